@@ -38,7 +38,7 @@ render: setup ## write manifests/
 	$(BIN)/tandem render
 
 deploy-local: setup ## deploy ENV to the local AWS endpoint, renew, destroy, adopt
-	$(BIN)/python -m tandem.twin.aws rehearse --env $(ENV)
+	$(BIN)/python -m rehearsal.aws rehearse --env $(ENV)
 
 demo: setup ## the main job: check, synthesize, render, deploy locally, measure the twins, judge them
 	@echo "==> 1/9 check every spec"
@@ -48,7 +48,7 @@ demo: setup ## the main job: check, synthesize, render, deploy locally, measure 
 	@echo "==> 3/9 render the manifests"
 	$(BIN)/tandem render
 	@echo "==> 4/9 deploy $(ENV) to the local AWS endpoint"
-	$(BIN)/python -m tandem.twin.aws rehearse --env $(ENV) --quick
+	$(BIN)/python -m rehearsal.aws rehearse --env $(ENV) --quick
 	@echo "==> 5/9 summary"
 	$(BIN)/tandem show $(ENV)
 	@echo "==> 6/9 start the twins of the experiment post, five times as fast, and measure both (a minute and a half; all files in $(MEASURED))"
@@ -96,7 +96,7 @@ docs: setup ## write the generated references
 	$(BIN)/python -m tandem.spec.reference
 	$(BIN)/python -m tandem.rules.doc
 	$(BIN)/python -m tandem.ops.people.doc
-	$(BIN)/python -m tandem.bench.judge.reference
+	$(BIN)/python -m tandem.judge.schema_docs
 
 look: setup ## the dashboard's page and the verdict's report in a real browser: build/look; needs chromium
 	@mkdir -p build/look

@@ -18,10 +18,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import _node  # noqa: F401  # before anything imports jsii
-from tandem.commands.inputs import legal
-from tandem.commands.outcome import Exit, counted, print_faults
-from tandem.commands.selection import Selection
-from tandem.commands.watching import scope
+from tandem.cli.inputs import read_legal_inputs
+from tandem.cli.monitoring_cost import build_scope
+from tandem.cli.outcome import ExitCode, format_count, print_faults
+from tandem.cli.selection import Selection
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -30,17 +30,17 @@ from tandem.spec.faults import SpecError
 if TYPE_CHECKING:
     import aws_cdk as cdk
 
-    from stacks.workloads import Inside
+    from stacks.workloads import ClusterContent
 
 ROOT = Path(__file__).parent
-MOST_BYTES = 1_000_000  # of a template: CloudFormation user guide, quotas
+MAX_TEMPLATE_BYTES = 1_000_000  # of a template: CloudFormation user guide, quotas
 
 
 def main(arguments: Sequence[str]) -> int:
     """Synthesize; return 2, with one line per fault on stderr, where a spec is refused."""
-    context = _context(arguments)
+    context = _read_context(arguments)
     try:
-        inputs = legal(
+        inputs = read_legal_inputs(
             Selection(
                 environments=Path(context.get("environments", os.path.relpath(ROOT / "environments"))),
                 experiments=Path(context.get("experiments", os.path.relpath(ROOT / "experiments"))),
@@ -49,37 +49,38 @@ def main(arguments: Sequence[str]) -> int:
         )
     except SpecError as error:
         print_faults(error.faults)
-        return int(Exit.BAD_INPUT)
+        return int(ExitCode.BAD_INPUT)
     if inputs.faults:
-        sys.stderr.write(f"{counted(len(inputs.faults), 'warning')}: `tandem check` lists them\n")
-    hosts = [(environment, inputs.hosted(environment)) for environment in inputs.environments()]
-    return synthesized(hosts, inputs.catalogue, os.environ.get("CDK_OUTDIR", "cdk.out"), context)
+        sys.stderr.write(f"{format_count(len(inputs.faults), 'warning')}: `tandem check` lists them\n")
+    hosts = [(environment, inputs.list_experiments(environment)) for environment in inputs.environments()]
+    return write_assembly(hosts, inputs.catalogue, os.environ.get("CDK_OUTDIR", "cdk.out"), context)
 
 
-def synthesized(
+def write_assembly(
     hosts: Sequence[tuple[Environment, Sequence[Experiment]]], catalogue: Catalogue, outdir: str,
     context: Mapping[str, Any],
 ) -> int:  # fmt: skip
     """Write the assembly; return 2, with a line on stderr for each template that CloudFormation would not take."""
-    from stacks.stack import RefusedError  # noqa: PLC0415  # seconds, as in app
+    from stacks.stack import TemplateLimitError  # noqa: PLC0415  # seconds, as in app
 
     try:
-        app(hosts, catalogue, outdir=outdir, context=context).synth()
-    except RefusedError as refusal:
+        build_app(hosts, catalogue, outdir=outdir, context=context).synth()
+    except TemplateLimitError as refusal:
         sys.stderr.write(f"{refusal}\n")
-        return int(Exit.BAD_INPUT)
-    made = [Path(outdir) / f"assembly-{environment.name}" for environment, _ in hosts]
-    templates = [path for folder in made for path in sorted(folder.glob("*.template.json"))]
-    large = [path for path in templates if path.stat().st_size > MOST_BYTES]
+        return int(ExitCode.BAD_INPUT)
+    folders = [Path(outdir) / f"assembly-{environment.name}" for environment, _ in hosts]
+    templates = [path for folder in folders for path in sorted(folder.glob("*.template.json"))]
+    large = [path for path in templates if path.stat().st_size > MAX_TEMPLATE_BYTES]
     for path in large:
         sys.stderr.write(
-            f"{path}: {path.stat().st_size} bytes; CloudFormation takes {MOST_BYTES}. Host fewer experiments, or "
+            f"{path}: {path.stat().st_size} bytes; CloudFormation takes {MAX_TEMPLATE_BYTES}. Host fewer "
+            "experiments, or "
             "fewer variants, in this environment\n"
         )
-    return int(Exit.BAD_INPUT) if large else 0
+    return int(ExitCode.BAD_INPUT) if large else 0
 
 
-def app(
+def build_app(
     hosts: Sequence[tuple[Environment, Sequence[Experiment]]],
     catalogue: Catalogue,
     *,
@@ -110,25 +111,27 @@ def app(
     for environment, experiments in hosts:
         EnvironmentStage(
             root,
-            watched=scope(environment, experiments),
+            monitoring_scope=build_scope(environment, experiments),
             catalogue=catalogue,
-            inside=inside(environment, experiments, catalogue),
+            cluster_content=collect_cluster_content(environment, experiments, catalogue),
         )
     return root
 
 
-def inside(environment: Environment, experiments: Sequence[Experiment], catalogue: Catalogue) -> Inside | None:
+def collect_cluster_content(
+    environment: Environment, experiments: Sequence[Experiment], catalogue: Catalogue
+) -> ClusterContent | None:
     """Return what the CDK applies inside the cluster, as the charts say it; None where a GitOps tool does."""
     if environment.delivery.kind != "cdk":
         return None
-    from charts import workloads  # noqa: PLC0415
-    from charts.driver import RELEASE, RELEASE_NAMESPACE, driver  # noqa: PLC0415
+    from charts import render_workloads  # noqa: PLC0415
+    from charts.driver import RELEASE, RELEASE_NAMESPACE, build_driver_release  # noqa: PLC0415
     from charts.people import render_people  # noqa: PLC0415
-    from stacks.workloads import HelmRelease, Inside  # noqa: PLC0415
+    from stacks.workloads import ClusterContent, HelmRelease  # noqa: PLC0415
 
-    chart = driver(environment, catalogue)
-    charts = {experiment.name: workloads(environment, experiment, catalogue) for experiment in experiments}
-    return Inside(
+    chart = build_driver_release(environment, catalogue)
+    charts = {experiment.name: render_workloads(environment, experiment, catalogue) for experiment in experiments}
+    return ClusterContent(
         driver=HelmRelease(
             name=RELEASE, namespace=RELEASE_NAMESPACE, repository=chart.repository, version=chart.version,
             values=chart.values,
@@ -138,7 +141,7 @@ def inside(environment: Environment, experiments: Sequence[Experiment], catalogu
     )  # fmt: skip
 
 
-def _context(arguments: Sequence[str]) -> dict[str, Any]:
+def _read_context(arguments: Sequence[str]) -> dict[str, Any]:
     """Return the context: from the CDK CLI's environment variable, or from the arguments of `python app.py`."""
     parser = argparse.ArgumentParser(prog="app.py", description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("-c", "--context", action="append", default=[], metavar="KEY=VALUE")

@@ -1,6 +1,7 @@
 """Measure what the artifacts promise; print Markdown for docs/performance.md.
 
-Upload and download of shards by `send_hashing` and `receive_all` against `aws s3 sync`, turn and turn about on one
+Upload and download of shards by `hash_and_upload` and `download_files` against `aws s3 sync`, turn and turn about on
+one
 local endpoint with objects on disk; the peak memory of each process; the time of a key; the time of a process that
 finds all present. Every transfer is a process of its own. Ours hashes every file before it sends and after it receives
 it, as the commands do; the AWS CLI compares nothing but sizes and times.
@@ -30,15 +31,15 @@ for place in (ROOT, ROOT / "tests" / "artifacts"):
 from compiled import TARGET, variables, write_artifact, write_outcome  # noqa: E402
 from taken_on import taken_on  # noqa: E402
 
-from tandem.artifacts.files import files_below  # noqa: E402
+from rehearsal.aws.endpoint import AwsEndpoint  # noqa: E402
+from tandem.artifacts.files import list_files  # noqa: E402
 from tandem.artifacts.manifest import Manifest  # noqa: E402
-from tandem.artifacts.send import send_all  # noqa: E402
-from tandem.artifacts.store import Store, open_store  # noqa: E402
-from tandem.artifacts.stored import write_stored_manifest  # noqa: E402
-from tandem.spec.catalogue import catalogue  # noqa: E402
-from tandem.spec.load import load  # noqa: E402
-from tandem.spec.variant_key import artifact_key  # noqa: E402
-from tandem.twin.aws.endpoint import Endpoint  # noqa: E402
+from tandem.artifacts.manifest_store import write_stored_manifest  # noqa: E402
+from tandem.artifacts.s3_upload import upload_files  # noqa: E402
+from tandem.artifacts.store import ObjectStore, open_store  # noqa: E402
+from tandem.spec.catalogue import load_catalogue  # noqa: E402
+from tandem.spec.variant_key import compute_artifact_key  # noqa: E402
+from tandem.spec.workspace import load_workspace  # noqa: E402
 
 MIB, GIB = 1 << 20, 1 << 30
 SHARDS = 8
@@ -53,7 +54,7 @@ LIMIT_RATIO, LIMIT_MIB, LIMIT_KEY_MS, LIMIT_SKIP_S = 1.1, 400, 5, 1.0
 SEND = """
 from pathlib import Path
 from tandem.artifacts.files import LocalFiles
-from tandem.artifacts.send import send_hashing
+from tandem.artifacts.s3_upload import send_hashing
 from tandem.artifacts.store import open_store
 
 send_hashing(open_store({bucket!r}), LocalFiles(Path({folder!r})), {prefix!r})
@@ -62,7 +63,7 @@ RECEIVE = """
 import json
 from pathlib import Path
 from tandem.artifacts.manifest import File
-from tandem.artifacts.receive import receive_all
+from tandem.artifacts.s3_download import receive_all
 from tandem.artifacts.store import open_store
 
 files = [File(**file) for file in json.loads(Path({files!r}).read_text())]
@@ -97,7 +98,7 @@ def main() -> None:
 def measure(work: Path, options: argparse.Namespace) -> list[tuple[str, str, str, str]]:
     """Return the rows of the table."""
     rows = []
-    with Endpoint(account=ACCOUNT, region=REGION, state_dir=work / "endpoint") as endpoint:
+    with AwsEndpoint(account=ACCOUNT, region=REGION, state_dir=work / "endpoint") as endpoint:
         home = work / "home"
         home.mkdir()
         environment = {"PATH": os.environ["PATH"], **endpoint.client_environment(home)}
@@ -114,12 +115,12 @@ def measure(work: Path, options: argparse.Namespace) -> list[tuple[str, str, str
 
 
 def transfers(
-    work: Path, endpoint: Endpoint, environment: dict[str, str], options: argparse.Namespace
+    work: Path, endpoint: AwsEndpoint, environment: dict[str, str], options: argparse.Namespace
 ) -> list[tuple[str, str, str, str]]:  # fmt: skip
     """Measure uploads and downloads, ours and theirs in turn."""
     source, target, files = work / "source", work / "target", work / "files.json"
     write_shards(source, int(options.gib * GIB))
-    files.write_text(json.dumps([file.model_dump() for file in files_below(source)]))
+    files.write_text(json.dumps([file.model_dump() for file in list_files(source)]))
     there = {"bucket": BUCKET, "prefix": PREFIX}
     send = [sys.executable, "-c", SEND.format(folder=str(source), **there)]
     receive = [sys.executable, "-c", RECEIVE.format(folder=str(target), files=str(files), **there)]
@@ -238,12 +239,12 @@ def skips(work: Path, environment: dict[str, str], runs: int) -> list[tuple[str,
     return rows
 
 
-def stage_model(store: Store, model: str, revision: str) -> None:
+def stage_model(store: ObjectStore, model: str, revision: str) -> None:
     """Store a model of one small file with its manifest."""
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "config.json").write_text("{}")
-        files = files_below(Path(name))
-        send_all(store, Path(name), f"models/{model}/{revision}", files)
+        files = list_files(Path(name))
+        upload_files(store, Path(name), f"models/{model}/{revision}", files)
     manifest = Manifest(schema_version=1, kind="model", name=f"{model}@{revision}", folder="", files=files, made={},
                         fields={"id": model, "revision": revision})  # fmt: skip
     write_stored_manifest(store, f"models/{model}/{revision}", manifest)
@@ -251,15 +252,15 @@ def stage_model(store: Store, model: str, revision: str) -> None:
 
 def keys() -> list[tuple[str, str, str, str]]:
     """Measure the key of every variant of every committed experiment: its fields, digest and name."""
-    known = catalogue()
-    declared = load(ROOT / "environments", ROOT / "experiments").experiments.values()
+    known = load_catalogue()
+    declared = load_workspace(ROOT / "environments", ROOT / "experiments").experiments.values()
     cases = [
         (one.experiment, variant) for one in declared if one.experiment for variant in one.experiment.all_variants()
     ]
     times = []
     for experiment, variant in cases * 20:
         began = time.perf_counter()
-        assert artifact_key(experiment, variant, known).name
+        assert compute_artifact_key(experiment, variant, known).name
         times.append((time.perf_counter() - began) * 1000)
     said = f"{statistics.median(times):.3f} (at most {max(times):.3f})"
     return [(f"key of a variant, ms, {len(cases)} variants", said, "-", f"under {LIMIT_KEY_MS}")]

@@ -32,11 +32,11 @@ from coverage_world import (
 )
 
 from tandem.bench import manifest
-from tandem.bench.judge.cells import cells
-from tandem.bench.judge.controls import controls
-from tandem.bench.judge.form import CONTROL, Controls, Load
-from tandem.bench.judge.observations import UNKNOWN, Observations, Prompt
 from tandem.bench.schedule import control_numbers
+from tandem.judge.cells import judge_cells
+from tandem.judge.controls import check_controls
+from tandem.judge.request_table import UNKNOWN, PromptKey, RequestTable
+from tandem.judge.schema import CONTROL_SUFFIX, LoadLevel, RunControls
 
 Null = Literal["drafts", "equal"]
 CLASSES = ("a", "b", "c")
@@ -70,13 +70,13 @@ def reports(null: Null, count: int, seed: int) -> Called:
             classes.append(seen(work, world(work, rng)))
             itself.append(seen(again, world(again, rng)))
         observations = observed(classes, itself)
-        controlled += _calls(observations, controls(observations))
-        bare += _calls(observations, Controls())
+        controlled += _calls(observations, check_controls(observations))
+        bare += _calls(observations, RunControls())
     return Called(controlled, bare)
 
 
-def _calls(observations: Observations, checked: Controls) -> bool:
-    found = cells(observations, checked, margin=MARGIN)
+def _calls(observations: RequestTable, checked: RunControls) -> bool:
+    found = judge_cells(observations, checked, margin=MARGIN)
     return any(cell.verdict in ("faster", "slower", "mixed") for cell in found)
 
 
@@ -99,7 +99,7 @@ def _columns(classes: Sequence[Seen], arms: Sequence[int], rounds: Sequence[int]
     return _Columns(class_, np.array(arms)[arm], np.array(rounds)[number], prompt, *times)
 
 
-def observed(classes: Sequence[Seen], itself: Sequence[Seen]) -> Observations:
+def observed(classes: Sequence[Seen], itself: Sequence[Seen]) -> RequestTable:
     """Return what a client saw of every class, and of the baseline against itself, as the observations of one run."""
     control = control_numbers(ROUNDS, 1)
     others = [number for number in range(ROUNDS + 1) if number not in control]
@@ -108,33 +108,33 @@ def observed(classes: Sequence[Seen], itself: Sequence[Seen]) -> Observations:
         np.concatenate(column) for column in zip(*parts, strict=True)
     )
     unknown, none = np.full(len(arm), UNKNOWN), np.zeros(len(arm), bool)
-    return Observations(
-        folder=Path("virtual-time"), run=_run(), arms=(*ARMS, f"{ARMS[0]}{CONTROL}"), classes=CLASSES,
-        loads=(Load(concurrency=CONCURRENCY),),
-        prompts=tuple(Prompt("virtual", f"{name}-{place}") for name in CLASSES for place in range(PROMPTS)),
+    return RequestTable(
+        folder=Path("virtual-time"), run=_run(), arms=(*ARMS, f"{ARMS[0]}{CONTROL_SUFFIX}"), classes=CLASSES,
+        loads=(LoadLevel(concurrency=CONCURRENCY),),
+        prompts=tuple(PromptKey("virtual", f"{name}-{place}") for name in CLASSES for place in range(PROMPTS)),
         starts=(), placements=(), errors=(), contents=(), arm=arm, class_=class_, load=np.zeros(len(arm), np.intp),
         prompt=class_ * PROMPTS + prompt, start=unknown, placement=unknown, round=number,
         slot=np.zeros(len(arm), np.intp), repeat=np.zeros(len(arm), np.intp), start_s=np.zeros(len(arm)),
-        end_s=e2e_ms / 1e3, tokens=tokens, error=unknown, content=unknown, failed=none, cut=none,
+        end_s=e2e_ms / 1e3, tokens=tokens, error=unknown, content=unknown, failed=none, hit_token_limit=none,
         figures={
             "ttft_ms": ttft_ms, "e2e_ms": e2e_ms, "tpot_ms": (e2e_ms - ttft_ms) / (tokens - 1),
             "output_tokens_per_s": 1e3 * tokens / e2e_ms, "completion_tokens": tokens,
         },
-        output=np.ones(len(arm), np.uint64), ids=np.zeros(len(arm), np.uint64), at=np.arange(len(arm)),
+        output=np.ones(len(arm), np.uint64), ids=np.zeros(len(arm), np.uint64), line_offsets=np.arange(len(arm)),
     )  # fmt: skip
 
 
-def _run() -> manifest.Manifest:
+def _run() -> manifest.RunManifest:
     moment = "2026-11-21T00:00:00Z"
-    return manifest.Manifest(
+    return manifest.RunManifest(
         version="0", created_utc=moment,
         arms=tuple(
-            manifest.Arm(name=name, role="variant" if place else "baseline", url="virtual", model="virtual")
+            manifest.ManifestArm(name=name, role="variant" if place else "baseline", url="virtual", model="virtual")
             for place, name in enumerate(ARMS)
         ),
-        suites=(manifest.SuiteUsed(name="virtual", sha256="0" * 64, prompts=len(CLASSES) * PROMPTS, classes=CLASSES),),
+        suites=(manifest.SuiteEntry(name="virtual", sha256="0" * 64, prompts=len(CLASSES) * PROMPTS, classes=CLASSES),),
         schedule="interleaved", seed=0, api="chat", concurrency=(CONCURRENCY,), rounds=ROUNDS, control_rounds=1,
-        clock=manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment),
-        host=manifest.Host(cpus=1, python="3"), plan=manifest.Plan(requests=0),
-        ended=manifest.Ended(reason="done", utc=moment),
+        clock=manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment),
+        host=manifest.HostInfo(cpus=1, python="3"), plan=manifest.PlanTotals(requests=0),
+        ended=manifest.RunEnd(reason="done", utc=moment),
     )  # fmt: skip

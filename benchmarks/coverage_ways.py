@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from coverage_world import Seen, Values
 
-from tandem.bench.judge.interval import estimate, pool_round_noise
+from tandem.judge.interval import estimate_log_ratio, pool_round_noise
 
 MARGIN = math.log(1.05)
 REQUESTS_OF_THE_POST = 8
@@ -39,7 +39,7 @@ def by_prompt(seen: Seen, metric: str) -> Said:
     base, spec = seen.of(metric)
     by_round = np.log(base / spec).T
     medians = np.log(np.median(base, axis=0) / np.median(spec, axis=0))
-    found = estimate(medians, by_round, noise=pool_round_noise([by_round]))  # as in a report of one class
+    found = estimate_log_ratio(medians, by_round, noise=pool_round_noise([by_round]))  # as in a report of one class
     return _nothing() if found is None else _said(found.log, found.low, found.high)
 
 
@@ -49,7 +49,7 @@ def by_prompt_and_start(seen: Seen, metric: str) -> Said:
     rounds = np.arange(base.shape[0])
     ratios = np.log(base / spec).T
     medians = np.log(np.median(base, axis=0) / np.median(spec, axis=0))
-    found = estimate(medians, ratios, rounds, placements=rounds % 2)
+    found = estimate_log_ratio(medians, ratios, rounds, placements=rounds % 2)
     return _nothing() if found is None else _said(found.log, found.low, found.high)
 
 

@@ -29,8 +29,8 @@ from scipy import special
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tandem.bench.schedule import first_order, pass_order
-from tandem.twin.server.knobs import DEFAULT_CLASS, ClassKnobs, Knobs
-from tandem.twin.server.process import BLOCK, Engine, Job
+from tandem.simulator.engine import BLOCK_STEPS, BatchingEngine, EngineRequest
+from tandem.simulator.settings import DEFAULT_CLASS, PromptClassSettings, SimulatorSettings
 
 Values = NDArray[np.float64]
 Whole = NDArray[np.intp]
@@ -121,29 +121,29 @@ def population() -> tuple[Values, Whole, Whole]:
     )  # fmt: skip
 
 
-def engine(server: Server, seed: int) -> Engine:
+def engine(server: Server, seed: int) -> BatchingEngine:
     """Return the twin's engine for a server of the whole population; its draws go on from run to run."""
     chances = population()[0]
     chances = chances if server.order is None else chances[list(server.order)]
     speculates = server.draft_ms is not None
-    classes = {str(place): ClassKnobs(acceptance=float(chance)) for place, chance in enumerate(chances)}
-    return Engine(
-        Knobs(
+    classes = {str(place): PromptClassSettings(acceptance=float(chance)) for place, chance in enumerate(chances)}
+    return BatchingEngine(
+        SimulatorSettings(
             law="vllm" if speculates else "none", num_speculative_tokens=WINDOW if speculates else 0,
             draft_ms=server.draft_ms or 0.0, step_ms=STEP_MS, jitter=JITTER, prefill_base_ms=20.0,
             prefill_ms_per_token=0.1, max_num_seqs=CONCURRENCY, seed=seed,
-            classes=classes if speculates else {DEFAULT_CLASS: ClassKnobs()},
+            classes=classes if speculates else {DEFAULT_CLASS: PromptClassSettings()},
         )
     )  # fmt: skip
 
 
-def ask(served: Engine, jobs: Sequence[Job], at_s: float) -> float:
+def ask(served: BatchingEngine, jobs: Sequence[EngineRequest], at_s: float) -> float:
     """Ask a turn in a closed loop; return when its last request ended."""
     waiting = iter(jobs)
     for job in itertools.islice(waiting, CONCURRENCY):
         job.arrived_s = at_s
         served.submit(job)
-    while (steps := served.begin(at_s, most=BLOCK)) is not None:
+    while (steps := served.begin(at_s, max_steps=BLOCK_STEPS)) is not None:
         at_s = steps.end_s
         for job in itertools.islice(waiting, len(served.end(steps))):
             job.arrived_s = at_s
@@ -151,7 +151,9 @@ def ask(served: Engine, jobs: Sequence[Job], at_s: float) -> float:
     return at_s
 
 
-def run(served: Sequence[Engine], plain: Sequence[bool], prompts: Whole, rounds: int, rng: np.random.Generator) -> Work:
+def run(
+    served: Sequence[BatchingEngine], plain: Sequence[bool], prompts: Whole, rounds: int, rng: np.random.Generator
+) -> Work:
     """Ask `prompts` in `rounds` rounds of every arm, as an interleaved run does."""
     _, output, lengths = population()
     arms = range(len(served))
@@ -164,14 +166,14 @@ def run(served: Sequence[Engine], plain: Sequence[bool], prompts: Whole, rounds:
         for half, places in enumerate(halves):
             for arm in (first[int(place)] for place in pass_order(names, 2 * number + half)):
                 jobs = [
-                    Job(0, DEFAULT_CLASS if plain[arm] else str(prompts[place]), int(lengths[prompts[place]]),
+                    EngineRequest(0, DEFAULT_CLASS if plain[arm] else str(prompts[place]), int(lengths[prompts[place]]),
                         int(output[prompts[place]]))
                     for place in places
                 ]  # fmt: skip
                 now = ask(served[arm], jobs, now)
                 for place, job in zip(places, jobs, strict=True):
                     told[:, arm, number, place] = (
-                        job.arrived_s, job.first_s, job.ended_s, 1 + job.done, job.output_tokens
+                        job.arrived_s, job.first_s, job.end_s, 1 + job.step_count, job.output_tokens
                     )  # fmt: skip
     asked_s, first_s, ended_s, chunks, tokens = told
     return Work(asked_s, first_s, ended_s, chunks, tokens, now)

@@ -39,12 +39,12 @@ import aiohttp  # noqa: E402
 from between_marks import write_between  # noqa: E402
 from real import machine  # noqa: E402
 
+from rehearsal.loopback import HOST, find_free_port  # noqa: E402
 from tandem.bench import manifest  # noqa: E402
-from tandem.bench.derive import derive  # noqa: E402
-from tandem.bench.judge.form import CONTROL  # noqa: E402
-from tandem.bench.probe import CLOSES  # noqa: E402
-from tandem.bench.record import Record, read_records  # noqa: E402
-from tandem.twin.loopback import HOST, free_port  # noqa: E402
+from tandem.bench.probe import CLOSE_NOTE  # noqa: E402
+from tandem.bench.record import RequestRecord, read_records  # noqa: E402
+from tandem.bench.request_metrics import compute_request_metrics  # noqa: E402
+from tandem.judge.schema import CONTROL_SUFFIX  # noqa: E402
 
 HERE = ROOT / "benchmarks" / "foreign"
 ENVIRONMENT = ROOT / ".venv-others"
@@ -210,7 +210,7 @@ def running(servers: Sequence[ForeignServer], folder: Path) -> Iterator[dict[str
 @contextlib.contextmanager
 def _started(server: ForeignServer, folder: Path) -> Iterator[str]:
     places = {
-        "port": str(free_port()), "folder": str(folder), "python": str(ENVIRONMENT / "bin" / "python"),
+        "port": str(find_free_port()), "folder": str(folder), "python": str(ENVIRONMENT / "bin" / "python"),
         "node": str(Path(sys.executable).parent / "node"),
     }  # fmt: skip
     printed = folder / f"{server.name}.log"
@@ -298,24 +298,29 @@ def read_rows(measurement: Measurement, folder: Path) -> list[Row]:
     Raises:
         ForeignError: a log lacks requests.
     """
-    arms = {arm.name: arm for arm in manifest.read(folder / "run").arms}
-    notes = manifest.read(folder / "run").notes
-    records: dict[str, list[Record]] = {server.name: [] for server in measurement.servers}
+    arms = {arm.name: arm for arm in manifest.read_manifest(folder / "run").arms}
+    notes = manifest.read_manifest(folder / "run").notes
+    records: dict[str, list[RequestRecord]] = {server.name: [] for server in measurement.servers}
     for record in read_records(folder / "run" / "records.jsonl"):
-        records[record.arm.removesuffix(CONTROL)].append(record)
+        records[record.arm.removesuffix(CONTROL_SUFFIX)].append(record)
     return [
         Row(
-            measurement=measurement.name, server=server.name, names=_names(arms[server.name]), requests=len(mine),
-            failed=sum(record.error is not None for record in mine), reconnected=sum(one.reconnected for one in mine),
-            closes=f"{server.name}: {CLOSES}" in notes, tpot_ms=_mean(derive(mine).values["tpot_ms"]),
+            measurement=measurement.name,
+            server=server.name,
+            names=_names(arms[server.name]),
+            requests=len(mine),
+            failed=sum(record.error is not None for record in mine),
+            reconnected=sum(one.reconnected for one in mine),
+            closes=f"{server.name}: {CLOSE_NOTE}" in notes,
+            tpot_ms=_mean(compute_request_metrics(mine).values["tpot_ms"]),
             logged_ms=read_logged_ms(server, folder, len(mine)),
         )
         for server in measurement.servers
         for mine in [records[server.name]]
-    ]  # fmt: skip
+    ]
 
 
-def _names(arm: manifest.Arm) -> str:
+def _names(arm: manifest.ManifestArm) -> str:
     places = {"/version": arm.server_version, "owned_by": arm.owned_by, "Server": arm.server_header}
     return ", ".join(f"{place} `{name}`" for place, name in places.items() if name) or "nothing"
 

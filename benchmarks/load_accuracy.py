@@ -10,10 +10,10 @@ import load_parts as parts
 import numpy as np
 import servers_apart
 
-from tandem.bench.derive import derive
-from tandem.bench.folder import RECORDS
-from tandem.bench.record import Record, read_records
-from tandem.bench.truth import Served
+from tandem.bench.folder import RECORDS_FILE
+from tandem.bench.record import RequestRecord, read_records
+from tandem.bench.request_metrics import compute_request_metrics
+from tandem.bench.server_log import ServerLogEntry
 
 BURSTS = range(1, 9)
 TTFT_MS, STEP_MS, TOKENS = 200, 45, 120
@@ -71,10 +71,10 @@ def _measured(
     out = parts.bench_run(
         server, suite, folder / f"{name}-{concurrency}", "--mixed", "--concurrency", str(concurrency), "--warm-up", "4"
     )
-    records = list(read_records(out / RECORDS))
+    records = list(read_records(out / RECORDS_FILE))
     served = server.served()
     truths = [served[record.request_id] for record in records]
-    values = derive(records).values
+    values = compute_request_metrics(records).values
     for metric, (fixed, relative) in LIMITS[concurrency].items():
         true = np.array([getattr(one, metric) for one in truths])
         for quantile in QUANTILES:
@@ -88,7 +88,9 @@ def _measured(
     yield _whole_rate(name, records, truths, concurrency)
 
 
-def _whole_rate(name: str, records: Sequence[Record], truths: Sequence[Served], concurrency: int) -> Compared:
+def _whole_rate(
+    name: str, records: Sequence[RequestRecord], truths: Sequence[ServerLogEntry], concurrency: int
+) -> Compared:
     """Compare tokens a second of the whole run: from the first request to the last burst."""
     span_s = max(one.bursts[-1][0] for one in truths) - min(one.accepted_s for one in truths)
     measured_s = max(record.start_s + record.end_s for record in records) - min(record.start_s for record in records)

@@ -10,9 +10,9 @@ import load_parts as parts
 import numpy as np
 import servers_apart
 
-from tandem.bench.derive import derive
-from tandem.bench.folder import RECORDS
+from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.record import read_records
+from tandem.bench.request_metrics import compute_request_metrics
 
 TOKENS = 841  # the first alone, then 840: every burst of 1 to 8 divides it
 TOKEN_MS, TTFT_MS = 10, 200
@@ -45,12 +45,12 @@ def bursts(folder: Path) -> list[Burst]:
     with servers_apart.independent(folder) as server:
         suite = parts.write_suite(folder / "bursts.jsonl", prompts, TOKENS)
         out = parts.bench_run(server, suite, folder / "bursts", "--concurrency", str(CONCURRENCY), "--warm-up", "4")
-    records = list(read_records(out / RECORDS))
+    records = list(read_records(out / RECORDS_FILE))
     return [_burst(size, [record for record in records if record.class_ == f"burst-{size}"]) for size in range(1, 9)]
 
 
 def _burst(size: int, records: Sequence) -> Burst:
-    figures = derive(records)
+    figures = compute_request_metrics(records)
     median = {name: float(np.median(values)) for name, values in figures.values.items()}
     return Burst(
         size=size, tpot_ms=median["tpot_ms"], chunk_gap_ms=float(np.median(figures.gaps_ms)),

@@ -19,14 +19,12 @@ import numpy as np
 import servers_apart
 from llmperf_tool import prepared
 
-from tandem.bench.derive import derive
-from tandem.bench.folder import RECORDS
+from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.llmperf import results
-from tandem.bench.llmperf.run import RAW, Session
-from tandem.bench.llmperf.run import Server as LlmperfServer
-from tandem.bench.llmperf.tool import Load as LlmperfLoad
-from tandem.bench.llmperf.tool import Tool
+from tandem.bench.llmperf.run import RAW, LlmperfServer, LlmperfSession
+from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
 from tandem.bench.record import read_records
+from tandem.bench.request_metrics import compute_request_metrics
 
 RATES = (20, 50)
 STREAMS = (4, 32, 64, 128, 256, 384, 512, 768)
@@ -132,7 +130,7 @@ def llmperf(folder: Path, checkout: Path) -> Iterator[Stepped]:
                 break
 
 
-def _stepped(tool: Tool, load: Load, folder: Path) -> Stepped:
+def _stepped(tool: LlmperfTool, load: Load, folder: Path) -> Stepped:
     folder.mkdir(parents=True)
     flags = ["--ttft-ms", str(FIRST_MS), "--step-ms", str(1000 / load.rate), "--tokens", str(load.tokens)]
     told = LlmperfLoad(
@@ -144,9 +142,9 @@ def _stepped(tool: Tool, load: Load, folder: Path) -> Stepped:
     )
     with servers_apart.independent(folder, *flags) as server:
         arm = LlmperfServer(name="measured", url=server.url)
-        (call,) = Session(servers=[arm], load=told, tool=tool, out=folder / "run", say=lambda _: None).run(1)
+        (call,) = LlmperfSession(servers=[arm], load=told, tool=tool, out=folder / "run", say=lambda _: None).run(1)
         served = list(server.served().values())
-    found = results.read(folder / "run" / RAW / call.arm / str(call.call))
+    found = results.read_results(folder / "run" / RAW / call.arm / str(call.call))
     if call.how != "done" or found is None:
         raise parts.PartError(f"llmperf ended with {call.how}: {call.detail}")
     ttft_ms = [row.ttft_s * 1000 for row in found.rows if row.ttft_s]
@@ -183,12 +181,12 @@ def _tandem(server: servers_apart.Server, load: Load, folder: Path) -> tuple[Arr
     out = parts.bench_run(
         server, suite, folder / "run", "--mixed", "--concurrency", str(load.streams), "--warm-up", "0"
     )
-    records = list(read_records(out / RECORDS))
+    records = list(read_records(out / RECORDS_FILE))
     arrivals = {
         record.request_id: [record.start_s + chunk.at_s for chunk in record.chunks if chunk.bears_tokens]
         for record in records
     }
-    return arrivals, float(np.median(derive(records).values["tpot_ms"]))
+    return arrivals, float(np.median(compute_request_metrics(records).values["tpot_ms"]))
 
 
 def _aiperf(server: servers_apart.Server, load: Load, folder: Path) -> tuple[Arrivals, float]:

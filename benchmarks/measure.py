@@ -91,16 +91,16 @@ def rendering(runs: int, folder: Path) -> list[tuple[str, float, str]]:
     """Measure rendering 10 environments after imports."""
     import _node  # noqa: F401, PLC0415
     from charts import tree  # noqa: PLC0415
-    from tandem.commands.inputs import legal  # noqa: PLC0415
-    from tandem.commands.selection import Selection  # noqa: PLC0415
+    from tandem.cli.inputs import read_legal_inputs  # noqa: PLC0415
+    from tandem.cli.selection import Selection  # noqa: PLC0415
 
     environments, experiments = copies(10, folder / "render")
 
-    inputs = legal(Selection(environments=environments, experiments=experiments))
+    inputs = read_legal_inputs(Selection(environments=environments, experiments=experiments))
 
     def render() -> None:
         for environment in inputs.environments():
-            tree.render(environment, inputs.hosted(environment), inputs.catalogue, folder / "manifests")
+            tree.write_tree(environment, inputs.list_experiments(environment), inputs.catalogue, folder / "manifests")
 
     return [("render 10 environments, after imports", call_s(render, runs), "target: at most 3 s")]
 

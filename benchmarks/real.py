@@ -35,11 +35,11 @@ import real_table  # noqa: E402
 import real_verdict  # noqa: E402
 from between_marks import write_between  # noqa: E402
 
+from rehearsal.vllm_cpu.errors import VllmSetupError  # noqa: E402
+from rehearsal.vllm_cpu.installation import REQUIREMENTS, ensure_python  # noqa: E402
+from rehearsal.vllm_cpu.server import MODEL, NGRAM_SPECULATION, THREADS, CpuVllmServer, build_self_draft  # noqa: E402
+from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
 from tandem.bench.fault import BenchError  # noqa: E402
-from tandem.twin.real.fault import RealError  # noqa: E402
-from tandem.twin.real.installation import REQUIREMENTS, python  # noqa: E402
-from tandem.twin.real.server import MODEL, NGRAM, THREADS, RealServer, self_draft  # noqa: E402
-from tandem.twin.real.weights import weights  # noqa: E402
 
 SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
 FIGURES = "make real"  # as their marks in the document say
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             facts = _facts(folder)
             runs = [pair["folder"] for pair in facts["pairs"].values()]
             real_records.keep_records(folder, runs, _describe_measurement(facts), real_records.KEPT)
-    except (RealError, BenchError) as fault:
+    except (VllmSetupError, BenchError) as fault:
         print(fault, file=sys.stderr)
         return BAD_INPUT if isinstance(fault, BenchError) else WORLD_FAILED
     except KeyboardInterrupt:
@@ -121,9 +121,9 @@ def measured(options: argparse.Namespace) -> Path:
     """
     share = others.look()
     if share is not None and share > others.MOST and not options.busy:
-        raise RealError(busy(share))
-    interpreter = python()
-    model = weights(interpreter)
+        raise VllmSetupError(busy(share))
+    interpreter = ensure_python()
+    model = ensure_weights(interpreter)
     now = datetime.now(tz=UTC)
     folder: Path = options.out.resolve() / now.strftime("%Y%m%dT%H%M%SZ")
     facts: dict[str, Any] = {
@@ -136,7 +136,7 @@ def measured(options: argparse.Namespace) -> Path:
         "pairs": {},
     }
     folder.mkdir(parents=True)
-    pairs = zip(PAIRS, (NGRAM, self_draft(model)), strict=True)
+    pairs = zip(PAIRS, (NGRAM_SPECULATION, build_self_draft(model)), strict=True)
     for name, speculation in pairs:
         classes = options.classes or (None if name == PAIRS[0] else JUDGED)
         asked = Asked(
@@ -164,7 +164,7 @@ def measure(asked: Asked, interpreter: Path, model: Path) -> dict[str, Any]:
     """
     pair: dict[str, dict[str, Any] | None] = {"base": None, asked.name: asked.speculation}
     arms = {
-        name: RealServer(
+        name: CpuVllmServer(
             interpreter=interpreter,
             weights=model,
             name=name,
@@ -186,7 +186,7 @@ def measure(asked: Asked, interpreter: Path, model: Path) -> dict[str, Any]:
         code = _run_bench(asked, arms)
         share = others.share(before, others.taken(groups))
     if code not in {OK, CONTRADICTED, VOID}:
-        raise RealError(f"`tandem bench run` ended with exit code {code}; what it recorded is in {asked.folder}")
+        raise VllmSetupError(f"`tandem bench run` ended with exit code {code}; what it recorded is in {asked.folder}")
     return {
         "folder": asked.name,
         "ended": code,
@@ -195,7 +195,7 @@ def measure(asked: Asked, interpreter: Path, model: Path) -> dict[str, Any]:
     }
 
 
-def _run_bench(asked: Asked, arms: dict[str, RealServer]) -> int:
+def _run_bench(asked: Asked, arms: dict[str, CpuVllmServer]) -> int:
     base, variant = (f"{name}={server.url}" for name, server in arms.items())
     command = [
         sys.executable, "-m", "tandem", "bench", "run", "--baseline", base, "--variant", variant, "--model", MODEL,

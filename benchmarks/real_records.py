@@ -28,13 +28,13 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tandem.bench import counters, manifest, rounds  # noqa: E402
+from tandem.bench import client_load, counters, manifest  # noqa: E402
 from tandem.bench.fault import BenchError  # noqa: E402
-from tandem.bench.folder import RECORDS  # noqa: E402
+from tandem.bench.folder import RECORDS_FILE  # noqa: E402
 
 KEPT = ROOT / "benchmarks" / "real_records"
 FACTS = "facts.json"
-PACKED = (RECORDS, counters.FILE, rounds.FILE)
+PACKED = (RECORDS_FILE, counters.FILE, client_load.FILE)
 README = """# Records of real servers
 
 Two runs of `make real`: n-gram drafts against none, and the model as its own draft against none.
@@ -58,11 +58,11 @@ def keep_records(folder: Path, runs: Sequence[str], measured: str, kept: Path) -
     Raises:
         BenchError: a run has no manifest. WorldError: `kept` cannot be written to.
     """
-    manifests = {run: manifest.read(folder / run) for run in runs}
+    manifests = {run: manifest.read_manifest(folder / run) for run in runs}
     shutil.rmtree(kept, ignore_errors=True)
     for run, stated in manifests.items():
         (kept / run).mkdir(parents=True)
-        manifest.write(kept / run, msgspec.structs.replace(stated, flags={}))
+        manifest.write_manifest(kept / run, msgspec.structs.replace(stated, flags={}))
         for path in (folder / run / name for name in PACKED):
             if path.exists():
                 (kept / run / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))

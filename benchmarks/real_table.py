@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from tandem.bench import counters, manifest
-from tandem.bench.counters import Change
-from tandem.bench.derive import derive
+from tandem.bench.counters import CounterChange
 from tandem.bench.fault import BenchError
-from tandem.bench.record import Record, read_records
+from tandem.bench.record import RequestRecord, read_records
+from tandem.bench.request_metrics import compute_request_metrics
 
 ALL = "all"
 _MS = 1000.0
@@ -31,8 +31,8 @@ class Turn:
 
     arm: str
     class_: str
-    records: tuple[Record, ...]
-    change: Change
+    records: tuple[RequestRecord, ...]
+    change: CounterChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,16 +79,18 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
     Raises:
         BenchError: the folder holds no such run, or its servers gave no running usage.
     """
-    asked: dict[counters.Turn, list[Record]] = defaultdict(list)
-    run = manifest.read(folder)
-    controls = manifest.controls(run)  # the baseline against itself: the verdict's noise floor, no figure here
+    asked: dict[counters.TurnKey, list[RequestRecord]] = defaultdict(list)
+    run = manifest.read_manifest(folder)
+    controls = manifest.control_round_numbers(
+        run
+    )  # the baseline against itself: the verdict's noise floor, no figure here
     for record in read_records(folder / "records.jsonl"):
         if record.round in controls:
             continue
         turn = (record.arm, record.class_, record.concurrency, record.rate_per_s, record.round, record.slot)
         asked[turn].append(record)
     scrapes = (scrape for scrape in counters.read_scrapes(folder / counters.FILE) if scrape.round not in controls)
-    changes, notes = counters.changes(scrapes)
+    changes, notes = counters.pair_scrapes(scrapes)
     turns = [
         Turn(arm=turn[0], class_=turn[1] or ALL, records=tuple(asked[turn]), change=change)
         for turn, change in changes
@@ -104,7 +106,7 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
     return Run(manifest=run, windows=windows, turns=tuple(turns), failed=failed, notes=tuple(notes))
 
 
-def _uncounted(record: Record) -> bool:
+def _uncounted(record: RequestRecord) -> bool:
     return any(chunk.tokens is None and chunk.kind in {"text", "reasoning"} for chunk in record.chunks)
 
 
@@ -175,7 +177,7 @@ def seen(turns: Sequence[Turn]) -> Seen:
     """Sum turns of one arm."""
     records = [record for turn in turns for record in turn.records]
     change = sum((turn.change for turn in turns[1:]), turns[0].change).counts
-    figures = derive(records).values
+    figures = compute_request_metrics(records).values
     counted = change.get("accepted_tokens")
     return Seen(
         requests=len(records),
@@ -201,12 +203,12 @@ def _mean(values: Iterable[float]) -> float:
     return float(np.nanmean(np.fromiter(values, float)))
 
 
-def bursts(record: Record) -> int:
+def bursts(record: RequestRecord) -> int:
     """Chunks of one answer that held tokens."""
     return sum(chunk.bears_tokens for chunk in record.chunks)
 
 
-def accepted(record: Record) -> int:
+def accepted(record: RequestRecord) -> int:
     """Tokens of one answer that drafts brought: a step gives one without any."""
     return (record.completion_tokens or 0) - bursts(record)
 
@@ -319,7 +321,7 @@ def ratio(run: Run) -> float:
     """Return how many times faster the variant's tokens came: the median over prompts of the ratio of mean TPOTs."""
     by_prompt: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for turn in run.turns:
-        for record, value in zip(turn.records, derive(turn.records).values["tpot_ms"], strict=True):
+        for record, value in zip(turn.records, compute_request_metrics(turn.records).values["tpot_ms"], strict=True):
             by_prompt[record.prompt_id][record.arm].append(float(value))
     base, variant = run.arms
     return statistics.median(

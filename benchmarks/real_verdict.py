@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tandem.bench.judge.form import Cell, Ratio, Verdict
-from tandem.bench.judge.observations import observe
-from tandem.bench.judge.verdict import Asked, judge, save
-from tandem.bench.report import write
+from tandem.judge.request_table import read_request_table
+from tandem.judge.schema import CellVerdict, RatioEstimate, Verdict
+from tandem.judge.verdict import JudgeOptions, judge_run, save_verdict
+from tandem.report import write_report
 
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
 
@@ -22,7 +22,7 @@ def lines(folder: Path) -> list[str]:
     Raises:
         BenchError: the folder holds no run.
     """
-    verdict = judge(observe(folder), Asked())
+    verdict = judge_run(read_request_table(folder), JudgeOptions())
     return [*_said(verdict), "", "| class | prompts | E2E | TPOT | TTFT |", "|---|---|---|---|---|", *_rows(verdict)]
 
 
@@ -32,10 +32,10 @@ def report(folder: Path) -> Path:
     Raises:
         BenchError: the folder holds no run. WorldError: it cannot be written to.
     """
-    seen = observe(folder)
-    verdict = judge(seen, Asked())
-    save(folder, verdict)
-    return write(verdict, seen, folder).html
+    seen = read_request_table(folder)
+    verdict = judge_run(seen, JudgeOptions())
+    save_verdict(folder, verdict)
+    return write_report(verdict, seen, folder).html
 
 
 def _said(verdict: Verdict) -> Iterator[str]:
@@ -55,13 +55,13 @@ def _rows(verdict: Verdict) -> Iterator[str]:
         yield f"| {class_} | {prompts} | {' | '.join(map(_cell, mine))} |"
 
 
-def _cell(cell: Cell | None) -> str:
+def _cell(cell: CellVerdict | None) -> str:
     if cell is None or cell.speed_up is None:
         return "-"
     return f"{_ratio(cell.speed_up)}: {cell.verdict}"
 
 
-def _ratio(found: Ratio) -> str:
+def _ratio(found: RatioEstimate) -> str:
     if found.low is None or found.high is None:
         return f"{found.value:.2f}"
     return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"

@@ -23,10 +23,10 @@ import aiohttp
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tandem.twin.real.fault import RealError  # noqa: E402
-from tandem.twin.real.installation import python  # noqa: E402
-from tandem.twin.real.server import MODEL, NGRAM, RealServer  # noqa: E402
-from tandem.twin.real.weights import weights  # noqa: E402
+from rehearsal.vllm_cpu.errors import VllmSetupError  # noqa: E402
+from rehearsal.vllm_cpu.installation import ensure_python  # noqa: E402
+from rehearsal.vllm_cpu.server import MODEL, NGRAM_SPECULATION, CpuVllmServer  # noqa: E402
+from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
 
 OUT = ROOT / "tests" / "bench" / "streams"
 LOGS = ROOT / "build" / "real" / "recording"
@@ -91,10 +91,12 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     try:
-        interpreter = python()
-        model = weights(interpreter)
-        base = RealServer(interpreter=interpreter, weights=model, name="base", folder=LOGS)
-        ngram = RealServer(interpreter=interpreter, weights=model, name="ngram", folder=LOGS, speculation=NGRAM)
+        interpreter = ensure_python()
+        model = ensure_weights(interpreter)
+        base = CpuVllmServer(interpreter=interpreter, weights=model, name="base", folder=LOGS)
+        ngram = CpuVllmServer(
+            interpreter=interpreter, weights=model, name="ngram", folder=LOGS, speculation=NGRAM_SPECULATION
+        )
         try:
             for server in (base, ngram):
                 server.start()
@@ -102,33 +104,33 @@ def main() -> int:
         finally:
             for server in (base, ngram):
                 server.stop()
-    except RealError as fault:
+    except VllmSetupError as fault:
         print(fault, file=sys.stderr)
         return 3
     return 0
 
 
-async def record_all(servers: dict[str, RealServer], out: Path) -> None:
+async def record_all(servers: dict[str, CpuVllmServer], out: Path) -> None:
     """Record pages and cases, after one request to each server that is not kept."""
     async with aiohttp.ClientSession(read_bufsize=2**20) as session:
         for arm, server in servers.items():
-            (out / f"models_{arm}.json").write_text(pretty(server.get("/v1/models")))
-            (out / f"version_{arm}.json").write_text(pretty(server.get("/version")))
+            (out / f"models_{arm}.json").write_text(pretty(server.read_page("/v1/models")))
+            (out / f"version_{arm}.json").write_text(pretty(server.read_page("/version")))
             await record(session, server, Case(name="warm-up", arm=arm, max_tokens=8))
         for case in CASES:
             server = servers[case.arm]
             if case.name == COUNTED:
-                (out / "metrics_ngram_before.txt").write_text(trimmed(server.get("/metrics")))
+                (out / "metrics_ngram_before.txt").write_text(trimmed(server.read_page("/metrics")))
             lines = await record(session, server, case)
             (out / f"{case.name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
             print(f"{case.name}: {lines[0]['status']}, {len(lines) - 1} reads", file=sys.stderr)
             await asyncio.sleep(SETTLE_S)
             if case.name == COUNTED:
-                (out / "metrics_ngram_after.txt").write_text(trimmed(server.get("/metrics")))
-        (out / "metrics_base.txt").write_text(trimmed(servers["base"].get("/metrics")))
+                (out / "metrics_ngram_after.txt").write_text(trimmed(server.read_page("/metrics")))
+        (out / "metrics_base.txt").write_text(trimmed(servers["base"].read_page("/metrics")))
 
 
-async def record(session: aiohttp.ClientSession, server: RealServer, case: Case) -> list[dict[str, Any]]:
+async def record(session: aiohttp.ClientSession, server: CpuVllmServer, case: Case) -> list[dict[str, Any]]:
     """Ask once; the header and one line a read."""
     body = case.body()
     began = time.monotonic_ns()
@@ -138,7 +140,7 @@ async def record(session: aiohttp.ClientSession, server: RealServer, case: Case)
         header = {
             "request": {"method": "POST", "path": case.path, "body": shortened(body)},
             "server": {"arm": case.arm, "speculation": server.speculation},
-            "vllm": json.loads(server.get("/version"))["version"],
+            "vllm": json.loads(server.read_page("/version"))["version"],
             "model": "SmolLM2-135M-Instruct",
             "recorded_utc": datetime.now(tz=UTC).isoformat(timespec="seconds"),
             "status": answer.status,

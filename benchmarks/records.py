@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tandem.bench import manifest  # noqa: E402
-from tandem.bench.judge.form import CONTROL  # noqa: E402
-from tandem.bench.record import Chunk, Record  # noqa: E402
+from tandem.bench.record import Chunk, RequestRecord  # noqa: E402
+from tandem.judge.schema import CONTROL_SUFFIX  # noqa: E402
 
 CLASSES = ("repeat", "numbers", "json", "code", "edit", "extract", "report", "config", "summary", "creative")
 ARMS = {"window-4": 5, "window-7": 8}  # to the most tokens of a burst
@@ -52,20 +52,20 @@ def bursts(tokens: int, most: int, rng: random.Random) -> list[int]:
     return sizes
 
 
-def record(number: int, rng: random.Random, *, controls: bool = False) -> Record:
+def record(number: int, rng: random.Random, *, controls: bool = False) -> RequestRecord:
     """Make the record of one request; every field has the size and the digits of a measured one."""
     arm, tokens = list(ARMS)[number // 8 % 2], rng.randint(40, 64)
     base, variant = ARMS
     if controls and arm == variant and number // 4_000 % CONTROL_EVERY == CONTROL_EVERY - 1:
-        arm = f"{base}{CONTROL}"
+        arm = f"{base}{CONTROL_SUFFIX}"
     at, chunks = 0.002 + 0.02 * rng.random(), []
     chunks.append(Chunk(round(at, 9), "role", 0))
-    for size in bursts(tokens, ARMS[arm.removesuffix(CONTROL)], rng):
+    for size in bursts(tokens, ARMS[arm.removesuffix(CONTROL_SUFFIX)], rng):
         at += 0.04 + 0.01 * rng.random()
         chunks.append(Chunk(round(at, 9), "text", size))
     chunks += [Chunk(round(at + 1e-5, 9), "end", 0), Chunk(round(at + 2e-5, 9), "usage", None)]
     failed = rng.random() < FAILED
-    return Record(
+    return RequestRecord(
         request_id=f"{rng.getrandbits(64):016x}-{number}",
         arm=arm,
         class_=CLASSES[number % len(CLASSES)],
@@ -100,26 +100,27 @@ def write(folder: Path, count: int, *, controls: bool = False) -> int:
     with (folder / "records.jsonl").open("wb") as file:
         for number in range(count):
             file.write(encoder.encode(record(number, rng, controls=controls)) + b"\n")
-    manifest.write(folder, _manifest(count))
+    manifest.write_manifest(folder, _manifest(count))
     return (folder / "records.jsonl").stat().st_size
 
 
-def _manifest(count: int) -> manifest.Manifest:
-    return manifest.Manifest(
+def _manifest(count: int) -> manifest.RunManifest:
+    return manifest.RunManifest(
         version="0.1.0",
         created_utc="2026-11-21T00:00:00Z",
         arms=tuple(
-            manifest.Arm(name=name, role="variant", url="http://127.0.0.1:1", model="qwen3-32b") for name in ARMS
+            manifest.ManifestArm(name=name, role="variant", url="http://127.0.0.1:1", model="qwen3-32b")
+            for name in ARMS
         ),
-        suites=(manifest.SuiteUsed(name="real", sha256="0" * 64, prompts=120, classes=CLASSES),),
+        suites=(manifest.SuiteEntry(name="real", sha256="0" * 64, prompts=120, classes=CLASSES),),
         schedule="interleaved",
         seed=5,
         api="chat",
         concurrency=(1, 4),
         rounds=count // 4_000 + 1,
-        clock=manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1e6, utc="2026-11-21T00:00:00Z"),
-        host=manifest.Host(cpus=os.cpu_count() or 1, python=platform.python_version()),
-        plan=manifest.Plan(requests=count),
+        clock=manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1e6, utc="2026-11-21T00:00:00Z"),
+        host=manifest.HostInfo(cpus=os.cpu_count() or 1, python=platform.python_version()),
+        plan=manifest.PlanTotals(requests=count),
     )
 
 

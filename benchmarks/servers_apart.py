@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tandem.bench.fault import WorldError  # noqa: E402
-from tandem.bench.truth import Served, read_log  # noqa: E402
+from tandem.bench.fault import ExternalBenchError  # noqa: E402
+from tandem.bench.server_log import ServerLogEntry, read_log  # noqa: E402
 
 MODEL = "independent"
 ENDS_S = 30
@@ -35,7 +35,7 @@ class Server:
     model: str
     log: Path
 
-    def served(self) -> dict[str, Served]:
+    def served(self) -> dict[str, ServerLogEntry]:
         """Return its honest answers by request id."""
         return {key: one for key, one in read_log(self.log).items() if one.fault is None}
 
@@ -53,7 +53,7 @@ def twin(folder: Path, knobs: Mapping[str, Any]) -> Iterator[Server]:
     """Start the twin with `knobs`, which are left in `folder` as a file."""
     file = folder / "knobs.yaml"
     file.write_text(yaml.safe_dump({"model": MODEL, **knobs}, sort_keys=False))
-    program = [sys.executable, "-m", "tandem.twin.server", "--knobs", str(file)]
+    program = [sys.executable, "-m", "tandem.simulator", "--knobs", str(file)]
     with _started(program, folder / "twin.jsonl") as (url, log):
         yield Server(url=url, model=str(knobs.get("model", MODEL)), log=log)
 
@@ -67,7 +67,7 @@ def _started(program: Sequence[str], log: Path) -> Iterator[tuple[str, Path]]:
         try:
             line = server.stdout.readline()
             if "http://" not in line:
-                raise WorldError(f"{' '.join(program[1:3])} did not start", change="see what it said above")
+                raise ExternalBenchError(f"{' '.join(program[1:3])} did not start", change="see what it said above")
             yield "http://" + line.split("http://", 1)[1].strip(), log
         finally:
             server.terminate()

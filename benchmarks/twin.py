@@ -23,14 +23,14 @@ from taken_on import taken_on
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tandem.twin.server.knobs import ClassKnobs, Knobs, LawName  # noqa: E402
-from tandem.twin.server.law import expected_tokens  # noqa: E402
-from tandem.twin.server.process import Job, simulate  # noqa: E402
-from tandem.twin.server.truth import read_truth  # noqa: E402
+from tandem.simulator.acceptance_model import compute_mean_step_tokens  # noqa: E402
+from tandem.simulator.engine import EngineRequest, simulate_requests  # noqa: E402
+from tandem.simulator.server_log import read_server_log  # noqa: E402
+from tandem.simulator.settings import AcceptanceModelName, PromptClassSettings, SimulatorSettings  # noqa: E402
 
 TARGET_S = 10.0
 ACCEPTANCE, PROMPT, OUTPUT = 0.8, 64, 128
-LAWS: tuple[tuple[LawName, int], ...] = (("none", 0), ("nxdi", 7), ("vllm", 3))
+LAWS: tuple[tuple[AcceptanceModelName, int], ...] = (("none", 0), ("nxdi", 7), ("vllm", 3))
 SERVED = ((4, 45.0), (32, 45.0), (32, 20.0), (64, 20.0))  # streams, and a step of theirs in ms
 
 
@@ -57,20 +57,23 @@ def _print_virtual(count: int) -> None:
     print(f"\ntarget: less than {TARGET_S:.0f} s each")
 
 
-def _virtual(law: LawName, window: int, count: int, concurrency: int | None) -> str:
-    knobs = Knobs(
-        law=law, num_speculative_tokens=window, jitter=0.05, classes={"default": ClassKnobs(acceptance=ACCEPTANCE)},
+def _virtual(law: AcceptanceModelName, window: int, count: int, concurrency: int | None) -> str:
+    knobs = SimulatorSettings(
+        law=law,
+        num_speculative_tokens=window,
+        jitter=0.05,
+        classes={"default": PromptClassSettings(acceptance=ACCEPTANCE)},
         max_num_seqs=8,
-    )  # fmt: skip
+    )
     arrivals = np.cumsum(np.random.default_rng(1).exponential(1.0, count))
-    jobs = (Job(number + 1, "default", PROMPT, OUTPUT, float(at)) for number, at in enumerate(arrivals))
+    jobs = (EngineRequest(number + 1, "default", PROMPT, OUTPUT, float(at)) for number, at in enumerate(arrivals))
     wall, processor = time.perf_counter(), time.process_time()
     committed = steps = 0
-    for job in simulate(knobs, jobs, concurrency=concurrency):
-        committed, steps = committed + int(job.drawn.sum()), steps + job.done
+    for job in simulate_requests(knobs, jobs, concurrency=concurrency):
+        committed, steps = committed + int(job.step_tokens.sum()), steps + job.step_count
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
     loop = f"closed, {concurrency}" if concurrency else "open"
-    expected = expected_tokens(knobs.law, ACCEPTANCE, window)
+    expected = compute_mean_step_tokens(knobs.law, ACCEPTANCE, window)
     return f"| {law}, {window} | {loop} | {wall:.1f} | {processor:.1f} | {committed / steps:.3f} | {expected:.3f} |"
 
 
@@ -91,7 +94,7 @@ def _late_ms(streams: int, step_ms: float, seconds: float) -> Iterator[np.ndarra
     with tempfile.TemporaryDirectory() as folder:
         with servers_apart.twin(Path(folder), knobs) as server:
             uvloop.run(_read(int(server.url.rpartition(":")[2]), streams, seconds))
-        for one in read_truth(server.log).requests:
+        for one in read_server_log(server.log).requests:
             yield (np.array([written for written, _ in one.bursts]) - np.array(one.due_s)) * 1000
 
 

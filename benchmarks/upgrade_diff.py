@@ -24,13 +24,13 @@ from typing import Any
 import yaml
 from between_marks import ROOT, write_between
 
-from tandem.commands.inputs import legal
-from tandem.commands.selection import Selection
-from tandem.spec.artifact_key import differences
+from tandem.cli.inputs import read_legal_inputs
+from tandem.cli.selection import Selection
+from tandem.spec.artifact_key import compare_key_fields
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.variant_key import compute_artifact_key
 
 DOCUMENT = ROOT / "docs" / "upgrade.md"
 OLD_TAG = "0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04"
@@ -89,9 +89,13 @@ def kubernetes_upgrade() -> tuple[RepositoryState, RepositoryState]:
 
 def read_state(name: str) -> RepositoryState:
     """Read a committed environment and what it hosts."""
-    inputs = legal(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments", names=(name,)))
+    inputs = read_legal_inputs(
+        Selection(environments=ROOT / "environments", experiments=ROOT / "experiments", names=(name,))
+    )
     (environment,) = inputs.environments()
-    return RepositoryState(environment=environment, experiments=inputs.hosted(environment), catalogue=inputs.catalogue)
+    return RepositoryState(
+        environment=environment, experiments=inputs.list_experiments(environment), catalogue=inputs.catalogue
+    )
 
 
 def describe_upgrade(before: RepositoryState, after: RepositoryState) -> Iterator[str]:
@@ -110,11 +114,14 @@ def describe_upgrade(before: RepositoryState, after: RepositoryState) -> Iterato
 def describe_keys(before: RepositoryState, after: RepositoryState) -> Iterator[str]:
     """Yield which artifacts are compiled again, and for which fields of their keys."""
     pairs = [
-        (artifact_key(experiment, variant, before.catalogue), artifact_key(experiment, variant, after.catalogue))
+        (
+            compute_artifact_key(experiment, variant, before.catalogue),
+            compute_artifact_key(experiment, variant, after.catalogue),
+        )
         for experiment in after.experiments
         for variant in experiment.all_variants()
     ]
-    changed = [differences(old.as_fields(), new.as_fields()) for old, new in pairs if old != new]
+    changed = [compare_key_fields(old.as_fields(), new.as_fields()) for old, new in pairs if old != new]
     fields = sorted({field for fields in changed for field in fields})
     because = f", because of {', '.join(f'`{field}`' for field in fields)}" if fields else ""
     yield f"Compiled again: {len(changed)} of {len(pairs)} artifacts{because}."
@@ -125,7 +132,7 @@ def read_objects(state: RepositoryState) -> dict[tuple[str, str], Any]:
     import _node  # noqa: F401, PLC0415  # points jsii at the packaged Node before cdk8s starts it
     from charts import tree  # noqa: PLC0415  # starts Node
 
-    files = tree.files(state.environment, state.experiments, state.catalogue)
+    files = tree.render_files(state.environment, state.experiments, state.catalogue)
     bodies = (body for text in files.values() for body in yaml.load_all(text, Loader=yaml.CSafeLoader))
     return {
         (body["kind"], f"{body['metadata'].get('namespace', '')}/{body['metadata']['name']}"): body
@@ -139,7 +146,9 @@ def read_resources(state: RepositoryState) -> dict[tuple[str, str], Any]:
     import app  # noqa: PLC0415  # starts Node
 
     with tempfile.TemporaryDirectory() as folder:
-        app.app([(state.environment, state.experiments)], state.catalogue, outdir=folder, validate=False).synth()
+        app.app_command(
+            [(state.environment, state.experiments)], state.catalogue, outdir=folder, validate=False
+        ).synth()
         templates = [json.loads(path.read_text()) for path in Path(folder).rglob("*.template.json")]
     return {
         (resource["Type"], f"{index}/{name}"): resource

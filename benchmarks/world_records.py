@@ -25,18 +25,18 @@ from scipy import signal
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tandem.bench import manifest
-from tandem.bench.judge.form import Load
-from tandem.bench.judge.observations import UNKNOWN, Observations, Prompt
-from tandem.bench.plan import Plan, Shape
-from tandem.bench.run_size import DEFAULT
+from tandem.bench.plan import PlanShape, RunPlan
+from tandem.bench.run_size import DEFAULT_SIZE
 from tandem.bench.suites import suite
+from tandem.judge.request_table import UNKNOWN, PromptKey, RequestTable
+from tandem.judge.schema import LoadLevel
 
 Values = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 FIRST_TOKEN_S = 0.5
 TOKEN_S = 0.045
-(CONCURRENCY,) = DEFAULT.concurrency or ()
+(CONCURRENCY,) = DEFAULT_SIZE.concurrency or ()
 ARMS = ("base", "spec")
 
 SHORTEST_ANSWER = 0.3
@@ -82,7 +82,7 @@ class World:
     kind: Literal["benign", "short noise", "beyond a run"]
     true_speed_up: float = 1.0
     prompt_spread: float = 0.0
-    rounds: int = DEFAULT.rounds
+    rounds: int = DEFAULT_SIZE.rounds
     restarts: bool = False
     request_noise: float = 0.02
     drift: float = 0.0
@@ -109,8 +109,8 @@ class RequestPlan(NamedTuple):
         length_s: of the run where nothing disturbs it.
     """
 
-    run: manifest.Manifest
-    prompts: tuple[Prompt, ...]
+    run: manifest.RunManifest
+    prompts: tuple[PromptKey, ...]
     arm: Codes
     server: Codes
     class_: Codes
@@ -148,7 +148,7 @@ class ServerClock(NamedTuple):
         return float(np.interp(done_s, self.done_s, self.time_s))
 
 
-def simulate_run(world: World, seed: int) -> Observations:
+def simulate_run(world: World, seed: int) -> RequestTable:
     """Return the requests of one run in a world; the same seed gives the same run."""
     rng = np.random.default_rng([seed, *world.name.encode()])
     plan = plan_requests(world.rounds, seed % ORDERS)
@@ -166,19 +166,21 @@ def plan_requests(rounds: int, seed: int) -> RequestPlan:
         rounds: without the control round.
         seed: of every order. The prompts and the lengths of their answers are always the same.
     """
-    real = suite.load("real")
-    shape = Shape(
-        concurrency=DEFAULT.concurrency, prompts_per_class=DEFAULT.prompts_per_class, max_tokens=DEFAULT.max_tokens
+    real = suite.load_suite("real")
+    shape = PlanShape(
+        concurrency=DEFAULT_SIZE.concurrency,
+        prompts_per_class=DEFAULT_SIZE.prompts_per_class,
+        max_tokens=DEFAULT_SIZE.max_tokens,
     )
-    plan = Plan(
+    plan = RunPlan(
         arms=ARMS, blocks=shape.blocks([real]), schedule="interleaved", seed=seed, repeats=1, rounds=rounds,
-        control_rounds=DEFAULT.control_rounds,
+        control_rounds=DEFAULT_SIZE.control_rounds,
     )  # fmt: skip
     entries = [entry for block in plan.blocks for entry in block.entries]
     shares = np.random.default_rng(_ANSWERS_SEED).uniform(SHORTEST_ANSWER, 1, len(entries))
     tokens = np.ceil(shares * [entry.max_tokens for entry in entries])
     codes = {entry.prompt.id: code for code, entry in enumerate(entries)}
-    arms = {name: code for code, name in enumerate((*ARMS, plan.control))}
+    arms = {name: code for code, name in enumerate((*ARMS, plan.control_arm))}
     turns = list(plan.turns())
     columns = np.array([
         (arms[turn.arms[0]], real.classes.index(turn.block.class_), codes[item.entry.prompt.id], turn.round, turn.slot)
@@ -187,10 +189,18 @@ def plan_requests(rounds: int, seed: int) -> RequestPlan:
     ])  # fmt: skip
     arm, class_, prompt, round_, slot = columns.T.astype(np.intp)
     requests = RequestPlan(
-        run=_build_manifest(plan, real, len(columns)), prompts=tuple(Prompt("real", name) for name in codes), arm=arm,
-        server=arm % len(ARMS), class_=class_, prompt=prompt, round=round_, slot=slot, tokens=tokens[prompt],
-        turns=(0, *np.cumsum([len(turn.items) for turn in turns]).tolist()), length_s=0.0,
-    )  # fmt: skip
+        run=_build_manifest(plan, real, len(columns)),
+        prompts=tuple(PromptKey("real", name) for name in codes),
+        arm=arm,
+        server=arm % len(ARMS),
+        class_=class_,
+        prompt=prompt,
+        round=round_,
+        slot=slot,
+        tokens=tokens[prompt],
+        turns=(0, *np.cumsum([len(turn.items) for turn in turns]).tolist()),
+        length_s=0.0,
+    )
     work_s = TOKEN_S * (requests.tokens - 1)
     steady = np.array([0.0, _bound_length(requests, FIRST_TOKEN_S + work_s)])
     clocks = [ServerClock(steady, steady)] * len(ARMS)
@@ -275,7 +285,7 @@ def _bound_length(plan: RequestPlan, work_s: Values) -> float:
     return float((sums / CONCURRENCY + longest).sum())
 
 
-def _build_observations(world: World, plan: RequestPlan, times: RequestTimes) -> Observations:
+def _build_observations(world: World, plan: RequestPlan, times: RequestTimes) -> RequestTable:
     order = np.argsort(times.end_s, kind="stable")  # as a run writes its records
     arm, server, round_, prompt = (column[order] for column in (plan.arm, plan.server, plan.round, plan.prompt))
     begin_s, first_s, end_s = (column[order] for column in times)
@@ -283,39 +293,48 @@ def _build_observations(world: World, plan: RequestPlan, times: RequestTimes) ->
     ttft_ms, e2e_ms = 1e3 * (first_s - begin_s), 1e3 * (end_s - begin_s)
     starts = int(round_.max()) + 1 if world.restarts else 1
     unknown, none, answers = np.full(count, UNKNOWN), np.zeros(count, bool), (prompt + 1).astype(np.uint64)
-    return Observations(
+    return RequestTable(
         folder=Path("virtual-time"), run=plan.run, arms=(*ARMS, f"{ARMS[0]}#2"), classes=plan.run.suites[0].classes,
-        loads=(Load(concurrency=CONCURRENCY),), prompts=plan.prompts,
+        loads=(LoadLevel(concurrency=CONCURRENCY),), prompts=plan.prompts,
         starts=tuple(f"{name}@{number}" for name in ARMS for number in range(starts)), placements=(), errors=(),
         contents=("ok",), arm=arm, class_=plan.class_[order], load=np.zeros(count, np.intp), prompt=prompt,
         start=server * starts + (round_ if world.restarts else 0), placement=unknown, round=round_,
         slot=plan.slot[order], repeat=np.zeros(count, np.intp), start_s=begin_s, end_s=end_s, tokens=tokens,
-        error=unknown, content=np.zeros(count, np.intp), failed=none, cut=none,
+        error=unknown, content=np.zeros(count, np.intp), failed=none, hit_token_limit=none,
         figures={
             "ttft_ms": ttft_ms, "e2e_ms": e2e_ms, "tpot_ms": (e2e_ms - ttft_ms) / (tokens - 1),
             "output_tokens_per_s": 1e3 * tokens / e2e_ms, "completion_tokens": tokens,
         },
-        output=answers, ids=answers, at=np.arange(count),
+        output=answers, ids=answers, line_offsets=np.arange(count),
     )  # fmt: skip
 
 
-def _build_manifest(plan: Plan, real: suite.Suite, requests: int) -> manifest.Manifest:
+def _build_manifest(plan: RunPlan, real: suite.Suite, requests: int) -> manifest.RunManifest:
     moment = "2026-11-22T00:00:00Z"
-    return manifest.Manifest(
-        version="0", created_utc=moment, simulated=True,
+    return manifest.RunManifest(
+        version="0",
+        created_utc=moment,
+        simulated=True,
         arms=tuple(
-            manifest.Arm(
+            manifest.ManifestArm(
                 name=name, role="variant" if place else "baseline", url="virtual", model="virtual", simulated=True
             )
             for place, name in enumerate(ARMS)
         ),
         suites=(
-            manifest.SuiteUsed(name=real.name, sha256=real.sha256, prompts=len(real.prompts), classes=real.classes),
+            manifest.SuiteEntry(name=real.name, sha256=real.sha256, prompts=len(real.prompts), classes=real.classes),
         ),
-        schedule=plan.schedule, seed=plan.seed, api="chat", concurrency=(CONCURRENCY,), rounds=plan.rounds or 0,
-        control_rounds=plan.control_rounds, prompts_per_class=DEFAULT.prompts_per_class, max_tokens=DEFAULT.max_tokens,
-        warm_up={name: manifest.WarmUp(requests=CONCURRENCY, stable=True) for name in ARMS},
-        clock=manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment),
-        host=manifest.Host(cpus=1, python="3"), plan=manifest.Plan(requests=requests),
-        ended=manifest.Ended(reason="done", utc=moment),
-    )  # fmt: skip
+        schedule=plan.schedule,
+        seed=plan.seed,
+        api="chat",
+        concurrency=(CONCURRENCY,),
+        rounds=plan.rounds or 0,
+        control_rounds=plan.control_rounds,
+        prompts_per_class=DEFAULT_SIZE.prompts_per_class,
+        max_tokens=DEFAULT_SIZE.max_tokens,
+        warm_up={name: manifest.WarmUpEntry(requests=CONCURRENCY, stable=True) for name in ARMS},
+        clock=manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment),
+        host=manifest.HostInfo(cpus=1, python="3"),
+        plan=manifest.PlanTotals(requests=requests),
+        ended=manifest.RunEnd(reason="done", utc=moment),
+    )

@@ -30,9 +30,9 @@ from taken_on import taken_on  # noqa: E402
 from world_records import World, simulate_run  # noqa: E402
 
 from tandem.bench.fault import BenchError  # noqa: E402
-from tandem.bench.judge.form import Verdict  # noqa: E402
-from tandem.bench.judge.interval import FEWEST_STARTS  # noqa: E402
-from tandem.bench.judge.verdict import Asked, judge  # noqa: E402
+from tandem.judge.interval import FEWEST_STARTS  # noqa: E402
+from tandem.judge.schema import Verdict  # noqa: E402
+from tandem.judge.verdict import JudgeOptions, judge_run  # noqa: E402
 
 MOST_FALSE = 0.065
 """Most reports with a false word: in benign worlds and short noise any, beyond a run an unreserved one."""
@@ -118,7 +118,7 @@ def list_false_words(world: World) -> frozenset[str]:
 
 def judge_runs(world: World, seeds: Iterable[int]) -> list[ReportSummary]:
     """Simulate and judge a run of each seed."""
-    return [summarize_verdict(judge(simulate_run(world, seed), Asked()), world) for seed in seeds]
+    return [summarize_verdict(judge_run(simulate_run(world, seed), JudgeOptions()), world) for seed in seeds]
 
 
 class WorldRow(NamedTuple):

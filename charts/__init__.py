@@ -6,6 +6,6 @@ no chart depends on another: their order is data (`STAGES`), which each door spe
 
 from __future__ import annotations
 
-from charts.workloads import STAGES, stages_of, workloads
+from charts.workloads import STAGES, list_stages, render_workloads
 
-__all__ = ["STAGES", "stages_of", "workloads"]
+__all__ = ["STAGES", "list_stages", "render_workloads"]

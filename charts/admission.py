@@ -20,14 +20,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from charts.manifest import NAME, PART_OF
-from tandem.ops.people.cluster_rights import BENCH_JOB, DELIVERY_GROUP, RUNNER_NAMESPACE, name_group
+from tandem.ops.people.cluster_rights import BENCH_JOB, DELIVERY_GROUP, RUNNER_NAMESPACE, kubernetes_group
 from tandem.spec import names
 from tandem.spec.environment import Environment, GitopsDelivery
 
 API = "admissionregistration.k8s.io/v1"
 COMMANDS, COPIES, ENTRY = "tandem-rendered-commands", "tandem-rendered-copies", "tandem-bench-entry"
 COMMANDS_MAP = "rendered-commands"
-GUARDED_ACCOUNTS = (names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT)
+WRITER_ACCOUNTS = (names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT)
 POD_MAKERS = {
     "": ("pods", "pods/ephemeralcontainers", "replicationcontrollers"),
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
@@ -40,7 +40,7 @@ _TEMPLATE = (
     "(has(object.spec.jobTemplate) ? object.spec.jobTemplate.spec.template : "
     "has(object.spec.template) ? object.spec.template : object)"
 )
-_NAMED = f"has({{0}}.metadata) && has({{0}}.metadata.labels) && '{NAME}' in {{0}}.metadata.labels"
+_HAS_NAME = f"has({{0}}.metadata) && has({{0}}.metadata.labels) && '{NAME}' in {{0}}.metadata.labels"
 
 
 def list_policies(environment: Environment) -> list[tuple[str, str, Spec]]:
@@ -73,7 +73,7 @@ def summarize_commands(objects: Iterable[Spec]) -> dict[str, str]:
     return {
         name: "\n".join(_spell_words(container) for container in (*pod["containers"], *pod.get("initContainers", [])))
         for name, pod in pods.items()
-        if pod["serviceAccountName"] in GUARDED_ACCOUNTS
+        if pod["serviceAccountName"] in WRITER_ACCOUNTS
     }
 
 
@@ -113,12 +113,12 @@ def _build_commands_policy(environment: Environment) -> Spec:
         "validations": [
             {
                 "expression": "variables.name in params.data && params.data[variables.name] == variables.words",
-                "message": f"pods of {' and '.join(GUARDED_ACCOUNTS)} run rendered images, commands and arguments "
+                "message": f"pods of {' and '.join(WRITER_ACCOUNTS)} run rendered images, commands and arguments "
                 "alone: start a rendered CronJob by kubectl create job --from=cronjob/NAME",
             },
             {
                 "expression": f"!variables.containers.exists(c, {' || '.join(f'has(c.{hook})' for hook in hooks)})",
-                "message": f"pods of {' and '.join(GUARDED_ACCOUNTS)} have neither hooks nor probes: they are commands",
+                "message": f"pods of {' and '.join(WRITER_ACCOUNTS)} have neither hooks nor probes: they are commands",
             },
         ],
     }  # fmt: skip
@@ -126,26 +126,26 @@ def _build_commands_policy(environment: Environment) -> Spec:
 
 def _build_copies_policy(environment: Environment) -> Spec:
     annotations = "(has({0}.metadata) && has({0}.metadata.annotations) ? {0}.metadata.annotations : {{}})"
-    mine, rendered = "object.spec.template", "params.spec.jobTemplate.spec.template"
-    same = (
+    job_template, cron_job_template = "object.spec.template", "params.spec.jobTemplate.spec.template"
+    conditions = (
         "object.metadata.name.startsWith(variables.name + '-')",
-        f"{mine}.spec == {rendered}.spec",
-        f"{annotations.format(mine)} == {annotations.format(rendered)}",
+        f"{job_template}.spec == {cron_job_template}.spec",
+        f"{annotations.format(job_template)} == {annotations.format(cron_job_template)}",
     )
     return {
         **_build_policy(("batch/v1", "CronJob"), {"batch": ("jobs",)}, ["CREATE", "UPDATE"],
                   _list_account_conditions(environment)),
-        "variables": [_build_name_variable(mine)],
+        "variables": [_build_name_variable(job_template)],
         "validations": [{
-            "expression": f"variables.name != params.metadata.name || ({' && '.join(same)})",
-            "message": f"a Job of {' or '.join(GUARDED_ACCOUNTS)} is a copy of a CronJob, its name that of the CronJob "
+            "expression": f"variables.name != params.metadata.name || ({' && '.join(conditions)})",
+            "message": f"a Job of {' or '.join(WRITER_ACCOUNTS)} is a copy of a CronJob, its name that of the CronJob "
             "and a suffix: kubectl create job --from=cronjob/NAME NAME-1",
         }],
     }  # fmt: skip
 
 
 def _build_entry_policy() -> Spec:
-    groups = json.dumps([name_group("engineer"), name_group("operator")])
+    groups = json.dumps([kubernetes_group("engineer"), kubernetes_group("operator")])
     conditions = [
         ("experiments", _IN_EXPERIMENT),
         ("people", f"has(request.userInfo.groups) && request.userInfo.groups.exists(g, g in {groups})"),
@@ -169,14 +169,14 @@ def _list_account_conditions(environment: Environment) -> list[tuple[str, str]]:
     Kubernetes' own controllers act by accounts of kube-system, or where that is switched off by one name
     (kube-controller-manager reference, --use-service-account-credentials).
     """
-    spaces, groups = ["kube-system", RUNNER_NAMESPACE], []
+    namespaces, groups = ["kube-system", RUNNER_NAMESPACE], []
     if isinstance(environment.delivery, GitopsDelivery):
-        spaces.append(environment.delivery.namespace)
+        namespaces.append(environment.delivery.namespace)
     else:
         groups.append(DELIVERY_GROUP)
-    groups += [f"system:serviceaccounts:{space}" for space in spaces]
-    guarded = (
-        f"(has({_TEMPLATE}.spec.{field}) && {_TEMPLATE}.spec.{field} in {json.dumps(list(GUARDED_ACCOUNTS))})"
+    groups += [f"system:serviceaccounts:{namespace}" for namespace in namespaces]
+    account_expressions = (
+        f"(has({_TEMPLATE}.spec.{field}) && {_TEMPLATE}.spec.{field} in {json.dumps(list(WRITER_ACCOUNTS))})"
         for field in ("serviceAccountName", "serviceAccount")
     )
     return [
@@ -186,7 +186,7 @@ def _list_account_conditions(environment: Environment) -> list[tuple[str, str]]:
             "no-controller",
             f"!has(request.userInfo.groups) || !request.userInfo.groups.exists(g, g in {json.dumps(groups)})",
         ),
-        ("guarded-account", " || ".join(guarded)),
+        ("guarded-account", " || ".join(account_expressions)),
     ]
 
 
@@ -218,5 +218,5 @@ def _refer_parameters(reference: Spec) -> Spec:
 
 
 def _build_name_variable(template: str) -> Spec:
-    named = _NAMED.format(template)
-    return {"name": "name", "expression": f"{named} ? {template}.metadata.labels['{NAME}'] : ''"}
+    has_name = _HAS_NAME.format(template)
+    return {"name": "name", "expression": f"{has_name} ? {template}.metadata.labels['{NAME}'] : ''"}

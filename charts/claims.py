@@ -10,7 +10,7 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
-from charts.manifest import labels, manifest, wave
+from charts.manifest import add_manifest, object_labels, sync_wave
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -29,16 +29,16 @@ class ClaimsChart(cdk8s.Chart):
     ) -> None:
         super().__init__(scope, id_, disable_resource_name_hashes=True)
         instance_type = environment.capacity.instance_type
-        manifest(self, {
+        add_manifest(self, {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaimTemplate",
             "metadata": {
                 "name": template_name(instance_type, experiment.serving),
-                "namespace": names.namespace(experiment),
-                "labels": labels(experiment.name, "claim"),
-                "annotations": wave(WAVE),
+                "namespace": names.experiment_namespace(experiment),
+                "labels": object_labels(experiment.name, "claim"),
+                "annotations": sync_wave(WAVE),
             },
-            "spec": {"spec": {"devices": _devices(instance_type, experiment.serving, catalogue)}},
+            "spec": {"spec": {"devices": _build_device_requests(instance_type, experiment.serving, catalogue)}},
         })  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def template_name(instance_type: str, serving: ServingSettings) -> str:
     return f"{names.CLAIM_TEMPLATE}-{instance_type}-{serving.devices}-lnc{serving.logical_neuron_core}{group}"
 
 
-def selector(instance_type: str, driver: str) -> str:
+def device_selector(instance_type: str, driver: str) -> str:
     """Return the CEL expression that admits the chips of one instance type, and nothing but chips.
 
     Device names are never matched: the driver's documents and its published slices disagree on them.
@@ -60,7 +60,7 @@ def selector(instance_type: str, driver: str) -> str:
     return f'{device}.resourceType == "neuron_device" && {device}.instanceType == "{instance_type}"'
 
 
-def _devices(instance_type: str, serving: ServingSettings, catalogue: Catalogue) -> dict[str, Any]:
+def _build_device_requests(instance_type: str, serving: ServingSettings, catalogue: Catalogue) -> dict[str, Any]:
     chart = catalogue.dra_chart
     group = GROUP_ATTRIBUTE.format(size=serving.device_group)
     constraints = [{"requests": [REQUEST], "matchAttribute": group}] if serving.device_group else []
@@ -69,7 +69,7 @@ def _devices(instance_type: str, serving: ServingSettings, catalogue: Catalogue)
             "name": REQUEST,
             "exactly": {
                 "deviceClassName": chart.device_class.value,
-                "selectors": [{"cel": {"expression": selector(instance_type, chart.driver.value)}}],
+                "selectors": [{"cel": {"expression": device_selector(instance_type, chart.driver.value)}}],
                 "allocationMode": "ExactCount",
                 "count": serving.devices,
             },

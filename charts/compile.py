@@ -27,8 +27,8 @@ from dataclasses import dataclass
 import cdk8s
 from constructs import Construct
 
-from charts.jobs import Work, cron_job
-from charts.manifest import manifest
+from charts.jobs import JobSpec, build_cron_job
+from charts.manifest import add_manifest
 from charts.network import COMPILE
 from charts.pod import (
     CLAIM,
@@ -37,31 +37,31 @@ from charts.pod import (
     SHM_MOUNT,
     SKIP_CREDENTIALS,
     TOLERATION,
-    claim,
+    device_claim,
     runtime_image,
     shared_memory,
 )
 from charts.tools import (
     WORK,
     Spec,
-    Step,
-    container,
-    holder,
+    ToolStep,
+    build_container,
+    env_variable,
+    holder_variables,
     key_variable,
-    local_disk,
+    local_disk_volume,
     model_options,
-    stage_commands,
-    variable,
+    stage_commands_variable,
 )
 from tandem.spec import names
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.compiler import Compilation, compilation
+from tandem.spec.compile_command import CompileCommand, build_compile_command
 from tandem.spec.disk import WORK_GIB, artifact_gib, compile_gib, models_gib
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.model import Model
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.model import ModelConfig
+from tandem.spec.variant_key import compute_artifact_key
 
 # for a node to start, the image to come, models to be fetched, a server to end after the compiler's deadline, and for
 # `upload`, which stores the artifact or frees the lease of a compile that failed
@@ -72,7 +72,7 @@ GRACE_S = 300  # a healthy server writes its caches when it is asked to end
 TERMINATION_S = GRACE_S + 60
 # Of TRANSFER_S: how long `upload` waits for S3 before its container fails. Restarts would use RETRIES up in under two
 # minutes, and with the last one Kubernetes removes the pod, which holds the only copy.
-PATIENCE_S = 1800
+S3_RETRY_S = 1800
 RETRIES = 3  # the driver makes its own attempts inside each; these are for the transfers
 MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT}
 ARTIFACT = {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}
@@ -80,7 +80,7 @@ COMPILER = "compile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
+class ArtifactCompile:
     """One artifact to compile.
 
     Args:
@@ -90,7 +90,7 @@ class Artifact:
 
     key: ArtifactKey
     variants: tuple[Variant, ...]
-    models: tuple[Model, ...]
+    models: tuple[ModelConfig, ...]
 
 
 class CompileChart(cdk8s.Chart):
@@ -100,31 +100,35 @@ class CompileChart(cdk8s.Chart):
         self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
     ) -> None:
         super().__init__(scope, id_, disable_resource_name_hashes=True)
-        for artifact in artifacts(experiment, catalogue):
-            work = Work(
-                name=names.compile_job(artifact.key), namespace=names.namespace(experiment), component=COMPILE,
-                said={
+        for artifact in list_artifacts(experiment, catalogue):
+            job = JobSpec(
+                name=names.compile_job_name(artifact.key),
+                namespace=names.experiment_namespace(experiment),
+                component=COMPILE,
+                annotations={
                     "tandem/artifact": artifact.key.name,
                     "tandem/variants": ",".join(variant.name for variant in artifact.variants),
                     "tandem/node-label": "=".join(names.compile_label(experiment)),
                 },
-                deadline_s=_deadline_s(experiment), retries=RETRIES, pod_annotations={SKIP_CREDENTIALS: COMPILER},
-                pod=_pod(environment, experiment, artifact, catalogue),
-            )  # fmt: skip
-            manifest(self, cron_job(work))
+                deadline_s=_deadline_s(experiment),
+                retries=RETRIES,
+                pod_annotations={SKIP_CREDENTIALS: COMPILER},
+                pod=_build_pod(environment, experiment, artifact, catalogue),
+            )
+            add_manifest(self, build_cron_job(job))
 
 
-def artifacts(experiment: Experiment, catalogue: Catalogue) -> Iterable[Artifact]:
+def list_artifacts(experiment: Experiment, catalogue: Catalogue) -> Iterable[ArtifactCompile]:
     """Return the experiment's artifacts, each once, in the order of their first variant."""
     by_key: dict[str, list[Variant]] = {}
     for variant in experiment.all_variants():
-        by_key.setdefault(artifact_key(experiment, variant, catalogue).digest, []).append(variant)
-    for sharing in by_key.values():
-        first = sharing[0]
-        named = [experiment.target, *([first.draft] if first.draft else [])]
-        yield Artifact(
-            key=artifact_key(experiment, first, catalogue), variants=tuple(sharing),
-            models=tuple(catalogue.models[name] for name in named),
+        by_key.setdefault(compute_artifact_key(experiment, variant, catalogue).digest, []).append(variant)
+    for variants in by_key.values():
+        first_variant = variants[0]
+        model_ids = [experiment.target, *([first_variant.draft] if first_variant.draft else [])]
+        yield ArtifactCompile(
+            key=compute_artifact_key(experiment, first_variant, catalogue), variants=tuple(variants),
+            models=tuple(catalogue.models[name] for name in model_ids),
         )  # fmt: skip
 
 
@@ -132,8 +136,10 @@ def _deadline_s(experiment: Experiment) -> int:
     return experiment.compile.deadline_hours * 3600 + TRANSFER_S
 
 
-def _pod(environment: Environment, experiment: Experiment, artifact: Artifact, catalogue: Catalogue) -> Spec:
-    how = compilation(experiment, artifact.variants[0], catalogue)
+def _build_pod(
+    environment: Environment, experiment: Experiment, artifact: ArtifactCompile, catalogue: Catalogue
+) -> Spec:
+    compile_command = build_compile_command(experiment, artifact.variants[0], catalogue)
     on_device = experiment.compile.where == "device"
     label, value = names.compile_label(experiment)
     return {
@@ -145,36 +151,52 @@ def _pod(environment: Environment, experiment: Experiment, artifact: Artifact, c
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "nodeSelector": {label: value, **({INSTANCE_TYPE: environment.capacity.instance_type} if on_device else {})},
         "tolerations": [TOLERATION],
-        **({"resourceClaims": [claim(environment, experiment)]} if on_device else {}),
+        **({"resourceClaims": [device_claim(environment, experiment)]} if on_device else {}),
         "initContainers": [
-            container(environment, _fetch(environment, experiment, artifact)),
-            _compile(environment, experiment, artifact, catalogue, how),
+            build_container(environment, _fetch_step(environment, experiment, artifact)),
+            _build_compiler(environment, experiment, artifact, catalogue, compile_command),
         ],
-        "containers": [container(environment, _upload(environment, artifact, how))],
+        "containers": [build_container(environment, _upload_step(environment, artifact, compile_command))],
         "volumes": [
-            local_disk("models", models_gib(artifact.models)),
-            local_disk("artifact", artifact_gib(artifact.models)),
-            local_disk("work", WORK_GIB),
+            local_disk_volume("models", models_gib(artifact.models)),
+            local_disk_volume("artifact", artifact_gib(artifact.models)),
+            local_disk_volume("work", WORK_GIB),
             shared_memory(experiment),
         ],
     }
 
 
-def _fetch(environment: Environment, experiment: Experiment, artifact: Artifact) -> Step:
-    return Step(
+def _fetch_step(environment: Environment, experiment: Experiment, artifact: ArtifactCompile) -> ToolStep:
+    return ToolStep(
         name="fetch",
         arguments=[
-            "fetch", "--bucket", names.bucket(environment), *model_options(artifact.models),
-            "--models", names.MODELS_MOUNT, "--work", names.WORK_MOUNT, "--lease-s", str(_deadline_s(experiment)),
+            "fetch",
+            "--bucket",
+            names.bucket_name(environment),
+            *model_options(artifact.models),
+            "--models",
+            names.MODELS_MOUNT,
+            "--work",
+            names.WORK_MOUNT,
+            "--lease-s",
+            str(_deadline_s(experiment)),
         ],
-        variables=[key_variable(artifact.key), *holder(), stage_commands(experiment, artifact.models)],
+        variables=[
+            key_variable(artifact.key),
+            *holder_variables(),
+            stage_commands_variable(experiment, artifact.models),
+        ],
         requests={"cpu": "2"},
         mounts=[MODELS],
-    )  # fmt: skip
+    )
 
 
-def _compile(
-    environment: Environment, experiment: Experiment, artifact: Artifact, catalogue: Catalogue, how: Compilation
+def _build_compiler(
+    environment: Environment,
+    experiment: Experiment,
+    artifact: ArtifactCompile,
+    catalogue: Catalogue,
+    compile_command: CompileCommand,
 ) -> Spec:
     """Return the container of the runtime's own image: the driver, and behind it the runtime's own program."""
     settings, serving = experiment.compile, experiment.serving
@@ -190,10 +212,10 @@ def _compile(
             "--output", names.ARTIFACT_FOLDER, "--cache", f"{names.WORK_MOUNT}/compiler-cache",
             "--deadline-s", str(settings.deadline_hours * 3600), "--attempts", str(settings.attempts),
             "--where", settings.where, "--grace-s", str(GRACE_S), "--defer",
-            *(["--until-healthy", how.until_healthy] if how.until_healthy else []),
-            "--", *how.command, *how.arguments,
+            *(["--until-healthy", compile_command.health_url] if compile_command.health_url else []),
+            "--", *compile_command.command, *compile_command.arguments,
         ],
-        "env": [variable(name, value) for name, value in how.environment.items()],
+        "env": [env_variable(name, value) for name, value in compile_command.environment.items()],
         "resources": {
             "requests": {"cpu": str(settings.cpu or serving.cpu), "memory": memory, "ephemeral-storage": disk},
             "limits": {"memory": memory},
@@ -205,14 +227,25 @@ def _compile(
     }  # fmt: skip
 
 
-def _upload(environment: Environment, artifact: Artifact, how: Compilation) -> Step:
-    return Step(
+def _upload_step(environment: Environment, artifact: ArtifactCompile, compile_command: CompileCommand) -> ToolStep:
+    return ToolStep(
         name="upload",
         arguments=[
-            "upload", "--bucket", names.bucket(environment), "--artifact", names.ARTIFACT_FOLDER,
-            "--work", names.WORK_MOUNT, "--patience-s", str(PATIENCE_S),
+            "upload",
+            "--bucket",
+            names.bucket_name(environment),
+            "--artifact",
+            names.ARTIFACT_FOLDER,
+            "--work",
+            names.WORK_MOUNT,
+            "--patience-s",
+            str(S3_RETRY_S),
         ],
-        variables=[key_variable(artifact.key), *holder(), variable("TANDEM_UNPROVEN", json.dumps(how.unproven))],
+        variables=[
+            key_variable(artifact.key),
+            *holder_variables(),
+            env_variable("TANDEM_UNPROVEN", json.dumps(compile_command.unproven)),
+        ],
         requests={"cpu": "2"},
         mounts=[ARTIFACT],
-    )  # fmt: skip
+    )

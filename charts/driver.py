@@ -14,7 +14,7 @@ from typing import Any
 
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
-from tandem.spec.images import mirror
+from tandem.spec.images import apply_mirror
 
 RELEASE = "neuron-helm-chart"
 RELEASE_NAMESPACE = "kube-system"
@@ -22,7 +22,7 @@ SCHEME = "oci://"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class DriverRelease:
     """One installation of the chart.
 
     Args:
@@ -38,7 +38,7 @@ class Driver:
     values: dict[str, Any]
 
 
-def driver(environment: Environment, catalogue: Catalogue) -> Driver:
+def build_driver_release(environment: Environment, catalogue: Catalogue) -> DriverRelease:
     """Return the Neuron DRA chart for `environment`.
 
     Raises:
@@ -47,14 +47,14 @@ def driver(environment: Environment, catalogue: Catalogue) -> Driver:
     chart, mirrors = catalogue.dra_chart, environment.registry_mirrors
     values: dict[str, Any] = copy.deepcopy(chart.values.value)
     for image in chart.images.value:
-        mirrored = mirror(image.repository, mirrors)
-        if mirrored == image.repository:
+        mirror_name = apply_mirror(image.repository, mirrors)
+        if mirror_name == image.repository:
             continue
         if image.repository_value is None:
-            raise ValueError(f"the chart has no value that moves {image.repository} to {mirrored}")
-        _set(values, image.repository_value, mirrored)
-    return Driver(
-        repository=SCHEME + mirror(chart.repository.removeprefix(SCHEME), mirrors),
+            raise ValueError(f"the chart has no value that moves {image.repository} to {mirror_name}")
+        _set_chart_value(values, image.repository_value, mirror_name)
+    return DriverRelease(
+        repository=SCHEME + apply_mirror(chart.repository.removeprefix(SCHEME), mirrors),
         version=chart.version.value,
         digest=chart.digest.value,
         namespace=chart.namespace.value,
@@ -62,8 +62,8 @@ def driver(environment: Environment, catalogue: Catalogue) -> Driver:
     )
 
 
-def _set(values: dict[str, Any], dotted: str, value: str) -> None:
-    *parents, last = dotted.split(".")
+def _set_chart_value(values: dict[str, Any], value_path: str, value: str) -> None:
+    *parents, leaf_key = value_path.split(".")
     for parent in parents:
         values = values.setdefault(parent, {})
-    values[last] = value
+    values[leaf_key] = value

@@ -10,20 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from charts.manifest import COMPONENT, IGNORED_HEALTH, NAME, PART_OF, labels, wave
+from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, object_labels, sync_wave
 from tandem.spec import names
 
 WAVE = 3  # with the servers: a sync that waited for a suspended object would wait for ever
-NEVER = "0 0 31 2 *"  # no February has this day; the field must be filled, even of a suspended CronJob
-KEPT_S = 7 * 24 * 3600  # a finished Job's status, for whoever looks after a weekend
+NEVER_SCHEDULE = "0 0 31 2 *"  # no February has this day; the field must be filled, even of a suspended CronJob
+JOB_TTL_S = 7 * 24 * 3600  # a finished Job's status, for whoever looks after a weekend
 # A CronJob deletes finished Jobs beyond these, those made by hand too; left out, it keeps 3 and 1
-KEPT_JOBS = 10
+JOB_HISTORY_LIMIT = 10
 
 Spec = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class JobSpec:
     """One thing to run to its end.
 
     Args:
@@ -37,46 +37,46 @@ class Work:
     name: str
     namespace: str
     component: str
-    said: Mapping[str, str]
+    annotations: Mapping[str, str]
     deadline_s: int
     retries: int
     pod_annotations: Mapping[str, str]
     pod: Spec
 
 
-def cron_job(work: Work) -> Spec:
-    """Return the suspended CronJob of `work`."""
-    marks = {NAME: work.name, COMPONENT: work.component, **PART_OF}
-    template: Spec = {"labels": marks}
-    if work.pod_annotations:
-        template["annotations"] = dict(work.pod_annotations)
+def build_cron_job(job: JobSpec) -> Spec:
+    """Return the suspended CronJob of `job`."""
+    selector_labels = {NAME: job.name, COMPONENT: job.component, **PART_OF}
+    template: Spec = {"labels": selector_labels}
+    if job.pod_annotations:
+        template["annotations"] = dict(job.pod_annotations)
     return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
         "metadata": {
-            "name": work.name,
-            "namespace": work.namespace,
-            "labels": labels(work.name, work.component),
+            "name": job.name,
+            "namespace": job.namespace,
+            "labels": object_labels(job.name, job.component),
             "annotations": {
-                **wave(WAVE), **IGNORED_HEALTH, **work.said,
-                "tandem/start": names.start_command(work.namespace, work.name),
+                **sync_wave(WAVE), **IGNORE_HEALTH, **job.annotations,
+                "tandem/start": names.start_command(job.namespace, job.name),
             },
         },
         "spec": {
-            "schedule": NEVER,
+            "schedule": NEVER_SCHEDULE,
             "suspend": True,
             "concurrencyPolicy": "Forbid",
-            "successfulJobsHistoryLimit": KEPT_JOBS,
-            "failedJobsHistoryLimit": KEPT_JOBS,
+            "successfulJobsHistoryLimit": JOB_HISTORY_LIMIT,
+            "failedJobsHistoryLimit": JOB_HISTORY_LIMIT,
             "jobTemplate": {
-                "metadata": {"labels": marks},
+                "metadata": {"labels": selector_labels},
                 "spec": {
-                    "activeDeadlineSeconds": work.deadline_s,
-                    "backoffLimit": work.retries,
+                    "activeDeadlineSeconds": job.deadline_s,
+                    "backoffLimit": job.retries,
                     # a second pod only once the first is gone: it holds the devices, and what it has on local disk
                     "podReplacementPolicy": "Failed",
-                    "ttlSecondsAfterFinished": KEPT_S,
-                    "template": {"metadata": template, "spec": work.pod},
+                    "ttlSecondsAfterFinished": JOB_TTL_S,
+                    "template": {"metadata": template, "spec": job.pod},
                 },
             },
         },

@@ -14,26 +14,34 @@ from __future__ import annotations
 import cdk8s
 from constructs import Construct
 
-from charts.jobs import Work, cron_job
-from charts.manifest import manifest
+from charts.jobs import JobSpec, build_cron_job
+from charts.manifest import add_manifest
 from charts.network import BENCH
 from charts.pod import SHM_MOUNT, SKIP_CREDENTIALS
 from charts.stage import SYSTEM_NODES
-from charts.tools import RESTRICTED, WORK, Spec, Step, container, holder, local_disk
+from charts.tools import (
+    RESTRICTED_SECURITY,
+    WORK,
+    Spec,
+    ToolStep,
+    build_container,
+    holder_variables,
+    local_disk_volume,
+)
 from tandem.spec import names
-from tandem.spec.built_image import LLMPERF
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
+from tandem.spec.project_image import LLMPERF
 from tandem.spec.system_jobs import LLMPERF_CPU_M, LLMPERF_MEMORY_MIB
 
 # the sample's settings (docs/measurement.md, "llmperf"); how often it called the tool is not said: without end
 INPUT_TOKENS, OUTPUT_TOKENS, TEMPERATURE, CONCURRENCY, REQUESTS = 64, 600, 0.0, 4, 8
 CALLS = 25  # 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
-MOST_S = 2 * 3600  # then no further call is begun, however slow the servers are
-PATIENCE_S = 1800
+MAX_MEASURE_S = 2 * 3600  # then no further call is begun, however slow the servers are
+S3_RETRY_S = 1800
 # beside those: a node, Ray's tries (20 minutes), the call under way (18); what is over takes the files along
-DEADLINE_S = MOST_S + PATIENCE_S + 5400
+DEADLINE_S = MAX_MEASURE_S + S3_RETRY_S + 5400
 RETRIES = 3  # of what keeps the results: what measures ends well whatever happened
 # no CPU limit: throttling would be measured as the servers' latency
 MEMORY, CPU = f"{LLMPERF_MEMORY_MIB // 1024}Gi", str(LLMPERF_CPU_M // 1000)
@@ -44,30 +52,30 @@ RESULTS = f"{names.WORK_MOUNT}/results"
 
 
 class LlmperfChart(cdk8s.Chart):
-    """The CronJob of an experiment that has one (`charts.workloads.stages_of`)."""
+    """The CronJob of an experiment that has one (`charts.workloads.list_stages`)."""
 
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment,
         catalogue: Catalogue,  # noqa: ARG002  # as every chart
     ) -> None:  # fmt: skip
         super().__init__(scope, id_, disable_resource_name_hashes=True)
-        work = Work(
-            name=names.LLMPERF_JOB, namespace=names.namespace(experiment), component=BENCH,
-            said={
+        job = JobSpec(
+            name=names.LLMPERF_JOB, namespace=names.experiment_namespace(experiment), component=BENCH,
+            annotations={
                 "tandem/servers": ",".join(variant.name for variant in experiment.all_variants()),
-                "tandem/results": f"s3://{names.bucket(environment)}/results/{_below(experiment)}/",
+                "tandem/results": f"s3://{names.bucket_name(environment)}/results/{_results_prefix(experiment)}/",
             },
             deadline_s=DEADLINE_S, retries=RETRIES, pod_annotations={SKIP_CREDENTIALS: MEASURE},
-            pod=_pod(environment, experiment),
+            pod=_build_pod(environment, experiment),
         )  # fmt: skip
-        manifest(self, cron_job(work))
+        add_manifest(self, build_cron_job(job))
 
 
-def _below(experiment: Experiment) -> str:
+def _results_prefix(experiment: Experiment) -> str:
     return f"{experiment.name}/llmperf"
 
 
-def _pod(environment: Environment, experiment: Experiment) -> Spec:
+def _build_pod(environment: Environment, experiment: Experiment) -> Spec:
     return {
         "serviceAccountName": names.BENCH_ACCOUNT,
         "automountServiceAccountToken": False,
@@ -75,16 +83,16 @@ def _pod(environment: Environment, experiment: Experiment) -> Spec:
         "restartPolicy": "OnFailure",
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "nodeSelector": SYSTEM_NODES,
-        "initContainers": [_measure(environment, experiment)],
-        "containers": [container(environment, _keep(environment, experiment))],
+        "initContainers": [_build_measure_container(environment, experiment)],
+        "containers": [build_container(environment, _keep_step(environment, experiment))],
         "volumes": [
-            local_disk("work", DISK_GIB),
+            local_disk_volume("work", DISK_GIB),
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM}},
         ],
     }
 
 
-def _measure(environment: Environment, experiment: Experiment) -> Spec:
+def _build_measure_container(environment: Environment, experiment: Experiment) -> Spec:
     servers = [
         part
         for variant in experiment.all_variants()
@@ -94,7 +102,7 @@ def _measure(environment: Environment, experiment: Experiment) -> Spec:
         "name": MEASURE,
         "image": LLMPERF.reference(environment),
         "args": [
-            *servers, "--model", experiment.target, "--calls", str(CALLS), "--most-s", str(MOST_S),
+            *servers, "--model", experiment.target, "--calls", str(CALLS), "--most-s", str(MAX_MEASURE_S),
             "--out", RESULTS,
             "--input-tokens", str(INPUT_TOKENS), "--output-tokens", str(OUTPUT_TOKENS),
             "--temperature", str(TEMPERATURE), "--concurrency", str(CONCURRENCY), "--requests", str(REQUESTS),
@@ -104,19 +112,26 @@ def _measure(environment: Environment, experiment: Experiment) -> Spec:
             "requests": {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": f"{DISK_GIB}Gi"},
             "limits": {"memory": MEMORY},
         },
-        "securityContext": RESTRICTED,
+        "securityContext": RESTRICTED_SECURITY,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [WORK, SHM_MOUNT],
     }  # fmt: skip
 
 
-def _keep(environment: Environment, experiment: Experiment) -> Step:
-    return Step(
+def _keep_step(environment: Environment, experiment: Experiment) -> ToolStep:
+    return ToolStep(
         name=KEEP,
         arguments=[
-            "keep", "--bucket", names.bucket(environment), "--folder", RESULTS, "--below", _below(experiment),
-            "--patience-s", str(PATIENCE_S),
+            "keep",
+            "--bucket",
+            names.bucket_name(environment),
+            "--folder",
+            RESULTS,
+            "--below",
+            _results_prefix(experiment),
+            "--patience-s",
+            str(S3_RETRY_S),
         ],
-        variables=holder(),
+        variables=holder_variables(),
         requests={"cpu": "500m"},
-    )  # fmt: skip
+    )

@@ -50,83 +50,89 @@ PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")  # 
 Spec = dict[str, Any]
 
 
-def policies(environment: Environment) -> dict[str, Spec]:
+def build_network_policies(environment: Environment) -> dict[str, Spec]:
     """Return policy name to spec."""
     return {
         "default-deny": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
-        "allow-dns": _dns(),
-        "allow-bench": _to_servers([{"podSelector": {"matchLabels": {COMPONENT: BENCH}}}]),
-        "allow-metrics": _to_servers([_namespaces([METRICS_NAMESPACE])]),
-        **_clients(sorted(environment.serving.allowed_namespaces)),
-        "allow-staging": _out(STAGE, [_agent(), _public(), *_endpoints(environment), *_own_hub(environment)]),
-        "allow-benching": _out(BENCH, [_servers(), _agent(), _public(), *_endpoints(environment)]),
-        "allow-compiling": _out(COMPILE, [_agent(), _public(), *_s3_endpoint(environment)]),
+        "allow-dns": _dns_policy(),
+        "allow-bench": _server_ingress_policy([{"podSelector": {"matchLabels": {COMPONENT: BENCH}}}]),
+        "allow-metrics": _server_ingress_policy([_namespace_selector([METRICS_NAMESPACE])]),
+        **_client_policies(sorted(environment.serving.allowed_namespaces)),
+        "allow-staging": _egress_policy(
+            STAGE, [_agent_rule(), _public_https_rule(), *_endpoint_rules(environment), *_own_hub_rules(environment)]
+        ),
+        "allow-benching": _egress_policy(
+            BENCH, [_server_rule(), _agent_rule(), _public_https_rule(), *_endpoint_rules(environment)]
+        ),
+        "allow-compiling": _egress_policy(
+            COMPILE, [_agent_rule(), _public_https_rule(), *_s3_endpoint_rules(environment)]
+        ),
     }
 
 
-def _own_hub(environment: Environment) -> list[Spec]:
+def _own_hub_rules(environment: Environment) -> list[Spec]:
     """Return the rule that reaches a hub of the operator's own, wherever it is."""
     endpoint = environment.hub.endpoint
-    return [_https([LINK_LOCAL], [urlsplit(endpoint).port or HTTPS])] if endpoint else []
+    return [_build_https_rule([LINK_LOCAL], [urlsplit(endpoint).port or HTTPS])] if endpoint else []
 
 
-def _public() -> Spec:
-    return _https(sorted([LINK_LOCAL, *PRIVATE]), [HTTPS])
+def _public_https_rule() -> Spec:
+    return _build_https_rule(sorted([LINK_LOCAL, *PRIVATE]), [HTTPS])
 
 
-def _endpoints(environment: Environment) -> list[Spec]:
+def _endpoint_rules(environment: Environment) -> list[Spec]:
     """Return the rule that reaches the interface endpoints of AWS services."""
     network = environment.network
     if isinstance(network, NewNetwork):
-        return [_within([network.cidr])] if network.has_interface_endpoints else []
-    return _s3_endpoint(environment)
+        return [_private_https_rule([network.cidr])] if network.has_interface_endpoints else []
+    return _s3_endpoint_rules(environment)
 
 
-def _s3_endpoint(environment: Environment) -> list[Spec]:
+def _s3_endpoint_rules(environment: Environment) -> list[Spec]:
     """Return the rule that reaches S3 at a private address: only an existing network may have such an endpoint."""
     network = environment.network
-    return [_within(network.cidrs)] if isinstance(network, ExistingNetwork) else []
+    return [_private_https_rule(network.cidrs)] if isinstance(network, ExistingNetwork) else []
 
 
-def _within(cidrs: Sequence[str]) -> Spec:
+def _private_https_rule(cidrs: Sequence[str]) -> Spec:
     return {
         "to": [{"ipBlock": {"cidr": cidr}} for cidr in cidrs], "ports": [{"protocol": "TCP", "port": HTTPS}],
     }  # fmt: skip
 
 
-def _out(component: str, rules: list[Spec]) -> Spec:
+def _egress_policy(component: str, rules: list[Spec]) -> Spec:
     return {"podSelector": {"matchLabels": {COMPONENT: component}}, "policyTypes": ["Egress"], "egress": rules}
 
 
-def _servers() -> Spec:
+def _server_rule() -> Spec:
     return {
         "to": [{"podSelector": {"matchLabels": {COMPONENT: SERVER}}}],
         "ports": [{"protocol": "TCP", "port": SERVER_PORT}],
     }
 
 
-def _agent() -> Spec:
+def _agent_rule() -> Spec:
     return {"to": [{"ipBlock": {"cidr": AGENT}}], "ports": [{"protocol": "TCP", "port": AGENT_PORT}]}
 
 
-def _https(but: list[str], ports: list[int]) -> Spec:
+def _build_https_rule(excluded_cidrs: list[str], ports: list[int]) -> Spec:
     return {
-        "to": [{"ipBlock": {"cidr": ANYWHERE, "except": but}}],
+        "to": [{"ipBlock": {"cidr": ANYWHERE, "except": excluded_cidrs}}],
         "ports": [{"protocol": "TCP", "port": port} for port in ports],
     }
 
 
-def _clients(allowed: list[str]) -> dict[str, Spec]:
-    return {"allow-clients": _to_servers([_namespaces(allowed)])} if allowed else {}
+def _client_policies(namespaces: list[str]) -> dict[str, Spec]:
+    return {"allow-clients": _server_ingress_policy([_namespace_selector(namespaces)])} if namespaces else {}
 
 
-def _namespaces(allowed: list[str]) -> Spec:
+def _namespace_selector(namespaces: list[str]) -> Spec:
     # every namespace carries its own name as this label; nobody else can write it
-    expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": allowed}
+    expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
     return {"namespaceSelector": {"matchExpressions": [expression]}}
 
 
-def _to_servers(sources: list[Spec]) -> Spec:
+def _server_ingress_policy(sources: list[Spec]) -> Spec:
     return {
         "podSelector": {"matchLabels": {COMPONENT: SERVER}},
         "policyTypes": ["Ingress"],
@@ -134,7 +140,7 @@ def _to_servers(sources: list[Spec]) -> Spec:
     }
 
 
-def _dns() -> Spec:
+def _dns_policy() -> Spec:
     resolver = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
         "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},

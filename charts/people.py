@@ -14,8 +14,14 @@ import cdk8s
 from constructs import Construct
 
 from charts.admission import API, COMMANDS_MAP, list_policies, summarize_commands
-from charts.manifest import labels, manifest, wave
-from tandem.ops.people.cluster_rights import CLUSTER_KINDS, CLUSTER_RIGHTS, ClusterKind, Scope, name_group
+from charts.manifest import add_manifest, object_labels, sync_wave
+from tandem.ops.people.cluster_rights import (
+    CLUSTER_KINDS,
+    CLUSTER_RIGHTS,
+    ClusterKind,
+    NamespaceScope,
+    kubernetes_group,
+)
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -30,19 +36,25 @@ Object = dict[str, Any]
 
 
 def render_people(
-    environment: Environment, experiments: Sequence[Experiment], rendered: Mapping[str, Mapping[str, list[Object]]]
+    environment: Environment,
+    experiments: Sequence[Experiment],
+    charts_by_experiment: Mapping[str, Mapping[str, list[Object]]],
 ) -> dict[str, list[Object]]:
     """Return the objects of people's rights: those of the cluster, then those of each namespace.
 
     Args:
-        rendered: experiment -> chart -> its objects, of which the admission policies are made.
+        charts_by_experiment: experiment -> chart -> its objects, of which the admission policies are made.
     """
     app = cdk8s.App()
     return {
         CLUSTER: ClusterRightsChart(app, CLUSTER, environment=environment).to_json(),
         **{
-            space: ExperimentRightsChart(app, space, namespace=space, charts=rendered[name]).to_json()
-            for name, space in ((experiment.name, names.namespace(experiment)) for experiment in experiments)
+            namespace: ExperimentRightsChart(
+                app, namespace, namespace=namespace, charts=charts_by_experiment[name]
+            ).to_json()
+            for name, namespace in (
+                (experiment.name, names.experiment_namespace(experiment)) for experiment in experiments
+            )
         },
     }
 
@@ -53,11 +65,11 @@ class ClusterRightsChart(cdk8s.Chart):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_, disable_resource_name_hashes=True)
         for kind in _list_kinds("everywhere"):
-            name = name_group(kind)
-            manifest(self, _build_object(RBAC_API, "ClusterRole", name, {"rules": _list_rules("everywhere", kind)}))
-            manifest(self, _build_object(RBAC_API, "ClusterRoleBinding", name, _build_binding("ClusterRole", kind)))
+            name = kubernetes_group(kind)
+            add_manifest(self, _build_object(RBAC_API, "ClusterRole", name, {"rules": _list_rules("everywhere", kind)}))
+            add_manifest(self, _build_object(RBAC_API, "ClusterRoleBinding", name, _build_binding("ClusterRole", kind)))
         for body_kind, name, spec in list_policies(environment):
-            manifest(self, _build_object(API, body_kind, name, {"spec": spec}))
+            add_manifest(self, _build_object(API, body_kind, name, {"spec": spec}))
 
 
 class ExperimentRightsChart(cdk8s.Chart):
@@ -66,21 +78,21 @@ class ExperimentRightsChart(cdk8s.Chart):
     def __init__(self, scope: Construct, id_: str, *, namespace: str, charts: Mapping[str, Sequence[Object]]) -> None:
         super().__init__(scope, id_, disable_resource_name_hashes=True)
         for kind in _list_kinds("experiments"):
-            name = name_group(kind)
-            manifest(
+            name = kubernetes_group(kind)
+            add_manifest(
                 self, _build_object(RBAC_API, "Role", name, {"rules": _list_rules("experiments", kind)}, namespace)
             )
-            manifest(self, _build_object(RBAC_API, "RoleBinding", name, _build_binding("Role", kind), namespace))
+            add_manifest(self, _build_object(RBAC_API, "RoleBinding", name, _build_binding("Role", kind), namespace))
         commands = summarize_commands(body for bodies in charts.values() for body in bodies)
-        manifest(self, _build_object("v1", "ConfigMap", COMMANDS_MAP, {"data": commands}, namespace))
+        add_manifest(self, _build_object("v1", "ConfigMap", COMMANDS_MAP, {"data": commands}, namespace))
 
 
-def _list_kinds(scope: Scope) -> Iterator[ClusterKind]:
+def _list_kinds(scope: NamespaceScope) -> Iterator[ClusterKind]:
     """Yield the kinds of people that have a right in `scope` which no kind before them has."""
     return (kind for kind in CLUSTER_KINDS if _list_rules(scope, kind))
 
 
-def _list_rules(scope: Scope, kind: ClusterKind) -> list[Object]:
+def _list_rules(scope: NamespaceScope, kind: ClusterKind) -> list[Object]:
     """Return the rules that begin with `kind`; those after it are bound to them as well."""
     return [
         {"apiGroups": [right.group], "resources": list(right.resources), "verbs": list(right.verbs)}
@@ -92,8 +104,8 @@ def _list_rules(scope: Scope, kind: ClusterKind) -> list[Object]:
 def _build_binding(role: str, kind: ClusterKind) -> Object:
     holders = CLUSTER_KINDS[CLUSTER_KINDS.index(kind) :]
     return {
-        "roleRef": {"apiGroup": RBAC, "kind": role, "name": name_group(kind)},
-        "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": name_group(holder)} for holder in holders],
+        "roleRef": {"apiGroup": RBAC, "kind": role, "name": kubernetes_group(kind)},
+        "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": kubernetes_group(holder)} for holder in holders],
     }
 
 
@@ -104,8 +116,8 @@ def _build_object(api: str, kind: str, name: str, body: Object, namespace: str |
         "metadata": {
             "name": name,
             **({"namespace": namespace} if namespace else {}),
-            "labels": labels(name, FOLDER),
-            "annotations": wave(WAVE),
+            "labels": object_labels(name, FOLDER),
+            "annotations": sync_wave(WAVE),
         },
         **body,
     }

@@ -9,8 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from charts.claims import template_name
-from charts.probes import probes
-from charts.tools import Step, container, key_variable, local_disk, model_options, stage_commands, variable
+from charts.probes import build_probes
+from charts.tools import (
+    ToolStep,
+    build_container,
+    env_variable,
+    key_variable,
+    local_disk_volume,
+    model_options,
+    stage_commands_variable,
+)
 from tandem.spec import names
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import Catalogue
@@ -18,8 +26,8 @@ from tandem.spec.disk import artifact_gib, largest_pair
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, ServingSettings, Variant
 from tandem.spec.images import pull_name
-from tandem.spec.server import server
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.server_command import build_server_command
+from tandem.spec.variant_key import compute_artifact_key
 
 GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
 CLAIM = "neuron"
@@ -37,22 +45,22 @@ SKIP_CREDENTIALS = "eks.amazonaws.com/skip-containers"
 SERVER, ADMIT = "vllm", "admit"
 TOLERATION = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
 MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT, "readOnly": True}
-STORED = {"name": "stored", "mountPath": names.STORED_MOUNT, "readOnly": True}
+BUCKET_VOLUME_MOUNT = {"name": "stored", "mountPath": names.BUCKET_ARTIFACT_MOUNT, "readOnly": True}
 SHM_MOUNT = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108  # shared memory, not a temporary file
 LINK_GIB = 1  # an artifact that is read from the mount is a link on local disk
 
 Spec = dict[str, Any]
 
 
-def pod(environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue) -> Spec:
+def build_server_pod(environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue) -> Spec:
     """Return the pod's spec."""
     runtime = catalogue.runtimes[experiment.runtime]
     assert runtime.spelling is not None  # a rule refuses runtimes that are not rendered
-    key = artifact_key(experiment, variant, catalogue)
-    cached = runtime.spelling.artifact_is_cache
-    copied = cached or experiment.serving.copy_artifact
-    local_gib = artifact_gib(largest_pair(experiment, catalogue)) if copied else LINK_GIB
-    command = server(experiment, variant, catalogue)
+    key = compute_artifact_key(experiment, variant, catalogue)
+    is_cache = runtime.spelling.artifact_is_cache
+    has_local_copy = is_cache or experiment.serving.copy_artifact
+    local_gib = artifact_gib(largest_pair(experiment, catalogue)) if has_local_copy else LINK_GIB
+    server_command = build_server_command(experiment, variant, catalogue)
     return {
         "serviceAccountName": names.SERVE_ACCOUNT,
         "automountServiceAccountToken": False,
@@ -65,37 +73,41 @@ def pod(environment: Environment, experiment: Experiment, variant: Variant, cata
             names.raise_label(variant): experiment.name,
         },
         "tolerations": [TOLERATION],
-        "resourceClaims": [claim(environment, experiment)],
-        "initContainers": [_admit(environment, experiment, variant, catalogue, copied=copied)],
-        "containers": [{
-            "name": SERVER,
-            "image": runtime_image(environment, experiment, catalogue),
-            "command": list(command.command),
-            "args": list(command.arguments),
-            "env": [variable(name, value) for name, value in command.environment.items()],
-            "ports": [{"name": "http", "containerPort": names.SERVER_PORT, "protocol": "TCP"}],
-            **probes(experiment.target),
-            "resources": _resources(experiment.serving, local_gib),
-            "securityContext": RUNTIME_SECURITY[environment.serving.capabilities],
-            "volumeMounts": [
-                MODELS,
-                # a cache keeps locks; anything else is read only, so that a server that would compile ends at once
-                {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT} | ({} if cached else {"readOnly": True}),
-                *([] if copied else [STORED]),
-                SHM_MOUNT,
-            ],
-        }],
-        "volumes": _volumes(environment, experiment, key, local_gib),
-    }  # fmt: skip
+        "resourceClaims": [device_claim(environment, experiment)],
+        "initContainers": [
+            _build_admit_container(environment, experiment, variant, catalogue, has_local_copy=has_local_copy)
+        ],
+        "containers": [
+            {
+                "name": SERVER,
+                "image": runtime_image(environment, experiment, catalogue),
+                "command": list(server_command.command),
+                "args": list(server_command.arguments),
+                "env": [env_variable(name, value) for name, value in server_command.environment.items()],
+                "ports": [{"name": "http", "containerPort": names.SERVER_PORT, "protocol": "TCP"}],
+                **build_probes(experiment.target),
+                "resources": _build_resources(experiment.serving, local_gib),
+                "securityContext": RUNTIME_SECURITY[environment.serving.capabilities],
+                "volumeMounts": [
+                    MODELS,
+                    # a cache keeps locks; anything else is read only, so that a server that would compile ends at once
+                    {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT} | ({} if is_cache else {"readOnly": True}),
+                    *([] if has_local_copy else [BUCKET_VOLUME_MOUNT]),
+                    SHM_MOUNT,
+                ],
+            }
+        ],
+        "volumes": _list_volumes(environment, experiment, key, local_gib),
+    }
 
 
 def runtime_image(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> str:
     """Return what the runtime's containers pull, at compile and at serve."""
-    published = catalogue.runtimes[experiment.runtime].image.reference
-    return pull_name(published, catalogue.digests.of(published), environment.registry_mirrors)
+    reference = catalogue.runtimes[experiment.runtime].image.reference
+    return pull_name(reference, catalogue.digests.find_digest(reference), environment.registry_mirrors)
 
 
-def claim(environment: Environment, experiment: Experiment) -> Spec:
+def device_claim(environment: Environment, experiment: Experiment) -> Spec:
     """Return the pod's claim on devices, the same at compile and at serve: an artifact is bound to the LNC."""
     template = template_name(environment.capacity.instance_type, experiment.serving)
     return {"name": CLAIM, "resourceClaimTemplateName": template}
@@ -106,7 +118,7 @@ def shared_memory(experiment: Experiment) -> Spec:
     return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{experiment.serving.shm_gib}Gi"}}
 
 
-def _resources(serving: ServingSettings, local_gib: int) -> Spec:
+def _build_resources(serving: ServingSettings, local_gib: int) -> Spec:
     # no CPU limit: throttling would be measured as the model's latency
     memory = f"{serving.memory_gib}Gi"
     return {
@@ -116,43 +128,52 @@ def _resources(serving: ServingSettings, local_gib: int) -> Spec:
     }
 
 
-def _admit(
-    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue, *, copied: bool
+def _build_admit_container(
+    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue, *, has_local_copy: bool
 ) -> Spec:
     """Return the init container that lets the server start with its own artifact, or says why not.
 
     It reads mounts and nothing else, so it needs neither a way out nor a credential.
     """
-    key = artifact_key(experiment, variant, catalogue)
-    named = [experiment.target, *([variant.draft] if variant.draft else [])]
-    models = [catalogue.models[name] for name in named]
-    compile_command = names.start_command(names.namespace(experiment), names.compile_job(key))
-    step = Step(
+    key = compute_artifact_key(experiment, variant, catalogue)
+    model_ids = [experiment.target, *([variant.draft] if variant.draft else [])]
+    models = [catalogue.models[name] for name in model_ids]
+    compile_command = names.start_command(names.experiment_namespace(experiment), names.compile_job_name(key))
+    step = ToolStep(
         name=ADMIT,
         arguments=[
-            "admit", "--stored", names.STORED_MOUNT, "--models", names.MODELS_MOUNT, *model_options(models),
-            "--artifact", names.ARTIFACT_MOUNT, *(["--copy"] if copied else []),
+            "admit",
+            "--stored",
+            names.BUCKET_ARTIFACT_MOUNT,
+            "--models",
+            names.MODELS_MOUNT,
+            *model_options(models),
+            "--artifact",
+            names.ARTIFACT_MOUNT,
+            *(["--copy"] if has_local_copy else []),
         ],
         variables=[
-            key_variable(key), variable("TANDEM_COMPILE_JOB", compile_command), stage_commands(experiment, models),
+            key_variable(key),
+            env_variable("TANDEM_COMPILE_JOB", compile_command),
+            stage_commands_variable(experiment, models),
         ],
         requests={"cpu": "2"},
-        mounts=[MODELS, STORED, {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}],
-    )  # fmt: skip
-    return container(environment, step)
+        mounts=[MODELS, BUCKET_VOLUME_MOUNT, {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}],
+    )
+    return build_container(environment, step)
 
 
-def _volumes(environment: Environment, experiment: Experiment, key: ArtifactKey, local_gib: int) -> list[Spec]:
+def _list_volumes(environment: Environment, experiment: Experiment, key: ArtifactKey, local_gib: int) -> list[Spec]:
     claims = {
-        "models": names.models_volume(environment, experiment),
-        "stored": names.artifact_volume(environment, experiment, key),
+        "models": names.models_volume_name(environment, experiment),
+        "stored": names.artifact_volume_name(environment, experiment, key),
     }
     return [
         *(
-            {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
-            for name, claim in claims.items()
+            {"name": name, "persistentVolumeClaim": {"claimName": claim_name, "readOnly": True}}
+            for name, claim_name in claims.items()
         ),
-        local_disk("artifact", local_gib),
-        local_disk("work", LINK_GIB),
+        local_disk_volume("artifact", local_gib),
+        local_disk_volume("work", LINK_GIB),
         shared_memory(experiment),
     ]

@@ -27,12 +27,12 @@ urlopen(Request("http://127.0.0.1:{port}/v1/completions", body, kind), timeout={
 Probe = dict[str, Any]
 
 
-def probes(model: str) -> dict[str, Probe]:
+def build_probes(model: str) -> dict[str, Probe]:
     """Return the three probes of a server that serves `model`."""
     health = {"httpGet": {"path": "/health", "port": "http"}, "timeoutSeconds": 10}
     return {
         "startupProbe": {
-            "exec": {"command": ["python", "-c", program(model)]},
+            "exec": {"command": ["python", "-c", probe_program(model)]},
             "periodSeconds": STARTUP_PERIOD_S,
             "timeoutSeconds": COMPLETION_TIMEOUT_S,
             "failureThreshold": STARTUP_FAILURES,
@@ -43,7 +43,7 @@ def probes(model: str) -> dict[str, Probe]:
     }
 
 
-def program(model: str) -> str:
+def probe_program(model: str) -> str:
     """Return the Python program that asks the server for one token and fails unless it comes."""
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0})
     return PROGRAM.format(port=SERVER_PORT, body=body, timeout=COMPLETION_TIMEOUT_S - 5)

@@ -11,9 +11,9 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
-from charts.manifest import COMPONENT, IGNORED_HEALTH, NAME, PART_OF, labels, manifest, wave
+from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, add_manifest, object_labels, sync_wave
 from charts.network import SERVER
-from charts.pod import ADMIT, SKIP_CREDENTIALS, pod
+from charts.pod import ADMIT, SKIP_CREDENTIALS, build_server_pod
 from charts.pod import SERVER as CONTAINER
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
@@ -26,7 +26,7 @@ WAVE = 3  # with the CronJobs, which nothing waits for
 NO_DEADLINE_S = 2_147_483_647
 LABEL_CHARACTERS = 63
 # the reader's role is for Mountpoint, whose token the kubelet gives to the CSI driver; no container needs one
-WITHOUT_CREDENTIALS = {SKIP_CREDENTIALS: f"{ADMIT},{CONTAINER}"}
+SKIP_ALL_CREDENTIALS = {SKIP_CREDENTIALS: f"{ADMIT},{CONTAINER}"}
 
 
 class ServeChart(cdk8s.Chart):
@@ -37,9 +37,9 @@ class ServeChart(cdk8s.Chart):
     ) -> None:
         super().__init__(scope, id_, disable_resource_name_hashes=True)
         for variant in experiment.all_variants():
-            template = pod(environment, experiment, variant, catalogue)
-            manifest(self, _deployment(experiment, variant, template))
-            manifest(self, _service(experiment, variant))
+            template = build_server_pod(environment, experiment, variant, catalogue)
+            add_manifest(self, _build_deployment(experiment, variant, template))
+            add_manifest(self, _build_service(experiment, variant))
 
 
 def speculation_labels(variant: Variant) -> dict[str, str]:
@@ -52,57 +52,60 @@ def speculation_labels(variant: Variant) -> dict[str, str]:
     }
 
 
-def _alone(variant: Variant) -> dict[str, Any]:
+def _single_pod_affinity(variant: Variant) -> dict[str, Any]:
     """Return the affinity that leaves a second pod of a variant without a node, wherever the first one stands.
 
     A Service would send half of a measurement to it. Every node of a cluster is in one region (kubernetes.io
     docs/reference/labels-annotations-taints, topology.kubernetes.io/region).
     """
-    apart = {"labelSelector": {"matchLabels": _selector(variant)}, "topologyKey": "topology.kubernetes.io/region"}
-    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
+    anti_affinity_term = {
+        "labelSelector": {"matchLabels": _selector_labels(variant)},
+        "topologyKey": "topology.kubernetes.io/region",
+    }
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [anti_affinity_term]}}}
 
 
-def _selector(variant: Variant) -> dict[str, str]:
+def _selector_labels(variant: Variant) -> dict[str, str]:
     return {NAME: variant.name, COMPONENT: SERVER}
 
 
-def _deployment(experiment: Experiment, variant: Variant, template: dict[str, Any]) -> dict[str, Any]:
+def _build_deployment(experiment: Experiment, variant: Variant, template: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {
             "name": variant.name,
-            "namespace": names.namespace(experiment),
-            "labels": labels(variant.name, SERVER) | speculation_labels(variant),
-            "annotations": wave(WAVE) | IGNORED_HEALTH,
+            "namespace": names.experiment_namespace(experiment),
+            "labels": object_labels(variant.name, SERVER) | speculation_labels(variant),
+            "annotations": sync_wave(WAVE) | IGNORE_HEALTH,
         },
         "spec": {
             # a rolling update deadlocks: the new pod waits for the devices that the old one holds
             "strategy": {"type": "Recreate"},
             "revisionHistoryLimit": 3,
             "progressDeadlineSeconds": NO_DEADLINE_S,
-            "selector": {"matchLabels": _selector(variant)},
+            "selector": {"matchLabels": _selector_labels(variant)},
             "template": {
-                "metadata": {"labels": _selector(variant) | PART_OF, "annotations": WITHOUT_CREDENTIALS},
-                "spec": template | _alone(variant),
+                "metadata": {"labels": _selector_labels(variant) | PART_OF, "annotations": SKIP_ALL_CREDENTIALS},
+                "spec": template | _single_pod_affinity(variant),
             },
         },
     }
 
 
-def _service(experiment: Experiment, variant: Variant) -> dict[str, Any]:
+def _build_service(experiment: Experiment, variant: Variant) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
             "name": variant.name,
-            "namespace": names.namespace(experiment),
-            "labels": labels(variant.name, SERVER),
-            "annotations": wave(WAVE),
+            "namespace": names.experiment_namespace(experiment),
+            "labels": object_labels(variant.name, SERVER),
+            "annotations": sync_wave(WAVE),
         },
         "spec": {
             "type": "ClusterIP",
-            "selector": _selector(variant),
+            "selector": _selector_labels(variant),
             "ports": [{"name": "http", "port": names.SERVER_PORT, "targetPort": "http", "protocol": "TCP"}],
         },
     }

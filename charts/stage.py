@@ -12,16 +12,16 @@ from __future__ import annotations
 import cdk8s
 from constructs import Construct
 
-from charts.jobs import Work, cron_job
-from charts.manifest import manifest
+from charts.jobs import JobSpec, build_cron_job
+from charts.manifest import add_manifest
 from charts.network import STAGE
-from charts.tools import Spec, Step, container, holder, local_disk, variable
+from charts.tools import Spec, ToolStep, build_container, env_variable, holder_variables, local_disk_volume
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.disk import stage_gib
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.model import Model
+from tandem.spec.model import ModelConfig
 from tandem.spec.system_jobs import STAGE_CPU_M
 
 DEADLINE_S = 6 * 3600  # 65 GB at 5 MB/s take under 4 hours
@@ -38,27 +38,32 @@ class StageChart(cdk8s.Chart):
         super().__init__(scope, id_, disable_resource_name_hashes=True)
         for name in experiment.all_models():
             model = catalogue.models[name]
-            work = Work(
-                name=names.stage_job(model), namespace=names.namespace(experiment), component=STAGE,
-                said={"tandem/model": model.pinned()}, deadline_s=DEADLINE_S, retries=RETRIES, pod_annotations={},
-                pod=_pod(environment, model),
-            )  # fmt: skip
-            manifest(self, cron_job(work))
+            job = JobSpec(
+                name=names.stage_job_name(model),
+                namespace=names.experiment_namespace(experiment),
+                component=STAGE,
+                annotations={"tandem/model": model.full_id()},
+                deadline_s=DEADLINE_S,
+                retries=RETRIES,
+                pod_annotations={},
+                pod=_build_pod(environment, model),
+            )
+            add_manifest(self, build_cron_job(job))
 
 
-def _pod(environment: Environment, model: Model) -> Spec:
+def _build_pod(environment: Environment, model: ModelConfig) -> Spec:
     disk = stage_gib(model)
     hub = environment.hub
-    step = Step(
+    step = ToolStep(
         name="stage",
         arguments=[
-            "stage", "--bucket", names.bucket(environment), "--model", model.id,
+            "stage", "--bucket", names.bucket_name(environment), "--model", model.id,
             "--revision", model.revision_or_main(), "--work", names.WORK_MOUNT,
         ],
         variables=[
-            *holder(),
-            *([variable("HF_ENDPOINT", hub.endpoint)] if hub.endpoint else []),
-            *([variable("TANDEM_HUB_TOKEN_SECRET", hub.token_secret)] if hub.token_secret else []),
+            *holder_variables(),
+            *([env_variable("HF_ENDPOINT", hub.endpoint)] if hub.endpoint else []),
+            *([env_variable("TANDEM_HUB_TOKEN_SECRET", hub.token_secret)] if hub.token_secret else []),
         ],
         # the limit keeps cluster DNS alive, which runs on the same small nodes
         requests={"cpu": f"{STAGE_CPU_M}m", "ephemeral-storage": f"{disk}Gi"},
@@ -71,6 +76,6 @@ def _pod(environment: Environment, model: Model) -> Spec:
         "restartPolicy": "OnFailure",
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "nodeSelector": SYSTEM_NODES,
-        "containers": [container(environment, step)],
-        "volumes": [local_disk("work", disk)],
+        "containers": [build_container(environment, step)],
+        "volumes": [local_disk_volume("work", disk)],
     }

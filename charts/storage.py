@@ -16,13 +16,13 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
-from charts.manifest import labels, manifest, wave
+from charts.manifest import add_manifest, object_labels, sync_wave
 from tandem.spec import names
 from tandem.spec.artifact_key import KEY_ENTRY, ArtifactKey
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.variant_key import compute_artifact_key
 
 WAVE = 2
 DRIVER = "s3.csi.aws.com"  # Mountpoint for Amazon S3 CSI driver v2, docs/CONFIGURATION.md, 2026-08
@@ -36,18 +36,18 @@ class StorageChart(cdk8s.Chart):
         self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
     ) -> None:
         super().__init__(scope, id_, disable_resource_name_hashes=True)
-        keys = [artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
+        keys = [compute_artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
         prefixes = {
-            names.models_volume(environment, experiment): "models/",
-            **{names.artifact_volume(environment, experiment, key): f"{key.prefix}/" for key in keys},
+            names.models_volume_name(environment, experiment): "models/",
+            **{names.artifact_volume_name(environment, experiment, key): f"{key.prefix}/" for key in keys},
         }
         instance = catalogue.instances.instances[environment.capacity.instance_type]
         for name, prefix in prefixes.items():
             options = [*_mount_options(environment, instance.network_card_gbps.value), f"prefix {prefix}"]
-            manifest(self, _volume(name, options, environment, experiment))
-            manifest(self, _claim(name, experiment))
+            add_manifest(self, _build_volume(name, options, environment, experiment))
+            add_manifest(self, _build_claim(name, experiment))
         for key in {key.digest: key for key in keys}.values():
-            manifest(self, _key_map(key, experiment))
+            add_manifest(self, _build_key_map(key, experiment))
 
 
 def _mount_options(environment: Environment, gbps: int | None) -> list[str]:
@@ -67,22 +67,22 @@ def _mount_options(environment: Environment, gbps: int | None) -> list[str]:
     return ["read-only", "allow-other", f"region {environment.region}", *throughput]
 
 
-def _volume(name: str, options: list[str], environment: Environment, experiment: Experiment) -> dict[str, Any]:
+def _build_volume(name: str, options: list[str], environment: Environment, experiment: Experiment) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": name, "labels": labels(experiment.name, "storage"), "annotations": wave(WAVE)},
+        "metadata": {"name": name, "labels": object_labels(experiment.name, "storage"), "annotations": sync_wave(WAVE)},
         "spec": {
             "capacity": {"storage": CAPACITY},
             "accessModes": ["ReadOnlyMany"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": names.namespace(experiment), "name": name},
+            "claimRef": {"namespace": names.experiment_namespace(experiment), "name": name},
             "mountOptions": options,
             "csi": {
                 "driver": DRIVER,
                 "volumeHandle": name,  # two volumes with one handle hang their pods in ContainerCreating
                 "volumeAttributes": {
-                    "bucketName": names.bucket(environment),
+                    "bucketName": names.bucket_name(environment),
                     # the role of the pod's service account, which reads; never the driver's own
                     "authenticationSource": "pod",
                 },
@@ -91,15 +91,15 @@ def _volume(name: str, options: list[str], environment: Environment, experiment:
     }
 
 
-def _claim(name: str, experiment: Experiment) -> dict[str, Any]:
+def _build_claim(name: str, experiment: Experiment) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
             "name": name,
-            "namespace": names.namespace(experiment),
-            "labels": labels(experiment.name, "storage"),
-            "annotations": wave(WAVE),
+            "namespace": names.experiment_namespace(experiment),
+            "labels": object_labels(experiment.name, "storage"),
+            "annotations": sync_wave(WAVE),
         },
         "spec": {
             "accessModes": ["ReadOnlyMany"],
@@ -110,15 +110,15 @@ def _claim(name: str, experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _key_map(key: ArtifactKey, experiment: Experiment) -> dict[str, Any]:
+def _build_key_map(key: ArtifactKey, experiment: Experiment) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": names.key_map(key),
-            "namespace": names.namespace(experiment),
-            "labels": labels(experiment.name, "storage"),
-            "annotations": wave(WAVE) | {"tandem/artifact": key.name},
+            "name": names.key_config_map_name(key),
+            "namespace": names.experiment_namespace(experiment),
+            "labels": object_labels(experiment.name, "storage"),
+            "annotations": sync_wave(WAVE) | {"tandem/artifact": key.name},
         },
         "immutable": True,
         "data": {KEY_ENTRY: json.dumps(key.as_fields(), sort_keys=True)},

@@ -13,14 +13,14 @@ from typing import Any
 
 from tandem.spec import names
 from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, ArtifactKey
-from tandem.spec.built_image import TOOLS
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.model import Model
+from tandem.spec.model import ModelConfig
+from tandem.spec.project_image import TOOLS
 from tandem.spec.system_jobs import TOOLS_MEMORY_MIB
 
 USER = 65532  # the image's own, said here so that a pod proves it without the image
-RESTRICTED = {
+RESTRICTED_SECURITY = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "readOnlyRootFilesystem": True,
@@ -36,7 +36,7 @@ Spec = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ToolStep:
     """One command of the tools image, as one container.
 
     Args:
@@ -54,60 +54,60 @@ class Step:
     limits: Mapping[str, str] = field(default_factory=dict)
 
 
-def container(environment: Environment, step: Step) -> Spec:
+def build_container(environment: Environment, step: ToolStep) -> Spec:
     """Return a container that runs `python -m tandem.artifacts` with the step's arguments."""
     return {
         "name": step.name,
         "image": TOOLS.reference(environment),
         "args": list(step.arguments),
-        "env": [variable("AWS_REGION", environment.region), *step.variables],
+        "env": [env_variable("AWS_REGION", environment.region), *step.variables],
         "resources": {
             "requests": {"memory": MEMORY, **step.requests}, "limits": {"memory": MEMORY, **step.limits},
         },
-        "securityContext": RESTRICTED,
+        "securityContext": RESTRICTED_SECURITY,
         # a refusal's last line then stands in `kubectl describe pod`
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [*step.mounts, WORK],
     }  # fmt: skip
 
 
-def variable(name: str, value: str) -> Spec:
+def env_variable(name: str, value: str) -> Spec:
     """Return one environment variable."""
     return {"name": name, "value": value}
 
 
-def holder() -> list[Spec]:
+def holder_variables() -> list[Spec]:
     """Return the variables that tell a run from every other: its Job's name, and the Job's uid.
 
     The uid, because a Job of the same name can be made again once the first is gone.
     """
     labels = {"JOB_NAME": "batch.kubernetes.io/job-name", "JOB_UID": "batch.kubernetes.io/controller-uid"}
     # apiVersion is what the API server would fill in, and a fieldRef has one owner as a whole
-    read = [
+    label_variables = [
         {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{label}']"}}}
         for name, label in labels.items()
     ]
-    return [*read, variable("TANDEM_HOLDER", "$(JOB_NAME)-$(JOB_UID)")]
+    return [*label_variables, env_variable("TANDEM_HOLDER", "$(JOB_NAME)-$(JOB_UID)")]
 
 
 def key_variable(key: ArtifactKey) -> Spec:
     """Return the variable that carries every field of an artifact's key, from the key's ConfigMap."""
-    reference = {"key": KEY_ENTRY, "name": names.key_map(key)}
+    reference = {"key": KEY_ENTRY, "name": names.key_config_map_name(key)}
     return {"name": KEY_VARIABLE, "valueFrom": {"configMapKeyRef": reference}}
 
 
-def stage_commands(experiment: Experiment, models: Iterable[Model]) -> Spec:
+def stage_commands_variable(experiment: Experiment, models: Iterable[ModelConfig]) -> Spec:
     """Return the variable that says, by model, which command stages it."""
-    space = names.namespace(experiment)
-    commands = {model.pinned(): names.start_command(space, names.stage_job(model)) for model in models}
-    return variable("TANDEM_STAGE_JOBS", json.dumps(commands))
+    namespace = names.experiment_namespace(experiment)
+    commands = {model.full_id(): names.start_command(namespace, names.stage_job_name(model)) for model in models}
+    return env_variable("TANDEM_STAGE_JOBS", json.dumps(commands))
 
 
-def model_options(models: Iterable[Model]) -> list[str]:
+def model_options(models: Iterable[ModelConfig]) -> list[str]:
     """Return the options that name `models`, the target first."""
-    return [part for model in models for part in ("--model", model.pinned())]
+    return [part for model in models for part in ("--model", model.full_id())]
 
 
-def local_disk(name: str, gib: int) -> Spec:
+def local_disk_volume(name: str, gib: int) -> Spec:
     """Return a volume of local disk, which on accelerator nodes is the NVMe array."""
     return {"name": name, "emptyDir": {"sizeLimit": f"{gib}Gi"}}

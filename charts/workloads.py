@@ -16,10 +16,10 @@ from charts.llmperf import LlmperfChart
 from charts.serve import ServeChart
 from charts.stage import StageChart
 from charts.storage import StorageChart
-from tandem.spec.built_image import runs_llmperf
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
+from tandem.spec.project_image import has_llmperf
 
 AnyChart = (
     type[BaseChart]
@@ -42,12 +42,12 @@ CHARTS: dict[str, AnyChart] = {
 STAGES = tuple(CHARTS)
 
 
-def stages_of(experiment: Experiment) -> tuple[str, ...]:
+def list_stages(experiment: Experiment) -> tuple[str, ...]:
     """Return the charts that an experiment has, in the order of application."""
-    return tuple(stage for stage in STAGES if stage != "llmperf" or runs_llmperf(experiment))
+    return tuple(stage for stage in STAGES if stage != "llmperf" or has_llmperf(experiment))
 
 
-def workloads(
+def render_workloads(
     environment: Environment, experiment: Experiment, catalogue: Catalogue
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the objects of `experiment` by chart, charts and objects in the order of application.
@@ -57,5 +57,5 @@ def workloads(
     app = cdk8s.App()
     return {
         stage: CHARTS[stage](app, stage, environment=environment, experiment=experiment, catalogue=catalogue).to_json()
-        for stage in stages_of(experiment)
+        for stage in list_stages(experiment)
     }

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 Component = dict[str, Any]
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argument_words: Sequence[str] | None = None) -> int:
     """Write the SBOM and return the exit code."""
     parser = argparse.ArgumentParser(prog="sbom.py", description=__doc__)
     parser.add_argument("packages", type=Path, help="what `cyclonedx-py environment` wrote")
@@ -29,7 +29,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--base", required=True, help="the base image: REPOSITORY:TAG[@sha256:...]")
     parser.add_argument("--component", action="append", default=[], metavar="PURL", help="package URL of another part")
     parser.add_argument("--out", type=Path, required=True, help="the file that is written")
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_args(argument_words)
     document = json.loads(arguments.packages.read_text())
     document["metadata"]["component"] = {"bom-ref": arguments.name, "name": arguments.name, "type": "container"}
     document["components"] += [
@@ -75,13 +75,13 @@ def list_debian_packages() -> Iterator[Component]:
         return
     system = platform.freedesktop_os_release()
     form = "${db:Status-Abbrev} ${Package} ${Version} ${Architecture}\n"
-    listed = subprocess.run([dpkg, "--show", f"--showformat={form}"], capture_output=True, text=True, check=True)  # noqa: S603
-    for line in listed.stdout.splitlines():
+    result = subprocess.run([dpkg, "--show", f"--showformat={form}"], capture_output=True, text=True, check=True)  # noqa: S603
+    for line in result.stdout.splitlines():
         status, name, version, architecture = line.split()
         if not status.endswith("i"):  # "ii", or "hi" of one that is held; "rc" left its configuration alone
             continue
-        place = f"arch={architecture}&distro={system['ID']}-{system.get('VERSION_ID', 'sid')}"
-        purl = f"pkg:deb/{system['ID']}/{quote(name)}@{quote(version)}?{place}"
+        qualifiers = f"arch={architecture}&distro={system['ID']}-{system.get('VERSION_ID', 'sid')}"
+        purl = f"pkg:deb/{system['ID']}/{quote(name)}@{quote(version)}?{qualifiers}"
         yield {"bom-ref": purl, "name": name, "version": version, "purl": purl, "type": "library"}
 
 

@@ -8,8 +8,8 @@ import pytest
 from compiled import KEY, variables, write_artifact, write_outcome
 
 from tandem.artifacts.__main__ import main
+from tandem.artifacts.manifest_store import read_stored_manifest
 from tandem.artifacts.parts import MIB
-from tandem.artifacts.stored import read_stored_manifest
 
 FLIPS = 20
 

@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 from compiled import TARGET, variables, write_artifact, write_outcome
+from doubles.checkpoint import RandomCheckpoint
+from doubles.fault_proxy.rules import FaultRule, SlowAnswerFault
+from doubles.hub.server import LocalHub
 from killing import PLACEHOLDER, Bench, Command, difference
 
 from tandem.artifacts.parts import MIB
-from tandem.twin.checkpoint import Checkpoint
-from tandem.twin.faults.rules import Rule, SlowAnswer
-from tandem.twin.hub.server import Hub
 
 KILLS = 50
 MODEL, COMMIT = "tandem-proof/tiny", "5" * 40
@@ -33,7 +33,7 @@ def upload(endpoint, tmp_path):
 @pytest.fixture
 def stage(tmp_path):
     """Two shards of two parts each from a hub over HTTP, and small files; now and then another pod's empty disk."""
-    Checkpoint.of_size(40 * MIB, shards=2).write(tmp_path / "hub" / MODEL / COMMIT)
+    RandomCheckpoint.from_size(40 * MIB, shards=2).write(tmp_path / "hub" / MODEL / COMMIT)
 
     def work(trial):
         return tmp_path / "work" / str(trial)
@@ -42,7 +42,7 @@ def stage(tmp_path):
         if chance.random() < 0.5:
             shutil.rmtree(work(trial), ignore_errors=True)
 
-    with Hub(tmp_path / "hub", Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=60_000_000))) as hub:
+    with LocalHub(tmp_path / "hub", FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=60_000_000))) as hub:
         yield Command(
             argv=lambda bucket, trial: ["stage", "--bucket", bucket, "--model", MODEL, "--revision", COMMIT,
                                         "--work", str(work(trial))],

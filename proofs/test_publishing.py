@@ -12,11 +12,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "publish"))
 
+from doubles.fault_proxy.rules import (
+    INTERNAL_ERROR_FAULT,
+    THROTTLING_FAULT,
+    AnswerCutFault,
+    AnswerLossFault,
+    DropFault,
+    FaultRule,
+)
 from killed import Moment, killed, start, until_done
 from publishing import Published
 
 from tandem.publish import PublishError
-from tandem.twin.faults.rules import INTERNAL_ERROR, THROTTLING, CutAnswer, Drop, LoseAnswer, Rule
 
 KILLS = 40
 WEATHERS = 25
@@ -63,16 +70,23 @@ def test_publishing_killed_at_random_requests(published, proxy, chance, report, 
     assert faults == 0
 
 
-def weather(chance: random.Random) -> list[Rule]:
-    def rule(fault, **which) -> Rule:
-        return Rule(fault=fault, probability=chance.choice([0.05, 0.15, 0.3]), seed=chance.randrange(10**6), **which)
+def weather(chance: random.Random) -> list[FaultRule]:
+    def rule(fault, **which) -> FaultRule:
+        return FaultRule(
+            fault=fault, probability=chance.choice([0.05, 0.15, 0.3]), seed=chance.randrange(10**6), **which
+        )
 
     put = {"operation": "PutMetricData", "times": 8}
     return [
-        rule(THROTTLING, operation="PutMetricData"), rule(INTERNAL_ERROR, **put), rule(LoseAnswer(), **put),
-        rule(Drop(), **put), rule(CutAnswer(), **put), rule(THROTTLING, operation="GetMetricData"),
-        rule(LoseAnswer(), operation="PutObject", times=8), rule(INTERNAL_ERROR, service="s3", times=8),
-    ]  # fmt: skip
+        rule(THROTTLING_FAULT, operation="PutMetricData"),
+        rule(INTERNAL_ERROR_FAULT, **put),
+        rule(AnswerLossFault(), **put),
+        rule(DropFault(), **put),
+        rule(AnswerCutFault(), **put),
+        rule(THROTTLING_FAULT, operation="GetMetricData"),
+        rule(AnswerLossFault(), operation="PutObject", times=8),
+        rule(INTERNAL_ERROR_FAULT, service="s3", times=8),
+    ]
 
 
 def test_publishing_in_bad_weather(published, proxy, chance, report, tmp_path):

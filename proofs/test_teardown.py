@@ -12,10 +12,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "ops" 
 
 from torn import Torn
 
+from rehearsal.aws.cdk_cli import CdkCli, read_stacks
+from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.aws.sandbox import (
+    FICTITIOUS_ACCOUNT,
+    EnvironmentSandbox,
+    create_prerequisites,
+    create_sandbox,
+)
 from tandem.spec import names
-from tandem.twin.aws.cdk import Cdk, deployed
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.scene import ACCOUNT, Scene, furnish, scene
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = 20
@@ -24,20 +29,22 @@ WITNESS = "models/witness.txt"
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
-def stamped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Torn, Scene]:
+def stamped(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Torn, EnvironmentSandbox]:
     """An environment that the CDK CLI deployed once, its bucket with an object in it."""
     home = tmp_path_factory.mktemp("stamped")
-    copied = scene(request.param, ROOT / "environments", ROOT / "experiments", home)
+    copied = create_sandbox(request.param, ROOT / "environments", ROOT / "experiments", home)
     region = copied.environment.region
-    with Endpoint(account=ACCOUNT, region=region, state_dir=home / "deployed") as endpoint:
-        furnish(copied, endpoint.client)
-        cdk = Cdk(endpoint=endpoint, scene=copied, work=home)
+    with AwsEndpoint(account=FICTITIOUS_ACCOUNT, region=region, state_dir=home / "deployed") as endpoint:
+        create_prerequisites(copied, endpoint.client)
+        cdk = CdkCli(endpoint=endpoint, sandbox=copied, work_folder=home)
         cdk.bootstrap(copied.environment.bootstrap.qualifier)
         cdk.deploy()
-        assert set(map(kind_of, deployed(endpoint, copied.name))) == set(names.stack_kinds(copied.environment))
-        endpoint.client("s3").put_object(Bucket=names.bucket(copied.environment), Key=WITNESS, Body=b"here before")
+        assert set(map(kind_of, read_stacks(endpoint, copied.name))) == set(names.stack_kinds(copied.environment))
+        endpoint.client("s3").put_object(Bucket=names.bucket_name(copied.environment), Key=WITNESS, Body=b"here before")
     torn = Torn(
-        name=copied.name, account=ACCOUNT, region=region, declared=home, state=home / "deployed", home=home,
+        name=copied.name, account=FICTITIOUS_ACCOUNT, region=region, declared=home, state=home / "deployed", home=home,
         flags=CASES[request.param],
     )  # fmt: skip
     torn.undisturbed()
@@ -60,7 +67,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_list(stamped, chance, re
                     kills[f"{proxy.log[-1].operation} {when}"] += 1
                 runs += 1
             code, left, said = torn.to_the_end(endpoint, proxy)
-            there = endpoint.client("s3").get_object(Bucket=names.bucket(stamped[1].environment), Key=WITNESS)
+            there = endpoint.client("s3").get_object(Bucket=names.bucket_name(stamped[1].environment), Key=WITNESS)
             assert (code, left) == (0, torn.expected), f"killed at {number} {when}: {said}"
             assert there["Body"].read() == b"here before"
         trials += 1
@@ -74,9 +81,11 @@ def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
     with torn.again() as (endpoint, proxy):
         code, _, said = torn.to_the_end(endpoint, proxy)
         assert code == 0, said
-        Cdk(endpoint=endpoint, scene=copied, work=torn.home).deploy()
-        stacks = deployed(endpoint, copied.name)
-        body = endpoint.client("s3").get_object(Bucket=names.bucket(copied.environment), Key=WITNESS)["Body"].read()
+        CdkCli(endpoint=endpoint, sandbox=copied, work_folder=torn.home).deploy()
+        stacks = read_stacks(endpoint, copied.name)
+        body = (
+            endpoint.client("s3").get_object(Bucket=names.bucket_name(copied.environment), Key=WITNESS)["Body"].read()
+        )
         second, left, said = torn.to_the_end(endpoint, proxy)
 
     assert set(map(kind_of, stacks)) == set(names.stack_kinds(copied.environment))

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import pytest
 from compiled import HOLDER, KEY, TARGET, variables, write_artifact, write_outcome
+from doubles.fault_proxy.rules import (
+    INTERNAL_ERROR_FAULT,
+    SLOW_DOWN_FAULT,
+    AnswerCutFault,
+    AnswerLossFault,
+    DropFault,
+    FaultRule,
+    StatusFault,
+)
 from killing import PLACEHOLDER, Bench, Command, Reader, Trial, difference
 
 from tandem.artifacts.manifest import LEASE_NAME
 from tandem.artifacts.parts import MIB
-from tandem.twin.faults.rules import INTERNAL_ERROR, SLOW_DOWN, CutAnswer, Drop, LoseAnswer, Rule, Status
 
 RUNS = 20
 MOST_TRIES = 10
@@ -37,14 +45,14 @@ def bench(endpoint, proxy, tmp_path):
 def weather(seed, probability):
     """Every request may meet one of these; each rule draws by itself."""
     faults = {
-        "slow down": Rule(fault=SLOW_DOWN),
-        "internal error": Rule(fault=INTERNAL_ERROR),
-        "dropped": Rule(fault=Drop()),
-        "answer lost": Rule(fault=LoseAnswer()),
-        "answer cut": Rule(fault=CutAnswer(), method="GET"),
-        "part lost": Rule(fault=Status(status=400, code="InvalidPart"), operation="CompleteMultipartUpload"),
-        "upload lost": Rule(fault=Status(status=404, code="NoSuchUpload"), operation="UploadPart"),
-        "conflict": Rule(fault=Status(status=409, code="ConditionalRequestConflict"), operation="PutObject",
+        "slow down": FaultRule(fault=SLOW_DOWN_FAULT),
+        "internal error": FaultRule(fault=INTERNAL_ERROR_FAULT),
+        "dropped": FaultRule(fault=DropFault()),
+        "answer lost": FaultRule(fault=AnswerLossFault()),
+        "answer cut": FaultRule(fault=AnswerCutFault(), method="GET"),
+        "part lost": FaultRule(fault=StatusFault(status=400, code="InvalidPart"), operation="CompleteMultipartUpload"),
+        "upload lost": FaultRule(fault=StatusFault(status=404, code="NoSuchUpload"), operation="UploadPart"),
+        "conflict": FaultRule(fault=StatusFault(status=409, code="ConditionalRequestConflict"), operation="PutObject",
                          path="*.json"),
     }  # fmt: skip
     return {

@@ -13,10 +13,10 @@ from aws_cdk import Fn
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from stacks.efa import Efa
-from stacks.nodes import closed_instance
-from stacks.tags import of_template
-from tandem.spec.environment import Capacity
+from stacks.efa import EfaInterfaces
+from stacks.nodes import node_template_data
+from stacks.tags import template_tags
+from tandem.spec.environment import CapacitySettings
 
 _Template = ec2.CfnLaunchTemplate
 
@@ -54,28 +54,36 @@ class AcceleratorTemplate(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, capacity: Capacity, tags: Mapping[str, str], name: str, vpc_id: str,
-        cluster_security_group_id: str, efa_cards: int,
-    ) -> None:  # fmt: skip
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        capacity: CapacitySettings,
+        tags: Mapping[str, str],
+        name: str,
+        vpc_id: str,
+        cluster_security_group_id: str,
+        efa_cards: int,
+    ) -> None:
         super().__init__(scope, id_)
-        data = closed_instance(
+        data = node_template_data(
             instance_type=capacity.instance_type, root_gib=ROOT_GIB, imds_hops=IMDS_HOPS, tags=tags, name=name
         )
-        data |= _market(capacity) | {"user_data": Fn.base64(USER_DATA)}
+        data |= _market_options(capacity) | {"user_data": Fn.base64(USER_DATA)}
         if efa_cards:
-            efa = Efa(
+            efa = EfaInterfaces(
                 self, "Efa", cards=efa_cards, vpc_id=vpc_id, cluster_security_group_id=cluster_security_group_id,
-                grouped=capacity.kind in {"spot", "on-demand"}, name=name,
+                has_placement_group=capacity.kind in {"spot", "on-demand"}, name=name,
             )  # fmt: skip
             data |= efa.template_data
         template = _Template(
-            self, "Resource", tag_specifications=of_template(tags, name),
+            self, "Resource", tag_specifications=template_tags(tags, name),
             launch_template_data=_Template.LaunchTemplateDataProperty(**data),  # type: ignore[arg-type]
         )  # fmt: skip
         self.id, self.version = template.ref, template.attr_latest_version_number
 
 
-def _market(capacity: Capacity) -> dict[str, Any]:
+def _market_options(capacity: CapacitySettings) -> dict[str, Any]:
     """Return how the instances are bought; spot is said on the node group, EKS refuses it in the template."""
     if not capacity.needs_reservation:
         return {}

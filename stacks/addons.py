@@ -12,9 +12,9 @@ from typing import Any
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
+from stacks.aws_location import AwsLocation
 from stacks.identity import PodRole
-from stacks.nag import acknowledge
-from stacks.place import Place
+from stacks.nag import acknowledge_findings
 
 CNI = "vpc-cni"
 BEFORE_NODES = ("kube-proxy", "eks-pod-identity-agent")  # DaemonSets: healthy with no node
@@ -31,14 +31,14 @@ class NodeAddons(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster_ref: str, cluster_name: str, place: Place,
+        self, scope: Construct, id_: str, *, cluster_ref: str, cluster_name: str, location: AwsLocation,
         versions: Mapping[str, str | None],
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        role = _cni_role(self, cluster_name, place)
+        role = _add_cni_role(self, cluster_name, location)
         association = eks.CfnAddon.PodIdentityAssociationProperty(role_arn=role.arn, service_account="aws-node")
-        agents = [addon(self, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES]
-        cni = addon(
+        agents = [add_addon(self, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES]
+        cni = add_addon(
             self, CNI, cluster_ref=cluster_ref, versions=versions, configuration=CNI_CONFIGURATION,
             pod_identity_associations=[association],
         )  # fmt: skip
@@ -56,10 +56,10 @@ class WorkloadAddons(Construct):
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         for name in AFTER_NODES:
-            addon(self, name, cluster_ref=cluster_ref, versions=versions).add_resource_dependency(nodes)
+            add_addon(self, name, cluster_ref=cluster_ref, versions=versions).add_resource_dependency(nodes)
 
 
-def addon(
+def add_addon(
     scope: Construct, name: str, *, cluster_ref: str, versions: Mapping[str, str | None],
     configuration: Mapping[str, Any] | None = None,
     pod_identity_associations: list[eks.CfnAddon.PodIdentityAssociationProperty] | None = None,
@@ -77,12 +77,12 @@ def addon(
     )
 
 
-def _cni_role(scope: Construct, cluster_name: str, place: Place) -> PodRole:
-    arn = place.managed_policy("AmazonEKS_CNI_Policy")
+def _add_cni_role(scope: Construct, cluster_name: str, location: AwsLocation) -> PodRole:
+    arn = location.aws_policy_arn("AmazonEKS_CNI_Policy")
     role = PodRole(
-        scope, "CniRole", cluster_name=cluster_name, place=place, namespace="kube-system", account="aws-node",
+        scope, "CniRole", cluster_name=cluster_name, location=location, namespace="kube-system", account="aws-node",
         managed_policy_arns=[arn],
     )  # fmt: skip
     reason = "AWS maintains it with the CNI's releases; it is bound to the CNI's service account, not to nodes"
-    acknowledge(role.role, {f"AwsSolutions-IAM4[Policy::{arn}]": reason})
+    acknowledge_findings(role.role, {f"AwsSolutions-IAM4[Policy::{arn}]": reason})
     return role

@@ -14,17 +14,17 @@ _PUBLIC_SLOT = 15  # no zone id has this number: all public subnets share this s
 
 def private_range(cidr: str, zone: str) -> str:
     """Return the range of the private subnet: a sixteenth of the VPC, 4091 usable addresses of a /16."""
-    return _slot(cidr, _number(zone)).with_prefixlen
+    return _slot_range(cidr, _zone_number(zone)).with_prefixlen
 
 
 def public_range(cidr: str, zone: str) -> str:
     """Return the range of the public subnet, which holds a NAT gateway and nothing else."""
-    return list(_slot(cidr, _PUBLIC_SLOT).subnets(prefixlen_diff=_SLOT_BITS))[_number(zone)].with_prefixlen
+    return list(_slot_range(cidr, _PUBLIC_SLOT).subnets(prefixlen_diff=_SLOT_BITS))[_zone_number(zone)].with_prefixlen
 
 
-def _slot(cidr: str, index: int) -> IPv4Network:
+def _slot_range(cidr: str, index: int) -> IPv4Network:
     return list(IPv4Network(cidr).subnets(prefixlen_diff=_SLOT_BITS))[index]
 
 
-def _number(zone: str) -> int:
+def _zone_number(zone: str) -> int:
     return int(zone.rpartition("-az")[2])

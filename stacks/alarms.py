@@ -12,8 +12,8 @@ from typing import Any
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from tandem.watch.alarm import Alarm, Alarms, Composite
-from tandem.watch.widget import Dimensions, Expression, Line
+from tandem.monitoring.alarm import CompositeAlarm, EnvironmentAlarms, MetricAlarm
+from tandem.monitoring.widget import Dimensions, MathExpression, MetricLine
 
 _Alarm = cloudwatch.CfnAlarm
 _Query = _Alarm.MetricDataQueryProperty
@@ -27,17 +27,17 @@ class AlarmSet(Construct):
         topic_arn: told when a composite alarm begins, and when it ends.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, alarms: Alarms, topic_arn: str) -> None:
+    def __init__(self, scope: Construct, id_: str, *, alarms: EnvironmentAlarms, topic_arn: str) -> None:
         super().__init__(scope, id_)
-        parked = (alarms.parked,) if alarms.parked else ()
-        made = {alarm.name: metric_alarm(self, alarm) for alarm in (*alarms.alarms, *parked)}
+        parked_alarms = (alarms.suppressor,) if alarms.suppressor else ()
+        alarms_by_name = {alarm.name: add_metric_alarm(self, alarm) for alarm in (*alarms.alarms, *parked_alarms)}
         for composite in alarms.composites:
-            _composite(self, composite, made=made, topic_arn=topic_arn)
+            _add_composite_alarm(self, composite, alarms_by_name=alarms_by_name, topic_arn=topic_arn)
 
 
-def metric_alarm(scope: Construct, alarm: Alarm) -> cloudwatch.CfnAlarm:
+def add_metric_alarm(scope: Construct, alarm: MetricAlarm) -> cloudwatch.CfnAlarm:
     """Add one metric alarm, of one metric or of metric math."""
-    plain = alarm.lines[0] if len(alarm.lines) == 1 else None
+    single_line = alarm.lines[0] if len(alarm.lines) == 1 else None
     return cloudwatch.CfnAlarm(
         scope,
         alarm.name,
@@ -49,44 +49,48 @@ def metric_alarm(scope: Construct, alarm: Alarm) -> cloudwatch.CfnAlarm:
         datapoints_to_alarm=alarm.datapoints,
         treat_missing_data=alarm.missing,
         evaluate_low_sample_count_percentile=alarm.low_samples,
-        **(_one(plain, alarm.period_s) if isinstance(plain, Line) else _math(alarm)),
+        **(
+            _metric_properties(single_line, alarm.period_s)
+            if isinstance(single_line, MetricLine)
+            else _math_properties(alarm)
+        ),
     )
 
 
-def _one(line: Line, period_s: int) -> dict[str, Any]:
-    percentile = line.statistic.startswith("p")
+def _metric_properties(line: MetricLine, period_s: int) -> dict[str, Any]:
+    is_percentile = line.statistic.startswith("p")
     return {
         "metric_name": line.metric,
         "namespace": line.namespace,
-        "dimensions": _dimensions(line.dimensions),
+        "dimensions": _list_dimensions(line.dimensions),
         "period": period_s,
-        "extended_statistic" if percentile else "statistic": line.statistic,
+        "extended_statistic" if is_percentile else "statistic": line.statistic,
     }
 
 
-def _math(alarm: Alarm) -> dict[str, Any]:
-    return {"metrics": [_query(line, alarm.period_s) for line in alarm.lines]}
+def _math_properties(alarm: MetricAlarm) -> dict[str, Any]:
+    return {"metrics": [_build_query(line, alarm.period_s) for line in alarm.lines]}
 
 
-def _query(line: Line | Expression, period_s: int) -> _Query:
-    if isinstance(line, Expression):
-        return _Query(id=line.id, label=line.label, expression=line.text, period=period_s, return_data=line.shown)
+def _build_query(line: MetricLine | MathExpression, period_s: int) -> _Query:
+    if isinstance(line, MathExpression):
+        return _Query(id=line.id, label=line.label, expression=line.text, period=period_s, return_data=line.is_visible)
     assert line.id is not None, f"{line.metric} stands in an expression and has no id"
     metric = _Alarm.MetricProperty(
-        namespace=line.namespace, metric_name=line.metric, dimensions=_dimensions(line.dimensions)
+        namespace=line.namespace, metric_name=line.metric, dimensions=_list_dimensions(line.dimensions)
     )
     stat = _Alarm.MetricStatProperty(metric=metric, period=period_s, stat=line.statistic)
-    return _Query(id=line.id, label=line.label, metric_stat=stat, return_data=line.shown)
+    return _Query(id=line.id, label=line.label, metric_stat=stat, return_data=line.is_visible)
 
 
-def _dimensions(dimensions: Dimensions) -> list[_Alarm.DimensionProperty]:
+def _list_dimensions(dimensions: Dimensions) -> list[_Alarm.DimensionProperty]:
     return [_Alarm.DimensionProperty(name=name, value=value) for name, value in dimensions]
 
 
-def _composite(
-    scope: Construct, composite: Composite, *, made: Mapping[str, cloudwatch.CfnAlarm], topic_arn: str
+def _add_composite_alarm(
+    scope: Construct, composite: CompositeAlarm, *, alarms_by_name: Mapping[str, cloudwatch.CfnAlarm], topic_arn: str
 ) -> None:
-    muted = composite.suppressor is not None
+    has_suppressor = composite.suppressor is not None
     resource = cloudwatch.CfnCompositeAlarm(
         scope,
         composite.name,
@@ -96,8 +100,8 @@ def _composite(
         alarm_actions=[topic_arn],
         ok_actions=[topic_arn],
         actions_suppressor=composite.suppressor,
-        actions_suppressor_wait_period=composite.wait_s if muted else None,
-        actions_suppressor_extension_period=composite.extend_s if muted else None,
+        actions_suppressor_wait_period=composite.wait_s if has_suppressor else None,
+        actions_suppressor_extension_period=composite.extension_s if has_suppressor else None,
     )
     for name in (*composite.alarms, *([composite.suppressor] if composite.suppressor else [])):
-        resource.add_resource_dependency(made[name])
+        resource.add_resource_dependency(alarms_by_name[name])

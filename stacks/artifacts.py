@@ -7,7 +7,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.nag import acknowledge
+from stacks.nag import acknowledge_findings
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -22,20 +22,20 @@ class ArtifactsStack(EnvironmentStack):
         super().__init__(
             scope, id_, environment=environment, description="Tandem: bucket of models and compiled artifacts"
         )
-        access_logs = ClosedBucket(
-            self, "AccessLogs", name=names.log_bucket(environment), expire_days=environment.log_retention_days
+        access_logs = PrivateBucket(
+            self, "AccessLogs", name=names.log_bucket_name(environment), expire_days=environment.log_retention_days
         )
-        acknowledge(
+        acknowledge_findings(
             access_logs.bucket,
             {"AwsSolutions-S1": "this bucket receives the access logs; its own would log themselves"},
         )
-        ClosedBucket(
-            self, "Artifacts", name=names.bucket(environment), access_logs=access_logs.bucket,
+        PrivateBucket(
+            self, "Artifacts", name=names.bucket_name(environment), access_logs=access_logs.bucket,
             noncurrent_days=environment.artifacts.noncurrent_days, key_arn=environment.artifacts.kms_key_arn,
         )  # fmt: skip
 
 
-class ClosedBucket(Construct):
+class PrivateBucket(Construct):
     """A versioned, encrypted, private bucket that speaks TLS only and is kept when its stack goes.
 
     Attributes:

@@ -15,8 +15,8 @@ READ = ("kms:Decrypt",)
 WRITE = ("kms:Decrypt", "kms:GenerateDataKey")
 
 
-def use_bucket_key(environment: Environment, *, writes: bool) -> list[dict[str, Any]]:
+def allow_bucket_key(environment: Environment, *, writes: bool) -> list[dict[str, Any]]:
     """Return the right to the bucket's key; none where S3's own keys encrypt it."""
     key = environment.artifacts.kms_key_arn
-    by_s3 = {"StringEquals": {"kms:ViaService": f"s3.{environment.region}.amazonaws.com"}}
-    return [allow(WRITE if writes else READ, [key], conditions=by_s3)] if key else []
+    conditions = {"StringEquals": {"kms:ViaService": f"s3.{environment.region}.amazonaws.com"}}
+    return [allow(WRITE if writes else READ, [key], conditions=conditions)] if key else []

@@ -11,8 +11,8 @@ from aws_cdk import aws_budgets as budgets
 from constructs import Construct
 
 from tandem.spec import names
-from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, FORECAST_THRESHOLD_PERCENT, counted_costs
-from tandem.spec.catalogue import catalogue
+from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, FORECAST_THRESHOLD_PERCENT, budget_cost_filters
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 
 
@@ -31,22 +31,24 @@ class MonthlyBudget(Construct):
         budgets.CfnBudget(
             self, "Budget",
             budget=budgets.CfnBudget.BudgetDataProperty(
-                budget_name=names.budget(environment), budget_type="COST", time_unit="MONTHLY",
+                budget_name=names.budget_name(environment), budget_type="COST", time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=environment.guard.budget_usd, unit="USD"),
-                cost_filters=counted_costs(environment, catalogue()),
+                cost_filters=budget_cost_filters(environment, load_catalogue()),
             ),
             notifications_with_subscribers=[
-                *(_notification("ACTUAL", percent, stop_topic_arn) for percent in BUDGET_THRESHOLDS_PERCENT),
-                _notification("FORECASTED", FORECAST_THRESHOLD_PERCENT, people_topic_arn),
+                *(_build_notification("ACTUAL", percent, stop_topic_arn) for percent in BUDGET_THRESHOLDS_PERCENT),
+                _build_notification("FORECASTED", FORECAST_THRESHOLD_PERCENT, people_topic_arn),
             ],
             resource_tags=[
                 budgets.CfnBudget.ResourceTagProperty(key=key, value=value)
-                for key, value in sorted(names.tags(environment).items())
+                for key, value in sorted(names.resource_tags(environment).items())
             ],
         )  # fmt: skip
 
 
-def _notification(kind: str, percent: float, topic_arn: str) -> budgets.CfnBudget.NotificationWithSubscribersProperty:
+def _build_notification(
+    kind: str, percent: float, topic_arn: str
+) -> budgets.CfnBudget.NotificationWithSubscribersProperty:
     return budgets.CfnBudget.NotificationWithSubscribersProperty(
         notification=budgets.CfnBudget.NotificationProperty(
             comparison_operator="GREATER_THAN", notification_type=kind, threshold=percent, threshold_type="PERCENTAGE"

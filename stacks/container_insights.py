@@ -17,20 +17,20 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.addons import addon
+from stacks.addons import add_addon
+from stacks.aws_location import locate_environment
 from stacks.identity import PodRole
-from stacks.nag import acknowledge
-from stacks.place import place_of
+from stacks.nag import acknowledge_findings
 from stacks.policy import allow
+from tandem.monitoring.agent import ADDON, NAMESPACE, SERVICE_ACCOUNT
+from tandem.monitoring.log_filters import LogFilter
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.watch.agent import ADDON, NAMESPACE, SERVICE_ACCOUNT
-from tandem.watch.filters import LogFilter
 
 # CreateLogGroup too: Fluent Bit asks to make its groups (auto_create_group) and is content that they are there
-_WRITE = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents")
+_LOG_ACTIONS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents")
 # the agent's own look at the node that it is on; neither takes a narrower resource
-_LOOK = ("ec2:DescribeTags", "ec2:DescribeVolumes")
+_INSTANCE_ACTIONS = ("ec2:DescribeTags", "ec2:DescribeVolumes")
 
 
 class ContainerInsights(Construct):
@@ -41,54 +41,64 @@ class ContainerInsights(Construct):
         configuration: Mapping[str, Any], version: str | None,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        groups = {kind: _group(self, kind, environment, key_arn) for kind in names.CONTAINER_LOG_KINDS}
+        groups = {kind: _add_log_group(self, kind, environment, key_arn) for kind in names.CONTAINER_LOG_KINDS}
         by_name = {group.log_group_name: group for group in groups.values()}
-        for found in filters:
-            _count(self, found).add_resource_dependency(by_name[found.log_group])
+        for log_filter in filters:
+            _add_metric_filter(self, log_filter).add_resource_dependency(by_name[log_filter.log_group])
         association = eks.CfnAddon.PodIdentityAssociationProperty(
-            role_arn=_role(self, environment).arn, service_account=SERVICE_ACCOUNT
+            role_arn=_add_agent_role(self, environment).arn, service_account=SERVICE_ACCOUNT
         )
-        agent = addon(
-            self, ADDON, cluster_ref=names.cluster(environment), versions={ADDON: version},
+        agent = add_addon(
+            self, ADDON, cluster_ref=names.cluster_name(environment), versions={ADDON: version},
             configuration=configuration, pod_identity_associations=[association],
         )  # fmt: skip
         for group in groups.values():
             agent.add_resource_dependency(group)  # the agent would make it, kept for ever and under no key of ours
 
 
-def _group(scope: Construct, kind: str, environment: Environment, key_arn: str) -> logs.CfnLogGroup:
+def _add_log_group(scope: Construct, kind: str, environment: Environment, key_arn: str) -> logs.CfnLogGroup:
     group = logs.CfnLogGroup(
-        scope, kind, log_group_name=names.container_log_group(environment, kind),
+        scope, kind, log_group_name=names.container_log_group_name(environment, kind),
         retention_in_days=environment.log_retention_days, kms_key_id=key_arn,
     )  # fmt: skip
     group.apply_removal_policy(RemovalPolicy.DESTROY)
     return group
 
 
-def _count(scope: Construct, found: LogFilter) -> logs.CfnMetricFilter:
-    counted = logs.CfnMetricFilter.MetricTransformationProperty(
-        metric_name=found.metric, metric_namespace=found.namespace, metric_value=found.value,
-        default_value=found.default, unit=found.unit,
+def _add_metric_filter(scope: Construct, log_filter: LogFilter) -> logs.CfnMetricFilter:
+    transformation = logs.CfnMetricFilter.MetricTransformationProperty(
+        metric_name=log_filter.metric, metric_namespace=log_filter.namespace, metric_value=log_filter.value,
+        default_value=log_filter.default, unit=log_filter.unit,
     )  # fmt: skip
     return logs.CfnMetricFilter(
-        scope, found.name, filter_name=found.name, log_group_name=found.log_group, filter_pattern=found.pattern,
-        metric_transformations=[counted],
-    )  # fmt: skip
+        scope,
+        log_filter.name,
+        filter_name=log_filter.name,
+        log_group_name=log_filter.log_group,
+        filter_pattern=log_filter.pattern,
+        metric_transformations=[transformation],
+    )
 
 
-def _role(scope: Construct, environment: Environment) -> PodRole:
-    place = place_of(environment)
+def _add_agent_role(scope: Construct, environment: Environment) -> PodRole:
+    location = locate_environment(environment)
     groups = [
-        place.arn("logs", f"log-group:{names.container_log_group(environment, kind)}{streams}")
+        location.arn("logs", f"log-group:{names.container_log_group_name(environment, kind)}{stream_suffix}")
         for kind in names.CONTAINER_LOG_KINDS
-        for streams in ("", ":log-stream:*")
+        for stream_suffix in ("", ":log-stream:*")
     ]
     role = PodRole(
-        scope, "AgentRole", cluster_name=names.cluster(environment), place=place, namespace=NAMESPACE,
-        account=SERVICE_ACCOUNT, statements=[allow(_WRITE, groups), allow(_LOOK, ["*"])], policy_name="watch",
-    )  # fmt: skip
-    streams = "a stream is named after its node, which is not known beforehand; the log group is literal"
-    reasons = {f"AwsSolutions-IAM5[Resource::{arn}]": streams for arn in groups if arn.endswith("*")}
-    look = "reading tags and volumes of instances takes no narrower resource"
-    acknowledge(role.role, reasons | {"AwsSolutions-IAM5[Resource::*]": look})
+        scope,
+        "AgentRole",
+        cluster_name=names.cluster_name(environment),
+        location=location,
+        namespace=NAMESPACE,
+        account=SERVICE_ACCOUNT,
+        statements=[allow(_LOG_ACTIONS, groups), allow(_INSTANCE_ACTIONS, ["*"])],
+        policy_name="watch",
+    )
+    stream_suffix = "a stream is named after its node, which is not known beforehand; the log group is literal"
+    reasons = {f"AwsSolutions-IAM5[Resource::{arn}]": stream_suffix for arn in groups if arn.endswith("*")}
+    instance_reason = "reading tags and volumes of instances takes no narrower resource"
+    acknowledge_findings(role.role, reasons | {"AwsSolutions-IAM5[Resource::*]": instance_reason})
     return role

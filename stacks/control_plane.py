@@ -9,11 +9,11 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.keys import RotatedKey
-from stacks.nag import acknowledge
-from stacks.place import Place
-from stacks.policy import allow, document
-from tandem.spec.environment import Cluster
+from stacks.aws_location import AwsLocation
+from stacks.keys import CustomerKey
+from stacks.nag import acknowledge_findings
+from stacks.policy import allow, policy_document
+from tandem.spec.environment import ClusterSettings
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 
@@ -27,15 +27,22 @@ class ControlPlane(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, name: str, cluster: Cluster, subnet_ids: list[str], place: Place,
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        name: str,
+        cluster: ClusterSettings,
+        subnet_ids: list[str],
+        location: AwsLocation,
         retention_days: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(scope, id_)
         # wraps what the cluster keeps in etcd
-        key = RotatedKey(
-            self, "SecretsKey", alias=f"alias/{name}", description=f"Kubernetes secrets of {name}", place=place
+        key = CustomerKey(
+            self, "SecretsKey", alias=f"alias/{name}", description=f"Kubernetes secrets of {name}", location=location
         )
-        role = _role(self, key.arn, place, name)
+        role = _add_cluster_role(self, key.arn, location, name)
         # EKS makes this group itself, and then keeps logs for ever, unless it is there first
         group = logs.CfnLogGroup(
             self, "LogGroup", log_group_name=f"/aws/eks/{name}/cluster", retention_in_days=retention_days
@@ -52,13 +59,13 @@ class ControlPlane(Construct):
                 authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
             ),
             bootstrap_self_managed_addons=False,
-            logging=_logging(),
+            logging=_build_logging(),
             encryption_config=[
                 eks.CfnCluster.EncryptionConfigProperty(
                     provider=eks.CfnCluster.ProviderProperty(key_arn=key.arn), resources=["secrets"]
                 )
             ],
-            kube_scheduler_config=_packing(),
+            kube_scheduler_config=_scheduler_config(),
             upgrade_policy=eks.CfnCluster.UpgradePolicyProperty(support_type="STANDARD"),
             deletion_protection=cluster.deletion_protection,
         )
@@ -66,10 +73,10 @@ class ControlPlane(Construct):
         self.cluster_name = cluster_.ref
         self.security_group_id = cluster_.attr_cluster_security_group_id
         for client in cluster.endpoint.clients:
-            _admit(self, client, self.security_group_id)
+            _admit_client(self, client, self.security_group_id)
 
 
-def _admit(scope: Construct, client: str, group_id: str) -> None:
+def _admit_client(scope: Construct, client: str, group_id: str) -> None:
     """Let a range or a security group reach the API; EKS's own group admits nobody but nodes and pods."""
     is_group = client.startswith("sg-")
     ec2.CfnSecurityGroupIngress(
@@ -79,23 +86,25 @@ def _admit(scope: Construct, client: str, group_id: str) -> None:
     )  # fmt: skip
 
 
-def _role(scope: Construct, key_arn: str, place: Place, cluster_name: str) -> iam.CfnRole:
+def _add_cluster_role(scope: Construct, key_arn: str, location: AwsLocation, cluster_name: str) -> iam.CfnRole:
     """Return the cluster's role, which EKS may have for this cluster alone.
 
     Source: EKS user guide, "Cross-service confused deputy prevention in Amazon EKS", 2025-08-19.
     """
-    mine = {**place.in_account(), "ArnLike": {"aws:SourceArn": place.cluster_arn(cluster_name)}}
-    trust = allow(["sts:AssumeRole", "sts:TagSession"], service="eks.amazonaws.com", conditions=mine)
-    policy = place.managed_policy("AmazonEKSClusterPolicy")
-    uses_key = allow(["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn])
+    conditions = {**location.account_condition(), "ArnLike": {"aws:SourceArn": location.cluster_arn(cluster_name)}}
+    trust = allow(["sts:AssumeRole", "sts:TagSession"], service="eks.amazonaws.com", conditions=conditions)
+    policy = location.aws_policy_arn("AmazonEKSClusterPolicy")
+    key_statement = allow(["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn])
     role = iam.CfnRole(
         scope,
         "Role",
-        assume_role_policy_document=document(trust),
+        assume_role_policy_document=policy_document(trust),
         managed_policy_arns=[policy],
-        policies=[iam.CfnRole.PolicyProperty(policy_name="secrets-key", policy_document=document(uses_key))],
+        policies=[
+            iam.CfnRole.PolicyProperty(policy_name="secrets-key", policy_document=policy_document(key_statement))
+        ],
     )
-    acknowledge(
+    acknowledge_findings(
         role,
         {
             f"AwsSolutions-IAM4[Policy::{policy}]":
@@ -105,7 +114,7 @@ def _role(scope: Construct, key_arn: str, place: Place, cluster_name: str) -> ia
     return role
 
 
-def _vpc_config(cluster: Cluster, subnet_ids: list[str]) -> eks.CfnCluster.ResourcesVpcConfigProperty:
+def _vpc_config(cluster: ClusterSettings, subnet_ids: list[str]) -> eks.CfnCluster.ResourcesVpcConfigProperty:
     public = cluster.endpoint.access == "public"
     return eks.CfnCluster.ResourcesVpcConfigProperty(
         subnet_ids=subnet_ids,
@@ -115,12 +124,12 @@ def _vpc_config(cluster: Cluster, subnet_ids: list[str]) -> eks.CfnCluster.Resou
     )
 
 
-def _logging() -> eks.CfnCluster.LoggingProperty:
+def _build_logging() -> eks.CfnCluster.LoggingProperty:
     types = [eks.CfnCluster.LoggingTypeConfigProperty(type=type_) for type_ in LOG_TYPES]
     return eks.CfnCluster.LoggingProperty(cluster_logging=eks.CfnCluster.ClusterLoggingProperty(enabled_types=types))
 
 
-def _packing() -> eks.CfnCluster.KubeSchedulerConfigProperty:
+def _scheduler_config() -> eks.CfnCluster.KubeSchedulerConfigProperty:
     # two servers that claim half a node each belong on one node, not on two half-empty ones
     strategy = eks.CfnCluster.ScoringStrategyProperty(type="MostAllocated")
     return eks.CfnCluster.KubeSchedulerConfigProperty(

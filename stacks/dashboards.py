@@ -1,6 +1,7 @@
-"""Dashboards in CloudFormation: each widget as tandem.watch draws it.
+"""Dashboards in CloudFormation: each widget as tandem.monitoring draws it.
 
-Invariant: nothing is drawn that tandem.watch refuses: a dashboard with a fault ends the synthesis with its sentences.
+Invariant: nothing is drawn that tandem.monitoring refuses: a dashboard with a fault ends the synthesis with its
+sentences.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Sequence
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from stacks.stack import RefusedError
-from tandem.watch.body import body, faults
-from tandem.watch.widget import Dashboard
+from stacks.stack import TemplateLimitError
+from tandem.monitoring.dashboard_body import build_body, find_faults
+from tandem.monitoring.widget import Dashboard
 
 
-class Dashboards(Construct):
+class DashboardSet(Construct):
     """One resource for each dashboard.
 
     Raises:
@@ -26,10 +27,10 @@ class Dashboards(Construct):
     def __init__(self, scope: Construct, id_: str, *, dashboards: Sequence[Dashboard], region: str) -> None:
         super().__init__(scope, id_)
         for dashboard in dashboards:
-            wrong = faults(dashboard)
-            if wrong:
-                raise RefusedError(f"dashboard {dashboard.name}: {'; '.join(wrong)}")
+            fault_texts = find_faults(dashboard)
+            if fault_texts:
+                raise TemplateLimitError(f"dashboard {dashboard.name}: {'; '.join(fault_texts)}")
             cloudwatch.CfnDashboard(
                 self, dashboard.name, dashboard_name=dashboard.name,
-                dashboard_body=json.dumps(body(dashboard, region), separators=(",", ":")),
+                dashboard_body=json.dumps(build_body(dashboard, region), separators=(",", ":")),
             )  # fmt: skip

@@ -11,8 +11,13 @@ from tandem.spec.images import PRIVATE_ECR
 
 # A pull-through cache fetches on the first pull, in the name of who pulls, and makes the repository (ECR user guide,
 # "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions).
-_FIRST_PULL = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
-PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", *_FIRST_PULL)
+_FIRST_PULL_ACTIONS = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
+PULL_ACTIONS = (
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:GetDownloadUrlForLayer",
+    *_FIRST_PULL_ACTIONS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +30,17 @@ class PrivateRepository:
     name: str
 
     @classmethod
-    def of(cls, reference: str) -> Self | None:
+    def parse_reference(cls, reference: str) -> Self | None:
         """Return the repository of `[oci://]host/name[:tag][@digest]`, or None where it is not in private ECR."""
-        found = PRIVATE_ECR.match(reference.removeprefix("oci://"))
-        return cls(**found.groupdict()) if found and found["name"] else None
+        match = PRIVATE_ECR.match(reference.removeprefix("oci://"))
+        return cls(**match.groupdict()) if match and match["name"] else None
 
     def arn(self, partition: str) -> str:
         """Return the repository's ARN."""
         return f"arn:{partition}:ecr:{self.region}:{self.account}:repository/{self.name}"
 
 
-def first_pulls(mirrors: Collection[str], partition: str) -> list[dict[str, Any]]:
+def allow_first_pulls(mirrors: Collection[str], partition: str) -> list[dict[str, Any]]:
     """Return the right to let pull-through caches fetch an image for the first time, below each mirror's prefix.
 
     Args:
@@ -43,11 +48,11 @@ def first_pulls(mirrors: Collection[str], partition: str) -> list[dict[str, Any]
             and gets none: its repositories must be there.
         partition: of the ARNs.
     """
-    found = [PrivateRepository.of(mirror) for mirror in sorted(mirrors)]
-    arns = [f"{repository.arn(partition)}/*" for repository in found if repository]
-    return [allow(_FIRST_PULL, arns)] if arns else []
+    repositories = [PrivateRepository.parse_reference(mirror) for mirror in sorted(mirrors)]
+    arns = [f"{repository.arn(partition)}/*" for repository in repositories if repository]
+    return [allow(_FIRST_PULL_ACTIONS, arns)] if arns else []
 
 
-def login() -> dict[str, Any]:
+def allow_login() -> dict[str, Any]:
     """Return the right to log in to private registries; the repositories' own rights decide what it opens."""
     return allow(["ecr:GetAuthorizationToken"], ["*"])

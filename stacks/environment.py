@@ -10,15 +10,15 @@ from stacks.cluster import ClusterStack
 from stacks.fleet import FleetStack
 from stacks.guard import GuardStack
 from stacks.image import ImageStack
-from stacks.network import Network, NetworkStack, existing
+from stacks.network import NetworkIds, NetworkStack, import_network
 from stacks.observability import ObservabilityStack
-from stacks.workloads import Inside, WorkloadsStack
+from stacks.workloads import ClusterContent, WorkloadsStack
+from tandem.monitoring.agent import ADDON
+from tandem.monitoring.scope import MonitoringScope
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, NewNetwork
-from tandem.spec.images import mirror
-from tandem.watch.agent import ADDON
-from tandem.watch.scope import Scope
+from tandem.spec.images import apply_mirror
 
 
 class EnvironmentStage(cdk.Stage):
@@ -31,8 +31,15 @@ class EnvironmentStage(cdk.Stage):
         inside: what to apply inside the cluster; None with gitops, where a controller in the cluster does.
     """
 
-    def __init__(self, scope: Construct, *, watched: Scope, catalogue: Catalogue, inside: Inside | None) -> None:
-        environment = watched.environment
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        monitoring_scope: MonitoringScope,
+        catalogue: Catalogue,
+        cluster_content: ClusterContent | None,
+    ) -> None:
+        environment = monitoring_scope.environment
         boundary = environment.bootstrap.permissions_boundary
         super().__init__(
             scope,
@@ -41,7 +48,7 @@ class EnvironmentStage(cdk.Stage):
             permissions_boundary=cdk.PermissionsBoundary.from_name(boundary) if boundary else None,
         )
         # on the stage: what is put on the App does not enter stages
-        for key, value in sorted(names.tags(environment).items()):
+        for key, value in sorted(names.resource_tags(environment).items()):
             cdk.Tags.of(self).add(key, value)
         minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
         addon_versions = {name: figure.value for name, figure in minor.addons.items()}
@@ -51,14 +58,14 @@ class EnvironmentStage(cdk.Stage):
             ArtifactsStack(self, "Artifacts", environment=environment)
         image = ImageStack(self, "Image", environment=environment, network=network)
         if environment.builds_in_vpc:
-            self._after(image, "Network")
+            self._order_after(image, "Network")
         cluster = ClusterStack(
             self, "Cluster", environment=environment, network=network,
             addon_versions=addon_versions,
         )  # fmt: skip
-        self._after(cluster, "Network")
+        self._order_after(cluster, "Network")
         guard = GuardStack(self, "Guard", environment=environment)
-        self._after(guard, "Artifacts")  # the fence lies there
+        self._order_after(guard, "Artifacts")  # the fence lies there
         if "Fleet" in kinds:
             fleet = FleetStack(
                 self, "Fleet", environment=environment, network=network, node_role_arn=cluster.node_role_arn,
@@ -73,28 +80,33 @@ class EnvironmentStage(cdk.Stage):
                 f"no Fleet stack: capacity.reservation_id of {environment.name} is null or the placeholder",
             )
         observability = ObservabilityStack(
-            self, "Observability", watched=watched, agent_version=addon_versions.get(ADDON)
+            self, "Observability", monitoring_scope=monitoring_scope, agent_version=addon_versions.get(ADDON)
         )
         observability.add_stack_dependency(cluster)  # its add-on
         observability.add_stack_dependency(guard)  # the topic that its alarms tell
         workloads = WorkloadsStack(
-            self, "Workloads", environment=environment,
-            experiments=[watching.experiment for watching in watched.experiments], role_arns=cluster.pod_role_arns,
-            network=network, cluster_security_group_id=cluster.security_group_id, inside=inside,
-            chart_repository=mirror(
+            self,
+            "Workloads",
+            environment=environment,
+            experiments=[experiment_scope.experiment for experiment_scope in monitoring_scope.experiments],
+            role_arns=cluster.pod_role_arns,
+            network=network,
+            cluster_security_group_id=cluster.security_group_id,
+            cluster_content=cluster_content,
+            chart_repository=apply_mirror(
                 catalogue.dra_chart.repository.removeprefix("oci://"), environment.registry_mirrors
             ),
-        )  # fmt: skip
+        )
         workloads.add_stack_dependency(cluster)
-        self._after(workloads, "Image")  # what it starts pulls the images of ours
+        self._order_after(workloads, "Image")  # what it starts pulls the images of ours
 
-    def _network(self, environment: Environment) -> Network:
+    def _network(self, environment: Environment) -> NetworkIds:
         if isinstance(environment.network, NewNetwork):
             return NetworkStack(self, "Network", environment=environment, network=environment.network).network
-        return existing(environment.network)
+        return import_network(environment.network)
 
-    def _after(self, stack: cdk.Stack, kind: str) -> None:
+    def _order_after(self, stack: cdk.Stack, kind: str) -> None:
         """Order `stack` after the stack of `kind`, where the environment has one."""
-        earlier = self.node.try_find_child(kind)
-        if isinstance(earlier, cdk.Stack):
-            stack.add_stack_dependency(earlier)
+        earlier_stack = self.node.try_find_child(kind)
+        if isinstance(earlier_stack, cdk.Stack):
+            stack.add_stack_dependency(earlier_stack)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 
 
-def export(stack: cdk.Stack, id_: str, value: str) -> str:
+def export_value(stack: cdk.Stack, id_: str, value: str) -> str:
     """Export `value` as `<stack>-<id_>` and return the expression by which another stack imports it."""
     name = f"{stack.stack_name}-{id_}"
     cdk.CfnOutput(stack, id_, value=value, export_name=name)

@@ -13,11 +13,11 @@ from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
 from stacks.accelerator import AcceleratorTemplate
-from stacks.network import Network
+from stacks.network import NetworkIds
 from stacks.stack import EnvironmentStack
+from tandem.guard.fleet_stop import CAPACITY_KIND_TAG
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.stop import CAPACITY_KIND_TAG
 
 CAPACITY_TYPES = {
     "capacity-block": "CAPACITY_BLOCK",
@@ -41,22 +41,27 @@ class FleetStack(EnvironmentStack):
     """One managed node group in the one zone that has the capacity."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, network: Network, node_role_arn: str,
+        self, scope: Construct, id_: str, *, environment: Environment, network: NetworkIds, node_role_arn: str,
         cluster_security_group_id: str, release_version: str | None, efa_cards: int | None,
     ) -> None:  # fmt: skip
         super().__init__(
             scope, id_, environment=environment, description="Tandem: Neuron node group, 0 nodes until raised"
         )
-        capacity, name = environment.capacity, names.node_group(environment)
+        capacity, name = environment.capacity, names.node_group_name(environment)
         template = AcceleratorTemplate(
-            self, "LaunchTemplate", capacity=capacity, tags=names.tags(environment), name=name, vpc_id=network.vpc_id,
+            self,
+            "LaunchTemplate",
+            capacity=capacity,
+            tags=names.resource_tags(environment),
+            name=name,
+            vpc_id=network.vpc_id,
             cluster_security_group_id=cluster_security_group_id,
             efa_cards=(efa_cards or 0) if capacity.efa else 0,
-        )  # fmt: skip
+        )
         eks.CfnNodegroup(
             self,
             "NodeGroup",
-            cluster_name=names.cluster(environment),
+            cluster_name=names.cluster_name(environment),
             nodegroup_name=name,
             node_role=node_role_arn,
             subnets=network.subnet_ids[capacity.zone],
@@ -82,8 +87,11 @@ def _block_tags(environment: Environment) -> dict[str, str]:
     capacity = environment.capacity
     if capacity.kind != "capacity-block" or capacity.block is None:
         return {}
-    return {names.BLOCK_STARTS_TAG: _moment(capacity.block.starts), names.BLOCK_ENDS_TAG: _moment(capacity.block.ends)}
+    return {
+        names.BLOCK_STARTS_TAG: _format_utc(capacity.block.starts),
+        names.BLOCK_ENDS_TAG: _format_utc(capacity.block.ends),
+    }
 
 
-def _moment(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+def _format_utc(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.policy import allow, document
+from stacks.policy import allow, policy_document
 
 
 class FlowLogs(Construct):
@@ -24,8 +24,8 @@ class FlowLogs(Construct):
         )  # fmt: skip
         writes = allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.attr_arn])
         role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=document(trust),
-            policies=[iam.CfnRole.PolicyProperty(policy_name="write", policy_document=document(writes))],
+            self, "Role", assume_role_policy_document=policy_document(trust),
+            policies=[iam.CfnRole.PolicyProperty(policy_name="write", policy_document=policy_document(writes))],
         )  # fmt: skip
         ec2.CfnFlowLog(
             self, "FlowLog", resource_id=vpc_id, resource_type="VPC", traffic_type="ALL",

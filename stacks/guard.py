@@ -12,16 +12,16 @@ from constructs import Construct
 
 from stacks.alarms import AlarmSet
 from stacks.budget import MonthlyBudget
-from stacks.guard_functions import FUNCTIONS, EveryPass, GuardFunction
+from stacks.guard_functions import FUNCTIONS, GuardFunction, ReaperSchedule
 from stacks.guard_key import GuardKey
-from stacks.guard_rights import of_functions
-from stacks.notices import Notices, StopTopic
-from stacks.one_shot import DeadLetters, OneShot
+from stacks.guard_rights import list_function_statements
 from stacks.people import PeoplePolicies
 from stacks.stack import EnvironmentStack
-from tandem.spec.budgets import by_hand
+from stacks.stop_schedules import DeadLetterQueue, StopScheduleGroup
+from stacks.topics import PeopleTopic, StopTopic
+from tandem.monitoring.guard_alarms import build_guard_alarms
+from tandem.spec.budgets import needs_manual_budget
 from tandem.spec.environment import Environment
-from tandem.watch.guard_alarms import guard_alarms
 
 
 class GuardStack(EnvironmentStack):
@@ -32,28 +32,35 @@ class GuardStack(EnvironmentStack):
             scope, id_, environment=environment, description="Tandem: what stops the fleet, and tells of it"
         )
         key = GuardKey(self, "Key", environment=environment)
-        notices = Notices(self, "Notices", environment=environment, key_arn=key.arn)
-        letters = DeadLetters(self, "DeadLetters", environment=environment, key_arn=key.arn)
-        OneShot(self, "OneShot", environment=environment, queue_arn=letters.arn, key_arn=key.arn)
-        rights = of_functions(environment, topic_arn=notices.topic_arn, key_arn=key.arn)
-        stop, reap = (
+        notices = PeopleTopic(self, "Notices", environment=environment, key_arn=key.arn)
+        dead_letters = DeadLetterQueue(self, "DeadLetters", environment=environment, key_arn=key.arn)
+        StopScheduleGroup(self, "OneShot", environment=environment, queue_arn=dead_letters.arn, key_arn=key.arn)
+        statements = list_function_statements(environment, topic_arn=notices.topic_arn, key_arn=key.arn)
+        stop_function, reap_function = (
             GuardFunction(
-                self, what.capitalize(), what=what, environment=environment, key_arn=key.arn, queue_arn=letters.arn,
-                statements=rights,
+                self,
+                function_kind.capitalize(),
+                function_kind=function_kind,
+                environment=environment,
+                key_arn=key.arn,
+                queue_arn=dead_letters.arn,
+                statements=statements,
             )
-            for what in FUNCTIONS
-        )  # fmt: skip
-        EveryPass(self, "EveryPass", function_arn=reap.arn)
-        stops = StopTopic(self, "StopTopic", environment=environment, key_arn=key.arn, function_arn=stop.arn)
-        if by_hand(environment):
+            for function_kind in FUNCTIONS
+        )
+        ReaperSchedule(self, "EveryPass", function_arn=reap_function.arn)
+        stop_topic = StopTopic(
+            self, "StopTopic", environment=environment, key_arn=key.arn, function_arn=stop_function.arn
+        )
+        if needs_manual_budget(environment):
             cdk.Annotations.of(self).add_info(
                 f"no budget: CloudFormation has none in {environment.region}; make it by hand (docs/runbook.md)"
             )
         else:
             MonthlyBudget(
-                self, "Budget", environment=environment, stop_topic_arn=stops.topic_arn,
+                self, "Budget", environment=environment, stop_topic_arn=stop_topic.topic_arn,
                 people_topic_arn=notices.topic_arn,
             )  # fmt: skip
         if environment.guard.people_policies:
             PeoplePolicies(self, "People", environment=environment)
-        AlarmSet(self, "Alarms", alarms=guard_alarms(environment), topic_arn=notices.topic_arn)
+        AlarmSet(self, "Alarms", alarms=build_guard_alarms(environment), topic_arn=notices.topic_arn)

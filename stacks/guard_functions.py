@@ -21,29 +21,30 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.guard_rights import reasons
-from stacks.nag import acknowledge
-from stacks.place import place_of
-from stacks.policy import allow, document
-from tandem.ops.guarded import guarded
+from stacks.aws_location import locate_environment
+from stacks.guard_rights import list_nag_reasons
+from stacks.nag import acknowledge_findings
+from stacks.policy import allow, policy_document
+from tandem.guard.fleet_stop import PASS_MINUTES
+from tandem.ops.guard_config import build_guard_config
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.stop import PASS_MINUTES
 
 ROOT = Path(__file__).parent.parent
 LAMBDA, EVENTS = "lambda.amazonaws.com", "events.amazonaws.com"
 RUNTIME = "python3.13"
 MEMORY_MIB = 256
-# A pass asks AWS some twenty times, and a call takes 33 s where nobody answers (CALLS in tandem/fence.py); the rest is
+# A pass asks AWS some twenty times, and a call takes 33 s where nobody answers (CALLS in tandem/guard/fence.py); the
+# rest is
 # for writes that others come before. Two passes at once are harmless: what they write is conditional.
-LIMIT_S = 840
+TIMEOUT_S = 840
 RETRIES, STOP_MINUTES = 2, 60  # of a call that a budget made
-FILES = "files.txt"
+FILE_LIST = "files.txt"
 HANDLER = "handler.py"
 
-What = Literal["stop", "reap"]
-FUNCTIONS: tuple[What, ...] = ("stop", "reap")
-SAYS = {"stop": "stops the fleet", "reap": "looks at the fleet, and stops it where it must"}
+FunctionKind = Literal["stop", "reap"]
+FUNCTIONS: tuple[FunctionKind, ...] = ("stop", "reap")
+DESCRIPTIONS = {"stop": "stops the fleet", "reap": "looks at the fleet, and stops it where it must"}
 
 
 class GuardFunction(Construct):
@@ -57,39 +58,63 @@ class GuardFunction(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, what: What, environment: Environment, key_arn: str, queue_arn: str,
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        function_kind: FunctionKind,
+        environment: Environment,
+        key_arn: str,
+        queue_arn: str,
         statements: Sequence[dict[str, Any]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(scope, id_)
         group = logs.CfnLogGroup(
-            self, "Log", log_group_name=names.function_log_group(environment, what),
+            self, "Log", log_group_name=names.function_log_group_name(environment, function_kind),
             retention_in_days=environment.log_retention_days, kms_key_id=key_arn,
         )  # fmt: skip
         group.apply_removal_policy(RemovalPolicy.DESTROY)
-        own = [
+        own_statements = [
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn]),
-            *([allow(["sqs:SendMessage"], [queue_arn])] if what == "stop" else []),
+            *([allow(["sqs:SendMessage"], [queue_arn])] if function_kind == "stop" else []),
         ]
-        trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=place_of(environment).in_account())
+        trust = allow(
+            ["sts:AssumeRole"], service=LAMBDA, conditions=locate_environment(environment).account_condition()
+        )
         role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=document(trust),
-            policies=[iam.CfnRole.PolicyProperty(policy_name=what, policy_document=document(*statements, *own))],
-        )  # fmt: skip
-        acknowledge(role, reasons(environment))
-        code = _packed(self, what)
+            self,
+            "Role",
+            assume_role_policy_document=policy_document(trust),
+            policies=[
+                iam.CfnRole.PolicyProperty(
+                    policy_name=function_kind, policy_document=policy_document(*statements, *own_statements)
+                )
+            ],
+        )
+        acknowledge_findings(role, list_nag_reasons(environment))
+        code = _add_code_asset(self, function_kind)
         function = lambda_.CfnFunction(
-            self, "Function", function_name=names.guard_function(environment, what), description=SAYS[what],
-            runtime=RUNTIME, handler="handler.handler", role=role.attr_arn, timeout=LIMIT_S, memory_size=MEMORY_MIB,
+            self,
+            "Function",
+            function_name=names.guard_function_name(environment, function_kind),
+            description=DESCRIPTIONS[function_kind],
+            runtime=RUNTIME,
+            handler="handler.handler",
+            role=role.attr_arn,
+            timeout=TIMEOUT_S,
+            memory_size=MEMORY_MIB,
             code=lambda_.CfnFunction.CodeProperty(s3_bucket=code.s3_bucket_name, s3_key=code.s3_object_key),
-            environment=lambda_.CfnFunction.EnvironmentProperty(variables=dict(variables(environment))),
+            environment=lambda_.CfnFunction.EnvironmentProperty(variables=dict(function_variables(environment))),
             logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=group.ref),
-        )  # fmt: skip
-        acknowledge(function, {"AwsSolutions-L1": "as the tools image has it; another version is a decision of ours"})
+        )
+        acknowledge_findings(
+            function, {"AwsSolutions-L1": "as the tools image has it; another version is a decision of ours"}
+        )
         self.arn = function.attr_arn
-        _called(self, function.ref, what, queue_arn)
+        _configure_calls(self, function.ref, function_kind, queue_arn)
 
 
-class EveryPass(Construct):
+class ReaperSchedule(Construct):
     """The rule that makes the reaper look."""
 
     def __init__(self, scope: Construct, id_: str, *, function_arn: str) -> None:
@@ -111,37 +136,39 @@ class EveryPass(Construct):
         )  # fmt: skip
 
 
-def _called(scope: Construct, name: str, what: What, queue_arn: str) -> None:
+def _configure_calls(scope: Construct, name: str, function_kind: FunctionKind, queue_arn: str) -> None:
     """Say what becomes of a call that failed: a stop is tried again and then told of, a pass is left to the next."""
     config = lambda_.CfnEventInvokeConfig
-    gave_up = config.DestinationConfigProperty(on_failure=config.OnFailureProperty(destination=queue_arn))
-    stops = what == "stop"
+    failure_destination = config.DestinationConfigProperty(on_failure=config.OnFailureProperty(destination=queue_arn))
+    is_stop = function_kind == "stop"
     config(
-        scope, "Calls", function_name=name, qualifier="$LATEST", maximum_retry_attempts=RETRIES if stops else 0,
-        maximum_event_age_in_seconds=60 * (STOP_MINUTES if stops else PASS_MINUTES),
-        destination_config=gave_up if stops else None,
+        scope, "Calls", function_name=name, qualifier="$LATEST", maximum_retry_attempts=RETRIES if is_stop else 0,
+        maximum_event_age_in_seconds=60 * (STOP_MINUTES if is_stop else PASS_MINUTES),
+        destination_config=failure_destination if is_stop else None,
     )  # fmt: skip
 
 
-def variables(environment: Environment) -> Mapping[str, str]:
+def function_variables(environment: Environment) -> Mapping[str, str]:
     """Return what both functions are told: nothing of a reservation or a block, which changes with each one.
 
     A block's hours stand on the node group, which Fleet tags with them.
     """
-    return replace(guarded(environment), reservation_id=None, block_starts=None, block_ends=None).variables()
+    return replace(
+        build_guard_config(environment), reservation_id=None, block_starts=None, block_ends=None
+    ).to_variables()
 
 
-def files(what: What) -> tuple[str, ...]:
+def list_function_files(function_kind: FunctionKind) -> tuple[str, ...]:
     """Return the files that a function is made of, relative to the repository."""
-    listed = (ROOT / "lambdas" / what / FILES).read_text().split()
-    return tuple(listed)
+    paths = (ROOT / "lambdas" / function_kind / FILE_LIST).read_text().split()
+    return tuple(paths)
 
 
-def _packed(scope: Construct, what: What) -> assets.Asset:
+def _add_code_asset(scope: Construct, function_kind: FunctionKind) -> assets.Asset:
     with tempfile.TemporaryDirectory() as folder:
-        for file in files(what):
-            inside = HANDLER if file == f"lambdas/{what}/{HANDLER}" else file
-            target = Path(folder) / inside
+        for file in list_function_files(function_kind):
+            asset_path = HANDLER if file == f"lambdas/{function_kind}/{HANDLER}" else file
+            target = Path(folder) / asset_path
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / file, target)
         return assets.Asset(scope, "Code", path=folder)  # copied into the assembly before this returns

@@ -10,56 +10,57 @@ from __future__ import annotations
 
 from constructs import Construct
 
-from stacks.keys import RotatedKey
-from stacks.place import Place, place_of
+from stacks.aws_location import AwsLocation, locate_environment
+from stacks.container_log_key import LOG_ACTIONS
+from stacks.keys import CustomerKey
 from stacks.policy import Conditions, allow
-from stacks.watch_key import LOG_ACTIONS
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
 CLOUDWATCH, BUDGETS, SNS = "cloudwatch.amazonaws.com", "budgets.amazonaws.com", "sns.amazonaws.com"
 # what a publisher to an encrypted topic needs (SNS developer guide, "Configuring AWS KMS permissions"); a sender to an
 # encrypted queue needs the same (SQS developer guide, "Configuring KMS permissions")
-SEND = ("kms:Decrypt", "kms:GenerateDataKey")
+SEND_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
 
 
-class GuardKey(RotatedKey):
+class GuardKey(CustomerKey):
     """One key for all that tells of the fleet."""
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
-        place, name = place_of(environment), names.cluster(environment)
+        location, name = locate_environment(environment), names.cluster_name(environment)
         groups = [
-            place.arn("logs", f"log-group:{names.function_log_group(environment, what)}") for what in ("stop", "reap")
+            location.arn("logs", f"log-group:{names.function_log_group_name(environment, function_kind)}")
+            for function_kind in ("stop", "reap")
         ]
         users = [
-            allow(SEND, ["*"], service=CLOUDWATCH, conditions=of_alarms(environment)),
-            allow(SEND, ["*"], service=BUDGETS, conditions=of_budgets(place)),
-            allow(LOG_ACTIONS, ["*"], service=f"logs.{place.region}.amazonaws.com", conditions={
+            allow(SEND_ACTIONS, ["*"], service=CLOUDWATCH, conditions=alarm_conditions(environment)),
+            allow(SEND_ACTIONS, ["*"], service=BUDGETS, conditions=budget_conditions(location)),
+            allow(LOG_ACTIONS, ["*"], service=f"logs.{location.region}.amazonaws.com", conditions={
                 "ArnEquals": {"kms:EncryptionContext:aws:logs:arn": groups},
             }),
         ]  # fmt: skip
         super().__init__(
             scope, id_, alias=f"alias/{name}-guard", description=f"Topics, queue and logs of the guard of {name}",
-            place=place, users=users,
+            location=location, users=users,
         )  # fmt: skip
 
 
-def alarm_arns(environment: Environment) -> str:
+def alarm_arn_pattern(environment: Environment) -> str:
     """Return the pattern that the ARN of every alarm of an environment that notifies has, and no other alarm's."""
-    return place_of(environment).arn("cloudwatch", f"alarm:{names.notifying_alarm_pattern(environment)}")
+    return locate_environment(environment).arn("cloudwatch", f"alarm:{names.composite_alarm_pattern(environment)}")
 
 
-def of_alarms(environment: Environment) -> Conditions:
+def alarm_conditions(environment: Environment) -> Conditions:
     """Return what holds where CloudWatch acts for an alarm of this environment."""
     return {
         "StringEquals": {"aws:SourceAccount": environment.account},
-        "ArnLike": {"aws:SourceArn": alarm_arns(environment)},
+        "ArnLike": {"aws:SourceArn": alarm_arn_pattern(environment)},
     }
 
 
-def of_budgets(place: Place) -> Conditions:
+def budget_conditions(location: AwsLocation) -> Conditions:
     """Return what holds where Budgets acts for this account; its ARNs name no region."""
     return {
-        "StringEquals": {"aws:SourceAccount": place.account},
-        "ArnLike": {"aws:SourceArn": f"arn:{place.partition}:budgets::{place.account}:*"},
+        "StringEquals": {"aws:SourceAccount": location.account},
+        "ArnLike": {"aws:SourceArn": f"arn:{location.partition}:budgets::{location.account}:*"},
     }

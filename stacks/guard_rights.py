@@ -8,19 +8,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from stacks.bucket_key import use_bucket_key
-from stacks.guard_key import SEND
-from stacks.place import Place, place_of
+from stacks.aws_location import AwsLocation, locate_environment
+from stacks.bucket_key import allow_bucket_key
+from stacks.guard_key import SEND_ACTIONS
 from stacks.policy import allow
-from tandem.ops.guarded import former_prefix_of, prefix_of
+from tandem.guard.fleet_stop import (
+    CLUSTER_TAG,
+    FENCE_KEY,
+    NODE_GROUP_TAG,
+    POINTER_KEY,
+    heartbeat_key,
+    lease_key,
+)
+from tandem.ops.guard_config import former_object_prefix, object_prefix
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.stop import CLUSTER_TAG, FENCE_KEY, NODE_GROUP_TAG, POINTER_KEY, heartbeat_key, lease_key
 
 READ_KEYS = (FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"))
 # Service Authorization Reference: these take no narrower resource (EC2, EC2 Auto Scaling, EventBridge Scheduler,
 # CloudWatch)
-LISTINGS = (
+LISTING_ACTIONS = (
     "ec2:DescribeInstances", "autoscaling:DescribeAutoScalingGroups", "scheduler:ListSchedules",
     "cloudwatch:GetMetricStatistics",
 )  # fmt: skip
@@ -28,79 +35,82 @@ LISTINGS = (
 SCALING_ACTIONS = ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup")
 
 
-def of_functions(environment: Environment, *, topic_arn: str, key_arn: str) -> list[dict[str, Any]]:
+def list_function_statements(environment: Environment, *, topic_arn: str, key_arn: str) -> list[dict[str, Any]]:
     """Return what a pass and a stop call, which are the same.
 
     ListBucket stands here without a prefix: a missing object is told apart from a forbidden one only by who may list
     the bucket (S3 API reference, GetObject, permissions), and a fence that is not there must not look like one that
     cannot be read.
     """
-    place = place_of(environment)
-    bucket = place.bucket_arn(names.bucket(environment))
-    objects = [f"{bucket}/{prefix}" for prefix in guard_prefixes(environment)]
-    tagged = {"StringEquals": {
-        f"aws:ResourceTag/{CLUSTER_TAG}": names.cluster(environment),
-        f"aws:ResourceTag/{NODE_GROUP_TAG}": names.node_group(environment),
+    location = locate_environment(environment)
+    bucket = location.bucket_arn(names.bucket_name(environment))
+    object_prefixes = [f"{bucket}/{prefix}" for prefix in guard_prefixes(environment)]
+    tag_conditions = {"StringEquals": {
+        f"aws:ResourceTag/{CLUSTER_TAG}": names.cluster_name(environment),
+        f"aws:ResourceTag/{NODE_GROUP_TAG}": names.node_group_name(environment),
     }}  # fmt: skip
     return [
-        allow(["s3:GetObject"], [f"{start}{key}" for start in objects for key in READ_KEYS]),
-        allow(["s3:PutObject"], [f"{start}{FENCE_KEY}" for start in objects]),
+        allow(["s3:GetObject"], [f"{start}{key}" for start in object_prefixes for key in READ_KEYS]),
+        allow(["s3:PutObject"], [f"{start}{FENCE_KEY}" for start in object_prefixes]),
         allow(["s3:ListBucket"], [bucket]),
-        *use_bucket_key(environment, writes=True),
+        *allow_bucket_key(environment, writes=True),
         allow(["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"], [node_group_arn(environment)]),
-        allow(LISTINGS, ["*"]),
-        allow(["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], conditions=tagged),
-        allow(SCALING_ACTIONS, [scaling_group_arn(environment)], conditions=tagged),
+        allow(LISTING_ACTIONS, ["*"]),
+        allow(["ec2:TerminateInstances"], [location.arn("ec2", "instance/*")], conditions=tag_conditions),
+        allow(SCALING_ACTIONS, [scaling_group_arn(environment)], conditions=tag_conditions),
         allow(["cloudwatch:PutMetricData"], ["*"], conditions={
             "StringEquals": {"cloudwatch:namespace": names.guard_namespace(environment)},
         }),
         allow(["sns:Publish"], [topic_arn]),
-        allow(SEND, [key_arn]),
+        allow(SEND_ACTIONS, [key_arn]),
     ]  # fmt: skip
 
 
-def of_one_shot(environment: Environment, *, queue_arn: str, key_arn: str) -> list[dict[str, Any]]:
+def list_schedule_statements(environment: Environment, *, queue_arn: str, key_arn: str) -> list[dict[str, Any]]:
     """Return what Scheduler calls in the name of a lease."""
     return [
         allow(["eks:UpdateNodegroupConfig"], [node_group_arn(environment)]),
         allow(["sqs:SendMessage"], [queue_arn]),
-        allow(SEND, [key_arn]),
+        allow(SEND_ACTIONS, [key_arn]),
     ]
 
 
 def node_group_arn(environment: Environment) -> str:
     """Return the ARN of the accelerator node group; EKS ends it with an id of its own."""
-    cluster, group = names.cluster(environment), names.node_group(environment)
-    return place_of(environment).arn("eks", f"nodegroup/{cluster}/{group}/*")
+    cluster, group = names.cluster_name(environment), names.node_group_name(environment)
+    return locate_environment(environment).arn("eks", f"nodegroup/{cluster}/{group}/*")
 
 
 def scaling_group_arn(environment: Environment) -> str:
     """Return the ARN of any Auto Scaling group; EKS chooses the name of a node group's own, and tags it."""
-    return place_of(environment).arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")
+    return locate_environment(environment).arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")
 
 
 def guard_prefixes(environment: Environment) -> tuple[str, ...]:
     """Return what stands before the guard's keys in the bucket, now and in releases before this one."""
-    former = former_prefix_of(environment)
-    return (prefix_of(environment), former) if former else (prefix_of(environment),)
+    former_prefix = former_object_prefix(environment)
+    return (object_prefix(environment), former_prefix) if former_prefix else (object_prefix(environment),)
 
 
-def reasons(environment: Environment) -> dict[str, str]:
+def list_nag_reasons(environment: Environment) -> dict[str, str]:
     """Return why cdk-nag's findings on these statements stand."""
-    place: Place = place_of(environment)
-    bucket, prefixes = place.bucket_arn(names.bucket(environment)), guard_prefixes(environment)
-    run = "a run's name is not known beforehand; the file's own name is literal"
+    location: AwsLocation = locate_environment(environment)
+    bucket, prefixes = location.bucket_arn(names.bucket_name(environment)), guard_prefixes(environment)
+    run_reason = "a run's name is not known beforehand; the file's own name is literal"
     return {
         **{
-            f"AwsSolutions-IAM5[Resource::{bucket}/{prefix}{key}]": run
-            for prefix in prefixes for key in READ_KEYS if "*" in key
+            f"AwsSolutions-IAM5[Resource::{bucket}/{prefix}{key}]": run_reason
+            for prefix in prefixes
+            for key in READ_KEYS
+            if "*" in key
         },
         f"AwsSolutions-IAM5[Resource::{node_group_arn(environment)}]": "EKS ends the ARN of a node group with an id of "
         "its own; cluster and node group are literal",
-        f"AwsSolutions-IAM5[Resource::{place.arn('ec2', 'instance/*')}]": "ids of instances are not known beforehand; "
+        f"AwsSolutions-IAM5[Resource::{location.arn('ec2', 'instance/*')}]": "ids of instances are not known "
+        "beforehand; "
         "the condition asks for the tags that EKS puts on this node group's",
         f"AwsSolutions-IAM5[Resource::{scaling_group_arn(environment)}]": "EKS names the Auto Scaling group of a node "
         "group; the condition asks for the tags that EKS puts on this node group's",
         "AwsSolutions-IAM5[Resource::*]": "listings and putting metrics take no narrower resource; metrics are bound "
         "by their namespace",
-    }  # fmt: skip
+    }

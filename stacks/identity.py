@@ -14,11 +14,11 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.bucket_key import use_bucket_key
-from stacks.ecr import PULL, PrivateRepository, login
-from stacks.nag import acknowledge
-from stacks.place import Place, place_of
-from stacks.policy import Conditions, allow, document
+from stacks.aws_location import AwsLocation, locate_environment
+from stacks.bucket_key import allow_bucket_key
+from stacks.ecr import PULL_ACTIONS, PrivateRepository, allow_login
+from stacks.nag import acknowledge_findings
+from stacks.policy import Conditions, allow, policy_document
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, NAMESPACE_PREFIX, SERVE_ACCOUNT, STAGE_ACCOUNT
@@ -37,22 +37,22 @@ class PodRole(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster_name: str, place: Place, namespace: str,
+        self, scope: Construct, id_: str, *, cluster_name: str, location: AwsLocation, namespace: str,
         account: str, statements: Sequence[dict[str, Any]] = (), managed_policy_arns: Sequence[str] = (),
         policy_name: str = "bucket",
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         conditions = {
             "StringEquals": {
-                "aws:RequestTag/eks-cluster-arn": place.cluster_arn(cluster_name),
+                "aws:RequestTag/eks-cluster-arn": location.cluster_arn(cluster_name),
                 "aws:RequestTag/kubernetes-service-account": account,
             },
             "StringLike": {"aws:RequestTag/kubernetes-namespace": namespace},
         }
         trust = allow(["sts:AssumeRole", "sts:TagSession"], service=PODS, conditions=conditions)
-        policies = [iam.CfnRole.PolicyProperty(policy_name=policy_name, policy_document=document(*statements))]
+        policies = [iam.CfnRole.PolicyProperty(policy_name=policy_name, policy_document=policy_document(*statements))]
         self.role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=document(trust),
+            self, "Role", assume_role_policy_document=policy_document(trust),
             managed_policy_arns=list(managed_policy_arns) or None, policies=policies if statements else None,
         )  # fmt: skip
         self.arn = self.role.attr_arn
@@ -69,34 +69,58 @@ class PodRoles(Construct):
         self, scope: Construct, id_: str, *, environment: Environment, metrics_namespaces: Sequence[str]
     ) -> None:
         super().__init__(scope, id_)
-        place, token_secret = place_of(environment), environment.hub.token_secret
-        arn = place.bucket_arn(names.bucket(environment))
-        reads, writes = (use_bucket_key(environment, writes=writes) for writes in (False, True))
+        location, token_secret = locate_environment(environment), environment.hub.token_secret
+        arn = location.bucket_arn(names.bucket_name(environment))
+        read_key_statements, writes_bucket = (
+            allow_bucket_key(environment, writes=writes_bucket) for writes_bucket in (False, True)
+        )
         accounts = {
-            SERVE_ACCOUNT: [_list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS), *reads],
+            SERVE_ACCOUNT: [
+                _allow_listing(arn, MODELS, ARTIFACTS),
+                _allow_reading(arn, MODELS, ARTIFACTS),
+                *read_key_statements,
+            ],
             STAGE_ACCOUNT: [
-                _list(arn, MODELS), _read(arn, MODELS), *_write(arn, MODELS), *writes,
-                *([_secret(place, token_secret)] if token_secret else []),
+                _allow_listing(arn, MODELS),
+                _allow_reading(arn, MODELS),
+                *_allow_writing(arn, MODELS),
+                *writes_bucket,
+                *([_allow_secret(location, token_secret)] if token_secret else []),
             ],
             COMPILE_ACCOUNT: [
-                _list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS), *_write(arn, ARTIFACTS), *writes,
+                _allow_listing(arn, MODELS, ARTIFACTS),
+                _allow_reading(arn, MODELS, ARTIFACTS),
+                *_allow_writing(arn, ARTIFACTS),
+                *writes_bucket,
             ],
             # it reads what it wrote: an upload that goes on after a kill asks what is there already
             BENCH_ACCOUNT: [
-                _list(arn, RESULTS), _read(arn, RESULTS), *_write(arn, RESULTS), *writes, *_publish(metrics_namespaces),
+                _allow_listing(arn, RESULTS),
+                _allow_reading(arn, RESULTS),
+                *_allow_writing(arn, RESULTS),
+                *writes_bucket,
+                *_allow_publishing(metrics_namespaces),
             ],
-        }  # fmt: skip
-        cluster_name = names.cluster(environment)
+        }
+        cluster_name = names.cluster_name(environment)
         self.arns = {
-            account: self._role(account, statements, cluster_name, place) for account, statements in accounts.items()
+            account: self._add_role(account, statements, cluster_name, location)
+            for account, statements in accounts.items()
         }
 
-    def _role(self, account: str, statements: Sequence[dict[str, Any]], cluster_name: str, place: Place) -> str:
+    def _add_role(
+        self, account: str, statements: Sequence[dict[str, Any]], cluster_name: str, location: AwsLocation
+    ) -> str:
         role = PodRole(
-            self, account, cluster_name=cluster_name, place=place, namespace=f"{NAMESPACE_PREFIX}*", account=account,
+            self,
+            account,
+            cluster_name=cluster_name,
+            location=location,
+            namespace=f"{NAMESPACE_PREFIX}*",
+            account=account,
             statements=statements,
-        )  # fmt: skip
-        acknowledge(role.role, _reasons(statements))
+        )
+        acknowledge_findings(role.role, _list_nag_reasons(statements))
         return role.arn
 
 
@@ -107,15 +131,22 @@ class ChartReader(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster_name: str, place: Place, namespace: str, chart: PrivateRepository
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        cluster_name: str,
+        location: AwsLocation,
+        namespace: str,
+        chart: PrivateRepository,
     ) -> None:
         super().__init__(scope, id_)
         reader = PodRole(
-            self, SOURCE_CONTROLLER, cluster_name=cluster_name, place=place, namespace=namespace,
-            account=SOURCE_CONTROLLER, statements=[login(), allow(PULL, [chart.arn(place.partition)])],
+            self, SOURCE_CONTROLLER, cluster_name=cluster_name, location=location, namespace=namespace,
+            account=SOURCE_CONTROLLER, statements=[allow_login(), allow(PULL_ACTIONS, [chart.arn(location.partition)])],
             policy_name="chart",
         )  # fmt: skip
-        acknowledge(
+        acknowledge_findings(
             reader.role,
             {"AwsSolutions-IAM5[Resource::*]": "a login to private registries takes no narrower resource"},
         )
@@ -139,15 +170,15 @@ class PodIdentities(Construct):
             )  # fmt: skip
 
 
-def _list(bucket_arn: str, *prefixes: str) -> dict[str, Any]:
+def _allow_listing(bucket_arn: str, *prefixes: str) -> dict[str, Any]:
     return allow(["s3:ListBucket"], [bucket_arn], conditions={"StringLike": {"s3:prefix": list(prefixes)}})
 
 
-def _read(bucket_arn: str, *prefixes: str) -> dict[str, Any]:
+def _allow_reading(bucket_arn: str, *prefixes: str) -> dict[str, Any]:
     return allow(["s3:GetObject"], [f"{bucket_arn}/{prefix}" for prefix in prefixes])
 
 
-def _write(bucket_arn: str, prefix: str) -> list[dict[str, Any]]:
+def _allow_writing(bucket_arn: str, prefix: str) -> list[dict[str, Any]]:
     """Return what an upload takes that goes on after a kill: it looks for its own unfinished uploads and parts.
 
     No DeleteObject: an upload replaces or adds, and what it replaces stays as an old version. Unfinished uploads
@@ -158,32 +189,32 @@ def _write(bucket_arn: str, prefix: str) -> list[dict[str, Any]]:
     return [allow(actions, [f"{bucket_arn}/{prefix}"]), allow(["s3:ListBucketMultipartUploads"], [bucket_arn])]
 
 
-def _publish(namespaces: Sequence[str]) -> list[dict[str, Any]]:
+def _allow_publishing(namespaces: Sequence[str]) -> list[dict[str, Any]]:
     """Return what a publisher of metrics takes: to put into its namespaces, and to look whether a value arrived.
 
     Neither action takes a resource, and only the first has a condition on the namespace (Service Authorization
     Reference, Amazon CloudWatch): a bench may read others' metrics and write none.
     """
-    mine: Conditions = {"StringEquals": {"cloudwatch:namespace": list(namespaces)}}
+    conditions: Conditions = {"StringEquals": {"cloudwatch:namespace": list(namespaces)}}
     return [
-        allow(["cloudwatch:PutMetricData"], ["*"], conditions=mine),
+        allow(["cloudwatch:PutMetricData"], ["*"], conditions=conditions),
         allow(["cloudwatch:GetMetricData"], ["*"]),
     ]
 
 
-def _secret(place: Place, name: str) -> dict[str, Any]:
+def _allow_secret(location: AwsLocation, name: str) -> dict[str, Any]:
     """Return the right to read one secret; a key of the operator's own must admit the role by itself.
 
     Secrets Manager ends the ARN with six characters of its choice (its user guide, "Permissions policy examples").
     """
-    return allow(["secretsmanager:GetSecretValue"], [place.arn("secretsmanager", f"secret:{name}-??????")])
+    return allow(["secretsmanager:GetSecretValue"], [location.arn("secretsmanager", f"secret:{name}-??????")])
 
 
-def _reasons(statements: Sequence[dict[str, Any]]) -> dict[str, str]:
+def _list_nag_reasons(statements: Sequence[dict[str, Any]]) -> dict[str, str]:
     resources = {resource for statement in statements for resource in statement["Resource"] if "*" in resource}
-    keys = "object keys are not known beforehand; the prefix is the boundary between readers and writers"
-    metrics = "CloudWatch's metrics are no resources; writing is bound by the condition on the namespace"
+    key_reason = "object keys are not known beforehand; the prefix is the boundary between readers and writers"
+    metric_reason = "CloudWatch's metrics are no resources; writing is bound by the condition on the namespace"
     return {
-        f"AwsSolutions-IAM5[Resource::{resource}]": metrics if resource == "*" else keys
+        f"AwsSolutions-IAM5[Resource::{resource}]": metric_reason if resource == "*" else key_reason
         for resource in sorted(resources)
     }

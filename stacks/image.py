@@ -20,21 +20,21 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from stacks.aws_location import AwsLocation, locate_environment
 from stacks.image_build import BuildNetwork, ImageBuild
-from stacks.nag import acknowledge
-from stacks.network import Network
-from stacks.place import Place, place_of
-from stacks.policy import allow, document
+from stacks.nag import acknowledge_findings
+from stacks.network import NetworkIds
+from stacks.policy import allow, policy_document
 from stacks.stack import EnvironmentStack
 from stacks.vpc import ANYWHERE
 from tandem.spec import names
-from tandem.spec.built_image import BUILT, TOOLS, BuiltImage
 from tandem.spec.environment import Environment
+from tandem.spec.project_image import PROJECT_IMAGES, TOOLS, ProjectImage
 
 RESOURCE_TYPE = "Custom::TandemToolsImage"
-KEPT_IMAGES = 20  # each is of another source; older ones come back from their commit
-HANDLER = Path(__file__).parent.parent / "lambdas" / "tools_image"
-LIMIT_S = 900  # the longest a function may run; the limits of a build end before it
+MAX_IMAGES = 20  # each is of another source; older ones come back from their commit
+HANDLER_FOLDER = Path(__file__).parent.parent / "lambdas" / "tools_image"
+TIMEOUT_S = 900  # the longest a function may run; the limits of a build end before it
 MEMORY_MIB = 256
 LAMBDA = "lambda.amazonaws.com"
 
@@ -45,7 +45,7 @@ class ImageStack(EnvironmentStack):
     They are built one after another, because a new account may build one at once.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: Network) -> None:
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: NetworkIds) -> None:
         super().__init__(
             scope, id_, environment=environment, description="Tandem: repositories and builds of the images of ours"
         )
@@ -53,28 +53,33 @@ class ImageStack(EnvironmentStack):
         group = logs.CfnLogGroup(self, "Logs", retention_in_days=environment.log_retention_days)
         group.apply_removal_policy(RemovalPolicy.RETAIN)
         # the tools image's resources keep the names that they had when it was alone
-        homes = {image: self if image is TOOLS else Construct(self, image.name.capitalize()) for image in BUILT}
-        inside = _build_network(self, network) if environment.builds_in_vpc else None
-        filled = {image: _filled(home, image, environment, group, inside) for image, home in homes.items()}
-        provider = Provider(
-            self, "Provider", place=place_of(environment),
-            repository_arns=[repository.arn for repository, _ in filled.values()],
-            project_arns=[build.project_arn for _, build in filled.values()], log_group=group,
+        scopes = {
+            image: self if image is TOOLS else Construct(self, image.name.capitalize()) for image in PROJECT_IMAGES
+        }
+        build_network = _add_build_network(self, network) if environment.builds_in_vpc else None
+        builds = {
+            image: _add_image_build(scope_, image, environment, group, build_network)
+            for image, scope_ in scopes.items()
+        }
+        provider = BuildProvider(
+            self, "Provider", location=locate_environment(environment),
+            repository_arns=[repository.arn for repository, _ in builds.values()],
+            project_arns=[build.project_arn for _, build in builds.values()], log_group=group,
         )  # fmt: skip
-        before: Construct | None = None
-        for image, (repository, build) in filled.items():
-            here = cdk.CustomResource(
-                homes[image], "Image", resource_type=RESOURCE_TYPE, service_token=provider.arn,
+        previous_image: Construct | None = None
+        for image, (repository, build) in builds.items():
+            image_resource = cdk.CustomResource(
+                scopes[image], "Image", resource_type=RESOURCE_TYPE, service_token=provider.arn,
                 # nobody waits for a function that died without an answer
-                service_timeout=cdk.Duration.seconds(LIMIT_S),
+                service_timeout=cdk.Duration.seconds(TIMEOUT_S),
                 properties={"Project": build.project, "Repository": repository.name, "Tag": image.tag()},
             )  # fmt: skip
-            if before is not None:
-                here.node.add_dependency(before)
-            before = here
+            if previous_image is not None:
+                image_resource.node.add_dependency(previous_image)
+            previous_image = image_resource
 
 
-def _build_network(scope: Construct, network: Network) -> BuildNetwork:
+def _add_build_network(scope: Construct, network: NetworkIds) -> BuildNetwork:
     """Return where builds run: the private subnets, with a group that nobody enters."""
     group = ec2.CfnSecurityGroup(
         scope, "BuildGroup", vpc_id=network.vpc_id, group_description="builds of images: HTTPS out, nothing in",
@@ -85,18 +90,22 @@ def _build_network(scope: Construct, network: Network) -> BuildNetwork:
     return BuildNetwork(vpc_id=network.vpc_id, subnet_ids=network.all_subnet_ids(), group_id=group.attr_group_id)
 
 
-def _filled(
-    home: Construct, image: BuiltImage, environment: Environment, group: logs.CfnLogGroup, inside: BuildNetwork | None
-) -> tuple[Repository, ImageBuild]:
-    repository = Repository(home, "Repository", name=names.repository(environment, image.name))
+def _add_image_build(
+    scope: Construct,
+    image: ProjectImage,
+    environment: Environment,
+    group: logs.CfnLogGroup,
+    build_network: BuildNetwork | None,
+) -> tuple[ImageRepository, ImageBuild]:
+    repository = ImageRepository(scope, "Repository", name=names.repository_name(environment, image.name))
     build = ImageBuild(
-        home, "Build", image=image, environment=environment, place=place_of(environment),
-        repository_arn=repository.arn, log_group=group, inside=inside,
+        scope, "Build", image=image, environment=environment, location=locate_environment(environment),
+        repository_arn=repository.arn, log_group=group, build_network=build_network,
     )  # fmt: skip
     return repository, build
 
 
-class Repository(Construct):
+class ImageRepository(Construct):
     """A repository whose tags never move, whose images are scanned when they arrive, and which goes with its stack.
 
     Attributes:
@@ -106,16 +115,16 @@ class Repository(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, name: str) -> None:
         super().__init__(scope, id_)
-        newest = {
-            "rulePriority": 1, "description": f"keep the newest {KEPT_IMAGES}", "action": {"type": "expire"},
-            "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": KEPT_IMAGES},
+        rule = {
+            "rulePriority": 1, "description": f"keep the newest {MAX_IMAGES}", "action": {"type": "expire"},
+            "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": MAX_IMAGES},
         }  # fmt: skip
         repository = ecr.CfnRepository(
             self, "Repository", repository_name=name, image_tag_mutability="IMMUTABLE",
             image_scanning_configuration=ecr.CfnRepository.ImageScanningConfigurationProperty(scan_on_push=True),
             encryption_configuration=ecr.CfnRepository.EncryptionConfigurationProperty(encryption_type="AES256"),
             lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(
-                lifecycle_policy_text=json.dumps({"rules": [newest]})
+                lifecycle_policy_text=json.dumps({"rules": [rule]})
             ),
             empty_on_delete=True,  # what is in it comes back from its source
         )  # fmt: skip
@@ -123,7 +132,7 @@ class Repository(Construct):
         self.arn, self.name = repository.attr_arn, repository.ref
 
 
-class Provider(Construct):
+class BuildProvider(Construct):
     """The one function that asks for a tag, has built what is missing, and answers CloudFormation.
 
     Attributes:
@@ -131,7 +140,7 @@ class Provider(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, place: Place, repository_arns: Sequence[str],
+        self, scope: Construct, id_: str, *, location: AwsLocation, repository_arns: Sequence[str],
         project_arns: Sequence[str], log_group: logs.CfnLogGroup,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
@@ -140,19 +149,19 @@ class Provider(Construct):
             allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], project_arns),
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group.attr_arn]),
         ]
-        trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=place.in_account())
+        trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=location.account_condition())
         role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=document(trust),
-            policies=[iam.CfnRole.PolicyProperty(policy_name="build", policy_document=document(*statements))],
+            self, "Role", assume_role_policy_document=policy_document(trust),
+            policies=[iam.CfnRole.PolicyProperty(policy_name="build", policy_document=policy_document(*statements))],
         )  # fmt: skip
-        code = assets.Asset(self, "Code", path=str(HANDLER), exclude=["*", "!*.py"])
+        code = assets.Asset(self, "Code", path=str(HANDLER_FOLDER), exclude=["*", "!*.py"])
         function = lambda_.CfnFunction(
             self, "Function", runtime="python3.13", handler="handler.handler", role=role.attr_arn,
             code=lambda_.CfnFunction.CodeProperty(s3_bucket=code.s3_bucket_name, s3_key=code.s3_object_key),
-            timeout=LIMIT_S, memory_size=MEMORY_MIB,
+            timeout=TIMEOUT_S, memory_size=MEMORY_MIB,
             logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.ref),
         )  # fmt: skip
-        acknowledge(
+        acknowledge_findings(
             function, {"AwsSolutions-L1": "the Python of the tools image; another version is a decision of ours"}
         )
         self.arn = function.attr_arn

@@ -24,20 +24,20 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.ecr import PULL, PrivateRepository, login
-from stacks.nag import acknowledge
-from stacks.place import Place
-from stacks.policy import allow, document
+from stacks.aws_location import AwsLocation
+from stacks.ecr import PULL_ACTIONS, PrivateRepository, allow_login
+from stacks.nag import acknowledge_findings
+from stacks.policy import allow, policy_document
 from tandem.spec import names
-from tandem.spec.built_image import ROOT, BuiltImage, registry
 from tandem.spec.environment import Environment
 from tandem.spec.images import pull_name
+from tandem.spec.project_image import ROOT, ProjectImage, registry_host
 
 # AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images provided by CodeBuild")
-BUILDER = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
-MACHINE = "BUILD_GENERAL1_SMALL"
+BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
+COMPUTE_TYPE = "BUILD_GENERAL1_SMALL"
 BUILD_MINUTES, QUEUE_MINUTES = 8, 5  # together less than the function that waits has: stacks/image.py
-_PUSH = (
+_PUSH_ACTIONS = (
     "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload",
     "ecr:PutImage", "ecr:UploadLayerPart",
 )  # fmt: skip
@@ -57,18 +57,20 @@ class BuildNetwork:
     subnet_ids: Sequence[str]
     group_id: str
 
-    def statements(self, place: Place) -> list[dict[str, Any]]:
+    def statements(self, location: AwsLocation) -> list[dict[str, Any]]:
         """Return what a build in these subnets takes."""
-        within = {"StringEquals": {
+        conditions = {"StringEquals": {
             "ec2:AuthorizedService": "codebuild.amazonaws.com",
             "ec2:Subnet": [
-                cdk.Fn.join("", [place.arn("ec2", "subnet/"), subnet_id]) for subnet_id in self.subnet_ids
+                cdk.Fn.join("", [location.arn("ec2", "subnet/"), subnet_id]) for subnet_id in self.subnet_ids
             ],
         }}  # fmt: skip
         return [
             allow(_INTERFACE_ACTIONS, ["*"]),
             allow(
-                ["ec2:CreateNetworkInterfacePermission"], [place.arn("ec2", "network-interface/*")], conditions=within
+                ["ec2:CreateNetworkInterfacePermission"],
+                [location.arn("ec2", "network-interface/*")],
+                conditions=conditions,
             ),
         ]
 
@@ -82,30 +84,36 @@ class ImageBuild(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, image: BuiltImage, environment: Environment, place: Place,
-        repository_arn: str, log_group: logs.CfnLogGroup, inside: BuildNetwork | None,
+        self, scope: Construct, id_: str, *, image: ProjectImage, environment: Environment, location: AwsLocation,
+        repository_arn: str, log_group: logs.CfnLogGroup, build_network: BuildNetwork | None,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        name = names.repository(environment, image.name)
-        self.project_arn = place.arn("codebuild", f"project/{name}")
-        source = _source(self, image)
+        name = names.repository_name(environment, image.name)
+        self.project_arn = location.arn("codebuild", f"project/{name}")
+        source = _add_source_asset(self, image)
         base = image.base()
         base_name = pull_name(base.reference, base.digest, environment.registry_mirrors)
-        mirror = PrivateRepository.of(base_name)
-        role = self._role(
-            source, place=place, repository_arn=repository_arn, log_group_arn=log_group.attr_arn, mirror=mirror,
-            inside=inside,
+        mirror = PrivateRepository.parse_reference(base_name)
+        role = self._add_role(
+            source, location=location, repository_arn=repository_arn, log_group_arn=log_group.attr_arn, mirror=mirror,
+            build_network=build_network,
         )  # fmt: skip
         project = codebuild.CfnProject(
-            self, "Project", name=name, description=f"builds {image.reference(environment)}",
+            self,
+            "Project",
+            name=name,
+            description=f"builds {image.reference(environment)}",
             service_role=role.attr_arn,
             artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
             source=codebuild.CfnProject.SourceProperty(
-                type="S3", location=f"{source.s3_bucket_name}/{source.s3_object_key}",
-                build_spec=build_spec(image, environment, base_name, mirror),
+                type="S3",
+                location=f"{source.s3_bucket_name}/{source.s3_object_key}",
+                build_spec=render_build_spec(image, environment, base_name, mirror),
             ),
             environment=codebuild.CfnProject.EnvironmentProperty(
-                type="LINUX_CONTAINER", image=BUILDER, compute_type=MACHINE,
+                type="LINUX_CONTAINER",
+                image=BUILD_IMAGE,
+                compute_type=COMPUTE_TYPE,
                 privileged_mode=True,  # Docker runs inside
             ),
             logs_config=codebuild.CfnProject.LogsConfigProperty(
@@ -113,13 +121,17 @@ class ImageBuild(Construct):
                     status="ENABLED", group_name=log_group.ref, stream_name="build"
                 )
             ),
-            timeout_in_minutes=BUILD_MINUTES, queued_timeout_in_minutes=QUEUE_MINUTES,
+            timeout_in_minutes=BUILD_MINUTES,
+            queued_timeout_in_minutes=QUEUE_MINUTES,
             vpc_config=codebuild.CfnProject.VpcConfigProperty(
-                vpc_id=inside.vpc_id, subnets=list(inside.subnet_ids), security_group_ids=[inside.group_id]
+                vpc_id=build_network.vpc_id,
+                subnets=list(build_network.subnet_ids),
+                security_group_ids=[build_network.group_id],
             )
-            if inside else None,
-        )  # fmt: skip
-        acknowledge(
+            if build_network
+            else None,
+        )
+        acknowledge_findings(
             project,
             {
                 "AwsSolutions-CB3": "docker build needs a Docker daemon; the project runs this one source only",
@@ -128,81 +140,91 @@ class ImageBuild(Construct):
         )
         self.project = project.ref
 
-    def _role(
-        self, source: assets.Asset, *, place: Place, repository_arn: str, log_group_arn: str,
-        mirror: PrivateRepository | None, inside: BuildNetwork | None,
+    def _add_role(
+        self, source: assets.Asset, *, location: AwsLocation, repository_arn: str, log_group_arn: str,
+        mirror: PrivateRepository | None, build_network: BuildNetwork | None,
     ) -> iam.CfnRole:  # fmt: skip
-        bucket = place.bucket_arn(source.s3_bucket_name)
+        bucket = location.bucket_arn(source.s3_bucket_name)
         statements = [
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group_arn]),
             allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{bucket}/{source.s3_object_key}"]),
             allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
-            login(),
-            allow(_PUSH, [repository_arn]),
-            *([allow(PULL, [mirror.arn(place.partition)])] if mirror else []),
-            *(inside.statements(place) if inside else []),
+            allow_login(),
+            allow(_PUSH_ACTIONS, [repository_arn]),
+            *([allow(PULL_ACTIONS, [mirror.arn(location.partition)])] if mirror else []),
+            *(build_network.statements(location) if build_network else []),
         ]
         trust = allow(
             ["sts:AssumeRole"], service="codebuild.amazonaws.com",
-            conditions={"StringEquals": {"aws:SourceAccount": place.account, "aws:SourceArn": self.project_arn}},
+            conditions={"StringEquals": {"aws:SourceAccount": location.account, "aws:SourceArn": self.project_arn}},
         )  # fmt: skip
         role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=document(trust),
-            policies=[iam.CfnRole.PolicyProperty(policy_name="build", policy_document=document(*statements))],
+            self, "Role", assume_role_policy_document=policy_document(trust),
+            policies=[iam.CfnRole.PolicyProperty(policy_name="build", policy_document=policy_document(*statements))],
         )  # fmt: skip
-        interfaces = f"AwsSolutions-IAM5[Resource::{place.arn('ec2', 'network-interface/*')}]"
-        acknowledge(role, {
-            "AwsSolutions-IAM5[Resource::*]": "a login to private registries, and the interfaces of a build in a VPC, "
-            "take no narrower resource",
-            **({interfaces: "ids are not known beforehand; the condition names the subnets"} if inside else {}),
-        })  # fmt: skip
+        interface_finding = f"AwsSolutions-IAM5[Resource::{location.arn('ec2', 'network-interface/*')}]"
+        acknowledge_findings(
+            role,
+            {
+                "AwsSolutions-IAM5[Resource::*]": "a login to private registries, and the interfaces of a build "
+                "in a VPC, "
+                "take no narrower resource",
+                **(
+                    {interface_finding: "ids are not known beforehand; the condition names the subnets"}
+                    if build_network
+                    else {}
+                ),
+            },
+        )
         return role
 
 
-def build_spec(image: BuiltImage, environment: Environment, base: str, mirror: PrivateRepository | None) -> str:
+def render_build_spec(
+    image: ProjectImage, environment: Environment, base_reference: str, mirror: PrivateRepository | None
+) -> str:
     """Return the commands of a build, as the console shows them.
 
     Args:
         image: what is built.
-        base: the base image as this environment pulls it.
+        base_reference: the base image as this environment pulls it.
         mirror: the private repository that it comes from, or None where it is public.
     """
     reference, index = image.reference(environment), environment.package_index
-    arguments = [f"BASE_IMAGE={base}", *([f"PIP_INDEX_URL={index}"] if index else [])]
-    hosts = {registry(environment): environment.region} | ({mirror.host: mirror.region} if mirror else {})
+    arguments = [f"BASE_IMAGE={base_reference}", *([f"PIP_INDEX_URL={index}"] if index else [])]
+    hosts = {registry_host(environment): environment.region} | ({mirror.host: mirror.region} if mirror else {})
     build = ["docker", "build", "--file", image.dockerfile, "--tag", reference]
-    return _yaml({
+    return _dump_yaml({
         "version": 0.2,
         # a plain manifest, which is what ECR's scan on push reads
         "env": {"variables": {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}},
         "phases": {
-            "pre_build": {"commands": [_login(host, region) for host, region in hosts.items()]},
+            "pre_build": {"commands": [_login_command(host, region) for host, region in hosts.items()]},
             # the push belongs to the build: a post_build phase runs after a failed build too
             "build": {"commands": [
-                shlex.join([*build, *(part for each in arguments for part in ("--build-arg", each)), "."]),
+                shlex.join([*build, *(part for argument in arguments for part in ("--build-arg", argument)), "."]),
                 shlex.join(["docker", "push", reference]),
             ]},
         },
     })  # fmt: skip
 
 
-def _yaml(document_: dict[str, Any]) -> str:
+def _dump_yaml(document_: dict[str, Any]) -> str:
     return yaml.safe_dump(document_, sort_keys=False, width=10_000)
 
 
-def _login(host: str, region: str) -> str:
+def _login_command(host: str, region: str) -> str:
     return f"aws ecr get-login-password --region {region} | docker login --username AWS --password-stdin {host}"
 
 
-def _source(scope: Construct, image: BuiltImage) -> assets.Asset:
+def _add_source_asset(scope: Construct, image: ProjectImage) -> assets.Asset:
     """Return the build's source as an asset: the files of the allow list and no other, under the image's own tag."""
     tag = image.tag()
-    folder = _gathered(image, tag).name
+    folder = _copy_source(image, tag).name
     return assets.Asset(scope, "Source", path=folder, asset_hash_type=AssetHashType.CUSTOM, asset_hash=tag)
 
 
 @cache
-def _gathered(image: BuiltImage, tag: str) -> tempfile.TemporaryDirectory[str]:  # noqa: ARG001  # another, other files
+def _copy_source(image: ProjectImage, tag: str) -> tempfile.TemporaryDirectory[str]:  # noqa: ARG001  # another, other files
     """Copy an image's source once, for every environment that builds it; the folder goes with the process."""
     folder = tempfile.TemporaryDirectory()
     for file in image.source_files():

@@ -9,10 +9,10 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from stacks.place import Place
-from stacks.policy import allow, document
+from stacks.aws_location import AwsLocation
+from stacks.policy import allow, policy_document
 
-UNDO_DAYS = 30  # the longest KMS waits before a key is gone for good
+DELETION_WINDOW_DAYS = 30  # the longest KMS waits before a key is gone for good
 KEY_ADMINISTRATION = (
     "kms:CancelKeyDeletion", "kms:CreateAlias", "kms:CreateGrant", "kms:Decrypt", "kms:DeleteAlias",
     "kms:DescribeKey", "kms:DisableKey", "kms:DisableKeyRotation", "kms:EnableKey", "kms:EnableKeyRotation",
@@ -23,7 +23,7 @@ KEY_ADMINISTRATION = (
 )  # fmt: skip
 
 
-class RotatedKey(Construct):
+class CustomerKey(Construct):
     """A key and its alias.
 
     Args:
@@ -34,15 +34,15 @@ class RotatedKey(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, alias: str, description: str, place: Place,
+        self, scope: Construct, id_: str, *, alias: str, description: str, location: AwsLocation,
         users: Sequence[dict[str, Any]] = (),
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        account = f"arn:{place.partition}:iam::{place.account}:root"
+        account = f"arn:{location.partition}:iam::{location.account}:root"
         owner = allow(KEY_ADMINISTRATION, ["*"]) | {"Principal": {"AWS": account}}
         key = kms.CfnKey(
-            self, "Key", description=description, enable_key_rotation=True, pending_window_in_days=UNDO_DAYS,
-            key_policy=document(owner, *users),
+            self, "Key", description=description, enable_key_rotation=True, pending_window_in_days=DELETION_WINDOW_DAYS,
+            key_policy=policy_document(owner, *users),
         )  # fmt: skip
         key.apply_removal_policy(RemovalPolicy.DESTROY)
         kms.CfnAlias(self, "Alias", alias_name=alias, target_key_id=key.ref)

@@ -18,11 +18,11 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
 from constructs import Construct, DependencyGroup, IConstruct
 
-from stacks.access import access_policy, everywhere
-from stacks.ecr import PULL, PrivateRepository, login
-from stacks.nag import acknowledge
-from stacks.place import Place
-from stacks.policy import allow, document
+from stacks.access import access_policy, cluster_scope
+from stacks.aws_location import AwsLocation
+from stacks.ecr import PULL_ACTIONS, PrivateRepository, allow_login
+from stacks.nag import acknowledge_findings
+from stacks.policy import allow, policy_document
 from tandem.ops.people.cluster_rights import DELIVERY_GROUP
 
 # what Lambda needs to run in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an
@@ -32,10 +32,10 @@ _VPC_ACTIONS = (
     "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
 )  # fmt: skip
 LAMBDA = "lambda.amazonaws.com"
-_NO_NARROWER = "Lambda's network interfaces and registry logins take no narrower resource"
+_WILDCARD_REASON = "Lambda's network interfaces and registry logins take no narrower resource"
 
 
-class Kubectl(Construct):
+class KubectlAccess(Construct):
     """A kubectl provider for a cluster known by its name.
 
     Attributes:
@@ -44,14 +44,14 @@ class Kubectl(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster_name: str, place: Place, subnet_ids: Sequence[str],
+        self, scope: Construct, id_: str, *, cluster_name: str, location: AwsLocation, subnet_ids: Sequence[str],
         security_group_id: str, chart_repository: str, retention_days: int,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        role = _handler_role(self, cluster_name, chart_repository, place)
+        role = _add_handler_role(self, cluster_name, chart_repository, location)
         entry = eks.CfnAccessEntry(
             self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
-            access_policies=[access_policy(place, "AmazonEKSClusterAdminPolicy", everywhere())],
+            access_policies=[access_policy(location, "AmazonEKSClusterAdminPolicy", cluster_scope())],
             kubernetes_groups=[DELIVERY_GROUP],  # by which admission knows who applies what is rendered
         )  # fmt: skip
         provider = eks.KubectlProvider(
@@ -62,67 +62,69 @@ class Kubectl(Construct):
         self.cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider
         )
-        parts = provider.node.find_all()
-        for function in (part for part in parts if isinstance(part, lambda_.CfnFunction)):
+        constructs = provider.node.find_all()
+        for function in (construct for construct in constructs if isinstance(construct, lambda_.CfnFunction)):
             function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
             )
-        framework_role = _narrow(parts, place)
+        framework_role = _narrow_framework_role(constructs, location)
         policy = iam.CfnPolicy(
             self, "WriteLogs", policy_name="write-logs", roles=[role.role_name, framework_role.ref],
-            policy_document=document(_writes(parts, retention_days)),
+            policy_document=policy_document(_limit_log_groups(constructs, retention_days)),
         )  # fmt: skip
         self.ready = DependencyGroup(entry, policy)
 
 
-def _writes(parts: Sequence[IConstruct], retention_days: int) -> dict[str, Any]:
+def _limit_log_groups(constructs: Sequence[IConstruct], retention_days: int) -> dict[str, Any]:
     """Let the functions' log groups forget, and return the right to write to these two only."""
-    groups = [part for part in parts if isinstance(part, logs.CfnLogGroup)]
+    groups = [construct for construct in constructs if isinstance(construct, logs.CfnLogGroup)]
     for group in groups:
         group.retention_in_days = retention_days
         group.apply_removal_policy(RemovalPolicy.DESTROY)
     return allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
 
 
-def _narrow(parts: Sequence[IConstruct], place: Place) -> iam.CfnRole:
+def _narrow_framework_role(constructs: Sequence[IConstruct], location: AwsLocation) -> iam.CfnRole:
     """Cut the framework's role down: call the handler, run in the VPC; not every version, not any log group."""
-    handler = next(part for part in parts if isinstance(part, lambda_.CfnFunction))  # the framework's is the second
-    acknowledge(
+    handler = next(
+        construct for construct in constructs if isinstance(construct, lambda_.CfnFunction)
+    )  # the framework's is the second
+    acknowledge_findings(
         handler, {"AwsSolutions-L1": "the CDK pins the Python its handler is tested with; CDK releases move it"}
     )
-    (policy,) = [part for part in parts if isinstance(part, iam.CfnPolicy)]
-    policy.policy_document = document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler.attr_arn]))
-    (role,) = [part for part in parts if isinstance(part, iam.CfnRole)]
+    (policy,) = [construct for construct in constructs if isinstance(construct, iam.CfnPolicy)]
+    policy.policy_document = policy_document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler.attr_arn]))
+    (role,) = [construct for construct in constructs if isinstance(construct, iam.CfnRole)]
     role.managed_policy_arns = []
-    role.assume_role_policy_document = document(
-        allow(["sts:AssumeRole"], service=LAMBDA, conditions=place.in_account())
+    role.assume_role_policy_document = policy_document(
+        allow(["sts:AssumeRole"], service=LAMBDA, conditions=location.account_condition())
     )
-    in_vpc = document(allow(_VPC_ACTIONS, ["*"]))
-    role.policies = [iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=in_vpc)]
-    acknowledge(role, {"AwsSolutions-IAM5[Resource::*]": _NO_NARROWER})
+    vpc_document = policy_document(allow(_VPC_ACTIONS, ["*"]))
+    role.policies = [iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=vpc_document)]
+    acknowledge_findings(role, {"AwsSolutions-IAM5[Resource::*]": _WILDCARD_REASON})
     return role
 
 
-def _handler_role(scope: Construct, cluster_name: str, chart_repository: str, place: Place) -> iam.Role:
+def _add_handler_role(scope: Construct, cluster_name: str, chart_repository: str, location: AwsLocation) -> iam.Role:
     """Return the handler's role: find the cluster, run in the VPC, pull one chart."""
     statements = [
         allow(_VPC_ACTIONS, ["*"]),
-        allow(["eks:DescribeCluster"], [place.cluster_arn(cluster_name)]),
-        *_pull(chart_repository, place.partition),
+        allow(["eks:DescribeCluster"], [location.cluster_arn(cluster_name)]),
+        *_allow_chart_pull(chart_repository, location.partition),
     ]
     role = iam.Role(
-        scope, "HandlerRole", assumed_by=iam.ServicePrincipal(LAMBDA, conditions=place.in_account()),
-        inline_policies={"handler": iam.PolicyDocument.from_json(document(*statements))},
+        scope, "HandlerRole", assumed_by=iam.ServicePrincipal(LAMBDA, conditions=location.account_condition()),
+        inline_policies={"handler": iam.PolicyDocument.from_json(policy_document(*statements))},
     )  # fmt: skip
-    acknowledge(role, {"AwsSolutions-IAM5[Resource::*]": _NO_NARROWER})
+    acknowledge_findings(role, {"AwsSolutions-IAM5[Resource::*]": _WILDCARD_REASON})
     return role
 
 
-def _pull(repository: str, partition: str) -> list[dict[str, Any]]:
+def _allow_chart_pull(repository: str, partition: str) -> list[dict[str, Any]]:
     """Return what pulling the chart takes: a login, and for a private repository its layers."""
-    private = PrivateRepository.of(repository)
-    if private:
-        return [login(), allow(PULL, [private.arn(partition)])]
+    private_repository = PrivateRepository.parse_reference(repository)
+    if private_repository:
+        return [allow_login(), allow(PULL_ACTIONS, [private_repository.arn(partition)])]
     if repository.startswith("oci://public.ecr.aws/"):
         return [allow(["ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"], ["*"])]
     return []

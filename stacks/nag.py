@@ -11,7 +11,7 @@ from constructs import IConstruct
 PACK = "AwsSolutions"
 
 
-def acknowledge(construct: IConstruct, reasons: dict[str, str]) -> None:
+def acknowledge_findings(construct: IConstruct, reasons: dict[str, str]) -> None:
     """Record, for each finding id such as `AwsSolutions-IAM4[Policy::...]`, why it stands."""
     Validations.of(construct).acknowledge(
         *(Acknowledgment(id=f"{PACK}::{finding}", reason=reason) for finding, reason in reasons.items())

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from constructs import Construct
 
-from stacks.endpoints import Endpoints
-from stacks.exports import export
+from stacks.endpoints import VpcEndpoints
+from stacks.exports import export_value
 from stacks.flow_logs import FlowLogs
 from stacks.stack import EnvironmentStack
-from stacks.vpc import Vpc
+from stacks.vpc import EnvironmentVpc
 from tandem.spec import names
 from tandem.spec.environment import Environment, ExistingNetwork, NewNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class NetworkIds:
     """What the other stacks need to know of a network.
 
     Args:
@@ -32,11 +32,11 @@ class Network:
         return [subnet_id for zone in self.subnet_ids.values() for subnet_id in zone]
 
 
-def existing(network: ExistingNetwork) -> Network:
+def import_network(network: ExistingNetwork) -> NetworkIds:
     """Take a VPC by the ids its owner gave; routes, flow logs and endpoints, S3's too, stay the owner's."""
     zones = sorted({subnet.zone for subnet in network.subnets})
     by_zone = {zone: [subnet.id for subnet in network.subnets if subnet.zone == zone] for zone in zones}
-    return Network(vpc_id=network.vpc_id, subnet_ids=by_zone)
+    return NetworkIds(vpc_id=network.vpc_id, subnet_ids=by_zone)
 
 
 class NetworkStack(EnvironmentStack):
@@ -50,10 +50,10 @@ class NetworkStack(EnvironmentStack):
         super().__init__(
             scope, id_, environment=environment, description="Tandem: VPC, private subnets, endpoints, flow logs"
         )
-        name = names.cluster(environment)
+        name = names.cluster_name(environment)
         # beside the accelerators: another zone's outage cannot cut them off, and their bytes cross no zone
-        vpc = Vpc(self, "Vpc", network=network, nat_zone=environment.capacity.zone, name=name)
-        Endpoints(self, "Endpoints", vpc=vpc, network=network, environment=environment, name=name)
+        vpc = EnvironmentVpc(self, "Vpc", network=network, nat_zone=environment.capacity.zone, name=name)
+        VpcEndpoints(self, "Endpoints", vpc=vpc, network=network, environment=environment, name=name)
         FlowLogs(
             self,
             "FlowLogs",
@@ -61,9 +61,9 @@ class NetworkStack(EnvironmentStack):
             account=environment.account,
             retention_days=environment.log_retention_days,
         )
-        self.network = Network(
-            vpc_id=export(self, "VpcId", vpc.vpc_id),
+        self.network = NetworkIds(
+            vpc_id=export_value(self, "VpcId", vpc.vpc_id),
             subnet_ids={
-                zone: [export(self, f"Subnet-{zone}", subnet_id)] for zone, subnet_id in vpc.subnet_ids.items()
+                zone: [export_value(self, f"Subnet-{zone}", subnet_id)] for zone, subnet_id in vpc.subnet_ids.items()
             },
         )

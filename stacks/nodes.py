@@ -9,11 +9,11 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.ecr import first_pulls
-from stacks.nag import acknowledge
-from stacks.place import Place
-from stacks.policy import allow, document
-from stacks.tags import of_launched
+from stacks.aws_location import AwsLocation
+from stacks.ecr import allow_first_pulls
+from stacks.nag import acknowledge_findings
+from stacks.policy import allow, policy_document
+from stacks.tags import instance_tags
 
 ROOT_DEVICE = "/dev/xvda"  # root of the AL2023 AMIs
 _Template = ec2.CfnLaunchTemplate
@@ -22,11 +22,11 @@ _NODE_POLICIES = {
     "AmazonEC2ContainerRegistryPullOnly": "nodes pull from any repository of the account, mirrors included; no push",
 }
 
-_CACHED = "a pull-through cache names repositories after what is pulled; the mirror's prefix is literal"
+_CACHE_REASON = "a pull-through cache names repositories after what is pulled; the mirror's prefix is literal"
 
 
-def _inline(fetches: list[dict[str, Any]]) -> iam.CfnRole.PolicyProperty:
-    return iam.CfnRole.PolicyProperty(policy_name="first-pull", policy_document=document(*fetches))
+def _inline_policy(statements: list[dict[str, Any]]) -> iam.CfnRole.PolicyProperty:
+    return iam.CfnRole.PolicyProperty(policy_name="first-pull", policy_document=policy_document(*statements))
 
 
 class NodeRole(Construct):
@@ -40,29 +40,33 @@ class NodeRole(Construct):
         role: the resource, for ordering.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, place: Place, mirrors: Collection[str]) -> None:
+    def __init__(self, scope: Construct, id_: str, *, location: AwsLocation, mirrors: Collection[str]) -> None:
         super().__init__(scope, id_)
-        fetches = first_pulls(mirrors, place.partition)
-        arns = {policy: place.managed_policy(policy) for policy in _NODE_POLICIES}
+        statements = allow_first_pulls(mirrors, location.partition)
+        arns = {policy: location.aws_policy_arn(policy) for policy in _NODE_POLICIES}
         self.role = iam.CfnRole(
             self,
             "Role",
             # no condition: EC2 tells no source of an instance's role, and the role is passed within its account alone
-            assume_role_policy_document=document(allow(["sts:AssumeRole"], service="ec2.amazonaws.com")),
+            assume_role_policy_document=policy_document(allow(["sts:AssumeRole"], service="ec2.amazonaws.com")),
             managed_policy_arns=list(arns.values()),
-            policies=[_inline(fetches)] if fetches else None,
+            policies=[_inline_policy(statements)] if statements else None,
         )
-        acknowledge(
+        acknowledge_findings(
             self.role,
             {
                 **{f"AwsSolutions-IAM4[Policy::{arn}]": _NODE_POLICIES[policy] for policy, arn in arns.items()},
-                **{f"AwsSolutions-IAM5[Resource::{arn}]": _CACHED for fetch in fetches for arn in fetch["Resource"]},
+                **{
+                    f"AwsSolutions-IAM5[Resource::{arn}]": _CACHE_REASON
+                    for statement in statements
+                    for arn in statement["Resource"]
+                },
             },
         )
         self.arn = self.role.attr_arn
 
 
-def closed_instance(
+def node_template_data(
     *, instance_type: str, root_gib: int, imds_hops: int, tags: Mapping[str, str], name: str
 ) -> dict[str, object]:
     """Return the launch template data of any node: IMDSv2 only, encrypted root, tagged instances and volumes.
@@ -84,5 +88,5 @@ def closed_instance(
                 ),
             )
         ],
-        "tag_specifications": of_launched(tags, name),
+        "tag_specifications": instance_tags(tags, name),
     }

@@ -1,6 +1,7 @@
 """The Observability stack: dashboards, alarms, and the agent that watches the machine.
 
-Invariant: all that is drawn and all that alarms is computed by tandem.watch from the environment and its experiments;
+Invariant: all that is drawn and all that alarms is computed by tandem.monitoring from the environment and its
+experiments;
 this stack writes it down. Beside Workloads it is the only template that an experiment changes.
 """
 
@@ -11,17 +12,17 @@ from constructs import Construct
 
 from stacks.alarms import AlarmSet
 from stacks.container_insights import ContainerInsights
-from stacks.dashboards import Dashboards
-from stacks.notices import topic_arn
-from stacks.stack import EnvironmentStack, RefusedError
-from stacks.watch_key import WatchKey
-from tandem.watch.agent import addon_configuration
-from tandem.watch.alarms import alarms
-from tandem.watch.dashboards import dashboards
-from tandem.watch.filters import filters
-from tandem.watch.scope import Scope
+from stacks.container_log_key import ContainerLogKey
+from stacks.dashboards import DashboardSet
+from stacks.stack import EnvironmentStack, TemplateLimitError
+from stacks.topics import people_topic_arn
+from tandem.monitoring.agent import build_addon_configuration
+from tandem.monitoring.alarms import build_alarms
+from tandem.monitoring.dashboards import build_dashboards
+from tandem.monitoring.log_filters import build_log_filters
+from tandem.monitoring.scope import MonitoringScope
 
-MOST_RESOURCES = 500  # of a template: CloudFormation user guide, quotas
+MAX_RESOURCES = 500  # of a template: CloudFormation user guide, quotas
 
 
 class ObservabilityStack(EnvironmentStack):
@@ -35,27 +36,36 @@ class ObservabilityStack(EnvironmentStack):
         RefusedError: there are more alarms than a template takes, or a dashboard is unsound.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, watched: Scope, agent_version: str | None) -> None:
-        environment = watched.environment
+    def __init__(
+        self, scope: Construct, id_: str, *, monitoring_scope: MonitoringScope, agent_version: str | None
+    ) -> None:
+        environment = monitoring_scope.environment
         super().__init__(
             scope, id_, environment=environment, description="Tandem: dashboards, alarms, Container Insights"
         )
-        AlarmSet(self, "Alarms", alarms=alarms(watched), topic_arn=topic_arn(environment))
-        Dashboards(self, "Dashboards", dashboards=dashboards(watched), region=environment.region)
+        AlarmSet(self, "Alarms", alarms=build_alarms(monitoring_scope), topic_arn=people_topic_arn(environment))
+        DashboardSet(self, "Dashboards", dashboards=build_dashboards(monitoring_scope), region=environment.region)
         if environment.observability.container_insights:
-            key = WatchKey(self, "Key", environment=environment)
+            key = ContainerLogKey(self, "Key", environment=environment)
             ContainerInsights(
-                self, "ContainerInsights", environment=environment, key_arn=key.arn, filters=filters(environment),
-                configuration=addon_configuration(environment), version=agent_version,
-            )  # fmt: skip
-        self._fits()
+                self,
+                "ContainerInsights",
+                environment=environment,
+                key_arn=key.arn,
+                filters=build_log_filters(environment),
+                configuration=build_addon_configuration(environment),
+                version=agent_version,
+            )
+        self._check_size()
 
-    def _fits(self) -> None:
-        made = [child.cfn_resource_type for child in self.node.find_all() if isinstance(child, cdk.CfnResource)]
-        if len(made) > MOST_RESOURCES:
-            alarms_ = made.count("AWS::CloudWatch::Alarm")
-            raise RefusedError(
-                f"{self.stack_name}: {len(made)} resources, {alarms_} of them alarms; a template takes "
-                f"{MOST_RESOURCES}. Host fewer variants in this environment, or take values out of "
+    def _check_size(self) -> None:
+        resource_types = [
+            child.cfn_resource_type for child in self.node.find_all() if isinstance(child, cdk.CfnResource)
+        ]
+        if len(resource_types) > MAX_RESOURCES:
+            alarm_count = resource_types.count("AWS::CloudWatch::Alarm")
+            raise TemplateLimitError(
+                f"{self.stack_name}: {len(resource_types)} resources, {alarm_count} of them alarms; a template takes "
+                f"{MAX_RESOURCES}. Host fewer variants in this environment, or take values out of "
                 "observability.reference"
             )

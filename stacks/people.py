@@ -10,11 +10,11 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.nag import acknowledge
-from stacks.stack import RefusedError
-from tandem.ops.people.places import places
-from tandem.ops.people.policies import MOST_CHARACTERS, policy, size
-from tandem.ops.people.rights import REASONS, rights
+from stacks.nag import acknowledge_findings
+from stacks.stack import TemplateLimitError
+from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
+from tandem.ops.people.policy_targets import build_targets
+from tandem.ops.people.rights import TARGET_REASONS, list_rights
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.names import PEOPLE, PeopleKind
@@ -30,27 +30,28 @@ class PeoplePolicies(Construct):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_)
         for kind in PEOPLE:
-            document = policy(environment, kind)
-            if size(document) > MOST_CHARACTERS:
-                raise RefusedError(
-                    f"IAM policy {names.people_policy(environment, kind)}: {size(document)} characters; IAM takes "
-                    f"{MOST_CHARACTERS}. Name fewer principals in cluster.access, or leave guard.people_policies "
+            document = build_policy(environment, kind)
+            if count_policy_characters(document) > MAX_POLICY_CHARACTERS:
+                raise TemplateLimitError(
+                    f"IAM policy {names.people_policy_name(environment, kind)}: "
+                    f"{count_policy_characters(document)} characters; IAM takes "
+                    f"{MAX_POLICY_CHARACTERS}. Name fewer principals in cluster.access, or leave guard.people_policies "
                     "false and write your own"
                 )
-            made = iam.CfnManagedPolicy(
-                self, kind.capitalize(), managed_policy_name=names.people_policy(environment, kind),
+            managed_policy = iam.CfnManagedPolicy(
+                self, kind.capitalize(), managed_policy_name=names.people_policy_name(environment, kind),
                 description=f"Tandem {environment.name}: {kind}; docs/people.md", policy_document=document,
             )  # fmt: skip
-            made.apply_removal_policy(RemovalPolicy.RETAIN)
-            acknowledge(made, _reasons(environment, kind))
+            managed_policy.apply_removal_policy(RemovalPolicy.RETAIN)
+            acknowledge_findings(managed_policy, _list_nag_reasons(environment, kind))
 
 
-def _reasons(environment: Environment, kind: PeopleKind) -> dict[str, str]:
+def _list_nag_reasons(environment: Environment, kind: PeopleKind) -> dict[str, str]:
     """Return why cdk-nag's findings on one policy stand."""
-    known = places(environment)
+    policy_places = build_targets(environment)
     return {
-        f"AwsSolutions-IAM5[Resource::{arn}]": REASONS[right.on]
-        for right in rights(kind)
-        for arn in known[right.on].arns
+        f"AwsSolutions-IAM5[Resource::{arn}]": TARGET_REASONS[right.target]
+        for right in list_rights(kind)
+        for arn in policy_places[right.target].arns
         if "*" in arn
     }

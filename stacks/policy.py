@@ -11,7 +11,7 @@ from typing import Any
 Conditions = Mapping[str, Mapping[str, str | Sequence[str]]]
 
 
-def document(*statements: dict[str, Any]) -> dict[str, Any]:
+def policy_document(*statements: dict[str, Any]) -> dict[str, Any]:
     """Return a policy document."""
     return {"Version": "2012-10-17", "Statement": list(statements)}
 

@@ -9,7 +9,7 @@ from tandem.spec import names
 from tandem.spec.environment import Environment
 
 
-class RefusedError(ValueError):
+class TemplateLimitError(ValueError):
     """What is declared does not fit into a template; the message is for whoever wrote the file."""
 
 
@@ -24,9 +24,9 @@ class EnvironmentStack(cdk.Stack):
         super().__init__(
             scope,
             kind,
-            stack_name=names.stack(environment, kind),
+            stack_name=names.stack_name(environment, kind),
             description=description,
-            tags=names.tags(environment),  # the stack itself; what stands in it is tagged by the stage
+            tags=names.resource_tags(environment),  # the stack itself; what stands in it is tagged by the stage
             termination_protection=environment.termination_protection,
             synthesizer=cdk.DefaultStackSynthesizer(qualifier=environment.bootstrap.qualifier),
             suppress_template_indentation=True,  # a quarter of the bytes of a template with many resources

@@ -8,15 +8,15 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
-from stacks.nodes import closed_instance
-from stacks.tags import of_template
+from stacks.nodes import node_template_data
+from stacks.tags import template_tags
 from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
-from tandem.spec.environment import Cluster
+from tandem.spec.environment import ClusterSettings
 
 IMDS_HOPS = 1  # every add-on here that reads the metadata service runs on the host's network
 
 
-class SystemNodes(Construct):
+class SystemNodeGroup(Construct):
     """A managed node group of ordinary instances over all subnets.
 
     Attributes:
@@ -24,18 +24,18 @@ class SystemNodes(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster: Cluster, cluster_name: str, node_role_arn: str,
+        self, scope: Construct, id_: str, *, cluster: ClusterSettings, cluster_name: str, node_role_arn: str,
         subnet_ids: list[str], tags: Mapping[str, str], name: str,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         nodes = cluster.system_nodes
-        data = closed_instance(
+        data = node_template_data(
             instance_type=nodes.instance_type, root_gib=SYSTEM_NODE_ROOT_GIB, imds_hops=IMDS_HOPS, tags=tags, name=name
         )
         template = ec2.CfnLaunchTemplate(
             self, "LaunchTemplate",
             launch_template_data=ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(**data),  # type: ignore[arg-type]
-            tag_specifications=of_template(tags, name),
+            tag_specifications=template_tags(tags, name),
         )  # fmt: skip
         self.node_group = eks.CfnNodegroup(
             self,

@@ -13,23 +13,25 @@ from aws_cdk import aws_ec2 as ec2
 _Template = ec2.CfnLaunchTemplate
 
 
-def named(name: str) -> list[CfnTag]:
+def name_tags(name: str) -> list[CfnTag]:
     """Return the tag that the console shows as a resource's name."""
     return [CfnTag(key="Name", value=name)]
 
 
-def of_template(tags: Mapping[str, str], name: str) -> list[_Template.LaunchTemplateTagSpecificationProperty]:
+def template_tags(tags: Mapping[str, str], name: str) -> list[_Template.LaunchTemplateTagSpecificationProperty]:
     """Return the tags of a launch template itself, which the CDK's own tagging does not reach."""
-    return [_Template.LaunchTemplateTagSpecificationProperty(resource_type="launch-template", tags=_all(tags, name))]
+    return [
+        _Template.LaunchTemplateTagSpecificationProperty(resource_type="launch-template", tags=_list_tags(tags, name))
+    ]
 
 
-def of_launched(tags: Mapping[str, str], name: str) -> list[_Template.TagSpecificationProperty]:
+def instance_tags(tags: Mapping[str, str], name: str) -> list[_Template.TagSpecificationProperty]:
     """Return the tags of what a launch template starts."""
     return [
-        _Template.TagSpecificationProperty(resource_type=kind, tags=_all(tags, name))
+        _Template.TagSpecificationProperty(resource_type=kind, tags=_list_tags(tags, name))
         for kind in ("instance", "volume", "network-interface")
     ]
 
 
-def _all(tags: Mapping[str, str], name: str) -> list[CfnTag]:
+def _list_tags(tags: Mapping[str, str], name: str) -> list[CfnTag]:
     return [CfnTag(key=key, value=value) for key, value in sorted({"Name": name, **tags}.items())]

@@ -16,11 +16,11 @@ from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct, DependencyGroup, IDependable
 
+from stacks.aws_location import locate_environment
 from stacks.ecr import PrivateRepository
 from stacks.identity import ChartReader, PodIdentities
-from stacks.kubectl import Kubectl
-from stacks.network import Network
-from stacks.place import place_of
+from stacks.kubectl import KubectlAccess
+from stacks.network import NetworkIds
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
 from tandem.spec.environment import Environment, GitopsDelivery
@@ -28,7 +28,9 @@ from tandem.spec.experiment import Experiment
 
 Objects = Sequence[Mapping[str, Any]]
 Charts = Mapping[str, Mapping[str, Objects]]
-BY_NAME = frozenset({"stage", "compile", "serve"})  # charts whose objects are many, large and apart from each other
+CHARTS_SPLIT_BY_NAME = frozenset(
+    {"stage", "compile", "serve"}
+)  # charts whose objects are many, large and apart from each other
 HELM_TIMEOUT = Duration.minutes(10)  # inside the handler's own 15, so that helm's error is what is reported
 
 
@@ -44,7 +46,7 @@ class HelmRelease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
+class ClusterContent:
     """What the CDK applies inside the cluster, as plain values.
 
     Args:
@@ -69,33 +71,45 @@ class WorkloadsStack(EnvironmentStack):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiments: Sequence[Experiment],
-        role_arns: Mapping[str, str], network: Network, cluster_security_group_id: str, inside: Inside | None,
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        experiments: Sequence[Experiment],
+        role_arns: Mapping[str, str],
+        network: NetworkIds,
+        cluster_security_group_id: str,
+        cluster_content: ClusterContent | None,
         chart_repository: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(
             scope, id_, environment=environment,
             description="Tandem: the experiments' Pod Identity, and where the CDK delivers, their manifests",
         )  # fmt: skip
-        home = Construct(self, "PodIdentities")
+        identities_scope = Construct(self, "PodIdentities")
         identities = {
             experiment.name: PodIdentities(
-                home, experiment.name, cluster_name=names.cluster(environment),
-                namespace=names.namespace(experiment), role_arns=role_arns,
+                identities_scope, experiment.name, cluster_name=names.cluster_name(environment),
+                namespace=names.experiment_namespace(experiment), role_arns=role_arns,
             )
             for experiment in experiments
         }  # fmt: skip
-        delivery, chart = environment.delivery, PrivateRepository.of(chart_repository)
+        delivery, chart = environment.delivery, PrivateRepository.parse_reference(chart_repository)
         if isinstance(delivery, GitopsDelivery) and delivery.tool == "flux" and chart:
             ChartReader(
-                self, "ChartReader", cluster_name=names.cluster(environment), place=place_of(environment),
-                namespace=delivery.namespace, chart=chart,
-            )  # fmt: skip
-        if inside is None:
+                self,
+                "ChartReader",
+                cluster_name=names.cluster_name(environment),
+                location=locate_environment(environment),
+                namespace=delivery.namespace,
+                chart=chart,
+            )
+        if cluster_content is None:
             return
-        driver = inside.driver
-        kubectl = Kubectl(
-            self, "Kubectl", cluster_name=names.cluster(environment), place=place_of(environment),
+        driver = cluster_content.driver
+        kubectl = KubectlAccess(
+            self, "Kubectl", cluster_name=names.cluster_name(environment), location=locate_environment(environment),
             subnet_ids=network.all_subnet_ids(), security_group_id=cluster_security_group_id,
             chart_repository=driver.repository, retention_days=environment.log_retention_days,
         )  # fmt: skip
@@ -105,18 +119,20 @@ class WorkloadsStack(EnvironmentStack):
             version=driver.version, values=dict(driver.values), timeout=HELM_TIMEOUT,
         )  # fmt: skip
         release.node.add_dependency(kubectl.ready)
-        applied = [
-            Manifests(
+        manifests = [
+            ManifestSequence(
                 self, experiment, kubectl=kubectl, stages=stages,
-                after=DependencyGroup(release, identities[experiment]),
+                dependency=DependencyGroup(release, identities[experiment]),
             )
-            for experiment, stages in inside.charts.items()
+            for experiment, stages in cluster_content.charts.items()
         ]  # fmt: skip
         # in the experiments' namespaces, so after all of them
-        Manifests(self, "People", kubectl=kubectl, stages=inside.people, after=DependencyGroup(*applied))
+        ManifestSequence(
+            self, "People", kubectl=kubectl, stages=cluster_content.people, dependency=DependencyGroup(*manifests)
+        )
 
 
-class Manifests(Construct):
+class ManifestSequence(Construct):
     """One experiment: custom resources chart by chart, each chart after the one before, deleted in reverse.
 
     What grows with the number of variants is sent name by name, because CloudFormation sends the properties of a
@@ -125,28 +141,34 @@ class Manifests(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, kubectl: Kubectl, stages: Mapping[str, Objects], after: IDependable
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        kubectl: KubectlAccess,
+        stages: Mapping[str, Objects],
+        dependency: IDependable,
     ) -> None:
         super().__init__(scope, id_)
         for stage, objects in stages.items():
-            made = [
+            manifests = [
                 eks.KubernetesManifest(
-                    self, piece, cluster=kubectl.cluster, manifest=held,
+                    self, piece_id, cluster=kubectl.cluster, manifest=piece_objects,
                     overwrite=True,  # `kubectl create` would fail where a cluster already has the object
                     prune=True,  # an object that a spec no longer renders is deleted; costs one label on each object
                 )
-                for piece, held in pieces(stage, objects).items()
+                for piece_id, piece_objects in split_chart(stage, objects).items()
             ]  # fmt: skip
-            for manifest in made:
-                manifest.node.add_dependency(kubectl.ready, after)
-            after = DependencyGroup(*made)
+            for manifest in manifests:
+                manifest.node.add_dependency(kubectl.ready, dependency)
+            dependency = DependencyGroup(*manifests)
 
 
-def pieces(stage: str, objects: Objects) -> dict[str, list[Mapping[str, Any]]]:
+def split_chart(stage: str, objects: Objects) -> dict[str, list[Mapping[str, Any]]]:
     """Return the custom resources of one chart: id -> objects, in their order."""
-    if stage not in BY_NAME:
+    if stage not in CHARTS_SPLIT_BY_NAME:
         return {stage: list(objects)}
-    held: dict[str, list[Mapping[str, Any]]] = {}
+    objects_by_id: dict[str, list[Mapping[str, Any]]] = {}
     for body in objects:
-        held.setdefault(f"{stage}-{body['metadata']['name']}", []).append(body)
-    return held
+        objects_by_id.setdefault(f"{stage}-{body['metadata']['name']}", []).append(body)
+    return objects_by_id

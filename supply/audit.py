@@ -19,12 +19,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_of, read_lock
+from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, read_lock
 
 CLEAN, VULNERABLE, UNREACHABLE = 0, 1, 3
 PIP_AUDIT = Path(sys.executable).parent / "pip-audit"
 PACKAGE_JSON = ROOT / "package.json"
-NAMED = 5  # packages in a sentence
+MAX_NAMES = 5  # packages in a sentence
 _HOST = re.compile(r"host='([^']+)'")
 _CAUSE = re.compile(r"\[Errno -?\d+\] ([^'\")]+)|(timed out)")
 
@@ -53,34 +53,37 @@ class Vulnerability:
         return f"{self.package}: {self.identifier}, {change}"
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Audit the locks and package.json and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m supply.audit", description=__doc__)
     parser.add_argument("locks", nargs="*", type=Path, help="locks; default: all of this repository, and package.json")
     parser.add_argument("--osv-url", help="ask this OSV API, e.g. a mirror, and not the package index")
-    arguments = parser.parse_args(words)
-    locks = arguments.locks or [lock_of(source) for source in find_inputs()]
+    arguments = parser.parse_args(argv)
+    locks = arguments.locks or [lock_path(source) for source in find_inputs()]
     packages = [package for lock in locks for package in read_lock(lock)]
-    found, problems = set(), []
+    vulnerabilities, problems = set(), []
     try:
-        found |= audit_python(packages, arguments.osv_url)
+        vulnerabilities |= audit_python(packages, arguments.osv_url)
     except AuditError as error:
         problems.append(f"of Python packages ({error})")
     if not arguments.locks:
         try:
-            found |= audit_npm()
+            vulnerabilities |= audit_npm()
         except AuditError as error:
             problems.append(f"of npm packages ({error})")
-    for vulnerability in sorted(found):
+    for vulnerability in sorted(vulnerabilities):
         print(vulnerability.describe())
     if problems:
         print(f"Not audited, the vulnerability database cannot be reached: {' and '.join(problems)}.", file=sys.stderr)
     else:
-        print(f"{len({describe(package) for package in packages})} packages, {len(found)} known vulnerabilities")
-    return VULNERABLE if found else UNREACHABLE if problems else CLEAN
+        print(
+            f"{len({format_pin(package) for package in packages})} packages, {len(vulnerabilities)} known "
+            "vulnerabilities"
+        )
+    return VULNERABLE if vulnerabilities else UNREACHABLE if problems else CLEAN
 
 
-def describe(package: LockedPackage) -> str:
+def format_pin(package: LockedPackage) -> str:
     """Return `name==version`, without a build's local label: databases know the public version."""
     return f"{package.name}=={package.version.partition('+')[0]}"
 
@@ -91,8 +94,8 @@ def audit_python(packages: Iterable[LockedPackage], osv_url: str | None = None) 
     Raises:
         AuditError: pip-audit got no answer, or none for some of them.
     """
-    pins = {describe(package) for package in packages}
-    return {known for batch in split_versions(pins) for known in run_pip_audit(batch, osv_url)}
+    pins = {format_pin(package) for package in packages}
+    return {vulnerability for batch in split_versions(pins) for vulnerability in run_pip_audit(batch, osv_url)}
 
 
 def split_versions(pins: Iterable[str]) -> Iterator[list[str]]:
@@ -114,25 +117,25 @@ def run_pip_audit(pins: Sequence[str], osv_url: str | None) -> list[Vulnerabilit
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(pins) + "\n")
         file.flush()
-        words = ["--requirement", file.name, "--no-deps", "--disable-pip", "--progress-spinner", "off"]
-        command = [str(PIP_AUDIT), *words, "--format", "json", "--vulnerability-service", *service]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        options = ["--requirement", file.name, "--no-deps", "--disable-pip", "--progress-spinner", "off"]
+        command = [str(PIP_AUDIT), *options, "--format", "json", "--vulnerability-service", *service]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        answers = json.loads(done.stdout)["dependencies"]
+        answers = json.loads(result.stdout)["dependencies"]
     except (ValueError, KeyError):
-        raise AuditError(explain(done.stderr)) from None
+        raise AuditError(explain_failure(result.stderr)) from None
     silent = [answer["name"] for answer in answers if "skip_reason" in answer]
     if silent:
-        more = f" and {len(silent) - NAMED} more" if len(silent) > NAMED else ""
-        raise AuditError(f"no answer for {', '.join(silent[:NAMED])}{more}")
+        suffix = f" and {len(silent) - MAX_NAMES} more" if len(silent) > MAX_NAMES else ""
+        raise AuditError(f"no answer for {', '.join(silent[:MAX_NAMES])}{suffix}")
     return [
         Vulnerability(
             package=f"{answer['name']}=={answer['version']}",
-            identifier=known["id"],
-            fixed_in=tuple(known["fix_versions"]),
+            identifier=vulnerability["id"],
+            fixed_in=tuple(vulnerability["fix_versions"]),
         )
         for answer in answers
-        for known in answer["vulns"]
+        for vulnerability in answer["vulns"]
     ]
 
 
@@ -147,13 +150,13 @@ def audit_npm() -> set[Vulnerability]:
         raise AuditError("there is no npm; run `make setup`")
     with tempfile.TemporaryDirectory() as folder:
         shutil.copyfile(PACKAGE_JSON, Path(folder) / PACKAGE_JSON.name)
-        for words in (("install", "--package-lock-only", "--no-audit", "--no-fund", "--silent"), ("audit", "--json")):
-            done = subprocess.run([npm, *words], cwd=folder, capture_output=True, text=True, check=False)
+        for options in (("install", "--package-lock-only", "--no-audit", "--no-fund", "--silent"), ("audit", "--json")):
+            result = subprocess.run([npm, *options], cwd=folder, capture_output=True, text=True, check=False)
     try:
-        answer = json.loads(done.stdout)
-        known = answer["vulnerabilities"]
+        answer = json.loads(result.stdout)
+        vulnerabilities = answer["vulnerabilities"]
     except ValueError:
-        raise AuditError(explain(done.stderr)) from None
+        raise AuditError(explain_failure(result.stderr)) from None
     except KeyError:
         raise AuditError(str(answer.get("message") or answer.get("error"))) from None
     return {
@@ -162,7 +165,7 @@ def audit_npm() -> set[Vulnerability]:
             identifier=next((via["url"] for via in entry["via"] if isinstance(via, dict)), f"by {entry['via'][0]}"),
             fixed_in=describe_npm_fix(entry["fixAvailable"]),
         )
-        for name, entry in known.items()
+        for name, entry in vulnerabilities.items()
     }
 
 
@@ -173,7 +176,7 @@ def describe_npm_fix(fix: bool | dict[str, str]) -> tuple[str, ...]:
     return ("a newer version of the same range",) if fix else ()
 
 
-def explain(stderr: str) -> str:
+def explain_failure(stderr: str) -> str:
     """Return in a few words why no answer came, from the last line that a program wrote."""
     last = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "no output")
     host, cause = _HOST.search(last), _CAUSE.search(last)

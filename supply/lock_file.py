@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-INPUTS = (
+INPUT_PATTERNS = (
     "requirements.in", "requirements-*.in", "images/*requirements.in", "images/*/*requirements.in",
-    "tandem/*/requirements.in", "tandem/twin/*/requirements.in", "benchmarks/*requirements.in",
+    "tandem/*/requirements.in", "rehearsal/*/requirements.in", "benchmarks/*requirements.in",
     "benchmarks/*/requirements.in", "supply/requirements.in",
 )  # fmt: skip
 _PACKAGE = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>.+))?$")
@@ -39,10 +39,10 @@ class LockedPackage:
 
 def find_inputs(root: Path = ROOT) -> list[Path]:
     """Return every file that a lock is made from, those the one that others are held against first."""
-    return [path for pattern in INPUTS for path in sorted(root.glob(pattern))]
+    return [path for pattern in INPUT_PATTERNS for path in sorted(root.glob(pattern))]
 
 
-def lock_of(source: Path) -> Path:
+def lock_path(source: Path) -> Path:
     """Return the lock that is made from an input."""
     return source.with_suffix(".txt")
 

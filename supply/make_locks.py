@@ -23,32 +23,32 @@ from packaging.markers import Marker
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
-from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_of, normalize_name, write_lock
+from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, normalize_name, write_lock
 
 PYTHONS = ((3, 11), (3, 12), (3, 13))
 MACHINES = ("x86_64", "aarch64")
 GLIBC = 34  # 2.34, of Amazon Linux 2023; Debian 12 has 2.36
 OLDEST_GLIBC = {"x86_64": 5, "aarch64": 17}  # PEP 600: manylinux1 is glibc 2.5
-LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+LEGACY_TAGS = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 TARGETS = tuple(itertools.product(PYTHONS, MACHINES))
 UV = Path(sys.executable).parent / "uv"
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Make every lock and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m supply.make_locks", description=__doc__)
     parser.add_argument("inputs", nargs="*", type=Path, help="inputs; default: all")
     parser.add_argument("--upgrade", action="store_true", help="take the newest packages that the inputs allow")
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_args(argv)
     for source in [path.resolve() for path in arguments.inputs] or find_inputs():
-        packages = resolve(source, upgrade=arguments.upgrade)
+        packages = resolve_lock(source, upgrade=arguments.upgrade)
         comment = f"Made from {source.name} by `make lock`: change that file, not this one."
-        write_lock(lock_of(source), comment, packages)
-        print(f"{lock_of(source).relative_to(ROOT)}: {len(packages)} packages", flush=True)
+        write_lock(lock_path(source), comment, packages)
+        print(f"{lock_path(source).relative_to(ROOT)}: {len(packages)} packages", flush=True)
     return 0
 
 
-def resolve(source: Path, *, upgrade: bool) -> list[LockedPackage]:
+def resolve_lock(source: Path, *, upgrade: bool) -> list[LockedPackage]:
     """Return what an input brings along on the targets.
 
     Raises:
@@ -56,18 +56,18 @@ def resolve(source: Path, *, upgrade: bool) -> list[LockedPackage]:
     """
     with tempfile.TemporaryDirectory() as folder:
         pins, files = Path(folder) / "pins.txt", Path(folder) / "pylock.toml"
-        if lock_of(source).exists():
-            pins.write_bytes(lock_of(source).read_bytes())  # uv keeps the versions of its output file
+        if lock_path(source).exists():
+            pins.write_bytes(lock_path(source).read_bytes())  # uv keeps the versions of its output file
         excludes = source.parent / "excludes.txt"
         options = [*(["--excludes", str(excludes)] if excludes.exists() else []), *(["--upgrade"] if upgrade else [])]
-        _compile(source, "--output-file", str(pins), "--no-annotate", *options)
-        _compile(pins, "--output-file", str(files), "--format", "pylock.toml", "--no-deps")
+        _run_uv_compile(source, "--output-file", str(pins), "--no-annotate", *options)
+        _run_uv_compile(pins, "--output-file", str(files), "--format", "pylock.toml", "--no-deps")
         resolution = tomllib.loads(files.read_text())["packages"]
-    own = read_own_hashes(source)
-    return [package for entry in resolution if (package := to_locked(entry, own)) is not None]
+    own_hashes = read_own_hashes(source)
+    return [package for entry in resolution if (package := build_locked_package(entry, own_hashes)) is not None]
 
 
-def _compile(source: Path, *options: str) -> None:
+def _run_uv_compile(source: Path, *options: str) -> None:
     command = [str(UV), "pip", "compile", str(source), "--universal", "--python-version", "3.11", "--quiet"]
     subprocess.run([*command, "--no-header", *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
@@ -82,26 +82,28 @@ def read_own_hashes(source: Path) -> dict[str, tuple[str, ...]]:
     }
 
 
-def to_locked(entry: dict[str, Any], own: dict[str, tuple[str, ...]]) -> LockedPackage | None:
+def build_locked_package(entry: dict[str, Any], own_hashes: dict[str, tuple[str, ...]]) -> LockedPackage | None:
     """Return the line of one package of a pylock.toml (PEP 751), or None where no target installs it.
 
     Args:
         entry: its table.
-        own: hashes that the input names, by package.
+        own_hashes: hashes that the input names, by package.
 
     Raises:
         ValueError: a target has neither a wheel nor a source.
     """
     name, version, marker = entry["name"], entry["version"], entry.get("marker", "")
-    targets = [target for target in TARGETS if holds(marker, target)]
+    targets = [target for target in TARGETS if is_marker_true(marker, target)]
     if not targets:
         return None
-    hashes = own.get(name) or tuple(dict.fromkeys(digest for target in targets for digest in pick_files(entry, target)))
-    everywhere = len(targets) == len(TARGETS)
-    return LockedPackage(name=name, version=version, marker="" if everywhere else marker, hashes=hashes)
+    hashes = own_hashes.get(name) or tuple(
+        dict.fromkeys(digest for target in targets for digest in pick_files(entry, target))
+    )
+    is_everywhere = len(targets) == len(TARGETS)
+    return LockedPackage(name=name, version=version, marker="" if is_everywhere else marker, hashes=hashes)
 
 
-def holds(marker: str, target: tuple[tuple[int, int], str]) -> bool:
+def is_marker_true(marker: str, target: tuple[tuple[int, int], str]) -> bool:
     """Return whether a marker is true on a target, at the first or at a late patch version of its Python."""
     (major, minor), machine = target
     environment = {
@@ -136,8 +138,8 @@ def list_tags(target: tuple[tuple[int, int], str]) -> Iterator[Tag]:
     platforms = []
     for minor in range(GLIBC, OLDEST_GLIBC[machine] - 1, -1):
         platforms.append(f"manylinux_2_{minor}_{machine}")
-        if minor in LEGACY:
-            platforms.append(f"{LEGACY[minor]}_{machine}")
+        if minor in LEGACY_TAGS:
+            platforms.append(f"{LEGACY_TAGS[minor]}_{machine}")
     platforms.append(f"linux_{machine}")
     yield from cpython_tags(python, platforms=platforms)
     yield from compatible_tags(python, interpreter=f"cp{python[0]}{python[1]}", platforms=platforms)

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Better = Literal["lower", "higher", "neither"]
-Spread = Literal["request", "gap", "turn", "round"]
+BetterDirection = Literal["lower", "higher", "neither"]
+SpreadUnit = Literal["request", "gap", "turn", "round"]
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Metric:
     unit: str
     definition: str
     source: str
-    better: Better
-    spread: Spread = "request"
-    published: bool = False
+    better: BetterDirection
+    spread: SpreadUnit = "request"
+    goes_to_cloudwatch: bool = False
 
 
 _CHUNKS = "arrival times of the response's SSE chunks"
@@ -49,7 +49,7 @@ _METRICS = (
         "not count; the time a late open-loop start was overdue is not in it (schedule_delay_ms)",
         _CHUNKS,
         "lower",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "tpot_ms",
@@ -58,7 +58,7 @@ _METRICS = (
         "chunk holds b > 1 tokens, by the factor (completion_tokens - b) / (completion_tokens - 1): see tpot_exact_ms",
         f"{_CHUNKS}; {_USAGE}",
         "lower",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "tpot_exact_ms",
@@ -76,7 +76,7 @@ _METRICS = (
         _CHUNKS,
         "lower",
         spread="gap",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "e2e_ms",
@@ -84,7 +84,7 @@ _METRICS = (
         "from the start of the request to its last chunk with a choice; the usage chunk and [DONE] do not count",
         _CHUNKS,
         "lower",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "tokens_per_chunk",
@@ -100,7 +100,7 @@ _METRICS = (
         "completion_tokens / E2E of one request (per stream): its wait for the first token is in it",
         f"{_CHUNKS}; {_USAGE}",
         "higher",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "system_output_tokens_per_s",
@@ -111,7 +111,7 @@ _METRICS = (
         f"start and end of every request; {_USAGE}",
         "higher",
         spread="turn",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "goodput_per_s",
@@ -122,7 +122,7 @@ _METRICS = (
         f"the limits in manifest.json; {_CHUNKS}; {_USAGE}",
         "higher",
         spread="turn",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "acceptance_length",
@@ -133,7 +133,7 @@ _METRICS = (
         "differences of the server's /metrics before and after each turn",
         "higher",
         spread="turn",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "draft_acceptance_rate",
@@ -159,7 +159,7 @@ _METRICS = (
         "tokens of the prompt, template included, as the server counts",
         _USAGE,
         "neither",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "completion_tokens",
@@ -167,7 +167,7 @@ _METRICS = (
         "tokens of the answer, reasoning and the stop token included, as the server counts",
         _USAGE,
         "neither",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "schedule_delay_ms",
@@ -185,7 +185,7 @@ _METRICS = (
         "not of a token",
         f"{_CHUNKS}; llmperf f1d6bed, token_benchmark_ray.py and openai_chat_completions_client.py, by definition",
         "lower",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "requests",
@@ -195,7 +195,7 @@ _METRICS = (
         "records of the round",
         "neither",
         spread="round",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "failed_requests",
@@ -205,7 +205,7 @@ _METRICS = (
         "error of the records of the round",
         "lower",
         spread="round",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
     Metric(
         "unpublished_rounds",
@@ -216,7 +216,7 @@ _METRICS = (
         "the run's folder and its journal of what was published",
         "lower",
         spread="round",
-        published=True,
+        goes_to_cloudwatch=True,
     ),
 )
 
@@ -230,19 +230,19 @@ def acceptance_position(position: int) -> str:
     return f"acceptance_position_{position}"
 
 
-def metric(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """Return the metric called `name`.
 
     Raises:
         KeyError: no such metric.
     """
-    found = _POSITION.fullmatch(name)
-    if not found:
+    match = _POSITION.fullmatch(name)
+    if not match:
         return CATALOGUE[name]
     return Metric(
         name,
         "1",
-        f"drafts whose token {found[1]} was accepted / drafts: not conditional on the tokens before it; quantiles and "
+        f"drafts whose token {match[1]} was accepted / drafts: not conditional on the tokens before it; quantiles and "
         "mean as of acceptance_length",
         "spec_decode_num_accepted_tokens_per_pos of the server's /metrics, where it counts",
         "higher",
@@ -250,7 +250,7 @@ def metric(name: str) -> Metric:
 
 
 @dataclass(frozen=True)
-class Publisher:
+class MetricPublisher:
     """Who sends metrics to CloudWatch.
 
     Args:
@@ -263,7 +263,7 @@ class Publisher:
     """
 
     name: str
-    what: str
+    description: str
     namespace: str
     dimensions: tuple[tuple[str, ...], ...]
     sample: str | None
@@ -271,7 +271,7 @@ class Publisher:
 
 
 @dataclass(frozen=True)
-class Watched:
+class CloudWatchMetric:
     """A metric that CloudWatch holds and somebody else than the bench sends.
 
     Args:
@@ -296,15 +296,15 @@ GUARD = "guard"
 LAMBDA = "lambda"
 SQS = "sqs"
 BENCH_DIMENSIONS = ("Experiment", "Variant", "PromptClass", "Concurrency")
-EVERY = "all"  # the class or the concurrency of what pools them all
+ALL_VALUES = "all"  # the class or the concurrency of what pools them all
 # what is published of all classes at all loads together, for alarms; the last of them is published of nothing else
 ALL_LOADS = ("requests", "failed_requests", "acceptance_length", "unpublished_rounds")
 
 
-PUBLISHERS: dict[str, Publisher] = {
+PUBLISHERS: dict[str, MetricPublisher] = {
     publisher.name: publisher
     for publisher in (
-        Publisher(
+        MetricPublisher(
             BENCH,
             "the bench, after each round and by `tandem bench publish`: one value a request, a gap, a turn or a round",
             "Tandem/{environment}",
@@ -312,7 +312,7 @@ PUBLISHERS: dict[str, Publisher] = {
             "bench.json",
             "what this program sends; the test of the sample makes it again",
         ),
-        Publisher(
+        MetricPublisher(
             CONTAINER_INSIGHTS,
             "the CloudWatch agent of the add-on amazon-cloudwatch-observability, once a minute: Container Insights "
             "without enhanced observability, a container of it on every node and one of them for the whole cluster",
@@ -330,7 +330,7 @@ PUBLISHERS: dict[str, Publisher] = {
             "metrics of enhanced observability (replicas_ready, pod_status_*, waiting reasons) have no published "
             "recording, so it is off and nothing of them is drawn",
         ),
-        Publisher(
+        MetricPublisher(
             VLLM_SCRAPE,
             "a CloudWatch agent of its own that reads each server's /metrics once a minute; of counters it sends how "
             "much they grew since, and histograms it cannot send",
@@ -342,7 +342,7 @@ PUBLISHERS: dict[str, Publisher] = {
             "colon; that vLLM 0.9.1's page has these names (read in its source). Its gpu_cache_usage_perc has no "
             "recording",
         ),
-        Publisher(
+        MetricPublisher(
             NEURON,
             "neuron-monitor, read by the CloudWatch agent: use of NeuronCores and their memory, by device",
             "ContainerInsights",
@@ -351,7 +351,7 @@ PUBLISHERS: dict[str, Publisher] = {
             "aws-neuron/aws-neuron-sdk deploy/infrastructure/monitoring.rst of 2026-08: Neuron Monitor is not "
             "supported where the Neuron DRA driver gives out the devices, so it is off",
         ),
-        Publisher(
+        MetricPublisher(
             LOG_FILTER,
             "a metric filter of CloudWatch Logs on Container Insights' performance log: 1 for each event of an "
             "accelerator node, which its agent writes once a minute; 0 in a minute without any",
@@ -361,16 +361,16 @@ PUBLISHERS: dict[str, Publisher] = {
             "the event of container-insights.json; that CloudWatch Logs makes a value of it is documented "
             "(AmazonCloudWatchLogs API Reference, MetricTransformation), not recorded, 2026-11-21",
         ),
-        Publisher(
+        MetricPublisher(
             GUARD,
             "each pass of the reaper, every 5 minutes, and each stop; what could not be seen in a pass is left out of "
             "it",
             "Tandem/Guard/{environment}",
             ((),),
             "guard.json",
-            "what tandem.stop sends, 2026-11-21; the test of the sample makes it again",
+            "what tandem.guard.fleet_stop sends, 2026-11-21; the test of the sample makes it again",
         ),
-        Publisher(
+        MetricPublisher(
             LAMBDA,
             "Lambda itself, once a minute in which a function is called",
             "AWS/Lambda",
@@ -379,7 +379,7 @@ PUBLISHERS: dict[str, Publisher] = {
             'documented, not recorded: AWS Lambda developer guide, "Viewing metrics for Lambda functions", read '
             "2026-11-21",
         ),
-        Publisher(
+        MetricPublisher(
             SQS,
             "SQS itself, once a minute while a queue is in use; a queue that nobody touched for hours is silent",
             "AWS/SQS",
@@ -392,177 +392,177 @@ PUBLISHERS: dict[str, Publisher] = {
 }
 """By name; a widget or an alarm names one of these."""
 
-WATCHED: dict[tuple[str, str], Watched] = {
+CLOUDWATCH_METRICS: dict[tuple[str, str], CloudWatchMetric] = {
     (watched.publisher, watched.name): watched
     for watched in (
-        Watched(
+        CloudWatchMetric(
             "node_cpu_utilization",
             "percent",
             "processors of a node in use, of all it has; by node, or over all nodes of the cluster, system nodes "
             "included",
             CONTAINER_INSIGHTS,
         ),
-        Watched(
+        CloudWatchMetric(
             "node_memory_utilization",
             "percent",
             "working set of a node, of its memory; memory of the accelerators is not in it",
             CONTAINER_INSIGHTS,
         ),
-        Watched(
+        CloudWatchMetric(
             "node_filesystem_utilization",
             "percent",
             "used space of a node's filesystems, one value a device: take the maximum; the array of local disks is one",
             CONTAINER_INSIGHTS,
         ),
-        Watched(
+        CloudWatchMetric(
             "node_network_total_bytes",
             "bytes/s",
             "received and sent by a node's interfaces; EFA traffic is not in it",
             CONTAINER_INSIGHTS,
         ),
-        Watched(
+        CloudWatchMetric(
             "cluster_node_count",
             "nodes",
             "nodes that Kubernetes knows, system nodes included; a node stays known for minutes after it died",
             CONTAINER_INSIGHTS,
         ),
-        Watched(
+        CloudWatchMetric(
             "cluster_failed_node_count",
             "nodes",
             "nodes under pressure of memory, disk or processes, or without network; a node that is merely not Ready "
             "is not counted",
             CONTAINER_INSIGHTS,
         ),
-        Watched(
+        CloudWatchMetric(
             "service_number_of_running_pods",
             "pods",
             "ready pods behind a Service; a Service without any is not sent at all, so its absence means none",
             CONTAINER_INSIGHTS,
         ),
-        Watched(
+        CloudWatchMetric(
             "namespace_number_of_running_pods",
             "pods",
             "pods of a namespace in phase Running, ready or not, of every kind; a namespace without any is not sent at "
             "all, so its absence means none",
             CONTAINER_INSIGHTS,
         ),
-        Watched(
+        CloudWatchMetric(
             "pod_number_of_container_restarts",
             "restarts",
             "restarts of a pod's main containers since the reading before, by the name of its Deployment; sent from "
             "the second reading on for each pod that has a container on a node, so its absence means that none runs",
             CONTAINER_INSIGHTS,
         ),
-        Watched(
+        CloudWatchMetric(
             "vllm:num_requests_running",
             "requests",
             "requests in the batch at the moment of the reading, once a minute: shorter bursts fall between",
             VLLM_SCRAPE,
         ),
-        Watched(
+        CloudWatchMetric(
             "vllm:num_requests_waiting",
             "requests",
             "requests that wait to be scheduled at the moment of the reading, once a minute",
             VLLM_SCRAPE,
         ),
-        Watched(
+        CloudWatchMetric(
             "vllm:kv_cache_usage_perc",
             "1",
             "used share of the KV cache, 1 is all; not sent by vLLM's V0 engine, whose name for it has no recording",
             VLLM_SCRAPE,
         ),
-        Watched(
+        CloudWatchMetric(
             "vllm:generation_tokens_total",
             "tokens",
             "tokens generated since the reading before; V0 with a draft inside the compiled graph counts 1 a step",
             VLLM_SCRAPE,
         ),
-        Watched(
+        CloudWatchMetric(
             "vllm:request_success_total",
             "requests",
             "requests that ended since the reading before, one value a reason of the end: take the sum",
             VLLM_SCRAPE,
         ),
-        Watched(
+        CloudWatchMetric(
             "vllm:num_preemptions_total",
             "requests",
             "requests put back since the reading before, because the KV cache was full",
             VLLM_SCRAPE,
         ),
-        Watched(
+        CloudWatchMetric(
             "vllm:spec_decode_num_drafts_total",
             "drafts",
             "speculative steps since the reading before; only sent where the runtime counts them (native)",
             VLLM_SCRAPE,
         ),
-        Watched(
+        CloudWatchMetric(
             "vllm:spec_decode_num_accepted_tokens_total",
             "tokens",
             "drafted tokens accepted since the reading before; 1 + this / drafts is the acceptance length; only sent "
             "where the runtime counts them (native)",
             VLLM_SCRAPE,
         ),
-        Watched(
+        CloudWatchMetric(
             "accelerator_nodes",
             "nodes",
             "events of accelerator nodes in a minute: take the sum of 60 s. A node whose agent is dead is not seen; "
             "two events of one node may fall into one minute and none into the next",
             LOG_FILTER,
         ),
-        Watched(
+        CloudWatchMetric(
             "instances_alive",
             "instances",
             "instances of the accelerator node group that EC2 lists and that are not terminated; EC2's own word, so a "
             "node that never joined the cluster counts too",
             GUARD,
         ),
-        Watched(
+        CloudWatchMetric(
             "oldest_instance_hours",
             "hours",
             "since the launch of the oldest of them; 0 where there is none",
             GUARD,
         ),
-        Watched(
+        CloudWatchMetric(
             "idle_block_minutes",
             "minutes",
             "5 for each pass in which a Capacity Block was paid for and nothing ran under a live lease, else 0: take "
             "the sum",
             GUARD,
         ),
-        Watched(
+        CloudWatchMetric(
             "stop_failures",
             "failures",
             "1 for a pass or a stop in which something that was due could not be done or seen, else 0",
             GUARD,
         ),
-        Watched(
+        CloudWatchMetric(
             "fleet_usd",
             "USD",
             "5 minutes of the instances that were pending or running, at the environment's stated price: take the sum "
             "of the passes; no bill",
             GUARD,
         ),
-        Watched(
+        CloudWatchMetric(
             "excess_nodes",
             "nodes",
             "nodes above the number that the lease is for, by the larger of the desired size and the instances that "
             "stay longer than a replacement takes; 0 without a lease, which stops the fleet by itself",
             GUARD,
         ),
-        Watched(
+        CloudWatchMetric(
             "Errors",
             "calls",
             "calls of a function that ended with an error of its own, its time limit included; throttled ones are not "
             "among them",
             LAMBDA,
         ),
-        Watched(
+        CloudWatchMetric(
             "Throttles",
             "calls",
             "calls of a function that Lambda refused because too many ran at once",
             LAMBDA,
         ),
-        Watched(
+        CloudWatchMetric(
             "ApproximateNumberOfMessagesVisible",
             "messages",
             "messages that can be read from a queue: take the maximum",
@@ -598,12 +598,12 @@ _CLOUDWATCH_UNITS = {
 }
 
 
-def published() -> tuple[Metric, ...]:
+def list_published_metrics() -> tuple[Metric, ...]:
     """Return what the bench sends to CloudWatch, in the catalogue's order."""
-    return tuple(one for one in CATALOGUE.values() if one.published)
+    return tuple(metric for metric in CATALOGUE.values() if metric.goes_to_cloudwatch)
 
 
-def namespace(publisher: str, environment_name: str, cluster_name: str) -> str:
+def format_namespace(publisher: str, environment_name: str, cluster_name: str) -> str:
     """Return the CloudWatch namespace of a publisher's metrics.
 
     Raises:
@@ -616,7 +616,7 @@ SIMULATED_NAMESPACE = "Tandem/Simulated/{environment}"
 """CloudWatch namespace of what the bench measured of simulated servers, in place of its own."""
 
 
-def cloudwatch_unit(metric: Metric | Watched) -> str:
+def cloudwatch_unit(metric: Metric | CloudWatchMetric) -> str:
     """Return the unit in CloudWatch's own words (StandardUnit of its API).
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tandem.spec.environment import Environment, GitopsDelivery
-from tandem.spec.load import load
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "tests" / "environments"
@@ -15,7 +15,7 @@ ARGOCD_DELIVERY = {"tool": "argocd", "namespace": "argocd", "path": f"manifests/
 
 def read_environments() -> dict[str, Environment]:
     """Return them by name."""
-    declared = load(FOLDER, ROOT / "experiments").environments
+    declared = load_workspace(FOLDER, ROOT / "experiments").environments
     environments = {name: file.environment for name, file in declared.items() if file.environment}
     flux = environments["private-charts"]
     assert isinstance(flux.delivery, GitopsDelivery)

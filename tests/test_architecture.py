@@ -18,12 +18,12 @@ OURS = ("tandem", "stacks", "charts", "lambdas", "supply", "app")
 ALLOWED = {
     "tandem/spec": {"tandem.spec", "tandem.shell_command"},
     "tandem/rules": {"tandem.rules", "tandem.spec"},
-    "tandem/artifacts": {"tandem.artifacts", "tandem.spec", "tandem.aws_fault", "tandem.shell_command"},
+    "tandem/artifacts": {"tandem.artifacts", "tandem.spec", "tandem.aws.faults", "tandem.shell_command"},
     "tandem/bench": {"tandem.bench", "tandem.metrics", "tandem.shell_command"},
-    "tandem/publish": {"tandem.publish", "tandem.metrics", "tandem.aws_fault"},
-    "tandem/watch": {"tandem.watch", "tandem.spec", "tandem.metrics"},
-    "tandem/commands": {
-        "tandem.commands",
+    "tandem/publish": {"tandem.publish", "tandem.metrics", "tandem.aws.faults"},
+    "tandem/monitoring": {"tandem.monitoring", "tandem.spec", "tandem.metrics"},
+    "tandem/cli": {
+        "tandem.cli",
         "tandem.spec",
         "tandem.rules",
         "tandem.artifacts",
@@ -31,34 +31,34 @@ ALLOWED = {
         "tandem.metrics",
         "tandem.publish",
         "tandem.shell_command",
-        "tandem.watch",
-        "tandem.stop",
-        "tandem.start",
+        "tandem.monitoring",
+        "tandem.guard.fleet_stop",
+        "tandem.guard.fleet_start",
         "tandem.guard",
         "tandem.ops",
-        "tandem.twin",
+        "rehearsal",
         "charts",
     },
     "tandem/ops": {
         "tandem.ops",
         "tandem.spec",
         "tandem.artifacts",
-        "tandem.aws_fault",
-        "tandem.stop",
-        "tandem.start",
+        "tandem.aws.faults",
+        "tandem.guard.fleet_stop",
+        "tandem.guard.fleet_start",
         "tandem.guard",
         "tandem.shell_command",
     },
-    "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics", "tandem.shell_command"},
-    "lambdas": {"tandem.stop"},  # packed beside the handler: lambdas/*/files.txt
+    "rehearsal": {"rehearsal", "tandem.spec", "tandem.artifacts", "tandem.metrics", "tandem.shell_command"},
+    "lambdas": {"tandem.guard.fleet_stop"},  # packed beside the handler: lambdas/*/files.txt
     "stacks": {
         "stacks",
         "tandem.spec",
         "tandem.rules",
-        "tandem.watch",
+        "tandem.monitoring",
         "tandem.metrics",
-        "tandem.stop",
-        "tandem.ops.guarded",
+        "tandem.guard.fleet_stop",
+        "tandem.ops.guard_config",
         "tandem.ops.people",
     },
     "charts": {"charts", "tandem.spec", "tandem.rules", "tandem.ops.people"},
@@ -71,8 +71,8 @@ FORBIDDEN_LIBRARIES = {
     "tandem/artifacts": JSII,
     "tandem/bench": JSII | {"boto3", "botocore", "kubernetes"},
     "tandem/publish": JSII,
-    "tandem/watch": JSII | {"boto3", "botocore"},
-    "tandem/commands": JSII | {"boto3", "botocore"},
+    "tandem/monitoring": JSII | {"boto3", "botocore"},
+    "tandem/cli": JSII | {"boto3", "botocore"},
     "tandem/ops": JSII,
     "stacks": {"cdk8s"},
     "charts": {"aws_cdk"},
@@ -134,15 +134,18 @@ def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "ours"),
     [
-        ("tandem/fence.py", {"tandem", "tandem.aws_fault"}),
-        ("tandem/stop.py", {"tandem.fence", "tandem.guard"}),
-        ("tandem/start.py", {"tandem.fence", "tandem.stop", "tandem.guard", "tandem.shell_command"}),
+        ("tandem/guard/fence.py", {"tandem", "tandem.aws.faults"}),
+        ("tandem/guard/fleet_stop.py", {"tandem.guard.fence", "tandem.guard"}),
+        (
+            "tandem/guard/fleet_start.py",
+            {"tandem.guard.fence", "tandem.guard.fleet_stop", "tandem.guard", "tandem.shell_command"},
+        ),
         ("tandem/guard/pager.py", set()),
-        ("tandem/guard/ownership.py", {"tandem.fence"}),
-        ("tandem/guard/scaling.py", {"tandem.fence"}),
-        ("tandem/guard/schedules.py", {"tandem.fence", "tandem.guard"}),
-        ("tandem/guard/normal_end.py", {"tandem.fence", "tandem.guard", "tandem.stop"}),
-        ("tandem/guard/relabel.py", {"tandem.fence", "tandem.guard", "tandem.stop"}),
+        ("tandem/guard/ownership.py", {"tandem.guard.fence"}),
+        ("tandem/guard/scaling_groups.py", {"tandem.guard.fence"}),
+        ("tandem/guard/schedules.py", {"tandem.guard.fence", "tandem.guard"}),
+        ("tandem/guard/normal_end.py", {"tandem.guard.fence", "tandem.guard", "tandem.guard.fleet_stop"}),
+        ("tandem/guard/node_labels.py", {"tandem.guard.fence", "tandem.guard", "tandem.guard.fleet_stop"}),
     ],
 )
 def test_what_stops_and_starts_needs_the_standard_library_and_boto3(file: str, ours: set[str]) -> None:
@@ -154,7 +157,7 @@ def test_what_stops_and_starts_needs_the_standard_library_and_boto3(file: str, o
 
 
 def test_what_boto3_raises_is_told_by_boto3_alone() -> None:
-    names = {name.partition(".")[0] for name in imports(ROOT / "tandem/aws_fault.py")}
+    names = {name.partition(".")[0] for name in imports(ROOT / "tandem/aws/faults.py")}
 
     assert names - set(sys.stdlib_module_names) == {"botocore", "urllib3"}
 
@@ -178,7 +181,7 @@ def test_only_the_cli_and_the_app_start_from_charts_and_stacks() -> None:
 
 def test_check_loads_no_jsii() -> None:
     code = (
-        "import sys; from tandem.cli import main; main(['check']); "
+        "import sys; from tandem.cli.program import main; main(['check']); "
         "sys.exit(sorted(m for m in sys.modules if m.split('.')[0] in ('jsii','aws_cdk','cdk8s','boto3')) != [])"
     )
 

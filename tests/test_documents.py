@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli import _parser
+from tandem.cli.program import _build_parser
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -82,7 +82,7 @@ CASES = [(path, line) for path in DOCUMENTS for line in commands(path.read_text(
 def test_a_command_in_a_block_of_code_parses(path: Path, line: str) -> None:
     words = shlex.split(re.split(r" (?:\d?>|&&|\|\|?) ?", line.replace(" URL", " http://HOST:8000"))[0], comments=True)
 
-    assert isinstance(_parser().parse_args(words[1:]), argparse.Namespace), path
+    assert isinstance(_build_parser().parse_args(words[1:]), argparse.Namespace), path
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)

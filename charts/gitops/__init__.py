@@ -10,7 +10,7 @@ from typing import Any
 
 import cdk8s
 
-from charts.driver import driver
+from charts.driver import build_driver_release
 from charts.gitops.argocd import ArgoCdChart
 from charts.gitops.flux import FluxChart
 from tandem.spec.catalogue import Catalogue
@@ -20,7 +20,7 @@ from tandem.spec.experiment import Experiment
 FOLDER = "gitops"
 
 
-def gitops(
+def render_gitops(
     environment: Environment, experiments: list[Experiment], catalogue: Catalogue
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the chosen tool's objects by the tool's name; nothing where the CDK delivers."""
@@ -28,11 +28,11 @@ def gitops(
     if not isinstance(delivery, GitopsDelivery):
         return {}
     chart = {"argocd": ArgoCdChart, "flux": FluxChart}[delivery.tool]
-    made = chart(
+    tool_chart = chart(
         cdk8s.App(),
         delivery.tool,
         environment=environment,
         experiments=experiments,
-        driver=driver(environment, catalogue),
+        driver=build_driver_release(environment, catalogue),
     )
-    return {delivery.tool: made.to_json()}
+    return {delivery.tool: tool_chart.to_json()}

@@ -16,8 +16,8 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
-from charts.driver import RELEASE, RELEASE_NAMESPACE, Driver
-from charts.manifest import labels, manifest, wave
+from charts.driver import RELEASE, RELEASE_NAMESPACE, DriverRelease
+from charts.manifest import add_manifest, object_labels, sync_wave
 from charts.people import FOLDER as PEOPLE_FOLDER
 from tandem.spec import names
 from tandem.spec.environment import Environment, GitopsDelivery
@@ -27,7 +27,7 @@ API = "argoproj.io/v1alpha1"
 CLUSTER = "in-cluster"
 FINALIZER = "resources-finalizer.argocd.argoproj.io"
 RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "5m"}}
-AUTOMATED = {"prune": True, "selfHeal": True}
+SYNC_AUTOMATION = {"prune": True, "selfHeal": True}
 
 # what the charts render, and nothing else may enter the cluster by this project
 CLUSTER_KINDS = [("", "Namespace"), ("", "PersistentVolume")]
@@ -69,73 +69,93 @@ class ArgoCdChart(cdk8s.Chart):
     """Everything Argo CD is told about one environment."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiments: list[Experiment], driver: Driver
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        experiments: list[Experiment],
+        driver: DriverRelease,
     ) -> None:
         super().__init__(scope, id_, disable_resource_name_hashes=True)
         name, delivery = environment.name, environment.delivery
         assert isinstance(delivery, GitopsDelivery)  # nobody asks for this chart where the CDK delivers
-        platform = f"{name}-platform"
-        people = f"{name}-people"  # a project of its own: whoever changes an experiment changes no right
-        platform_spaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace]
-        spaces = [names.namespace(experiment) for experiment in experiments]
-        here = {"repoURL": delivery.repo_url, "targetRevision": delivery.revision}
+        platform_project = f"{name}-platform"
+        people_project = f"{name}-people"  # a project of its own: whoever changes an experiment changes no right
+        platform_namespaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace]
+        namespaces = [names.experiment_namespace(experiment) for experiment in experiments]
+        revision_source = {"repoURL": delivery.repo_url, "targetRevision": delivery.revision}
 
-        def put(kind: str, called: str, number: int, spec: Body) -> None:
-            manifest(self, {
+        def add_object(kind: str, object_name: str, wave_number: int, spec: Body) -> None:
+            add_manifest(self, {
                 "apiVersion": API,
                 "kind": kind,
                 "metadata": {
-                    "name": called,
+                    "name": object_name,
                     "namespace": delivery.namespace,
-                    "labels": labels(name, "gitops"),
-                    "annotations": wave(number),
+                    "labels": object_labels(name, "gitops"),
+                    "annotations": sync_wave(wave_number),
                     # Argo CD cannot finish the deletion of an Application whose project is gone. The driver's
                     # Application has none: pods could not give their devices back once the driver went first
-                    **({"finalizers": [FINALIZER]} if kind == "AppProject" or called == people else {}),
+                    **({"finalizers": [FINALIZER]} if kind == "AppProject" or object_name == people_project else {}),
                 },
                 "spec": spec,
             })  # fmt: skip
 
         sources = [delivery.repo_url, driver.repository]
-        put("AppProject", platform, 0, _project(sources, platform_spaces, DRIVER_CLUSTER_KINDS, None))
-        put("AppProject", name, 0, _project([delivery.repo_url], spaces, CLUSTER_KINDS, NAMESPACED_KINDS))
-        put("AppProject", people, 0, _project(
-            [delivery.repo_url], spaces, PEOPLE_CLUSTER_KINDS, PEOPLE_NAMESPACED_KINDS
+        add_object(
+            "AppProject", platform_project, 0, _build_project(sources, platform_namespaces, DRIVER_CLUSTER_KINDS, None)
+        )
+        add_object(
+            "AppProject", name, 0, _build_project([delivery.repo_url], namespaces, CLUSTER_KINDS, NAMESPACED_KINDS)
+        )
+        add_object("AppProject", people_project, 0, _build_project(
+            [delivery.repo_url], namespaces, PEOPLE_CLUSTER_KINDS, PEOPLE_NAMESPACED_KINDS
         ))  # fmt: skip
-        own = here | {"path": f"{delivery.path}/gitops"}
-        put("Application", f"{name}-gitops", 1, _application(platform, own, delivery.namespace))
-        put("Application", f"{name}-neuron-dra", 1, _application(platform, _chart(driver), RELEASE_NAMESPACE))
+        gitops_source = revision_source | {"path": f"{delivery.path}/gitops"}
+        add_object(
+            "Application", f"{name}-gitops", 1, _build_application(platform_project, gitops_source, delivery.namespace)
+        )
+        add_object(
+            "Application",
+            f"{name}-neuron-dra",
+            1,
+            _build_application(platform_project, _chart_source(driver), RELEASE_NAMESPACE),
+        )
         # to the first namespace, because an Application names one; each object names its own. A sync that comes before
         # the namespaces do is tried again
-        rights = here | {"path": f"{delivery.path}/{PEOPLE_FOLDER}"}
-        put("Application", people, 2, _application(people, rights, spaces[0]))
-        put("ApplicationSet", name, 2, _experiments(name, here, delivery.path, experiments))
+        people_source = revision_source | {"path": f"{delivery.path}/{PEOPLE_FOLDER}"}
+        add_object("Application", people_project, 2, _build_application(people_project, people_source, namespaces[0]))
+        add_object("ApplicationSet", name, 2, _build_application_set(name, revision_source, delivery.path, experiments))
 
 
-def _project(
-    sources: list[str], spaces: list[str], cluster: list[tuple[str, str]], namespaced: list[tuple[str, str]] | None
+def _build_project(
+    sources: list[str],
+    namespaces: list[str],
+    cluster_kinds: list[tuple[str, str]],
+    namespace_kinds: list[tuple[str, str]] | None,
 ) -> Body:
-    def kinds(pairs: list[tuple[str, str]]) -> list[Body]:
+    def list_kinds(pairs: list[tuple[str, str]]) -> list[Body]:
         return [{"group": group, "kind": kind} for group, kind in pairs]
 
     return {
         "sourceRepos": sources,
-        "destinations": [{"name": CLUSTER, "namespace": space} for space in spaces],
-        "clusterResourceWhitelist": kinds(cluster),
-        **({"namespaceResourceWhitelist": kinds(namespaced)} if namespaced else {}),
+        "destinations": [{"name": CLUSTER, "namespace": namespace} for namespace in namespaces],
+        "clusterResourceWhitelist": list_kinds(cluster_kinds),
+        **({"namespaceResourceWhitelist": list_kinds(namespace_kinds)} if namespace_kinds else {}),
     }
 
 
-def _application(project: str, source: Body, namespace: str) -> Body:
+def _build_application(project: str, source: Body, namespace: str) -> Body:
     return {
         "project": project,
         "source": source,
         "destination": {"name": CLUSTER, "namespace": namespace},
-        "syncPolicy": {"automated": AUTOMATED, "syncOptions": ["ServerSideApply=true"], "retry": RETRY},
+        "syncPolicy": {"automated": SYNC_AUTOMATION, "syncOptions": ["ServerSideApply=true"], "retry": RETRY},
     }
 
 
-def _chart(driver: Driver) -> Body:
+def _chart_source(driver: DriverRelease) -> Body:
     return {
         "repoURL": driver.repository,
         "targetRevision": driver.version,
@@ -144,10 +164,13 @@ def _chart(driver: Driver) -> Body:
     }
 
 
-def _experiments(name: str, here: Body, path: str, experiments: list[Experiment]) -> Body:
-    elements = [{"experiment": found.name, "namespace": names.namespace(found)} for found in experiments]
-    source = here | {"path": f"{path}/{{{{.experiment}}}}"}
-    spec = _application(name, source, "{{.namespace}}")
+def _build_application_set(name: str, revision_source: Body, path: str, experiments: list[Experiment]) -> Body:
+    elements = [
+        {"experiment": experiment.name, "namespace": names.experiment_namespace(experiment)}
+        for experiment in experiments
+    ]
+    source = revision_source | {"path": f"{path}/{{{{.experiment}}}}"}
+    spec = _build_application(name, source, "{{.namespace}}")
     # the runner owns the number of pods; without RespectIgnoreDifferences a sync would still apply the field
     spec["ignoreDifferences"] = [{"group": "apps", "kind": "Deployment", "jsonPointers": ["/spec/replicas"]}]
     spec["syncPolicy"]["syncOptions"] += ["RespectIgnoreDifferences=true"]

@@ -16,10 +16,10 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
-from charts.driver import RELEASE, RELEASE_NAMESPACE, SCHEME, Driver
-from charts.manifest import labels, manifest
+from charts.driver import RELEASE, RELEASE_NAMESPACE, SCHEME, DriverRelease
+from charts.manifest import add_manifest, object_labels
 from charts.people import FOLDER as PEOPLE_FOLDER
-from charts.workloads import STAGES, stages_of
+from charts.workloads import STAGES, list_stages
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
 from tandem.spec.images import PRIVATE_ECR
@@ -38,49 +38,59 @@ class FluxChart(cdk8s.Chart):
     """Everything Flux is told about one environment."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiments: list[Experiment], driver: Driver
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        experiments: list[Experiment],
+        driver: DriverRelease,
     ) -> None:
         super().__init__(scope, id_, disable_resource_name_hashes=True)
         name, delivery = environment.name, environment.delivery
         assert isinstance(delivery, GitopsDelivery)  # nobody asks for this chart where the CDK delivers
 
-        def put(api: str, kind: str, called: str, spec: Body) -> None:
-            manifest(self, {
+        def add_object(api: str, kind: str, object_name: str, spec: Body) -> None:
+            add_manifest(self, {
                 "apiVersion": api,
                 "kind": kind,
                 "metadata": {
-                    "name": called,
+                    "name": object_name,
                     "namespace": delivery.namespace,
-                    "labels": labels(name, "gitops"),
+                    "labels": object_labels(name, "gitops"),
                 },
                 "spec": spec,
             })  # fmt: skip
 
-        put(SOURCE_API, "GitRepository", name, _repository(delivery))
+        add_object(SOURCE_API, "GitRepository", name, _build_repository(delivery))
         # no wait: it holds itself, and would wait for itself
-        root = _kustomization(name, f"{delivery.path}/gitops", after=(), wait_for_health=False)
-        put(KUSTOMIZE_API, "Kustomization", f"{name}-gitops", root)
-        put(SOURCE_API, "OCIRepository", RELEASE, _chart(driver))
-        put(HELM_API, "HelmRelease", RELEASE, _release(driver))
+        root = _build_kustomization(name, f"{delivery.path}/gitops", dependency_names=(), wait_for_health=False)
+        add_object(KUSTOMIZE_API, "Kustomization", f"{name}-gitops", root)
+        add_object(SOURCE_API, "OCIRepository", RELEASE, _build_chart_source(driver))
+        add_object(HELM_API, "HelmRelease", RELEASE, _build_release(driver))
         for experiment in experiments:
-            stages = stages_of(experiment)
-            for before, stage in zip((None, *stages), stages, strict=False):
-                after = [f"{experiment.name}-{before}"] if before else []
+            stages = list_stages(experiment)
+            for previous_stage, stage in zip((None, *stages), stages, strict=False):
+                dependency_names = [f"{experiment.name}-{previous_stage}"] if previous_stage else []
                 path = f"{delivery.path}/{experiment.name}/{stage}"
-                spec = _kustomization(name, path, after=after, wait_for_health=stage != "serve")
-                put(KUSTOMIZE_API, "Kustomization", f"{experiment.name}-{stage}", spec)
+                spec = _build_kustomization(
+                    name, path, dependency_names=dependency_names, wait_for_health=stage != "serve"
+                )
+                add_object(KUSTOMIZE_API, "Kustomization", f"{experiment.name}-{stage}", spec)
         bases = [f"{experiment.name}-{STAGES[0]}" for experiment in experiments]  # each makes its namespace
-        rights = _kustomization(name, f"{delivery.path}/{PEOPLE_FOLDER}", after=bases, wait_for_health=True)
-        put(KUSTOMIZE_API, "Kustomization", f"{name}-people", rights)
+        rights = _build_kustomization(
+            name, f"{delivery.path}/{PEOPLE_FOLDER}", dependency_names=bases, wait_for_health=True
+        )
+        add_object(KUSTOMIZE_API, "Kustomization", f"{name}-people", rights)
 
 
-def _repository(delivery: GitopsDelivery) -> Body:
+def _build_repository(delivery: GitopsDelivery) -> Body:
     # ssh always needs a key
     secret = {"secretRef": {"name": SSH_SECRET}} if delivery.repo_url.startswith("ssh://") else {}
-    return {"interval": "1m", "url": delivery.repo_url, "ref": reference(delivery.revision), **secret}
+    return {"interval": "1m", "url": delivery.repo_url, "ref": revision_reference(delivery.revision), **secret}
 
 
-def reference(revision: str) -> dict[str, str]:
+def revision_reference(revision: str) -> dict[str, str]:
     """Return how Flux is told a revision: by full name, commit, tag (a version) or branch."""
     if revision.startswith("refs/"):
         return {"name": revision}
@@ -91,7 +101,7 @@ def reference(revision: str) -> dict[str, str]:
     return {"branch": revision}
 
 
-def _kustomization(source: str, path: str, *, after: Sequence[str], wait_for_health: bool) -> Body:
+def _build_kustomization(source: str, path: str, *, dependency_names: Sequence[str], wait_for_health: bool) -> Body:
     return {
         "interval": "10m",
         "retryInterval": "1m",
@@ -100,12 +110,16 @@ def _kustomization(source: str, path: str, *, after: Sequence[str], wait_for_hea
         "prune": True,
         "wait": wait_for_health,
         "sourceRef": {"kind": "GitRepository", "name": source},
-        **({"dependsOn": [{"name": before} for before in after]} if after else {}),
+        **(
+            {"dependsOn": [{"name": dependency_name} for dependency_name in dependency_names]}
+            if dependency_names
+            else {}
+        ),
     }
 
 
-def _chart(driver: Driver) -> Body:
-    pinned = {"digest": driver.digest} if driver.digest else {}
+def _build_chart_source(driver: DriverRelease) -> Body:
+    digest_reference = {"digest": driver.digest} if driver.digest else {}
     # source-controller then logs in with its own credentials, those of its Pod Identity (source-controller
     # docs/spec/v1/ocirepositories.md, "Provider"; the stack Workloads binds them)
     private = PRIVATE_ECR.match(driver.repository.removeprefix(SCHEME))
@@ -113,12 +127,12 @@ def _chart(driver: Driver) -> Body:
         "interval": "1h",
         **({"provider": "aws"} if private else {}),
         "url": driver.repository,
-        "ref": {"tag": driver.version, **pinned},
+        "ref": {"tag": driver.version, **digest_reference},
         "layerSelector": {"mediaType": CHART_LAYER, "operation": "copy"},
     }
 
 
-def _release(driver: Driver) -> Body:
+def _build_release(driver: DriverRelease) -> Body:
     remediation = {"retries": 3}
     return {
         "interval": "1h",

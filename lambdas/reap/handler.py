@@ -11,10 +11,10 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from tandem.stop import Clients, Guarded, reap
+from tandem.guard.fleet_stop import AwsClients, GuardConfig, run_reaper_pass
 
 
-class NotDoneError(RuntimeError):
+class IncompletePassError(RuntimeError):
     """Something could not be seen or done; the next pass tries again."""
 
 
@@ -24,10 +24,10 @@ def handler(_event: Any, _context: Any) -> dict[str, Any]:
     Raises:
         NotDoneError: what could not be seen or done.
     """
-    guarded = Guarded.from_variables(os.environ)
-    report = reap(Clients.of(guarded.region), guarded, datetime.now(UTC))
-    said = report.as_json()
-    print(json.dumps(said))
-    if report.failed:
-        raise NotDoneError("; ".join(report.failed))
-    return said
+    config = GuardConfig.from_variables(os.environ)
+    report = run_reaper_pass(AwsClients.create(config.region), config, datetime.now(UTC))
+    document = report.as_json()
+    print(json.dumps(document))
+    if report.failures:
+        raise IncompletePassError("; ".join(report.failures))
+    return document

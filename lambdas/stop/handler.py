@@ -11,13 +11,21 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from tandem.stop import RAISED, Clients, Guarded, read_capacity_kind, stop, tell, words
+from tandem.guard.fleet_stop import (
+    CALL_ERRORS,
+    AwsClients,
+    GuardConfig,
+    describe_error,
+    notify_subscribers,
+    read_capacity_kind,
+    stop_fleet,
+)
 
-BY_HAND = "the stop function was invoked"
-FIRST_CHARACTERS = 300
+INVOCATION_REASON = "the stop function was invoked"
+MAX_NOTICE_CHARACTERS = 300
 
 
-class NotStoppedError(RuntimeError):
+class IncompleteStopError(RuntimeError):
     """Something is left to do; Lambda counts an error and, for a notification, calls again."""
 
 
@@ -30,49 +38,49 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
     Raises:
         NotStoppedError: what is left to do. Doing it again is safe.
     """
-    guarded = Guarded.from_variables(os.environ)
-    clients = Clients.of(guarded.region)
-    notified = notification(event)
-    if notified is not None and read_capacity_kind(clients, guarded) == "capacity-block":
-        return only_told(clients, guarded, notified)
-    asked = {} if notified is not None or not isinstance(event, dict) else event
-    report = stop(
-        clients, guarded, who="budget" if notified is not None else str(asked.get("who") or "lambda"),
-        why=f"budget notification: {notified}" if notified is not None else str(asked.get("why") or BY_HAND),
-        run=str(asked["run"]) if asked.get("run") else None, now=datetime.now(UTC), publishes=True,
+    config = GuardConfig.from_variables(os.environ)
+    clients = AwsClients.create(config.region)
+    notice = read_notification(event)
+    if notice is not None and read_capacity_kind(clients, config) == "capacity-block":
+        return notify_only(clients, config, notice)
+    request = {} if notice is not None or not isinstance(event, dict) else event
+    report = stop_fleet(
+        clients, config, who="budget" if notice is not None else str(request.get("who") or "lambda"),
+        why=f"budget notification: {notice}" if notice is not None else str(request.get("why") or INVOCATION_REASON),
+        run=str(request["run"]) if request.get("run") else None, now=datetime.now(UTC), publishes_metrics=True,
     )  # fmt: skip
-    said = report.as_json()
-    print(json.dumps(said))
-    if report.failed:
-        raise NotStoppedError("; ".join(report.failed))
-    return said
+    document = report.as_json()
+    print(json.dumps(document))
+    if report.failures:
+        raise IncompleteStopError("; ".join(report.failures))
+    return document
 
 
-def notification(event: Any) -> str | None:
+def read_notification(event: Any) -> str | None:
     """Return the first words of what SNS brought, None where it was not SNS."""
     if not isinstance(event, dict) or "Records" not in event:
         return None
     try:
-        brought = event["Records"][0]["Sns"]
-        return " ".join(str(brought.get("Subject") or brought["Message"]).split())[:FIRST_CHARACTERS]
+        sns_message = event["Records"][0]["Sns"]
+        return " ".join(str(sns_message.get("Subject") or sns_message["Message"]).split())[:MAX_NOTICE_CHARACTERS]
     except (LookupError, TypeError, AttributeError):
         return "one that could not be read"
 
 
-def only_told(clients: Clients, guarded: Guarded, notified: str) -> dict[str, Any]:
+def notify_only(clients: AwsClients, config: GuardConfig, notice: str) -> dict[str, Any]:
     """Tell people of a budget that a Capacity Block has used up; what runs goes on.
 
     Raises:
         NotStoppedError: nobody could be told.
     """
-    text = (
-        f"{guarded.environment}: a budget notified: {notified}\n"
+    message = (
+        f"{config.environment}: a budget notified: {notice}\n"
         "Nothing is stopped: the Capacity Block was paid for when it was bought, and a stop saves nothing of it.\n"
-        f"To stop all the same: tandem stop --env {guarded.environment}"
+        f"To stop all the same: tandem stop --env {config.environment}"
     )
     try:
-        tell(clients, guarded, "budget notified, nothing is stopped", text)
-    except RAISED as error:
-        raise NotStoppedError(f"telling {guarded.topic_arn} failed: {words(error)}") from error
-    print(json.dumps({"told": text}))
-    return {"told": [text]}
+        notify_subscribers(clients, config, "budget notified, nothing is stopped", message)
+    except CALL_ERRORS as error:
+        raise IncompleteStopError(f"telling {config.topic_arn} failed: {describe_error(error)}") from error
+    print(json.dumps({"told": message}))
+    return {"told": [message]}

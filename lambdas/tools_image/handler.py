@@ -15,14 +15,16 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-CALLS = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 3, "mode": "standard"})
-MARGIN_S = 90.0  # kept for the answer: two more calls with their retries (27 s each), then every try of `answer` (27 s)
-FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 15.0
-ANSWER_TRIES, ANSWER_TIMEOUT_S = 4, 5.0
-REASON_CHARACTERS = 2000  # CloudFormation takes 4096 bytes of answer in all
+CLIENT_CONFIG = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 3, "mode": "standard"})
+MARGIN_S = (
+    90.0  # kept for the answer: two more calls with their retries (27 s each), then every try of `send_response` (27 s)
+)
+FIRST_WAIT_S, MAX_WAIT_S = 2.0, 15.0
+RESPONSE_ATTEMPTS, RESPONSE_TIMEOUT_S = 4, 5.0
+MAX_REASON_CHARACTERS = 2000  # CloudFormation takes 4096 bytes of answer in all
 
 
-class NotBuiltError(RuntimeError):
+class ImageBuildError(RuntimeError):
     """The image is not in the repository; the message is the reason that CloudFormation shows."""
 
 
@@ -31,47 +33,49 @@ def handler(event: dict[str, Any], context: Any) -> None:
     reason = ""
     try:
         if event["RequestType"] != "Delete":
-            put_in_place(
+            ensure_image(
                 event["ResourceProperties"], event["RequestId"],
                 lambda: context.get_remaining_time_in_millis() / 1000 - MARGIN_S,
             )  # fmt: skip
-    except NotBuiltError as known:
-        reason = str(known)
-    except Exception as unknown:  # noqa: BLE001  # whatever it is, CloudFormation must hear of it
+    except ImageBuildError as build_error:
+        reason = str(build_error)
+    except Exception as error:  # noqa: BLE001  # whatever it is, CloudFormation must hear of it
         reason = (
-            f"{type(unknown).__name__}: {unknown}; the function's log: group {context.log_group_name}, "
+            f"{type(error).__name__}: {error}; the function's log: group {context.log_group_name}, "
             f"stream {context.log_stream_name}"
         )
     print(reason or f"{event['RequestType']}: done")
-    answer(event, reason)
+    send_response(event, reason)
 
 
-def put_in_place(properties: dict[str, str], token: str, left_s: Callable[[], float]) -> None:
+def ensure_image(properties: dict[str, str], token: str, remaining_s: Callable[[], float]) -> None:
     """Return once the repository has the tag, building the image where it has not.
 
     Args:
         properties: Project, Repository and Tag.
         token: makes two deliveries of one event one build.
-        left_s: seconds that may still be spent.
+        remaining_s: seconds that may still be spent.
 
     Raises:
         NotBuiltError: it has not, and why.
     """
-    ecr, codebuild = boto3.client("ecr", config=CALLS), boto3.client("codebuild", config=CALLS)
+    ecr, codebuild = boto3.client("ecr", config=CLIENT_CONFIG), boto3.client("codebuild", config=CLIENT_CONFIG)
     repository, tag = properties["Repository"], properties["Tag"]
-    if _present(ecr, repository, tag):
+    if _has_image(ecr, repository, tag):
         return
     build = codebuild.start_build(projectName=properties["Project"], idempotencyToken=token)["build"]
     wait_s = FIRST_WAIT_S
-    while build["buildStatus"] == "IN_PROGRESS" and left_s() > wait_s:
+    while build["buildStatus"] == "IN_PROGRESS" and remaining_s() > wait_s:
         time.sleep(wait_s)
-        wait_s = min(wait_s * 1.5, LONGEST_WAIT_S)
+        wait_s = min(wait_s * 1.5, MAX_WAIT_S)
         (build,) = codebuild.batch_get_builds(ids=[build["id"]])["builds"]
-    if not _present(ecr, repository, tag):  # a failed build may have lost a race against one that pushed the same
-        raise NotBuiltError(f"{repository}:{tag} is not in the repository: {_ended(build)}. {_where(build)}")
+    if not _has_image(ecr, repository, tag):  # a failed build may have lost a race against one that pushed the same
+        raise ImageBuildError(
+            f"{repository}:{tag} is not in the repository: {_describe_outcome(build)}. {_describe_log(build)}"
+        )
 
 
-def _present(ecr: Any, repository: str, tag: str) -> bool:
+def _has_image(ecr: Any, repository: str, tag: str) -> bool:
     try:
         ecr.describe_images(repositoryName=repository, imageIds=[{"imageTag": tag}])
     except ecr.exceptions.ImageNotFoundException:
@@ -79,26 +83,26 @@ def _present(ecr: Any, repository: str, tag: str) -> bool:
     return True
 
 
-def _ended(build: dict[str, Any]) -> str:
+def _describe_outcome(build: dict[str, Any]) -> str:
     """Say how the build ended: its failed phase with what CodeBuild tells of it."""
     status = build["buildStatus"]
     if status == "IN_PROGRESS":
         return f"the build is still in phase {build['currentPhase']} and no time is left to wait; deploy again later"
     for phase in build.get("phases", []):
         if phase.get("phaseStatus", "SUCCEEDED") not in {"SUCCEEDED", "IN_PROGRESS", "QUEUED"}:
-            told = "; ".join(context["message"] for context in phase.get("contexts", []) if context.get("message"))
-            return f"phase {phase['phaseType']} of the build ended {phase['phaseStatus']}{told and f' ({told})'}"
+            message = "; ".join(context["message"] for context in phase.get("contexts", []) if context.get("message"))
+            return f"phase {phase['phaseType']} of the build ended {phase['phaseStatus']}{message and f' ({message})'}"
     return f"the build ended {status} and pushed nothing"
 
 
-def _where(build: dict[str, Any]) -> str:
+def _describe_log(build: dict[str, Any]) -> str:
     """Name the build and its log, which outlives the rollback of a failed deploy."""
     logs = build.get("logs", {})
     link = logs.get("deepLink", "no link")
     return f"Build {build['id']}, log group {logs.get('groupName')}, stream {logs.get('streamName')}: {link}"
 
 
-def answer(event: dict[str, Any], reason: str) -> None:
+def send_response(event: dict[str, Any], reason: str) -> None:
     """Send the outcome to CloudFormation; a reason means that it failed.
 
     Raises:
@@ -106,19 +110,19 @@ def answer(event: dict[str, Any], reason: str) -> None:
     """
     body = json.dumps({
         "Status": "FAILED" if reason else "SUCCESS",
-        "Reason": reason.encode("ascii", "replace").decode()[:REASON_CHARACTERS],
+        "Reason": reason.encode("ascii", "replace").decode()[:MAX_REASON_CHARACTERS],
         "PhysicalResourceId": event.get("PhysicalResourceId") or event["LogicalResourceId"],
         **{name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")},
     }).encode()  # fmt: skip
     # the URL is signed for an empty content type
     request = urllib.request.Request(event["ResponseURL"], body, {"Content-Type": ""}, method="PUT")  # noqa: S310
-    for trial in range(1, ANSWER_TRIES + 1):
+    for attempt in range(1, RESPONSE_ATTEMPTS + 1):
         try:
-            urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S).close()  # noqa: S310  # CloudFormation's own URL
-        except OSError as lost:
-            print(f"answer {trial} of {ANSWER_TRIES}: {lost}")
-            if trial == ANSWER_TRIES:
+            urllib.request.urlopen(request, timeout=RESPONSE_TIMEOUT_S).close()  # noqa: S310  # CloudFormation's own URL
+        except OSError as error:
+            print(f"answer {attempt} of {RESPONSE_ATTEMPTS}: {error}")
+            if attempt == RESPONSE_ATTEMPTS:
                 raise
-            time.sleep(2 ** (trial - 1))
+            time.sleep(2 ** (attempt - 1))
         else:
             return

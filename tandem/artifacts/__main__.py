@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from tandem.artifacts.fault import ArtifactError, RefusedError
-from tandem.artifacts.log import say, tell
+from tandem.artifacts.fault import ArtifactError, ArtifactInputError
+from tandem.artifacts.log import log_event, log_fault
 
 # command -> what it does; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
 COMMANDS = {
@@ -33,60 +33,62 @@ COMMANDS = {
 }
 ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
 EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 the world outside failed"
-INTERRUPTED = 130
-BY_SIGNAL = 128  # plus its number, as shells tell it
-AGAIN = "run the same command again: what was finished is kept"
+INTERRUPT_EXIT_CODE = 130
+SIGNAL_EXIT_BASE = 128  # plus its number, as shells tell it
+RETRY_ADVICE = "run the same command again: what was finished is kept"
 
 
-class ToldToStop(BaseException):
+class TerminationSignal(BaseException):
     """The process got SIGTERM; no error, and nothing that handles errors may catch it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    name = arguments[0] if arguments else ""
-    if name not in COMMANDS:
-        _overview().parse_args(arguments)  # prints the help, or refuses the word
-        return RefusedError.code
-    module = import_module(f"tandem.artifacts.{name}")  # this command's alone: a pod waits for no other's imports
+    command = arguments[0] if arguments else ""
+    if command not in COMMANDS:
+        _build_overview_parser().parse_args(arguments)  # prints the help, or refuses the word
+        return ArtifactInputError.code
+    module = import_module(f"tandem.artifacts.{command}")  # this command's alone: a pod waits for no other's imports
     parser = argparse.ArgumentParser(
-        prog=f"python -m tandem.artifacts {name}", description=COMMANDS[name], epilog=EPILOG
+        prog=f"python -m tandem.artifacts {command}", description=COMMANDS[command], epilog=EPILOG
     )
     module.add_arguments(parser)
     options = parser.parse_args(arguments[1:])
     if "AWS_REGION" in os.environ:  # what pods are given, as everywhere on AWS; boto3 itself reads the other name only
         os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])
     try:
-        code = int(module.run(options))
+        exit_code = int(module.run(options))
         sys.stdout.flush()
     except ArtifactError as error:
-        tell(error)
+        log_fault(error)
         return error.code
     except KeyboardInterrupt:
-        return INTERRUPTED
-    except ToldToStop:
-        code = BY_SIGNAL + signal.SIGTERM
-        say("told to stop (SIGTERM)", level="warning", change=AGAIN, exit_code=code)
+        return INTERRUPT_EXIT_CODE
+    except TerminationSignal:
+        exit_code = SIGNAL_EXIT_BASE + signal.SIGTERM
+        log_event("told to stop (SIGTERM)", level="warning", change=RETRY_ADVICE, exit_code=exit_code)
     except BrokenPipeError:  # whoever read the lines is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BY_SIGNAL + signal.SIGPIPE
-    return code
+        return SIGNAL_EXIT_BASE + signal.SIGPIPE
+    return exit_code
 
 
-def _stop(number: int, _frame: object) -> NoReturn:
-    signal.signal(number, signal.SIG_IGN)  # once is enough: what is under way now lets go of what is held
-    raise ToldToStop
+def _raise_termination(signal_number: int, _frame: object) -> NoReturn:
+    signal.signal(signal_number, signal.SIG_IGN)  # once is enough: what is under way now lets go of what is held
+    raise TerminationSignal
 
 
-def _overview() -> argparse.ArgumentParser:
+def _build_overview_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tandem.artifacts", description=ABOUT, epilog=EPILOG)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, does in COMMANDS.items():
-        commands.add_parser(name, help=does, add_help=False)
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command, summary in COMMANDS.items():
+        subparsers.add_parser(command, help=summary, add_help=False)
     return parser
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _stop)  # a container's first process ignores a signal that it has no handler for
+    signal.signal(
+        signal.SIGTERM, _raise_termination
+    )  # a container's first process ignores a signal that it has no handler for
     sys.exit(main())

@@ -16,21 +16,26 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
-from tandem.artifacts.asked import Snapshot, asked_compile, asked_key, asked_models
-from tandem.artifacts.fault import StaleError, WorldError
+from tandem.artifacts.disk_space import require_disk_space, translate_disk_errors
+from tandem.artifacts.fault import ArtifactExternalError, StaleError
 from tandem.artifacts.inspect_nxdi import CONFIG, config_differences, read_config
-from tandem.artifacts.log import say
-from tandem.artifacts.manifest import NAME, File, Manifest, read_manifest
-from tandem.artifacts.room import require_room, writing
-from tandem.spec.artifact_key import ArtifactKey, differences
+from tandem.artifacts.job_env import (
+    ModelReference,
+    parse_model_references,
+    read_artifact_key,
+    read_compile_command,
+)
+from tandem.artifacts.log import log_event
+from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile, parse_manifest
+from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
-CURRENT = "current"  # what every runtime is told (tandem.spec.names.ARTIFACT_FOLDER)
-INCOMING = ".incoming"  # a copy on its way
-ADMITTED = ".admitted"  # beside `current`: the manifest that it was copied by
-THREADS = 4
-PIECE = 4 << 20  # bytes; so a copy takes THREADS times this in memory, whatever the sizes
-SHOWN = 5  # files that a message names; the rest is counted
-OPEN_FOLDER, OPEN_FILE = 0o777, 0o666  # the runtime's container is another user, and a cache keeps locks
+CURRENT_NAME = "current"  # what every runtime is told (tandem.spec.names.ARTIFACT_FOLDER)
+INCOMING_NAME = ".incoming"  # a copy on its way
+ADMISSION_MARK = ".admitted"  # beside `current`: the manifest that it was copied by
+COPY_THREADS = 4
+READ_BYTES = 4 << 20  # bytes; so a copy takes THREADS times this in memory, whatever the sizes
+MAX_NAMES = 5  # files that a message names; the rest is counted
+OPEN_FOLDER_MODE, OPEN_FILE_MODE = 0o777, 0o666  # the runtime's container is another user, and a cache keeps locks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,192 +55,198 @@ def run(options: argparse.Namespace) -> int:
         StaleError: artifact or model is missing, differs from what is asked, or is not whole.
         WorldError: a mount cannot be read, or the local disk is full.
     """
-    key, models = asked_key(), asked_models(options.model)
-    manifest = _artifact_manifest(options.stored, key)
+    key, models = read_artifact_key(), parse_model_references(options.model)
+    manifest = _read_artifact_manifest(options.stored, key)
     source = options.stored / manifest.folder
-    _require_fields(manifest, key, options.stored / NAME)
-    _require_files(source, manifest, asked_compile())
+    _require_fields(manifest, key, options.stored / MANIFEST_NAME)
+    _require_files(source, manifest, read_compile_command())
     if key.nxdi is not None:
-        _require_config(source, key, accepted=_accepted(manifest))
+        _require_config(source, key, accepted_faults=_read_accepted_faults(manifest))
     for model in models:
         _require_model(options.models, model)
-    _say_if_writable(options.stored)
+    _warn_if_writable(options.stored)
     for sentence in manifest.made.get("unproven") or ():
-        say("unproven", level="warning", artifact=key.name, sentence=sentence)
+        log_event("unproven", level="warning", artifact=key.name, sentence=sentence)
     if options.copy:
-        _copy(source, options.artifact, manifest)
+        _copy_artifact(source, options.artifact, manifest)
     else:
-        _link(source, options.artifact)
-    say("admitted", artifact=key.name, files=len(manifest.files), bytes=manifest.size, copied=options.copy,
+        _link_artifact(source, options.artifact)
+    log_event("admitted", artifact=key.name, files=len(manifest.files), bytes=manifest.size, copied=options.copy,
         made=manifest.made)  # fmt: skip
     return 0
 
 
-def _artifact_manifest(stored: Path, key: ArtifactKey) -> Manifest:
-    body = _read(stored / NAME)
+def _read_artifact_manifest(stored_folder: Path, key: ArtifactKey) -> Manifest:
+    body = _read_if_present(stored_folder / MANIFEST_NAME)
     if body is None:
         raise StaleError(
-            f"the artifact {key.name} is missing: it has no manifest", where=str(stored / NAME),
-            change=f"compile it, then delete this pod: {asked_compile()}",
+            f"the artifact {key.name} is missing: it has no manifest", where=str(stored_folder / MANIFEST_NAME),
+            change=f"compile it, then delete this pod: {read_compile_command()}",
         )  # fmt: skip
-    return read_manifest(body, str(stored / NAME))
+    return parse_manifest(body, str(stored_folder / MANIFEST_NAME))
 
 
 def _require_fields(manifest: Manifest, key: ArtifactKey, where: Path) -> None:
     """Name every field in which artifact and Deployment differ, one a line."""
-    differing = differences(manifest.fields, key.as_fields())
+    field_differences = compare_key_fields(manifest.fields, key.as_fields())
     if manifest.kind != "artifact":
-        differing = {"kind": (manifest.kind, "artifact"), **differing}
-    _refuse(
-        [f"{field}: artifact {theirs}, deployment {ours}" for field, (theirs, ours) in differing.items()], str(where)
+        field_differences = {"kind": (manifest.kind, "artifact"), **field_differences}
+    _refuse_faults(
+        [
+            f"{field}: artifact {artifact_value}, deployment {deployment_value}"
+            for field, (artifact_value, deployment_value) in field_differences.items()
+        ],
+        str(where),
     )
 
 
-def _accepted(manifest: Manifest) -> frozenset[str]:
-    """Return what a person took the artifact in in spite of (tandem/artifacts/refused.py)."""
-    said = manifest.made.get("accepted")
-    return frozenset(str(fault) for fault in said) if isinstance(said, list) else frozenset()
+def _read_accepted_faults(manifest: Manifest) -> frozenset[str]:
+    """Return what a person took the artifact in in spite of (tandem/artifacts/rejection.py)."""
+    accepted_faults = manifest.made.get("accepted")
+    return frozenset(str(fault) for fault in accepted_faults) if isinstance(accepted_faults, list) else frozenset()
 
 
-def _require_config(source: Path, key: ArtifactKey, *, accepted: frozenset[str]) -> None:
+def _require_config(source: Path, key: ArtifactKey, *, accepted_faults: frozenset[str]) -> None:
     """Hold the runtime's own record of its settings against the key: the manifest's fields are what was asked for."""
-    with _mount(source / CONFIG):
+    with _translate_mount_errors(source / CONFIG):
         config = read_config(source)
-    said = [config] if isinstance(config, str) else list(config_differences(config, key))
-    for line in said:
-        if line in accepted:
-            say(line, level="warning", where=str(source / CONFIG), accepted=True)
-    _refuse([line for line in said if line not in accepted], str(source / CONFIG))
+    faults = [config] if isinstance(config, str) else list(config_differences(config, key))
+    for line in faults:
+        if line in accepted_faults:
+            log_event(line, level="warning", where=str(source / CONFIG), accepted=True)
+    _refuse_faults([line for line in faults if line not in accepted_faults], str(source / CONFIG))
 
 
-def _refuse(lines: Sequence[str], where: str) -> None:
-    if not lines:
+def _refuse_faults(faults: Sequence[str], where: str) -> None:
+    if not faults:
         return
-    for line in lines:
-        say(line, level="error", where=where)
+    for line in faults:
+        log_event(line, level="error", where=where)
     raise StaleError(
-        f"the artifact is not the one this Deployment asks for: {'; '.join(lines)}", where=where,
-        change=f"deploy what was compiled, or compile what is deployed: {asked_compile()}",
+        f"the artifact is not the one this Deployment asks for: {'; '.join(faults)}", where=where,
+        change=f"deploy what was compiled, or compile what is deployed: {read_compile_command()}",
     )  # fmt: skip
 
 
 def _require_files(folder: Path, manifest: Manifest, command: str) -> None:
     """Refuse a set with a file that is missing or has another size."""
 
-    def judge(file: File) -> str:
+    def check_file(file: ManifestFile) -> str:
         path = folder / file.path
-        with _mount(path):
+        with _translate_mount_errors(path):
             try:
                 size = path.stat().st_size
             except FileNotFoundError:
                 return f"{file.path} is missing"
         return "" if size == file.size else f"{file.path} has {size} bytes instead of {file.size}"
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        wrong = [what for what in pool.map(judge, manifest.files) if what]
-    if wrong:
-        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+    with ThreadPoolExecutor(COPY_THREADS) as pool:
+        problems = [problem for problem in pool.map(check_file, manifest.files) if problem]
+    if problems:
+        rest_note = f" and {len(problems) - MAX_NAMES} more" if len(problems) > MAX_NAMES else ""
         raise StaleError(
-            f"{manifest.name} is not whole: {'; '.join(wrong[:SHOWN])}{more}", where=str(folder),
-            change=f"remove its {NAME} from the bucket, then make it again: {command}",
+            f"{manifest.name} is not whole: {'; '.join(problems[:MAX_NAMES])}{rest_note}", where=str(folder),
+            change=f"remove its {MANIFEST_NAME} from the bucket, then make it again: {command}",
         )  # fmt: skip
 
 
-def _require_model(models: Path, model: Snapshot) -> None:
+def _require_model(models: Path, model: ModelReference) -> None:
     folder = models / model.path
-    body = _read(folder / NAME)
+    body = _read_if_present(folder / MANIFEST_NAME)
     if body is None:
         raise StaleError(
-            f"the model {model.name} is not staged: it has no manifest", where=str(folder / NAME),
+            f"the model {model.name} is not staged: it has no manifest", where=str(folder / MANIFEST_NAME),
             change=f"stage it, then delete this pod: {model.command}",
         )  # fmt: skip
-    manifest = read_manifest(body, str(folder / NAME))
+    manifest = parse_manifest(body, str(folder / MANIFEST_NAME))
     if (manifest.kind, manifest.name) != ("model", model.name):
         raise StaleError(
             f"the manifest is of the {manifest.kind} {manifest.name}, not of the model {model.name}",
-            where=str(folder / NAME), change=f"remove it and stage the model again: {model.command}",
+            where=str(folder / MANIFEST_NAME), change=f"remove it and stage the model again: {model.command}",
         )  # fmt: skip
     _require_files(folder / manifest.folder, manifest, model.command)
 
 
-def _say_if_writable(stored: Path) -> None:
-    if os.access(stored, os.W_OK):
-        say(
-            "the stored artifact is mounted writable", level="warning", where=str(stored),
+def _warn_if_writable(stored_folder: Path) -> None:
+    if os.access(stored_folder, os.W_OK):
+        log_event(
+            "the stored artifact is mounted writable", level="warning", where=str(stored_folder),
             change="mount it with readOnly: a server that misses a file would compile into the store of all others",
         )  # fmt: skip
 
 
-def _link(source: Path, artifact: Path) -> None:
+def _link_artifact(source: Path, artifact: Path) -> None:
     """Point `current` at the mount, in one step."""
-    current, fresh = artifact / CURRENT, artifact / f".{CURRENT}.new"
-    with writing(fresh, 0):
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(source)
+    current, new_link = artifact / CURRENT_NAME, artifact / f".{CURRENT_NAME}.new"
+    with translate_disk_errors(new_link, 0):
+        new_link.unlink(missing_ok=True)
+        new_link.symlink_to(source)
         if current.is_dir() and not current.is_symlink():
             shutil.rmtree(current)  # a copy by an earlier rendering
-        fresh.replace(current)
+        new_link.replace(current)
 
 
-def _copy(source: Path, artifact: Path, manifest: Manifest) -> None:
+def _copy_artifact(source: Path, artifact: Path, manifest: Manifest) -> None:
     """Copy to local disk and name it `current` when the last file is whole."""
-    current, incoming, mark = artifact / CURRENT, artifact / INCOMING, artifact / ADMITTED
-    identity = hashlib.sha256(manifest.to_bytes()).hexdigest()
-    known = not current.is_symlink() and mark.exists() and mark.read_text() == identity
-    if known and all(_size(current / file.path) == file.size for file in manifest.files):
-        say("copied already", folder=str(current))
+    current, incoming, mark_path = artifact / CURRENT_NAME, artifact / INCOMING_NAME, artifact / ADMISSION_MARK
+    manifest_digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
+    is_same_manifest = not current.is_symlink() and mark_path.exists() and mark_path.read_text() == manifest_digest
+    if is_same_manifest and all(_file_size(current / file.path) == file.size for file in manifest.files):
+        log_event("copied already", folder=str(current))
         return
-    with writing(current, manifest.size):
-        mark.unlink(missing_ok=True)
+    with translate_disk_errors(current, manifest.size):
+        mark_path.unlink(missing_ok=True)
         if current.is_symlink():
             current.unlink()
         elif current.exists():  # cut off after its naming, or of another manifest: what is whole of it is kept
             shutil.rmtree(incoming, ignore_errors=True)
             current.rename(incoming)
-        _drop_strangers(incoming, manifest)
-        _make_folder(incoming)
-    lacking = [file for file in manifest.files if not _has(incoming / file.path, file)]
-    require_room(artifact, sum(file.size for file in lacking), "the copy of the artifact")
-    _each(lambda file: _copy_file(source / file.path, incoming / file.path, file), lacking)
-    with writing(current, manifest.size):
+        _remove_foreign_files(incoming, manifest)
+        _create_folder(incoming)
+    missing_files = [file for file in manifest.files if not _has_content(incoming / file.path, file)]
+    require_disk_space(artifact, sum(file.size for file in missing_files), "the copy of the artifact")
+    _run_in_threads(lambda file: _copy_file(source / file.path, incoming / file.path, file), missing_files)
+    with translate_disk_errors(current, manifest.size):
         incoming.rename(current)
-        mark.write_text(identity)
+        mark_path.write_text(manifest_digest)
 
 
-def _drop_strangers(incoming: Path, manifest: Manifest) -> None:
+def _remove_foreign_files(incoming: Path, manifest: Manifest) -> None:
     """Remove what no file of the manifest is: parts of files that were cut off, files of another artifact."""
-    named = {incoming / file.path for file in manifest.files}
+    manifest_paths = {incoming / file.path for file in manifest.files}
     for path in [path for path in incoming.rglob("*") if path.is_symlink() or not path.is_dir()]:
-        if path not in named:
+        if path not in manifest_paths:
             path.unlink()
 
 
-def _copy_file(source: Path, target: Path, file: File) -> None:
+def _copy_file(source: Path, target: Path, file: ManifestFile) -> None:
     """Copy one file and give it its name when its content is what the manifest says."""
-    part = target.with_name(f".{target.name}.copying")
+    partial_path = target.with_name(f".{target.name}.copying")
     digest, size = hashlib.sha256(), 0
-    with writing(target, file.size):
-        _make_folder(target.parent)
-        with _open(source) as reads, part.open("wb") as writes:
-            while piece := _piece(reads, source):
+    with translate_disk_errors(target, file.size):
+        _create_folder(target.parent)
+        with _open_descriptor(source) as reader, partial_path.open("wb") as writer:
+            while piece := _read_piece(reader, source):
                 digest.update(piece)
                 size += len(piece)
-                writes.write(piece)
+                writer.write(piece)
         if (size, digest.hexdigest()) != (file.size, file.sha256):
-            part.unlink()
+            partial_path.unlink()
             raise StaleError(
                 f"its content is not what the manifest says ({size} bytes, SHA-256 {digest.hexdigest()} instead of "
-                f"{file.size} bytes, {file.sha256})", where=str(source),
-                change=f"remove {NAME} from the artifact's prefix, then compile it again: {asked_compile()}",
-            )  # fmt: skip
-        part.chmod(OPEN_FILE)
-        part.replace(target)
-    say("copied", file=file.path, bytes=size)
+                f"{file.size} bytes, {file.sha256})",
+                where=str(source),
+                change=f"remove {MANIFEST_NAME} from the artifact's prefix, then compile it again: "
+                f"{read_compile_command()}",
+            )
+        partial_path.chmod(OPEN_FILE_MODE)
+        partial_path.replace(target)
+    log_event("copied", file=file.path, bytes=size)
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[int]:
-    with _mount(path):
+def _open_descriptor(path: Path) -> Iterator[int]:
+    with _translate_mount_errors(path):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -243,39 +254,41 @@ def _open(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _piece(descriptor: int, path: Path) -> bytes:
-    with _mount(path):
-        return os.read(descriptor, PIECE)
+def _read_piece(descriptor: int, path: Path) -> bytes:
+    with _translate_mount_errors(path):
+        return os.read(descriptor, READ_BYTES)
 
 
-def _has(path: Path, file: File) -> bool:
+def _has_content(path: Path, file: ManifestFile) -> bool:
     """Whether the file is there and whole; its name alone does not say so where a server may have written to it."""
-    if _size(path) != file.size:
+    if _file_size(path) != file.size:
         return False
-    with path.open("rb") as reads:
-        return hashlib.file_digest(reads, "sha256").hexdigest() == file.sha256
+    with path.open("rb") as reader:
+        return hashlib.file_digest(reader, "sha256").hexdigest() == file.sha256
 
 
-def _size(path: Path) -> int | None:
+def _file_size(path: Path) -> int | None:
     try:
         return path.stat().st_size
     except OSError:
         return None
 
 
-def _make_folder(folder: Path) -> None:
+def _create_folder(folder: Path) -> None:
     """Make a folder and those above it, open to others whatever the umask."""
     if folder.is_dir():
         return
-    _make_folder(folder.parent)
+    _create_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    folder.chmod(OPEN_FOLDER)
+    folder.chmod(OPEN_FOLDER_MODE)
 
 
-def _each(act: Callable[[File], None], files: Sequence[File]) -> None:
+def _run_in_threads(action: Callable[[ManifestFile], None], files: Sequence[ManifestFile]) -> None:
     """Act on every file in a few threads, the largest first; the first error ends it."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        futures: list[Future[None]] = [pool.submit(act, file) for file in sorted(files, key=lambda one: -one.size)]
+    with ThreadPoolExecutor(COPY_THREADS) as pool:
+        futures: list[Future[None]] = [
+            pool.submit(action, file) for file in sorted(files, key=lambda candidate: -candidate.size)
+        ]
         try:
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             for future in done:
@@ -285,8 +298,8 @@ def _each(act: Callable[[File], None], files: Sequence[File]) -> None:
                 future.cancel()
 
 
-def _read(path: Path) -> bytes | None:
-    with _mount(path):
+def _read_if_present(path: Path) -> bytes | None:
+    with _translate_mount_errors(path):
         try:
             return path.read_bytes()
         except FileNotFoundError:
@@ -294,12 +307,12 @@ def _read(path: Path) -> bytes | None:
 
 
 @contextmanager
-def _mount(path: Path) -> Iterator[None]:
+def _translate_mount_errors(path: Path) -> Iterator[None]:
     """Turn what a mount says into a fault."""
     try:
         yield
     except OSError as error:
-        raise WorldError(
+        raise ArtifactExternalError(
             f"the mount cannot be read ({error.strerror or error})", where=str(path),
             change="see the Mountpoint pod of this volume (kubectl -n mount-s3 get pods) and the bucket's policy; "
             "the pod tries again by itself",

@@ -15,24 +15,24 @@ from pathlib import Path
 
 from tandem.artifacts import driver
 
-NAME = "driver.pyz"
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
-START = b"import sys\n\nfrom tandem.artifacts.driver import main\n\nsys.exit(main())\n"
+ARCHIVE_NAME = "driver.pyz"
+ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
+MAIN_SOURCE = b"import sys\n\nfrom tandem.artifacts.driver import main\n\nsys.exit(main())\n"
 
 
-def driver_archive() -> bytes:
+def build_driver_archive() -> bytes:
     """Return the archive's bytes."""
     folder = Path(driver.__file__).parent
     members = {
-        "__main__.py": START,
+        "__main__.py": MAIN_SOURCE,
         "tandem/__init__.py": b"",
         "tandem/artifacts/__init__.py": b"",
         **{f"tandem/artifacts/driver/{path.name}": path.read_bytes() for path in folder.glob("*.py")},
     }
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:  # stored: an image's Python may lack zlib
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:  # stored: an image's Python may lack zlib
         for name, content in sorted(members.items()):
-            member = zipfile.ZipInfo(name, EPOCH)
+            member = zipfile.ZipInfo(name, ZIP_EPOCH)
             member.create_system, member.external_attr = 3, 0o644 << 16  # as on Unix, wherever it is made
             archive.writestr(member, content)
-    return packed.getvalue()
+    return buffer.getvalue()

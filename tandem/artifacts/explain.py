@@ -15,21 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.log import say
-from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, differences
+from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.log import log_event
+from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, compare_key_fields
 
 if TYPE_CHECKING:
-    from tandem.artifacts.contents import StoredSet
+    from tandem.artifacts.inventory import StoredSet
 
 Differences = Mapping[str, tuple[object, object]]
 
-NEAREST = 3  # names proposed for a word that is none
-SHORTEST_DIGEST = 4  # characters; fewer are a typing error rather than a digest
+MAX_SUGGESTIONS = 3  # names proposed for a word that is none
+MIN_DIGEST_CHARACTERS = 4  # characters; fewer are a typing error rather than a digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class KeySide:
     """One of the two keys.
 
     Args:
@@ -42,20 +42,23 @@ class Side:
     name: str
     fields: Mapping[str, Any]
     where: str
-    words: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
 
-def spelt(value: object) -> str:
+def format_value(value: object) -> str:
     """Spell a value as YAML and JSON would, a word without quotes."""
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
-def reasons(found: Differences) -> list[str]:
+def describe_differences(field_differences: Differences) -> list[str]:
     """Say each difference as an edit: `num_speculative_tokens 7 -> 5`."""
-    return [f"{field} {spelt(one)} -> {spelt(other)}" for field, (one, other) in found.items()]
+    return [
+        f"{field} {format_value(old_value)} -> {format_value(new_value)}"
+        for field, (old_value, new_value) in field_differences.items()
+    ]
 
 
-def key_name(fields: Mapping[str, Any]) -> str | None:
+def compute_key_name(fields: Mapping[str, Any]) -> str | None:
     """Return the name of the key with these fields; None where this release knows other fields."""
     try:
         return ArtifactKey.from_fields(fields).name
@@ -63,112 +66,119 @@ def key_name(fields: Mapping[str, Any]) -> str | None:
         return None
 
 
-def nearest(name: str, fields: Mapping[str, Any], others: Iterable[Side]) -> tuple[Side, Differences] | None:
+def find_nearest_key(
+    name: str, fields: Mapping[str, Any], candidates: Iterable[KeySide]
+) -> tuple[KeySide, Differences] | None:
     """Return the key that differs from this one in the fewest fields, with what differs; None without others.
 
     Args:
         name: this key's own name, which is passed over.
         fields: its plain fields, told first in each pair.
-        others: where to look.
+        candidates: where to look.
     """
-    ranked = [(differences(fields, other.fields), other) for other in others if other.name != name]
-    if not ranked:
+    ranking = [
+        (compare_key_fields(fields, candidate.fields), candidate) for candidate in candidates if candidate.name != name
+    ]
+    if not ranking:
         return None
-    found, other = min(ranked, key=lambda pair: (len(pair[0]), pair[1].name))
-    return other, found
+    field_differences, candidate = min(ranking, key=lambda pair: (len(pair[0]), pair[1].name))
+    return candidate, field_differences
 
 
-def resolve(word: str, known: Iterable[Side], stored: Callable[[], Iterable[Side]] = lambda: ()) -> Side:
+def resolve_key(
+    word: str, known_sides: Iterable[KeySide], read_stored_sides: Callable[[], Iterable[KeySide]] = lambda: ()
+) -> KeySide:
     """Return the key that a word means.
 
     Args:
         word: a file or folder on disk, experiment/variant, a key's name, or the start of its name or digest.
-        known: keys at hand.
-        stored: the bucket's, asked only where the word is none of those.
+        known_sides: keys at hand.
+        read_stored_sides: the bucket's, asked only where the word is none of those.
 
     Raises:
         RefusedError: the word means nothing or several things; the nearest names are in it.
         WorldError: the bucket did not give what the word may mean.
     """
-    first = list(known)
-    if _is_path(word) and not any(word in (side.name, *side.words) for side in first):
-        return on_disk(Path(word))
-    if found := _meant(word, first):
-        return found
-    everywhere, fault = first, None
+    local_sides = list(known_sides)
+    if _is_path(word) and not any(word in (side.name, *side.aliases) for side in local_sides):
+        return read_key_side(Path(word))
+    if match := _match_word(word, local_sides):
+        return match
+    all_sides, fault = local_sides, None
     try:
-        for side in stored():
-            everywhere.append(side)
-    except WorldError as error:  # what was read before may be enough
+        for side in read_stored_sides():
+            all_sides.append(side)
+    except ArtifactExternalError as error:  # what was read before may be enough
         fault = error
-    if found := _meant(word, everywhere):
-        return found
+    if match := _match_word(word, all_sides):
+        return match
     if fault is not None:
         raise fault
-    names = [*dict.fromkeys(name for side in everywhere for name in (*side.words, side.name))]
-    close = difflib.get_close_matches(word, names, n=NEAREST, cutoff=0.3) or names[:NEAREST]
-    raise RefusedError(
-        f"{word!r} is no variant, no key and no file", change=f"name one of: {', '.join(close) or 'there is none yet'}"
+    names = [*dict.fromkeys(name for side in all_sides for name in (*side.aliases, side.name))]
+    suggestions = difflib.get_close_matches(word, names, n=MAX_SUGGESTIONS, cutoff=0.3) or names[:MAX_SUGGESTIONS]
+    raise ArtifactInputError(
+        f"{word!r} is no variant, no key and no file",
+        change=f"name one of: {', '.join(suggestions) or 'there is none yet'}",
     )
 
 
-def on_disk(path: Path) -> Side:
+def read_key_side(path: Path) -> KeySide:
     """Read the key of a folder with a manifest, of a manifest, or of a file that holds a key's fields.
 
     Raises:
         RefusedError: there is none, or it cannot be read.
     """
-    from tandem.artifacts.manifest import NAME, read_manifest  # noqa: PLC0415 - `tandem check` is not to wait for it
+    from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest  # noqa: PLC0415 - `tandem check` is not to wait for it
 
-    file = path / NAME if path.is_dir() else path
+    file = path / MANIFEST_NAME if path.is_dir() else path
     try:
         body = file.read_bytes()
     except OSError as error:
-        raise RefusedError(
+        raise ArtifactInputError(
             f"no manifest can be read here ({error.strerror})", where=str(file),
             change="name a folder that holds one, a manifest, or a file with a key's fields",
         ) from None  # fmt: skip
-    plain = _plain(body)
-    if isinstance(plain, dict) and "schema_version" not in plain and (name := key_name(plain)):
-        return Side(name=name, fields=plain, where=str(file))
-    manifest = read_manifest(body, str(file))
-    return Side(name=manifest.name, fields=manifest.fields, where=str(file))
+    fields = _parse_json(body)
+    if isinstance(fields, dict) and "schema_version" not in fields and (name := compute_key_name(fields)):
+        return KeySide(name=name, fields=fields, where=str(file))
+    manifest = parse_manifest(body, str(file))
+    return KeySide(name=manifest.name, fields=manifest.fields, where=str(file))
 
 
-def lines(one: Side, other: Side, width: int = 100) -> Iterator[str]:
+def format_differences(first_side: KeySide, second_side: KeySide, width: int = 100) -> Iterator[str]:
     """Say for a person how two keys differ.
 
     Args:
         one, other: the keys.
         width: columns of the screen; values that do not fit beside each other stand below each other.
     """
-    for mark, side in (("A", one), ("B", other)):
+    for mark, side in (("A", first_side), ("B", second_side)):
         yield f"{mark}  {side.name}"
         yield f"   {side.where}"
-    found = differences(one.fields, other.fields)
-    if not found:
+    field_differences = compare_key_fields(first_side.fields, second_side.fields)
+    if not field_differences:
         yield "the same artifact: every field of the key is equal"
         return
-    told = {field: (spelt(a), spelt(b)) for field, (a, b) in found.items()}
-    column = max(len(field) for field in ("field", *told)) + 2
-    room = (width - column - 2) // 2
-    second = max([1, *(len(a) for a, b in told.values() if max(len(a), len(b)) <= room)]) + 2
-    yield f"{'field':<{column}}{'A':<{second}}B"
-    for field, (a, b) in told.items():
-        if max(len(a), len(b)) <= room:
-            yield f"{field:<{column}}{a:<{second}}{b}"
+    value_texts = {field: (format_value(a), format_value(b)) for field, (a, b) in field_differences.items()}
+    field_width = max(len(field) for field in ("field", *value_texts)) + 2
+    value_width = (width - field_width - 2) // 2
+    first_value_width = max([1, *(len(a) for a, b in value_texts.values() if max(len(a), len(b)) <= value_width)]) + 2
+    yield f"{'field':<{field_width}}{'A':<{first_value_width}}B"
+    for field, (a, b) in value_texts.items():
+        if max(len(a), len(b)) <= value_width:
+            yield f"{field:<{field_width}}{a:<{first_value_width}}{b}"
         else:
             yield from (field, f"  A  {a}", f"  B  {b}")
 
 
-def plain(one: Side, other: Side) -> dict[str, Any]:
+def serialize_differences(first_side: KeySide, second_side: KeySide) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    found = differences(one.fields, other.fields)
+    field_differences = compare_key_fields(first_side.fields, second_side.fields)
     return {
-        "a": {"name": one.name, "where": one.where},
-        "b": {"name": other.name, "where": other.where},
-        "same": not found,
-        "differences": {field: {"a": a, "b": b} for field, (a, b) in found.items()},
+        "a": {"name": first_side.name, "where": first_side.where},
+        "b": {"name": second_side.name, "where": second_side.where},
+        "same": not field_differences,
+        "differences": {field: {"a": a, "b": b} for field, (a, b) in field_differences.items()},
     }
 
 
@@ -185,76 +195,78 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         RefusedError: a word means nothing or several things.
     """
-    own = list(of_variable())
-    if options.b is None and not own:
-        raise RefusedError("one key was named", change=f"name two, or set {KEY_VARIABLE}")
+    own_sides = list(read_variable_sides())
+    if options.b is None and not own_sides:
+        raise ArtifactInputError("one key was named", change=f"name two, or set {KEY_VARIABLE}")
 
-    def stored() -> Iterable[Side]:
-        return _stored(options.bucket) if options.bucket else ()
+    def read_stored_sides() -> Iterable[KeySide]:
+        return _read_bucket_sides(options.bucket) if options.bucket else ()
 
-    one = resolve(options.a, own, stored)
-    other = own[0] if options.b is None else resolve(options.b, own, stored)
-    told = plain(one, other)
-    say("equal" if told["same"] else "different", **told)
+    first_side = resolve_key(options.a, own_sides, read_stored_sides)
+    second_side = own_sides[0] if options.b is None else resolve_key(options.b, own_sides, read_stored_sides)
+    comparison = serialize_differences(first_side, second_side)
+    log_event("equal" if comparison["same"] else "different", **comparison)
     return 0
 
 
-def of_variable() -> Iterator[Side]:
+def read_variable_sides() -> Iterator[KeySide]:
     """Yield the key that a pod carries, if this is one.
 
     Raises:
         RefusedError: what it carries is no key.
     """
     if KEY_VARIABLE in os.environ:
-        from tandem.artifacts.asked import asked_key  # noqa: PLC0415 - as in `on_disk`
+        from tandem.artifacts.job_env import read_artifact_key  # noqa: PLC0415 - as in `read_key_side`
 
-        key = asked_key()
-        yield Side(name=key.name, fields=key.as_fields(), where=KEY_VARIABLE)
+        key = read_artifact_key()
+        yield KeySide(name=key.name, fields=key.as_fields(), where=KEY_VARIABLE)
 
 
-def _stored(bucket: str) -> Iterator[Side]:
-    from tandem.artifacts.contents import contents  # noqa: PLC0415  # boto3, which two files on disk do not need
+def _read_bucket_sides(bucket: str) -> Iterator[KeySide]:
+    from tandem.artifacts.inventory import read_inventory  # noqa: PLC0415  # boto3, which two files on disk do not need
     from tandem.artifacts.store import open_store  # noqa: PLC0415
 
-    yield from stored_sides(contents(open_store(bucket)), f"s3://{bucket}/")
+    yield from list_artifact_sides(read_inventory(open_store(bucket)), f"s3://{bucket}/")
 
 
-def stored_sides(stored: Iterable[StoredSet], url: str) -> Iterator[Side]:
+def list_artifact_sides(stored_sets: Iterable[StoredSet], url: str) -> Iterator[KeySide]:
     """Yield the key of every stored artifact whose manifest can be read.
 
     Raises:
         WorldError: at the end, where S3 did not give one of them.
     """
-    all_ = list(stored)
-    for found in all_:
-        if found.kind == "artifact" and found.manifest is not None:
-            yield Side(name=found.name, fields=found.manifest.fields, where=f"{url}{found.manifest_key}")
-    for found in all_:
-        if isinstance(found.fault, WorldError):
-            raise found.fault
+    all_sets = list(stored_sets)
+    for stored_set in all_sets:
+        if stored_set.kind == "artifact" and stored_set.manifest is not None:
+            yield KeySide(
+                name=stored_set.name, fields=stored_set.manifest.fields, where=f"{url}{stored_set.manifest_key}"
+            )
+    for stored_set in all_sets:
+        if isinstance(stored_set.fault, ArtifactExternalError):
+            raise stored_set.fault
 
 
-def _meant(word: str, sides: Iterable[Side]) -> Side | None:
+def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
     """Return the one key that a word means among those given: by its full name, then by a start.
 
     Raises:
         RefusedError: it means several.
     """
-    by_name: dict[str, Side] = {}
+    by_name: dict[str, KeySide] = {}
     for side in sides:
         by_name.setdefault(side.name, side)
-        if word in (side.name, *side.words):
+        if word in (side.name, *side.aliases):
             return side
-    started = [
+    prefix_matches = [
         side
         for side in by_name.values()
         if side.name.startswith(word)
-        or (len(word) >= SHORTEST_DIGEST and side.name.rpartition("-")[2].startswith(word))
+        or (len(word) >= MIN_DIGEST_CHARACTERS and side.name.rpartition("-")[2].startswith(word))
     ]
-    if len(started) > 1:
-        names = ", ".join(sorted(side.name for side in started))
-        raise RefusedError(f"{word!r} means {len(started)} keys", change=f"write more of one: {names}")
-    return started[0] if started else None
+    if len(prefix_matches) > 1:
+        names = ", ".join(sorted(side.name for side in prefix_matches))
+        raise ArtifactInputError(f"{word!r} means {len(prefix_matches)} keys", change=f"write more of one: {names}")
+    return prefix_matches[0] if prefix_matches else None
 
 
 def _is_path(word: str) -> bool:
@@ -264,7 +276,7 @@ def _is_path(word: str) -> bool:
         return False
 
 
-def _plain(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except ValueError:

@@ -31,13 +31,13 @@ class StaleError(ArtifactError):
     code = 1
 
 
-class RefusedError(ArtifactError):
+class ArtifactInputError(ArtifactError):
     """The input cannot be used, whatever the world does."""
 
     code = 2
 
 
-class WorldError(ArtifactError):
+class ArtifactExternalError(ArtifactError):
     """Something outside failed: the hub, S3, the disk, a compiler. What was finished is kept."""
 
     code = 3

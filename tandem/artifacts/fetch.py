@@ -12,24 +12,24 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem.artifacts.asked import Snapshot, asked_holder, asked_key, asked_models
-from tandem.artifacts.driver_archive import NAME as DRIVER
-from tandem.artifacts.driver_archive import driver_archive
-from tandem.artifacts.fault import RefusedError, StaleError
-from tandem.artifacts.lease import HeldError, take
-from tandem.artifacts.log import say
+from tandem.artifacts.disk_space import require_disk_space
+from tandem.artifacts.driver_archive import ARCHIVE_NAME as DRIVER
+from tandem.artifacts.driver_archive import build_driver_archive
+from tandem.artifacts.fault import ArtifactInputError, StaleError
+from tandem.artifacts.job_env import ModelReference, parse_model_references, read_artifact_key, read_holder
+from tandem.artifacts.lease import LeaseConflictError, hold_lease
+from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import LEASE_NAME, Manifest
-from tandem.artifacts.receive import receive_all
-from tandem.artifacts.room import require_room
-from tandem.artifacts.store import Store, open_store
-from tandem.artifacts.stored import files_prefix, manifest_key, read_stored_manifest
+from tandem.artifacts.manifest_store import files_prefix, manifest_key, read_stored_manifest
+from tandem.artifacts.s3_download import download_files
+from tandem.artifacts.store import ObjectStore, open_store
 from tandem.shell_command import quote_command
-from tandem.spec.artifact_key import ArtifactKey, differences
+from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
-PRESENT = "present"  # in the work folder: the artifact is stored, nothing is to be done
-ROOM_FACTOR = 2  # the artifact of models of one byte, as tandem/spec/disk.py asks the node for
-ASK_S = 5.0
-OPEN_FOLDER, OPEN_FILE = 0o777, 0o666  # the runtime's container is another user
+PRESENT_NAME = "present"  # in the work folder: the artifact is stored, nothing is to be done
+DISK_SPACE_FACTOR = 2  # the artifact of models of one byte, as tandem/spec/disk.py asks the node for
+POLL_INTERVAL_S = 5.0
+OPEN_FOLDER_MODE, OPEN_FILE_MODE = 0o777, 0o666  # the runtime's container is another user
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,88 +56,93 @@ def run(options: argparse.Namespace) -> int:
         StaleError: what is stored under the key's name is something else.
         WorldError: S3 failed, the disk has too little room, or another job holds the lease.
     """
-    key, models, holder = asked_key(), asked_models(options.model), asked_holder()
-    _open_folder(options.work)
-    (options.work / PRESENT).unlink(missing_ok=True)
+    key, models, holder = read_artifact_key(), parse_model_references(options.model), read_holder()
+    _create_open_folder(options.work)
+    (options.work / PRESENT_NAME).unlink(missing_ok=True)
     _copy_driver(options.work)  # in any case: it is what the next container runs, also to do nothing
     store = open_store(options.bucket)
-    if _skip(store, key, options.work):
+    if _skip_if_stored(store, key, options.work):
         return 0
-    lease_key, ends = f"{key.prefix}/{LEASE_NAME}", time.monotonic() + options.wait_s
+    lease_key, deadline_s = f"{key.prefix}/{LEASE_NAME}", time.monotonic() + options.wait_s
     while True:
         try:
-            with take(store, lease_key, holder, options.lease_s, 0.0, keep=True) as lease:
-                if _skip(store, key, options.work):  # stored by whoever held it before us
+            with hold_lease(store, lease_key, holder, options.lease_s, 0.0, keep=True) as lease:
+                if _skip_if_stored(store, key, options.work):  # stored by whoever held it before us
                     return 0
-                _bring(store, models, options.models)
+                _download_models(store, models, options.models)
                 lease.check()
-        except HeldError as error:
-            if time.monotonic() >= ends:
-                remove = quote_command("aws", "s3", "rm", error.where)
-                raise HeldError(
+        except LeaseConflictError as error:
+            if time.monotonic() >= deadline_s:
+                remove_command = quote_command("aws", "s3", "rm", error.where)
+                raise LeaseConflictError(
                     f"somebody else compiles this: {error.what}", where=error.where,
                     change="wait for that Job: one that fails frees its lease; if it was deleted, or its pod or node "
-                    f"killed for good, remove the lease by hand ({remove}) and create this Job again",
+                    f"killed for good, remove the lease by hand ({remove_command}) and create this Job again",
                 ) from None  # fmt: skip
         else:
             return 0
-        time.sleep(min(ASK_S, options.wait_s))
-        if _skip(store, key, options.work):
+        time.sleep(min(POLL_INTERVAL_S, options.wait_s))
+        if _skip_if_stored(store, key, options.work):
             return 0
 
 
-def _skip(store: Store, key: ArtifactKey, work: Path) -> bool:
+def _skip_if_stored(store: ObjectStore, key: ArtifactKey, work: Path) -> bool:
     """Whether the artifact is stored already; if so the next containers are told."""
     manifest = read_stored_manifest(store, key.prefix)
     if manifest is None:
         return False
     where = store.url(manifest_key(key.prefix))
-    require_same(manifest, key, where)
-    (work / PRESENT).write_text(f"{where}\n")
-    say("the artifact is there already", object=where, files=len(manifest.files), bytes=manifest.size)
+    require_key(manifest, key, where)
+    (work / PRESENT_NAME).write_text(f"{where}\n")
+    log_event("the artifact is there already", object=where, files=len(manifest.files), bytes=manifest.size)
     return True
 
 
-def require_same(manifest: Manifest, key: ArtifactKey, where: str) -> None:
+def require_key(manifest: Manifest, key: ArtifactKey, where: str) -> None:
     """Refuse a manifest that is not for this key.
 
     Raises:
         StaleError: it differs; every field that differs is named.
     """
-    differing = differences(manifest.fields, key.as_fields())
-    if not differing:
+    field_differences = compare_key_fields(manifest.fields, key.as_fields())
+    if not field_differences:
         return
-    said = "; ".join(f"{field}: artifact {theirs}, asked {ours}" for field, (theirs, ours) in differing.items())
+    details = "; ".join(
+        f"{field}: artifact {artifact_value}, asked {key_value}"
+        for field, (artifact_value, key_value) in field_differences.items()
+    )
     raise StaleError(
-        f"under the key's own name lies something else: {said}", where=where,
+        f"under the key's own name lies something else: {details}", where=where,
         change="nobody but the jobs of one release should write here: see who did, remove the manifest, compile again",
     )  # fmt: skip
 
 
-def _bring(store: Store, models: Sequence[Snapshot], folder: Path) -> None:
+def _download_models(store: ObjectStore, models: Sequence[ModelReference], folder: Path) -> None:
     """Receive every file of every model; what is whole already stays as it is."""
-    manifests = [_staged(store, model) for model in models]
-    _open_folder(folder)
+    manifests = [_read_model_manifest(store, model) for model in models]
+    _create_open_folder(folder)
     size = sum(manifest.size for manifest in manifests)
-    there = sum(
+    present_bytes = sum(
         file.size
         for model, manifest in zip(models, manifests, strict=True)
         for file in manifest.files
         if (folder / model.path / file.path).exists()
     )
-    require_room(folder, size - there + ROOM_FACTOR * size, "bringing the models and making the artifact")
+    require_disk_space(
+        folder, size - present_bytes + DISK_SPACE_FACTOR * size, "bringing the models and making the artifact"
+    )
     for model, manifest in zip(models, manifests, strict=True):
-        began = time.monotonic()
-        receive_all(store, files_prefix(model.prefix, manifest), folder / model.path, manifest.files)
-        say("model is there", model=model.name, files=len(manifest.files), bytes=manifest.size,
-            seconds=round(time.monotonic() - began, 1))  # fmt: skip
+        start_s = time.monotonic()
+        download_files(store, files_prefix(model.prefix, manifest), folder / model.path, manifest.files)
+        log_event("model is there", model=model.name, files=len(manifest.files), bytes=manifest.size,
+            seconds=round(time.monotonic() - start_s, 1))  # fmt: skip
 
 
-def _staged(store: Store, model: Snapshot) -> Manifest:
+def _read_model_manifest(store: ObjectStore, model: ModelReference) -> Manifest:
     manifest = read_stored_manifest(store, model.prefix)
     where = store.url(manifest_key(model.prefix))
     if manifest is None:
-        raise RefusedError(
+        raise ArtifactInputError(
             f"the model {model.name} is not staged: it has no manifest", where=where,
             change=f"stage it, then run this again: {model.command}",
         )  # fmt: skip
@@ -151,14 +156,14 @@ def _staged(store: Store, model: Snapshot) -> Manifest:
 
 def _copy_driver(work: Path) -> None:
     """Put the driver where the runtime's container finds it, whole or not at all."""
-    fresh = work / f".{DRIVER}.new"
-    fresh.write_bytes(driver_archive())
-    fresh.chmod(0o644)
-    fresh.replace(work / DRIVER)
+    new_file = work / f".{DRIVER}.new"
+    new_file.write_bytes(build_driver_archive())
+    new_file.chmod(0o644)
+    new_file.replace(work / DRIVER)
 
 
-def _open_folder(folder: Path) -> None:
+def _create_open_folder(folder: Path) -> None:
     """Make a folder that the pod's other containers may write to, whoever they run as; a mount is one already."""
     if not folder.is_dir():
         folder.mkdir(parents=True)
-        folder.chmod(OPEN_FOLDER)
+        folder.chmod(OPEN_FOLDER_MODE)

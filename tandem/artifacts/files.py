@@ -15,16 +15,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.artifacts.fault import RefusedError
-from tandem.artifacts.manifest import LEASE_NAME, NAME, File, inside
-from tandem.artifacts.parts import parts_of
+from tandem.artifacts.fault import ArtifactInputError
+from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, ManifestFile, validate_path
+from tandem.artifacts.parts import split_parts
 
-PIECE = 1 << 18  # bytes read at once: it stays in the processor's cache between one use and the next
-HASHERS = 4  # hashlib leaves the interpreter's lock, so files are hashed side by side
-LONGEST_PATH = 800  # bytes; S3 takes keys of 1,024 and the prefix of a model or an artifact needs some
+READ_BYTES = 1 << 18  # bytes read at once: it stays in the processor's cache between one use and the next
+HASH_THREADS = 4  # hashlib leaves the interpreter's lock, so files are hashed side by side
+MAX_PATH_BYTES = 800  # bytes; S3 takes keys of 1,024 and the prefix of a model or an artifact needs some
 
 
-def digest_of(path: Path) -> str:
+def compute_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, hexadecimal, read piece by piece.
 
     Raises:
@@ -33,15 +33,15 @@ def digest_of(path: Path) -> str:
     try:
         with path.open("rb", buffering=0) as source:
             digest = hashlib.sha256()
-            while piece := source.read(PIECE):
+            while piece := source.read(READ_BYTES):
                 digest.update(piece)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable_error(path, error) from None
     return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hashed:
+class FileDigest:
     """One local file, read once.
 
     Args:
@@ -49,28 +49,28 @@ class Hashed:
         parts: the SHA-256 of each part that S3 is sent, in base64, of the same reading.
     """
 
-    file: File
-    parts: tuple[str, ...]
+    file: ManifestFile
+    part_digests: tuple[str, ...]
 
 
-def files_below(folder: Path) -> tuple[File, ...]:
+def list_files(folder: Path) -> tuple[ManifestFile, ...]:
     """Return every file below a folder with its size and SHA-256, by path.
 
     Raises:
-        RefusedError: as `hashed_below`.
+        RefusedError: as `hash_files`.
     """
-    return tuple(hashed.file for hashed in hashed_below(folder))
+    return tuple(digest.file for digest in hash_files(folder))
 
 
-def hashed_below(folder: Path) -> tuple[Hashed, ...]:
+def hash_files(folder: Path) -> tuple[FileDigest, ...]:
     """Return every file below a folder with its size and digests, by path.
 
     Raises:
         RefusedError: as `LocalFiles`, and where a file cannot be read.
     """
     files = LocalFiles(folder)
-    with ThreadPoolExecutor(HASHERS) as pool:
-        return tuple(pool.map(files.hashed, files.sizes))
+    with ThreadPoolExecutor(HASH_THREADS) as pool:
+        return tuple(pool.map(files.hash_file, files.sizes))
 
 
 class LocalFiles:
@@ -86,86 +86,92 @@ class LocalFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        paths = sorted(_below(folder, folder), key=lambda path: path.relative_to(folder).as_posix())
+        paths = sorted(_walk_files(folder, folder), key=lambda path: path.relative_to(folder).as_posix())
         if not paths:
             change = "name the folder that has them"
-            raise RefusedError("there is no file in the folder", where=str(folder), change=change)
-        self.sizes = {_name(folder, path): path.stat().st_size for path in paths}  # bytes, by path, in its order
-        self._hashed: dict[str, Hashed] = {}
+            raise ArtifactInputError("there is no file in the folder", where=str(folder), change=change)
+        self.sizes = {
+            _validate_name(folder, path): path.stat().st_size for path in paths
+        }  # bytes, by path, in its order
+        self._digests: dict[str, FileDigest] = {}
 
-    def hashed(self, name: str, going: Callable[[], None] = lambda: None) -> Hashed:
+    def hash_file(self, name: str, check_cancel: Callable[[], None] = lambda: None) -> FileDigest:
         """Return one file with its digests.
 
         Args:
             name: one of `sizes`; no two threads may ask for the same one at once.
-            going: called before each part is read; raises when the work is not to go on.
+            check_cancel: called before each part is read; raises when the work is not to go on.
 
         Raises:
             RefusedError: it cannot be read.
         """
-        if name not in self._hashed:
-            self._hashed[name] = _hashed(self.folder / name, name, going)
-        return self._hashed[name]
+        if name not in self._digests:
+            self._digests[name] = _hash_file(self.folder / name, name, check_cancel)
+        return self._digests[name]
 
 
-def _hashed(path: Path, name: str, going: Callable[[], None]) -> Hashed:
-    whole, size, parts = hashlib.sha256(), 0, []
+def _hash_file(path: Path, name: str, check_cancel: Callable[[], None]) -> FileDigest:
+    file_hash, size, part_digests = hashlib.sha256(), 0, []
     try:
         with path.open("rb", buffering=0) as source:
-            for part in parts_of(os.fstat(source.fileno()).st_size):
-                going()
-                digest, left = hashlib.sha256(), part.length
-                while left and (piece := source.read(min(PIECE, left))):
-                    digest.update(piece)
-                    whole.update(piece)
-                    size, left = size + len(piece), left - len(piece)
-                parts.append(base64.b64encode(digest.digest()).decode())
+            for part in split_parts(os.fstat(source.fileno()).st_size):
+                check_cancel()
+                part_hash, remaining = hashlib.sha256(), part.length
+                while remaining and (piece := source.read(min(READ_BYTES, remaining))):
+                    part_hash.update(piece)
+                    file_hash.update(piece)
+                    size, remaining = size + len(piece), remaining - len(piece)
+                part_digests.append(base64.b64encode(part_hash.digest()).decode())
     except OSError as error:
-        raise unreadable(path, error) from None
-    return Hashed(file=File(path=name, size=size, sha256=whole.hexdigest()), parts=tuple(parts))
+        raise unreadable_error(path, error) from None
+    return FileDigest(
+        file=ManifestFile(path=name, size=size, sha256=file_hash.hexdigest()), part_digests=tuple(part_digests)
+    )
 
 
-def unreadable(path: Path, error: OSError) -> RefusedError:
+def unreadable_error(path: Path, error: OSError) -> ArtifactInputError:
     """Return the fault of a file that cannot be read."""
-    return RefusedError(
+    return ArtifactInputError(
         f"the file cannot be read ({error.strerror or error})", where=str(path),
         change="make it readable for this process, or take it out of the folder",
     )  # fmt: skip
 
 
-def _below(folder: Path, top: Path) -> Iterator[Path]:
+def _walk_files(folder: Path, top_folder: Path) -> Iterator[Path]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
-        raise unreadable(folder, error) from None
+        raise unreadable_error(folder, error) from None
     for entry in entries:
         path = Path(entry.path)
         mode = entry.stat(follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):
-            yield from _below(path, top)
+            yield from _walk_files(path, top_folder)
         elif stat.S_ISREG(mode):
             yield path
         else:
             kind = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
-            raise RefusedError(
+            raise ArtifactInputError(
                 f"it is {kind}, which a bucket cannot hold", where=str(path),
-                change=f"put the content in its place (cp -rL copies {top.name} without links) or remove it",
+                change=f"put the content in its place (cp -rL copies {top_folder.name} without links) or remove it",
             )  # fmt: skip
 
 
-def _name(folder: Path, path: Path) -> str:
+def _validate_name(folder: Path, path: Path) -> str:
     name = path.relative_to(folder).as_posix()
-    why = ""
-    if path.name in {NAME, LEASE_NAME}:
-        why = "it has a name that Tandem writes itself"
+    reason = ""
+    if path.name in {MANIFEST_NAME, LEASE_NAME}:
+        reason = "it has a name that Tandem writes itself"
     elif not name.isprintable():  # control characters, and bytes that are no UTF-8
-        why = "its name has characters that cannot be carried"
-    elif len(name.encode()) > LONGEST_PATH:
-        why = f"its path has more than {LONGEST_PATH} bytes"
+        reason = "its name has characters that cannot be carried"
+    elif len(name.encode()) > MAX_PATH_BYTES:
+        reason = f"its path has more than {MAX_PATH_BYTES} bytes"
     try:
-        inside(name)
+        validate_path(name)
     except ValueError as error:
-        why = str(error)
-    if why:
-        raise RefusedError(why, where=ascii(str(path)).strip("'"), change="rename it or take it out of the folder")
+        reason = str(error)
+    if reason:
+        raise ArtifactInputError(
+            reason, where=ascii(str(path)).strip("'"), change="rename it or take it out of the folder"
+        )
     return name

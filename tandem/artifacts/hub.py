@@ -22,21 +22,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.hub_tries import Asked, ClosedError, Tries
-from tandem.artifacts.log import say
-from tandem.artifacts.manifest import inside
-from tandem.artifacts.room import require_room, writing
-from tandem.artifacts.secret import NAMED_BY, Token, read_token, secret_name
-from tandem.artifacts.snapshot import Entry
+from tandem.artifacts.disk_space import require_disk_space, translate_disk_errors
+from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.hub_retry import HubAccessError, HubQuery, HubRetry
+from tandem.artifacts.log import log_event
+from tandem.artifacts.manifest import validate_path
+from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken, read_token, secret_name
+from tandem.artifacts.snapshot import SnapshotEntry
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
 
-PUBLIC = "https://huggingface.co"
-FETCHES = 3  # of one file whose content is not what the hub lists
+PUBLIC_HUB = "https://huggingface.co"
+MAX_FETCHES = 3  # of one file whose content is not what the hub lists
 TIMEOUT_S = 30.0  # for a connection, and for the next bytes of an answer
-PIECE = 1024**2  # bytes hashed at once
+READ_BYTES = 1024**2  # bytes hashed at once
 PARTIAL_CONTENT = 206
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -54,24 +54,24 @@ class HubSnapshot:
         folder: local disk for what is received of this commit.
     """
 
-    asked: Asked
-    entries: Mapping[str, Entry]
+    query: HubQuery
+    entries: Mapping[str, SnapshotEntry]
     folder: Path
 
     @property
     def commit(self) -> str:
         """Return the commit, 40 hexadecimal digits."""
-        return self.asked.revision
+        return self.query.revision
 
     @property
     def where(self) -> str:
         """Return the snapshot's address, for messages."""
-        return self.asked.where
+        return self.query.where
 
     @property
-    def made(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """Return what the manifest says of where the files came from."""
-        return {"from": "hub", "hub": self.asked.hub, "checked": "size and checksum of the hub"}
+        return {"from": "hub", "hub": self.query.hub, "checked": "size and checksum of the hub"}
 
     def prepare(self) -> None:
         """Make the folder, and remove what an earlier run left there of another commit.
@@ -79,13 +79,13 @@ class HubSnapshot:
         Raises:
             WorldError: the disk refuses it.
         """
-        with writing(self.folder, 0):
+        with translate_disk_errors(self.folder, 0):
             self.folder.mkdir(parents=True, exist_ok=True)
-            for other in self.folder.parent.iterdir():
-                if other.name != self.folder.name:
-                    shutil.rmtree(other)
+            for sibling in self.folder.parent.iterdir():
+                if sibling.name != self.folder.name:
+                    shutil.rmtree(sibling)
 
-    def expect(self, entries: Sequence[Entry]) -> None:
+    def check_entries(self, entries: Sequence[SnapshotEntry]) -> None:
         """Refuse to begin what the disk cannot end: one file at a time lies on it, so the largest must fit.
 
         Raises:
@@ -93,15 +93,17 @@ class HubSnapshot:
         """
         largest = max(entries, key=lambda entry: entry.size, default=None)
         if largest is not None:
-            have = _size(self.folder / largest.path)
-            require_room(self.folder, largest.size - have, f"{largest.path}, the largest file of {self.where},")
+            present_bytes = _file_size(self.folder / largest.path)
+            require_disk_space(
+                self.folder, largest.size - present_bytes, f"{largest.path}, the largest file of {self.where},"
+            )
 
-    def receive(self, entry: Entry, moved: Callable[[int], None]) -> tuple[Path, str]:
+    def receive(self, entry: SnapshotEntry, on_progress: Callable[[int], None]) -> tuple[Path, str]:
         """Bring one file to local disk, going on where an earlier run stopped.
 
         Args:
             entry: one of `entries`.
-            moved: called with the bytes of each piece, negative for bytes thrown away; may raise to stop.
+            on_progress: called with the bytes of each piece, negative for bytes thrown away; may raise to stop.
 
         Returns:
             the file, and the SHA-256 of its content.
@@ -111,70 +113,70 @@ class HubSnapshot:
             WorldError: the hub cannot be reached, its bytes are never what it lists, or the disk is full.
         """
         path = self.folder / entry.path
-        for _ in range(FETCHES):
-            have = _size(path)
-            if have > entry.size:
+        for _ in range(MAX_FETCHES):
+            present_bytes = _file_size(path)
+            if present_bytes > entry.size:
                 path.unlink()
-                have = 0
-            require_room(self.folder, entry.size - have, entry.path)
-            self._complete(entry, path, moved)
-            sha256, whole = _held_against(entry, path)
-            if whole:
+                present_bytes = 0
+            require_disk_space(self.folder, entry.size - present_bytes, entry.path)
+            self._complete(entry, path, on_progress)
+            sha256, is_whole = _verify_checksum(entry, path)
+            if is_whole:
                 return path, sha256
-            say("content is not what the hub lists, thrown away", level="warning", file=entry.path)
-            moved(-_size(path))
+            log_event("content is not what the hub lists, thrown away", level="warning", file=entry.path)
+            on_progress(-_file_size(path))
             path.unlink()
-        raise WorldError(
-            f"{FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists",
+        raise ArtifactExternalError(
+            f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists",
             where=self.where, change="look for a proxy that changes downloads, or stage a checked copy by --from",
         )  # fmt: skip
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, entry: SnapshotEntry) -> None:
         """Delete the local file, which is stored now."""
         (self.folder / entry.path).unlink(missing_ok=True)
 
-    def _complete(self, entry: Entry, path: Path, moved: Callable[[int], None]) -> None:
+    def _complete(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
         """Ask for what is missing until nothing is."""
-        tries = Tries(self.asked, entry.path)
-        while not path.exists() or _size(path) < entry.size:
-            before = _size(path)
-            with tries.one():
-                self._stream(entry, path, moved)
-                if _size(path) < entry.size:
-                    raise EOFError(f"the answer ended after {_size(path)} of {entry.size} bytes")
-            if _size(path) > before:
-                tries.again()
+        retry = HubRetry(self.query, entry.path)
+        while not path.exists() or _file_size(path) < entry.size:
+            bytes_before = _file_size(path)
+            with retry.attempt():
+                self._stream(entry, path, on_progress)
+                if _file_size(path) < entry.size:
+                    raise EOFError(f"the answer ended after {_file_size(path)} of {entry.size} bytes")
+            if _file_size(path) > bytes_before:
+                retry.reset()
 
-    def _stream(self, entry: Entry, path: Path, moved: Callable[[int], None]) -> None:
+    def _stream(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
         # not at the top: only when there is something to fetch
         from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status  # noqa: PLC0415
 
-        have, token = _size(path), self.asked.token
+        present_bytes, token = _file_size(path), self.query.token
         headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}  # offsets are those of the file itself
         if token:
             headers["Authorization"] = f"Bearer {token.value}"
-        if have:
-            headers["Range"] = f"bytes={have}-"
-        url = hf_hub_url(self.asked.model, entry.path, revision=self.commit, endpoint=self.asked.hub)
+        if present_bytes:
+            headers["Range"] = f"bytes={present_bytes}-"
+        url = hf_hub_url(self.query.model, entry.path, revision=self.commit, endpoint=self.query.hub)
         with get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_S) as answer:
             hf_raise_for_status(answer)
-            resumed = answer.status_code == PARTIAL_CONTENT
-            if have and not resumed:
-                moved(-have)
-                have = 0
-            with writing(path, entry.size):
-                file = path.open("ab" if resumed else "wb", buffering=0)
+            is_partial = answer.status_code == PARTIAL_CONTENT
+            if present_bytes and not is_partial:
+                on_progress(-present_bytes)
+                present_bytes = 0
+            with translate_disk_errors(path, entry.size):
+                file = path.open("ab" if is_partial else "wb", buffering=0)
             with file:
                 for piece in answer.iter_bytes():  # as they come: a larger piece would be lost when the answer is cut
-                    with writing(path, entry.size):
-                        _write(file.write, piece)
-                    have += len(piece)
-                    moved(len(piece))
-                    if have > entry.size:  # an endless answer must not fill the disk
+                    with translate_disk_errors(path, entry.size):
+                        _write_all(file.write, piece)
+                    present_bytes += len(piece)
+                    on_progress(len(piece))
+                    if present_bytes > entry.size:  # an endless answer must not fill the disk
                         return
 
 
-def resolve(model: str, revision: str, work: Path) -> HubSnapshot:
+def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
     """Ask the hub which commit a revision is, and for the files of that commit.
 
     Args:
@@ -188,138 +190,145 @@ def resolve(model: str, revision: str, work: Path) -> HubSnapshot:
         WorldError: the hub cannot be reached, or answers with another commit than the one that was asked for.
     """
     _prepare_library()
-    open_to_all = Asked(model=model, revision=revision, hub=endpoint(), token=None)
-    asked, info = _listed(open_to_all)
+    anonymous_query = HubQuery(model=model, revision=revision, hub=read_hub_address(), token=None)
+    query, info = _list_model_files(anonymous_query)
     commit = str(info.sha or "")
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):
-        raise WorldError(
-            f"the hub answers with the commit {commit or 'none'}", where=asked.where,
+        raise ArtifactExternalError(
+            f"the hub answers with the commit {commit or 'none'}", where=query.where,
             change="check that HF_ENDPOINT is a hub that serves pinned commits",
         )  # fmt: skip
     if commit != revision:
-        say("revision resolved", model=model, revision=revision, commit=commit)
-    pinned = Asked(model=model, revision=commit, hub=asked.hub, token=asked.token)
-    return HubSnapshot(asked=pinned, entries=_entries(info, asked.where), folder=work / commit)
+        log_event("revision resolved", model=model, revision=revision, commit=commit)
+    commit_query = HubQuery(model=model, revision=commit, hub=query.hub, token=query.token)
+    return HubSnapshot(query=commit_query, entries=_parse_entries(info, query.where), folder=work / commit)
 
 
-def endpoint() -> str:
+def read_hub_address() -> str:
     """Return the hub's address: HF_ENDPOINT, or the public hub.
 
     Raises:
         RefusedError: it is no http(s) address, or has a user or password in it.
     """
-    said = (os.environ.get("HF_ENDPOINT") or PUBLIC).rstrip("/")
-    parts = urlsplit(said)
+    address = (os.environ.get("HF_ENDPOINT") or PUBLIC_HUB).rstrip("/")
+    parts = urlsplit(address)
     if parts.username or parts.password:
-        raise RefusedError(
-            "HF_ENDPOINT has a user or password in it", change=f"give the address alone; a token comes by {NAMED_BY}"
+        raise ArtifactInputError(
+            "HF_ENDPOINT has a user or password in it",
+            change=f"give the address alone; a token comes by {SECRET_NAME_VARIABLE}",
         )
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise RefusedError(
-            "HF_ENDPOINT is no http or https address", where=said, change="give the hub's, as https://hub.internal"
+        raise ArtifactInputError(
+            "HF_ENDPOINT is no http or https address", where=address, change="give the hub's, as https://hub.internal"
         )
-    return said
+    return address
 
 
-def _listed(asked: Asked) -> tuple[Asked, ModelInfo]:
+def _list_model_files(query: HubQuery) -> tuple[HubQuery, ModelInfo]:
     """Return the listing, with a token where the model is not open: an open one never sees the token.
 
     A gated one is tried without a token where no secret is named: a mirror may hold it for everybody.
     """
     name = secret_name()
     try:
-        info = _ask(asked)
-    except ClosedError:
+        info = _request_model_info(query)
+    except HubAccessError:
         if name is None:
             raise
     else:
         if not info.gated or name is None:
-            return asked, info
-    with_token = Asked(model=asked.model, revision=asked.revision, hub=asked.hub, token=_token(name, asked.hub))
-    return with_token, _ask(with_token)
+            return query, info
+    token_query = HubQuery(
+        model=query.model, revision=query.revision, hub=query.hub, token=_read_hub_token(name, query.hub)
+    )
+    return token_query, _request_model_info(token_query)
 
 
-def _token(name: str, hub: str) -> Token:
+def _read_hub_token(name: str, hub: str) -> HubToken:
     parts = urlsplit(hub)
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        raise RefusedError(
+        raise ArtifactInputError(
             "the model needs a token, and a token is not sent over plain http", where=hub,
             change="reach the hub by https",
         )  # fmt: skip
     return read_token(name)
 
 
-def _ask(asked: Asked) -> ModelInfo:
+def _request_model_info(query: HubQuery) -> ModelInfo:
     from huggingface_hub import HfApi  # noqa: PLC0415 - only when there is something to fetch
     from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
 
-    api = HfApi(endpoint=asked.hub, token=asked.token.value if asked.token else False, library_name="tandem")
-    tries = Tries(asked, "its list of files")
+    api = HfApi(endpoint=query.hub, token=query.token.value if query.token else False, library_name="tandem")
+    retry = HubRetry(query, "its list of files")
     while True:
         try:
-            with tries.one():
-                return api.model_info(asked.model, revision=asked.revision, files_metadata=True, timeout=TIMEOUT_S)
+            with retry.attempt():
+                return api.model_info(query.model, revision=query.revision, files_metadata=True, timeout=TIMEOUT_S)
         except HFValidationError as error:
-            raise RefusedError(f"it is no name of a model ({error})", where=asked.model, change="correct it") from None
+            raise ArtifactInputError(
+                f"it is no name of a model ({error})", where=query.model, change="correct it"
+            ) from None
         except (KeyError, TypeError, ValueError) as error:  # no JSON, or not of this form
-            raise asked.no_hub(error) from None
+            raise query.foreign_answer_fault(error) from None
 
 
-def _entries(info: ModelInfo, where: str) -> dict[str, Entry]:
+def _parse_entries(info: ModelInfo, where: str) -> dict[str, SnapshotEntry]:
     change = "check that HF_ENDPOINT is a hub that lists files with sizes and checksums"
-    entries: dict[str, Entry] = {}
+    entries: dict[str, SnapshotEntry] = {}
     for sibling in info.siblings or ():
         try:
-            path = inside(str(sibling.rfilename))
+            path = validate_path(str(sibling.rfilename))
         except ValueError as error:
-            raise RefusedError(str(error), where=where, change="do not use this model: no honest one is so") from None
+            raise ArtifactInputError(
+                str(error), where=where, change="do not use this model: no honest one is so"
+            ) from None
         if not path.isprintable():
-            raise RefusedError(f"the hub lists a file {path!a}, a name that cannot be carried", where=where,
+            raise ArtifactInputError(f"the hub lists a file {path!a}, a name that cannot be carried", where=where,
                                change="take another revision")  # fmt: skip
         sha256 = sibling.lfs.sha256 if sibling.lfs else None
         size = sibling.lfs.size if sibling.lfs else sibling.size
         git_sha1 = None if sibling.lfs else sibling.blob_id
         if not isinstance(size, int) or not (_is_digest(sha256, 64) or _is_digest(git_sha1, 40)):
-            raise WorldError(f"the hub lists {path} without size or checksum", where=where, change=change)
-        entries[path] = Entry(path=path, size=size, sha256=sha256, git_sha1=git_sha1)
+            raise ArtifactExternalError(f"the hub lists {path} without size or checksum", where=where, change=change)
+        entries[path] = SnapshotEntry(path=path, size=size, sha256=sha256, git_sha1=git_sha1)
     return entries
 
 
-def _is_digest(said: object, digits: int) -> bool:
-    return isinstance(said, str) and re.fullmatch(rf"[0-9a-f]{{{digits}}}", said) is not None
+def _is_digest(value: object, digits: int) -> bool:
+    return isinstance(value, str) and re.fullmatch(rf"[0-9a-f]{{{digits}}}", value) is not None
 
 
-def _held_against(entry: Entry, path: Path) -> tuple[str, bool]:
+def _verify_checksum(entry: SnapshotEntry, path: Path) -> tuple[str, bool]:
     """Return the SHA-256, and whether size and checksum are those of the listing; one pass over the file."""
-    size = _size(path)
+    size = _file_size(path)
     sha256 = hashlib.sha256()
-    blob = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    git_hash = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     with path.open("rb") as file:
-        while piece := file.read(PIECE):
+        while piece := file.read(READ_BYTES):
             sha256.update(piece)
             if entry.git_sha1:
-                blob.update(piece)
-    found = sha256.hexdigest() if entry.sha256 else blob.hexdigest()
-    return sha256.hexdigest(), size == entry.size and found == (entry.sha256 or entry.git_sha1)
+                git_hash.update(piece)
+    digest = sha256.hexdigest() if entry.sha256 else git_hash.hexdigest()
+    return sha256.hexdigest(), size == entry.size and digest == (entry.sha256 or entry.git_sha1)
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _write(write: Callable[[memoryview], int | None], piece: bytes) -> None:
+def _write_all(write: Callable[[memoryview], int | None], piece: bytes) -> None:
     """Write all of a piece: a file without a buffer may take less at once."""
-    rest = memoryview(piece)
-    while rest:
-        rest = rest[write(rest) or 0 :]
+    remaining = memoryview(piece)
+    while remaining:
+        remaining = remaining[write(remaining) or 0 :]
 
 
-class _Lines(logging.Handler):
+class _HubLogHandler(logging.Handler):
     """The library's own warnings as log lines; addresses lose their signatures."""
 
     def emit(self, record: logging.LogRecord) -> None:
         text = re.sub(r"\?[^\s'\"]*", "", record.getMessage())
-        say("the hub's client warns", level="warning", message=text)
+        log_event("the hub's client warns", level="warning", message=text)
 
 
 def _prepare_library() -> None:
@@ -328,5 +337,5 @@ def _prepare_library() -> None:
     import huggingface_hub.utils  # noqa: PLC0415
 
     logger = logging.getLogger(huggingface_hub.__name__)
-    logger.handlers = [_Lines(level=logging.WARNING)]
+    logger.handlers = [_HubLogHandler(level=logging.WARNING)]
     logger.propagate = False

@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.artifacts.fault import StaleError
-from tandem.artifacts.inspect_cache import UNPROVEN, failed_graphs, inspect_cache_root
+from tandem.artifacts.inspect_cache import UNPROVEN_NOTE, inspect_cache_root, list_graph_failures
 from tandem.artifacts.inspect_nxdi import config_notes, inspect_nxdi, read_config
 from tandem.spec.artifact_key import ArtifactKey
 
-SHOWN = 12  # faults that a message names; the rest is counted
+MAX_FAULTS = 12  # faults that a message names; the rest is counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
+class ArtifactInspection:
     """What was found of an artifact, in sentences: its faults, and what of it is unproven."""
 
     faults: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-def inspect_local(folder: Path, key: ArtifactKey, *, cache: Path | None = None) -> tuple[str, ...]:
+def require_valid_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None = None) -> tuple[str, ...]:
     """Refuse an artifact that is not whole, or not the key's.
 
     Args:
@@ -39,27 +39,31 @@ def inspect_local(folder: Path, key: ArtifactKey, *, cache: Path | None = None) 
     Raises:
         StaleError: it has faults; each is named, one a line.
     """
-    found = inspection(folder, key, cache=cache)
-    if found.faults:
+    local_inspection = inspect_artifact(folder, key, cache=cache)
+    if local_inspection.faults:
         raise StaleError(
-            spoken(found.faults), where=str(folder),
+            format_faults(local_inspection.faults), where=str(folder),
             change="nothing was stored; compile it again with this key's own arguments",
         )  # fmt: skip
-    return found.notes
+    return local_inspection.notes
 
 
-def inspection(folder: Path, key: ArtifactKey, *, cache: Path | None = None) -> Inspection:
-    """Return what is found of an artifact; the arguments are those of `inspect_local`."""
+def inspect_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None = None) -> ArtifactInspection:
+    """Return what is found of an artifact; the arguments are those of `require_valid_artifact`."""
     is_nxdi = key.nxdi is not None
     faults = list(inspect_nxdi(folder, key) if is_nxdi else inspect_cache_root(folder))
     if is_nxdi and cache is not None:
-        faults += failed_graphs(cache)
+        faults += list_graph_failures(cache)
     config = read_config(folder)
-    notes = tuple(config_notes(config, key)) if is_nxdi and isinstance(config, dict) else (UNPROVEN,)
-    return Inspection(faults=tuple(faults), notes=notes)
+    notes = tuple(config_notes(config, key)) if is_nxdi and isinstance(config, dict) else (UNPROVEN_NOTE,)
+    return ArtifactInspection(faults=tuple(faults), notes=notes)
 
 
-def spoken(faults: Sequence[str]) -> str:
+def format_faults(faults: Sequence[str]) -> str:
     """Return what is wrong as one message, a fault a line."""
-    more = [f"and {len(faults) - SHOWN} more"] if len(faults) > SHOWN else []
-    return "the artifact is not what its key asks for, or not whole:\n" + "\n".join([*faults[:SHOWN], *more]) + "\n"
+    rest_lines = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+    return (
+        "the artifact is not what its key asks for, or not whole:\n"
+        + "\n".join([*faults[:MAX_FAULTS], *rest_lines])
+        + "\n"
+    )

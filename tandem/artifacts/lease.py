@@ -21,24 +21,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
-from tandem.artifacts.log import say
-from tandem.artifacts.store import Store, Stored
+from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.log import log_event
+from tandem.artifacts.store import ObjectContent, ObjectStore
 
 SCHEMA_VERSION = 1
-ROUNDING_S = 2  # both times are whole seconds; others wait so much longer than the holder counts on
-RENEWALS = 3  # in the time that a lease lasts, so that two may fail
+CLOCK_ROUNDING_S = 2  # both times are whole seconds; others wait so much longer than the holder counts on
+RENEWALS_PER_TTL = 3  # in the time that a lease lasts, so that two may fail
 POLL_S = 5.0
-LONGEST_S = 30 * 86_400.0
+MAX_TTL_S = 30 * 86_400.0
 CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux' monotonic clock stands still in sleep
 
 
-class HeldError(WorldError):
+class LeaseConflictError(ArtifactExternalError):
     """Somebody else holds the lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tenure:
+class LeaseState:
     """What a lease's object says.
 
     Args:
@@ -48,44 +48,44 @@ class Tenure:
     """
 
     holder: str
-    until: datetime | None
-    held: bool
+    ends_at: datetime | None
+    is_active: bool
 
 
-def tenure(stored: Stored, where: str) -> Tenure:
+def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
     """Read a lease's object.
 
     Raises:
         RefusedError: it is no lease.
     """
     try:
-        plain = json.loads(stored.body)
-        holder, state = str(plain["holder"]), str(plain["state"])
-        until = stored.modified + timedelta(seconds=float(plain["ttl_s"])) if state == "held" else None
-        known = plain["schema_version"] == SCHEMA_VERSION and state in {"held", "released"}
+        document = json.loads(lease_object.body)
+        holder, state = str(document["holder"]), str(document["state"])
+        ends_at = lease_object.modified_at + timedelta(seconds=float(document["ttl_s"])) if state == "held" else None
+        is_valid = document["schema_version"] == SCHEMA_VERSION and state in {"held", "released"}
     except (ValueError, KeyError, TypeError, OverflowError):
-        known = False
-    if not known:
-        raise RefusedError(
-            f"this is no lease that this program knows: {stored.body[:80]!r}", where=where,
+        is_valid = False
+    if not is_valid:
+        raise ArtifactInputError(
+            f"this is no lease that this program knows: {lease_object.body[:80]!r}", where=where,
             change="see who wrote it; when no job writes this set, remove the object",
         )  # fmt: skip
-    over = until is None or stored.now >= until + timedelta(seconds=ROUNDING_S)
-    return Tenure(holder=holder, until=until, held=not over)
+    is_over = ends_at is None or lease_object.read_at >= ends_at + timedelta(seconds=CLOCK_ROUNDING_S)
+    return LeaseState(holder=holder, ends_at=ends_at, is_active=not is_over)
 
 
-class Lease:
+class WriteLease:
     """A lease that is held, and renewed from a thread of its own while its `with` block runs."""
 
-    def __init__(self, store: Store, key: str, holder: str, ttl_s: float) -> None:
+    def __init__(self, store: ObjectStore, key: str, holder: str, ttl_s: float) -> None:
         self.holder = holder
         self._store, self._key, self._ttl_s = store, key, ttl_s
-        self._token, self._count = uuid.uuid4().hex, 0
+        self._token, self._write_count = uuid.uuid4().hex, 0
         self._etag = ""
-        self._until = 0.0  # by CLOCK, counted from before the write was asked for
-        self._lost = ""
-        self._writing = threading.Lock()
-        self._end = threading.Event()
+        self._end_s = 0.0  # by CLOCK, counted from before the write was asked for
+        self._loss_reason = ""
+        self._write_lock = threading.Lock()
+        self._stop_event = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
 
     def check(self) -> None:
@@ -94,11 +94,11 @@ class Lease:
         Raises:
             HeldError: it was taken over, or could not be renewed in time; nothing more may be written.
         """
-        if not self._lost and time.clock_gettime(CLOCK) >= self._until:
-            self._lost = f"it could not be renewed within {self._ttl_s:g} s"
-        if self._lost:
-            raise HeldError(
-                f"the lease was lost: {self._lost}", where=self._store.url(self._key),
+        if not self._loss_reason and time.clock_gettime(CLOCK) >= self._end_s:
+            self._loss_reason = f"it could not be renewed within {self._ttl_s:g} s"
+        if self._loss_reason:
+            raise LeaseConflictError(
+                f"the lease was lost: {self._loss_reason}", where=self._store.url(self._key),
                 change="nothing more was written; run again, it goes on where this run ended",
             )  # fmt: skip
 
@@ -113,31 +113,31 @@ class Lease:
         self.check()
 
     def _extend(self) -> None:
-        with self._writing:
-            if not self._lost and not self.take(self._etag):
-                self._lost = "another writer has taken it over"
+        with self._write_lock:
+            if not self._loss_reason and not self.take(self._etag):
+                self._loss_reason = "another writer has taken it over"
 
     def take(self, etag: str | None) -> bool:
         """Write ourselves into the object in the place of what has this ETag; whether it is ours."""
-        self._count += 1
-        began = time.clock_gettime(CLOCK)
-        taken = self._write(self._held(self._count), etag)
-        if taken is None:
+        self._write_count += 1
+        start_s = time.clock_gettime(CLOCK)
+        new_etag = self._write(self._active_body(self._write_count), etag)
+        if new_etag is None:
             return False
-        self._etag, self._until = taken, began + self._ttl_s
+        self._etag, self._end_s = new_etag, start_s + self._ttl_s
         return True
 
     def _write(self, body: bytes, etag: str | None) -> str | None:
         """Write in the place of what has this ETag, or of our own write that was done though every try of it failed."""
-        written = self._store.write_if(self._key, body, etag)
-        if written is None:
-            there = self._store.read(self._key)
-            if there is not None and there.body in map(self._held, range(1, self._count + 1)):
-                written = self._store.write_if(self._key, body, there.etag)
-        return written
+        new_etag = self._store.write_if(self._key, body, etag)
+        if new_etag is None:
+            current = self._store.read(self._key)
+            if current is not None and current.body in map(self._active_body, range(1, self._write_count + 1)):
+                new_etag = self._store.write_if(self._key, body, current.etag)
+        return new_etag
 
-    def _held(self, number: int) -> bytes:
-        return _body("held", self.holder, ttl_s=self._ttl_s, token=f"{self._token}-{number}")
+    def _active_body(self, write_index: int) -> bytes:
+        return _build_lease_body("held", self.holder, ttl_s=self._ttl_s, token=f"{self._token}-{write_index}")
 
     def start(self) -> None:
         """Begin to renew."""
@@ -145,33 +145,33 @@ class Lease:
 
     def stop(self, *, release: bool) -> None:
         """Renew no more, and say in the object that it is free."""
-        self._end.set()
+        self._stop_event.set()
         self._thread.join()
-        if not release or self._lost:
+        if not release or self._loss_reason:
             return
         try:
-            self._write(_body("released", self.holder), self._etag)
+            self._write(_build_lease_body("released", self.holder), self._etag)
         except ArtifactError as error:  # what was done is done, and the lease ends by itself
-            say("lease not released", level="warning", object=self._store.url(self._key), reason=error.what)
+            log_event("lease not released", level="warning", object=self._store.url(self._key), reason=error.what)
 
     def _renew(self) -> None:
-        while not self._lost and not self._end.wait(self._ttl_s / RENEWALS):
+        while not self._loss_reason and not self._stop_event.wait(self._ttl_s / RENEWALS_PER_TTL):
             try:
                 self._extend()
             except ArtifactError as error:
-                say("lease not renewed", level="warning", object=self._store.url(self._key), reason=error.what)
+                log_event("lease not renewed", level="warning", object=self._store.url(self._key), reason=error.what)
 
 
-def _body(state: str, holder: str, **details: Any) -> bytes:
+def _build_lease_body(state: str, holder: str, **details: Any) -> bytes:
     """Return the object's bytes: never the same twice while held, always the same when released."""
-    plain = {"schema_version": SCHEMA_VERSION, "state": state, "holder": holder, **details}
-    return (json.dumps(plain, indent=1, sort_keys=True) + "\n").encode()
+    document = {"schema_version": SCHEMA_VERSION, "state": state, "holder": holder, **details}
+    return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
 
 @contextlib.contextmanager
-def take(  # noqa: PLR0913 - who, what, how long and until when; each caller names them all
-    store: Store, key: str, holder: str, ttl_s: float, wait_s: float, *, keep: bool = False
-) -> Iterator[Lease]:
+def hold_lease(  # noqa: PLR0913 - who, what, how long and until when; each caller names them all
+    store: ObjectStore, key: str, holder: str, ttl_s: float, wait_s: float, *, keep: bool = False
+) -> Iterator[WriteLease]:
     """Hold a lease for the time of a `with` block.
 
     Args:
@@ -187,11 +187,11 @@ def take(  # noqa: PLR0913 - who, what, how long and until when; each caller nam
         HeldError: somebody else holds it; the message says who and until when.
         ArtifactError: S3 failed.
     """
-    if not 0 < ttl_s <= LONGEST_S:
-        raise RefusedError(
-            f"a lease lasts more than 0 and at most {LONGEST_S:g} seconds, not {ttl_s:g}", change="correct --lease-s"
+    if not 0 < ttl_s <= MAX_TTL_S:
+        raise ArtifactInputError(
+            f"a lease lasts more than 0 and at most {MAX_TTL_S:g} seconds, not {ttl_s:g}", change="correct --lease-s"
         )
-    lease = _taken(store, key, holder, ttl_s, wait_s)
+    lease = _acquire_lease(store, key, holder, ttl_s, wait_s)
     lease.start()
     try:
         yield lease
@@ -201,34 +201,40 @@ def take(  # noqa: PLR0913 - who, what, how long and until when; each caller nam
     lease.stop(release=not keep)
 
 
-def _taken(store: Store, key: str, holder: str, ttl_s: float, wait_s: float) -> Lease:
-    lease, deadline, told = Lease(store, key, holder, ttl_s), time.monotonic() + wait_s, ""
+def _acquire_lease(store: ObjectStore, key: str, holder: str, ttl_s: float, wait_s: float) -> WriteLease:
+    lease, deadline_s, last_holder = WriteLease(store, key, holder, ttl_s), time.monotonic() + wait_s, ""
     while True:
-        stored = store.read(key)
-        seen = tenure(stored, store.url(key)) if stored else None
-        if seen is None or not seen.held or seen.holder == holder:
-            if lease.take(stored.etag if stored else None):
+        lease_object = store.read(key)
+        state = parse_lease(lease_object, store.url(key)) if lease_object else None
+        if state is None or not state.is_active or state.holder == holder:
+            if lease.take(lease_object.etag if lease_object else None):
                 return lease
             continue  # somebody was quicker; see who
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise HeldError(
-                f"it is held by {seen.holder} until {seen.until:%Y-%m-%dT%H:%M:%SZ}", where=store.url(key),
+        remaining_s = deadline_s - time.monotonic()
+        if remaining_s <= 0:
+            raise LeaseConflictError(
+                f"it is held by {state.holder} until {state.ends_at:%Y-%m-%dT%H:%M:%SZ}", where=store.url(key),
                 change="that job does the same work: wait for it; if it is dead, run again after that time",
             )  # fmt: skip
-        if seen.holder != told:
-            say("waiting for a lease", object=store.url(key), holder=seen.holder, until=seen.until, wait_s=round(left))
-            told = seen.holder
-        time.sleep(min(POLL_S, left, ttl_s))
+        if state.holder != last_holder:
+            log_event(
+                "waiting for a lease",
+                object=store.url(key),
+                holder=state.holder,
+                until=state.ends_at,
+                wait_s=round(remaining_s),
+            )
+            last_holder = state.holder
+        time.sleep(min(POLL_S, remaining_s, ttl_s))
 
 
-def let_go(store: Store, key: str, holder: str) -> None:
+def release_lease(store: ObjectStore, key: str, holder: str) -> None:
     """Say that a lease is free which a dead process of the same holder left held; anything else is left alone.
 
     Raises:
         ArtifactError: S3 failed, or the object is no lease.
     """
-    stored = store.read(key)
-    seen = tenure(stored, store.url(key)) if stored else None
-    if stored and seen and seen.until is not None and seen.holder == holder:
-        store.write_if(key, _body("released", holder), stored.etag)
+    lease_object = store.read(key)
+    state = parse_lease(lease_object, store.url(key)) if lease_object else None
+    if lease_object and state and state.ends_at is not None and state.holder == holder:
+        store.write_if(key, _build_lease_body("released", holder), lease_object.etag)

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from tandem.artifacts.contents import Condition, Kind, StoredSet, contents
-from tandem.artifacts.fault import WorldError
-from tandem.artifacts.room import spoken
+from tandem.artifacts.disk_space import format_bytes
+from tandem.artifacts.fault import ArtifactExternalError
+from tandem.artifacts.inventory import Condition, Kind, StoredSet, read_inventory
 from tandem.artifacts.store import open_store
 
 DAY_S = 86_400
@@ -56,31 +56,43 @@ def run(options: argparse.Namespace) -> int:
         ArtifactError: the bucket cannot be listed, or did not give a manifest; then the rows are printed first.
     """
     store = open_store(options.bucket)
-    stored = contents(store)
-    found = rows(stored, store.now())
+    stored_sets = read_inventory(store)
+    stored_rows = build_rows(stored_sets, store.now())
     if options.json:
-        lines = [json.dumps(asdict(row), ensure_ascii=False) for row in found]
+        lines = [json.dumps(asdict(row), ensure_ascii=False) for row in stored_rows]
     else:
-        lines = [_line(row) for row in found] or ["nothing is stored"]
+        lines = [_format_row(row) for row in stored_rows] or ["nothing is stored"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
-    unread = next((one.fault for one in stored if isinstance(one.fault, WorldError)), None)
-    if unread is not None:
-        raise unread
+    read_fault = next(
+        (stored_set.fault for stored_set in stored_sets if isinstance(stored_set.fault, ArtifactExternalError)), None
+    )
+    if read_fault is not None:
+        raise read_fault
     return 0
 
 
-def rows(stored: Iterable[StoredSet], now: datetime) -> tuple[StoredRow, ...]:
+def build_rows(stored_sets: Iterable[StoredSet], now: datetime) -> tuple[StoredRow, ...]:
     """Return a row for every stored set, models first, by name; `now` is S3's time."""
-    return tuple(_row(one, now) for one in sorted(stored, key=lambda one: (one.kind != "model", one.name)))
+    return tuple(
+        _build_row(stored_set, now)
+        for stored_set in sorted(stored_sets, key=lambda stored_set: (stored_set.kind != "model", stored_set.name))
+    )
 
 
-def _row(found: StoredSet, now: datetime) -> StoredRow:
-    why = found.damage or ("" if found.condition == "whole" else found.writer)
-    age_s = max(0, round((now - found.written).total_seconds()))
-    return StoredRow(kind=found.kind, name=found.name, state=found.condition, why=why, size=found.size, age_s=age_s)
+def _build_row(stored_set: StoredSet, now: datetime) -> StoredRow:
+    why = stored_set.damage or ("" if stored_set.condition == "whole" else stored_set.writer)
+    age_s = max(0, round((now - stored_set.last_write_at).total_seconds()))
+    return StoredRow(
+        kind=stored_set.kind,
+        name=stored_set.name,
+        state=stored_set.condition,
+        why=why,
+        size=stored_set.size,
+        age_s=age_s,
+    )
 
 
-def _line(row: StoredRow) -> str:
+def _format_row(row: StoredRow) -> str:
     age = f"{row.age_s / DAY_S:.0f} d" if row.age_s >= DAY_S else f"{row.age_s / HOUR_S:.1f} h"
-    said = f"{row.state:8} {row.kind:8} {row.name}  {spoken(row.size)}, {age} old"
-    return f"{said}: {row.why}" if row.why else said
+    text = f"{row.state:8} {row.kind:8} {row.name}  {format_bytes(row.size)}, {age} old"
+    return f"{text}: {row.why}" if row.why else text

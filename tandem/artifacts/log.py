@@ -13,7 +13,7 @@ from typing import Any
 from tandem.artifacts.fault import ArtifactError
 
 
-def say(event: str, *, level: str = "info", **details: Any) -> None:
+def log_event(event: str, *, level: str = "info", **details: Any) -> None:
     """Write one line.
 
     Args:
@@ -21,14 +21,14 @@ def say(event: str, *, level: str = "info", **details: Any) -> None:
         level: info, warning or error.
         details: plain JSON values; a unit in each name that has one.
     """
-    at = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
-    line = json.dumps({"at": at, "level": level, "event": event, **details}, ensure_ascii=False, default=str)
+    timestamp = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
+    line = json.dumps({"at": timestamp, "level": level, "event": event, **details}, ensure_ascii=False, default=str)
     sys.stdout.write(
         line.encode(errors="backslashreplace").decode() + "\n"
     )  # names that are no UTF-8, as JSON has them
     sys.stdout.flush()  # a killed pod must have said what it did
 
 
-def tell(error: ArtifactError) -> None:
+def log_fault(error: ArtifactError) -> None:
     """Write a fault as the last line of a process."""
-    say(error.what, level="error", where=error.where, change=error.change, exit_code=error.code)
+    log_event(error.what, level="error", where=error.where, change=error.change, exit_code=error.code)

@@ -14,21 +14,21 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from tandem.artifacts.fault import RefusedError
-from tandem.spec.record import Record
+from tandem.artifacts.fault import ArtifactInputError
+from tandem.spec.record import SpecRecord
 
 SCHEMA_VERSION: Final = 1
-NAME = "tandem-manifest.json"  # beside the files: neither the hub nor a runtime uses this name
+MANIFEST_NAME = "tandem-manifest.json"  # beside the files: neither the hub nor a runtime uses this name
 LEASE_NAME = "tandem-lease.json"
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class NewerSchemaError(RefusedError):
+class NewerSchemaError(ArtifactInputError):
     """The manifest is of a newer schema: whole perhaps, and not this program's to judge."""
 
 
-class File(Record):
+class ManifestFile(SpecRecord):
     """One stored file."""
 
     path: str = Field(description="path below the set's folder, with forward slashes")
@@ -37,11 +37,11 @@ class File(Record):
 
     @field_validator("path")
     @classmethod
-    def _inside(cls, value: str) -> str:
-        return inside(value)
+    def _validate_path(cls, value: str) -> str:
+        return validate_path(value)
 
 
-class Manifest(Record):
+class Manifest(SpecRecord):
     """A whole, immutable set of files.
 
     Two runs over the same input write the same bytes: there is no clock in it, S3 keeps the time.
@@ -52,13 +52,13 @@ class Manifest(Record):
     name: str = Field(description="model id@revision, or the artifact key's name")
     folder: str = Field(description="folder of the files below the manifest's own; empty for the same folder")
     fields: dict[str, Any] = Field(description="every field of the artifact key; of a model its id and revision")
-    files: tuple[File, ...] = Field(min_length=1, description="every file, by path")
+    files: tuple[ManifestFile, ...] = Field(min_length=1, description="every file, by path")
     made: dict[str, Any] = Field(description="how it came to be: run, where compiled, what of it is unproven")
 
     @field_validator("folder")
     @classmethod
-    def _folder_inside(cls, value: str) -> str:
-        return inside(value) if value else value
+    def _validate_folder(cls, value: str) -> str:
+        return validate_path(value) if value else value
 
     @property
     def size(self) -> int:
@@ -67,12 +67,12 @@ class Manifest(Record):
 
     def to_bytes(self) -> bytes:
         """Return the canonical JSON: the same manifest is always the same bytes."""
-        plain = self.model_dump(mode="json")
-        plain["files"] = sorted(plain["files"], key=lambda file: str(file["path"]))
-        return (json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+        document = self.model_dump(mode="json")
+        document["files"] = sorted(document["files"], key=lambda file: str(file["path"]))
+        return (json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def inside(path: str) -> str:
+def validate_path(path: str) -> str:
     """Return `path` if it stays below its folder.
 
     Raises:
@@ -91,7 +91,7 @@ def inside(path: str) -> str:
     return path
 
 
-def read_manifest(body: bytes, where: str) -> Manifest:
+def parse_manifest(body: bytes, where: str) -> Manifest:
     """Parse a manifest.
 
     Args:
@@ -101,12 +101,12 @@ def read_manifest(body: bytes, where: str) -> Manifest:
     Raises:
         RefusedError: it is cut off, no JSON, of a newer schema, or holds what a manifest may not.
     """
-    again = "write it again from a whole set: remove this object, then run the job that made it"
+    remedy = "write it again from a whole set: remove this object, then run the job that made it"
     try:
-        plain = json.loads(body)
+        document = json.loads(body)
     except ValueError as error:
-        raise RefusedError(f"the manifest is cut off or no JSON ({error})", where=where, change=again) from None
-    version = plain.get("schema_version") if isinstance(plain, dict) else None
+        raise ArtifactInputError(f"the manifest is cut off or no JSON ({error})", where=where, change=remedy) from None
+    version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise NewerSchemaError(
             f"the manifest has schema {version}, this program knows up to {SCHEMA_VERSION}", where=where,
@@ -115,10 +115,12 @@ def read_manifest(body: bytes, where: str) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        at = ".".join(str(step) for step in first["loc"]) or "the whole"
-        raise RefusedError(f"the manifest is malformed at {at}: {first['msg']}", where=where, change=again) from None
-    path, times = Counter(file.path for file in manifest.files).most_common(1)[0]
-    if times > 1:
-        raise RefusedError(f"the manifest names {path} twice", where=where, change=again)
+        first_error = error.errors(include_url=False)[0]
+        location = ".".join(str(step) for step in first_error["loc"]) or "the whole"
+        raise ArtifactInputError(
+            f"the manifest is malformed at {location}: {first_error['msg']}", where=where, change=remedy
+        ) from None
+    path, count = Counter(file.path for file in manifest.files).most_common(1)[0]
+    if count > 1:
+        raise ArtifactInputError(f"the manifest names {path} twice", where=where, change=remedy)
     return manifest

@@ -14,11 +14,11 @@ from tandem.spec import names
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.variant_key import compute_artifact_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class BucketNeed:
     """One stored set of files that somebody's variants need.
 
     Args:
@@ -38,49 +38,53 @@ class Need:
     command: str
 
 
-def needs(experiments: Iterable[Experiment], catalogue: Catalogue) -> tuple[Need, ...]:
+def list_needs(experiments: Iterable[Experiment], catalogue: Catalogue) -> tuple[BucketNeed, ...]:
     """Return what the experiments need, models first, each once with all who use it.
 
     Args:
         experiments: hosted experiments that have passed the rules.
         catalogue: the models and runtimes they name.
     """
-    found: dict[str, Need] = {}
+    needs_by_prefix: dict[str, BucketNeed] = {}
     for experiment in experiments:
-        for need in _of_experiment(experiment, catalogue):
-            first = found.get(need.prefix, need)
-            users = dict.fromkeys((*first.used_by, *need.used_by)) if first is not need else need.used_by
-            found[need.prefix] = replace(first, used_by=tuple(users))
-    return tuple(sorted(found.values(), key=lambda need: (need.kind != "model", need.name)))
+        for need in _list_experiment_needs(experiment, catalogue):
+            known_need = needs_by_prefix.get(need.prefix, need)
+            users = dict.fromkeys((*known_need.used_by, *need.used_by)) if known_need is not need else need.used_by
+            needs_by_prefix[need.prefix] = replace(known_need, used_by=tuple(users))
+    return tuple(sorted(needs_by_prefix.values(), key=lambda need: (need.kind != "model", need.name)))
 
 
-def together(own: Iterable[Need], others: dict[str, tuple[Need, ...]]) -> tuple[Need, ...]:
-    """Return the needs of all environments that share a bucket; `others` is an environment's name to its needs."""
-    found = {need.prefix: need for need in own}
-    for name, theirs in others.items():
-        for need in theirs:
-            users = tuple(f"{name}:{user}" for user in need.used_by)
-            first = found.get(need.prefix)
-            found[need.prefix] = replace(first or need, used_by=(*first.used_by, *users) if first else users)
-    return tuple(sorted(found.values(), key=lambda need: (need.kind != "model", need.name)))
+def merge_needs(
+    own_needs: Iterable[BucketNeed], needs_by_environment: dict[str, tuple[BucketNeed, ...]]
+) -> tuple[BucketNeed, ...]:
+    """Return the needs of all environments that share a bucket."""
+    needs_by_prefix = {need.prefix: need for need in own_needs}
+    for environment_name, environment_needs in needs_by_environment.items():
+        for need in environment_needs:
+            users = tuple(f"{environment_name}:{user}" for user in need.used_by)
+            known_need = needs_by_prefix.get(need.prefix)
+            needs_by_prefix[need.prefix] = replace(
+                known_need or need, used_by=(*known_need.used_by, *users) if known_need else users
+            )
+    return tuple(sorted(needs_by_prefix.values(), key=lambda need: (need.kind != "model", need.name)))
 
 
-def _of_experiment(experiment: Experiment, catalogue: Catalogue) -> Iterator[Need]:
-    namespace = names.namespace(experiment)
+def _list_experiment_needs(experiment: Experiment, catalogue: Catalogue) -> Iterator[BucketNeed]:
+    namespace = names.experiment_namespace(experiment)
     for variant in experiment.all_variants():
         user = (f"{experiment.name}/{variant.name}",)
-        for identity in (experiment.target, *([variant.draft] if variant.draft else [])):
-            model = catalogue.models[identity]
-            yield Need(
-                kind="model", name=model.pinned(), prefix=model.prefix(), used_by=user,
+        for model_id in (experiment.target, *([variant.draft] if variant.draft else [])):
+            model = catalogue.models[model_id]
+            yield BucketNeed(
+                kind="model", name=model.full_id(), prefix=model.prefix(), used_by=user,
                 fields={"id": model.id, "revision": model.revision_or_main()},
-                command=names.start_command(namespace, names.stage_job(model)),
+                command=names.start_command(namespace, names.stage_job_name(model)),
             )  # fmt: skip
-        yield _artifact(artifact_key(experiment, variant, catalogue), namespace, user)
+        yield _artifact_need(compute_artifact_key(experiment, variant, catalogue), namespace, user)
 
 
-def _artifact(key: ArtifactKey, namespace: str, user: tuple[str, ...]) -> Need:
-    return Need(
+def _artifact_need(key: ArtifactKey, namespace: str, user: tuple[str, ...]) -> BucketNeed:
+    return BucketNeed(
         kind="artifact", name=key.name, prefix=key.prefix, fields=key.as_fields(), used_by=user,
-        command=names.start_command(namespace, names.compile_job(key)),
+        command=names.start_command(namespace, names.compile_job_name(key)),
     )  # fmt: skip

@@ -8,13 +8,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from tandem.artifacts.log import say
+from tandem.artifacts.log import log_event
 
-EVERY_S = 5.0
+LOG_INTERVAL_S = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class TransferProgress:
     """The progress of one set of files.
 
     Args:
@@ -27,38 +27,38 @@ class Progress:
     event: str
     files: int
     size: int
-    every_s: float = EVERY_S
+    interval_s: float = LOG_INTERVAL_S
     _index: int = 0
     _file: str = ""
-    _done: int = 0
-    _began_s: float = field(init=False)
-    _said_s: float = field(init=False)
+    _received_bytes: int = 0
+    _start_s: float = field(init=False)
+    _last_log_s: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin to count the seconds."""
-        self._began_s = self._said_s = time.monotonic()
+        self._start_s = self._last_log_s = time.monotonic()
 
     def begin(self, index: int, file: str) -> None:
         """Name the file that is worked on, the first has index 1."""
         self._index, self._file = index, file
-        self._say_if_due()
+        self._log_if_due()
 
-    def moved(self, size: int) -> None:
+    def add_bytes(self, byte_count: int) -> None:
         """Count bytes that were received; negative for bytes that were thrown away."""
-        self._done += size
-        self._say_if_due()
+        self._received_bytes += byte_count
+        self._log_if_due()
 
-    def _say_if_due(self) -> None:
+    def _log_if_due(self) -> None:
         now = time.monotonic()
-        if now - self._said_s < self.every_s:
+        if now - self._last_log_s < self.interval_s:
             return
-        self._said_s = now
-        say(
-            self.event, file=self._file, index=self._index, files=self.files, received_bytes=self._done,
-            of_bytes=self.size, seconds=round(now - self._began_s, 1),
+        self._last_log_s = now
+        log_event(
+            self.event, file=self._file, index=self._index, files=self.files, received_bytes=self._received_bytes,
+            of_bytes=self.size, seconds=round(now - self._start_s, 1),
         )  # fmt: skip
 
     @property
     def seconds(self) -> float:
         """Return the seconds since the beginning."""
-        return round(time.monotonic() - self._began_s, 1)
+        return round(time.monotonic() - self._start_s, 1)

@@ -12,19 +12,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tandem.artifacts.fault import RefusedError
-from tandem.artifacts.manifest import LEASE_NAME, NAME
+from tandem.artifacts.fault import ArtifactInputError
+from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME
 
-CONFIG = "config.json"
-INDEX = "model.safetensors.index.json"
-WHOLE = "model.safetensors"  # the one tensor file of a snapshot without an index
-TENSORS = ".safetensors"
+CONFIG_NAME = "config.json"
+INDEX_NAME = "model.safetensors.index.json"
+SINGLE_FILE_NAME = "model.safetensors"  # the one tensor file of a snapshot without an index
+TENSOR_SUFFIX = ".safetensors"
 
 # file of a snapshot -> who reads it; all lie at its root (transformers' own names for them, as its loaders spell them)
-READ = {
-    CONFIG: "shapes and architecture: every runtime and the compiler",
+FILE_READERS = {
+    CONFIG_NAME: "shapes and architecture: every runtime and the compiler",
     "generation_config.json": "default sampling and end tokens: the server",
-    INDEX: "which tensor lies in which file: the loader",
+    INDEX_NAME: "which tensor lies in which file: the loader",
     "tokenizer.json": "the fast tokenizer",
     "tokenizer_config.json": "the tokenizer's class, special tokens and chat template",
     "special_tokens_map.json": "the tokenizer",
@@ -44,10 +44,10 @@ READ = {
 }
 
 # names that are left out -> why; the first that fits
-LEFT_OUT = {
+EXCLUSION_REASONS = {
     "*/*": "in a subfolder, where no server looks",
     ".*": "of the repository, not of the model",
-    f"*{TENSORS}": "tensors that the index does not name",
+    f"*{TENSOR_SUFFIX}": "tensors that the index does not name",
     "*.safetensors.index.json": "an index of tensors that are not staged",
     **dict.fromkeys(("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt"), "a pickle, which can run code when it is read"),
     "*.py": "code of the repository, which no server here runs",
@@ -59,7 +59,7 @@ LEFT_OUT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class SnapshotEntry:
     """One file as a source lists it.
 
     Args:
@@ -75,7 +75,7 @@ class Entry:
     git_sha1: str | None = None
 
 
-def tensors_of(names: Collection[str], index: bytes | None, where: str) -> tuple[str, ...]:
+def select_tensor_files(names: Collection[str], index: bytes | None, where: str) -> tuple[str, ...]:
     """Return the tensor files that a server loads.
 
     Args:
@@ -87,38 +87,42 @@ def tensors_of(names: Collection[str], index: bytes | None, where: str) -> tuple
         RefusedError: there are none, the index is malformed or names a file that is not there, or nothing says
             which of several is meant.
     """
-    at_root = sorted(name for name in names if name.endswith(TENSORS) and "/" not in name)
+    root_files = sorted(name for name in names if name.endswith(TENSOR_SUFFIX) and "/" not in name)
     if index is not None:
-        shards = _shards(index, f"{where}/{INDEX}")
-        missing = sorted(shards - set(at_root))
+        shards = _list_index_files(index, f"{where}/{INDEX_NAME}")
+        missing = sorted(shards - set(root_files))
         if missing:
-            raise RefusedError(
+            raise ArtifactInputError(
                 f"the index names {missing[0]}, which is not in the snapshot ({len(missing)} of {len(shards)} missing)",
-                where=f"{where}/{INDEX}", change="bring the whole snapshot, or take a revision that is whole",
+                where=f"{where}/{INDEX_NAME}", change="bring the whole snapshot, or take a revision that is whole",
             )  # fmt: skip
         return tuple(sorted(shards))
-    if WHOLE in at_root:
-        return (WHOLE,)
-    if len(at_root) == 1:
-        return (at_root[0],)
-    if at_root:
-        raise RefusedError(
-            f"the snapshot has {len(at_root)} tensor files ({', '.join(at_root[:3])}) and no {INDEX} that says "
-            "which belong together", where=where, change="take a revision that has the index",
-        )  # fmt: skip
-    pickles = sorted(name for name in names if why_left_out(name).startswith("a pickle"))
-    raise RefusedError(
-        f"the snapshot has no safetensors{f', only {pickles[0]}' if pickles else ''}", where=where,
+    if SINGLE_FILE_NAME in root_files:
+        return (SINGLE_FILE_NAME,)
+    if len(root_files) == 1:
+        return (root_files[0],)
+    if root_files:
+        raise ArtifactInputError(
+            f"the snapshot has {len(root_files)} tensor files ({', '.join(root_files[:3])}) and no {INDEX_NAME} "
+            "that says "
+            "which belong together",
+            where=where,
+            change="take a revision that has the index",
+        )
+    pickles = sorted(name for name in names if find_exclusion_reason(name).startswith("a pickle"))
+    raise ArtifactInputError(
+        f"the snapshot has no safetensors{f', only {pickles[0]}' if pickles else ''}",
+        where=where,
         change="take a revision with safetensors, or convert it and stage the folder by --from",
-    )  # fmt: skip
+    )
 
 
-def _shards(index: bytes, where: str) -> set[str]:
+def _list_index_files(index: bytes, where: str) -> set[str]:
     """Return the files of an index."""
-    return set(weight_map(index, where).values())
+    return set(parse_weight_map(index, where).values())
 
 
-def weight_map(index: bytes, where: str) -> dict[str, str]:
+def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
     """Return tensor -> file of an index.
 
     Raises:
@@ -126,36 +130,38 @@ def weight_map(index: bytes, where: str) -> dict[str, str]:
     """
     change = "take a revision whose index is whole"
     try:
-        plain = json.loads(index)
+        content = json.loads(index)
     except ValueError as error:
-        raise RefusedError(f"the index is cut off or no JSON ({error})", where=where, change=change) from None
-    found = plain.get("weight_map") if isinstance(plain, dict) else None
-    if not isinstance(found, dict) or not found:
-        raise RefusedError("the index has no weight_map", where=where, change=change)
-    for tensor, file in found.items():
-        if not isinstance(file, str) or "/" in file or "\\" in file or not file.endswith(TENSORS):
-            raise RefusedError(
+        raise ArtifactInputError(f"the index is cut off or no JSON ({error})", where=where, change=change) from None
+    weight_map = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ArtifactInputError("the index has no weight_map", where=where, change=change)
+    for tensor, file in weight_map.items():
+        if not isinstance(file, str) or "/" in file or "\\" in file or not file.endswith(TENSOR_SUFFIX):
+            raise ArtifactInputError(
                 f"the index puts the tensor {tensor} into {file!r}, which is no safetensors file beside it",
                 where=where, change=change,
             )  # fmt: skip
-    return found
+    return weight_map
 
 
-def choose(entries: Mapping[str, Entry], tensors: Collection[str]) -> tuple[tuple[Entry, ...], dict[str, str]]:
+def choose_files(
+    entries: Mapping[str, SnapshotEntry], tensors: Collection[str]
+) -> tuple[tuple[SnapshotEntry, ...], dict[str, str]]:
     """Return the files to stage, by name, and the others with the reason.
 
     Args:
         entries: every file of the snapshot by its name.
-        tensors: what `tensors_of` returned.
+        tensors: what `select_tensor_files` returned.
     """
-    chosen = {name for name in entries if name in READ or name in tensors}
-    left_out = {name: why_left_out(name) for name in sorted(set(entries) - chosen)}
-    return tuple(entries[name] for name in sorted(chosen)), left_out
+    chosen_names = {name for name in entries if name in FILE_READERS or name in tensors}
+    left_out = {name: find_exclusion_reason(name) for name in sorted(set(entries) - chosen_names)}
+    return tuple(entries[name] for name in sorted(chosen_names)), left_out
 
 
-def why_left_out(name: str) -> str:
+def find_exclusion_reason(name: str) -> str:
     """Return why a file that is not chosen stays where it is."""
-    return next(why for pattern, why in LEFT_OUT.items() if fnmatchcase(name, pattern))
+    return next(reason for pattern, reason in EXCLUSION_REASONS.items() if fnmatchcase(name, pattern))
 
 
 def require_config(names: Collection[str], where: str) -> None:
@@ -164,14 +170,14 @@ def require_config(names: Collection[str], where: str) -> None:
     Raises:
         RefusedError: there is no config.json, or the snapshot has a manifest or a lease of its own.
     """
-    if CONFIG not in names:
-        raise RefusedError(
-            f"the snapshot has no {CONFIG}, so nothing can serve it", where=where,
+    if CONFIG_NAME not in names:
+        raise ArtifactInputError(
+            f"the snapshot has no {CONFIG_NAME}, so nothing can serve it", where=where,
             change="name the model's own repository and revision, or the snapshot's own folder",
         )  # fmt: skip
-    for name in (NAME, LEASE_NAME):
+    for name in (MANIFEST_NAME, LEASE_NAME):
         if name in names:
-            raise RefusedError(
+            raise ArtifactInputError(
                 f"the snapshot holds a file {name}, which is the name of a file of the store", where=where,
                 change="take the snapshot as its authors published it",
             )  # fmt: skip
@@ -184,13 +190,13 @@ def check_config(body: bytes, where: str) -> None:
         RefusedError: it is no JSON object.
     """
     try:
-        plain = json.loads(body)
+        config = json.loads(body)
     except ValueError as error:
-        plain = None
-        said = f"is cut off or no JSON ({error})"
+        config = None
+        problem = f"is cut off or no JSON ({error})"
     else:
-        said = "is no JSON object"
-    if not isinstance(plain, dict):
-        raise RefusedError(
-            f"the configuration {said}", where=where, change="take a revision whose config.json is whole"
+        problem = "is no JSON object"
+    if not isinstance(config, dict):
+        raise ArtifactInputError(
+            f"the configuration {problem}", where=where, change="take a revision whose config.json is whole"
         )

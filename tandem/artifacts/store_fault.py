@@ -17,12 +17,12 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import SSLError as BrokenTlsError
 
-from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
-from tandem.aws_fault import brief, unanswered
-from tandem.aws_fault import code_of as reason
+from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
+from tandem.aws.faults import classify_fault, describe_error
+from tandem.aws.faults import error_code as reason
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 
-__all__ = ["ACTIONS", "AGAIN", "RAISED", "Asked", "fault_of", "reason"]
+__all__ = ["ACTIONS", "RETRY_ADVICE", "S3_ERRORS", "S3Request", "convert_error", "reason"]
 
 # operation of the API -> the action that IAM must allow (service authorization reference of S3)
 ACTIONS = {
@@ -38,15 +38,15 @@ ACTIONS = {
     "ListObjectsV2": "s3:ListBucket",
     "DeleteObjects": "s3:DeleteObject",
 }
-ON_BUCKET = {"ListMultipartUploads", "ListObjectsV2"}  # their resource is the bucket; the prefix is a condition
-READ = {"HeadObject", "GetObject", "ListObjectsV2"}
+BUCKET_OPERATIONS = {"ListMultipartUploads", "ListObjectsV2"}  # their resource is the bucket; the prefix is a condition
+READ_OPERATIONS = {"HeadObject", "GetObject", "ListObjectsV2"}
 # what botocore raises; TLS that breaks within a body it lets through as urllib3 says it
-RAISED = (boto.ClientError, boto.BotoCoreError, ResponseParserError, BrokenTlsError)
-AGAIN = "run the same command again: what was finished is kept"
+S3_ERRORS = (boto.ClientError, boto.BotoCoreError, ResponseParserError, BrokenTlsError)
+RETRY_ADVICE = "run the same command again: what was finished is kept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class S3Request:
     """What was asked of S3 when it failed.
 
     Args:
@@ -64,71 +64,73 @@ class Asked:
         return f"s3://{self.bucket}/{self.key}"
 
 
-def fault_of(error: BaseException, asked: Asked) -> ArtifactError:
+def convert_error(error: BaseException, request: S3Request) -> ArtifactError:
     """Return the fault that an error of botocore means."""
     if isinstance(error, ArtifactError):
         return error
     if isinstance(error, boto.ClientError):
         if error.operation_name.startswith("AssumeRole"):  # of STS, before S3 was asked anything
-            return _bad_credentials(reason(error), brief(error), asked)
-        return _answered(error, asked)
-    return _unanswered(error, asked)
+            return _build_credentials_fault(reason(error), describe_error(error), request)
+        return _convert_answer(error, request)
+    return _build_connection_fault(error, request)
 
 
-def _answered(error: boto.ClientError, asked: Asked) -> ArtifactError:
+def _convert_answer(error: boto.ClientError, request: S3Request) -> ArtifactError:
     """Read the answer of the service."""
     code = reason(error)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     message = str(error.response.get("Error", {}).get("Message", ""))
-    for codes, said in _ANSWERS:
+    for codes, build_fault in _FAULT_BUILDERS:
         if code in codes:
-            return said(code, message, asked)
+            return build_fault(code, message, request)
     if status >= 500:  # noqa: PLR2004 - of HTTP: the server's own
-        return _busy(code, message, asked)
-    told = f"S3 refused {asked.operation} with {code} ({message})"
-    return WorldError(told, where=asked.url, change="see the S3 API reference for this code")
+        return _build_busy_fault(code, message, request)
+    problem = f"S3 refused {request.operation} with {code} ({message})"
+    return ArtifactExternalError(problem, where=request.url, change="see the S3 API reference for this code")
 
 
-def _no_bucket(_code: str, _message: str, asked: Asked) -> ArtifactError:
-    return RefusedError(
-        f"the bucket {asked.bucket} does not exist", where=asked.url,
+def _build_missing_bucket_fault(_code: str, _message: str, request: S3Request) -> ArtifactError:
+    return ArtifactInputError(
+        f"the bucket {request.bucket} does not exist", where=request.url,
         change="deploy the environment's Artifacts stack, or correct the bucket's name (--bucket)",
     )  # fmt: skip
 
 
-def _bad_name(code: str, message: str, asked: Asked) -> ArtifactError:
-    return RefusedError(f"S3 takes no such name ({code}: {message})", where=asked.url, change="correct the name")
+def _build_bad_name_fault(code: str, message: str, request: S3Request) -> ArtifactError:
+    return ArtifactInputError(
+        f"S3 takes no such name ({code}: {message})", where=request.url, change="correct the name"
+    )
 
 
-def _denied(_code: str, message: str, asked: Asked) -> ArtifactError:
-    key_action = re.search(r"kms:\w+", message)
-    if key_action:
-        return _key_denied(key_action[0], asked)
-    told = f"S3 denies {asked.operation}" + (f" ({message})" if message not in {"", "Access Denied"} else "")
-    writes = ACTIONS.get(asked.operation) == "s3:PutObject"
-    if writes and "explicit deny in a resource-based policy" in message:
-        return WorldError(
-            f"{told}: the bucket's policy forbids this write, as it does where it demands an encryption key other "
-            "than the bucket's default", where=asked.url,
+def _build_denial_fault(_code: str, message: str, request: S3Request) -> ArtifactError:
+    kms_action = re.search(r"kms:\w+", message)
+    if kms_action:
+        return _build_key_denial_fault(kms_action[0], request)
+    problem = f"S3 denies {request.operation}" + (f" ({message})" if message not in {"", "Access Denied"} else "")
+    is_write = ACTIONS.get(request.operation) == "s3:PutObject"
+    if is_write and "explicit deny in a resource-based policy" in message:
+        return ArtifactExternalError(
+            f"{problem}: the bucket's policy forbids this write, as it does where it demands an encryption key other "
+            "than the bucket's default", where=request.url,
             change="wrong key encryption: make the key that the policy demands the bucket's default encryption, "
             "Tandem writes with the default alone",
         )  # fmt: skip
-    return WorldError(told, where=asked.url, change=_allow(asked))
+    return ArtifactExternalError(problem, where=request.url, change=_describe_permission(request))
 
 
-def _allow(asked: Asked) -> str:
+def _describe_permission(request: S3Request) -> str:
     """Say which action is missing, on what, and which service account's role should have it."""
-    action = ACTIONS.get(asked.operation, f"s3:{asked.operation}")
-    prefix = f"{asked.key.partition('/')[0]}/" if asked.key else ""
-    resource = f"arn:aws:s3:::{asked.bucket}"
-    if asked.operation in ON_BUCKET:
+    action = ACTIONS.get(request.operation, f"s3:{request.operation}")
+    prefix = f"{request.key.partition('/')[0]}/" if request.key else ""
+    resource = f"arn:aws:s3:::{request.bucket}"
+    if request.operation in BUCKET_OPERATIONS:
         resource += f" for the prefix {prefix}*" if prefix else ""
     else:
         resource += f"/{prefix}*"
     accounts = {"models/": STAGE_ACCOUNT, "artifacts/": COMPILE_ACCOUNT, "results/": BENCH_ACCOUNT}
-    if asked.operation in READ and prefix != "results/":
+    if request.operation in READ_OPERATIONS and prefix != "results/":
         holder = f"the role of service account {SERVE_ACCOUNT}, {STAGE_ACCOUNT} or {COMPILE_ACCOUNT}"
-    elif asked.operation == "DeleteObjects":
+    elif request.operation == "DeleteObjects":
         holder = "an operator's role (no service account may delete)"
     else:
         holder = f"the role of service account {accounts.get(prefix, f'{STAGE_ACCOUNT} or {COMPILE_ACCOUNT}')}"
@@ -138,110 +140,122 @@ def _allow(asked: Asked) -> str:
     )
 
 
-def _key_denied(action: str, asked: Asked) -> ArtifactError:
-    return WorldError(
-        f"the bucket's encryption key denies {action} during {asked.operation}", where=asked.url,
+def _build_key_denial_fault(action: str, request: S3Request) -> ArtifactError:
+    return ArtifactExternalError(
+        f"the bucket's encryption key denies {action} during {request.operation}", where=request.url,
         change=f"allow {action} for this role in the key's policy and in IAM, or let the bucket encrypt with "
         "SSE-S3, which needs no key permissions",
     )  # fmt: skip
 
 
-def _key_broken(code: str, message: str, asked: Asked) -> ArtifactError:
-    return WorldError(
-        f"the bucket's encryption key cannot be used ({code}: {message})", where=asked.url,
+def _build_key_state_fault(code: str, message: str, request: S3Request) -> ArtifactError:
+    return ArtifactExternalError(
+        f"the bucket's encryption key cannot be used ({code}: {message})", where=request.url,
         change="enable the key, or set the bucket's default encryption to one that exists",
     )  # fmt: skip
 
 
-def _busy(code: str, _message: str, asked: Asked) -> ArtifactError:
-    return WorldError(
-        f"S3 answered {asked.operation} with {code} at every try",
-        where=asked.url,
-        change=f"wait a minute, then {AGAIN}",
+def _build_busy_fault(code: str, _message: str, request: S3Request) -> ArtifactError:
+    return ArtifactExternalError(
+        f"S3 answered {request.operation} with {code} at every try",
+        where=request.url,
+        change=f"wait a minute, then {RETRY_ADVICE}",
     )
 
 
-def _skewed(_code: str, message: str, asked: Asked) -> ArtifactError:
-    return WorldError(
-        f"this machine's clock differs too much from S3's ({message})", where=asked.url,
+def _build_clock_fault(_code: str, message: str, request: S3Request) -> ArtifactError:
+    return ArtifactExternalError(
+        f"this machine's clock differs too much from S3's ({message})", where=request.url,
         change="set the clock (chronyc tracking on the node tells by how much), then run again",
     )  # fmt: skip
 
 
-def _bad_credentials(code: str, message: str, asked: Asked) -> ArtifactError:
-    return WorldError(
-        f"S3 does not accept these credentials ({code}: {message})", where=asked.url,
+def _build_credentials_fault(code: str, message: str, request: S3Request) -> ArtifactError:
+    return ArtifactExternalError(
+        f"S3 does not accept these credentials ({code}: {message})", where=request.url,
         change="in a pod: check the Pod Identity association of its service account and restart it; by hand: log in "
         "again (aws sts get-caller-identity shows who you are)",
     )  # fmt: skip
 
 
-def _digest(code: str, message: str, asked: Asked) -> ArtifactError:
-    return WorldError(
+def _build_digest_fault(code: str, message: str, request: S3Request) -> ArtifactError:
+    return ArtifactExternalError(
         f"what arrived is not what was to be sent ({code}: {message}): the file changed while it was sent, or the "
-        "connection or this disk corrupts data", where=asked.url,
+        "connection or this disk corrupts data", where=request.url,
         change="make sure that nothing writes to the file; then run again, on another node if it repeats",
     )  # fmt: skip
 
 
-def _archived(code: str, message: str, asked: Asked) -> ArtifactError:
-    return WorldError(
-        f"the object was moved to an archive class ({code}: {message})", where=asked.url,
+def _build_archive_fault(code: str, message: str, request: S3Request) -> ArtifactError:
+    return ArtifactExternalError(
+        f"the object was moved to an archive class ({code}: {message})", where=request.url,
         change="restore it, and take models/ and artifacts/ out of the lifecycle rule that archives",
     )  # fmt: skip
 
 
-def _elsewhere(code: str, message: str, asked: Asked) -> ArtifactError:
-    return RefusedError(
-        f"the bucket is in another region ({code}: {message})", where=asked.url,
+def _build_region_fault(code: str, message: str, request: S3Request) -> ArtifactError:
+    return ArtifactInputError(
+        f"the bucket is in another region ({code}: {message})", where=request.url,
         change="set AWS_REGION to the bucket's region",
     )  # fmt: skip
 
 
-def _object_gone(code: str, _message: str, asked: Asked) -> ArtifactError:
-    return WorldError(f"there is no such object ({code})", where=asked.url, change="run the job that makes it")
+def _build_missing_object_fault(code: str, _message: str, request: S3Request) -> ArtifactError:
+    return ArtifactExternalError(
+        f"there is no such object ({code})", where=request.url, change="run the job that makes it"
+    )
 
 
-_ANSWERS: tuple[tuple[frozenset[str], Callable[[str, str, Asked], ArtifactError]], ...] = (
-    (frozenset({"NoSuchBucket"}), _no_bucket),
-    (frozenset({"InvalidBucketName", "KeyTooLongError"}), _bad_name),
-    (frozenset({"AccessDenied", "403", "Forbidden", "AllAccessDisabled", "AccountProblem"}), _denied),
+_FAULT_BUILDERS: tuple[tuple[frozenset[str], Callable[[str, str, S3Request], ArtifactError]], ...] = (
+    (frozenset({"NoSuchBucket"}), _build_missing_bucket_fault),
+    (frozenset({"InvalidBucketName", "KeyTooLongError"}), _build_bad_name_fault),
+    (frozenset({"AccessDenied", "403", "Forbidden", "AllAccessDisabled", "AccountProblem"}), _build_denial_fault),
     (frozenset({"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable",
-                "InternalError", "RequestTimeout", "500", "502", "503", "504"}), _busy),
-    (frozenset({"RequestTimeTooSkewed", "RequestExpired"}), _skewed),
+                "InternalError", "RequestTimeout", "500", "502", "503", "504"}), _build_busy_fault),
+    (frozenset({"RequestTimeTooSkewed", "RequestExpired"}), _build_clock_fault),
     (frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidToken", "InvalidAccessKeyId",
-                "SignatureDoesNotMatch", "TokenRefreshRequired"}), _bad_credentials),
-    (frozenset({"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch"}), _digest),
-    (frozenset({"InvalidObjectState"}), _archived),
-    (frozenset({"PermanentRedirect", "301", "AuthorizationHeaderMalformed"}), _elsewhere),
-    (frozenset({"NoSuchKey", "404"}), _object_gone),
+                "SignatureDoesNotMatch", "TokenRefreshRequired"}), _build_credentials_fault),
+    (frozenset({"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch"}), _build_digest_fault),
+    (frozenset({"InvalidObjectState"}), _build_archive_fault),
+    (frozenset({"PermanentRedirect", "301", "AuthorizationHeaderMalformed"}), _build_region_fault),
+    (frozenset({"NoSuchKey", "404"}), _build_missing_object_fault),
     (frozenset({"KMS.DisabledException", "KMS.NotFoundException", "KMS.KMSInvalidStateException",
-                "KMS.InvalidKeyUsageException"}), _key_broken),
+                "KMS.InvalidKeyUsageException"}), _build_key_state_fault),
 )  # fmt: skip
 
 
-def _unanswered(error: BaseException, asked: Asked) -> ArtifactError:
+def _build_connection_fault(error: BaseException, request: S3Request) -> ArtifactError:
     """Say why nobody answered, or not to the end."""
-    if isinstance(error, _CUT_SHORT):
-        return WorldError(f"the connection ended within the data ({brief(error)})", where=asked.url, change=AGAIN)
-    silent = unanswered(error, asked.operation)
-    if silent is None:
-        return WorldError(f"{asked.operation} failed: {brief(error)}", where=asked.url, change=AGAIN)
-    if silent.kind == "unreachable":
-        return WorldError(
-            f"S3 cannot be reached ({brief(error)})", where=asked.url,
-            change=f"check the VPC's S3 endpoint, the pod's network policy and DNS; then {AGAIN}",
+    if isinstance(error, _PARTIAL_BODY_ERRORS):
+        return ArtifactExternalError(
+            f"the connection ended within the data ({describe_error(error)})", where=request.url, change=RETRY_ADVICE
+        )
+    cause = classify_fault(error, request.operation)
+    if cause is None:
+        return ArtifactExternalError(
+            f"{request.operation} failed: {describe_error(error)}", where=request.url, change=RETRY_ADVICE
+        )
+    if cause.kind == "unreachable":
+        return ArtifactExternalError(
+            f"S3 cannot be reached ({describe_error(error)})", where=request.url,
+            change=f"check the VPC's S3 endpoint, the pod's network policy and DNS; then {RETRY_ADVICE}",
         )  # fmt: skip
-    if silent.kind == "misconfigured":
+    if cause.kind == "misconfigured":
         change = "set AWS_REGION, and correct AWS_PROFILE and AWS_ENDPOINT_URL if they are set"
-        return RefusedError(silent.problem, where=asked.url, change=change)
-    return WorldError(
-        silent.problem, where=asked.url,
+        return ArtifactInputError(cause.problem, where=request.url, change=change)
+    return ArtifactExternalError(
+        cause.problem, where=request.url,
         change="in a pod: its service account has no Pod Identity association in this namespace, or the "
         "eks-pod-identity-agent add-on does not run on this node; by hand: log in (aws sts get-caller-identity)",
     )  # fmt: skip
 
 
 # within the data of an object; what ends before it is out of reach
-_CUT_SHORT = (ResponseParserError, boto.IncompleteReadError, boto.ResponseStreamingError, boto.ReadTimeoutError,
-              boto.ConnectionClosedError, BrokenTlsError)  # fmt: skip
+_PARTIAL_BODY_ERRORS = (
+    ResponseParserError,
+    boto.IncompleteReadError,
+    boto.ResponseStreamingError,
+    boto.ReadTimeoutError,
+    boto.ConnectionClosedError,
+    BrokenTlsError,
+)

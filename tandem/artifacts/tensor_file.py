@@ -12,10 +12,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.fault import ArtifactInputError
 
-_LENGTH = 8
-_MOST = 100_000_000  # bytes of JSON, the format's own limit
+_LENGTH_BYTES = 8
+_MAX_HEADER_BYTES = 100_000_000  # bytes of JSON, the format's own limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,30 +40,32 @@ def read_tensor_file(path: Path) -> TensorFile:
     change = "copy it again from its source"
     size = path.stat().st_size
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(_LENGTH), "little")
-        if size < _LENGTH or length > min(_MOST, size - _LENGTH):
-            raise RefusedError(
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        if size < _LENGTH_BYTES or length > min(_MAX_HEADER_BYTES, size - _LENGTH_BYTES):
+            raise ArtifactInputError(
                 f"no safetensors file, or cut off within its header ({size} bytes)", where=str(path), change=change
             )
         try:
-            found = _parse(file.read(length))
+            header = _parse_header(file.read(length))
         except (KeyError, TypeError, ValueError):
-            raise RefusedError("its header is no safetensors header", where=str(path), change=change) from None
-    whole = _LENGTH + length + found.size
-    if whole != size:
-        raise RefusedError(
-            f"cut off or damaged: its header asks for {whole} bytes, it has {size}", where=str(path), change=change
+            raise ArtifactInputError("its header is no safetensors header", where=str(path), change=change) from None
+    total_bytes = _LENGTH_BYTES + length + header.size
+    if total_bytes != size:
+        raise ArtifactInputError(
+            f"cut off or damaged: its header asks for {total_bytes} bytes, it has {size}",
+            where=str(path),
+            change=change,
         )
-    return TensorFile(tensors=found.tensors, size=whole)
+    return TensorFile(tensors=header.tensors, size=total_bytes)
 
 
-def _parse(header: bytes) -> TensorFile:
-    plain = json.loads(header)
-    plain.pop("__metadata__", None)
-    ends = [0]
-    for tensor in plain.values():
+def _parse_header(header: bytes) -> TensorFile:
+    header_fields = json.loads(header)
+    header_fields.pop("__metadata__", None)
+    end_offsets = [0]
+    for tensor in header_fields.values():
         start, end = tensor["data_offsets"]
         if not 0 <= start <= end:
             raise ValueError("data_offsets")
-        ends.append(end)
-    return TensorFile(tensors=frozenset(plain), size=max(ends))
+        end_offsets.append(end)
+    return TensorFile(tensors=frozenset(header_fields), size=max(end_offsets))

@@ -23,32 +23,37 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.asked import asked_holder, asked_key
-from tandem.artifacts.driver import COMPILED, Outcome, read_outcome
-from tandem.artifacts.fault import ArtifactError, RefusedError, StaleError
-from tandem.artifacts.fetch import PRESENT, require_same
-from tandem.artifacts.files import LocalFiles, digest_of
-from tandem.artifacts.inspect_local import Inspection, inspection, spoken
-from tandem.artifacts.lease import let_go, take
-from tandem.artifacts.log import say
+from tandem.artifacts.driver import RESULT_SUCCESS, CompileOutcome, read_outcome
+from tandem.artifacts.fault import ArtifactError, ArtifactInputError, StaleError
+from tandem.artifacts.fetch import PRESENT_NAME, require_key
+from tandem.artifacts.files import LocalFiles, compute_sha256
+from tandem.artifacts.inspect_local import ArtifactInspection, format_faults, inspect_artifact
+from tandem.artifacts.job_env import read_artifact_key, read_holder
+from tandem.artifacts.lease import hold_lease, release_lease
+from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import LEASE_NAME, Manifest
-from tandem.artifacts.patience import add_patience, patiently
-from tandem.artifacts.refused import write_refused
-from tandem.artifacts.send import send_hashing
-from tandem.artifacts.store import Store, open_store
-from tandem.artifacts.stored import files_prefix, manifest_key, read_stored_manifest, write_stored_manifest
+from tandem.artifacts.manifest_store import (
+    files_prefix,
+    manifest_key,
+    read_stored_manifest,
+    write_stored_manifest,
+)
+from tandem.artifacts.rejection import write_rejection
+from tandem.artifacts.retry import add_retry_argument, retry_upload
+from tandem.artifacts.s3_upload import hash_and_upload
+from tandem.artifacts.store import ObjectStore, open_store
 from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey
 
 LEASE_S = 120.0
 WAIT_S = 600.0
-OUTCOME = "outcome.json"  # what the driver says of the compile, in the work folder
-CACHE = "compiler-cache"
-REFUSED = "refused.json"  # in the work folder: what an earlier start of this container said
+OUTCOME_NAME = "outcome.json"  # what the driver says of the compile, in the work folder
+CACHE_NAME = "compiler-cache"
+REJECTION_NAME = "refused.json"  # in the work folder: what an earlier start of this container said
 UNPROVEN_VARIABLE = "TANDEM_UNPROVEN"  # JSON list of sentences
-RUN = "run.json"  # in the work folder: the name of what this pod's compile is stored under
-CHANCE_BYTES = 6
-CHANCE = rf"[0-9a-f]{{{2 * CHANCE_BYTES}}}"  # at the end of that name
+RUN_NAME = "run.json"  # in the work folder: the name of what this pod's compile is stored under
+SUFFIX_BYTES = 6
+SUFFIX_PATTERN = rf"[0-9a-f]{{{2 * SUFFIX_BYTES}}}"  # at the end of that name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder of the driver's outcome and its caches")
     parser.add_argument("--wait-s", type=float, default=WAIT_S, help="seconds to wait for another job of the same key")
     parser.add_argument("--lease-s", type=float, default=LEASE_S, help="seconds until a dead run's lease is free")
-    add_patience(parser)
+    add_retry_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -70,138 +75,144 @@ def run(options: argparse.Namespace) -> int:
         StaleError: the artifact is not its key's or not whole, or what is stored under the key is something else.
         WorldError: S3 failed for longer than the patience, or somebody else holds the lease.
     """
-    key, holder = asked_key(), asked_holder()
-    store, local = open_store(options.bucket), _Local(options.artifact, options.work, key)
+    key, holder = read_artifact_key(), read_holder()
+    store, local = open_store(options.bucket), _LocalArtifact(options.artifact, options.work, key)
     try:
-        code = patiently(lambda: _end(options, store, local, holder), options.patience_s)
+        exit_code = retry_upload(lambda: _finish_upload(options, store, local, holder), options.patience_s)
     except BaseException:  # a restart takes the lease back; a new Job would wait for it in vain
-        _free(store, key, holder)
+        _release_lease(store, key, holder)
         raise
-    return code
+    return exit_code
 
 
-class _Local:
+class _LocalArtifact:
     """What was compiled, inspected and hashed once, however often S3 fails."""
 
     def __init__(self, folder: Path, work: Path, key: ArtifactKey) -> None:
         self.folder, self.work, self.key = folder, work, key
 
     @cached_property
-    def found(self) -> Inspection:
+    def inspection(self) -> ArtifactInspection:
         if self.folder.is_symlink():
-            raise RefusedError(
+            raise ArtifactInputError(
                 "it is a symbolic link, where the compiler was to make a folder", where=str(self.folder),
                 change="see what the compile container ran: a link may lead to what is not the compiler's",
             )  # fmt: skip
-        return inspection(self.folder, self.key, cache=self.work / CACHE)
+        return inspect_artifact(self.folder, self.key, cache=self.work / CACHE_NAME)
 
     @cached_property
     def files(self) -> LocalFiles:
         return LocalFiles(self.folder)
 
 
-def _end(options: argparse.Namespace, store: Store, local: _Local, holder: str) -> int:
+def _finish_upload(options: argparse.Namespace, store: ObjectStore, local: _LocalArtifact, holder: str) -> int:
     """Say what is to be said, or store; the exit code."""
-    if _present(store, local.key):
-        _free(store, local.key, holder)
+    if _is_present(store, local.key):
+        _release_lease(store, local.key, holder)
         return 0
-    outcome = _outcome(options.work)
+    outcome = _require_outcome(options.work)
     if outcome.failure:
-        _free(store, local.key, holder)
-        say(**outcome.failure, level="error")
+        _release_lease(store, local.key, holder)
+        log_event(**outcome.failure, level="error")
         return int(outcome.failure["exit_code"])
-    _raise_again(options.work)
-    return _store(options, store, local, holder, outcome)
+    _raise_earlier_rejection(options.work)
+    return _store_artifact(options, store, local, holder, outcome)
 
 
-def _store(options: argparse.Namespace, store: Store, local: _Local, holder: str, outcome: Outcome) -> int:
-    key, faults, local_files = local.key, local.found.faults, local.files
-    folder = _run(options.work, holder)
-    with take(store, f"{key.prefix}/{LEASE_NAME}", holder, options.lease_s, options.wait_s) as lease:
-        if _present(store, key):  # written by whoever held the lease before us
+def _store_artifact(
+    options: argparse.Namespace, store: ObjectStore, local: _LocalArtifact, holder: str, outcome: CompileOutcome
+) -> int:
+    key, faults, local_files = local.key, local.inspection.faults, local.files
+    run_name = _choose_run_name(options.work, holder)
+    with hold_lease(store, f"{key.prefix}/{LEASE_NAME}", holder, options.lease_s, options.wait_s) as lease:
+        if _is_present(store, key):  # written by whoever held the lease before us
             return 0
-        made = _made(store, key, holder, outcome, local.found.notes)
-        sent = send_hashing(store, local_files, f"{key.prefix}/{folder}", check=lease.check)
-        files = tuple(one.file for one in sent)
+        provenance = _build_provenance(store, key, holder, outcome, local.inspection.notes)
+        digests = hash_and_upload(store, local_files, f"{key.prefix}/{run_name}", check=lease.check)
+        files = tuple(digest.file for digest in digests)
         manifest = Manifest(
-            schema_version=1, kind="artifact", name=key.name, folder=folder, fields=key.as_fields(), files=files,
-            made=made,
+            schema_version=1, kind="artifact", name=key.name, folder=run_name, fields=key.as_fields(), files=files,
+            made=provenance,
         )  # fmt: skip
         lease.confirm()
         if faults:
-            write_refused(store, key.prefix, manifest, faults)
+            write_rejection(store, key.prefix, manifest, faults)
         elif not write_stored_manifest(store, key.prefix, manifest):
-            _present(store, key)
+            _is_present(store, key)
             return 0
     if faults:
-        raise _refusal(options.work, store.url(files_prefix(key.prefix, manifest)), manifest.folder, faults)
-    say("stored", object=store.url(manifest_key(key.prefix)), files=len(files), size=manifest.size)
+        raise _record_rejection(options.work, store.url(files_prefix(key.prefix, manifest)), manifest.folder, faults)
+    log_event("stored", object=store.url(manifest_key(key.prefix)), files=len(files), size=manifest.size)
     return 0
 
 
-def _refusal(work: Path, kept: str, run: str, faults: Sequence[str]) -> StaleError:
+def _record_rejection(work: Path, kept_url: str, run_name: str, faults: Sequence[str]) -> StaleError:
     """Return the refusal of what is kept, and leave it for a restart of this container, which need not hash again."""
-    adopt = quote_command(
-        "tandem", "artifacts", "adopt", "--refused", run, "--env", "ENVIRONMENT", "--variant", "EXPERIMENT/VARIANT"
+    import_command = quote_command(
+        "tandem", "artifacts", "adopt", "--refused", run_name, "--env", "ENVIRONMENT", "--variant", "EXPERIMENT/VARIANT"
     )
-    said = {
-        "what": spoken(faults), "where": f"{kept}/",
+    rejection = {
+        "what": format_faults(faults), "where": f"{kept_url}/",
         "change": "it is kept there and no server finds it; if what is said of it is no fault, take it in: "
-        f"{adopt}; else compile again",
+        f"{import_command}; else compile again",
     }  # fmt: skip
-    (work / REFUSED).write_text(json.dumps({**said, "compile": digest_of(work / OUTCOME)}))
-    return StaleError(said["what"], where=said["where"], change=said["change"])
+    (work / REJECTION_NAME).write_text(json.dumps({**rejection, "compile": compute_sha256(work / OUTCOME_NAME)}))
+    return StaleError(rejection["what"], where=rejection["where"], change=rejection["change"])
 
 
-def _raise_again(work: Path) -> None:
+def _raise_earlier_rejection(work: Path) -> None:
     """Raise what an earlier start of this container said of what the same compile made.
 
     Raises:
         StaleError: it was refused.
     """
     try:
-        said = {name: str(value) for name, value in json.loads((work / REFUSED).read_text()).items()}
-        error = StaleError(said["what"], where=said["where"], change=said["change"])
-        same = said["compile"] == digest_of(work / OUTCOME)
+        rejection = {name: str(value) for name, value in json.loads((work / REJECTION_NAME).read_text()).items()}
+        error = StaleError(rejection["what"], where=rejection["where"], change=rejection["change"])
+        is_same_compile = rejection["compile"] == compute_sha256(work / OUTCOME_NAME)
     except (OSError, ValueError, KeyError, AttributeError):
         return
-    if same:
+    if is_same_compile:
         raise error
 
 
-def _run(work: Path, holder: str) -> str:
+def _choose_run_name(work: Path, holder: str) -> str:
     """Return the name of the folder below the artifact: one for each compile of a pod, the same at every start.
 
     What is read here the compile container may have written too, and no name leads it out of its own Job's folders.
     """
-    path, compile_ = work / RUN, digest_of(work / OUTCOME)
+    path, outcome_digest = work / RUN_NAME, compute_sha256(work / OUTCOME_NAME)
     try:
-        kept = json.loads(path.read_text())
-        if kept["compile"] == compile_ and re.fullmatch(rf"{re.escape(holder)}-{CHANCE}", kept["run"]):
-            return str(kept["run"])
+        earlier_run = json.loads(path.read_text())
+        if earlier_run["compile"] == outcome_digest and re.fullmatch(
+            rf"{re.escape(holder)}-{SUFFIX_PATTERN}", earlier_run["run"]
+        ):
+            return str(earlier_run["run"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # none yet, or half of one: nothing was sent under it
-    name = f"{holder}-{secrets.token_hex(CHANCE_BYTES)}"
+    name = f"{holder}-{secrets.token_hex(SUFFIX_BYTES)}"
     try:
-        descriptor, partial = tempfile.mkstemp(dir=work)
+        descriptor, partial_path = tempfile.mkstemp(dir=work)
         with os.fdopen(descriptor, "w") as file:
-            json.dump({"compile": compile_, "run": name}, file)
-        Path(partial).replace(path)
+            json.dump({"compile": outcome_digest, "run": name}, file)
+        Path(partial_path).replace(path)
     except OSError as error:  # a full disk: what is compiled is stored all the same
-        say("a restart would send all again", level="warning", where=str(path), reason=error.strerror or str(error))
+        log_event(
+            "a restart would send all again", level="warning", where=str(path), reason=error.strerror or str(error)
+        )
     return name
 
 
-def _free(store: Store, key: ArtifactKey, holder: str) -> None:
+def _release_lease(store: ObjectStore, key: ArtifactKey, holder: str) -> None:
     """Release our lease, if it is ours; a failure to do so hides nothing else that is to be said."""
-    lease = f"{key.prefix}/{LEASE_NAME}"
+    lease_key = f"{key.prefix}/{LEASE_NAME}"
     try:
-        let_go(store, lease, holder)
+        release_lease(store, lease_key, holder)
     except ArtifactError as error:
-        say("lease not released", level="warning", object=store.url(lease), reason=error.what)
+        log_event("lease not released", level="warning", object=store.url(lease_key), reason=error.what)
 
 
-def _present(store: Store, key: ArtifactKey) -> bool:
+def _is_present(store: ObjectStore, key: ArtifactKey) -> bool:
     """Tell whether the key's artifact is stored.
 
     Raises:
@@ -212,60 +223,63 @@ def _present(store: Store, key: ArtifactKey) -> bool:
     if manifest is None:
         return False
     where = store.url(manifest_key(key.prefix))
-    require_same(manifest, key, where)
-    say("present", object=where, made_by=manifest.made.get("run"), files=len(manifest.files), size=manifest.size)
+    require_key(manifest, key, where)
+    log_event("present", object=where, made_by=manifest.made.get("run"), files=len(manifest.files), size=manifest.size)
     return True
 
 
-def _outcome(work: Path) -> Outcome:
+def _require_outcome(work: Path) -> CompileOutcome:
     """Return what the driver says of a compile that ended well or was given up.
 
     Raises:
         RefusedError: it says nothing, or that the compile has not ended.
     """
-    path = work / OUTCOME
+    path = work / OUTCOME_NAME
     outcome = read_outcome(path)
-    if outcome is None and (work / PRESENT).exists():
+    if outcome is None and (work / PRESENT_NAME).exists():
         raise StaleError(
             "the artifact was stored when this Job began, so nothing was compiled, and its manifest is gone now",
-            where=str(work / PRESENT), change="see who removed it (tandem artifacts list), then create the Job again",
-        )  # fmt: skip
-    if outcome is None or not (outcome.result == COMPILED or outcome.failure):
-        said = f"the compile's result is {outcome.result!r}" if outcome else "nothing says that a compile ended well"
-        raise RefusedError(
-            said, where=str(path),
+            where=str(work / PRESENT_NAME),
+            change="see who removed it (tandem artifacts list), then create the Job again",
+        )
+    if outcome is None or not (outcome.result == RESULT_SUCCESS or outcome.failure):
+        problem = f"the compile's result is {outcome.result!r}" if outcome else "nothing says that a compile ended well"
+        raise ArtifactInputError(
+            problem, where=str(path),
             change="see the log of the compile container; an artifact from elsewhere is taken in by "
             "`tandem artifacts adopt`",
         )  # fmt: skip
     return outcome
 
 
-def _made(
-    store: Store, key: ArtifactKey, holder: str, outcome: Outcome, notes: Sequence[str]
+def _build_provenance(
+    store: ObjectStore, key: ArtifactKey, holder: str, outcome: CompileOutcome, notes: Sequence[str]
 ) -> dict[str, Any]:  # fmt: skip
     """Return how the artifact came to be: a run that goes on after a kill says the same."""
-    unproven = [*outcome.unproven, *_declared_unproven(), *notes]
+    unproven = [*outcome.unproven, *_read_unproven_notes(), *notes]
     return {
         "run": holder,
         "where": outcome.where,
         "attempts": [{"class": attempt.kind, "seconds": attempt.seconds} for attempt in outcome.attempts],
         "unproven": list(dict.fromkeys(unproven)),
-        "models": {name: _snapshot(store, name) for name in (key.target, key.draft) if name},
+        "models": {name: _read_manifest_digest(store, name) for name in (key.target, key.draft) if name},
     }
 
 
-def _snapshot(store: Store, name: str) -> str | None:
+def _read_manifest_digest(store: ObjectStore, name: str) -> str | None:
     """Return the SHA-256 of the manifest of a model's snapshot; None where it has none any more."""
-    stored = store.read(manifest_key(f"models/{name.replace('@', '/')}"))
-    return hashlib.sha256(stored.body).hexdigest() if stored else None
+    manifest_object = store.read(manifest_key(f"models/{name.replace('@', '/')}"))
+    return hashlib.sha256(manifest_object.body).hexdigest() if manifest_object else None
 
 
-def _declared_unproven() -> list[str]:
-    said = os.environ.get(UNPROVEN_VARIABLE) or "[]"
+def _read_unproven_notes() -> list[str]:
+    text = os.environ.get(UNPROVEN_VARIABLE) or "[]"
     try:
-        plain = json.loads(said)
+        notes = json.loads(text)
     except ValueError:
-        plain = None
-    if not isinstance(plain, list) or not all(isinstance(sentence, str) for sentence in plain):
-        raise RefusedError(f"{UNPROVEN_VARIABLE} is no JSON list of sentences", change="use the rendered manifest")
-    return plain
+        notes = None
+    if not isinstance(notes, list) or not all(isinstance(sentence, str) for sentence in notes):
+        raise ArtifactInputError(
+            f"{UNPROVEN_VARIABLE} is no JSON list of sentences", change="use the rendered manifest"
+        )
+    return notes

@@ -20,33 +20,33 @@ from typing import Any, Literal
 
 import msgspec
 
-from tandem.bench.body import events, no_stream, said, since_s
+from tandem.bench.body import no_stream_error, refusal_message, seconds_since_start, split_events
+from tandem.bench.completion_request import CompletionRequest
 from tandem.bench.event import (
     DONE,
     EventError,
-    as_list,
-    choice_of,
-    count,
-    decoded,
+    check_message,
+    choice_kind,
+    count_or_none,
+    decode_event,
+    encode_raw,
+    first_choice,
     has_output,
-    kind_of,
-    raw,
-    refuse,
-    string,
-    texts,
+    list_or_empty,
+    read_texts,
+    string_or_empty,
 )
-from tandem.bench.record import NULL, Chunk, Kind
-from tandem.bench.reply import Reply
-from tandem.bench.sse import Splitter
-from tandem.bench.wire import Ask
+from tandem.bench.record import JSON_NULL, Chunk, ChunkKind
+from tandem.bench.reply import ServerReply
+from tandem.bench.sse import EventSplitter
 
 OK = 200
-BROKEN_OFF = {"abort", "error"}  # FinishReason in vllm/v1/engine/__init__.py: no end that an answer may have
-ENDLESS_FACTOR, ENDLESS_MORE = 2, 64  # more tokens than this many times what was asked, and some, is endless
-DATED = re.compile(r"-\d[\d-]*\Z")  # a name's dated snapshot, as OpenAI answers
+ABORT_REASONS = {"abort", "error"}  # FinishReason in vllm/v1/engine/__init__.py: no end that an answer may have
+ENDLESS_FACTOR, ENDLESS_EXTRA = 2, 64  # more tokens than this many times what was asked, and some, is endless
+DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a name's dated snapshot, as OpenAI answers
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a reply held; the fields are the record's of the same name, and go into it by `msgspec.structs.asdict`."""
 
     chunks: tuple[Chunk, ...] = ()
@@ -57,87 +57,89 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     reasoning: str | None = None
     token_ids: tuple[int, ...] | None = None
-    logprobs: msgspec.Raw = NULL
+    logprobs: msgspec.Raw = JSON_NULL
     model: str | None = None
     finish_reason: str | None = None
     error: str | None = None
     error_detail: str | None = None
 
 
-def read(reply: Reply, ask: Ask, models: Collection[str] = ()) -> Answer:
+def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collection[str] = ()) -> ServerAnswer:
     """Return what `reply` holds. Pure; never raises for what a server sent.
 
     Args:
         reply: a reply that has ended.
-        ask: what was asked.
+        request: what was asked.
         models: names the server may give its model, `Found.models` of the probe; empty: any.
     """
     if reply.status != OK:
-        return Answer(error=reply.error or f"status_{reply.status}", error_detail=reply.error_detail or said(reply))
-    reading = _Reading(models)
-    _fill(reading, reply)
-    return _answer(reading, reply, ask)
+        return ServerAnswer(
+            error=reply.error or f"status_{reply.status}", error_detail=reply.error_detail or refusal_message(reply)
+        )
+    parser = _AnswerParser(models)
+    _parse_events(parser, reply)
+    return _build_answer(parser, reply, request)
 
 
-def bears_tokens(reply: Reply) -> bool:
+def has_output_event(reply: ServerReply) -> bool:
     """Return whether what has come so far holds an event with output; reads no further than the first.
 
     For the first token's time-out: it looks once the time is up, so that nothing is parsed while reads come in.
     """
     try:
-        return any(has_output(event) for _, event in events(reply, Splitter()) if event.strip() != DONE)
+        return any(has_output(event) for _, event in split_events(reply, EventSplitter()) if event.strip() != DONE)
     except EventError:  # a content coding that cannot be undone
         return False
 
 
-def counts_as_it_goes(reply: Reply) -> bool:
+def has_running_usage(reply: ServerReply) -> bool:
     """Return whether the server put a running usage into every event with text."""
-    reading = _Reading(())
-    _fill(reading, reply)
-    return _runs(reading)
+    parser = _AnswerParser(())
+    _parse_events(parser, reply)
+    return _has_consistent_usage(parser)
 
 
-def _fill(reading: _Reading, reply: Reply) -> None:
-    splitter = Splitter()
-    seen = False
+def _parse_events(parser: _AnswerParser, reply: ServerReply) -> None:
+    splitter = EventSplitter()
+    has_events = False
     try:
-        for at_s, event in events(reply, splitter):
-            seen = True
-            reading.take(at_s, event)
-        left = splitter.end()
-        if left is not None and _is_whole(left):
-            seen = True
-            reading.take(since_s(reply, reply.reads[-1][0]), left)
-    except EventError as bad:  # the content coding broke: no later byte has a meaning
-        reading.blame(bad)
-    if not seen and reading.fault is None and splitter.strange is not None:
-        reading.fault = no_stream(reply)
+        for at_s, event in split_events(reply, splitter):
+            has_events = True
+            parser.add_event(at_s, event)
+        tail = splitter.end()
+        if tail is not None and _is_complete_event(tail):
+            has_events = True
+            parser.add_event(seconds_since_start(reply, reply.reads[-1][0]), tail)
+    except EventError as error:  # the content coding broke: no later byte has a meaning
+        parser.record_fault(error)
+    if not has_events and parser.fault is None and splitter.foreign_line is not None:
+        parser.fault = no_stream_error(reply)
 
 
-def _is_whole(left: bytes) -> bool:
-    if left.strip() == DONE:
+def _is_complete_event(tail: bytes) -> bool:
+    if tail.strip() == DONE:
         return True
     try:
-        decoded(left)
+        decode_event(tail)
     except EventError:
         return False
     return True
 
 
 @dataclass(slots=True)
-class _Part:
+class _StreamEvent:
     """One event, before it is known whether the server counts in every one."""
 
     at_s: float
-    kind: Kind | None  # None: a choice without text, end or role
-    running: int | None = None  # usage.completion_tokens that stood beside a choice
-    ids: int | None = None
+    kind: ChunkKind | None  # None: a choice without text, end or role
+    running_tokens: int | None = None  # usage.completion_tokens that stood beside a choice
+    id_count: int | None = None
 
 
 @dataclass(slots=True)
-class _Reading:
+class _AnswerParser:
     models: Collection[str]
-    parts: list[_Part] = field(default_factory=list)
+    events: list[_StreamEvent] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
@@ -145,171 +147,189 @@ class _Reading:
     usage: dict[str, Any] = field(default_factory=dict)
     model: str | None = None
     finish_reason: str | None = None
-    done: bool = False
+    is_done: bool = False
     fault: EventError | None = None
 
-    def blame(self, bad: EventError) -> None:
-        self.fault = self.fault or bad
+    def record_fault(self, error: EventError) -> None:
+        self.fault = self.fault or error
 
-    def take(self, at_s: float, event: bytes) -> None:
+    def add_event(self, at_s: float, event: bytes) -> None:
         """Take one event; a bad one is blamed and passed over."""
         if event.strip() == DONE:
-            self.done = True
+            self.is_done = True
             return
         try:
-            message = decoded(event)
-            refuse(message)
-            self._name(message)
-            choice = choice_of(message)
-        except EventError as bad:
-            self.blame(bad)
+            message = decode_event(event)
+            check_message(message)
+            self._check_model(message)
+            choice = first_choice(message)
+        except EventError as error:
+            self.record_fault(error)
             return
         usage = message.get("usage")
         if isinstance(usage, dict):
             self.usage |= {key: value for key, value in usage.items() if value is not None}
         if choice is None:
-            self.parts.append(_Part(at_s, "usage"))
+            self.events.append(_StreamEvent(at_s, "usage"))
         else:
-            self._take_choice(at_s, choice, usage if isinstance(usage, dict) else {})
+            self._add_choice(at_s, choice, usage if isinstance(usage, dict) else {})
 
-    def _take_choice(self, at_s: float, choice: dict[str, Any], usage: dict[str, Any]) -> None:
-        text, reasoning = texts(choice)
-        finish = string(choice.get("finish_reason"))
-        part = _Part(at_s, kind_of(choice, text, reasoning, finish), count(usage.get("completion_tokens")))
-        self.parts.append(part)
+    def _add_choice(self, at_s: float, choice: dict[str, Any], usage: dict[str, Any]) -> None:
+        text, reasoning = read_texts(choice)
+        finish = string_or_empty(choice.get("finish_reason"))
+        stream_event = _StreamEvent(
+            at_s, choice_kind(choice, text, reasoning, finish), count_or_none(usage.get("completion_tokens"))
+        )
+        self.events.append(stream_event)
         if text:
             self.text.append(text)
         if reasoning:
             self.reasoning.append(reasoning)
         self.finish_reason = finish or self.finish_reason
-        if finish in BROKEN_OFF:
-            self.blame(EventError("api_error", f"the server broke the answer off with finish_reason {finish}"))
+        if finish in ABORT_REASONS:
+            self.record_fault(EventError("api_error", f"the server broke the answer off with finish_reason {finish}"))
         ids = choice.get("token_ids")
-        if isinstance(ids, list) and all(count(one) is not None for one in ids):
-            part.ids = len(ids)
+        if isinstance(ids, list) and all(count_or_none(token_id) is not None for token_id in ids):
+            stream_event.id_count = len(ids)
             self.ids += ids
         if choice.get("logprobs"):
             self.logprobs.append(choice["logprobs"])
 
-    def _name(self, message: dict[str, Any]) -> None:
-        name = string(message.get("model"))
+    def _check_model(self, message: dict[str, Any]) -> None:
+        name = string_or_empty(message.get("model"))
         if self.model is None and name:
             self.model = name
-            if self.models and name not in self.models and not any(_is_dated(name, one) for one in self.models):
-                self.blame(EventError("wrong_model", f"the server answers as {name}, not as {_listed(self.models)}"))
+            if (
+                self.models
+                and name not in self.models
+                and not any(_is_dated_snapshot(name, expected_name) for expected_name in self.models)
+            ):
+                self.record_fault(
+                    EventError("wrong_model", f"the server answers as {name}, not as {_join_names(self.models)}")
+                )
 
 
-def _is_dated(name: str, asked: str) -> bool:
-    return name.startswith(asked) and DATED.fullmatch(name[len(asked) :]) is not None
+def _is_dated_snapshot(name: str, model: str) -> bool:
+    return name.startswith(model) and DATE_SUFFIX.fullmatch(name[len(model) :]) is not None
 
 
-def _listed(names: Collection[str]) -> str:
+def _join_names(names: Collection[str]) -> str:
     return " or ".join(sorted(names))
 
 
-def _answer(reading: _Reading, reply: Reply, ask: Ask) -> Answer:
-    counts = _tokens(reading)
-    chunks = tuple(Chunk(p.at_s, _settled(p, n), n) for p, n in zip(reading.parts, counts, strict=True))
-    total, counted_by, doubt = _total(reading)
-    word, detail = _fault(reading, reply, ask, total if total is not None else _bearing(chunks))
-    details = reading.usage.get("prompt_tokens_details")
-    return Answer(
+def _build_answer(parser: _AnswerParser, reply: ServerReply, request: CompletionRequest) -> ServerAnswer:
+    counts = _count_event_tokens(parser)
+    chunks = tuple(Chunk(p.at_s, _resolve_kind(p, n), n) for p, n in zip(parser.events, counts, strict=True))
+    total, counted_by, contradiction = _resolve_token_total(parser)
+    word, detail = _find_fault(parser, reply, request, total if total is not None else _count_token_chunks(chunks))
+    details = parser.usage.get("prompt_tokens_details")
+    return ServerAnswer(
         chunks=chunks,
-        prompt_tokens=count(reading.usage.get("prompt_tokens")),
-        cached_tokens=count(details.get("cached_tokens")) if isinstance(details, dict) else None,
+        prompt_tokens=count_or_none(parser.usage.get("prompt_tokens")),
+        cached_tokens=count_or_none(details.get("cached_tokens")) if isinstance(details, dict) else None,
         completion_tokens=total,
         counted_by=counted_by,
-        text="".join(reading.text),
-        reasoning="".join(reading.reasoning) or None,
-        token_ids=tuple(reading.ids) if _has_all_ids(reading) else None,
-        logprobs=_joined(reading.logprobs),
-        model=reading.model,
-        finish_reason=reading.finish_reason,
+        text="".join(parser.text),
+        reasoning="".join(parser.reasoning) or None,
+        token_ids=tuple(parser.ids) if _has_all_token_ids(parser) else None,
+        logprobs=_join_logprobs(parser.logprobs),
+        model=parser.model,
+        finish_reason=parser.finish_reason,
         error=word,
-        error_detail=detail if word else doubt,
+        error_detail=detail if word else contradiction,
     )
 
 
-def _texted(reading: _Reading) -> list[_Part]:
-    return [part for part in reading.parts if part.kind in {"text", "reasoning"}]
+def _text_events(parser: _AnswerParser) -> list[_StreamEvent]:
+    return [event for event in parser.events if event.kind in {"text", "reasoning"}]
 
 
-def _has_all_ids(reading: _Reading) -> bool:
-    return bool(reading.ids) and all(part.ids is not None for part in _texted(reading))
+def _has_all_token_ids(parser: _AnswerParser) -> bool:
+    return bool(parser.ids) and all(event.id_count is not None for event in _text_events(parser))
 
 
-def _runs(reading: _Reading) -> bool:
+def _has_consistent_usage(parser: _AnswerParser) -> bool:
     """Return whether the server counts in every chunk: each with text has a count, and no count falls."""
-    counts = [part.running for part in reading.parts if part.running is not None]
-    every = all(part.running is not None for part in _texted(reading))
-    return bool(counts) and every and counts[-1] > 0 and counts == sorted(counts)
+    counts = [event.running_tokens for event in parser.events if event.running_tokens is not None]
+    has_all_counts = all(event.running_tokens is not None for event in _text_events(parser))
+    return bool(counts) and has_all_counts and counts[-1] > 0 and counts == sorted(counts)
 
 
-def _highest(reading: _Reading) -> int:
-    return max((part.running or 0 for part in reading.parts), default=0)
+def _max_running_tokens(parser: _AnswerParser) -> int:
+    return max((event.running_tokens or 0 for event in parser.events), default=0)
 
 
-def _tokens(reading: _Reading) -> list[int | None]:
+def _count_event_tokens(parser: _AnswerParser) -> list[int | None]:
     """Return the tokens of each event, None where the server does not say."""
-    known = _has_all_ids(reading)
-    if not _runs(reading) or (known and _highest(reading) != len(reading.ids)):
-        return [part.ids if known else None for part in reading.parts]
+    has_ids = _has_all_token_ids(parser)
+    if not _has_consistent_usage(parser) or (has_ids and _max_running_tokens(parser) != len(parser.ids)):
+        return [event.id_count if has_ids else None for event in parser.events]
     tokens: list[int | None] = []
-    before = 0
-    for part in reading.parts:
-        tokens.append(None if part.running is None else part.running - before)
-        before = before if part.running is None else part.running
+    previous = 0
+    for event in parser.events:
+        tokens.append(None if event.running_tokens is None else event.running_tokens - previous)
+        previous = previous if event.running_tokens is None else event.running_tokens
     return tokens
 
 
-def _settled(part: _Part, tokens: int | None) -> Kind:
+def _resolve_kind(event: _StreamEvent, tokens: int | None) -> ChunkKind:
     """Return an event's kind now that its tokens are known: without any it is as good as a role."""
-    if part.kind is not None:
-        return "empty" if part.kind == "role" and tokens else part.kind
+    if event.kind is not None:
+        return "empty" if event.kind == "role" and tokens else event.kind
     return "role" if tokens == 0 else "empty"
 
 
-def _bearing(chunks: tuple[Chunk, ...]) -> int:
+def _count_token_chunks(chunks: tuple[Chunk, ...]) -> int:
     return sum(chunk.bears_tokens for chunk in chunks)
 
 
-def _total(reading: _Reading) -> tuple[int | None, Literal["usage", "token_ids"] | None, str | None]:
+def _resolve_token_total(parser: _AnswerParser) -> tuple[int | None, Literal["usage", "token_ids"] | None, str | None]:
     """Return the output's tokens, who counted them, and a contradiction in what the server says."""
-    said = count(reading.usage.get("completion_tokens"))
-    if _has_all_ids(reading):
-        held = len(reading.ids)
-        if said is None or held != said:
-            doubt = None if said is None else f"usage says {said} output tokens, the stream held {held} token ids"
-            return held, "token_ids", doubt
-    running = _highest(reading)
-    doubt = f"usage counted up to {running} tokens and says {said} at the end" if running not in {0, said} else None
-    return said, None if said is None else "usage", doubt
+    usage_tokens = count_or_none(parser.usage.get("completion_tokens"))
+    if _has_all_token_ids(parser):
+        id_count = len(parser.ids)
+        if usage_tokens is None or id_count != usage_tokens:
+            contradiction = (
+                None
+                if usage_tokens is None
+                else f"usage says {usage_tokens} output tokens, the stream held {id_count} token ids"
+            )
+            return id_count, "token_ids", contradiction
+    running = _max_running_tokens(parser)
+    contradiction = (
+        f"usage counted up to {running} tokens and says {usage_tokens} at the end"
+        if running not in {0, usage_tokens}
+        else None
+    )
+    return usage_tokens, None if usage_tokens is None else "usage", contradiction
 
 
-def _joined(logprobs: list[Any]) -> msgspec.Raw:
+def _join_logprobs(logprobs: list[Any]) -> msgspec.Raw:
     """Return the log-probabilities of all chunks as one: chat's entries in a list, completions' columns joined."""
-    if not logprobs or not all(isinstance(one, dict) for one in logprobs):
-        return NULL
-    if any("content" in one for one in logprobs):
-        return raw([entry for one in logprobs for entry in as_list(one.get("content"))])
+    if not logprobs or not all(isinstance(item, dict) for item in logprobs):
+        return JSON_NULL
+    if any("content" in item for item in logprobs):
+        return encode_raw([entry for item in logprobs for entry in list_or_empty(item.get("content"))])
     columns: dict[str, list[Any]] = {}
-    for one in logprobs:
-        for name, values in one.items():
-            columns.setdefault(name, []).extend(as_list(values))
-    return raw(columns)
+    for item in logprobs:
+        for name, values in item.items():
+            columns.setdefault(name, []).extend(list_or_empty(values))
+    return encode_raw(columns)
 
 
-def _fault(reading: _Reading, reply: Reply, ask: Ask, tokens: int) -> tuple[str | None, str | None]:
+def _find_fault(
+    parser: _AnswerParser, reply: ServerReply, request: CompletionRequest, tokens: int
+) -> tuple[str | None, str | None]:
     """Return the word and the detail of what is wrong; None for nothing."""
     if reply.error == "interrupted":
         return reply.error, reply.error_detail
-    if tokens > ENDLESS_FACTOR * ask.max_tokens + ENDLESS_MORE:
-        return "endless", f"{ask.max_tokens} tokens were asked for, and at least {tokens} came"
-    if reply.error not in {None, "closed"} and not reading.done:
+    if tokens > ENDLESS_FACTOR * request.max_tokens + ENDLESS_EXTRA:
+        return "endless", f"{request.max_tokens} tokens were asked for, and at least {tokens} came"
+    if reply.error not in {None, "closed"} and not parser.is_done:
         return reply.error, reply.error_detail
-    if reading.fault is not None:
-        return reading.fault.word, reading.fault.detail
-    if reading.done or (reading.finish_reason and reply.error in {None, "closed"}):
+    if parser.fault is not None:
+        return parser.fault.word, parser.fault.detail
+    if parser.is_done or (parser.finish_reason and reply.error in {None, "closed"}):
         return None, None
-    came = f"the stream ended after {len(reading.parts)} events, before a finish_reason or [DONE]"
-    return "closed", f"{came}: {reply.error_detail}" if reply.error_detail else came
+    description = f"the stream ended after {len(parser.events)} events, before a finish_reason or [DONE]"
+    return "closed", f"{description}: {reply.error_detail}" if reply.error_detail else description

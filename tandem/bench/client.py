@@ -32,12 +32,14 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from tandem.bench import wire
+from tandem.bench import completion_request
 from tandem.bench.certificate import describe_tls_error
+from tandem.bench.completion_request import CompletionRequest, ModelServer, Timeouts
 from tandem.bench.connection import create_connector, watch_answer
-from tandem.bench.event import DETAIL
+from tandem.bench.event import DETAIL_CHARACTERS
 from tandem.bench.fault import BenchError
-from tandem.bench.reply import Reply
+from tandem.bench.reply import ServerReply
+from tandem.bench.request_deadline import RequestDeadline
 from tandem.bench.response_limits import (
     ERROR_BODY_BYTES,
     EVENT_BYTES,
@@ -45,23 +47,21 @@ from tandem.bench.response_limits import (
     compute_stream_bytes,
     describe_excess,
 )
-from tandem.bench.simulation import HEADER
-from tandem.bench.watch import Watch
-from tandem.bench.wire import Ask, Server, TimeOuts
+from tandem.bench.simulation import SIMULATED_HEADER
 
 KEEP_ALIVE_S = 4.0  # vLLM closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE in vllm/envs.py)
 READ_BYTES = 1 << 18  # what may wait unread before the socket is paused
 OK = 200
-INTERRUPTED = "the run was interrupted"
-OPENING = TimeOuts(connect_s=10.0, first_token_s=10.0, gap_s=10.0, whole_s=10.0)
-HEADERS = {
+INTERRUPT_MESSAGE = "the run was interrupted"
+DEFAULT_PAGE_TIMEOUTS = Timeouts(connect_s=10.0, first_token_s=10.0, gap_s=10.0, whole_s=10.0)
+REQUEST_HEADERS = {
     "Accept": "text/event-stream, application/json",
     "Accept-Encoding": "identity",  # a compressor holds chunks back
     "User-Agent": "tandem-bench",
 }
 
 
-class Client:
+class CompletionClient:
     """Asks one server. An async context manager; one per arm.
 
     Args:
@@ -73,14 +73,14 @@ class Client:
         BenchError: the server's address is no http or https URL.
     """
 
-    def __init__(self, server: Server, *, limit: int, trust_env: bool = False) -> None:
+    def __init__(self, server: ModelServer, *, limit: int, trust_env: bool = False) -> None:
         _check_address(server)
         self.server = server
         self._limit, self._trust_env = limit, trust_env
         self._session: aiohttp.ClientSession | None = None
         self._fresh_session: aiohttp.ClientSession | None = None
-        self._watches: set[Watch] = set()
-        self._interrupted = False
+        self._deadlines: set[RequestDeadline] = set()
+        self._is_interrupted = False
 
     async def __aenter__(self) -> Self:
         """Open the sessions; no connection yet."""
@@ -92,8 +92,9 @@ class Client:
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=HEADERS | ({"Authorization": f"Bearer {self.server.api_key}"} if self.server.api_key else {}),
-            trace_configs=[_connection_trace()],
+            headers=REQUEST_HEADERS
+            | ({"Authorization": f"Bearer {self.server.api_key}"} if self.server.api_key else {}),
+            trace_configs=[_create_connection_trace()],
             auto_decompress=False,  # takes time in the read loop; answer.py does it after the request
             read_bufsize=READ_BYTES,
             trust_env=self._trust_env,
@@ -119,17 +120,19 @@ class Client:
         replies = await asyncio.gather(*(self.get("/v1/models") for _ in range(count)))
         return sum(reply.error is None or reply.error.startswith("status_") for reply in replies)
 
-    async def get(self, path: str, outs: TimeOuts = OPENING, *, limit_bytes: int = PAGE_BYTES) -> Reply:
+    async def get(
+        self, path: str, timeouts: Timeouts = DEFAULT_PAGE_TIMEOUTS, *, limit_bytes: int = PAGE_BYTES
+    ) -> ServerReply:
         """Get `path` of the server, as models, version or metrics; never raises for what the server does.
 
         Args:
             path: after the server's root.
-            outs: how long it may take.
+            timeouts: how long it may take.
             limit_bytes: how many bytes the page may have; more is the error `endless`.
         """
-        return await self._exchange(_Request("GET", self.server.root + path, outs, limit_bytes))
+        return await self._exchange(_HttpRequest("GET", self.server.root + path, timeouts, limit_bytes))
 
-    async def ask(self, ask: Ask, outs: TimeOuts) -> Reply:
+    async def send_request(self, request: CompletionRequest, timeouts: Timeouts) -> ServerReply:
         """Send one request and return its reply; never raises for what the server does.
 
         It is sent twice where a reused connection dies before any byte of the answer; then `Reply.reconnected` is 1
@@ -138,161 +141,172 @@ class Client:
         Raises:
             BenchError: the request cannot be formed (`wire.body`).
         """
-        content = wire.body(ask, self.server)
-        limit_bytes = compute_stream_bytes(ask.max_tokens, len(content))
-        return await self._exchange(_Request("POST", self.server.endpoint, outs, limit_bytes, ask, content))
+        content = completion_request.encode_body(request, self.server)
+        limit_bytes = compute_stream_bytes(request.max_tokens, len(content))
+        return await self._exchange(_HttpRequest("POST", self.server.endpoint, timeouts, limit_bytes, request, content))
 
     def interrupt(self) -> None:
         """Cut every request in flight: each `ask` returns at once with the error `interrupted` and what it has.
 
         So does every later `ask`, without sending anything.
         """
-        self._interrupted = True
-        for watch in self._watches:
-            watch.cut("interrupted", INTERRUPTED)
+        self._is_interrupted = True
+        for deadline in self._deadlines:
+            deadline.cut("interrupted", INTERRUPT_MESSAGE)
 
-    async def _exchange(self, request: _Request) -> Reply:
-        reply = Reply(time.monotonic_ns(), url=request.url, limit_bytes=request.limit_bytes)
-        if self._interrupted:
-            reply.error, reply.error_detail, reply.end_ns = "interrupted", INTERRUPTED, reply.start_ns
+    async def _exchange(self, http_request: _HttpRequest) -> ServerReply:
+        reply = ServerReply(time.monotonic_ns(), url=http_request.url, limit_bytes=http_request.limit_bytes)
+        if self._is_interrupted:
+            reply.error, reply.error_detail, reply.end_ns = "interrupted", INTERRUPT_MESSAGE, reply.start_ns
             return reply
         try:
-            async with asyncio.timeout(None) as bound:
-                watch = Watch(reply, request.outs, bound)
-                self._watches.add(watch)
-                await self._send_again_if_stale(request, reply, watch)
+            async with asyncio.timeout(None) as timeout:
+                deadline = RequestDeadline(reply, http_request.timeouts, timeout)
+                self._deadlines.add(deadline)
+                await self._send_with_reconnect(http_request, reply, deadline)
         except (aiohttp.ClientError, OSError, ValueError) as error:  # a TimeoutError is an OSError
-            reply.error, reply.error_detail = _word(error, reply, watch, request.outs)
+            reply.error, reply.error_detail = _describe_failure(error, reply, deadline, http_request.timeouts)
         finally:
             reply.end_ns = reply.end_ns or time.monotonic_ns()
-            watch.stop()
-            self._watches.discard(watch)
+            deadline.stop()
+            self._deadlines.discard(deadline)
         return reply
 
-    async def _send_again_if_stale(self, request: _Request, reply: Reply, watch: Watch) -> None:
+    async def _send_with_reconnect(
+        self, http_request: _HttpRequest, reply: ServerReply, deadline: RequestDeadline
+    ) -> None:
         """Send; send a measured request once more where its connection was stale."""
         assert self._session is not None, "a Client is used inside `async with`"
         assert self._fresh_session is not None, "both sessions are opened together"
-        body = _StampedBody(request.content, reply, watch)
+        body = _StampedBody(http_request.content, reply, deadline)
         try:
-            await self._send(self._session, request, reply, watch, body)
+            await self._send(self._session, http_request, reply, deadline, body)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-            if request.ask is None or not reply.reused or body.saw_answer():
+            if http_request.request is None or not reply.had_open_connection or body.has_answer():
                 raise
-            reply.reconnected = 1
-            watch.sent = False
-            again = _StampedBody(request.content, reply, watch)
-            await self._send(self._fresh_session, request, reply, watch, again)
+            reply.reconnects = 1
+            deadline.is_sent = False
+            second_body = _StampedBody(http_request.content, reply, deadline)
+            await self._send(self._fresh_session, http_request, reply, deadline, second_body)
 
     async def _send(
-        self, session: aiohttp.ClientSession, request: _Request, reply: Reply, watch: Watch, body: _StampedBody
+        self,
+        session: aiohttp.ClientSession,
+        http_request: _HttpRequest,
+        reply: ServerReply,
+        deadline: RequestDeadline,
+        body: _StampedBody,
     ) -> None:
-        if request.ask is not None:
-            watch.expect(request.ask)
+        if http_request.request is not None:
+            deadline.limit_events(http_request.request)
         else:
-            watch.sent = True  # no body will tell; what is not measured may be timed from its beginning
-            watch.most_events = sys.maxsize  # a page may hold any text
-        answer = session.request(
-            request.method,
-            request.url,
-            data=body if request.ask is not None else None,
-            headers={"X-Request-Id": request.ask.request_id} if request.ask is not None else {"Accept": "*/*"},
+            deadline.is_sent = True  # no body will tell; what is not measured may be timed from its beginning
+            deadline.max_events = sys.maxsize  # a page may hold any text
+        response_context = session.request(
+            http_request.method,
+            http_request.url,
+            data=body if http_request.request is not None else None,
+            headers={"X-Request-Id": http_request.request.request_id}
+            if http_request.request is not None
+            else {"Accept": "*/*"},
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=request.outs.connect_s),
+            timeout=aiohttp.ClientTimeout(total=None, connect=http_request.timeouts.connect_s),
             trace_request_ctx=reply,
         )
-        async with answer as response:
-            _take_headers(reply, response)
-            await _read_body(reply, response, EVENT_BYTES if request.ask is not None else reply.limit_bytes)
+        async with response_context as response:
+            _read_headers(reply, response)
+            await _read_body(reply, response, EVENT_BYTES if http_request.request is not None else reply.limit_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _HttpRequest:
     method: str
     url: str
-    outs: TimeOuts
+    timeouts: Timeouts
     limit_bytes: int
-    ask: Ask | None = None
+    request: CompletionRequest | None = None
     content: bytes = b""
 
 
 class _StampedBody(aiohttp.BytesPayload):
     """A body that takes the time in the moment it goes to the transport."""
 
-    def __init__(self, content: bytes, reply: Reply, watch: Watch) -> None:
+    def __init__(self, content: bytes, reply: ServerReply, deadline: RequestDeadline) -> None:
         super().__init__(content, content_type="application/json")
-        self._reply, self._watch = reply, watch
-        self._saw_answer: Callable[[], bool] = lambda: False  # no byte was sent, so none was answered
+        self._reply, self._deadline = reply, deadline
+        self._has_answer: Callable[[], bool] = lambda: False  # no byte was sent, so none was answered
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         """Stamp, then write."""
-        self._saw_answer = watch_answer(writer)
-        self._watch.sent = True
+        self._has_answer = watch_answer(writer)
+        self._deadline.is_sent = True
         self._reply.start_ns = time.monotonic_ns()
         await super().write_with_length(writer, content_length)
 
-    def saw_answer(self) -> bool:
+    def has_answer(self) -> bool:
         """Return whether a byte came on the connection after this body was written to it."""
-        return self._saw_answer()
+        return self._has_answer()
 
 
-def _connection_trace() -> aiohttp.TraceConfig:
+def _create_connection_trace() -> aiohttp.TraceConfig:
     """Return a trace that writes into a request's reply whether its connection was open before."""
 
-    async def reused(_session: aiohttp.ClientSession, request: SimpleNamespace, _what: object) -> None:
-        request.trace_request_ctx.reused = True
+    async def mark_reused(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
+        context.trace_request_ctx.had_open_connection = True
 
-    async def created(_session: aiohttp.ClientSession, request: SimpleNamespace, _what: object) -> None:
-        request.trace_request_ctx.reused = False
+    async def mark_new(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
+        context.trace_request_ctx.had_open_connection = False
 
     trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(reused)
-    trace.on_connection_create_end.append(created)
+    trace.on_connection_reuseconn.append(mark_reused)
+    trace.on_connection_create_end.append(mark_new)
     return trace
 
 
-def _take_headers(reply: Reply, response: aiohttp.ClientResponse) -> None:
+def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:
     reply.headers_ns = time.monotonic_ns()
     reply.status = response.status
     reply.content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     reply.content_encoding = response.headers.get("Content-Encoding", "").strip().lower()
-    reply.retry_after_s = _retry_after_s(response.headers.get("Retry-After"))
-    reply.server_header = response.headers.get("Server", "")[:DETAIL] or None
-    reply.says_keep_alive = _says_keep_alive(response)
-    reply.simulated = response.headers.get(HEADER)
+    reply.retry_after_s = _parse_retry_after_s(response.headers.get("Retry-After"))
+    reply.server_header = response.headers.get("Server", "")[:DETAIL_CHARACTERS] or None
+    reply.claims_keep_alive = _claims_keep_alive(response)
+    reply.simulated_header = response.headers.get(SIMULATED_HEADER)
     if response.status != OK:
         reply.error = f"status_{response.status}"
         reply.limit_bytes = ERROR_BODY_BYTES
         if "Location" in response.headers:
-            reply.error_detail = f"it points to {response.headers['Location'][:DETAIL]}, which is not followed"
+            reply.error_detail = (
+                f"it points to {response.headers['Location'][:DETAIL_CHARACTERS]}, which is not followed"
+            )
 
 
-def _says_keep_alive(response: aiohttp.ClientResponse) -> bool:
+def _claims_keep_alive(response: aiohttp.ClientResponse) -> bool:
     """Return whether another request may follow on the connection, as HTTP/1.1 has it (RFC 9112 9.3)."""
     has_end = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
     closes = "close" in response.headers.get("Connection", "").lower()
     return response.version == aiohttp.HttpVersion11 and has_end and not closes
 
 
-async def _read_body(reply: Reply, response: aiohttp.ClientResponse, line_limit_bytes: int) -> None:
+async def _read_body(reply: ServerReply, response: aiohttp.ClientResponse, line_limit_bytes: int) -> None:
     """Keep each read of the body; stop where the body, or one line of it, exceeds its limit, and keep no more of it."""
-    read, keep, now = response.content.readany, reply.reads.append, time.monotonic_ns
+    read, append_read, now = response.content.readany, reply.reads.append, time.monotonic_ns
     size = line_size = 0
     while piece := await read():
-        keep((now(), piece))
+        append_read((now(), piece))
         size += len(piece)
         line_end = piece.rfind(b"\n")
         if line_end < 0:
             line_end = piece.rfind(b"\r")  # a CR alone ends a line, too
         line_size = len(piece) - line_end - 1 + (line_size if line_end < 0 else 0)
         if size > reply.limit_bytes or line_size > line_limit_bytes:
-            _give_up(reply, size, line_limit_bytes)
+            _mark_excess(reply, size, line_limit_bytes)
             response.close()
             break
     reply.end_ns = now()
 
 
-def _give_up(reply: Reply, size: int, line_limit_bytes: int) -> None:
+def _mark_excess(reply: ServerReply, size: int, line_limit_bytes: int) -> None:
     """Say that the body is too long, and drop what it has beyond its limit."""
     if size > reply.limit_bytes:
         at_ns, piece = reply.reads.pop()
@@ -305,7 +319,7 @@ def _give_up(reply: Reply, size: int, line_limit_bytes: int) -> None:
         reply.error, reply.error_detail = "endless", reply.excess
 
 
-def _retry_after_s(value: str | None) -> float | None:
+def _parse_retry_after_s(value: str | None) -> float | None:
     """Return the seconds of a Retry-After header: a number, or a date (RFC 9110 10.2.3)."""
     if value is None:
         return None
@@ -317,24 +331,26 @@ def _retry_after_s(value: str | None) -> float | None:
         return None
 
 
-def _word(error: Exception, reply: Reply, watch: Watch, outs: TimeOuts) -> tuple[str, str | None]:
+def _describe_failure(
+    error: Exception, reply: ServerReply, deadline: RequestDeadline, timeouts: Timeouts
+) -> tuple[str, str | None]:
     """Return the error's word and what a person should know; a status that came stays the word."""
     if reply.status not in {None, OK}:
         return f"status_{reply.status}", reply.error_detail
-    if watch.word is not None:
-        return watch.word, watch.detail
+    if deadline.word is not None:
+        return deadline.word, deadline.detail
     if isinstance(error, TimeoutError):
-        return "connect_timeout", f"no connection within {outs.connect_s:g} s"
+        return "connect_timeout", f"no connection within {timeouts.connect_s:g} s"
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError | aiohttp.InvalidURL):
-        return _describe_no_connection(error)
+        return _describe_connect_error(error)
     if isinstance(error, aiohttp.ClientResponseError):
         return "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"
     when = "before an answer" if reply.headers_ns is None else "in the middle of the answer"
-    why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-    return "closed", f"the connection was closed {when}{why}"
+    cause = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    return "closed", f"the connection was closed {when}{cause}"
 
 
-def _describe_no_connection(error: Exception) -> tuple[str, str]:
+def _describe_connect_error(error: Exception) -> tuple[str, str]:
     if isinstance(error, aiohttp.ClientSSLError):
         return describe_tls_error(error)
     if not isinstance(error, aiohttp.ClientConnectorError):
@@ -343,13 +359,13 @@ def _describe_no_connection(error: Exception) -> tuple[str, str]:
     return "connect", f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.strerror}"
 
 
-def _check_address(server: Server) -> None:
+def _check_address(server: ModelServer) -> None:
     address = urlsplit(server.root)
     try:
-        whole = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+        is_valid = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
     except ValueError:  # a port that is no number
-        whole = False
-    if not whole or address.query or address.fragment:
+        is_valid = False
+    if not is_valid or address.query or address.fragment:
         raise BenchError(
             f"{server.url!r} is no address of a server",
             where=server.name,

@@ -19,24 +19,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.columns import Whole
-from tandem.bench.manifest import Manifest, moment
+from tandem.bench.columns import IntArray
+from tandem.bench.manifest import RunManifest, parse_moment
 from tandem.bench.quantiles import Values
 
 _STEP_S = (
     5.0  # how much earlier than the one before a request ends only after a reboot: records are written as they end
 )
-_ADJUSTED_S = 60.0  # two clocks of one boot differ by less, however the calendar was set meanwhile
+_ADJUSTMENT_S = 60.0  # two clocks of one boot differ by less, however the calendar was set meanwhile
 
 
-class _Clocks(NamedTuple):
+class _ClockTable(NamedTuple):
     """Each clock's moment, and where its zero lies on the calendar."""
 
     at_s: Values
     zero_s: Values
 
 
-def utc_s(run: Manifest, start_s: Values, end_s: Values) -> Values:
+def compute_utc_s(run: RunManifest, start_s: Values, end_s: Values) -> Values:
     """Return when each request was begun, in seconds of Unix time.
 
     Args:
@@ -47,31 +47,31 @@ def utc_s(run: Manifest, start_s: Values, end_s: Values) -> Values:
     Raises:
         BenchError: a clock of the manifest shows no moment.
     """
-    read = [run.clock, *run.resumed]
-    at_s = np.array([clock.monotonic_s for clock in read])
-    clocks = _Clocks(at_s, np.array([moment(clock.utc).timestamp() for clock in read]) - at_s)
-    which = np.zeros(len(start_s), np.intp)
-    edges = [(0, 0), *_restarts(clocks, start_s, end_s), (len(start_s), len(read))]
-    for (begin, first), (end, beyond) in pairwise(edges):
-        which[begin:end] = first
-        mine, starts_s = which[begin:end], start_s[begin:end]
-        for clock in range(first + 1, beyond):
-            behind = at_s[clock] < at_s[clock - 1]
-            mine[(starts_s >= at_s[clock]) & ((not behind) | (starts_s < at_s[mine]))] = clock
-    moved: Values = start_s + clocks.zero_s[which]
-    return moved
+    readings = [run.clock, *run.resumed]
+    at_s = np.array([clock.monotonic_s for clock in readings])
+    clocks = _ClockTable(at_s, np.array([parse_moment(clock.utc).timestamp() for clock in readings]) - at_s)
+    request_clocks = np.zeros(len(start_s), np.intp)
+    edges = [(0, 0), *_find_reboots(clocks, start_s, end_s), (len(start_s), len(readings))]
+    for (begin, first), (end, next_first) in pairwise(edges):
+        request_clocks[begin:end] = first
+        part_clocks, starts_s = request_clocks[begin:end], start_s[begin:end]
+        for clock in range(first + 1, next_first):
+            is_earlier = at_s[clock] < at_s[clock - 1]
+            part_clocks[(starts_s >= at_s[clock]) & ((not is_earlier) | (starts_s < at_s[part_clocks]))] = clock
+    begin_utc_s: Values = start_s + clocks.zero_s[request_clocks]
+    return begin_utc_s
 
 
-def _restarts(clocks: _Clocks, start_s: Values, end_s: Values) -> list[tuple[int, int]]:
+def _find_reboots(clocks: _ClockTable, start_s: Values, end_s: Values) -> list[tuple[int, int]]:
     """Return the places in the file at which the monotonic clock began anew, and the clock that was read then."""
-    behind = clocks.at_s[1:] < clocks.at_s[:-1]
-    elsewhere = np.abs(np.diff(clocks.zero_s)) > _ADJUSTED_S
-    anew = (np.flatnonzero(behind | elsewhere) + 1).tolist()
-    steps: Whole = np.flatnonzero(np.diff(end_s) < -_STEP_S) + 1
-    found: list[tuple[int, int]] = []
+    is_earlier = clocks.at_s[1:] < clocks.at_s[:-1]
+    has_new_zero = np.abs(np.diff(clocks.zero_s)) > _ADJUSTMENT_S
+    reboot_clocks = (np.flatnonzero(is_earlier | has_new_zero) + 1).tolist()
+    steps: IntArray = np.flatnonzero(np.diff(end_s) < -_STEP_S) + 1
+    reboots: list[tuple[int, int]] = []
     for place in steps.tolist():
-        clock = next((one for one in anew if clocks.at_s[one] <= start_s[place]), None)
+        clock = next((index for index in reboot_clocks if clocks.at_s[index] <= start_s[place]), None)
         if clock is not None:
-            found.append((place, clock))
-            anew = [one for one in anew if one > clock]
-    return found
+            reboots.append((place, clock))
+            reboot_clocks = [index for index in reboot_clocks if index > clock]
+    return reboots

@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from tandem.bench.fault import BenchError
-from tandem.bench.record import UNREADABLE
+from tandem.bench.record import DECODE_ERRORS
 from tandem.metrics import acceptance_position
 
 FILE = "counters.jsonl"
@@ -59,22 +59,22 @@ _STATES = {  # not counters: their difference means nothing
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _POSITION_KEY = "accepted_at_"  # then the position, from 1
 _POSITION = re.compile(f"{_POSITION_KEY}([1-9][0-9]{{0,3}})")
-_READ = {name.removesuffix("_total") for names in (*_SAMPLES.values(), *_STATES.values()) for name in names}
-_READ.add(_PER_POSITION.removesuffix("_total"))
+_KNOWN_NAMES = {name.removesuffix("_total") for names in (*_SAMPLES.values(), *_STATES.values()) for name in names}
+_KNOWN_NAMES.add(_PER_POSITION.removesuffix("_total"))
 # a labelled sample of another name; four of five lines are the buckets of histograms, and reading labels is slow
-_PASSED_OVER = re.compile(
-    rf"^(?!(?:{'|'.join(sorted(_READ))})(?:_total)?\{{)[a-zA-Z_:][a-zA-Z0-9_:]*\{{.*\n?", re.MULTILINE
+_IGNORED_SAMPLES = re.compile(
+    rf"^(?!(?:{'|'.join(sorted(_KNOWN_NAMES))})(?:_total)?\{{)[a-zA-Z_:][a-zA-Z0-9_:]*\{{.*\n?", re.MULTILINE
 )
 
 
-class Scrape(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
     """One reading of an arm's /metrics.
 
     Args:
         at_s: when, on the records' monotonic clock.
         class_: class of the turn's prompts; None where a turn mixes classes.
         when: before the turn's first request or after its last.
-        counters: what `parse` kept; None where the page could not be had.
+        counters: what `parse_page` kept; None where the page could not be had.
         error: why not, for a person.
     """
 
@@ -97,28 +97,30 @@ class Scrape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Change:
-    """What counted up between two scrapes, and the state at both; keys are those of `parse`."""
+class CounterChange:
+    """What counted up between two scrapes, and the state at both; keys are those of `parse_page`."""
 
     counts: Mapping[str, float]
-    idle: bool = True
+    is_idle: bool = True
 
-    def __add__(self, other: Change) -> Change:
+    def __add__(self, addend: CounterChange) -> CounterChange:
         """Sum two turns; a counter that one of them lacks is lacking in the sum."""
-        shared = self.counts.keys() & other.counts.keys()
-        return Change({key: self.counts[key] + other.counts[key] for key in shared}, self.idle and other.idle)
+        shared = self.counts.keys() & addend.counts.keys()
+        return CounterChange(
+            {key: self.counts[key] + addend.counts[key] for key in shared}, self.is_idle and addend.is_idle
+        )
 
 
 @dataclass(frozen=True)
-class Rates:
+class AcceptanceRates:
     """Figures of one change, by metric name, and why others are absent."""
 
     values: Mapping[str, float] = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
-    derived: bool = False
+    absence_reasons: tuple[str, ...] = ()
+    is_indirect: bool = False
 
 
-def parse(page: str) -> dict[str, float]:
+def parse_page(page: str) -> dict[str, float]:
     """Keep the few counters of a Prometheus text page, summed over their labels (engines, models).
 
     Args:
@@ -129,50 +131,50 @@ def parse(page: str) -> dict[str, float]:
     """
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - 0.1 s that reading needs not
 
-    found: dict[str, float] = {}
+    samples: dict[str, float] = {}
     try:
-        for family in text_string_to_metric_families(_PASSED_OVER.sub("", page)):
+        for family in text_string_to_metric_families(_IGNORED_SAMPLES.sub("", page)):
             for sample in family.samples:
                 if math.isfinite(sample.value):
-                    _keep(found, sample.name, sample.labels, sample.value)
+                    _add_sample(samples, sample.name, sample.labels, sample.value)
     except (ValueError, IndexError, KeyError) as error:
         raise BenchError(
             f"the page is no Prometheus text: {error}",
             where="/metrics",
             change="see that the URL is the server's own and no proxy answers for it",
         ) from error
-    named = {**_SAMPLES, **_STATES}
-    kept = {key: found[name] for key, names in named.items() for name in names[::-1] if name in found}
-    return kept | {name: value for name, value in found.items() if name.startswith(_POSITION_KEY)}
+    names_by_key = {**_SAMPLES, **_STATES}
+    counters = {key: samples[name] for key, names in names_by_key.items() for name in names[::-1] if name in samples}
+    return counters | {name: value for name, value in samples.items() if name.startswith(_POSITION_KEY)}
 
 
-def _keep(found: dict[str, float], name: str, labels: Mapping[str, str], value: float) -> None:
+def _add_sample(samples: dict[str, float], name: str, labels: Mapping[str, str], value: float) -> None:
     if name == _PER_POSITION:
         name = f"{_POSITION_KEY}{int(labels['position']) + 1}"
     if name.endswith("_created"):
-        found[name] = max(found.get(name, 0.0), value)
+        samples[name] = max(samples.get(name, 0.0), value)
     else:
-        found[name] = found.get(name, 0.0) + value
+        samples[name] = samples.get(name, 0.0) + value
 
 
-def difference(before: Mapping[str, float], after: Mapping[str, float]) -> Change | str:
+def compute_difference(before: Mapping[str, float], after: Mapping[str, float]) -> CounterChange | str:
     """Return what counted up, or the reason why the pair says nothing.
 
     Args:
-        before, after: what `parse` gave; a counter that is missing before started at 0.
+        before, after: what `parse_page` gave; a counter that is missing before started at 0.
     """
     if "began_s" in before and "began_s" in after and before["began_s"] != after["began_s"]:
         return "the server restarted between the two scrapes"
     counts = {key: value - before.get(key, 0.0) for key, value in after.items() if key not in _STATES}
-    fell = sorted(key for key, value in counts.items() if value < 0)
-    lost = sorted(key for key in before if key not in after and key not in _STATES)
-    if fell or lost:
-        return f"the server restarted between the two scrapes ({', '.join(fell or lost)} fell)"
-    return Change(counts, idle=not before.get("running") and not after.get("running"))
+    decreasing_keys = sorted(key for key, value in counts.items() if value < 0)
+    missing_keys = sorted(key for key in before if key not in after and key not in _STATES)
+    if decreasing_keys or missing_keys:
+        return f"the server restarted between the two scrapes ({', '.join(decreasing_keys or missing_keys)} fell)"
+    return CounterChange(counts, is_idle=not before.get("running") and not after.get("running"))
 
 
 @dataclass(frozen=True)
-class Known:
+class SpeculationInfo:
     """What is known of an arm beside its page.
 
     Args:
@@ -186,94 +188,106 @@ class Known:
     window: int | None = None
 
 
-NOTHING_KNOWN = Known()
+NO_SPECULATION_INFO = SpeculationInfo()
 
 
-def rates(change: Change, known: Known = NOTHING_KNOWN, *, failed: int = 0) -> Rates:
+def compute_rates(
+    change: CounterChange, speculation: SpeculationInfo = NO_SPECULATION_INFO, *, failure_count: int = 0
+) -> AcceptanceRates:
     """Return acceptance and steps of one change.
 
     Args:
         change: the difference over one turn, or a sum of several.
-        known: what is known of the arm.
-        failed: requests of the turn that failed: V0 counts their steps and not their tokens.
+        speculation: what is known of the arm.
+        failure_count: requests of the turn that failed: V0 counts their steps and not their tokens.
     """
-    v0 = known.runtime == "nxdi-v0" or (known.runtime is None and _has_v0_form(change.counts))
-    work = _work(change.counts, v0=v0)
-    if v0 and (failed or not change.idle):
-        return Rates(absent=("an answer's tokens are counted when it ends, and some did not end in the turn",))
-    absent = _unusable(work)
-    values = {} if work is None or absent else {"target_steps_per_token": work.steps / work.tokens}
+    v0 = speculation.runtime == "nxdi-v0" or (speculation.runtime is None and _has_v0_form(change.counts))
+    work = _count_steps(change.counts, v0=v0)
+    if v0 and (failure_count or not change.is_idle):
+        return AcceptanceRates(
+            absence_reasons=("an answer's tokens are counted when it ends, and some did not end in the turn",)
+        )
+    absence_reasons = _check_step_counts(work)
+    values = {} if work is None or absence_reasons else {"target_steps_per_token": work.steps / work.tokens}
     if change.counts.get("drafts"):
-        return _live(change.counts, values, absent, known.window)
-    if known.speculates is False:
-        return Rates(values, (*absent, "it does not speculate"))
-    if work is None or absent or work.steps <= work.firsts:
-        return Rates(values, absent or ("no step after a first token was counted",))
-    per_step = (work.tokens - work.firsts) / (work.steps - work.firsts)
-    return _derived(per_step, values, known)
+        return _compute_live_rates(change.counts, values, absence_reasons, speculation.window)
+    if speculation.speculates is False:
+        return AcceptanceRates(values, (*absence_reasons, "it does not speculate"))
+    if work is None or absence_reasons or work.steps <= work.first_tokens:
+        return AcceptanceRates(values, absence_reasons or ("no step after a first token was counted",))
+    tokens_per_step = (work.tokens - work.first_tokens) / (work.steps - work.first_tokens)
+    return _derive_rates(tokens_per_step, values, speculation)
 
 
-_ONE_TOKEN = 1.001  # more tokens a step than plain decoding can commit
+_PLAIN_TOKENS_PER_STEP = 1.001  # more tokens a step than plain decoding can commit
 
 
-class _Work(NamedTuple):
+class _StepCounts(NamedTuple):
     """What all requests of a change took and gave; a first token comes from prefill's last step."""
 
     steps: float
     tokens: float
-    firsts: float
+    first_tokens: float
 
 
 def _has_v0_form(counts: Mapping[str, float]) -> bool:
     return "decode_steps" not in counts and all(key in counts for key in _V0_KEYS)
 
 
-def _work(counts: Mapping[str, float], *, v0: bool) -> _Work | None:
+def _count_steps(counts: Mapping[str, float], *, v0: bool) -> _StepCounts | None:
     keys = _V0_KEYS if v0 else _V1_KEYS
     if not all(key in counts for key in keys):
         return None
-    first, tokens, firsts = (counts[key] for key in keys)
-    return _Work(first, tokens, firsts) if v0 else _Work(first + firsts, tokens, firsts)
+    steps, tokens, first_tokens = (counts[key] for key in keys)
+    return _StepCounts(steps, tokens, first_tokens) if v0 else _StepCounts(steps + first_tokens, tokens, first_tokens)
 
 
 _V0_KEYS = ("generation_tokens", "request_tokens_sum", "requests_finished")
 _V1_KEYS = ("decode_steps", "generation_tokens", "first_tokens")
 
 
-def _unusable(work: _Work | None) -> tuple[str, ...]:
+def _check_step_counts(work: _StepCounts | None) -> tuple[str, ...]:
     if work is None or not work.tokens:
         return ("the page counts no steps or no tokens",)
     return ("more steps than tokens were counted",) if work.steps > work.tokens else ()
 
 
-def _live(counts: Mapping[str, float], values: dict[str, float], absent: tuple[str, ...], window: int | None) -> Rates:
-    drafts, accepted = counts["drafts"], counts.get("accepted_tokens", 0.0)
-    drafted = counts.get("draft_tokens", 0.0)
-    if accepted > drafted or (window and drafted > drafts * window):
-        return Rates(values, (*absent, "the draft counters contradict each other"))
-    positions = sorted(int(found[1]) for key in counts if (found := _POSITION.fullmatch(key)))
-    return Rates(
+def _compute_live_rates(
+    counts: Mapping[str, float], values: dict[str, float], absence_reasons: tuple[str, ...], window: int | None
+) -> AcceptanceRates:
+    drafts, accepted_tokens = counts["drafts"], counts.get("accepted_tokens", 0.0)
+    draft_tokens = counts.get("draft_tokens", 0.0)
+    if accepted_tokens > draft_tokens or (window and draft_tokens > drafts * window):
+        return AcceptanceRates(values, (*absence_reasons, "the draft counters contradict each other"))
+    positions = sorted(int(match[1]) for key in counts if (match := _POSITION.fullmatch(key)))
+    return AcceptanceRates(
         values
-        | {"acceptance_length": 1 + accepted / drafts}
-        | ({"draft_acceptance_rate": accepted / drafted} if drafted else {})
+        | {"acceptance_length": 1 + accepted_tokens / drafts}
+        | ({"draft_acceptance_rate": accepted_tokens / draft_tokens} if draft_tokens else {})
         | {acceptance_position(at): counts[f"{_POSITION_KEY}{at}"] / drafts for at in positions},
-        absent,
+        absence_reasons,
     )
 
 
-def _derived(per_step: float, values: dict[str, float], known: Known) -> Rates:
-    if known.window and per_step > known.window + 1:
-        return Rates(absent=(f"{per_step:.2f} tokens a step is more than a window of {known.window} can commit",))
-    if not known.speculates and per_step < _ONE_TOKEN:
-        return Rates(values, ("no draft was counted and each step gave one token: nothing says that it speculates",))
-    return Rates(values | {"acceptance_length": per_step}, derived=True)
+def _derive_rates(tokens_per_step: float, values: dict[str, float], speculation: SpeculationInfo) -> AcceptanceRates:
+    if speculation.window and tokens_per_step > speculation.window + 1:
+        return AcceptanceRates(
+            absence_reasons=(
+                f"{tokens_per_step:.2f} tokens a step is more than a window of {speculation.window} can commit",
+            )
+        )
+    if not speculation.speculates and tokens_per_step < _PLAIN_TOKENS_PER_STEP:
+        return AcceptanceRates(
+            values, ("no draft was counted and each step gave one token: nothing says that it speculates",)
+        )
+    return AcceptanceRates(values | {"acceptance_length": tokens_per_step}, is_indirect=True)
 
 
-Turn = tuple[str, str | None, int | None, float | None, int, int]
+TurnKey = tuple[str, str | None, int | None, float | None, int, int]
 """Arm, class, concurrency, rate, round and slot: what the scrapes and records of one turn share."""
 
 
-def read_scrapes(path: Path) -> Iterator[Scrape]:
+def read_scrapes(path: Path) -> Iterator[MetricsScrape]:
     """Yield the scrapes of `path`; a file that is not there holds none, and a torn last line is passed over.
 
     Raises:
@@ -283,7 +297,7 @@ def read_scrapes(path: Path) -> Iterator[Scrape]:
         return
     try:
         with path.open("rb") as lines:
-            yield from _scrapes(path, lines)
+            yield from _decode_scrapes(path, lines)
     except OSError as error:
         raise BenchError(
             f"the counters cannot be read: {error.strerror or error}",
@@ -292,11 +306,11 @@ def read_scrapes(path: Path) -> Iterator[Scrape]:
         ) from error
 
 
-def _scrapes(path: Path, lines: Iterable[bytes]) -> Iterator[Scrape]:
+def _decode_scrapes(path: Path, lines: Iterable[bytes]) -> Iterator[MetricsScrape]:
     for number, line in enumerate(lines, 1):
         try:
-            yield msgspec.json.decode(line, type=Scrape)
-        except UNREADABLE as error:
+            yield msgspec.json.decode(line, type=MetricsScrape)
+        except DECODE_ERRORS as error:
             if not line.endswith(b"\n"):
                 return
             raise BenchError(
@@ -306,47 +320,47 @@ def _scrapes(path: Path, lines: Iterable[bytes]) -> Iterator[Scrape]:
             ) from error
 
 
-def changes(scrapes: Iterator[Scrape]) -> tuple[list[tuple[Turn, Change]], list[str]]:
+def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, CounterChange]], list[str]]:
     """Pair the scrapes before and after each turn.
 
     Returns:
         the change of each turn that has one, and a sentence for each arm and reason for which others have none.
     """
-    opened: dict[Turn, Scrape] = {}
-    found: list[tuple[Turn, Change]] = []
-    dropped: list[tuple[Turn, str]] = []
+    scrapes_before: dict[TurnKey, MetricsScrape] = {}
+    turn_changes: list[tuple[TurnKey, CounterChange]] = []
+    drops: list[tuple[TurnKey, str]] = []
     for scrape in scrapes:
         turn = (scrape.arm, scrape.class_, scrape.concurrency, scrape.rate_per_s, scrape.round, scrape.slot)
         if scrape.when == "before":
-            opened[turn] = scrape
+            scrapes_before[turn] = scrape
             continue
-        change = _paired(opened.pop(turn, None), scrape)
+        change = _compute_change(scrapes_before.pop(turn, None), scrape)
         if isinstance(change, str):
-            dropped.append((turn, change))
+            drops.append((turn, change))
         else:
-            found.append((turn, change))
-    dropped += [(turn, "there is no scrape after it") for turn in opened]
-    return found, list(_told(dropped))
+            turn_changes.append((turn, change))
+    drops += [(turn, "there is no scrape after it") for turn in scrapes_before]
+    return turn_changes, list(_describe_drops(drops))
 
 
-def _told(dropped: list[tuple[Turn, str]]) -> Iterator[str]:
-    by_reason: dict[tuple[str, str], list[Turn]] = {}
-    for turn, reason in dropped:
+def _describe_drops(drops: list[tuple[TurnKey, str]]) -> Iterator[str]:
+    by_reason: dict[tuple[str, str], list[TurnKey]] = {}
+    for turn, reason in drops:
         by_reason.setdefault((turn[0], reason), []).append(turn)
     for (arm, reason), turns in by_reason.items():
-        others = "" if len(turns) == 1 else f", and of {len(turns) - 1} more"
-        yield f"{arm}: the counters of {_named(turns[0])}{others} are dropped: {reason}"
+        more = "" if len(turns) == 1 else f", and of {len(turns) - 1} more"
+        yield f"{arm}: the counters of {_describe_turn(turns[0])}{more} are dropped: {reason}"
 
 
-def _paired(before: Scrape | None, after: Scrape) -> Change | str:
+def _compute_change(before: MetricsScrape | None, after: MetricsScrape) -> CounterChange | str:
     if before is None:
         return "there is no scrape before it"
     if before.counters is None or after.counters is None:
         return f"/metrics could not be had ({before.error or after.error or 'no reason given'})"
-    return difference(before.counters, after.counters)
+    return compute_difference(before.counters, after.counters)
 
 
-def _named(turn: Turn) -> str:
+def _describe_turn(turn: TurnKey) -> str:
     _, class_, concurrency, rate, round_, slot = turn
     load = f"at concurrency {concurrency}" if concurrency is not None else f"at {rate:g} requests/s" if rate else ""
     return " ".join(part for part in (class_ or "the turn", load, f"round {round_}, slot {slot}") if part)

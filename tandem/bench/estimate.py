@@ -9,14 +9,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tandem.bench.plan import Plan, Turn
+from tandem.bench.plan import PlanTurn, RunPlan
 
 FIRST_TOKEN_S = 0.5
 TOKEN_S = 0.045  # what the post gives for a token without a gain (docs/measurement.md); an answer may end before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class DurationEstimate:
     """Seconds by request and turn.
 
     Args:
@@ -25,36 +25,40 @@ class Estimate:
 
     factors: Mapping[str, float] = field(default_factory=dict)
 
-    def turn_s(self, turn: Turn) -> float:
+    def turn_s(self, turn: PlanTurn) -> float:
         """Return how long a turn takes: its slowest arm's requests, as many at once as the load holds."""
-        mean_s = sum(request_s(item.entry.max_tokens) for item in turn.items) / len(turn.items)
+        mean_s = sum(estimate_request_s(item.entry.max_tokens) for item in turn.items) / len(turn.items)
         mean_s *= max(self.factors.get(arm, 1.0) for arm in turn.arms)
         if turn.arrivals_s:
             return turn.arrivals_s[-1] + mean_s
         return math.ceil(len(turn.items) / (turn.block.load.concurrency or 1)) * mean_s
 
-    def round_s(self, plan: Plan) -> float:
+    def round_s(self, plan: RunPlan) -> float:
         """Return how long the first round takes that is no control round; the others of its kind ask as much."""
-        return sum(self.turn_s(turn) for turn in plan.round(plan.first))
+        return sum(self.turn_s(turn) for turn in plan.round(plan.first_round))
 
-    def run_s(self, plan: Plan) -> float:
+    def run_s(self, plan: RunPlan) -> float:
         """Return how long all rounds take, control rounds included; one round where the clock decides."""
         if plan.rounds is None:
             return self.round_s(plan)
-        control_s = sum(self.turn_s(turn) for turn in plan.round(plan.controls[0])) if plan.controls else 0.0
+        control_s = (
+            sum(self.turn_s(turn) for turn in plan.round(plan.control_round_numbers[0]))
+            if plan.control_round_numbers
+            else 0.0
+        )
         return plan.rounds * self.round_s(plan) + plan.control_rounds * control_s
 
 
-def request_s(max_tokens: int) -> float:
+def estimate_request_s(max_tokens: int) -> float:
     """Return the guess for one request that gives all its tokens."""
     return FIRST_TOKEN_S + TOKEN_S * max_tokens
 
 
-def spoken(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return `45 s`, `3 min 20 s`, `2 h 05 min`."""
-    whole = round(seconds)
-    if whole < 60:  # noqa: PLR2004 - seconds
-        return f"{whole} s"
-    if whole < 3600:  # noqa: PLR2004 - an hour
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    total_s = round(seconds)
+    if total_s < 60:  # noqa: PLR2004 - seconds
+        return f"{total_s} s"
+    if total_s < 3600:  # noqa: PLR2004 - an hour
+        return f"{total_s // 60} min {total_s % 60:02} s"
+    return f"{total_s // 3600} h {total_s % 3600 // 60:02} min"

@@ -26,14 +26,14 @@ class BenchError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Let it cross from a process that reads a part of a file."""
-        return _again, (type(self), self.problem, self.where, self.change)
+        return _rebuild_error, (type(self), self.problem, self.where, self.change)
 
 
-class WorldError(BenchError):
+class ExternalBenchError(BenchError):
     """Something outside failed: a server, the disk. What was recorded before is kept."""
 
     code: ClassVar[int] = 3
 
 
-def _again(kind: type[BenchError], problem: str, where: str, change: str) -> BenchError:
+def _rebuild_error(kind: type[BenchError], problem: str, where: str, change: str) -> BenchError:
     return kind(problem, where=where, change=change)

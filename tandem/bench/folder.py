@@ -16,17 +16,17 @@ from tandem.bench import manifest
 from tandem.bench.fault import BenchError
 from tandem.shell_command import quote_command
 
-RECORDS, WARM_UP = "records.jsonl", "warmup.jsonl"
+RECORDS_FILE, WARM_UP_FILE = "records.jsonl", "warmup.jsonl"
 
 
-def check(folder: Path, *, resume: bool) -> None:
+def check_folder(folder: Path, *, resume: bool) -> None:
     """Refuse a folder that cannot be used, before anything is asked of a server.
 
     Raises:
         BenchError: it exists without `resume`, does not with it, or may not be written to.
     """
     try:
-        (_check_resumed if resume else _check_new)(folder)
+        (_check_existing_folder if resume else _check_new_folder)(folder)
     except OSError as error:
         raise BenchError(
             f"it cannot be looked at: {error.strerror or error}",
@@ -35,7 +35,7 @@ def check(folder: Path, *, resume: bool) -> None:
         ) from error
 
 
-def _check_new(folder: Path) -> None:
+def _check_new_folder(folder: Path) -> None:
     if folder.exists() or folder.is_symlink():
         raise BenchError(
             "it exists already, and a run never writes over another",
@@ -52,7 +52,7 @@ def _check_new(folder: Path) -> None:
         )
 
 
-def _check_resumed(folder: Path) -> None:
+def _check_existing_folder(folder: Path) -> None:
     if not (folder / manifest.FILE).is_file():
         raise BenchError(
             f"there is no {manifest.FILE} in it, so there is no run to go on with",
@@ -66,7 +66,7 @@ def _check_resumed(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def claimed(folder: Path, *, resume: bool) -> Iterator[None]:
+def claim_folder(folder: Path, *, resume: bool) -> Iterator[None]:
     """Make the folder, or take it up again; nobody else writes to it meanwhile.
 
     Raises:
@@ -81,21 +81,21 @@ def claimed(folder: Path, *, resume: bool) -> Iterator[None]:
                 where=str(folder),
                 change="name a new folder, in a place that you may write to",
             ) from error
-    held = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise BenchError(
                 "another run is writing to it", where=str(folder), change="wait for its end, or stop it first"
             ) from error
         yield
     finally:
-        os.close(held)
-        _take_back(folder)
+        os.close(descriptor)
+        _remove_empty_folder(folder)
 
 
-def _take_back(folder: Path) -> None:
+def _remove_empty_folder(folder: Path) -> None:
     """Remove the folder of a run that could not even write its manifest."""
     if not (folder / manifest.FILE).exists():
         (folder / f"{manifest.FILE}.new").unlink(missing_ok=True)

@@ -19,40 +19,40 @@ from typing import Literal
 from tandem.bench.fault import BenchError
 
 GRACE_S = 5.0  # of the 30 s that Kubernetes leaves between SIGTERM and SIGKILL
-INTERRUPTED = 130  # what a shell gives for a program that Ctrl-C ended
+INTERRUPT_EXIT_CODE = 130  # what a shell gives for a program that Ctrl-C ended
 
-Reason = Literal["interrupted", "failed"]
+StopReason = Literal["interrupted", "failed"]
 
 
-class Stop:
+class StopSignal:
     """Whether and why a run shall end before its plan does."""
 
     def __init__(self) -> None:
-        self.reason: Reason | None = None
+        self.reason: StopReason | None = None
         self.fault: BenchError | None = None
-        self._asked = asyncio.Event()
-        self._cuts: list[Callable[[], None]] = []
+        self._event = asyncio.Event()
+        self._callbacks: list[Callable[[], None]] = []
 
     @property
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether nothing new may be sent."""
-        return self._asked.is_set()
+        return self._event.is_set()
 
-    def on_cut(self, cut: Callable[[], None]) -> None:
+    def add_callback(self, callback: Callable[[], None]) -> None:
         """Add what cuts requests in flight once the grace is over."""
-        self._cuts.append(cut)
+        self._callbacks.append(callback)
 
-    def ask(self, reason: Reason, fault: BenchError | None = None, *, grace_s: float = GRACE_S) -> None:
+    def request(self, reason: StopReason, fault: BenchError | None = None, *, grace_s: float = GRACE_S) -> None:
         """Ask the run to end; the first who asks says why."""
-        if self.asked:
+        if self.is_requested:
             return
         self.reason, self.fault = reason, fault
-        self._asked.set()
-        asyncio.get_running_loop().call_later(grace_s, self._cut)
+        self._event.set()
+        asyncio.get_running_loop().call_later(grace_s, self._run_callbacks)
 
-    def _cut(self) -> None:
-        for cut in self._cuts:
-            cut()
+    def _run_callbacks(self) -> None:
+        for callback in self._callbacks:
+            callback()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep, or return at once when the run is asked to end."""
@@ -60,38 +60,38 @@ class Stop:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._asked.wait()
+                await self._event.wait()
 
     async def sleep_until(self, at_s: float) -> None:
         """Sleep until a moment of the monotonic clock and never less, or return at once when the run is asked to end.
 
         uvloop rounds what it waits to whole milliseconds, so a timer may ring half a millisecond early.
         """
-        while not self.asked and (left_s := at_s - time.monotonic()) > 0:
-            await self.sleep(left_s)
+        while not self.is_requested and (remaining_s := at_s - time.monotonic()) > 0:
+            await self.sleep(remaining_s)
 
 
 @contextlib.contextmanager
-def signals(stop: Stop, tell: Callable[[str], None]) -> Iterator[None]:
+def catch_signals(stop: StopSignal, notify: Callable[[str], None]) -> Iterator[None]:
     """Let SIGINT and SIGTERM ask `stop`; the second one ends the process. Only a main thread hears signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
 
-    def heard() -> None:
+    def stop_run() -> None:
         if stop.reason == "interrupted":
             sys.stderr.write("ended at once; what is recorded is kept\n")
             sys.stderr.flush()
-            os._exit(INTERRUPTED)
-        tell(f"stopping: nothing more is sent, what is running has {GRACE_S:.0f} s; once more ends at once")
-        stop.ask("interrupted")
+            os._exit(INTERRUPT_EXIT_CODE)
+        notify(f"stopping: nothing more is sent, what is running has {GRACE_S:.0f} s; once more ends at once")
+        stop.request("interrupted")
         stop.reason = "interrupted"  # also where a fault was faster: who presses twice wants out
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, heard)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signal_number, stop_run)
     try:
         yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+        for signal_number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(signal_number)

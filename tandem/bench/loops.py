@@ -14,24 +14,24 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tandem.bench.client import Client
+from tandem.bench.circuit_breaker import CircuitBreaker
+from tandem.bench.client import CompletionClient
+from tandem.bench.completion_request import CompletionRequest
 from tandem.bench.fault import BenchError
-from tandem.bench.gate import Gate
-from tandem.bench.interrupt import Stop
-from tandem.bench.manifest import Offers
-from tandem.bench.plan import Item, Turn
-from tandem.bench.record import Record
-from tandem.bench.recorder import Asked, Recorder
-from tandem.bench.resume import AGAIN
-from tandem.bench.settings import Settings
-from tandem.bench.wire import Ask
+from tandem.bench.interrupt import StopSignal
+from tandem.bench.manifest import ServerOffers
+from tandem.bench.plan import PlanItem, PlanTurn
+from tandem.bench.record import RequestRecord
+from tandem.bench.recorder import RunRecorder, SentRequest
+from tandem.bench.resume import ATTEMPT_SEPARATOR
+from tandem.bench.settings import RunSettings
 
 STAGGER_S = 0.02  # between the first requests of two workers: their connections do not all begin in one moment
-MOST_RETRY_AFTER_S = 60.0  # a worker waits as told, but no longer: a page of a proxy may ask for hours
+MAX_RETRY_AFTER_S = 60.0  # a worker waits as told, but no longer: a page of a proxy may ask for hours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class ArmSession:
     """One arm as the loops see it.
 
     Args:
@@ -45,16 +45,16 @@ class Arm:
     """
 
     name: str
-    client: Client
-    offers: Offers
+    client: CompletionClient
+    offers: ServerOffers
     models: frozenset[str]
-    gate: Gate
+    breaker: CircuitBreaker
     placement: str | None = None
     start: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loops:
+class RequestLoops:
     """What both loops share.
 
     Args:
@@ -65,78 +65,84 @@ class Loops:
         done: told of every record.
     """
 
-    settings: Settings
-    recorder: Recorder
-    stop: Stop
+    settings: RunSettings
+    recorder: RunRecorder
+    stop: StopSignal
     attempts: dict[str, int]
-    done: Callable[[Record], None]
+    on_record: Callable[[RequestRecord], None]
 
-    async def run(self, arm: Arm, turn: Turn, items: Sequence[Item]) -> None:
+    async def run(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
         """Send what of a turn is still missing to one arm; return when all of it is recorded, or the run is to end."""
         if turn.arrivals_s:
-            await self._open(arm, turn, items)
+            await self._run_open_loop(arm, turn, items)
         else:
-            await self._closed(arm, turn, items)
+            await self._run_closed_loop(arm, turn, items)
 
-    async def _closed(self, arm: Arm, turn: Turn, items: Sequence[Item]) -> None:
-        left = deque(items)
+    async def _run_closed_loop(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
+        pending = deque(items)
 
-        async def work(worker: int) -> None:
+        async def run_worker(worker: int) -> None:
             await self.stop.sleep(worker * STAGGER_S)
-            while left:
-                await arm.gate.passed()
-                if self.stop.asked or not left:
+            while pending:
+                await arm.breaker.wait_until_closed()
+                if self.stop.is_requested or not pending:
                     return
-                record = await self._one(arm, turn, left.popleft(), worker)
-                await self.stop.sleep(min(record.retry_after_s or 0.0, MOST_RETRY_AFTER_S) if record else 0.0)
+                record = await self._send_item(arm, turn, pending.popleft(), worker)
+                await self.stop.sleep(min(record.retry_after_s or 0.0, MAX_RETRY_AFTER_S) if record else 0.0)
 
         workers = min(turn.block.load.concurrency or 1, len(items))
         async with asyncio.TaskGroup() as group:
             for worker in range(workers):
-                group.create_task(work(worker))
+                group.create_task(run_worker(worker))
 
-    async def _open(self, arm: Arm, turn: Turn, items: Sequence[Item]) -> None:
-        offsets = dict(zip((item.index for item in turn.items), turn.arrivals_s, strict=True))
-        first = min((offsets[item.index] for item in items), default=0.0)
-        began = time.monotonic() - first  # what a run before this one has sent is not waited for again
+    async def _run_open_loop(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
+        offsets_s = dict(zip((item.index for item in turn.items), turn.arrivals_s, strict=True))
+        first_offset_s = min((offsets_s[item.index] for item in items), default=0.0)
+        start_s = time.monotonic() - first_offset_s  # what a run before this one has sent is not waited for again
 
-        async def one(worker: int, item: Item, due_s: float) -> None:
-            await arm.gate.passed()
-            if not self.stop.asked:
-                await self._one(arm, turn, item, worker, due_s)
+        async def send_when_due(worker: int, item: PlanItem, due_s: float) -> None:
+            await arm.breaker.wait_until_closed()
+            if not self.stop.is_requested:
+                await self._send_item(arm, turn, item, worker, due_s)
 
         async with asyncio.TaskGroup() as group:
             for worker, item in enumerate(items):
-                due_s = began + offsets[item.index]
+                due_s = start_s + offsets_s[item.index]
                 await self.stop.sleep_until(due_s)
-                if self.stop.asked:
+                if self.stop.is_requested:
                     return
-                group.create_task(one(worker, item, due_s))
+                group.create_task(send_when_due(worker, item, due_s))
 
-    async def _one(self, arm: Arm, turn: Turn, item: Item, worker: int, due_s: float | None = None) -> Record | None:
-        base = turn.request_id(arm.name, item)
-        before = self.attempts.get(base, 0)
-        ask = self.ask(arm, item, f"{base}{AGAIN}{before + 1}" if before else base)
-        asked = Asked(
-            arm=arm.name, turn=turn, item=item, worker=worker, ask=ask, models=arm.models, due_s=due_s,
-            attempts=before + 1, placement=arm.placement, start=arm.start,
+    async def _send_item(
+        self, arm: ArmSession, turn: PlanTurn, item: PlanItem, worker: int, due_s: float | None = None
+    ) -> RequestRecord | None:
+        base_id = turn.request_id(arm.name, item)
+        earlier_attempts = self.attempts.get(base_id, 0)
+        request = self.build_request(
+            arm, item, f"{base_id}{ATTEMPT_SEPARATOR}{earlier_attempts + 1}" if earlier_attempts else base_id
+        )
+        sent_request = SentRequest(
+            arm=arm.name, turn=turn, item=item, worker=worker, request=request, models=arm.models, due_s=due_s,
+            attempts=earlier_attempts + 1, placement=arm.placement, start=arm.start,
         )  # fmt: skip
         try:
-            record = await self.recorder.keep(asked, await arm.client.ask(ask, self.settings.time_outs))
+            record = await self.recorder.write_record(
+                sent_request, await arm.client.send_request(request, self.settings.timeouts)
+            )
         except BenchError as fault:
-            self.stop.ask("failed", fault, grace_s=0)
+            self.stop.request("failed", fault, grace_s=0)
             return None
-        self.done(record)
-        arm.gate.count(record.error)
+        self.on_record(record)
+        arm.breaker.count_outcome(record.error)
         return record
 
-    def ask(self, arm: Arm, item: Item, request_id: str) -> Ask:
+    def build_request(self, arm: ArmSession, item: PlanItem, request_id: str) -> CompletionRequest:
         """Return one request; for two arms it differs in nothing but what their servers offer."""
-        entry, chat = item.entry, self.settings.api == "chat"
-        return Ask(
+        entry, is_chat = item.entry, self.settings.api == "chat"
+        return CompletionRequest(
             request_id=request_id,
-            messages=entry.prompt.as_messages() if chat else None,
-            prompt=None if chat else entry.prompt.as_text(),
+            messages=entry.prompt.as_messages() if is_chat else None,
+            prompt=None if is_chat else entry.prompt.as_text(),
             max_tokens=entry.max_tokens, temperature=self.settings.temperature, seed=item.seed,
             thinking=self.settings.thinking, ignore_eos=entry.ignore_eos, offers=arm.offers,
         )  # fmt: skip

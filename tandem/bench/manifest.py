@@ -15,18 +15,18 @@ import msgspec
 
 from tandem.bench import json_file
 from tandem.bench.fault import BenchError
-from tandem.bench.record import UNREADABLE
+from tandem.bench.record import DECODE_ERRORS
 from tandem.bench.schedule import control_numbers
 
 SCHEMA = 2
 FILE = "manifest.json"
 
-Rounds = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
-ControlRounds = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
+RoundCount = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
+ControlRoundCount = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
 """How many there may be: more than any run has, and few enough to number each."""
 
 
-class Offers(msgspec.Struct, frozen=True, kw_only=True):
+class ServerOffers(msgspec.Struct, frozen=True, kw_only=True):
     """What a server took when it was probed."""
 
     include_usage: bool = False
@@ -42,7 +42,7 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     num_speculative_tokens: int | None = None
 
 
-class Arm(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
     """One server. What is not known is None.
 
     Args:
@@ -72,11 +72,11 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool | None = None
     runtime: str | None = None
     speculation: Speculation | None = None
-    offers: Offers = Offers()
+    offers: ServerOffers = ServerOffers()
     placement: str | None = None
 
 
-class SuiteUsed(msgspec.Struct, frozen=True, kw_only=True):
+class SuiteEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One suite, by content: name, SHA-256 of its file, number of prompts, classes in their order."""
 
     name: str
@@ -85,7 +85,7 @@ class SuiteUsed(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[str, ...]
 
 
-class TimeOuts(msgspec.Struct, frozen=True, kw_only=True):
+class TimeoutLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one request, in seconds."""
 
     connect_s: float
@@ -94,7 +94,7 @@ class TimeOuts(msgspec.Struct, frozen=True, kw_only=True):
     whole_s: float
 
 
-class Clock(msgspec.Struct, frozen=True, kw_only=True):
+class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
     """The clock of the records, and one moment on it and on the calendar."""
 
     source: str
@@ -103,7 +103,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
     utc: str
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True):
+class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The measuring machine.
 
     Loads are one-minute averages; cpu_busy is the share of all CPUs, 0 to 1; client_cpu what the measuring process
@@ -121,7 +121,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     lag_max_s: float | None = None
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class PlanTotals(msgspec.Struct, frozen=True, kw_only=True):
     """What was to be done before it began; `requests` None where the clock decided.
 
     `requests_per_round` counts all arms; None where a round has no fixed number. A control round has two arms.
@@ -131,7 +131,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_round: int | None = None
 
 
-class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
+class WarmUpEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked of an arm before the first record; `stable` None where a fixed number was asked."""
 
     requests: int
@@ -140,18 +140,19 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How the run ended; a run that is still going, or was killed, has none."""
 
     reason: Literal["done", "interrupted", "failed", "duration"]
     utc: str
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
     `goodput` names the limit of each metric that goodput_per_s asks for, in that metric's unit; `rounds` is 0 while
-    the clock decides; `control_rounds` are not among them, and `controls` tells their numbers; `mixed` says that a turn
+    the clock decides; `control_rounds` are not among them, and `control_round_numbers` tells their numbers; `mixed`
+    says that a turn
     held all classes; `resumed` has one clock for each --resume; `notes` are sentences that a reader of the figures must
     know. `simulated` says whether an arm is, and None that an older Tandem did not ask. `flags` holds the options of
     the command that began it, each with its values. `environment` and `experiment` are the declared ones whose servers
@@ -166,8 +167,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     experiment: str | None = None
     instance_type: str | None = None
     simulated: bool | None = None
-    arms: tuple[Arm, ...]
-    suites: tuple[SuiteUsed, ...]
+    arms: tuple[ManifestArm, ...]
+    suites: tuple[SuiteEntry, ...]
     schedule: Literal["interleaved", "simultaneous"]
     seed: int
     api: Literal["chat", "completions"]
@@ -176,26 +177,26 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     concurrency: tuple[int, ...] = ()
     rate_per_s: float | None = None
-    rounds: Rounds
-    control_rounds: ControlRounds = 0
+    rounds: RoundCount
+    control_rounds: ControlRoundCount = 0
     repeats: int = 1
     prompts_per_class: int | None = None
     mixed: bool = False
     duration_s: float | None = None
-    time_outs: TimeOuts | None = None
-    clock: Clock
-    host: Host
-    plan: Plan
+    time_outs: TimeoutLimits | None = None
+    clock: ClockReading
+    host: HostInfo
+    plan: PlanTotals
     goodput: dict[str, float] | None = None
     price_usd_per_hour: float | None = None
-    warm_up: dict[str, WarmUp] = {}
-    resumed: tuple[Clock, ...] = ()
+    warm_up: dict[str, WarmUpEntry] = {}
+    resumed: tuple[ClockReading, ...] = ()
     flags: dict[str, tuple[str, ...]] = {}
     notes: tuple[str, ...] = ()
-    ended: Ended | None = None
+    ended: RunEnd | None = None
 
 
-def read(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> RunManifest:
     """Read the manifest of `folder`.
 
     Raises:
@@ -205,28 +206,28 @@ def read(folder: Path) -> Manifest:
     path = folder / FILE
     try:
         text = path.read_bytes()
-        manifest = msgspec.json.decode(text, type=Manifest)
+        manifest = msgspec.json.decode(text, type=RunManifest)
     except OSError as error:
         raise BenchError(
             f"the manifest cannot be read: {error.strerror or error}",
             where=str(path),
             change="name the folder that `tandem bench run --out` wrote",
         ) from error
-    except UNREADABLE as error:
+    except DECODE_ERRORS as error:
         _refuse_newer(path, text)
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
     _refuse_newer(path, text)
-    moment(manifest.created_utc, str(path))
+    parse_moment(manifest.created_utc, str(path))
     return manifest
 
 
-def controls(manifest: Manifest) -> frozenset[int]:
+def control_round_numbers(manifest: RunManifest) -> frozenset[int]:
     """Return the numbers of a run's control rounds, in which its baseline was asked as its own variant."""
     rounds = None if manifest.duration_s is not None else manifest.rounds
     return frozenset(control_numbers(rounds, manifest.control_rounds))
 
 
-def run_id(manifest: Manifest) -> str:
+def run_id(manifest: RunManifest) -> str:
     """Return the name of a run wherever runs of many machines lie together, such as a bucket.
 
     It depends on nothing that a later part of the run changes, so a resumed run keeps its name; two runs share one
@@ -235,20 +236,20 @@ def run_id(manifest: Manifest) -> str:
     Raises:
         BenchError: created_utc is no moment.
     """
-    began = moment(manifest.created_utc)
+    start = parse_moment(manifest.created_utc)
     parts = (manifest.created_utc, manifest.clock, [(arm.name, arm.url) for arm in manifest.arms], manifest.seed)
-    return f"{began:%Y%m%dT%H%M%SZ}-{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:8]}"
+    return f"{start:%Y%m%dT%H%M%SZ}-{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:8]}"
 
 
-def moment(utc: str, where: str = FILE) -> dt.datetime:
+def parse_moment(utc: str, where: str = FILE) -> dt.datetime:
     """Return a moment of the manifest `where`, in UTC; one that names no zone is UTC.
 
     Raises:
         BenchError: the text is no moment.
     """
     try:
-        found = dt.datetime.fromisoformat(utc)
-        return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
+        parsed_moment = dt.datetime.fromisoformat(utc)
+        return (parsed_moment if parsed_moment.tzinfo else parsed_moment.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
     except (ValueError, OverflowError) as error:
         raise BenchError(
             f"{utc!r} is no moment such as 2026-11-21T08:30:00+00:00",
@@ -257,15 +258,15 @@ def moment(utc: str, where: str = FILE) -> dt.datetime:
         ) from error
 
 
-class _Head(msgspec.Struct):
+class _ManifestHeader(msgspec.Struct):
     schema: int = 0
     version: str = "the version"
 
 
 def _refuse_newer(path: Path, text: bytes) -> None:
     try:
-        head = msgspec.json.decode(text, type=_Head)
-    except UNREADABLE:
+        head = msgspec.json.decode(text, type=_ManifestHeader)
+    except DECODE_ERRORS:
         return
     if head.schema > SCHEMA:
         raise BenchError(
@@ -275,10 +276,10 @@ def _refuse_newer(path: Path, text: bytes) -> None:
         )
 
 
-def write(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: RunManifest) -> None:
     """Write the manifest of `folder` whole: a reader sees the old one or the new one.
 
     Raises:
         WorldError: the folder cannot be written to.
     """
-    json_file.save(folder / FILE, manifest, what="the manifest")
+    json_file.save_json(folder / FILE, manifest, label="the manifest")

@@ -12,45 +12,51 @@ from pathlib import Path
 
 import numpy as np
 
-from tandem.bench.derive import SUSPECTS
-from tandem.bench.manifest import Manifest
-from tandem.bench.tally import Load, Tally
+from tandem.bench.aggregate import ArmLoad, RequestTally
+from tandem.bench.manifest import RunManifest
+from tandem.bench.request_metrics import SUSPECTS
 
-_NEED_USAGE = "tpot_ms, tokens_per_chunk, output_tokens_per_s and completion_tokens"
+_USAGE_METRICS = "tpot_ms, tokens_per_chunk, output_tokens_per_s and completion_tokens"
 
 
-def notes(run: Manifest, total: Tally, aside: Tally, said: Sequence[str], counted: Collection[str]) -> list[str]:
+def collect_notes(
+    run: RunManifest,
+    total: RequestTally,
+    control_tally: RequestTally,
+    sentences: Sequence[str],
+    arms_with_counters: Collection[str],
+) -> list[str]:
     """Return every note of a run.
 
     Args:
         run: its manifest.
         total: its records.
-        aside: those of its control rounds, which are in no figure.
-        said: what the counters and the turns had to say.
-        counted: arms of which a turn has counters.
+        control_tally: those of its control rounds, which are in no figure.
+        sentences: what the counters and the turns had to say.
+        arms_with_counters: arms of which a turn has counters.
     """
     return [
-        *(str(replace(torn, path=Path(torn.path.name))) for torn in total.torn),  # alike wherever the folder lies
+        *(str(replace(torn, path=Path(torn.path.name))) for torn in total.torn_lines),  # alike wherever the folder lies
         *run.notes,
-        *_unknown_servers(run),
-        *_roles(run),
-        *_course(run, total, aside),
-        *_controls(aside),
-        *_failures(total),
-        *_contradictions(total),
-        *_usage(total),
-        *_content(total),
-        *said,
-        *_absent(run, total, counted),
+        *_note_unknown_servers(run),
+        *_note_roles(run),
+        *_note_progress(run, total, control_tally),
+        *_note_control_rounds(control_tally),
+        *_note_failures(total),
+        *_note_contradictions(total),
+        *_note_usage(total),
+        *_note_content(total),
+        *sentences,
+        *_note_absences(run, total, arms_with_counters),
     ]
 
 
-def _unknown_servers(run: Manifest) -> Iterator[str]:
+def _note_unknown_servers(run: RunManifest) -> Iterator[str]:
     if run.simulated is None:
         yield "whether these servers were simulated is not known: nobody asked them when they were measured"
 
 
-def _roles(run: Manifest) -> Iterator[str]:
+def _note_roles(run: RunManifest) -> Iterator[str]:
     baselines = [arm.name for arm in run.arms if arm.role == "baseline"]
     if len(baselines) > 1:
         yield (
@@ -67,20 +73,23 @@ def _roles(run: Manifest) -> Iterator[str]:
         yield f"the manifest has {names[name]} arms named {name}: their records cannot be told apart, and are one arm's"
 
 
-def _course(run: Manifest, total: Tally, aside: Tally) -> Iterator[str]:
-    recorded = sum(total.requests.values()) + sum(aside.requests.values())
+def _note_progress(run: RunManifest, total: RequestTally, control_tally: RequestTally) -> Iterator[str]:
+    record_count = sum(total.requests.values()) + sum(control_tally.requests.values())
     if run.ended is None:
         yield "the run has not ended, or was killed: its manifest has no end"
     elif run.ended.reason != "done":
         yield f"the run ended early: {run.ended.reason}"
-    if run.plan.requests is not None and recorded < run.plan.requests:
-        yield f"{recorded} of {run.plan.requests} planned requests are recorded"
-    strangers = sorted({load.arm for load in total.requests} - {arm.name for arm in run.arms})
-    if strangers:
-        yield f"the manifest names no arm {', '.join(strangers)}: nothing is known of it but its records"
-    twice = _twice(total)
-    if twice:
-        yield f"records that repeat a request_id: {twice}; all are counted: was the file joined with a copy of itself?"
+    if run.plan.requests is not None and record_count < run.plan.requests:
+        yield f"{record_count} of {run.plan.requests} planned requests are recorded"
+    unknown_arms = sorted({load.arm for load in total.requests} - {arm.name for arm in run.arms})
+    if unknown_arms:
+        yield f"the manifest names no arm {', '.join(unknown_arms)}: nothing is known of it but its records"
+    duplicates = _count_duplicates(total)
+    if duplicates:
+        yield (
+            f"records that repeat a request_id: {duplicates}; all are counted: was the file joined with a "
+            "copy of itself?"
+        )
     if total.generators["llmperf"]:
         yield (
             f"records of llmperf: {total.generators['llmperf']}; of their chunks they hold the first and the end, so "
@@ -88,75 +97,79 @@ def _course(run: Manifest, total: Tally, aside: Tally) -> Iterator[str]:
         )
 
 
-def _controls(aside: Tally) -> Iterator[str]:
-    rounds = len({place.round for _, place in aside.turns})
+def _note_control_rounds(control_tally: RequestTally) -> Iterator[str]:
+    rounds = len({place.round for _, place in control_tally.turns})
     if rounds:
-        asked, failed = sum(aside.requests.values()), sum(aside.errors.values())
-        lost = f", {failed} of them failed" if failed else ""
+        request_count, failure_count = sum(control_tally.requests.values()), sum(control_tally.errors.values())
+        failure_text = f", {failure_count} of them failed" if failure_count else ""
         yield (
-            f"{rounds} control {'round' if rounds == 1 else 'rounds'} asked the baseline against itself, {asked} "
-            f"requests{lost}: in no figure here; the verdict has its noise floor from them"
+            f"{rounds} control {'round' if rounds == 1 else 'rounds'} asked the baseline against itself, "
+            f"{request_count} "
+            f"requests{failure_text}: in no figure here; the verdict has its noise floor from them"
         )
 
 
-def _twice(total: Tally) -> int:
-    if not total.ids:
+def _count_duplicates(total: RequestTally) -> int:
+    if not total.id_hashes:
         return 0
-    ids = np.sort(np.concatenate(total.ids), kind="stable")  # each part is sorted, and a stable sort joins such runs
+    ids = np.sort(
+        np.concatenate(total.id_hashes), kind="stable"
+    )  # each part is sorted, and a stable sort joins such runs
     return int(np.count_nonzero(ids[1:] == ids[:-1]))
 
 
-def _by_arm(counted: Mapping[Load, int]) -> Iterator[tuple[str, int]]:
+def _sum_by_arm(counts: Mapping[ArmLoad, int]) -> Iterator[tuple[str, int]]:
     numbers: Counter[str] = Counter()
-    for load, number in counted.items():
+    for load, number in counts.items():
         numbers[load.arm] += number
     yield from sorted((arm, number) for arm, number in numbers.items() if number)
 
 
-def _words(counted: Mapping[tuple[Load, str], int]) -> Iterator[tuple[str, str, int]]:
+def _sum_words(counts: Mapping[tuple[ArmLoad, str], int]) -> Iterator[tuple[str, str, int]]:
     numbers: Counter[tuple[str, str]] = Counter()
-    for (load, word), number in counted.items():
+    for (load, word), number in counts.items():
         numbers[load.arm, word] += number
     yield from ((arm, word, number) for (arm, word), number in sorted(numbers.items()))
 
 
-def _failures(total: Tally) -> Iterator[str]:
-    asked = dict(_by_arm(total.requests))
-    for arm, word, number in _words(total.errors):
-        yield f"{arm}: failed with {word}: {number} of {asked[arm]} requests; in no latency"
-    for arm, number in _by_arm(total.retried):
-        yield f"{arm}: asked more than once: {number} of {asked[arm]} requests"
-    for arm, number in _by_arm(total.reconnected):
+def _note_failures(total: RequestTally) -> Iterator[str]:
+    request_counts = dict(_sum_by_arm(total.requests))
+    for arm, word, number in _sum_words(total.errors):
+        yield f"{arm}: failed with {word}: {number} of {request_counts[arm]} requests; in no latency"
+    for arm, number in _sum_by_arm(total.retries):
+        yield f"{arm}: asked more than once: {number} of {request_counts[arm]} requests"
+    for arm, number in _sum_by_arm(total.reconnects):
         yield (
             f"{arm}: asked again on a fresh connection, because the reused one died before any byte: {number} of "
-            f"{asked[arm]} requests; their times are those of the second asking"
+            f"{request_counts[arm]} requests; their times are those of the second asking"
         )
-    for arm, number in _by_arm(total.short):
-        yield f"{arm}: fewer than 2 tokens, and so no TPOT: {number} of {asked[arm]} answers"
+    for arm, number in _sum_by_arm(total.short_answers):
+        yield f"{arm}: fewer than 2 tokens, and so no TPOT: {number} of {request_counts[arm]} answers"
 
 
-def _contradictions(total: Tally) -> Iterator[str]:
-    asked = dict(_by_arm(total.requests))
-    for arm, word, number in _words(total.suspects):
+def _note_contradictions(total: RequestTally) -> Iterator[str]:
+    request_counts = dict(_sum_by_arm(total.requests))
+    for arm, word, number in _sum_words(total.suspects):
         yield (
-            f"{arm}: suspect, {word}: {number} of {asked[arm]} records; {SUSPECTS[word]}; the figures this touches are "
+            f"{arm}: suspect, {word}: {number} of {request_counts[arm]} records; {SUSPECTS[word]}; the figures "
+            "this touches are "
             "left out"
         )
 
 
-def _usage(total: Tally) -> Iterator[str]:
-    asked = dict(_by_arm(total.requests))
-    for arm, number in _by_arm(total.uncounted):
-        yield f"{arm}: without usage: {number} of {asked[arm]} answers; no {_NEED_USAGE} for them"
-    for arm in asked:
-        if not _values(total, arm, "tpot_exact_ms") and _values(total, arm, "tpot_ms"):
+def _note_usage(total: RequestTally) -> Iterator[str]:
+    request_counts = dict(_sum_by_arm(total.requests))
+    for arm, number in _sum_by_arm(total.missing_usage):
+        yield f"{arm}: without usage: {number} of {request_counts[arm]} answers; no {_USAGE_METRICS} for them"
+    for arm in request_counts:
+        if not _count_values(total, arm, "tpot_exact_ms") and _count_values(total, arm, "tpot_ms"):
             yield (
                 f"{arm}: its chunks do not say how many tokens they hold, so tpot_exact_ms is absent, and a first "
                 "burst biases tpot_ms"
             )
 
 
-def _values(total: Tally, arm: str, name: str) -> int:
+def _count_values(total: RequestTally, arm: str, name: str) -> int:
     return sum(
         len(array)
         for (load, metric), arrays in total.values.items()
@@ -165,16 +178,16 @@ def _values(total: Tally, arm: str, name: str) -> int:
     )
 
 
-def _content(total: Tally) -> Iterator[str]:
-    asked = dict(_by_arm(total.requests))
-    for arm, word, number in _words(total.content):
+def _note_content(total: RequestTally) -> Iterator[str]:
+    request_counts = dict(_sum_by_arm(total.requests))
+    for arm, word, number in _sum_words(total.content):
         if word != "ok":
-            yield f"{arm}: content is {word}: {number} of {asked[arm]} answers; their times are counted"
+            yield f"{arm}: content is {word}: {number} of {request_counts[arm]} answers; their times are counted"
 
 
-def _absent(run: Manifest, total: Tally, counted: Collection[str]) -> Iterator[str]:
+def _note_absences(run: RunManifest, total: RequestTally, arms_with_counters: Collection[str]) -> Iterator[str]:
     if not run.goodput:
         yield "goodput_per_s is absent: no limits were stated"
-    for arm, _ in _by_arm(total.requests):
-        if arm not in counted:
+    for arm, _ in _sum_by_arm(total.requests):
+        if arm not in arms_with_counters:
             yield f"{arm}: acceptance_length and target_steps_per_token are absent: no turn has its counters"

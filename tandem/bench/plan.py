@@ -27,16 +27,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from tandem.bench.judge.form import CONTROL
 from tandem.bench.schedule import Schedule, control_numbers, first_order, pass_order
 from tandem.bench.suites.suite import Prompt, Suite
+from tandem.judge.schema import CONTROL_SUFFIX
 
-MIXED = "all"
-SEEDS = 1 << 31  # vLLM takes 64 bits, other servers 32 with a sign
+ALL_CLASSES = "all"
+SEED_LIMIT = 1 << 31  # vLLM takes 64 bits, other servers 32 with a sign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class BlockLoad:
     """How hard a block presses: a closed loop of `concurrency` workers, or `rate_per_s` arrivals in an open one."""
 
     concurrency: int | None = None
@@ -48,7 +48,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class PromptEntry:
     """One prompt, the suite it is from, and how its suite asks it."""
 
     suite: str
@@ -58,7 +58,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class PlanBlock:
     """One class at one load.
 
     Args:
@@ -71,13 +71,13 @@ class Block:
 
     number: int
     class_: str
-    load: Load
-    entries: tuple[Entry, ...]
+    load: BlockLoad
+    entries: tuple[PromptEntry, ...]
     requests: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class PlanItem:
     """One request of a turn, the same for every arm.
 
     Args:
@@ -88,13 +88,13 @@ class Item:
     """
 
     index: int
-    entry: Entry
+    entry: PromptEntry
     repeat: int
     seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class PlanTurn:
     """One go at a block.
 
     Args:
@@ -109,38 +109,38 @@ class Turn:
 
     round: int
     slot: int
-    block: Block
+    block: PlanBlock
     arms: tuple[str, ...]
-    items: tuple[Item, ...]
+    items: tuple[PlanItem, ...]
     arrivals_s: tuple[float, ...] = ()
-    warm: bool = False
+    is_warm_up: bool = False
 
-    def request_id(self, arm: str, item: Item) -> str:
+    def request_id(self, arm: str, item: PlanItem) -> str:
         """Return the id of one request: unique in the run, plain ASCII, the same whenever it is planned again."""
-        return f"{arm}.{'w' if self.warm else 'r'}{self.round}.b{self.block.number}.{item.index}"
+        return f"{arm}.{'w' if self.is_warm_up else 'r'}{self.round}.b{self.block.number}.{item.index}"
 
-    def ids(self) -> Iterator[str]:
+    def request_ids(self) -> Iterator[str]:
         """Yield the id of every request of the turn."""
         return (self.request_id(arm, item) for arm in self.arms for item in self.items)
 
     @property
-    def requests(self) -> int:
+    def request_count(self) -> int:
         """How many requests it has, over all its arms."""
         return len(self.arms) * len(self.items)
 
 
-class _Round(NamedTuple):
+class _PlanRound(NamedTuple):
     """What makes a round: its number, what its orders are drawn by, how many of its kind came before, who is asked."""
 
     number: int
     name: str
-    before: int
+    earlier_rounds: int
     arms: tuple[str, ...]
     schedule: Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class RunPlan:
     """Every turn of a run, made round by round.
 
     Args:
@@ -154,7 +154,7 @@ class Plan:
     """
 
     arms: tuple[str, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[PlanBlock, ...]
     schedule: Schedule
     seed: int
     repeats: int
@@ -162,19 +162,19 @@ class Plan:
     control_rounds: int = 0
 
     @property
-    def control(self) -> str:
+    def control_arm(self) -> str:
         """The baseline's name in a control round, where it is asked as its own variant."""
-        return f"{self.arms[0]}{CONTROL}"
+        return f"{self.arms[0]}{CONTROL_SUFFIX}"
 
     @cached_property
-    def controls(self) -> tuple[int, ...]:
+    def control_round_numbers(self) -> tuple[int, ...]:
         """Numbers of the control rounds, rising."""
         return control_numbers(self.rounds, self.control_rounds)
 
     @property
-    def first(self) -> int:
+    def first_round(self) -> int:
         """Number of the first round that is no control round."""
-        return next(number for number in itertools.count() if number not in self.controls)
+        return next(number for number in itertools.count() if number not in self.control_round_numbers)
 
     @cached_property
     def requests_per_round(self) -> int:
@@ -182,76 +182,88 @@ class Plan:
         return len(self.arms) * self.repeats * sum(block.requests for block in self.blocks)
 
     @property
-    def requests(self) -> int | None:
+    def request_count(self) -> int | None:
         """How many requests there are in all; None where the clock decides."""
         if self.rounds is None:
             return None
         return (len(self.arms) * self.rounds + 2 * self.control_rounds) * self.requests_per_round // len(self.arms)
 
-    def turns(self) -> Iterator[Turn]:
+    def turns(self) -> Iterator[PlanTurn]:
         """Yield every turn in order, without end where the clock decides."""
         numbers = itertools.count() if self.rounds is None else range(self.rounds + self.control_rounds)
         return itertools.chain.from_iterable(self.round(number) for number in numbers)
 
-    def round(self, number: int) -> tuple[Turn, ...]:
+    def round(self, number: int) -> tuple[PlanTurn, ...]:
         """Return the turns of one round."""
-        here = self._round(number)
+        plan_round = self._describe_round(number)
         blocks = list(self.blocks)
-        self._drawn("blocks", here.name).shuffle(blocks)
-        return tuple(turn for block in blocks for turn in self._block(here, block))
+        self._create_generator("blocks", plan_round.name).shuffle(blocks)
+        return tuple(turn for block in blocks for turn in self._plan_block(plan_round, block))
 
-    def _round(self, number: int) -> _Round:
-        before = bisect_left(self.controls, number)  # control rounds
-        if before < len(self.controls) and self.controls[before] == number:
-            return _Round(number, f"control{before}", before, (self.arms[0], self.control), "interleaved")
-        return _Round(number, str(number - before), number - before, self.arms, self.schedule)
+    def _describe_round(self, number: int) -> _PlanRound:
+        earlier_controls = bisect_left(self.control_round_numbers, number)  # control rounds
+        if (
+            earlier_controls < len(self.control_round_numbers)
+            and self.control_round_numbers[earlier_controls] == number
+        ):
+            return _PlanRound(
+                number, f"control{earlier_controls}", earlier_controls, (self.arms[0], self.control_arm), "interleaved"
+            )
+        return _PlanRound(number, str(number - earlier_controls), number - earlier_controls, self.arms, self.schedule)
 
-    def _block(self, here: _Round, block: Block) -> Iterator[Turn]:
-        slots, arms = itertools.count(), first_order(here.arms, self.seed)
-        for half, items in enumerate(self._halves(here, block, self._items(here, block))):
-            arrivals = self._arrivals(here, block, half, len(items))
-            order = pass_order(arms, 2 * here.before + half)
-            for together in [order] if here.schedule == "simultaneous" else [(arm,) for arm in order]:
-                yield Turn(
-                    round=here.number, slot=next(slots), block=block, arms=together, items=items, arrivals_s=arrivals
+    def _plan_block(self, plan_round: _PlanRound, block: PlanBlock) -> Iterator[PlanTurn]:
+        slots, arms = itertools.count(), first_order(plan_round.arms, self.seed)
+        for half, items in enumerate(self._split_items(plan_round, block, self._draw_items(plan_round, block))):
+            arrivals_s = self._draw_arrivals_s(plan_round, block, half, len(items))
+            order = pass_order(arms, 2 * plan_round.earlier_rounds + half)
+            for turn_arms in [order] if plan_round.schedule == "simultaneous" else [(arm,) for arm in order]:
+                yield PlanTurn(
+                    round=plan_round.number,
+                    slot=next(slots),
+                    block=block,
+                    arms=turn_arms,
+                    items=items,
+                    arrivals_s=arrivals_s,
                 )
 
     @staticmethod
-    def _halves(here: _Round, block: Block, items: tuple[Item, ...]) -> tuple[tuple[Item, ...], ...]:
-        fills = max(2 * (block.load.concurrency or 1), 2)
-        if here.schedule == "simultaneous" or len(items) < fills:
+    def _split_items(
+        plan_round: _PlanRound, block: PlanBlock, items: tuple[PlanItem, ...]
+    ) -> tuple[tuple[PlanItem, ...], ...]:
+        min_items = max(2 * (block.load.concurrency or 1), 2)
+        if plan_round.schedule == "simultaneous" or len(items) < min_items:
             return (items,)
         middle = -(-len(items) // 2)
         return items[:middle], items[middle:]
 
-    def _items(self, here: _Round, block: Block) -> tuple[Item, ...]:
-        times = -(-block.requests // len(block.entries))  # how often one repeat asks the first ones
-        made: list[Item] = []
+    def _draw_items(self, plan_round: _PlanRound, block: PlanBlock) -> tuple[PlanItem, ...]:
+        cycles = -(-block.requests // len(block.entries))  # how often one repeat asks the first ones
+        items: list[PlanItem] = []
         for repeat in range(self.repeats):
-            drawn = self._drawn("items", here.name, block.number, repeat)
-            entries = drawn.sample(block.entries, len(block.entries))
-            made += [
-                Item(
-                    index=len(made) + place, entry=entries[place % len(entries)],
-                    repeat=repeat * times + place // len(entries), seed=drawn.randrange(SEEDS),
+            generator = self._create_generator("items", plan_round.name, block.number, repeat)
+            entries = generator.sample(block.entries, len(block.entries))
+            items += [
+                PlanItem(
+                    index=len(items) + place, entry=entries[place % len(entries)],
+                    repeat=repeat * cycles + place // len(entries), seed=generator.randrange(SEED_LIMIT),
                 )
                 for place in range(block.requests)
             ]  # fmt: skip
-        return tuple(made)
+        return tuple(items)
 
-    def _arrivals(self, here: _Round, block: Block, half: int, count: int) -> tuple[float, ...]:
+    def _draw_arrivals_s(self, plan_round: _PlanRound, block: PlanBlock, half: int, count: int) -> tuple[float, ...]:
         rate = block.load.rate_per_s
         if rate is None:
             return ()
-        drawn = self._drawn("arrivals", here.name, block.number, half)
-        return tuple(itertools.accumulate(drawn.expovariate(rate) for _ in range(count)))
+        generator = self._create_generator("arrivals", plan_round.name, block.number, half)
+        return tuple(itertools.accumulate(generator.expovariate(rate) for _ in range(count)))
 
-    def _drawn(self, *what: object) -> random.Random:
-        return random.Random("/".join(map(str, (self.seed, *what))))  # noqa: S311 - repeatable, no secret
+    def _create_generator(self, *keys: object) -> random.Random:
+        return random.Random("/".join(map(str, (self.seed, *keys))))  # noqa: S311 - repeatable, no secret
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class PlanShape:
     """How suites become blocks.
 
     Args:
@@ -266,43 +278,49 @@ class Shape:
     rate_per_s: float | None = None
     prompts_per_class: int | None = None
     max_tokens: int | None = None
-    mixed: bool = False
+    mixes_classes: bool = False
 
-    def blocks(self, suites: Iterable[Suite]) -> tuple[Block, ...]:
+    def blocks(self, suites: Iterable[Suite]) -> tuple[PlanBlock, ...]:
         """Return the blocks of a round."""
-        made: list[Block] = []
+        blocks: list[PlanBlock] = []
         for suite in suites:
-            chosen = {class_: self._entries(suite, class_) for class_ in suite.classes}
-            groups = {MIXED: tuple(itertools.chain.from_iterable(chosen.values()))} if self.mixed else chosen
+            entries_by_class = {class_: self._list_entries(suite, class_) for class_ in suite.classes}
+            groups = (
+                {ALL_CLASSES: tuple(itertools.chain.from_iterable(entries_by_class.values()))}
+                if self.mixes_classes
+                else entries_by_class
+            )
             for class_, entries in groups.items():
-                least = (suite.defaults.requests_per_round or 0) * (len(chosen) if self.mixed else 1)
-                for load in self._loads(suite):
-                    made.append(
-                        Block(
-                            number=len(made),
+                min_requests = (suite.defaults.requests_per_round or 0) * (
+                    len(entries_by_class) if self.mixes_classes else 1
+                )
+                for load in self._list_loads(suite):
+                    blocks.append(
+                        PlanBlock(
+                            number=len(blocks),
                             class_=class_,
                             load=load,
                             entries=entries,
-                            requests=max(len(entries), least),
+                            requests=max(len(entries), min_requests),
                         )
                     )
-        return tuple(made)
+        return tuple(blocks)
 
-    def _loads(self, suite: Suite) -> list[Load]:
+    def _list_loads(self, suite: Suite) -> list[BlockLoad]:
         if self.rate_per_s is not None:
-            return [Load(rate_per_s=self.rate_per_s)]
-        return [Load(concurrency=each) for each in self.concurrency or suite.defaults.concurrency]
+            return [BlockLoad(rate_per_s=self.rate_per_s)]
+        return [BlockLoad(concurrency=concurrency) for concurrency in self.concurrency or suite.defaults.concurrency]
 
-    def _entries(self, suite: Suite, class_: str) -> tuple[Entry, ...]:
+    def _list_entries(self, suite: Suite, class_: str) -> tuple[PromptEntry, ...]:
         return tuple(
-            Entry(
-                suite=suite.name, prompt=prompt, max_tokens=self._most(suite, prompt),
+            PromptEntry(
+                suite=suite.name, prompt=prompt, max_tokens=self._max_tokens(suite, prompt),
                 ignore_eos=suite.defaults.ignore_eos,
             )
-            for prompt in suite.of_class(class_)[: self.prompts_per_class]
+            for prompt in suite.class_prompts(class_)[: self.prompts_per_class]
         )  # fmt: skip
 
-    def _most(self, suite: Suite, prompt: Prompt) -> int:
+    def _max_tokens(self, suite: Suite, prompt: Prompt) -> int:
         if prompt.max_tokens is None:
             return self.max_tokens or suite.defaults.max_tokens
         return min(prompt.max_tokens, self.max_tokens or prompt.max_tokens)

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
-from tandem.bench.estimate import Estimate, spoken
-from tandem.bench.plan import Turn
-from tandem.bench.record import Record
-from tandem.bench.shown import PrintableStream
-from tandem.bench.statement import turn_words
+from tandem.bench.estimate import DurationEstimate, format_duration
+from tandem.bench.plan import PlanTurn
+from tandem.bench.record import RequestRecord
+from tandem.bench.run_description import describe_turn
+from tandem.bench.terminal_text import PrintableStream
 
 TERMINAL_S, LOG_S = 0.5, 5.0
-CLEAR = "\r\x1b[K"
+CLEAR_LINE = "\r\x1b[K"
 
 
 @dataclass
@@ -28,18 +28,18 @@ class WarmUpCount:
     """What the warm-up of an arm has asked so far; `began_s` is on the monotonic clock."""
 
     arm: str
-    began_s: float
+    start_s: float
     requests: int = 0
-    failed: int = 0
+    failure_count: int = 0
 
     def __str__(self) -> str:
         """Describe it as progress shows it."""
-        elapsed = spoken(time.monotonic() - self.began_s)
-        failed = f" ({self.failed} failed)" if self.failed else ""
-        return f"warm-up of {self.arm}: {elapsed} gone, requests done: {self.requests}{failed}"
+        duration = format_duration(time.monotonic() - self.start_s)
+        failure_text = f" ({self.failure_count} failed)" if self.failure_count else ""
+        return f"warm-up of {self.arm}: {duration} gone, requests done: {self.requests}{failure_text}"
 
 
-class Progress:
+class RunProgress:
     """Counts records and says how long it will still take.
 
     Args:
@@ -52,90 +52,90 @@ class Progress:
         self._out = out if isinstance(out, PrintableStream) else PrintableStream(out)
         self._requests, self._expected_s = requests, expected_s
         self._terminal = out.isatty()
-        self._began: float | None = None
-        self._asked = self._failed = 0
+        self._start_s: float | None = None
+        self._done_count = self._failure_count = 0
         self._planned_done_s = 0.0  # of the expected time, what the finished requests stand for
         self._share_s = 0.0  # of the expected time, what a request of the present turn stands for
-        self._now = ""
-        self._warming: dict[str, WarmUpCount] = {}
+        self._turn_name = ""
+        self._warm_ups: dict[str, WarmUpCount] = {}
 
-    def tell(self, sentence: str) -> None:
+    def notify(self, sentence: str) -> None:
         """Write a sentence of its own."""
         self._clear_line()
         self._out.write(f"{sentence}\n")
         self._out.flush()
 
-    def expect(self, expected_s: float) -> None:
+    def set_expected_s(self, expected_s: float) -> None:
         """Take a better figure for the whole run."""
         self._expected_s = expected_s
 
-    def turn(self, turn: Turn, estimate: Estimate, *, had: int) -> None:
+    def begin_turn(self, turn: PlanTurn, estimate: DurationEstimate, *, recorded_count: int) -> None:
         """Say which turn begins, and how many of its requests an earlier run has recorded."""
-        self._began = self._began or time.monotonic()
-        self._share_s = estimate.turn_s(turn) / turn.requests
-        self._now = turn_words(turn)
+        self._start_s = self._start_s or time.monotonic()
+        self._share_s = estimate.turn_s(turn) / turn.request_count
+        self._turn_name = describe_turn(turn)
         if self._requests is not None:
-            self._requests -= had
-            self._expected_s -= had * self._share_s
+            self._requests -= recorded_count
+            self._expected_s -= recorded_count * self._share_s
 
-    def done(self, record: Record) -> None:
+    def count_record(self, record: RequestRecord) -> None:
         """Count a record."""
-        self._asked += 1
-        self._failed += record.error is not None
+        self._done_count += 1
+        self._failure_count += record.error is not None
         self._planned_done_s += self._share_s
 
     @contextlib.contextmanager
-    def warming(self, arm: str) -> Iterator[None]:
+    def show_warm_up(self, arm: str) -> Iterator[None]:
         """Show the warm-up of an arm while it lasts."""
-        self.tell(f"warming {arm} up")
-        self._warming[arm] = WarmUpCount(arm, time.monotonic())
+        self.notify(f"warming {arm} up")
+        self._warm_ups[arm] = WarmUpCount(arm, time.monotonic())
         try:
             yield
         finally:
-            del self._warming[arm]
+            del self._warm_ups[arm]
 
-    def count_warm_up(self, record: Record) -> None:
+    def count_warm_up(self, record: RequestRecord) -> None:
         """Count a record of a warm-up."""
-        count = self._warming[record.arm]
+        count = self._warm_ups[record.arm]
         count.requests += 1
-        count.failed += record.error is not None
+        count.failure_count += record.error is not None
 
-    def line(self) -> str:
+    def status_line(self) -> str:
         """Return where the run stands."""
-        if self._warming:
-            return "; ".join(map(str, self._warming.values()))
-        of = f"/{self._requests}" if self._requests is not None else ""
-        failed = f", {self._failed} failed" if self._failed else ""
-        return f"{self._asked}{of} requests{failed}; {self._now}; {self._left()}"
+        if self._warm_ups:
+            return "; ".join(map(str, self._warm_ups.values()))
+        total = f"/{self._requests}" if self._requests is not None else ""
+        failure_text = f", {self._failure_count} failed" if self._failure_count else ""
+        return f"{self._done_count}{total} requests{failure_text}; {self._turn_name}; {self._remaining_time()}"
 
-    def _left(self) -> str:
-        gone = time.monotonic() - (self._began or time.monotonic())
+    def _remaining_time(self) -> str:
+        elapsed_s = time.monotonic() - (self._start_s or time.monotonic())
         if self._requests is None:
-            return f"{spoken(max(self._expected_s - gone, 0.0))} left"
+            return f"{format_duration(max(self._expected_s - elapsed_s, 0.0))} left"
         if not self._planned_done_s:
-            return f"about {spoken(self._expected_s)} left"
-        slower = gone / self._planned_done_s
-        return f"about {spoken(max(self._expected_s - self._planned_done_s, 0.0) * slower)} left"
+            return f"about {format_duration(self._expected_s)} left"
+        pace = elapsed_s / self._planned_done_s
+        return f"about {format_duration(max(self._expected_s - self._planned_done_s, 0.0) * pace)} left"
 
     @contextlib.contextmanager
-    def shown(self) -> Iterator[None]:
+    def show_line(self) -> Iterator[None]:
         """Write the line again and again; leave the terminal's line empty for what comes after."""
-        writing = asyncio.create_task(self._show())
+        task = asyncio.create_task(self._write_lines())
         try:
             yield
         finally:
-            writing.cancel()
+            task.cancel()
             self._clear_line()
             self._out.flush()
 
-    async def _show(self) -> None:
+    async def _write_lines(self) -> None:
         while True:
             await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
-            if self._now or self._warming:
+            if self._turn_name or self._warm_ups:
                 self._clear_line()
-                self._out.write(self.line() if self._terminal else f"{self.line()}\n")
+                self._out.write(self.status_line() if self._terminal else f"{self.status_line()}\n")
                 self._out.flush()
 
     def _clear_line(self) -> None:
         if self._terminal:
-            self._out.write_control(CLEAR)
+            self._out.write_control(CLEAR_LINE)

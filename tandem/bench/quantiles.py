@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 
 
-class Spread(NamedTuple):
+class ValueSpread(NamedTuple):
     """How many values there were, and where they lie."""
 
     n: int
@@ -25,7 +25,7 @@ class Spread(NamedTuple):
     mean: float
 
 
-def spread(values: Values) -> Spread | None:
+def compute_spread(values: Values) -> ValueSpread | None:
     """Return the spread of `values`, which it may leave in another order; None of no values.
 
     Raises:
@@ -37,4 +37,4 @@ def spread(values: Values) -> Spread | None:
     if not np.isfinite(mean):
         raise ValueError("a figure is not a finite number")
     p50, p90, p99 = np.quantile(values, (0.5, 0.9, 0.99), overwrite_input=True)
-    return Spread(len(values), float(p50), float(p90), float(p99), mean)
+    return ValueSpread(len(values), float(p50), float(p90), float(p99), mean)

@@ -22,27 +22,27 @@ from typing import Annotated, BinaryIO, Literal, Self
 
 import msgspec
 
-from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.fault import BenchError, ExternalBenchError
 
 SCHEMA = 1
-NULL = msgspec.Raw(b"null")
-NONE = msgspec.Raw(b"[]")
+JSON_NULL = msgspec.Raw(b"null")
+JSON_EMPTY_LIST = msgspec.Raw(b"[]")
 
-Kind = Literal["role", "text", "reasoning", "empty", "end", "usage"]
+ChunkKind = Literal["role", "text", "reasoning", "empty", "end", "usage"]
 """What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
 carried tokens but no text; `end` a finish_reason and no text; `usage` no choice at all."""
 
-ERRORS = frozenset({
+ERROR_WORDS = frozenset({
     "connect", "connect_timeout", "first_token_timeout", "gap_timeout", "whole_timeout", "not_sse", "not_json",
     "no_choices", "closed", "decode", "wrong_model", "api_error", "endless", "interrupted", "certificate",
 })  # fmt: skip
 """Every word of `Record.error`, beside `status_<code>`."""
 
 
-Count = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+TokenCount = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """A number of tokens: whole in a float64 too. A negative one is kept, because it shows that a server's count fell."""
 
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
+SmallNumber = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
 """A number that counts from 0, such as a round's: 16 million are more than any run has, and few enough to mark each."""
 
 Seconds = Annotated[float, msgspec.Meta(ge=-1e10, le=1e10)]
@@ -59,8 +59,8 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     at_s: Seconds
-    kind: Kind
-    tokens: Count | None = None
+    kind: ChunkKind
+    tokens: TokenCount | None = None
 
     @property
     def bears_tokens(self) -> bool:
@@ -70,7 +70,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.kind in {"text", "reasoning"} if self.tokens is None else self.tokens >= 1
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class MetricRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The part of a record that figures are made from; a summary decodes no more than this.
 
     Args:
@@ -103,32 +103,32 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     generator: Literal["tandem", "llmperf"] = "tandem"
     arm: str
     class_: str = msgspec.field(name="class")
-    round: Number = 0
-    slot: Number = 0
-    concurrency: Number | None = None
+    round: SmallNumber = 0
+    slot: SmallNumber = 0
+    concurrency: SmallNumber | None = None
     rate_per_s: float | None = None
     due_s: Seconds | None = None
     start_s: Seconds
     headers_s: Seconds | None = None
     end_s: Seconds
     chunks: tuple[Chunk, ...] = ()
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
+    prompt_tokens: TokenCount | None = None
+    completion_tokens: TokenCount | None = None
     counted_by: Literal["usage", "token_ids"] | None = None
     error: str | None = None
     error_detail: str | None = None
-    attempts: Number = 1
-    reconnected: Number = 0
+    attempts: SmallNumber = 1
+    reconnected: SmallNumber = 0
     content: str | None = None
 
 
-class Unparsed(Measured, frozen=True, kw_only=True, gc=False):
-    """What `Measured` is, with its chunks left as the JSON they are, valid and otherwise unchecked."""
+class RawChunkRecord(MetricRecord, frozen=True, kw_only=True, gc=False):
+    """What `MetricRecord` is, with its chunks left as the JSON they are, valid and otherwise unchecked."""
 
-    chunks: msgspec.Raw = NONE  # type: ignore[assignment]  # the same field of the file, a step earlier
+    chunks: msgspec.Raw = JSON_EMPTY_LIST  # type: ignore[assignment]  # the same field of the file, a step earlier
 
 
-class Record(Measured, frozen=True, kw_only=True, gc=False):
+class RequestRecord(MetricRecord, frozen=True, kw_only=True, gc=False):
     """One request. Every field is written, null where it is not known.
 
     Args:
@@ -150,13 +150,13 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
 
     suite: str
     prompt_id: str
-    repeat: Number = 0
+    repeat: SmallNumber = 0
     worker: int = 0
-    cached_tokens: Count | None = None
+    cached_tokens: TokenCount | None = None
     text: str = ""
     reasoning: str | None = None
     token_ids: tuple[int, ...] | None = None
-    logprobs: msgspec.Raw = NULL
+    logprobs: msgspec.Raw = JSON_NULL
     model: str | None = None
     status: int | None = None
     finish_reason: str | None = None
@@ -165,16 +165,16 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
     start: str | None = None
 
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What a decoder raises of bytes that are not the JSON asked for; the last one of JSON that is nested without end."""
 
 
-class _Head(msgspec.Struct):
+class _SchemaHeader(msgspec.Struct):
     schema: int = 0
 
 
 @dataclass(frozen=True)
-class Torn:
+class TornLine:
     """A last line that was cut: by a crash, a full disk, or a copy that ended early."""
 
     path: Path
@@ -186,32 +186,32 @@ class Torn:
         return f"{self.path}:{self.line}: the last line is torn after {self.size} bytes and was skipped"
 
 
-def _to_stderr(torn: Torn) -> None:
+def _warn_torn_line(torn: TornLine) -> None:
     sys.stderr.write(f"warning: {torn}\n")
 
 
-def read_records(path: Path, tell: Callable[[Torn], None] = _to_stderr) -> Iterator[Record]:
+def read_records(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_torn_line) -> Iterator[RequestRecord]:
     """Yield the records of `path` in the order they were written.
 
     Args:
         path: a records file.
-        tell: takes a torn last line; by default it is named on standard error.
+        on_torn_line: takes a torn last line; by default it is named on standard error.
 
     Raises:
         BenchError: a line that is no record, a schema this version does not know, a file that cannot be read.
     """
-    decoder = msgspec.json.Decoder(Record)
+    decoder = msgspec.json.Decoder(RequestRecord)
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
-                record = _record(decoder, line, path, number, tell)
+                record = _decode_record(decoder, line, path, number, on_torn_line)
                 if record is not None:
                     yield record
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise _read_error(path, error) from error
 
 
-def _unreadable(path: Path, error: OSError) -> BenchError:
+def _read_error(path: Path, error: OSError) -> BenchError:
     return BenchError(
         f"the records cannot be read: {error.strerror or error}",
         where=str(path),
@@ -219,18 +219,22 @@ def _unreadable(path: Path, error: OSError) -> BenchError:
     )
 
 
-def _record(
-    decoder: msgspec.json.Decoder[Record], line: bytes, path: Path, number: int, tell: Callable[[Torn], None]
-) -> Record | None:
+def _decode_record(
+    decoder: msgspec.json.Decoder[RequestRecord],
+    line: bytes,
+    path: Path,
+    number: int,
+    on_torn_line: Callable[[TornLine], None],
+) -> RequestRecord | None:
     if is_torn(line):
-        tell(Torn(path, number, len(line)))
+        on_torn_line(TornLine(path, number, len(line)))
         return None
     try:
         record = decoder.decode(line)
-    except UNREADABLE as error:
-        raise bad_line(line, path, number, error) from error
+    except DECODE_ERRORS as error:
+        raise bad_line_error(line, path, number, error) from error
     if record.schema != SCHEMA:
-        raise bad_line(line, path, number, None)
+        raise bad_line_error(line, path, number, None)
     return record
 
 
@@ -239,12 +243,12 @@ def is_torn(line: bytes) -> bool:
     return not line.endswith(b"\n")
 
 
-def bad_line(line: bytes, path: Path, number: int, error: Exception | None) -> BenchError:
+def bad_line_error(line: bytes, path: Path, number: int, error: Exception | None) -> BenchError:
     """Return the fault of a whole line that is no record of this schema."""
     where = f"{path}:{number}"
     try:
-        schema = msgspec.json.decode(line, type=_Head).schema
-    except UNREADABLE:
+        schema = msgspec.json.decode(line, type=_SchemaHeader).schema
+    except DECODE_ERRORS:
         schema = SCHEMA
     if schema > SCHEMA:
         return BenchError(
@@ -259,7 +263,7 @@ def bad_line(line: bytes, path: Path, number: int, error: Exception | None) -> B
     )
 
 
-class Writer:
+class RecordWriter:
     """Appends records to one file; a context manager, for one process.
 
     Each record goes to the kernel in one write, so a process that dies loses none of those before; a machine that
@@ -269,14 +273,14 @@ class Writer:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.written = 0
-        self._failure: WorldError | None = None
+        self.record_count = 0
+        self._failure: ExternalBenchError | None = None
         self._encoder = msgspec.json.Encoder()
         try:
-            _set_torn_aside(path)
+            _move_torn_line(path)
             self._file = path.open("ab", buffering=0)
         except OSError as error:
-            raise self._fault(error) from error
+            raise self._write_error(error) from error
 
     def __enter__(self) -> Self:
         """Return itself, open since it was made."""
@@ -292,7 +296,7 @@ class Writer:
         """Close the file; what was written stays."""
         self._file.close()
 
-    def write(self, record: Record) -> None:
+    def write(self, record: RequestRecord) -> None:
         """Append `record`.
 
         Raises:
@@ -302,63 +306,63 @@ class Writer:
         """
         if self._failure is not None:
             raise self._failure
-        _refuse_non_finite(record, self.path)
+        _check_finite_times(record, self.path)
         line = self._encoder.encode(record) + b"\n"
-        end = self._file.seek(0, os.SEEK_END)
+        end_offset = self._file.seek(0, os.SEEK_END)
         try:
             _write_all(self._file, line)
         except OSError as error:
             with contextlib.suppress(OSError):  # half a line would stand in the middle once there is room again
-                self._file.truncate(end)
-            self._failure = self._fault(error)
+                self._file.truncate(end_offset)
+            self._failure = self._write_error(error)
             raise self._failure from error
-        self.written += 1
+        self.record_count += 1
 
-    def _fault(self, error: OSError) -> WorldError:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        said = "the disk is full" if full else f"the file cannot be written: {error.strerror or error}"
-        return WorldError(
-            f"{said}; the {self.written} records written before are kept",
+    def _write_error(self, error: OSError) -> ExternalBenchError:
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        problem = "the disk is full" if is_full else f"the file cannot be written: {error.strerror or error}"
+        return ExternalBenchError(
+            f"{problem}; the {self.record_count} records written before are kept",
             where=str(self.path),
-            change="make room, then run again with --resume" if full else "choose a folder that may be written to",
+            change="make room, then run again with --resume" if is_full else "choose a folder that may be written to",
         )
 
 
-def _set_torn_aside(path: Path) -> None:
+def _move_torn_line(path: Path) -> None:
     if not path.exists() or not path.stat().st_size:
         return
     with path.open("r+b") as file:
-        start = _start_of_last_line(file)
+        start = _seek_last_line(file)
         tail = file.read()
         if is_torn(tail):
-            with path.with_name(f"{path.name}.torn").open("ab") as aside:
-                aside.write(tail + b"\n")
+            with path.with_name(f"{path.name}.torn").open("ab") as torn_file:
+                torn_file.write(tail + b"\n")
             file.truncate(start)
 
 
-def _start_of_last_line(file: BinaryIO, step: int = 1 << 16) -> int:
+def _seek_last_line(file: BinaryIO, block_bytes: int = 1 << 16) -> int:
     """Leave `file` at the start of its last line and return that place."""
-    at = file.seek(0, os.SEEK_END) - 1  # the last byte may be the line's own end
-    while at > 0:
-        begin = max(0, at - step)
+    position = file.seek(0, os.SEEK_END) - 1  # the last byte may be the line's own end
+    while position > 0:
+        begin = max(0, position - block_bytes)
         file.seek(begin)
-        found = file.read(at - begin).rfind(b"\n")
-        if found >= 0:
-            return file.seek(begin + found + 1)
-        at = begin
+        newline_index = file.read(position - begin).rfind(b"\n")
+        if newline_index >= 0:
+            return file.seek(begin + newline_index + 1)
+        position = begin
     return file.seek(0)
 
 
 def _write_all(file: BinaryIO, line: bytes) -> None:
-    left = memoryview(line)
-    while left:
-        left = left[file.write(left) :]  # a nearly full disk takes a part and says so only the next time
+    remaining = memoryview(line)
+    while remaining:
+        remaining = remaining[file.write(remaining) :]  # a nearly full disk takes a part and says so only the next time
 
 
-def _refuse_non_finite(record: Record, path: Path) -> None:
+def _check_finite_times(record: RequestRecord, path: Path) -> None:
     times = (record.start_s, record.end_s, record.headers_s, record.due_s, record.rate_per_s)
-    named = [value for value in times if value is not None]
-    if not all(math.isfinite(value) for value in (*named, *(chunk.at_s for chunk in record.chunks))):
+    present_times = [value for value in times if value is not None]
+    if not all(math.isfinite(value) for value in (*present_times, *(chunk.at_s for chunk in record.chunks))):
         raise BenchError(
             f"a time of request {record.request_id} is not a finite number",
             where=str(path),

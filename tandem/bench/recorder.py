@@ -16,20 +16,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.bench.answer import Answer, read
-from tandem.bench.fault import WorldError
-from tandem.bench.plan import Item, Turn
-from tandem.bench.record import Record, Writer
-from tandem.bench.reply import Reply
+from tandem.bench.answer import ServerAnswer, parse_answer
+from tandem.bench.completion_request import CompletionRequest
+from tandem.bench.fault import ExternalBenchError
+from tandem.bench.plan import PlanItem, PlanTurn
+from tandem.bench.record import RecordWriter, RequestRecord
+from tandem.bench.reply import ServerReply
 from tandem.bench.suites.suite import check_content
-from tandem.bench.wire import Ask
 
 SWITCH_S = 0.0005  # how long the parsing thread may hold the interpreter; 5 ms is Python's own
 GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SentRequest:
     """What was asked, and its place in the run.
 
     Args:
@@ -43,10 +43,10 @@ class Asked:
     """
 
     arm: str
-    turn: Turn
-    item: Item
+    turn: PlanTurn
+    item: PlanItem
     worker: int
-    ask: Ask
+    request: CompletionRequest
     models: frozenset[str]
     due_s: float | None = None
     attempts: int = 1
@@ -54,31 +54,33 @@ class Asked:
     start: str | None = None
 
 
-class Recorder:
-    """Appends the records of a run to one file; used inside `recording`."""
+class RunRecorder:
+    """Appends the records of a run to one file; used inside `open_recorder`."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: RecordWriter) -> None:
         self._writer = writer
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="records")
 
-    async def keep(self, asked: Asked, reply: Reply) -> Record:
+    async def write_record(self, sent_request: SentRequest, reply: ServerReply) -> RequestRecord:
         """Make the record of one request, write it and return it.
 
         Raises:
             WorldError: the disk took no more.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._keep, asked, reply)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._write_record, sent_request, reply)
 
-    def _keep(self, asked: Asked, reply: Reply) -> Record:
-        made = record(asked, reply, read(reply, asked.ask, asked.models))
+    def _write_record(self, sent_request: SentRequest, reply: ServerReply) -> RequestRecord:
+        request_record = build_record(
+            sent_request, reply, parse_answer(reply, sent_request.request, sent_request.models)
+        )
         try:
-            self._writer.write(made)
-        except WorldError as error:
-            free = shutil.disk_usage(self._writer.path.parent).free
-            raise WorldError(
-                f"{error.problem}; {free / GIB:.2f} GiB are free there", where=error.where, change=error.change
+            self._writer.write(request_record)
+        except ExternalBenchError as error:
+            free_bytes = shutil.disk_usage(self._writer.path.parent).free
+            raise ExternalBenchError(
+                f"{error.problem}; {free_bytes / GIB:.2f} GiB are free there", where=error.where, change=error.change
             ) from error
-        return made
+        return request_record
 
     def close(self) -> None:
         """Wait for the record under way, then end."""
@@ -86,41 +88,41 @@ class Recorder:
 
 
 @contextmanager
-def recording(path: Path) -> Iterator[Recorder]:
+def open_recorder(path: Path) -> Iterator[RunRecorder]:
     """Open the records of a run, to be appended to.
 
     Raises:
         WorldError: the file cannot be opened.
     """
-    switch = sys.getswitchinterval()
+    interval_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:
-        with Writer(path) as writer:
-            recorder = Recorder(writer)
+        with RecordWriter(path) as writer:
+            recorder = RunRecorder(writer)
             try:
                 yield recorder
             finally:
                 recorder.close()
     finally:
-        sys.setswitchinterval(switch)
+        sys.setswitchinterval(interval_s)
 
 
-def record(asked: Asked, reply: Reply, answer: Answer) -> Record:
+def build_record(sent_request: SentRequest, reply: ServerReply, answer: ServerAnswer) -> RequestRecord:
     """Return the record of one request; pure."""
-    turn, item = asked.turn, asked.item
+    turn, item = sent_request.turn, sent_request.item
     prompt, load = item.entry.prompt, turn.block.load
-    return Record(
-        request_id=asked.ask.request_id, arm=asked.arm, class_=prompt.class_, suite=item.entry.suite,
+    return RequestRecord(
+        request_id=sent_request.request.request_id, arm=sent_request.arm, class_=prompt.class_, suite=item.entry.suite,
         prompt_id=prompt.id, round=turn.round, repeat=item.repeat, slot=turn.slot,
-        concurrency=load.concurrency, rate_per_s=load.rate_per_s, worker=asked.worker, due_s=asked.due_s,
+        concurrency=load.concurrency, rate_per_s=load.rate_per_s, worker=sent_request.worker, due_s=sent_request.due_s,
         start_s=reply.start_s, headers_s=reply.headers_s, end_s=reply.end_s, chunks=answer.chunks,
         prompt_tokens=answer.prompt_tokens, cached_tokens=answer.cached_tokens,
         completion_tokens=answer.completion_tokens, counted_by=answer.counted_by,
         text=answer.text, reasoning=answer.reasoning, token_ids=answer.token_ids, logprobs=answer.logprobs,
         model=answer.model, status=reply.status, finish_reason=answer.finish_reason,
         error=answer.error, error_detail=answer.error_detail,  # which know what the reply ended with
-        attempts=asked.attempts, reconnected=reply.reconnected, retry_after_s=reply.retry_after_s,
-        placement=asked.placement, start=asked.start,
+        attempts=sent_request.attempts, reconnected=reply.reconnects, retry_after_s=reply.retry_after_s,
+        placement=sent_request.placement, start=sent_request.start,
         content=None if answer.error else check_content(
             prompt, answer.text, answer.finish_reason, reasoning=answer.reasoning
         ),

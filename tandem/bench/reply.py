@@ -14,7 +14,7 @@ NS_PER_S = 1_000_000_000
 
 
 @dataclass(slots=True)
-class Reply:
+class ServerReply:
     """One request's reply. Times are nanoseconds of CLOCK_MONOTONIC.
 
     Args:
@@ -25,7 +25,7 @@ class Reply:
         status: HTTP status; None where none came.
         content_type: the response's, lower case, without parameters.
         content_encoding: the response's, lower case; empty for none.
-        error: what went wrong on the wire, one word of `tandem.bench.record.ERRORS` or `status_<code>`; None for
+        error: what went wrong on the wire, one word of `tandem.bench.record.ERROR_WORDS` or `status_<code>`; None for
             nothing. What the bytes say is judged by `answer.read`.
         error_detail: what was seen, for a person.
         retry_after_s: what a Retry-After header asked for.
@@ -50,12 +50,12 @@ class Reply:
     error: str | None = None
     error_detail: str | None = None
     retry_after_s: float | None = None
-    reused: bool | None = None
-    reconnected: int = 0
-    says_keep_alive: bool = False
+    had_open_connection: bool | None = None
+    reconnects: int = 0
+    claims_keep_alive: bool = False
     server_header: str | None = None
     url: str = "the server"
-    simulated: str | None = None
+    simulated_header: str | None = None
     limit_bytes: int = STREAM_BYTES
     excess: str | None = None
 

@@ -22,37 +22,37 @@ from typing import Literal, TextIO
 import msgspec
 
 from tandem.bench import folder as folders
-from tandem.bench import host, manifest, statement, summary
-from tandem.bench.between import Between, OnRound
-from tandem.bench.client import Client
-from tandem.bench.estimate import Estimate, request_s
-from tandem.bench.fault import BenchError, WorldError
-from tandem.bench.folder import RECORDS, WARM_UP
-from tandem.bench.gate import WAIT_S, Gate
-from tandem.bench.interrupt import Stop, signals
-from tandem.bench.loops import Arm, Loops
-from tandem.bench.manifest import Manifest
-from tandem.bench.pages import Pages, append
-from tandem.bench.plan import Plan, Turn
-from tandem.bench.probe import Found, probe
-from tandem.bench.progress import Progress
-from tandem.bench.record import Record
-from tandem.bench.recorder import Recorder, recording
-from tandem.bench.resume import Recorded, recorded, refuse_other
-from tandem.bench.rounds import Laps
-from tandem.bench.settings import Settings
-from tandem.bench.shown import clean
+from tandem.bench import host, manifest, run_description, summary
+from tandem.bench.circuit_breaker import MAX_WAIT_S, CircuitBreaker
+from tandem.bench.client import CompletionClient
+from tandem.bench.client_load import ClientLoadWriter
+from tandem.bench.estimate import DurationEstimate, estimate_request_s
+from tandem.bench.fault import BenchError, ExternalBenchError
+from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE
+from tandem.bench.interrupt import StopSignal, catch_signals
+from tandem.bench.loops import ArmSession, RequestLoops
+from tandem.bench.manifest import RunManifest
+from tandem.bench.metrics_scraper import MetricsScraper, append_scrape
+from tandem.bench.plan import PlanTurn, RunPlan
+from tandem.bench.probe import ProbeResult, probe_server
+from tandem.bench.progress import RunProgress
+from tandem.bench.record import RequestRecord
+from tandem.bench.recorder import RunRecorder, open_recorder
+from tandem.bench.resume import RunHistory, check_same_run, read_history
+from tandem.bench.round_callback import RoundCallback, RoundHook
+from tandem.bench.server_restarts import ServerRestarts
+from tandem.bench.settings import RunSettings
 from tandem.bench.simulation import combine_simulated
-from tandem.bench.starts import Starts
-from tandem.bench.warm import Warmed, warm_up
+from tandem.bench.terminal_text import clean_text
+from tandem.bench.warm_up import WarmUpOutcome, warm_up_arm
 
-Reason = Literal["done", "interrupted", "failed", "duration"]
-OPTIONAL = ("token_ids", "logprobs")  # extras that make answers larger: asked where --ask names them
-MOST_OPENED = 64  # connections opened before an open loop; it may open more while it runs
+EndReason = Literal["done", "interrupted", "failed", "duration"]
+OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: asked where --ask names them
+MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; it may open more while it runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """How a run ended.
 
     Args:
@@ -61,13 +61,13 @@ class Outcome:
         fault: what ended it, where something did.
     """
 
-    reason: Reason
-    begun: bool = True
+    reason: EndReason
+    has_folder: bool = True
     fault: BenchError | None = None
 
 
 @dataclass(kw_only=True)
-class Run:
+class MeasurementRun:
     """A run under way.
 
     Args:
@@ -81,300 +81,349 @@ class Run:
             it may do is said in `between`.
     """
 
-    settings: Settings
+    settings: RunSettings
     folder: Path
     resume: bool = False
     out: TextIO = field(default_factory=lambda: sys.stderr)
-    wait_s: float = WAIT_S
-    check: Callable[[Manifest], None] | None = None
-    on_round: OnRound | None = None
-    stop: Stop = field(init=False)
-    plan: Plan = field(init=False)
-    estimate: Estimate = field(init=False)
-    progress: Progress = field(init=False)
-    starts: Starts = field(init=False)
+    wait_s: float = MAX_WAIT_S
+    check: Callable[[RunManifest], None] | None = None
+    on_round: RoundHook | None = None
+    stop: StopSignal = field(init=False)
+    plan: RunPlan = field(init=False)
+    estimate: DurationEstimate = field(init=False)
+    progress: RunProgress = field(init=False)
+    restarts: ServerRestarts = field(init=False)
     notes: list[str] = field(init=False, default_factory=list)
-    rounds: int = field(init=False, default=0)
+    round_count: int = field(init=False, default=0)
 
-    async def run(self) -> Outcome:
+    async def run(self) -> RunOutcome:
         """Do all of it.
 
         Raises:
             BenchError: it could not begin: the folder, a server, or settings that differ from the resumed run's.
         """
-        folders.check(self.folder, resume=self.resume)
-        self.stop, self.plan, self.estimate = Stop(), self.settings.plan(), Estimate()
-        self.progress = Progress(self.out, requests=self.plan.requests, expected_s=self._expected_s())
-        for line in statement.plan_lines(self.settings, self.plan, self._expected_s()):
-            self.progress.tell(line)
-        async with contextlib.AsyncExitStack() as open_:
-            open_.enter_context(signals(self.stop, self.progress.tell))
+        folders.check_folder(self.folder, resume=self.resume)
+        self.stop, self.plan, self.estimate = StopSignal(), self.settings.plan(), DurationEstimate()
+        self.progress = RunProgress(self.out, requests=self.plan.request_count, expected_s=self._estimate_s())
+        for line in run_description.describe_plan(self.settings, self.plan, self._estimate_s()):
+            self.progress.notify(line)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(catch_signals(self.stop, self.progress.notify))
             servers = [self.settings.server(arm) for arm in self.settings.arms]
             limit = max(block.load.concurrency or 0 for block in self.plan.blocks)
-            clients = [await open_.enter_async_context(Client(server, limit=limit)) for server in servers]
-            control = self.settings.server(self.settings.arms[0], self.plan.control)
-            pages = await open_.enter_async_context(Pages([*servers, control]))
-            found = await self._probe(clients)
-            if found is None:
-                return Outcome(reason="interrupted", begun=False)
-            open_.enter_context(folders.claimed(self.folder, resume=self.resume))
-            arms = [self._arm(client, each, pages) for client, each in zip(clients, found, strict=True)]
-            return await self._measure(arms, found, pages)
+            clients = [await stack.enter_async_context(CompletionClient(server, limit=limit)) for server in servers]
+            control = self.settings.server(self.settings.arms[0], self.plan.control_arm)
+            scraper = await stack.enter_async_context(MetricsScraper([*servers, control]))
+            probe_results = await self._probe_servers(clients)
+            if probe_results is None:
+                return RunOutcome(reason="interrupted", has_folder=False)
+            stack.enter_context(folders.claim_folder(self.folder, resume=self.resume))
+            arms = [
+                self._create_arm(client, probe_result, scraper)
+                for client, probe_result in zip(clients, probe_results, strict=True)
+            ]
+            return await self._measure(arms, probe_results, scraper)
 
-    def _expected_s(self) -> float:
+    def _estimate_s(self) -> float:
         if self.settings.duration_s is not None:
             return self.settings.duration_s
         return self.estimate.run_s(self.plan)
 
-    async def _probe(self, clients: Sequence[Client]) -> list[Found] | None:
+    async def _probe_servers(self, clients: Sequence[CompletionClient]) -> list[ProbeResult] | None:
         """Return what each arm offers, or None where the run was interrupted meanwhile.
 
         Raises:
             BenchError: an arm cannot be measured; every further one is told.
         """
         for client in clients:
-            self.stop.on_cut(client.interrupt)
+            self.stop.add_callback(client.interrupt)
         ignore_eos = any(suite.defaults.ignore_eos for suite in self.settings.suites)
-        asked = (
-            probe(each, each.server, thinking=self.settings.thinking, ignore_eos=ignore_eos, seed=self.settings.seed)
-            for each in clients
+        probes = (
+            probe_server(
+                probe_client,
+                probe_client.server,
+                thinking=self.settings.thinking,
+                ignore_eos=ignore_eos,
+                seed=self.settings.seed,
+            )
+            for probe_client in clients
         )
-        results = await asyncio.gather(*asked, return_exceptions=True)
-        if self.stop.asked:
+        results = await asyncio.gather(*probes, return_exceptions=True)
+        if self.stop.is_requested:
             return None
         faults = [result for result in results if isinstance(result, BaseException)]
         for fault in faults[1:]:
-            self.progress.tell(f"error: {fault}")
+            self.progress.notify(f"error: {fault}")
         if faults:
             raise faults[0]
-        return [result for result in results if isinstance(result, Found)]
+        return [result for result in results if isinstance(result, ProbeResult)]
 
-    def _arm(self, client: Client, found: Found, pages: Pages) -> Arm:
+    def _create_arm(self, client: CompletionClient, probe_result: ProbeResult, scraper: MetricsScraper) -> ArmSession:
         name = client.server.name
-        self.progress.tell(f"{name} says of itself: {clean(found.names)}")
-        for note in found.notes:
+        self.progress.notify(f"{name} says of itself: {clean_text(probe_result.names)}")
+        for note in probe_result.notes:
             self._note(f"{name}: {note}")
-        for extra in sorted(self.settings.wanted):
-            if not getattr(found.offers, extra):
+        for extra in sorted(self.settings.extras):
+            if not getattr(probe_result.offers, extra):
                 self._note(f"{name} does not give {extra}, so its records have none")
-        unwanted = {extra: False for extra in OPTIONAL if extra not in self.settings.wanted}
-        gate = Gate(
-            arm=name, url=client.server.root, alive=pages.alive, stop=self.stop, tell=self.progress.tell,
+        no_extras = {extra: False for extra in OPTIONAL_EXTRAS if extra not in self.settings.extras}
+        breaker = CircuitBreaker(
+            arm=name, url=client.server.root, is_alive=scraper.is_alive, stop=self.stop, notify=self.progress.notify,
             wait_s=self.wait_s,
         )  # fmt: skip
-        offers = msgspec.structs.replace(found.offers, **unwanted)
+        offers = msgspec.structs.replace(probe_result.offers, **no_extras)
         placement = next(arm.placement for arm in self.settings.arms if arm.name == name)
-        return Arm(name=name, client=client, offers=offers, models=found.models, gate=gate, placement=placement)
+        return ArmSession(
+            name=name, client=client, offers=offers, models=probe_result.models, breaker=breaker, placement=placement
+        )
 
-    async def _measure(self, arms: Sequence[Arm], found: Sequence[Found], pages: Pages) -> Outcome:
-        written = statement.of_run(self.settings, self.plan, found)
-        had = Recorded(interrupted={})
+    async def _measure(
+        self, arms: Sequence[ArmSession], probe_results: Sequence[ProbeResult], scraper: MetricsScraper
+    ) -> RunOutcome:
+        run_manifest = run_description.create_manifest(self.settings, self.plan, probe_results)
+        history = RunHistory(interrupt_counts={})
         if self.resume:
-            before = manifest.read(self.folder)
-            refuse_other(before, written, self.folder)
-            had = await asyncio.to_thread(recorded, self.folder, self.progress.tell)
-            if before.ended is not None and before.ended.reason == "duration":
-                had = dataclasses.replace(had, spent_s=math.inf)
-            self.notes += [note for note in before.notes if note not in self.notes]
+            earlier_manifest = manifest.read_manifest(self.folder)
+            check_same_run(earlier_manifest, run_manifest, self.folder)
+            history = await asyncio.to_thread(read_history, self.folder, self.progress.notify)
+            if earlier_manifest.ended is not None and earlier_manifest.ended.reason == "duration":
+                history = dataclasses.replace(history, spent_s=math.inf)
+            self.notes += [note for note in earlier_manifest.notes if note not in self.notes]
             arms_now = tuple(
                 msgspec.structs.replace(
-                    was, placement=is_.placement, simulated=is_.simulated or was.simulated, owned_by=is_.owned_by
+                    old_arm,
+                    placement=new_arm.placement,
+                    simulated=new_arm.simulated or old_arm.simulated,
+                    owned_by=new_arm.owned_by,
                 )
-                for was, is_ in zip(before.arms, written.arms, strict=True)
+                for old_arm, new_arm in zip(earlier_manifest.arms, run_manifest.arms, strict=True)
             )
-            written = msgspec.structs.replace(
-                before, schema=manifest.SCHEMA, ended=None, resumed=(*before.resumed, written.clock), arms=arms_now,
+            run_manifest = msgspec.structs.replace(
+                earlier_manifest,
+                schema=manifest.SCHEMA,
+                ended=None,
+                resumed=(*earlier_manifest.resumed, run_manifest.clock),
+                arms=arms_now,
                 simulated=combine_simulated(arm.simulated for arm in arms_now),
-                goodput=written.goodput or before.goodput,
-                price_usd_per_hour=written.price_usd_per_hour or before.price_usd_per_hour,
-            )  # fmt: skip
+                goodput=run_manifest.goodput or earlier_manifest.goodput,
+                price_usd_per_hour=run_manifest.price_usd_per_hour or earlier_manifest.price_usd_per_hour,
+            )
         if self.check is not None:
-            self.check(written)
-        self.starts = Starts(self.folder)
-        manifest.write(self.folder, written)
+            self.check(run_manifest)
+        self.restarts = ServerRestarts(self.folder)
+        manifest.write_manifest(self.folder, run_manifest)
         watch = host.HostWatch()
-        between = Between(call=self.on_round, note=self._note, stop=self.stop, watch=watch)
-        reason: Reason = "failed"
+        callback = RoundCallback(call=self.on_round, note=self._note, stop=self.stop, watch=watch)
+        reason: EndReason = "failed"
         try:
-            if self._missing(had):
-                written = await self._warm_up(arms, written)
+            if self._has_missing_requests(history):
+                run_manifest = await self._warm_up(arms, run_manifest)
             watch.start()
-            laps = Laps(folder=self.folder, watch=watch)
-            asked = [*arms, dataclasses.replace(arms[0], name=self.plan.control)]
-            reason = await self._turns(asked, pages, had, between, laps)
+            load_writer = ClientLoadWriter(folder=self.folder, watch=watch)
+            turn_arms = [*arms, dataclasses.replace(arms[0], name=self.plan.control_arm)]
+            reason = await self._run_turns(turn_arms, scraper, history, callback, load_writer)
         except BenchError as fault:
-            self.stop.ask("failed", fault)
+            self.stop.request("failed", fault)
         finally:
-            ended = await self._end(written, watch, self.stop.reason or reason)
+            final_manifest = await self._finish(run_manifest, watch, self.stop.reason or reason)
         reason = self.stop.reason or reason
-        await self._last(between, ended)
-        return Outcome(reason=reason, fault=self.stop.fault)
+        await self._run_last_callback(callback, final_manifest)
+        return RunOutcome(reason=reason, fault=self.stop.fault)
 
-    def _missing(self, had: Recorded) -> bool:
+    def _has_missing_requests(self, history: RunHistory) -> bool:
         """Return whether anything is left to ask."""
         if self.settings.duration_s is not None:
-            return had.spent_s < self.settings.duration_s
-        return not all(identity in had.done for turn in self.plan.turns() for identity in turn.ids())
+            return history.spent_s < self.settings.duration_s
+        return not all(identity in history.done_ids for turn in self.plan.turns() for identity in turn.request_ids())
 
-    async def _warm_up(self, arms: Sequence[Arm], written: Manifest) -> Manifest:
+    async def _warm_up(self, arms: Sequence[ArmSession], run_manifest: RunManifest) -> RunManifest:
         if self.settings.warm_up == 0:
-            return written
-        path = self.folder / WARM_UP
-        first = path.read_bytes().count(b"\n") if path.exists() else 0  # windows are numbered on over resumptions
-        with recording(path) as recorder, self.progress.shown():
-            loops = self._loops(recorder, Recorded(interrupted={}), self.progress.count_warm_up)
-            each = (self._warm(arm, loops, first) for arm in arms)
-            together = self.settings.schedule == "simultaneous"
-            warmed = await asyncio.gather(*each) if together else [await one for one in each]
-        factors = {arm.name: one.factor for arm, one in zip(arms, warmed, strict=True) if one.factor is not None}
+            return run_manifest
+        path = self.folder / WARM_UP_FILE
+        first_window = (
+            path.read_bytes().count(b"\n") if path.exists() else 0
+        )  # windows are numbered on over resumptions
+        with open_recorder(path) as recorder, self.progress.show_line():
+            loops = self._create_loops(recorder, RunHistory(interrupt_counts={}), self.progress.count_warm_up)
+            warm_ups = (self._warm_up_arm(arm, loops, first_window) for arm in arms)
+            is_simultaneous = self.settings.schedule == "simultaneous"
+            outcomes = await asyncio.gather(*warm_ups) if is_simultaneous else [await outcome for outcome in warm_ups]
+        factors = {
+            arm.name: outcome.factor for arm, outcome in zip(arms, outcomes, strict=True) if outcome.factor is not None
+        }
         if arms[0].name in factors:
-            factors[self.plan.control] = factors[arms[0].name]
-        self.estimate = Estimate(factors=factors)
-        self.progress.expect(self._expected_s())
-        if self.settings.duration_s is None and not self.stop.asked:
-            self.progress.tell(statement.refined(self.settings, self._expected_s()))
-        seen = {arm.name: one.seen for arm, one in zip(arms, warmed, strict=True)}
-        return msgspec.structs.replace(written, warm_up=seen)
+            factors[self.plan.control_arm] = factors[arms[0].name]
+        self.estimate = DurationEstimate(factors=factors)
+        self.progress.set_expected_s(self._estimate_s())
+        if self.settings.duration_s is None and not self.stop.is_requested:
+            self.progress.notify(run_description.describe_new_estimate(self.settings, self._estimate_s()))
+        entries = {arm.name: outcome.entry for arm, outcome in zip(arms, outcomes, strict=True)}
+        return msgspec.structs.replace(run_manifest, warm_up=entries)
 
-    async def _warm(self, arm: Arm, loops: Loops, first: int) -> Warmed:
-        with self.progress.warming(arm.name):
-            await arm.client.open_connections(self._connections(self.plan.round(self.plan.first)[0]))
-            warmed = await warm_up(arm, self.plan, loops, requests=self.settings.warm_up, first=first)
-        if warmed.seen.stable is False and not self.stop.asked:
+    async def _warm_up_arm(self, arm: ArmSession, loops: RequestLoops, first_window: int) -> WarmUpOutcome:
+        with self.progress.show_warm_up(arm.name):
+            await arm.client.open_connections(self._count_connections(self.plan.round(self.plan.first_round)[0]))
+            outcome = await warm_up_arm(
+                arm, self.plan, loops, requests=self.settings.warm_up, first_window=first_window
+            )
+        if outcome.entry.stable is False and not self.stop.is_requested:
             self._note(
-                f"{arm.name} was not stable after {warmed.seen.requests} requests of warm-up, {warmed.seen.failed} of "
+                f"{arm.name} was not stable after {outcome.entry.requests} requests of warm-up, "
+                f"{outcome.entry.failed} of "
                 "them failed: its first rounds may differ from its last"
             )
-        return warmed
+        return outcome
 
-    def _loops(self, recorder: Recorder, had: Recorded, done: Callable[[Record], None]) -> Loops:
-        return Loops(
-            settings=self.settings, recorder=recorder, stop=self.stop, attempts=had.interrupted, done=done
-        )  # fmt: skip
+    def _create_loops(
+        self, recorder: RunRecorder, history: RunHistory, on_record: Callable[[RequestRecord], None]
+    ) -> RequestLoops:
+        return RequestLoops(
+            settings=self.settings,
+            recorder=recorder,
+            stop=self.stop,
+            attempts=history.interrupt_counts,
+            on_record=on_record,
+        )
 
-    async def _turns(self, arms: Sequence[Arm], pages: Pages, had: Recorded, between: Between, laps: Laps) -> Reason:
+    async def _run_turns(
+        self,
+        arms: Sequence[ArmSession],
+        scraper: MetricsScraper,
+        history: RunHistory,
+        callback: RoundCallback,
+        load_writer: ClientLoadWriter,
+    ) -> EndReason:
         """Take every turn that is not recorded yet; where the clock decides, begin no block after its end."""
-        ends = math.inf
+        end_s = math.inf
         if self.settings.duration_s is not None:
-            left_s = max(self.settings.duration_s - had.spent_s, 0.0)
-            self.progress.expect(left_s)
-            ends = time.monotonic() + left_s
+            remaining_s = max(self.settings.duration_s - history.spent_s, 0.0)
+            self.progress.set_expected_s(remaining_s)
+            end_s = time.monotonic() + remaining_s
         gc.freeze()  # a full collection of all that was loaded would hold the event loop up for tens of milliseconds
         try:
-            with recording(self.folder / RECORDS) as recorder, self.progress.shown():
-                loops = self._loops(recorder, had, self.progress.done)
+            with open_recorder(self.folder / RECORDS_FILE) as recorder, self.progress.show_line():
+                loops = self._create_loops(recorder, history, self.progress.count_record)
                 for turn in self.plan.turns():
-                    over = self._over(turn, ends, had)
-                    if over is None and await between.before(turn):
-                        over = self._over(turn, ends, had)  # it took a while
-                    if over is not None:
-                        return over
-                    self.rounds = turn.round + 1
-                    laps.before(turn)
-                    asked = await self._turn(turn, arms, loops, pages, had.done)
-                    between.asked |= asked
-                    laps.asked |= asked
+                    end_reason = self._find_end_reason(turn, end_s, history)
+                    if end_reason is None and await callback.begin_turn(turn):
+                        end_reason = self._find_end_reason(turn, end_s, history)  # it took a while
+                    if end_reason is not None:
+                        return end_reason
+                    self.round_count = turn.round + 1
+                    load_writer.begin_turn(turn)
+                    has_requests = await self._run_turn(turn, arms, loops, scraper, history.done_ids)
+                    callback.has_requests |= has_requests
+                    load_writer.has_requests |= has_requests
         finally:
-            with contextlib.suppress(WorldError):  # a full disk is told of by what is written next
-                laps.end()
+            with contextlib.suppress(ExternalBenchError):  # a full disk is told of by what is written next
+                load_writer.end()
             gc.unfreeze()
         return "done"
 
-    def _over(self, turn: Turn, ends: float, had: Recorded) -> Reason | None:
-        if self.stop.asked:
+    def _find_end_reason(self, turn: PlanTurn, end_s: float, history: RunHistory) -> EndReason | None:
+        if self.stop.is_requested:
             return "interrupted"
-        if turn.slot == 0 and time.monotonic() >= ends and had.done.isdisjoint(turn.ids()):
+        if turn.slot == 0 and time.monotonic() >= end_s and history.done_ids.isdisjoint(turn.request_ids()):
             return "duration"  # a block that an earlier run began is still made whole
         return None
 
-    async def _turn(self, turn: Turn, arms: Sequence[Arm], loops: Loops, pages: Pages, done: frozenset[str]) -> bool:
+    async def _run_turn(
+        self,
+        turn: PlanTurn,
+        arms: Sequence[ArmSession],
+        loops: RequestLoops,
+        scraper: MetricsScraper,
+        done_ids: frozenset[str],
+    ) -> bool:
         """Take what of a turn is missing; return whether anything was."""
         missing = {
-            arm.name: [item for item in turn.items if turn.request_id(arm.name, item) not in done]
+            arm.name: [item for item in turn.items if turn.request_id(arm.name, item) not in done_ids]
             for arm in arms
             if arm.name in turn.arms
         }
-        asked = sum(map(len, missing.values()))
-        self.progress.turn(turn, self.estimate, had=turn.requests - asked)
-        if not asked:
+        request_count = sum(map(len, missing.values()))
+        self.progress.begin_turn(turn, self.estimate, recorded_count=turn.request_count - request_count)
+        if not request_count:
             return False
-        taking = [arm for arm in arms if missing.get(arm.name)]
-        await asyncio.gather(*(self._connect(arm, turn) for arm in taking))
-        if self.stop.asked:
+        turn_arms = [arm for arm in arms if missing.get(arm.name)]
+        await asyncio.gather(*(self._connect_arm(arm, turn) for arm in turn_arms))
+        if self.stop.is_requested:
             return True
-        starts = await self._scrape(taking, turn, pages, "before")
+        starts = await self._scrape_arms(turn_arms, turn, scraper, "before")
         async with asyncio.TaskGroup() as group:
-            for arm in taking:
-                begun = dataclasses.replace(arm, start=starts[arm.name])
-                group.create_task(loops.run(begun, turn, missing[arm.name]))
-        if not self.stop.asked:  # what was cut has tokens that no record holds
-            await self._scrape(taking, turn, pages, "after")
+            for arm in turn_arms:
+                arm_session = dataclasses.replace(arm, start=starts[arm.name])
+                group.create_task(loops.run(arm_session, turn, missing[arm.name]))
+        if not self.stop.is_requested:  # what was cut has tokens that no record holds
+            await self._scrape_arms(turn_arms, turn, scraper, "after")
         return True
 
-    async def _connect(self, arm: Arm, turn: Turn) -> None:
+    async def _connect_arm(self, arm: ArmSession, turn: PlanTurn) -> None:
         """Open an arm's connections; wait for an arm that takes none, before any request is spent on it."""
-        if not await arm.client.open_connections(self._connections(turn)):
-            arm.gate.doubt("no connection could be opened")
-            await arm.gate.passed()
-            if not self.stop.asked:
-                await arm.client.open_connections(self._connections(turn))
+        if not await arm.client.open_connections(self._count_connections(turn)):
+            arm.breaker.trip("no connection could be opened")
+            await arm.breaker.wait_until_closed()
+            if not self.stop.is_requested:
+                await arm.client.open_connections(self._count_connections(turn))
 
-    async def _scrape(
-        self, arms: Sequence[Arm], turn: Turn, pages: Pages, when: Literal["before", "after"]
+    async def _scrape_arms(
+        self, arms: Sequence[ArmSession], turn: PlanTurn, scraper: MetricsScraper, when: Literal["before", "after"]
     ) -> dict[str, str | None]:
         """Keep the counters of each arm, and return which start of its server each arm meets."""
-        scrapes = await asyncio.gather(*(pages.scrape(arm.name, turn, when) for arm in arms))
+        scrapes = await asyncio.gather(*(scraper.scrape(arm.name, turn, when) for arm in arms))
         for scrape in scrapes:
-            append(self.folder, scrape)
-            if scrape.error is not None and scrape.arm != self.plan.control:  # the baseline's own page
+            append_scrape(self.folder, scrape)
+            if scrape.error is not None and scrape.arm != self.plan.control_arm:  # the baseline's own page
                 self._note(f"{scrape.arm} gives no counters ({scrape.error}): its acceptance may be absent")
-        return {scrape.arm: self.starts.of(scrape) for scrape in scrapes}
+        return {scrape.arm: self.restarts.identify_start(scrape) for scrape in scrapes}
 
-    def _connections(self, turn: Turn) -> int:
+    def _count_connections(self, turn: PlanTurn) -> int:
         if turn.block.load.concurrency is not None:
             return min(turn.block.load.concurrency, len(turn.items))
-        in_flight = (turn.block.load.rate_per_s or 1.0) * max(request_s(item.entry.max_tokens) for item in turn.items)
-        return min(math.ceil(in_flight), len(turn.items), MOST_OPENED)
+        in_flight = (turn.block.load.rate_per_s or 1.0) * max(
+            estimate_request_s(item.entry.max_tokens) for item in turn.items
+        )
+        return min(math.ceil(in_flight), len(turn.items), MAX_OPEN_CONNECTIONS)
 
-    async def _end(self, written: Manifest, watch: host.HostWatch, reason: Reason) -> Manifest:
+    async def _finish(self, run_manifest: RunManifest, watch: host.HostWatch, reason: EndReason) -> RunManifest:
         """Write how it ended, and the summary of what is there; a full disk may take neither."""
-        seen = dataclasses.replace(await watch.end(), load_1m_start=written.host.load_1m_start)
-        for warning in seen.warnings(written.host.cpus):
+        host_load = dataclasses.replace(await watch.end(), load_1m_start=run_manifest.host.load_1m_start)
+        for warning in host_load.warnings(run_manifest.host.cpus):
             self._note(warning)
-        ended = msgspec.structs.replace(
-            written,
-            host=msgspec.structs.replace(written.host, **dataclasses.asdict(seen)),
-            rounds=self._others() if self.plan.rounds is None else written.rounds,
+        final_manifest = msgspec.structs.replace(
+            run_manifest,
+            host=msgspec.structs.replace(run_manifest.host, **dataclasses.asdict(host_load)),
+            rounds=self._count_main_rounds() if self.plan.rounds is None else run_manifest.rounds,
             notes=tuple(self.notes),
-            ended=manifest.Ended(reason=reason, utc=statement.utc_now()),
+            ended=manifest.RunEnd(reason=reason, utc=run_description.utc_now()),
         )
         try:
-            manifest.write(self.folder, ended)
-            if (self.folder / RECORDS).exists():
-                await asyncio.to_thread(summary.write, self.folder)  # a signal is still heard meanwhile
+            manifest.write_manifest(self.folder, final_manifest)
+            if (self.folder / RECORDS_FILE).exists():
+                await asyncio.to_thread(summary.write_summary, self.folder)  # a signal is still heard meanwhile
         except (BenchError, OSError) as error:
-            fault = error if isinstance(error, BenchError) else WorldError(
+            fault = error if isinstance(error, BenchError) else ExternalBenchError(
                 f"the summary cannot be written: {error.strerror or error}", where=str(self.folder),
                 change="make room, then: tandem bench report DIR",
             )  # fmt: skip
             self.stop.fault = self.stop.fault or fault
-        return ended
+        return final_manifest
 
-    def _others(self) -> int:
+    def _count_main_rounds(self) -> int:
         """Return how many of the rounds that were begun are no control rounds."""
-        return self.rounds - bisect_left(self.plan.controls, self.rounds)
+        return self.round_count - bisect_left(self.plan.control_round_numbers, self.round_count)
 
-    async def _last(self, between: Between, ended: Manifest) -> None:
+    async def _run_last_callback(self, callback: RoundCallback, final_manifest: RunManifest) -> None:
         """Call once more what is called between rounds; what it gave to note is added to the manifest."""
-        if not self.rounds or not (self.folder / RECORDS).exists():
+        if not self.round_count or not (self.folder / RECORDS_FILE).exists():
             return
-        await between.end(self.rounds - 1, cut=self.stop.asked)
-        if tuple(self.notes) != ended.notes:
-            with contextlib.suppress(WorldError):  # a full disk has been told of already
-                manifest.write(self.folder, msgspec.structs.replace(ended, notes=tuple(self.notes)))
+        await callback.end(self.round_count - 1, after_interrupt=self.stop.is_requested)
+        if tuple(self.notes) != final_manifest.notes:
+            with contextlib.suppress(ExternalBenchError):  # a full disk has been told of already
+                manifest.write_manifest(self.folder, msgspec.structs.replace(final_manifest, notes=tuple(self.notes)))
 
     def _note(self, sentence: str) -> None:
         """Tell a sentence once, and keep it for the manifest."""
         if sentence not in self.notes:
             self.notes.append(sentence)
-            self.progress.tell(f"note: {sentence}")
+            self.progress.notify(f"note: {sentence}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tandem.bench.manifest import Manifest
+from tandem.bench.manifest import RunManifest
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.suites.suite import BUILT_IN, Suite
 
@@ -45,7 +45,7 @@ class RunSize:
         if self.classes is None:
             return tuple(suites)
         return tuple(
-            suite.only(
+            suite.select_classes(
                 self.classes if set(self.classes) <= set(suite.classes) else suite.classes[: len(self.classes)]
             )
             for suite in suites
@@ -57,26 +57,30 @@ class RunSize:
             return self
         return replace(self, prompts_per_class=None, max_tokens=None)
 
-    def keep_recorded(self, before: Manifest) -> RunSize:
+    def keep_manifest_size(self, earlier_manifest: RunManifest) -> RunSize:
         """Return the size that a run began with; its classes are this size's, since its flags name them.
 
         A size names one load at most, so several of a manifest are those that the suites state.
 
         Args:
-            before: the manifest of the run that goes on.
+            earlier_manifest: the manifest of the run that goes on.
         """
         return replace(
-            self, prompts_per_class=before.prompts_per_class, max_tokens=before.max_tokens, shortens_files=True,
-            concurrency=before.concurrency if len(before.concurrency) == 1 else None,
-            rounds=before.rounds or self.rounds, control_rounds=before.control_rounds,
-        )  # fmt: skip
+            self,
+            prompts_per_class=earlier_manifest.prompts_per_class,
+            max_tokens=earlier_manifest.max_tokens,
+            shortens_files=True,
+            concurrency=earlier_manifest.concurrency if len(earlier_manifest.concurrency) == 1 else None,
+            rounds=earlier_manifest.rounds or self.rounds,
+            control_rounds=earlier_manifest.control_rounds,
+        )
 
 
 # Eight prompts at concurrency 4 are two halves (A B B A) of one wave each. 560 is the largest multiple of ten with
 # which two arms of experiments/post.yaml, each warmed up in three windows, take at most 2 h 30 min by Estimate.
-DEFAULT = RunSize(prompts_per_class=8, max_tokens=560, concurrency=(4,), shortens_files=False)
-FULL = RunSize()
+DEFAULT_SIZE = RunSize(prompts_per_class=8, max_tokens=560, concurrency=(4,), shortens_files=False)
+FULL_SIZE = RunSize()
 # With 192 tokens two arms, each warmed up in three windows, take at most 10 minutes by Estimate.
-QUICK = RunSize(
+QUICK_SIZE = RunSize(
     prompts_per_class=6, max_tokens=192, concurrency=(4,), classes=("repetition", "code-edit", "open-ended")
 )

@@ -23,9 +23,9 @@ FEWEST_ROUNDS = 4
 
 def first_order(arms: Sequence[str], seed: int) -> tuple[str, ...]:
     """Return the arms in the order of the first pass, drawn from the seed."""
-    drawn = list(arms)
-    random.Random(f"{seed}/arms").shuffle(drawn)  # noqa: S311 - repeatable, nobody is kept out by it
-    return tuple(drawn)
+    order = list(arms)
+    random.Random(f"{seed}/arms").shuffle(order)  # noqa: S311 - repeatable, nobody is kept out by it
+    return tuple(order)
 
 
 def pass_order(arms: Sequence[str], number: int) -> tuple[str, ...]:
@@ -49,10 +49,10 @@ def control_numbers(rounds: int | None, controls: int) -> tuple[int, ...]:
         controls: how many control rounds there are, or at most where the clock decides.
     """
 
-    def others_before(index: int) -> int:
+    def count_rounds_before(index: int) -> int:
         return (2 << index) - 1 if rounds is None else ((2 * index + 1) * rounds + controls) // (2 * controls)
 
-    return tuple(others_before(index) + index for index in range(controls))
+    return tuple(count_rounds_before(index) + index for index in range(controls))
 
 
 def _first_row(count: int) -> list[int]:

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tandem.bench import manifest
-from tandem.bench.plan import Plan, Shape
+from tandem.bench.completion_request import ApiName, ModelServer, Timeouts
+from tandem.bench.plan import PlanShape, RunPlan
 from tandem.bench.schedule import Schedule
 from tandem.bench.suites.suite import Suite
-from tandem.bench.wire import Api, Server, TimeOuts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RunSettings:
     """One run.
 
     Args:
@@ -47,12 +47,12 @@ class Settings:
         flags: the options of the command, by which the run can go on.
     """
 
-    arms: tuple[manifest.Arm, ...]
+    arms: tuple[manifest.ManifestArm, ...]
     api_key: str | None = field(default=None, repr=False)
     suites: tuple[Suite, ...]
     schedule: Schedule = "interleaved"
     seed: int = 0
-    api: Api = "chat"
+    api: ApiName = "chat"
     thinking: bool | None = None
     temperature: float = 0.0
     max_tokens: int | None = None
@@ -62,11 +62,11 @@ class Settings:
     control_rounds: int = 0
     repeats: int = 1
     prompts_per_class: int | None = None
-    mixed: bool = False
+    mixes_classes: bool = False
     duration_s: float | None = None
-    time_outs: TimeOuts = field(default_factory=TimeOuts)
+    timeouts: Timeouts = field(default_factory=Timeouts)
     warm_up: int | None = None
-    wanted: frozenset[str] = frozenset()
+    extras: frozenset[str] = frozenset()
     goodput: Mapping[str, float] | None = None
     price_usd_per_hour: float | None = None
     environment: str | None = None
@@ -74,19 +74,19 @@ class Settings:
     instance_type: str | None = None
     flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def plan(self) -> Plan:
+    def plan(self) -> RunPlan:
         """Return who is asked what, in order."""
-        shape = Shape(
+        shape = PlanShape(
             concurrency=self.concurrency, rate_per_s=self.rate_per_s, prompts_per_class=self.prompts_per_class,
-            max_tokens=self.max_tokens, mixed=self.mixed,
+            max_tokens=self.max_tokens, mixes_classes=self.mixes_classes,
         )  # fmt: skip
-        return Plan(
+        return RunPlan(
             arms=tuple(arm.name for arm in self.arms),
             blocks=shape.blocks(self.suites),
             schedule=self.schedule, seed=self.seed, repeats=self.repeats, rounds=self.rounds,
             control_rounds=self.control_rounds,
         )  # fmt: skip
 
-    def server(self, arm: manifest.Arm, name: str | None = None) -> Server:
+    def server(self, arm: manifest.ManifestArm, name: str | None = None) -> ModelServer:
         """Return where and as whom one arm is asked; its control has another `name`."""
-        return Server(name=name or arm.name, url=arm.url, model=arm.model, api=self.api, api_key=self.api_key)
+        return ModelServer(name=name or arm.name, url=arm.url, model=arm.model, api=self.api, api_key=self.api_key)

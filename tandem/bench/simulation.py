@@ -1,7 +1,7 @@
 """How a server says that it is simulated, and the band over everything that was measured of such a server.
 
 Invariant: one announcement is enough, the header or the owner of the model; a server that contradicts itself counts as
-simulated. `tandem/twin/server` announces both, and tests hold the two sides against each other over HTTP.
+simulated. `tandem/simulator` announces both, and tests hold the two sides against each other over HTTP.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-HEADER = "x-tandem-simulated"
-OWNER = "tandem-simulator"
-DENIAL = "0"
-BAND = "SIMULATED SERVERS: these figures test Tandem, not Trainium"
+SIMULATED_HEADER = "x-tandem-simulated"
+SIMULATOR_OWNER = "tandem-simulator"
+DENIAL_VALUE = "0"
+SIMULATED_BAND = "SIMULATED SERVERS: these figures test Tandem, not Trainium"
 
 
 class ServerAnnouncement(NamedTuple):
     """What a server says of itself; `note` is a sentence where it contradicts itself."""
 
-    simulated: bool
+    is_simulator: bool
     note: str | None = None
 
 
@@ -30,11 +30,17 @@ def read_announcement(headers: Iterable[str | None], owner: str | None) -> Serve
         owner: `owned_by` of its model; None where it lists none.
     """
     values = {value.strip() for value in headers if value is not None}
-    is_simulated = owner == OWNER or bool(values - {DENIAL})
-    if is_simulated and DENIAL in values:
-        evidence = f"owned_by is {OWNER}" if owner == OWNER else f"{HEADER} is {min(values - {DENIAL})!r} elsewhere"
-        return ServerAnnouncement(is_simulated, f"{HEADER} is {DENIAL} and {evidence}: it counts as simulated")
-    return ServerAnnouncement(is_simulated)
+    is_simulator = owner == SIMULATOR_OWNER or bool(values - {DENIAL_VALUE})
+    if is_simulator and DENIAL_VALUE in values:
+        evidence = (
+            f"owned_by is {SIMULATOR_OWNER}"
+            if owner == SIMULATOR_OWNER
+            else f"{SIMULATED_HEADER} is {min(values - {DENIAL_VALUE})!r} elsewhere"
+        )
+        return ServerAnnouncement(
+            is_simulator, f"{SIMULATED_HEADER} is {DENIAL_VALUE} and {evidence}: it counts as simulated"
+        )
+    return ServerAnnouncement(is_simulator)
 
 
 def combine_simulated(arms: Iterable[bool | None]) -> bool | None:

@@ -12,29 +12,29 @@ from typing import TypeVar
 
 from botocore.exceptions import ClientError
 
-from tandem.fence import (
-    RAISED,
-    TRIES,
-    UNREADABLE,
-    Clients,
-    Guarded,
+from tandem.guard.fence import (
+    CALL_ERRORS,
+    MAX_ATTEMPTS,
+    PARSE_ERRORS,
+    AwsClients,
+    GuardConfig,
+    GuardExternalError,
     Lease,
-    Pointer,
-    WorldError,
-    code_of,
+    LeasePointer,
+    error_code,
     read_fence,
     read_lease,
     read_pointer,
 )
 
-FRESH_S = 30.0  # a reading that is older by the wall clock is read again
-PAUSE_S = 1.0  # before a call is made again
+MAX_READING_AGE_S = 30.0  # a reading that is older by the wall clock is read again
+RETRY_PAUSE_S = 1.0  # before a call is made again
 # what botocore itself would repeat a call for (botocore.retries.standard, of botocore 1.43)
-BUSY = frozenset({
+RETRYABLE_CODES = frozenset({
     "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "RequestLimitExceeded",
     "RequestThrottled", "ServerException", "ServiceUnavailableException", "500", "502", "503", "504",
 })  # fmt: skip
-Answer = TypeVar("Answer")
+CallResult = TypeVar("CallResult")
 
 
 class LeaseOwner:
@@ -45,8 +45,8 @@ class LeaseOwner:
         lease: likewise.
     """
 
-    def __init__(self, clients: Clients, guarded: Guarded, pointer: Pointer, lease: Lease) -> None:
-        self.clients, self.guarded, self.pointer, self.lease = clients, guarded, pointer, lease
+    def __init__(self, clients: AwsClients, config: GuardConfig, pointer: LeasePointer, lease: Lease) -> None:
+        self.clients, self.config, self.pointer, self.lease = clients, config, pointer, lease
         self.read_at_s: float | None = None  # when the last reading began that showed the fleet as this owner's
 
     def find_loss(self) -> str:
@@ -55,95 +55,99 @@ class LeaseOwner:
         Raises:
             RAISED: S3 does not answer, or denies it.
         """
-        began_s = self.clients.wall_s()
-        fence = read_fence(self.clients, self.guarded)
-        if fence is not None and fence.closed:
+        start_s = self.clients.wall_s()
+        fence = read_fence(self.clients, self.config)
+        if fence is not None and fence.is_closed:
             return f"{fence.who} fenced it: {fence.why}"
-        pointer = read_pointer(self.clients, self.guarded)
+        pointer = read_pointer(self.clients, self.config)
         if pointer.run is None:
             return f"the lease of run {self.lease.run} was ended"
         if pointer.run != self.lease.run:
             return f"run {pointer.run} has the fleet now"
         if pointer != self.pointer:
             return f"another start of run {self.lease.run} took over"
-        lease, fault = read_lease(self.clients, self.guarded, pointer)
+        lease, fault = read_lease(self.clients, self.config, pointer)
         if lease is None or lease.etag != self.lease.etag:
             return fault or f"somebody ends or changes the lease of run {self.lease.run}"
-        self.read_at_s = began_s
+        self.read_at_s = start_s
         return ""
 
-    def call_if_own(self, act: Callable[[], Answer], refuse: Callable[[str], Exception]) -> Answer:
+    def call_as_owner(self, call: Callable[[], CallResult], build_error: Callable[[str], Exception]) -> CallResult:
         """Read that the fleet is still this owner's, and act at once.
 
         Args:
-            act: the call.
-            refuse: makes the error of the sentence that says why the fleet is not this owner's.
+            call: the call.
+            build_error: makes the error of the sentence that says why the fleet is not this owner's.
 
         Raises:
-            RAISED: S3 does not answer, or `act` raises it.
+            RAISED: S3 does not answer, or `call` raises it.
             WorldError: each reading takes too long.
-            Exception: as `refuse` makes it.
+            Exception: as `build_error` makes it.
         """
-        for attempt in range(TRIES):
-            began_s = self.clients.wall_s()
+        for attempt in range(MAX_ATTEMPTS):
+            start_s = self.clients.wall_s()
             loss = self.find_loss()
             if loss:
-                raise refuse(loss)
-            if is_fresh(self.clients, began_s):
+                raise build_error(loss)
+            if is_fresh(self.clients, start_s):
                 try:
-                    return act()
-                except RAISED as error:
-                    if attempt == TRIES - 1 or not is_passing(error):
+                    return call()
+                except CALL_ERRORS as error:
+                    if attempt == MAX_ATTEMPTS - 1 or not is_transient(error):
                         raise
-                self.clients.pause(PAUSE_S)
-        raise WorldError(f"to read whose fleet it is took more than {FRESH_S:.0f} s, {TRIES} times",
-                         where=self.guarded.environment,
-                         change="S3 is slow, or this machine sleeps: try again")  # fmt: skip
+                self.clients.pause(RETRY_PAUSE_S)
+        raise GuardExternalError(
+            f"to read whose fleet it is took more than {MAX_READING_AGE_S:.0f} s, {MAX_ATTEMPTS} times",
+            where=self.config.environment,
+            change="S3 is slow, or this machine sleeps: try again",
+        )
 
-    def may_take_back(self) -> bool:
+    def can_scale_down(self) -> bool:
         """Whether the fleet may be set to 0: it is this owner's, or nobody's. Another run's is left alone.
 
         Where S3 does not answer, a reading of this owner's that is still fresh decides.
         """
-        for _ in range(TRIES):
-            began_s = self.clients.wall_s()
+        for _ in range(MAX_ATTEMPTS):
+            start_s = self.clients.wall_s()
             try:
-                fence, pointer = read_fence(self.clients, self.guarded), read_pointer(self.clients, self.guarded)
-            except RAISED:
+                fence, pointer = read_fence(self.clients, self.config), read_pointer(self.clients, self.config)
+            except CALL_ERRORS:
                 return self.read_at_s is not None and is_fresh(self.clients, self.read_at_s)
-            closed = fence is not None and fence.closed
-            if not closed and pointer.run is not None and pointer != self.pointer:
+            has_fence = fence is not None and fence.is_closed
+            if not has_fence and pointer.run is not None and pointer != self.pointer:
                 return False
-            if is_fresh(self.clients, began_s):
+            if is_fresh(self.clients, start_s):
                 return True
         return False
 
 
-def call_again(clients: Clients, act: Callable[[], object], may: Callable[[], bool]) -> bool:
+def retry_call(clients: AwsClients, call: Callable[[], object], is_allowed_now: Callable[[], bool]) -> bool:
     """Call, and again where AWS was busy or did not answer, each time only if it still may; whether it was done.
 
     Raises:
-        RAISED: as `act` raises at last.
+        RAISED: as `call` raises at last.
     """
-    for attempt in range(TRIES):
-        if not may():
+    for attempt in range(MAX_ATTEMPTS):
+        if not is_allowed_now():
             return False
         try:
-            act()
-        except RAISED as error:
-            if attempt == TRIES - 1 or not is_passing(error):
+            call()
+        except CALL_ERRORS as error:
+            if attempt == MAX_ATTEMPTS - 1 or not is_transient(error):
                 raise
-            clients.pause(PAUSE_S)
+            clients.pause(RETRY_PAUSE_S)
         else:
             return True
     return False
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether a call that failed so may be done, or go through, a moment later."""
-    return code_of(error) in BUSY if isinstance(error, ClientError) else not isinstance(error, UNREADABLE)
+    return (
+        error_code(error) in RETRYABLE_CODES if isinstance(error, ClientError) else not isinstance(error, PARSE_ERRORS)
+    )
 
 
-def is_fresh(clients: Clients, began_s: float) -> bool:
+def is_fresh(clients: AwsClients, start_s: float) -> bool:
     """Whether a reading that began at this moment of the wall clock is no older than FRESH_S; clocks may go back."""
-    return abs(clients.wall_s() - began_s) <= FRESH_S
+    return abs(clients.wall_s() - start_s) <= MAX_READING_AGE_S

@@ -10,8 +10,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError
 
-MOST_PAGES = 200
-TOKEN = "NextToken"  # noqa: S105 - the usual name of a page's token
+MAX_PAGES = 200
+TOKEN_NAME = "NextToken"  # noqa: S105 - the usual name of a page's token
 
 
 class PagingError(BotoCoreError):  # type: ignore[misc]  # botocore is untyped
@@ -21,30 +21,34 @@ class PagingError(BotoCoreError):  # type: ignore[misc]  # botocore is untyped
 
 
 def iterate_pages(
-    ask: Callable[..., Mapping[str, Any]], *, token: str = TOKEN, most: int = MOST_PAGES, **request: Any
+    list_page: Callable[..., Mapping[str, Any]],
+    *,
+    token_name: str = TOKEN_NAME,
+    max_pages: int = MAX_PAGES,
+    **request: Any,
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield each page that `ask` returns.
+    """Yield each page that `list_page` returns.
 
     Args:
-        ask: a list operation of a boto3 client.
-        token: the name of the next page's token, in the request and in the answer.
-        most: pages, at the most.
+        list_page: a list operation of a boto3 client.
+        token_name: the name of the next page's token, in the request and in the answer.
+        max_pages: pages, at the most.
         request: the operation's other arguments.
 
     Raises:
         PagingError: a token came twice, or a page follows the last one that is allowed.
-        BotoCoreError, ClientError: as `ask` raises.
+        BotoCoreError, ClientError: as `list_page` raises.
     """
     tokens: set[str] = set()
-    more: dict[str, str] = {}
-    for _ in range(most):
-        page = ask(**request, **more)
+    token_parameters: dict[str, str] = {}
+    for _ in range(max_pages):
+        page = list_page(**request, **token_parameters)
         yield page
-        following = page.get(token)
-        if not following:
+        next_token = page.get(token_name)
+        if not next_token:
             return
-        if following in tokens:
-            raise PagingError(why=f"{token} came twice")
-        tokens.add(following)
-        more = {token: following}
-    raise PagingError(why=f"more than {most} pages")
+        if next_token in tokens:
+            raise PagingError(why=f"{token_name} came twice")
+        tokens.add(next_token)
+        token_parameters = {token_name: next_token}
+    raise PagingError(why=f"more than {max_pages} pages")

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
-from tandem.fence import STOP_PREFIX, TRIES, Clients, Guarded, Lease, code_of, read_pointer, short
+from tandem.guard.fence import (
+    MAX_ATTEMPTS,
+    STOP_PREFIX,
+    AwsClients,
+    GuardConfig,
+    Lease,
+    error_code,
+    read_pointer,
+    shorten_text,
+)
 from tandem.guard.ownership import is_fresh
 from tandem.guard.pager import iterate_pages
 
@@ -29,7 +38,9 @@ class ForeignSchedule:
     target_arn: str
 
 
-def list_foreign_schedules(clients: Clients, guarded: Guarded, lease: Lease | None) -> tuple[ForeignSchedule, ...]:
+def list_foreign_schedules(
+    clients: AwsClients, config: GuardConfig, lease: Lease | None
+) -> tuple[ForeignSchedule, ...]:
     """Return every schedule of the guard's group but the lease's own.
 
     Such a schedule is what an interrupted start left, a proof of doctor's, or somebody else's that may even raise.
@@ -37,27 +48,27 @@ def list_foreign_schedules(clients: Clients, guarded: Guarded, lease: Lease | No
     Raises:
         RAISED: Scheduler does not answer, or denies it.
     """
-    own = lease.schedule if lease else None
-    pages = iterate_pages(clients.scheduler.list_schedules, GroupName=guarded.schedule_group)
+    own_name = lease.schedule if lease else None
+    pages = iterate_pages(clients.scheduler.list_schedules, GroupName=config.schedule_group)
     return tuple(
         ForeignSchedule(
-            name=short(schedule["Name"]), state=short(schedule.get("State", "?")),
-            target_arn=short(schedule.get("Target", {}).get("Arn", "?")),
+            name=shorten_text(schedule["Name"]), state=shorten_text(schedule.get("State", "?")),
+            target_arn=shorten_text(schedule.get("Target", {}).get("Arn", "?")),
         )
-        for page in pages for schedule in page["Schedules"] if schedule["Name"] != own
+        for page in pages for schedule in page["Schedules"] if schedule["Name"] != own_name
     )  # fmt: skip
 
 
-def delete_own_schedule(clients: Clients, guarded: Guarded, lease: Lease) -> None:
+def delete_own_schedule(clients: AwsClients, config: GuardConfig, lease: Lease) -> None:
     """Delete the schedule of a lease that ends; one that is gone already is deleted.
 
     Raises:
         RAISED: Scheduler does not answer, or refuses.
     """
-    _delete_schedule(clients, guarded, lease.schedule)
+    _delete_schedule(clients, config, lease.schedule)
 
 
-def delete_unnamed_schedule(clients: Clients, guarded: Guarded, run: str) -> bool:
+def delete_unreferenced_schedule(clients: AwsClients, config: GuardConfig, run: str) -> bool:
     """Delete the schedule of a run whose lease is over, unless the pointer names that run; whether it was deleted.
 
     The pointer is read directly before, and again if the clock moved in between.
@@ -65,19 +76,19 @@ def delete_unnamed_schedule(clients: Clients, guarded: Guarded, run: str) -> boo
     Raises:
         RAISED: S3 or Scheduler does not answer, or refuses.
     """
-    for _ in range(TRIES):
-        began_s = clients.wall_s()
-        if read_pointer(clients, guarded).run == run:
+    for _ in range(MAX_ATTEMPTS):
+        start_s = clients.wall_s()
+        if read_pointer(clients, config).run == run:
             return False
-        if is_fresh(clients, began_s):
-            _delete_schedule(clients, guarded, f"{STOP_PREFIX}{run}")
+        if is_fresh(clients, start_s):
+            _delete_schedule(clients, config, f"{STOP_PREFIX}{run}")
             return True
     return False
 
 
-def _delete_schedule(clients: Clients, guarded: Guarded, name: str) -> None:
+def _delete_schedule(clients: AwsClients, config: GuardConfig, name: str) -> None:
     try:
-        clients.scheduler.delete_schedule(GroupName=guarded.schedule_group, Name=name)
+        clients.scheduler.delete_schedule(GroupName=config.schedule_group, Name=name)
     except ClientError as error:
-        if code_of(error) != "ResourceNotFoundException":
+        if error_code(error) != "ResourceNotFoundException":
             raise

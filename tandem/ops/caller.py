@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 from botocore.config import Config
 
-from tandem.aws_fault import unanswered
+from tandem.aws.faults import classify_fault
+from tandem.guard.fleet_stop import CALL_ERRORS, AwsClients, GuardConfig, describe_error
 from tandem.ops.account import require_account
-from tandem.ops.fault import OpsError, RefusedError
+from tandem.ops.faults import OperationError, OperationRefusedError
 from tandem.spec.environment import Environment
-from tandem.stop import RAISED, Clients, Guarded, words
 
 UNKNOWN_CALLER = "unknown"
-PATIENCE = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
+SHORT_TIMEOUTS = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
 
 
 class CallerIdentity(NamedTuple):
@@ -28,18 +28,20 @@ class CallerIdentity(NamedTuple):
     doubt: str
 
 
-class BriefSession:
+class ShortTimeoutSession:
     """A boto3 session whose clients wait for AWS no longer than those of a stop do."""
 
-    def __init__(self, shared: Any) -> None:
-        self.shared = shared
+    def __init__(self, boto_session: Any) -> None:
+        self.boto_session = boto_session
 
     def client(self, service: str, **options: Any) -> Any:
         """Return a client as the session makes it, but for its patience."""
-        return self.shared.client(service, **options | {"config": PATIENCE})
+        return self.boto_session.client(service, **options | {"config": SHORT_TIMEOUTS})
 
 
-def identify_caller(environment: Environment, shared: Any, clients: Clients, guarded: Guarded) -> CallerIdentity:
+def identify_caller(
+    environment: Environment, boto_session: Any, clients: AwsClients, config: GuardConfig
+) -> CallerIdentity:
     """Return whose credentials these are; unknown where STS gives no answer.
 
     Going on without STS is safe. The fence's address names the account: it is part of our own bucket's name, and of the
@@ -50,7 +52,7 @@ def identify_caller(environment: Environment, shared: Any, clients: Clients, gua
 
     Args:
         environment: as declared.
-        shared: a boto3 session.
+        boto_session: a boto3 session.
         clients, guarded: of the environment.
 
     Raises:
@@ -58,33 +60,33 @@ def identify_caller(environment: Environment, shared: Any, clients: Clients, gua
         OpsError: there are no credentials.
     """
     try:
-        return CallerIdentity(require_account(environment, BriefSession(shared)), "")
-    except RefusedError:
+        return CallerIdentity(require_account(environment, ShortTimeoutSession(boto_session)), "")
+    except OperationRefusedError:
         raise
-    except OpsError as fault:
-        reason = unanswered(fault.__cause__, "GetCallerIdentity") if fault.__cause__ else None
+    except OperationError as fault:
+        reason = classify_fault(fault.__cause__, "GetCallerIdentity") if fault.__cause__ else None
         if reason is not None and reason.kind == "no credentials":
             raise
         doubt = fault.problem
-    except RAISED as error:  # botocore stumbles over a page that answers in the place of STS
-        doubt = words(error)
-    _require_own_node_group(environment, clients, guarded)
+    except CALL_ERRORS as error:  # botocore stumbles over a page that answers in the place of STS
+        doubt = describe_error(error)
+    _require_own_node_group(environment, clients, config)
     return CallerIdentity(UNKNOWN_CALLER, doubt)
 
 
-def _require_own_node_group(environment: Environment, clients: Clients, guarded: Guarded) -> None:
+def _require_own_node_group(environment: Environment, clients: AwsClients, config: GuardConfig) -> None:
     """Make sure that the node group is not of another account, as far as EKS says.
 
     Raises:
         RefusedError: it is.
     """
     try:
-        answer = clients.eks.describe_nodegroup(clusterName=guarded.cluster, nodegroupName=guarded.node_group)
+        answer = clients.eks.describe_nodegroup(clusterName=config.cluster, nodegroupName=config.node_group)
         account = str(answer["nodegroup"]["nodegroupArn"]).split(":")[4]
-    except (*RAISED, IndexError):
+    except (*CALL_ERRORS, IndexError):
         return
     if account != environment.account:
-        raise RefusedError(
+        raise OperationRefusedError(
             f"these credentials are of account {account}", where=f"{environment.name} in account {environment.account}",
             change=f"log in to {environment.account}",
         )  # fmt: skip

@@ -11,24 +11,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from tandem.ops import leftovers_ec2
-from tandem.ops.destroy.account import Account, tags_of
-from tandem.ops.destroy.fleet import NOT_THERE
-from tandem.ops.destroy.stacks import STAYS, stacks
-from tandem.ops.fault import DeniedError, OpsError, code_of
-from tandem.ops.left import Left
-from tandem.ops.log_groups import KEPT_LOGS, log_groups
-from tandem.ops.owned import Owned
+from tandem.ops.destroy.account import AccountClients, tags_of
+from tandem.ops.destroy.fleet import NOT_FOUND_CODES
+from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
+from tandem.ops.faults import AccessDeniedError, OperationError, error_code
+from tandem.ops.leftover import LeftoverResource
+from tandem.ops.log_groups import RETENTION_NOTE, list_log_groups
+from tandem.ops.ownership import ResourceOwnership
 from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 
-Search = Callable[[Account, Owned], Iterator[Left]]
+Search = Callable[[AccountClients, ResourceOwnership], Iterator[LeftoverResource]]
 # an instance whose node group stands is replaced, and a cluster with a node group does not go
-FIRST = ("node group", "instance", "Pod Identity association", "cluster")
-MOST_AT_ONCE = 20  # load balancers of one DescribeTags
+REMOVAL_ORDER = ("node group", "instance", "Pod Identity association", "cluster")
+MAX_TAG_BATCH = 20  # load balancers of one DescribeTags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unsearched:
+class SearchFailure:
     """A kind that could not be searched, and why."""
 
     kind: str
@@ -36,7 +36,7 @@ class Unsearched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leftovers:
+class LeftoverReport:
     """What is left.
 
     Args:
@@ -45,338 +45,371 @@ class Leftovers:
         unsearched: kinds of which nothing is known.
     """
 
-    kept: tuple[Left, ...]
-    orphans: tuple[Left, ...]
-    unsearched: tuple[Unsearched, ...]
+    permanent_resources: tuple[LeftoverResource, ...]
+    orphans: tuple[LeftoverResource, ...]
+    search_failures: tuple[SearchFailure, ...]
 
 
-def leftovers(account: Account, declared: Sequence[str] = ()) -> Leftovers:
+def search_leftovers(account: AccountClients, other_environments: Sequence[str] = ()) -> LeftoverReport:
     """Search every kind.
 
     Args:
         account: of the environment.
-        declared: names of other environments, whose resources are not taken for this one's.
+        other_environments: names of other environments, whose resources are not taken for this one's.
 
     Raises:
         OpsError: CloudFormation does not list the stacks, by which neighbours are told apart.
     """
-    owned = Owned.of(account, declared)
-    found: dict[tuple[str, str], Left] = {}
-    unsearched = []
+    ownership = ResourceOwnership.discover(account, other_environments)
+    resources: dict[tuple[str, str], LeftoverResource] = {}
+    search_failures = []
     for kind, search in SEARCHES.items():
         try:
-            for one in search(account, owned):
-                found.setdefault((one.kind, one.name), one)
-        except OpsError as error:
-            unsearched.append(Unsearched(kind=kind, why=str(error)))
-    listed = sorted(found.values(), key=lambda one: (*_turn(one.kind), one.name))
-    return Leftovers(
-        kept=tuple(one for one in listed if one.kept), orphans=tuple(one for one in listed if not one.kept),
-        unsearched=tuple(unsearched),
-    )  # fmt: skip
+            for resource in search(account, ownership):
+                resources.setdefault((resource.kind, resource.name), resource)
+        except OperationError as error:
+            search_failures.append(SearchFailure(kind=kind, why=str(error)))
+    resource_list = sorted(resources.values(), key=lambda resource: (*_removal_rank(resource.kind), resource.name))
+    return LeftoverReport(
+        permanent_resources=tuple(resource for resource in resource_list if resource.kept),
+        orphans=tuple(resource for resource in resource_list if not resource.kept),
+        search_failures=tuple(search_failures),
+    )
 
 
-def _turn(kind: str) -> tuple[int, str]:
+def _removal_rank(kind: str) -> tuple[int, str]:
     """Return when a kind's turn is, so that the commands work as they are listed."""
-    return (FIRST.index(kind) if kind in FIRST else len(FIRST), kind)
+    return (REMOVAL_ORDER.index(kind) if kind in REMOVAL_ORDER else len(REMOVAL_ORDER), kind)
 
 
-def _stacks(account: Account, _owned: Owned) -> Iterator[Left]:
-    for kind, one in stacks(account).items():
-        remove, look = (
-            quote_command("aws", "cloudformation", verb, "--stack-name", one.name)
+def _search_stacks(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for kind, existing_stack in list_stacks(account).items():
+        remove, lookup_command = (
+            quote_command("aws", "cloudformation", verb, "--stack-name", existing_stack.name)
             for verb in ("delete-stack", "describe-stacks")
         )
-        untagged = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({look})"
-        if kind == STAYS and (one.ours or one.adoptable):
-            note = "the record of the buckets; costs nothing" if one.ours else untagged
-            yield Left(kind="stack", name=one.name, note=note, kept=True)
-        elif one.ours:
-            yield Left(kind="stack", name=one.name, note=one.status, remove=remove)
-        elif one.adoptable:
-            adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", one.name)
-            remove = f"{untagged}, and only if it is yours {adopt}"
-            yield Left(kind="stack", name=one.name, note=one.status, remove=remove)
+        tag_note = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup_command})"
+        if kind == PERMANENT_KIND and (existing_stack.is_ours or existing_stack.is_adoptable):
+            note = "the record of the buckets; costs nothing" if existing_stack.is_ours else tag_note
+            yield LeftoverResource(kind="stack", name=existing_stack.name, note=note, kept=True)
+        elif existing_stack.is_ours:
+            yield LeftoverResource(kind="stack", name=existing_stack.name, note=existing_stack.status, remove=remove)
+        elif existing_stack.is_adoptable:
+            adopt_command = build_tandem_command("destroy", account.name, "--adopt-untagged", existing_stack.name)
+            remove = f"{tag_note}, and only if it is yours {adopt_command}"
+            yield LeftoverResource(kind="stack", name=existing_stack.name, note=existing_stack.status, remove=remove)
 
 
-def _buckets(account: Account, _owned: Owned) -> Iterator[Left]:
+def _search_buckets(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     environment = account.environment
-    notes = {names.bucket(environment): "models, artifacts and results"}
+    notes = {names.bucket_name(environment): "models, artifacts and results"}
     if environment.artifacts.existing_bucket is None:
-        notes[names.log_bucket(environment)] = "access logs of the bucket"
+        notes[names.log_bucket_name(environment)] = "access logs of the bucket"
     for bucket, note in notes.items():
         try:
             account.ask("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket)
-        except OpsError as error:
-            if code_of(error.__cause__) not in {"404", "NoSuchBucket"}:
+        except OperationError as error:
+            if error_code(error.__cause__) not in {"404", "NoSuchBucket"}:
                 raise
         else:
-            yield Left(kind="bucket", name=bucket, note=note, kept=True)
+            yield LeftoverResource(kind="bucket", name=bucket, note=note, kept=True)
 
 
-def _log_groups(account: Account, owned: Owned) -> Iterator[Left]:
-    for group in log_groups(account, owned):
+def _search_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for group in list_log_groups(account, ownership):
         remove = quote_command("aws", "logs", "delete-log-group", "--log-group-name", group.name)
-        yield Left(
-            kind="log group", name=group.name, note=KEPT_LOGS if group.kept else f"{group.size} bytes",
-            remove=remove, kept=group.kept,
+        yield LeftoverResource(
+            kind="log group", name=group.name, note=RETENTION_NOTE if group.retain else f"{group.size_bytes} bytes",
+            remove=remove, kept=group.retain,
         )  # fmt: skip
 
 
-def _clusters(account: Account, _owned: Owned) -> Iterator[Left]:
+def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield the cluster of our name and what stands in it; EKS says whose each is, and a name says it of none."""
-    cluster, named = account.cluster, ("--cluster-name", account.cluster)
-    found = _of_eks(account, "DescribeCluster", cluster, name=cluster)
-    if found is None:
+    cluster, cluster_flags = account.cluster, ("--cluster-name", account.cluster)
+    response = _describe_in_eks(account, "DescribeCluster", cluster, name=cluster)
+    if response is None:
         return
-    tags, where = found["cluster"].get("tags", {}), f"Pod Identity associations of {cluster}"
-    look = quote_command("aws", "eks", "describe-cluster", "--name", cluster)
-    for row in account.pages("eks", "ListPodIdentityAssociations", "associations", where, clusterName=cluster):
+    tags, where = response["cluster"].get("tags", {}), f"Pod Identity associations of {cluster}"
+    lookup_command = quote_command("aws", "eks", "describe-cluster", "--name", cluster)
+    for row in account.list_rows("eks", "ListPodIdentityAssociations", "associations", where, clusterName=cluster):
         identity = row["associationId"]
-        command = quote_command("aws", "eks", "delete-pod-identity-association", *named, "--association-id", identity)
-        yield Left(
+        command = quote_command(
+            "aws", "eks", "delete-pod-identity-association", *cluster_flags, "--association-id", identity
+        )
+        yield LeftoverResource(
             kind="Pod Identity association", name=identity, note=f"{row['namespace']}/{row['serviceAccount']}",
-            remove=_careful(account, tags, look, command),
+            remove=_qualify_command(account, tags, lookup_command, command),
         )  # fmt: skip
-    for group in account.pages("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):
-        said = _of_eks(account, "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
-        if said is not None:
-            which = (*named, "--nodegroup-name", group)
-            remove = _careful(
-                account, said["nodegroup"].get("tags", {}), quote_command("aws", "eks", "describe-nodegroup", *which),
-                quote_command("aws", "eks", "delete-nodegroup", *which),
-            )  # fmt: skip
-            yield Left(kind="node group", name=group, remove=remove)
+    for group in account.list_rows("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):
+        group_response = _describe_in_eks(account, "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
+        if group_response is not None:
+            group_flags = (*cluster_flags, "--nodegroup-name", group)
+            remove = _qualify_command(
+                account,
+                group_response["nodegroup"].get("tags", {}),
+                quote_command("aws", "eks", "describe-nodegroup", *group_flags),
+                quote_command("aws", "eks", "delete-nodegroup", *group_flags),
+            )
+            yield LeftoverResource(kind="node group", name=group, remove=remove)
     remove = quote_command("aws", "eks", "delete-cluster", "--name", cluster)
-    yield Left(kind="cluster", name=cluster, remove=_careful(account, tags, look, remove))
+    yield LeftoverResource(kind="cluster", name=cluster, remove=_qualify_command(account, tags, lookup_command, remove))
 
 
-def _of_eks(account: Account, operation: str, where: str, **named: str) -> dict[str, Any] | None:
+def _describe_in_eks(account: AccountClients, operation: str, where: str, **parameters: str) -> dict[str, Any] | None:
     try:
-        return account.ask("eks", operation, where, **named)
-    except OpsError as error:
-        if code_of(error.__cause__) in NOT_THERE:
+        return account.ask("eks", operation, where, **parameters)
+    except OperationError as error:
+        if error_code(error.__cause__) in NOT_FOUND_CODES:
             return None
         raise
 
 
-def _careful(account: Account, tags: Mapping[str, str], look: str, command: str) -> str:
+def _qualify_command(account: AccountClients, tags: Mapping[str, str], lookup_command: str, command: str) -> str:
     """Return the command; where the tags do not say that it is ours, behind the question whose it is."""
     if tags.get(names.OWNER_TAG) == account.name:
         return command
-    return f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({look}), and only if it is yours {command}"
+    return (
+        f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup_command}), and only if it is "
+        f"yours {command}"
+    )
 
 
-def _load_balancers(account: Account, owned: Owned) -> Iterator[Left]:
-    for what, operation, key, kind, verb, flag in (
+def _search_load_balancers(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for rows_key, operation, arn_key, kind, verb, flag in (
         ("LoadBalancers", "DescribeLoadBalancers", "LoadBalancerArn", "load balancer",
          "delete-load-balancer", "--load-balancer-arn"),
         ("TargetGroups", "DescribeTargetGroups", "TargetGroupArn", "target group",
          "delete-target-group", "--target-group-arn"),
     ):  # fmt: skip
-        arns = [row[key] for row in account.pages("elbv2", operation, what, "load balancers")]
-        for chunk in _chunks(arns):
-            said = account.ask("elbv2", "DescribeTags", "load balancers", ResourceArns=chunk)
-            for row in said["TagDescriptions"]:
-                if owned.tagged(tags_of(row["Tags"])):
+        arns = [row[arn_key] for row in account.list_rows("elbv2", operation, rows_key, "load balancers")]
+        for batch in _split_batches(arns):
+            response = account.ask("elbv2", "DescribeTags", "load balancers", ResourceArns=batch)
+            for row in response["TagDescriptions"]:
+                if ownership.has_own_tag(tags_of(row["Tags"])):
                     remove = quote_command("aws", "elbv2", verb, flag, row["ResourceArn"])
-                    yield Left(kind=kind, name=row["ResourceArn"], remove=remove)
+                    yield LeftoverResource(kind=kind, name=row["ResourceArn"], remove=remove)
 
 
-def _classic_load_balancers(account: Account, owned: Owned) -> Iterator[Left]:
-    rows = account.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions", "load balancers")
-    for chunk in _chunks([row["LoadBalancerName"] for row in rows]):
-        said = account.ask("elb", "DescribeTags", "load balancers", LoadBalancerNames=chunk)
-        for row in said["TagDescriptions"]:
-            if owned.tagged(tags_of(row["Tags"])):
+def _search_classic_load_balancers(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    rows = account.list_rows("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions", "load balancers")
+    for batch in _split_batches([row["LoadBalancerName"] for row in rows]):
+        response = account.ask("elb", "DescribeTags", "load balancers", LoadBalancerNames=batch)
+        for row in response["TagDescriptions"]:
+            if ownership.has_own_tag(tags_of(row["Tags"])):
                 name = row["LoadBalancerName"]
                 remove = quote_command("aws", "elb", "delete-load-balancer", "--load-balancer-name", name)
-                yield Left(kind="load balancer", name=name, remove=remove)
+                yield LeftoverResource(kind="load balancer", name=name, remove=remove)
 
 
-def _chunks(items: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(items), MOST_AT_ONCE):
-        yield items[start : start + MOST_AT_ONCE]
+def _split_batches(items: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(items), MAX_TAG_BATCH):
+        yield items[start : start + MAX_TAG_BATCH]
 
 
-def _schedules(account: Account, owned: Owned) -> Iterator[Left]:
-    for group in account.pages("scheduler", "ListScheduleGroups", "ScheduleGroups", "schedule groups"):
+def _search_schedules(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for group in account.list_rows("scheduler", "ListScheduleGroups", "ScheduleGroups", "schedule groups"):
         name = group["Name"]
-        if not owned.named(name):
+        if not ownership.has_own_name(name):
             continue
-        for row in account.pages("scheduler", "ListSchedules", "Schedules", name, GroupName=name):
+        for row in account.list_rows("scheduler", "ListSchedules", "Schedules", name, GroupName=name):
             remove = quote_command("aws", "scheduler", "delete-schedule", "--group-name", name, "--name", row["Name"])
-            yield Left(kind="schedule", name=f"{name}/{row['Name']}", remove=remove)
+            yield LeftoverResource(kind="schedule", name=f"{name}/{row['Name']}", remove=remove)
         remove = quote_command("aws", "scheduler", "delete-schedule-group", "--name", name)
-        yield Left(kind="schedule group", name=name, remove=remove)
-    for row in account.pages("scheduler", "ListSchedules", "Schedules", "schedules", GroupName="default"):
-        if owned.named(row["Name"]) or owned.generated(row["Name"]):
+        yield LeftoverResource(kind="schedule group", name=name, remove=remove)
+    for row in account.list_rows("scheduler", "ListSchedules", "Schedules", "schedules", GroupName="default"):
+        if ownership.has_own_name(row["Name"]) or ownership.find_stack_kind(row["Name"]):
             remove = quote_command("aws", "scheduler", "delete-schedule", "--name", row["Name"])
-            yield Left(kind="schedule", name=row["Name"], remove=remove)
+            yield LeftoverResource(kind="schedule", name=row["Name"], remove=remove)
 
 
-def _rules(account: Account, owned: Owned) -> Iterator[Left]:
-    for row in account.pages("events", "ListRules", "Rules", "EventBridge rules"):
-        if owned.named(row["Name"]) or owned.generated(row["Name"]):
-            look = quote_command("aws", "events", "list-targets-by-rule", "--rule", row["Name"])
+def _search_rules(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for row in account.list_rows("events", "ListRules", "Rules", "EventBridge rules"):
+        if ownership.has_own_name(row["Name"]) or ownership.find_stack_kind(row["Name"]):
+            lookup_command = quote_command("aws", "events", "list-targets-by-rule", "--rule", row["Name"])
             command = quote_command("aws", "events", "delete-rule", "--name", row["Name"])
-            remove = f"remove its targets ({look}), then {command}"
-            yield Left(kind="EventBridge rule", name=row["Name"], remove=remove)
+            remove = f"remove its targets ({lookup_command}), then {command}"
+            yield LeftoverResource(kind="EventBridge rule", name=row["Name"], remove=remove)
 
 
-def _roles(account: Account, owned: Owned) -> Iterator[Left]:
+def _search_roles(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield roles whose name begins like ours and whose tags do not say otherwise: IAM lists roles without tags."""
-    for row in account.pages("iam", "ListRoles", "Roles", "IAM roles"):
+    for row in account.list_rows("iam", "ListRoles", "Roles", "IAM roles"):
         name = str(row["RoleName"])
-        if not name.startswith((f"{owned.name}-", f"tandem-{owned.name}")):
+        if not name.startswith((f"{ownership.name}-", f"tandem-{ownership.name}")):
             continue
         try:
-            tags = tags_of(list(account.pages("iam", "ListRoleTags", "Tags", name, RoleName=name)))
-        except OpsError as error:
-            if code_of(error.__cause__) == "NoSuchEntity":  # gone since it was listed
+            tags = tags_of(list(account.list_rows("iam", "ListRoleTags", "Tags", name, RoleName=name)))
+        except OperationError as error:
+            if error_code(error.__cause__) == "NoSuchEntity":  # gone since it was listed
                 continue
             raise
-        if owned.tagged(tags) or (not owned.strange(tags) and (owned.named(name) or owned.generated(name))):
-            attached, own, command = (
+        if ownership.has_own_tag(tags) or (
+            not ownership.has_foreign_tag(tags) and (ownership.has_own_name(name) or ownership.find_stack_kind(name))
+        ):
+            list_attached_command, list_inline_command, command = (
                 quote_command("aws", "iam", verb, "--role-name", name)
                 for verb in ("list-attached-role-policies", "list-role-policies", "delete-role")
             )
-            yield Left(kind="role", name=name, remove=f"take its policies away ({attached}; {own}), then {command}")
+            yield LeftoverResource(
+                kind="role",
+                name=name,
+                remove=f"take its policies away ({list_attached_command}; {list_inline_command}), then {command}",
+            )
 
 
-def _policies(account: Account, owned: Owned) -> Iterator[Left]:
+def _search_policies(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield policies; those of people stay, for whoever takes the environment down has his rights from them."""
-    people = {names.people_policy(account.environment, kind) for kind in names.PEOPLE}
-    for row in account.pages("iam", "ListPolicies", "Policies", "IAM policies", Scope="Local"):
+    people_policies = {names.people_policy_name(account.environment, kind) for kind in names.PEOPLE}
+    for row in account.list_rows("iam", "ListPolicies", "Policies", "IAM policies", Scope="Local"):
         name, remove = row["PolicyName"], quote_command("aws", "iam", "delete-policy", "--policy-arn", row["Arn"])
-        if name in people:
+        if name in people_policies:
             note = f"rights of people, attached to {row.get('AttachmentCount', 0)}; when none has it: {remove}"
-            yield Left(kind="policy", name=row["Arn"], note=note, remove=remove, kept=True)
-        elif owned.named(name) or owned.generated(name):
-            yield Left(kind="policy", name=row["Arn"], remove=remove)
+            yield LeftoverResource(kind="policy", name=row["Arn"], note=note, remove=remove, kept=True)
+        elif ownership.has_own_name(name) or ownership.find_stack_kind(name):
+            yield LeftoverResource(kind="policy", name=row["Arn"], remove=remove)
 
 
-def _repositories(account: Account, owned: Owned) -> Iterator[Left]:
-    for row in account.pages("ecr", "DescribeRepositories", "repositories", "ECR repositories"):
+def _search_repositories(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for row in account.list_rows("ecr", "DescribeRepositories", "repositories", "ECR repositories"):
         name = row["repositoryName"]
-        if owned.named(name):
+        if ownership.has_own_name(name):
             remove = quote_command("aws", "ecr", "delete-repository", "--force", "--repository-name", name)
-            yield Left(kind="ECR repository", name=name, remove=remove)
+            yield LeftoverResource(kind="ECR repository", name=name, remove=remove)
 
 
-def _keys(account: Account, owned: Owned) -> Iterator[Left]:
+def _search_keys(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield keys of ours. One whose policy shuts this identity out is another's; shut out of all, none is known."""
-    denied: DeniedError | None = None
-    read = 0
-    for row in account.pages("kms", "ListKeys", "Keys", "KMS keys"):
+    denial: AccessDeniedError | None = None
+    read_count = 0
+    for row in account.list_rows("kms", "ListKeys", "Keys", "KMS keys"):
         identity = str(row["KeyId"])
         try:
-            about = account.ask("kms", "DescribeKey", identity, KeyId=identity)["KeyMetadata"]
-            if about.get("KeyManager") == "AWS":
+            metadata = account.ask("kms", "DescribeKey", identity, KeyId=identity)["KeyMetadata"]
+            if metadata.get("KeyManager") == "AWS":
                 continue
-            tags = tags_of(list(account.pages("kms", "ListResourceTags", "Tags", identity, KeyId=identity)))
-        except DeniedError as error:
-            denied = error
+            tags = tags_of(list(account.list_rows("kms", "ListResourceTags", "Tags", identity, KeyId=identity)))
+        except AccessDeniedError as error:
+            denial = error
             continue
-        read += 1
-        described = any(owned.named(word) for word in str(about.get("Description", "")).split())
-        if not (owned.tagged(tags) or (described and not owned.strange(tags))):
+        read_count += 1
+        has_own_description = any(ownership.has_own_name(word) for word in str(metadata.get("Description", "")).split())
+        if not (ownership.has_own_tag(tags) or (has_own_description and not ownership.has_foreign_tag(tags))):
             continue
-        if about["KeyState"] == "PendingDeletion":
+        if metadata["KeyState"] == "PendingDeletion":
             note = (
-                f"{about.get('Description', '')}: KMS deletes it on {about['DeletionDate']:%Y-%m-%d}, until then free"
+                f"{metadata.get('Description', '')}: KMS deletes it on {metadata['DeletionDate']:%Y-%m-%d}, "
+                "until then free"
             )
-            yield Left(kind="KMS key", name=identity, note=note, kept=True)
+            yield LeftoverResource(kind="KMS key", name=identity, note=note, kept=True)
         else:
             remove = quote_command("aws", "kms", "schedule-key-deletion", "--key-id", identity)
-            yield Left(kind="KMS key", name=identity, note=str(about.get("Description", "")), remove=remove)
-    if denied and not read:
-        raise denied
+            yield LeftoverResource(
+                kind="KMS key", name=identity, note=str(metadata.get("Description", "")), remove=remove
+            )
+    if denial and not read_count:
+        raise denial
 
 
-def _dashboards(account: Account, owned: Owned) -> Iterator[Left]:
-    prefix = f"tandem-{owned.name}"
-    for row in account.pages(
+def _search_dashboards(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    prefix = f"tandem-{ownership.name}"
+    for row in account.list_rows(
         "cloudwatch", "ListDashboards", "DashboardEntries", "dashboards", DashboardNamePrefix=prefix
     ):
         name = row["DashboardName"]
-        if owned.named(name):
+        if ownership.has_own_name(name):
             remove = quote_command("aws", "cloudwatch", "delete-dashboards", "--dashboard-names", name)
-            yield Left(kind="dashboard", name=name, remove=remove)
+            yield LeftoverResource(kind="dashboard", name=name, remove=remove)
 
 
-def _alarms(account: Account, owned: Owned) -> Iterator[Left]:
+def _search_alarms(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield alarms that begin with the environment's name and speak of it; the name alone may be anybody's."""
     for kind, key in (("MetricAlarm", "MetricAlarms"), ("CompositeAlarm", "CompositeAlarms")):
-        rows = account.pages(
-            "cloudwatch", "DescribeAlarms", key, "alarms", AlarmNamePrefix=f"{owned.name}-", AlarmTypes=[kind]
+        rows = account.list_rows(
+            "cloudwatch", "DescribeAlarms", key, "alarms", AlarmNamePrefix=f"{ownership.name}-", AlarmTypes=[kind]
         )
         for row in rows:
             name = row["AlarmName"]
-            if any(name.startswith(f"{other}-") for other in owned.others) or not owned.speaks(_texts(row)):
+            if any(
+                name.startswith(f"{neighbour}-") for neighbour in ownership.neighbours
+            ) or not ownership.mentions_environment(_iterate_texts(row)):
                 continue
             remove = quote_command("aws", "cloudwatch", "delete-alarms", "--alarm-names", name)
-            yield Left(kind="alarm", name=name, remove=remove)
+            yield LeftoverResource(kind="alarm", name=name, remove=remove)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _iterate_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _texts(one)
+        for item in value.values():
+            yield from _iterate_texts(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _iterate_texts(item)
 
 
-def _topics(account: Account, owned: Owned) -> Iterator[Left]:
-    for row in account.pages("sns", "ListTopics", "Topics", "SNS topics"):
+def _search_topics(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for row in account.list_rows("sns", "ListTopics", "Topics", "SNS topics"):
         name = str(row["TopicArn"]).rpartition(":")[2]
-        if owned.named(name) or owned.generated(name):
+        if ownership.has_own_name(name) or ownership.find_stack_kind(name):
             remove = quote_command("aws", "sns", "delete-topic", "--topic-arn", row["TopicArn"])
-            yield Left(kind="SNS topic", name=name, remove=remove)
+            yield LeftoverResource(kind="SNS topic", name=name, remove=remove)
 
 
-def _queues(account: Account, owned: Owned) -> Iterator[Left]:
-    for prefix in (f"tandem-{owned.name}", f"{owned.name}-"):
-        for url in account.pages("sqs", "ListQueues", "QueueUrls", "SQS queues", QueueNamePrefix=prefix):
+def _search_queues(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for prefix in (f"tandem-{ownership.name}", f"{ownership.name}-"):
+        for url in account.list_rows("sqs", "ListQueues", "QueueUrls", "SQS queues", QueueNamePrefix=prefix):
             name = str(url).rpartition("/")[2]
-            if owned.named(name) or owned.generated(name):
+            if ownership.has_own_name(name) or ownership.find_stack_kind(name):
                 remove = quote_command("aws", "sqs", "delete-queue", "--queue-url", url)
-                yield Left(kind="SQS queue", name=name, remove=remove)
+                yield LeftoverResource(kind="SQS queue", name=name, remove=remove)
 
 
-def _functions(account: Account, owned: Owned) -> Iterator[Left]:
-    for row in account.pages("lambda", "ListFunctions", "Functions", "Lambda functions"):
+def _search_functions(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for row in account.list_rows("lambda", "ListFunctions", "Functions", "Lambda functions"):
         name = row["FunctionName"]
-        if owned.named(name) or owned.generated(name):
+        if ownership.has_own_name(name) or ownership.find_stack_kind(name):
             remove = quote_command("aws", "lambda", "delete-function", "--function-name", name)
-            yield Left(kind="Lambda function", name=name, remove=remove)
+            yield LeftoverResource(kind="Lambda function", name=name, remove=remove)
 
 
-def _projects(account: Account, owned: Owned) -> Iterator[Left]:
-    for name in account.pages("codebuild", "ListProjects", "projects", "CodeBuild projects"):
-        if owned.named(name):
+def _search_projects(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for name in account.list_rows("codebuild", "ListProjects", "projects", "CodeBuild projects"):
+        if ownership.has_own_name(name):
             remove = quote_command("aws", "codebuild", "delete-project", "--name", name)
-            yield Left(kind="CodeBuild project", name=name, remove=remove)
+            yield LeftoverResource(kind="CodeBuild project", name=name, remove=remove)
 
 
-def _budgets(account: Account, owned: Owned) -> Iterator[Left]:
+def _search_budgets(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     number = account.environment.account
-    for row in account.pages("budgets", "DescribeBudgets", "Budgets", "budgets", AccountId=number):
+    for row in account.list_rows("budgets", "DescribeBudgets", "Budgets", "budgets", AccountId=number):
         name = row["BudgetName"]
-        if owned.named(name):
+        if ownership.has_own_name(name):
             remove = quote_command("aws", "budgets", "delete-budget", "--account-id", number, "--budget-name", name)
-            yield Left(kind="budget", name=name, remove=remove)
+            yield LeftoverResource(kind="budget", name=name, remove=remove)
 
 
 SEARCHES: dict[str, Search] = {
-    "stacks": _stacks, "buckets": _buckets, "log groups": _log_groups, "clusters": _clusters,
+    "stacks": _search_stacks,
+    "buckets": _search_buckets,
+    "log groups": _search_log_groups,
+    "clusters": _search_clusters,
     **leftovers_ec2.SEARCHES,
-    "load balancers": _load_balancers, "classic load balancers": _classic_load_balancers, "schedules": _schedules,
-    "EventBridge rules": _rules, "roles": _roles, "policies": _policies, "ECR repositories": _repositories,
-    "KMS keys": _keys, "dashboards": _dashboards, "alarms": _alarms, "SNS topics": _topics, "SQS queues": _queues,
-    "Lambda functions": _functions, "CodeBuild projects": _projects, "budgets": _budgets,
-}  # fmt: skip
+    "load balancers": _search_load_balancers,
+    "classic load balancers": _search_classic_load_balancers,
+    "schedules": _search_schedules,
+    "EventBridge rules": _search_rules,
+    "roles": _search_roles,
+    "policies": _search_policies,
+    "ECR repositories": _search_repositories,
+    "KMS keys": _search_keys,
+    "dashboards": _search_dashboards,
+    "alarms": _search_alarms,
+    "SNS topics": _search_topics,
+    "SQS queues": _search_queues,
+    "Lambda functions": _search_functions,
+    "CodeBuild projects": _search_projects,
+    "budgets": _search_budgets,
+}
 """Every kind that is searched, by its name in a report."""

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tandem.ops.destroy.account import Account, tags_of
-from tandem.ops.destroy.fleet import ALIVE
-from tandem.ops.left import Left
-from tandem.ops.owned import Owned
+from tandem.ops.destroy.account import AccountClients, tags_of
+from tandem.ops.destroy.fleet import ALIVE_STATES
+from tandem.ops.leftover import LeftoverResource
+from tandem.ops.ownership import ResourceOwnership
 from tandem.shell_command import quote_command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Ec2ResourceKind:
     """One kind of EC2's.
 
     Args:
@@ -33,78 +33,141 @@ class Kind:
         named: where a name or description stands that may tell it without tags.
     """
 
-    what: str
+    title: str
     operation: str
-    key: str
-    identity: str
+    rows_key: str
+    id_key: str
     command: str
-    own: dict[str, Any] = field(default_factory=dict)
-    states: tuple[str, ...] = ()
-    state: str = "State"
-    named: tuple[str, ...] = ()
+    own_filter: dict[str, Any] = field(default_factory=dict)
+    present_states: tuple[str, ...] = ()
+    state_key: str = "State"
+    name_keys: tuple[str, ...] = ()
 
 
-KINDS = (
-    Kind(what="instance", operation="DescribeInstances", key="Reservations", identity="InstanceId",
-         command="aws ec2 terminate-instances --instance-ids", states=ALIVE),
-    Kind(what="network interface", operation="DescribeNetworkInterfaces", key="NetworkInterfaces",
-         identity="NetworkInterfaceId", command="aws ec2 delete-network-interface --network-interface-id",
-         named=("Description",)),
-    Kind(what="volume", operation="DescribeVolumes", key="Volumes", identity="VolumeId",
-         command="aws ec2 delete-volume --volume-id", states=("creating", "available", "in-use", "error")),
-    Kind(what="snapshot", operation="DescribeSnapshots", key="Snapshots", identity="SnapshotId",
-         command="aws ec2 delete-snapshot --snapshot-id", own={"OwnerIds": ["self"]}),
-    Kind(what="NAT gateway", operation="DescribeNatGateways", key="NatGateways", identity="NatGatewayId",
-         command="aws ec2 delete-nat-gateway --nat-gateway-id", states=("pending", "available", "failed")),
-    Kind(what="elastic IP", operation="DescribeAddresses", key="Addresses", identity="AllocationId",
-         command="aws ec2 release-address --allocation-id"),
-    Kind(what="VPC endpoint", operation="DescribeVpcEndpoints", key="VpcEndpoints", identity="VpcEndpointId",
-         command="aws ec2 delete-vpc-endpoints --vpc-endpoint-ids"),
-    Kind(what="security group", operation="DescribeSecurityGroups", key="SecurityGroups", identity="GroupId",
-         command="aws ec2 delete-security-group --group-id", named=("GroupName",)),
-    Kind(what="launch template", operation="DescribeLaunchTemplates", key="LaunchTemplates",
-         identity="LaunchTemplateId", command="aws ec2 delete-launch-template --launch-template-id",
-         named=("LaunchTemplateName",)),
-    Kind(what="subnet", operation="DescribeSubnets", key="Subnets", identity="SubnetId",
-         command="aws ec2 delete-subnet --subnet-id"),
-    Kind(what="VPC", operation="DescribeVpcs", key="Vpcs", identity="VpcId", command="aws ec2 delete-vpc --vpc-id"),
-)  # fmt: skip
+RESOURCE_KINDS = (
+    Ec2ResourceKind(
+        title="instance",
+        operation="DescribeInstances",
+        rows_key="Reservations",
+        id_key="InstanceId",
+        command="aws ec2 terminate-instances --instance-ids",
+        present_states=ALIVE_STATES,
+    ),
+    Ec2ResourceKind(
+        title="network interface",
+        operation="DescribeNetworkInterfaces",
+        rows_key="NetworkInterfaces",
+        id_key="NetworkInterfaceId",
+        command="aws ec2 delete-network-interface --network-interface-id",
+        name_keys=("Description",),
+    ),
+    Ec2ResourceKind(
+        title="volume",
+        operation="DescribeVolumes",
+        rows_key="Volumes",
+        id_key="VolumeId",
+        command="aws ec2 delete-volume --volume-id",
+        present_states=("creating", "available", "in-use", "error"),
+    ),
+    Ec2ResourceKind(
+        title="snapshot",
+        operation="DescribeSnapshots",
+        rows_key="Snapshots",
+        id_key="SnapshotId",
+        command="aws ec2 delete-snapshot --snapshot-id",
+        own_filter={"OwnerIds": ["self"]},
+    ),
+    Ec2ResourceKind(
+        title="NAT gateway",
+        operation="DescribeNatGateways",
+        rows_key="NatGateways",
+        id_key="NatGatewayId",
+        command="aws ec2 delete-nat-gateway --nat-gateway-id",
+        present_states=("pending", "available", "failed"),
+    ),
+    Ec2ResourceKind(
+        title="elastic IP",
+        operation="DescribeAddresses",
+        rows_key="Addresses",
+        id_key="AllocationId",
+        command="aws ec2 release-address --allocation-id",
+    ),
+    Ec2ResourceKind(
+        title="VPC endpoint",
+        operation="DescribeVpcEndpoints",
+        rows_key="VpcEndpoints",
+        id_key="VpcEndpointId",
+        command="aws ec2 delete-vpc-endpoints --vpc-endpoint-ids",
+    ),
+    Ec2ResourceKind(
+        title="security group",
+        operation="DescribeSecurityGroups",
+        rows_key="SecurityGroups",
+        id_key="GroupId",
+        command="aws ec2 delete-security-group --group-id",
+        name_keys=("GroupName",),
+    ),
+    Ec2ResourceKind(
+        title="launch template",
+        operation="DescribeLaunchTemplates",
+        rows_key="LaunchTemplates",
+        id_key="LaunchTemplateId",
+        command="aws ec2 delete-launch-template --launch-template-id",
+        name_keys=("LaunchTemplateName",),
+    ),
+    Ec2ResourceKind(
+        title="subnet",
+        operation="DescribeSubnets",
+        rows_key="Subnets",
+        id_key="SubnetId",
+        command="aws ec2 delete-subnet --subnet-id",
+    ),
+    Ec2ResourceKind(
+        title="VPC", operation="DescribeVpcs", rows_key="Vpcs", id_key="VpcId", command="aws ec2 delete-vpc --vpc-id"
+    ),
+)
 # EKS's own interfaces and the group that it makes with a cluster, as its user guide spells them
-_SPELT = r"Amazon EKS {cluster}|eks-cluster-sg-{cluster}-[0-9]+"
+_EKS_NAMES = r"Amazon EKS {cluster}|eks-cluster-sg-{cluster}-[0-9]+"
 
 
-def _search(kind: Kind, account: Account, owned: Owned) -> Iterator[Left]:
-    for row in _rows(kind, account):
+def _search_kind(
+    kind: Ec2ResourceKind, account: AccountClients, ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
+    for row in _list_rows(kind, account):
         tags = tags_of(row.get("Tags") or row.get("TagSet"))
-        if not (owned.tagged(tags) or (not owned.strange(tags) and _named(kind, row, owned))):
+        if not (
+            ownership.has_own_tag(tags) or (not ownership.has_foreign_tag(tags) and _has_own_name(kind, row, ownership))
+        ):
             continue
-        state = _state(kind, row)
-        if kind.states and state not in kind.states:
+        state = _read_state(kind, row)
+        if kind.present_states and state not in kind.present_states:
             continue
-        identity = str(row[kind.identity])
+        resource_id = str(row[kind.id_key])
         note = ", ".join(part for part in (tags.get("Name", ""), state) if part)
-        yield Left(kind=kind.what, name=identity, note=note, remove=quote_command(*kind.command.split(), identity))
+        yield LeftoverResource(
+            kind=kind.title, name=resource_id, note=note, remove=quote_command(*kind.command.split(), resource_id)
+        )
 
 
-def _rows(kind: Kind, account: Account) -> Iterator[dict[str, Any]]:
-    for row in account.pages("ec2", kind.operation, kind.key, f"{kind.what}s", **kind.own):
-        if kind.what == "instance":
+def _list_rows(kind: Ec2ResourceKind, account: AccountClients) -> Iterator[dict[str, Any]]:
+    for row in account.list_rows("ec2", kind.operation, kind.rows_key, f"{kind.title}s", **kind.own_filter):
+        if kind.title == "instance":
             yield from row["Instances"]
-        elif kind.identity in row:  # an address of EC2-Classic has none
+        elif kind.id_key in row:  # an address of EC2-Classic has none
             yield row
 
 
-def _state(kind: Kind, row: dict[str, Any]) -> str:
-    said = row.get(kind.state, "")
-    return str(said["Name"]) if isinstance(said, dict) else str(said)
+def _read_state(kind: Ec2ResourceKind, row: dict[str, Any]) -> str:
+    value = row.get(kind.state_key, "")
+    return str(value["Name"]) if isinstance(value, dict) else str(value)
 
 
-def _named(kind: Kind, row: dict[str, Any], owned: Owned) -> bool:
-    texts = [str(row.get(key, "")) for key in kind.named]
-    spelt = _SPELT.format(cluster=re.escape(owned.cluster))
-    return any(owned.named(text) or re.fullmatch(spelt, text) for text in texts)
+def _has_own_name(kind: Ec2ResourceKind, row: dict[str, Any], ownership: ResourceOwnership) -> bool:
+    texts = [str(row.get(key, "")) for key in kind.name_keys]
+    name_pattern = _EKS_NAMES.format(cluster=re.escape(ownership.cluster))
+    return any(ownership.has_own_name(text) or re.fullmatch(name_pattern, text) for text in texts)
 
 
-SEARCHES: dict[str, Callable[[Account, Owned], Iterator[Left]]] = {
-    f"{kind.what}s": partial(_search, kind) for kind in KINDS
+SEARCHES: dict[str, Callable[[AccountClients, ResourceOwnership], Iterator[LeftoverResource]]] = {
+    f"{kind.title}s": partial(_search_kind, kind) for kind in RESOURCE_KINDS
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tandem.ops.destroy.account import Account
-from tandem.ops.owned import Owned
+from tandem.ops.destroy.account import AccountClients
+from tandem.ops.ownership import ResourceOwnership
 
-KEPT_LOGS = "builds of images; kept so that a deploy that was rolled back says why, until its retention ends"
+RETENTION_NOTE = "builds of images; kept so that a deploy that was rolled back says why, until its retention ends"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,19 +21,19 @@ class LogGroup:
     """
 
     name: str
-    size: int
-    kept: bool
+    size_bytes: int
+    retain: bool
 
 
-def log_groups(account: Account, owned: Owned) -> Iterator[LogGroup]:
+def list_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LogGroup]:
     """Yield the environment's log groups.
 
     Raises:
         OpsError: CloudWatch Logs does not list them.
     """
     where = f"log groups of {account.name}"
-    for row in account.pages("logs", "DescribeLogGroups", "logGroups", where, logGroupNamePattern=account.name):
+    for row in account.list_rows("logs", "DescribeLogGroups", "logGroups", where, logGroupNamePattern=account.name):
         name = str(row["logGroupName"])
-        if owned.named(name) or owned.generated(name):
-            kept = owned.generated(name) == "Image" and "Logs" in name
-            yield LogGroup(name=name, size=int(row.get("storedBytes", 0)), kept=kept)
+        if ownership.has_own_name(name) or ownership.find_stack_kind(name):
+            retain = ownership.find_stack_kind(name) == "Image" and "Logs" in name
+            yield LogGroup(name=name, size_bytes=int(row.get("storedBytes", 0)), retain=retain)

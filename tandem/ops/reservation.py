@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tandem.ops.fault import OpsError, ask, code_of
+from tandem.ops.faults import OperationError, call_operation, error_code
 from tandem.spec.environment import Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class CapacityReservation:
     """What was bought, or is held.
 
     Args:
@@ -27,13 +27,13 @@ class Reservation:
     total: int
     available: int
 
-    def active(self, now: datetime) -> bool:
+    def is_active(self, now: datetime) -> bool:
         """Whether its instances can be had, and are paid for, at this moment."""
-        begun = self.starts is None or self.starts <= now
-        return self.state == "active" and begun and not (self.ends is not None and self.ends <= now)
+        is_past_start = self.starts is None or self.starts <= now
+        return self.state == "active" and is_past_start and not (self.ends is not None and self.ends <= now)
 
 
-def reservation(ec2: Any, environment: Environment) -> Reservation | None:
+def read_reservation(ec2: Any, environment: Environment) -> CapacityReservation | None:
     """Return it; None where none is declared, or EC2 knows none of this id in this account and region.
 
     Raises:
@@ -44,18 +44,23 @@ def reservation(ec2: Any, environment: Environment) -> Reservation | None:
         return None
     where = f"capacity.reservation_id {capacity.reservation_id}"
     try:
-        said = ask(ec2, "DescribeCapacityReservations", where, CapacityReservationIds=[capacity.reservation_id])
-    except OpsError as fault:
-        if code_of(fault.__cause__).startswith("InvalidCapacityReservationId"):
+        response = call_operation(
+            ec2, "DescribeCapacityReservations", where, CapacityReservationIds=[capacity.reservation_id]
+        )
+    except OperationError as fault:
+        if error_code(fault.__cause__).startswith("InvalidCapacityReservationId"):
             return None
         raise
-    found = said.get("CapacityReservations", [])
-    return _reservation(found[0]) if found else None
+    reservations = response.get("CapacityReservations", [])
+    return _build_reservation(reservations[0]) if reservations else None
 
 
-def _reservation(said: dict[str, Any]) -> Reservation:
-    return Reservation(
-        id=said["CapacityReservationId"], state=said.get("State", "?"), starts=said.get("StartDate"),
-        ends=said.get("EndDate"), total=said.get("TotalInstanceCount", 0),
-        available=said.get("AvailableInstanceCount", 0),
-    )  # fmt: skip
+def _build_reservation(description: dict[str, Any]) -> CapacityReservation:
+    return CapacityReservation(
+        id=description["CapacityReservationId"],
+        state=description.get("State", "?"),
+        starts=description.get("StartDate"),
+        ends=description.get("EndDate"),
+        total=description.get("TotalInstanceCount", 0),
+        available=description.get("AvailableInstanceCount", 0),
+    )

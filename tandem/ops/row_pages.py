@@ -14,9 +14,9 @@ from botocore import xform_name
 from botocore.loaders import create_loader
 
 from tandem.guard.pager import PagingError, iterate_pages
-from tandem.ops.fault import OpsError, ask
+from tandem.ops.faults import OperationError, call_operation
 
-MOST_PAGES = 10_000  # of a bucket's versions, a thousand a page
+MAX_PAGES = 10_000  # of a bucket's versions, a thousand a page
 _TOKENS = "next_tokens"  # S3 has two, so they travel as one text
 
 
@@ -34,19 +34,19 @@ def iterate_rows(client: Any, operation: str, key: str, where: str, **parameters
         OpsError: a page failed, or the list does not end; a service's own refusal is in `__cause__`.
     """
     if not client.can_paginate(xform_name(operation)):
-        yield from ask(client, operation, where, **parameters).get(key) or []
+        yield from call_operation(client, operation, where, **parameters).get(key) or []
         return
     config = _read_paginators(client.meta.service_model.service_name)[operation]
 
-    def ask_page(*, next_tokens: str = "{}", **request: Any) -> Mapping[str, Any]:
-        answer = ask(client, operation, where, **request, **json.loads(next_tokens))
+    def read_page(*, next_tokens: str = "{}", **request: Any) -> Mapping[str, Any]:
+        answer = call_operation(client, operation, where, **request, **json.loads(next_tokens))
         return {"rows": answer.get(key) or [], _TOKENS: _collect_tokens(config, answer)}
 
     try:
-        for page in iterate_pages(ask_page, token=_TOKENS, most=MOST_PAGES, **parameters):
+        for page in iterate_pages(read_page, token_name=_TOKENS, max_pages=MAX_PAGES, **parameters):
             yield from page["rows"]
     except PagingError as error:
-        raise OpsError(f"{operation}: {error}", where=where,
+        raise OperationError(f"{operation}: {error}", where=where,
                        change="see what answers in the place of AWS (a proxy), then try again") from error  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def _collect_tokens(config: Mapping[str, Any], answer: Mapping[str, Any]) -> str
     if "more_results" in config and not answer.get(config["more_results"]):
         return ""
     pairs = zip(_list_names(config["input_token"]), _list_names(config["output_token"]), strict=True)
-    tokens = {wanted: answer[given] for wanted, given in pairs if answer.get(given)}
+    tokens = {request_name: answer[response_name] for request_name, response_name in pairs if answer.get(response_name)}
     return json.dumps(tokens) if tokens else ""
 
 

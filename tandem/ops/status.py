@@ -11,18 +11,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from tandem import stop
+from tandem.guard import fleet_stop
+from tandem.guard.fleet_stop import AwsClients, FleetState, GuardConfig, StateSource
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
-from tandem.ops.account import session
-from tandem.ops.fault import OpsError, ask, code_of, fault_of
-from tandem.ops.paths import GuardClients, StopPath, path_readers
-from tandem.ops.reservation import Reservation, reservation
+from tandem.ops.account import create_session
+from tandem.ops.faults import OperationError, call_operation, convert_error, error_code
+from tandem.ops.reservation import CapacityReservation, read_reservation
 from tandem.ops.row_pages import iterate_rows
+from tandem.ops.stop_paths import PathClients, StopPath, build_path_readers
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.stop import Clients, Guarded, Seen, Source
 
-CALLS = (
+STATUS_CALLS = (
     ("sts", "GetCallerIdentity"),
     ("s3", "GetObject"),
     ("eks", "DescribeCluster"),
@@ -40,16 +40,18 @@ CALLS = (
 )
 """Service and operation of every call; GetCallerIdentity needs no right."""
 
-BILL_WITHOUT_LEASE = timedelta(hours=24)  # a normal end takes the lease away, and tonight's cost must still stand
-LONGEST_BILL = timedelta(days=30)  # 720 figures of an hour each; CloudWatch gives at most 1,440 at once
+BILL_WINDOW_WITHOUT_LEASE = timedelta(
+    hours=24
+)  # a normal end takes the lease away, and tonight's cost must still stand
+MAX_BILL_WINDOW = timedelta(days=30)  # 720 figures of an hour each; CloudWatch gives at most 1,440 at once
 
-Deployed = Literal["nothing", "cluster", "fleet"]
-Found = TypeVar("Found")
-_STATES = ["pending", "running", "shutting-down", "stopping", "stopped"]
+DeploymentLevel = Literal["nothing", "cluster", "fleet"]
+ReadResult = TypeVar("ReadResult")
+_INSTANCE_STATES = ["pending", "running", "shutting-down", "stopping", "stopped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class AcceleratorNode:
     """One accelerator node as EC2 lists it.
 
     Args:
@@ -81,7 +83,7 @@ class NodeGroup:
     desired: int
     minimum: int
     maximum: int
-    owned: bool
+    ownership: bool
     labels: Mapping[str, str]
     issues: tuple[str, ...] = ()
 
@@ -102,7 +104,7 @@ class FleetBill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class StatusReport:
     """What was seen.
 
     Args:
@@ -117,13 +119,13 @@ class Status:
     """
 
     environment: Environment
-    guarded: Guarded
+    guard_config: GuardConfig
     now: datetime
-    seen: Seen
-    deployed: Deployed | None
-    group: NodeGroup | None
-    machines: tuple[Machine, ...]
-    reservation: Reservation | None
+    fleet: FleetState
+    deployment: DeploymentLevel | None
+    node_group: NodeGroup | None
+    nodes: tuple[AcceleratorNode, ...]
+    reservation: CapacityReservation | None
     paths: tuple[StopPath, ...]
     alarms: tuple[str, ...]
     bill: FleetBill | None = None
@@ -133,205 +135,227 @@ class Status:
     @property
     def node_hours(self) -> float:
         """Return the hours of all that EC2 lists now, each since its launch."""
-        return sum(max(self.now - one.launched, timedelta()).total_seconds() for one in self.seen.instances) / 3600
+        return (
+            sum(max(self.now - instance.launched_at, timedelta()).total_seconds() for instance in self.fleet.instances)
+            / 3600
+        )
 
     @property
-    def usd(self) -> float:
+    def cost_usd(self) -> float:
         """Return what these hours cost at the declared price; of a block they are paid already."""
-        return self.node_hours * self.guarded.usd_per_hour
+        return self.node_hours * self.guard_config.usd_per_hour
 
     @property
-    def block_active(self) -> bool:
+    def is_block_active(self) -> bool:
         """Whether capacity is paid for at this moment, used or not."""
-        return self.reservation is not None and self.reservation.active(self.now)
+        return self.reservation is not None and self.reservation.is_active(self.now)
 
     @property
-    def block_idle(self) -> bool:
+    def is_block_idle(self) -> bool:
         """Whether capacity is paid for and nothing runs on it with a live lease; False where that is unknown."""
-        running = any(one.state in {"pending", "running"} for one in self.seen.instances)
-        return self.block_active and "instances" not in self.unknown and not (running and self.seen.live)
+        has_running_node = any(instance.state in {"pending", "running"} for instance in self.fleet.instances)
+        return (
+            self.is_block_active
+            and "instances" not in self.unknown
+            and not (has_running_node and self.fleet.live_lease)
+        )
 
 
 @dataclass(slots=True)
-class _Reader:
+class _SourceReader:
     """Reads one thing after another, and keeps what could not be read."""
 
     unknown: dict[str, str] = field(default_factory=dict)
 
-    def read(self, source: str, act: Callable[[], Found]) -> Found | None:
+    def read(self, source: str, read: Callable[[], ReadResult]) -> ReadResult | None:
         try:
-            return act()
-        except OpsError as fault:
+            return read()
+        except OperationError as fault:
             self.unknown[source] = f"{fault.problem}; {fault.change}"
             return None
 
 
-def status(
-    environment: Environment, guarded: Guarded, now: datetime, others: Sequence[str] = (), shared: Any = None
-) -> Status:
+def read_status(
+    environment: Environment,
+    config: GuardConfig,
+    now: datetime,
+    other_environments: Sequence[str] = (),
+    boto_session: Any = None,
+) -> StatusReport:
     """Look once. The account is the caller's to require before.
 
     Args:
         environment: as declared.
-        guarded: of the environment.
-        others: names of other environments, whose alarms are not shown.
-        shared: a boto3 session; None takes a new one.
+        config: of the environment.
+        other_environments: names of other environments, whose alarms are not shown.
+        boto_session: a boto3 session; None takes a new one.
 
     Raises:
         OpsError: the settings of this machine cannot be used.
     """
-    shared = shared or session()
-    clients, reader = Clients.of(environment.region, shared), _Reader()
-    seen = stop.look(clients, guarded, now)
-    group = reader.read("node group", lambda: _group(clients, guarded))
-    machines = reader.read("instances", lambda: tuple(_machines(clients, guarded, seen)))
-    deployed: Deployed | None = "fleet"
-    if group is None and "node group" not in reader.unknown:
-        cluster = reader.read("cluster", lambda: cluster_exists(clients, guarded))
-        deployed = None if cluster is None else "cluster" if cluster else "nothing"
-    reserved = reader.read("reservation", lambda: reservation(clients.ec2, environment))
-    alarms = reader.read("alarms", lambda: tuple(_alarms(clients, environment, others)))
-    status = Status(
-        environment=environment, guarded=guarded, now=now, seen=seen, deployed=deployed, group=group,
-        machines=machines or (), reservation=reserved, paths=(), alarms=alarms or (), unknown=reader.unknown,
-    )  # fmt: skip
-    return status if deployed == "nothing" else _add_guard(status, clients, shared, reader)
+    boto_session = boto_session or create_session()
+    clients, reader = AwsClients.create(environment.region, boto_session), _SourceReader()
+    fleet = fleet_stop.observe_fleet(clients, config, now)
+    node_group = reader.read("node group", lambda: _read_node_group(clients, config))
+    nodes = reader.read("instances", lambda: tuple(_list_nodes(clients, config, fleet)))
+    deployment: DeploymentLevel | None = "fleet"
+    if node_group is None and "node group" not in reader.unknown:
+        cluster = reader.read("cluster", lambda: cluster_exists(clients, config))
+        deployment = None if cluster is None else "cluster" if cluster else "nothing"
+    capacity_reservation = reader.read("reservation", lambda: read_reservation(clients.ec2, environment))
+    alarms = reader.read("alarms", lambda: tuple(_list_alarms(clients, environment, other_environments)))
+    report = StatusReport(
+        environment=environment,
+        guard_config=config,
+        now=now,
+        fleet=fleet,
+        deployment=deployment,
+        node_group=node_group,
+        nodes=nodes or (),
+        reservation=capacity_reservation,
+        paths=(),
+        alarms=alarms or (),
+        unknown=reader.unknown,
+    )
+    return report if deployment == "nothing" else _add_guard_status(report, clients, boto_session, reader)
 
 
-def _add_guard(status: Status, clients: Clients, shared: Any, reader: _Reader) -> Status:
+def _add_guard_status(
+    status: StatusReport, clients: AwsClients, boto_session: Any, reader: _SourceReader
+) -> StatusReport:
     """Return the status with all that only a deployed environment has."""
-    environment, guarded, seen = status.environment, status.guarded, status.seen
-    readers = path_readers(clients, GuardClients.of(environment, shared), environment, guarded, seen)
+    environment, config, fleet = status.environment, status.guard_config, status.fleet
+    readers = build_path_readers(clients, PathClients.create(environment, boto_session), environment, config, fleet)
     paths = tuple(
         reader.read(name, act) or StopPath(name=name, state="unknown", sentence="it could not be read, see above")
         for name, act in readers.items()
     )
-    bill = reader.read("bill", lambda: read_bill(clients.cloudwatch, guarded, seen))
-    schedules = reader.read("schedules", lambda: _foreign_schedules(clients, guarded, seen))
+    bill = reader.read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
+    schedules = reader.read("schedules", lambda: _read_foreign_schedules(clients, config, fleet))
     return replace(
         status, paths=paths, bill=bill, schedules=schedules or (),
-        unknown=_unread(guarded, seen) | reader.unknown,
+        unknown=_describe_read_failures(config, fleet) | reader.unknown,
     )  # fmt: skip
 
 
-def read_bill(cloudwatch: Any, guarded: Guarded, seen: Seen) -> FleetBill:
+def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetBill:
     """Return what the reaper counted since the lease began; without a lease, in the last hours.
 
     Raises:
         OpsError: its figures could not be read.
     """
-    lease = seen.lease
-    since = max(lease.created, seen.now - LONGEST_BILL) if lease else seen.now - BILL_WITHOUT_LEASE
-    statistics = ask(
-        cloudwatch, "GetMetricStatistics", f"metric {stop.FLEET_USD} of {guarded.namespace}",
-        Namespace=guarded.namespace, MetricName=stop.FLEET_USD, StartTime=since,
-        EndTime=seen.now + timedelta(minutes=1), Period=3600, Statistics=["Sum"],
+    lease = fleet.lease
+    bill_start = max(lease.created, fleet.now - MAX_BILL_WINDOW) if lease else fleet.now - BILL_WINDOW_WITHOUT_LEASE
+    statistics = call_operation(
+        cloudwatch, "GetMetricStatistics", f"metric {fleet_stop.FLEET_USD} of {config.namespace}",
+        Namespace=config.namespace, MetricName=fleet_stop.FLEET_USD, StartTime=bill_start,
+        EndTime=fleet.now + timedelta(minutes=1), Period=3600, Statistics=["Sum"],
     )  # fmt: skip
     sums = [float(point["Sum"]) for point in statistics.get("Datapoints", [])]
-    return FleetBill(run=lease.run if lease else None, since=since, usd=sum(sums) if sums else None)
+    return FleetBill(run=lease.run if lease else None, since=bill_start, usd=sum(sums) if sums else None)
 
 
-def _foreign_schedules(clients: Clients, guarded: Guarded, seen: Seen) -> tuple[ForeignSchedule, ...]:
+def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> tuple[ForeignSchedule, ...]:
     """Return the schedules of the guard's group that no lease owns.
 
     Raises:
         OpsError: Scheduler could not be asked, or which lease there is.
     """
-    if "lease" in seen.unknown:
+    if "lease" in fleet.unknown:
         return ()  # its own schedule could not be told from a foreign one, and the lease is unknown already
     try:
-        return list_foreign_schedules(clients, guarded, seen.lease)
-    except stop.RAISED as error:
-        where = f"schedules of group {guarded.schedule_group}"
-        raise fault_of(error, service="scheduler", operation="ListSchedules", where=where) from error
+        return list_foreign_schedules(clients, config, fleet.lease)
+    except fleet_stop.CALL_ERRORS as error:
+        where = f"schedules of group {config.schedule_group}"
+        raise convert_error(error, service="scheduler", operation="ListSchedules", where=where) from error
 
 
-def _group(clients: Clients, guarded: Guarded) -> NodeGroup | None:
-    where = f"node group {guarded.node_group} of {guarded.cluster}"
+def _read_node_group(clients: AwsClients, config: GuardConfig) -> NodeGroup | None:
+    where = f"node group {config.node_group} of {config.cluster}"
     try:
-        said = ask(
-            clients.eks, "DescribeNodegroup", where, clusterName=guarded.cluster, nodegroupName=guarded.node_group
+        response = call_operation(
+            clients.eks, "DescribeNodegroup", where, clusterName=config.cluster, nodegroupName=config.node_group
         )
-    except OpsError as fault:
-        if code_of(fault.__cause__) == "ResourceNotFoundException":
+    except OperationError as fault:
+        if error_code(fault.__cause__) == "ResourceNotFoundException":
             return None
         raise
-    found = said["nodegroup"]
-    sizes = found.get("scalingConfig", {})
+    node_group = response["nodegroup"]
+    sizes = node_group.get("scalingConfig", {})
     return NodeGroup(
-        status=found["status"], desired=sizes.get("desiredSize", 0), minimum=sizes.get("minSize", 0),
-        maximum=sizes.get("maxSize", 0), labels=found.get("labels", {}),
-        owned=found.get("tags", {}).get(names.OWNER_TAG) == guarded.environment,
+        status=node_group["status"], desired=sizes.get("desiredSize", 0), minimum=sizes.get("minSize", 0),
+        maximum=sizes.get("maxSize", 0), labels=node_group.get("labels", {}),
+        ownership=node_group.get("tags", {}).get(names.OWNER_TAG) == config.environment,
         issues=tuple(
             f"{issue.get('code', '')}: {issue.get('message', '')}"
-            for issue in found.get("health", {}).get("issues", [])
+            for issue in node_group.get("health", {}).get("issues", [])
         ),
     )  # fmt: skip
 
 
-def cluster_exists(clients: Clients, guarded: Guarded) -> bool:
+def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
     """Whether EKS knows the environment's cluster.
 
     Raises:
         OpsError: EKS could not be asked.
     """
     try:
-        ask(clients.eks, "DescribeCluster", f"cluster {guarded.cluster}", name=guarded.cluster)
-    except OpsError as fault:
-        if code_of(fault.__cause__) == "ResourceNotFoundException":
+        call_operation(clients.eks, "DescribeCluster", f"cluster {config.cluster}", name=config.cluster)
+    except OperationError as fault:
+        if error_code(fault.__cause__) == "ResourceNotFoundException":
             return False
         raise
     return True
 
 
-def _machines(clients: Clients, guarded: Guarded, seen: Seen) -> Iterator[Machine]:
-    ours = {one.id for one in seen.instances if one.ours}
-    where = f"instances of node group {guarded.node_group}"
+def _list_nodes(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> Iterator[AcceleratorNode]:
+    own_ids = {own_instance.id for own_instance in fleet.instances if own_instance.is_ours}
+    where = f"instances of node group {config.node_group}"
     filters = [
-        {"Name": f"tag:{stop.CLUSTER_TAG}", "Values": [guarded.cluster]},
-        {"Name": f"tag:{stop.NODE_GROUP_TAG}", "Values": [guarded.node_group]},
-        {"Name": "instance-state-name", "Values": _STATES},
+        {"Name": f"tag:{fleet_stop.CLUSTER_TAG}", "Values": [config.cluster]},
+        {"Name": f"tag:{fleet_stop.NODE_GROUP_TAG}", "Values": [config.node_group]},
+        {"Name": "instance-state-name", "Values": _INSTANCE_STATES},
     ]
     for launch in iterate_rows(clients.ec2, "DescribeInstances", "Reservations", where, Filters=filters):
         for instance in launch["Instances"]:
-            yield _machine(instance, ours)
+            yield _build_node(instance, own_ids)
 
 
-def _machine(one: Mapping[str, Any], ours: Collection[str]) -> Machine:
-    place = one.get("Placement", {})
-    return Machine(
-        id=one["InstanceId"], type=one.get("InstanceType", "?"), state=one["State"]["Name"],
-        zone=place.get("AvailabilityZoneId") or place.get("AvailabilityZone") or "?",
-        launched=one["LaunchTime"], ours=one["InstanceId"] in ours,
+def _build_node(instance: Mapping[str, Any], own_ids: Collection[str]) -> AcceleratorNode:
+    placement = instance.get("Placement", {})
+    return AcceleratorNode(
+        id=instance["InstanceId"], type=instance.get("InstanceType", "?"), state=instance["State"]["Name"],
+        zone=placement.get("AvailabilityZoneId") or placement.get("AvailabilityZone") or "?",
+        launched=instance["LaunchTime"], ours=instance["InstanceId"] in own_ids,
     )  # fmt: skip
 
 
-def _unread(guarded: Guarded, seen: Seen) -> dict[str, str]:
+def _describe_read_failures(config: GuardConfig, fleet: FleetState) -> dict[str, str]:
     """Return what the look could not read, with the right that it takes."""
-    needed: dict[Source, str] = {
-        "fence": f"s3:GetObject on {guarded.url(stop.FENCE_KEY)}",
-        "lease": f"s3:GetObject on {guarded.url(stop.POINTER_KEY)} and runs/*",
-        "heartbeat": f"s3:GetObject on {guarded.url('runs/*')}",
+    required_rights: dict[StateSource, str] = {
+        "fence": f"s3:GetObject on {config.url(fleet_stop.FENCE_KEY)}",
+        "lease": f"s3:GetObject on {config.url(fleet_stop.POINTER_KEY)} and runs/*",
+        "heartbeat": f"s3:GetObject on {config.url('runs/*')}",
         "node group": "eks:DescribeNodegroup",
         "instances": "ec2:DescribeInstances",
     }
-    return {source: f"{why}; it takes {needed[source]}" for source, why in seen.unknown.items()}
+    return {source: f"{why}; it takes {required_rights[source]}" for source, why in fleet.unknown.items()}
 
 
-def _alarms(clients: Clients, environment: Environment, others: Sequence[str]) -> Iterator[str]:
+def _list_alarms(clients: AwsClients, environment: Environment, other_environments: Sequence[str]) -> Iterator[str]:
     """Yield the names of the environment's alarms in ALARM, but for the one that says that the fleet is parked."""
-    prefix = names.alarm(environment, "")
-    strangers = tuple(f"{name}-" for name in others if name.startswith(prefix))
+    prefix = names.alarm_name(environment, "")
+    neighbour_prefixes = tuple(f"{name}-" for name in other_environments if name.startswith(prefix))
     for key, kind in (("MetricAlarms", "MetricAlarm"), ("CompositeAlarms", "CompositeAlarm")):
         for alarm in iterate_rows(
             clients.cloudwatch, "DescribeAlarms", key, f"alarms {prefix}*", AlarmNamePrefix=prefix, StateValue="ALARM",
             AlarmTypes=[kind],
         ):  # fmt: skip
             name = str(alarm["AlarmName"])
-            if name != names.alarm(environment, "parked") and not name.startswith(strangers):
+            if name != names.alarm_name(environment, "parked") and not name.startswith(neighbour_prefixes):
                 yield name
 
 
-def moment() -> datetime:
+def current_time() -> datetime:
     """Return the time by this machine's clock."""
     return datetime.now(UTC)

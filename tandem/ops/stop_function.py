@@ -10,25 +10,25 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tandem.ops.account import client
-from tandem.ops.fault import DENIED, OpsError, ask, code_of
-from tandem.ops.guarded import partition_of
+from tandem.ops.account import create_client
+from tandem.ops.faults import DENIAL_CODES, OperationError, call_operation, error_code
+from tandem.ops.guard_config import aws_partition
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
 
-def denied(failed: Iterable[str]) -> bool:
+def has_denial(failures: Iterable[str]) -> bool:
     """Whether one of the sentences of a stop's report says that these credentials may not."""
-    return any(f"{code}:" in sentence for sentence in failed for code in DENIED)
+    return any(f"{code}:" in sentence for sentence in failures for code in DENIAL_CODES)
 
 
-def stop_by_function(environment: Environment, *, who: str, why: str, shared: Any = None) -> tuple[str, ...]:
+def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_session: Any = None) -> tuple[str, ...]:
     """Invoke the stop function and wait for it.
 
     Args:
         environment: as declared.
         who, why: for the fence.
-        shared: a boto3 session; None takes a new one.
+        boto_session: a boto3 session; None takes a new one.
 
     Returns:
         What it did, each a sentence.
@@ -36,29 +36,29 @@ def stop_by_function(environment: Environment, *, who: str, why: str, shared: An
     Raises:
         OpsError: it may not be invoked, is not there, or could not do all.
     """
-    name = names.guard_function(environment, "stop")
+    name = names.guard_function_name(environment, "stop")
     # with its account: a stranger's credentials must not call a function of this name in their own
-    arn = f"arn:{partition_of(environment.region)}:lambda:{environment.region}:{environment.account}:function:{name}"
-    said = json.dumps({"who": who, "why": why}).encode()
+    arn = f"arn:{aws_partition(environment.region)}:lambda:{environment.region}:{environment.account}:function:{name}"
+    payload = json.dumps({"who": who, "why": why}).encode()
     try:
-        answer = ask(
-            client(environment, "lambda", shared),
+        answer = call_operation(
+            create_client(environment, "lambda", boto_session),
             "Invoke",
             f"function {name}",
             FunctionName=arn,
-            Payload=said,
+            Payload=payload,
         )
-    except OpsError as error:
-        if code_of(error.__cause__) != "ResourceNotFoundException":
+    except OperationError as error:
+        if error_code(error.__cause__) != "ResourceNotFoundException":
             raise
         change = "deploy the Guard stack, or log in as one that may size the node group"
-        raise OpsError("it is not there", where=f"function {name}", change=change) from error
+        raise OperationError("it is not there", where=f"function {name}", change=change) from error
     try:
         report = json.loads(answer["Payload"].read())
     except ValueError:
         report = {}
     if "FunctionError" in answer:
         reason = report.get("errorMessage", answer["FunctionError"])
-        again = "the reaper tries again within 5 minutes; docs/runbook.md#fleet-will-not-go-to-zero"
-        raise OpsError(f"it could not do all ({reason})", where=f"function {name}", change=again)
-    return tuple(str(one) for one in report.get("done", ()))
+        advice = "the reaper tries again within 5 minutes; docs/runbook.md#fleet-will-not-go-to-zero"
+        raise OperationError(f"it could not do all ({reason})", where=f"function {name}", change=advice)
+    return tuple(str(action) for action in report.get("done", ()))

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.metrics import BENCH_DIMENSIONS, cloudwatch_unit, metric
+from tandem.metrics import BENCH_DIMENSIONS, cloudwatch_unit, find_metric
 
 MOST_DATA = 1000  # a request
 MOST_BYTES = 900_000  # a request before it is packed; the limit is 1 MB, and whether packed it does not say
@@ -129,7 +129,7 @@ class Part:
             "Timestamp": datetime.fromtimestamp(self.cell.at_s, tz=UTC),
             "Values": list(self.values),
             "Counts": [float(count) for count in self.counts],
-            "Unit": cloudwatch_unit(metric(self.cell.metric)),
+            "Unit": cloudwatch_unit(find_metric(self.cell.metric)),
             "StorageResolution": RESOLUTION_S,
         }
 

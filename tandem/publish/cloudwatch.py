@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from tandem.publish.batch import RESOLUTION_S, Batch, Cell, Held
-from tandem.publish.fault import RAISED, Asked, PublishError, fault_of, outcome
+from tandem.publish.fault import BOTO_ERRORS, Asked, PublishError, fault_of, outcome
 
 QUERIES = 500  # of one GetMetricData (its API reference)
 _STATISTICS = {"n": "SampleCount", "s": "Sum"}
@@ -72,7 +72,7 @@ class CloudWatch:
             before()
             try:
                 self._client.put_metric_data(Namespace=self.namespace, MetricData=data)
-            except RAISED as error:
+            except BOTO_ERRORS as error:
                 found, fault = outcome(error), self._fault(error, "PutMetricData")
                 if found == "unknown":
                     return Ended("unknown", fault)
@@ -128,7 +128,7 @@ class CloudWatch:
         for attempt in range(self._retries.tries):
             try:
                 pages = list(self._client.get_paginator("get_metric_data").paginate(**asked))
-            except RAISED as error:
+            except BOTO_ERRORS as error:
                 if outcome(error) not in {"not done", "unknown"} or self._last_try(attempt):
                     raise self._fault(error, "GetMetricData") from None
             else:

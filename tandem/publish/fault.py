@@ -16,9 +16,19 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
-from tandem.aws_fault import RAISED, Kind, brief, code_of, unanswered
+from tandem.aws.faults import BOTO_ERRORS, FaultKind, classify_fault, describe_error, error_code
 
-__all__ = ["AGAIN", "RAISED", "Asked", "PublishError", "RefusedError", "code_of", "fault_of", "outcome", "status_of"]
+__all__ = [
+    "AGAIN",
+    "BOTO_ERRORS",
+    "Asked",
+    "PublishError",
+    "RefusedError",
+    "error_code",
+    "fault_of",
+    "outcome",
+    "status_of",
+]
 
 AGAIN = "the records are kept: run `tandem bench publish` again, it completes what is left and sends nothing twice"
 
@@ -101,7 +111,7 @@ def outcome(error: BaseException) -> Literal["not done", "invalid", "stop", "unk
     nothing else will be either; `unknown`: it may have been done, and must not be asked again before it is read back.
     """
     if isinstance(error, boto.ClientError):
-        code, status = code_of(error), status_of(error)
+        code, status = error_code(error), status_of(error)
         if code in THROTTLED and status < 500:  # noqa: PLR2004 - of HTTP: refused at the door, not the server's own fault
             return "not done"
         if not 400 <= status < 500 or status == 408 or code == "RequestTimeout":  # noqa: PLR2004 - of HTTP
@@ -121,15 +131,15 @@ def fault_of(error: BaseException, asked: Asked) -> PublishError:
         return error
     if isinstance(error, boto.ClientError):
         return _answered(error, asked)
-    silent = unanswered(error, asked.operation)
+    silent = classify_fault(error, asked.operation)
     if silent is None:
-        return PublishError(f"{asked.operation} failed: {brief(error)}", where=asked.where)
+        return PublishError(f"{asked.operation} failed: {describe_error(error)}", where=asked.where)
     kind, change = _CHANGES[silent.kind]
     return kind(silent.problem, where=asked.where, change=change)
 
 
 def _answered(error: boto.ClientError, asked: Asked) -> PublishError:
-    code, message = code_of(error), str(error.response.get("Error", {}).get("Message", ""))
+    code, message = error_code(error), str(error.response.get("Error", {}).get("Message", ""))
     told = f"{code}: {message}" if message else code
     asked = Asked(operation=error.operation_name, where=asked.where)
     if code in CLOCK or "Signature expired" in message or "Signature not yet current" in message:
@@ -191,7 +201,7 @@ _ANSWERS: tuple[tuple[set[str], Callable[[str, Asked], PublishError]], ...] = (
 )  # fmt: skip
 
 
-_CHANGES: dict[Kind, tuple[type[PublishError], str]] = {
+_CHANGES: dict[FaultKind, tuple[type[PublishError], str]] = {
     "no credentials": (
         PublishError, f"in a pod: its service account has no Pod Identity association; by hand: log in; {AGAIN}",
     ),

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tandem.metrics import BENCH_DIMENSIONS, EVERY
+from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS
 from tandem.publish.batch import Batch, Cell, Part, Round, batches
 from tandem.publish.cloudwatch import CloudWatch
 from tandem.publish.fault import PublishError
@@ -301,7 +301,7 @@ class Publisher:
         """
         behind = float(sum(not self.settled(number) for number in complete))
         minute = int(self._now()) // 60 * 60
-        every = dict.fromkeys(BENCH_DIMENSIONS, EVERY) | {BENCH_DIMENSIONS[0]: self.run.experiment}
+        every = dict.fromkeys(BENCH_DIMENSIONS, ALL_VALUES) | {BENCH_DIMENSIONS[0]: self.run.experiment}
         cells = [Cell(tuple((every | {BENCH_DIMENSIONS[1]: arm}).items()), GAUGE, minute) for arm in self.run.variants]
         data = [Part(cell=cell, values=(behind,), counts=(1,)).as_datum() for cell in cells]
         ended = self._cloudwatch.put_data(data, lambda: None)

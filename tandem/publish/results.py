@@ -18,7 +18,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 
 from tandem.publish.batch import Slice
-from tandem.publish.fault import RAISED, Asked, PublishError, code_of, fault_of
+from tandem.publish.fault import BOTO_ERRORS, Asked, PublishError, error_code, fault_of
 from tandem.publish.journal import Line, parse
 
 JOURNALS = "published"
@@ -52,11 +52,11 @@ class Results:
             yield
         except PublishError:
             raise
-        except RAISED as error:
+        except BOTO_ERRORS as error:
             raise fault_of(error, Asked(operation=operation, where=self.url(name))) from None
         except Exception as error:  # boto3's transfer wraps what it met
             met = error.__cause__ or error.__context__
-            if isinstance(met, RAISED):
+            if isinstance(met, BOTO_ERRORS):
                 raise fault_of(met, Asked(operation=operation, where=self.url(name))) from None
             raise
 
@@ -117,7 +117,7 @@ class Results:
                     ContentType="application/json", **condition,
                 )  # fmt: skip
             except ClientError as error:
-                if code_of(error) not in _UNMET:
+                if error_code(error) not in _UNMET:
                     raise
                 there, etag = self._read(name)
                 if there != body:  # ours, where an answer was lost and the SDK asked again

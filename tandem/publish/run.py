@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tandem.metrics import BENCH, SIMULATED_NAMESPACE, namespace
+from tandem.metrics import BENCH, SIMULATED_NAMESPACE, format_namespace
 from tandem.publish.cloudwatch import Retries
 from tandem.publish.settle import Delays
 
@@ -38,7 +38,7 @@ class Run:
         """CloudWatch namespace; that of simulated servers holds nothing else."""
         if self.simulated:
             return SIMULATED_NAMESPACE.format(environment=self.environment)
-        return namespace(BENCH, self.environment, "")
+        return format_namespace(BENCH, self.environment, "")
 
     @property
     def prefix(self) -> str:

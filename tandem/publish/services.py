@@ -12,7 +12,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
-from tandem.publish.fault import RAISED, Asked, RefusedError, fault_of
+from tandem.publish.fault import BOTO_ERRORS, Asked, RefusedError, fault_of
 
 CALLS = (
     ("sts", "GetCallerIdentity"),
@@ -92,7 +92,7 @@ def require_account(services: Services, account: str, environment: str) -> None:
     where = f"{environment} in account {account}"
     try:
         found = services.sts.get_caller_identity()["Account"]
-    except RAISED as error:
+    except BOTO_ERRORS as error:
         raise fault_of(error, Asked(operation="GetCallerIdentity", where=where)) from None
     if found != account:
         raise RefusedError(

@@ -5,46 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date, timedelta
 
-from tandem.rules.rule import Finding, Rule
-from tandem.rules.subjects import DatedEnvironment
+from tandem.rules.contexts import DateContext
+from tandem.rules.rule import Rule, RuleFinding
 
 EAST_OF_UTC = timedelta(hours=14)  # where a day begins first; a price may be read there on a day that UTC has not
 _MOMENT = "%Y-%m-%dT%H:%MZ"
 
 
-def _block_over(dated: DatedEnvironment) -> Iterable[Finding]:
+def _find_past_block(context: DateContext) -> Iterable[RuleFinding]:
     """Find a Capacity Block that has ended."""
-    block = dated.environment.capacity.block
-    if block is not None and block.ends <= dated.now:
-        yield Finding(
+    block = context.environment.capacity.block
+    if block is not None and block.ends <= context.now:
+        yield RuleFinding(
             path="capacity.block.ends", got=f"{block.ends:{_MOMENT}}, which is over",
-            allowed=f"later than {dated.now:{_MOMENT}}",
+            allowed=f"later than {context.now:{_MOMENT}}",
             change="write the block you have now with its reservation_id, or block: null",
         )  # fmt: skip
 
 
-def _price_to_come(dated: DatedEnvironment) -> Iterable[Finding]:
+def _find_future_price(context: DateContext) -> Iterable[RuleFinding]:
     """Find prices that were read on a day to come."""
-    environment, latest = dated.environment, (dated.now + EAST_OF_UTC).date()
+    environment, latest = context.environment, (context.now + EAST_OF_UTC).date()
     for path, day in (
         ("capacity.usd_per_hour_date", environment.capacity.usd_per_hour_date),
         ("artifacts.usd_per_gb_month_date", environment.artifacts.usd_per_gb_month_date),
     ):
         if day is not None and day > latest:
-            yield Finding(
+            yield RuleFinding(
                 path=path, got=f"{day}, which is to come", allowed=f"{latest} or earlier",
                 change="write the day on which you read the price",
             )  # fmt: skip
 
 
-RULES: tuple[Rule[DatedEnvironment], ...] = (
+RULES: tuple[Rule[DateContext], ...] = (
     Rule(
-        id="block-over", of=DatedEnvironment, severity="warning", find=_block_over,
+        id="block-over", context_type=DateContext, severity="warning", find=_find_past_block,
         sentence="the Capacity Block is not over",
         source="docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html", date=date(2026, 11, 21),
     ),
     Rule(
-        id="price-to-come", of=DatedEnvironment, severity="refusal", find=_price_to_come,
+        id="price-to-come", context_type=DateContext, severity="refusal", find=_find_future_price,
         sentence="a price was read today or before", source="Tandem's own: nobody has read a price of tomorrow",
         date=date(2026, 11, 22),
     ),

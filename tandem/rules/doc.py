@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+from tandem.rules.contexts import DateContext, EnvironmentContext, ExperimentContext, HostingContext
 from tandem.rules.rule import Rule
-from tandem.rules.subjects import DatedEnvironment, Hosting, Stamp, Trial
 from tandem.rules.table import RULES
-from tandem.spec.reference import write
+from tandem.spec.reference import write_pages
 
 SECTIONS = {
-    Trial: ("Of an experiment", "Judged once, whatever hosts it, and told in the experiment's file."),
-    Stamp: ("Of an environment", "Told in the environment's file."),
-    DatedEnvironment: (
+    ExperimentContext: ("Of an experiment", "Judged once, whatever hosts it, and told in the experiment's file."),
+    EnvironmentContext: ("Of an environment", "Told in the environment's file."),
+    DateContext: (
         "Of an environment, today",
         "Told in the environment's file, by `tandem check` alone: the same files give the same templates on every day.",
     ),
-    Hosting: (
+    HostingContext: (
         "Of an experiment in an environment",
         "Told in the environment's file, at the entry that hosts the experiment.",
     ),
@@ -33,29 +33,29 @@ wrong type is held against them too: what is told of it is true whatever legal v
 """
 
 
-def page() -> str:
+def render_page() -> str:
     """Return docs/rules.md."""
-    return LEAD + "".join(line + "\n" for subject in SECTIONS for line in _section(subject))
+    return LEAD + "".join(line + "\n" for context_type in SECTIONS for line in _render_section(context_type))
 
 
-def _section(subject: type) -> Iterator[str]:
-    title, lead = SECTIONS[subject]
+def _render_section(context_type: type) -> Iterator[str]:
+    title, intro = SECTIONS[context_type]
     yield from (
         "",
         f"## {title}",
         "",
-        lead,
+        intro,
         "",
         "| rule | what holds | otherwise | source | date |",
         "|---|---|---|---|---|",
     )
-    yield from (_row(rule) for rule in RULES if rule.of is subject)
+    yield from (_render_row(rule) for rule in RULES if rule.context_type is context_type)
 
 
-def _row(rule: Rule[object]) -> str:
+def _render_row(rule: Rule[object]) -> str:
     cells = (f"`{rule.id}`", rule.sentence, rule.severity, rule.source, str(rule.date))
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 if __name__ == "__main__":
-    sys.exit(write({"rules.md": page()}, sys.argv[1:]))
+    sys.exit(write_pages({"rules.md": render_page()}, sys.argv[1:]))

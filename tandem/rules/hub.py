@@ -6,30 +6,31 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
-from tandem.rules.rule import Finding, Rule, listed
-from tandem.rules.subjects import Hosting, Stamp
+from tandem.rules.contexts import EnvironmentContext, HostingContext
+from tandem.rules.rule import Rule, RuleFinding, join_values
 from tandem.spec.environment import NewNetwork
 
 BY_HAND = "stage them by hand, `python -m tandem.artifacts stage --from DIR`, which asks no hub"
 
 
-def _token(hosting: Hosting) -> Iterable[Finding]:
-    gated = [model for _, model in hosting.trial.models() if model.gated.value]
-    if gated and hosting.environment.hub.token_secret is None:
-        yield Finding(
-            path=hosting.path,
-            got=f"{hosting.trial.experiment.name!r}, whose {listed(model.id for model in gated)} the hub gives to a "
+def _find_missing_token(context: HostingContext) -> Iterable[RuleFinding]:
+    gated_models = [model for _, model in context.experiment_context.models() if model.gated.value]
+    if gated_models and context.environment.hub.token_secret is None:
+        yield RuleFinding(
+            path=context.path,
+            got=f"{context.experiment_context.experiment.name!r}, whose "
+            f"{join_values(model.id for model in gated_models)} the hub gives to a "
             "token only",
             allowed="hub.token_secret, where models are gated",
             change=f"put a token into a secret of Secrets Manager and write its name in hub.token_secret, or {BY_HAND}",
-            source=gated[0].sources[gated[0].gated.source],
-        )  # fmt: skip
+            source=gated_models[0].sources[gated_models[0].gated.source],
+        )
 
 
-def _closed(stamp: Stamp) -> Iterable[Finding]:
-    network, hub = stamp.environment.network, stamp.environment.hub
+def _find_unreachable_hub(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    network, hub = context.environment.network, context.environment.hub
     if isinstance(network, NewNetwork) and network.nat == "none" and hub.endpoint is None:
-        yield Finding(
+        yield RuleFinding(
             path="hub.endpoint", got="null, the public hub, with network.nat none",
             allowed="a hub that the VPC can reach",
             change=f"write the endpoint of a hub of your own, or {BY_HAND}",
@@ -38,12 +39,12 @@ def _closed(stamp: Stamp) -> Iterable[Finding]:
 
 RULES: tuple[Rule[Any], ...] = (
     Rule(
-        id="hub-token", of=Hosting, severity="warning", find=_token,
+        id="hub-token", context_type=HostingContext, severity="warning", find=_find_missing_token,
         sentence="where a gated model is hosted, the environment names the secret of the hub's token",
         source="tandem/spec/data/models, gated", date=date(2026, 11, 21),
     ),
     Rule(
-        id="hub-reached", of=Stamp, severity="warning", find=_closed,
+        id="hub-reached", context_type=EnvironmentContext, severity="warning", find=_find_unreachable_hub,
         sentence="a network without NAT names a hub that it reaches",
         source="docs.aws.amazon.com/vpc/latest/userguide/vpc-nat-gateway.html: the public hub is on the internet",
         date=date(2026, 11, 21),

@@ -5,87 +5,89 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from tandem.rules.rule import Finding, Rule, listed
-from tandem.rules.subjects import Stamp
+from tandem.rules.contexts import EnvironmentContext
+from tandem.rules.rule import Rule, RuleFinding, join_values
 from tandem.spec.environment import NewNetwork
-from tandem.spec.images import PRIVATE_ECR, ImageUse, image_uses
+from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
 
 
-def _uses(stamp: Stamp) -> list[ImageUse]:
-    known = [experiment for experiment in stamp.hosted if experiment.runtime in stamp.catalogue.runtimes]
-    return image_uses(stamp.environment, known, stamp.catalogue)
+def _list_uses(context: EnvironmentContext) -> list[ImageUse]:
+    experiments = [experiment for experiment in context.experiments if experiment.runtime in context.catalogue.runtimes]
+    return list_image_uses(context.environment, experiments, context.catalogue)
 
 
-def _host(reference: str) -> str:
+def _registry_host(reference: str) -> str:
     return reference.partition("/")[0]
 
 
-def _pinned(stamp: Stamp) -> Iterable[Finding]:
-    unpinned = [use.reference for use in _uses(stamp) if use.kind == "image" and use.digest is None]
-    if unpinned:
-        yield Finding(
-            path="experiments", got=f"{len(unpinned)} images without a digest: {listed(unpinned)}",
+def _find_unpinned_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    references = [use.reference for use in _list_uses(context) if use.kind == "image" and use.digest is None]
+    if references:
+        yield RuleFinding(
+            path="experiments", got=f"{len(references)} images without a digest: {join_values(references)}",
             allowed="a digest of each, so that nobody can move a tag under it",
             change="run `tandem images --resolve` where the registries can be reached, and commit what it writes",
         )  # fmt: skip
 
 
-def _mirrored(stamp: Stamp) -> Iterable[Finding]:
-    if not stamp.environment.registry_mirrors:
+def _find_unmirrored_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    if not context.environment.registry_mirrors:
         return
-    uses = _uses(stamp)
-    needed = list(dict.fromkeys(_host(use.reference) for use in uses))
-    for host in dict.fromkeys(_host(use.reference) for use in uses if use.mirrored == use.reference):
-        left = [use.reference for use in uses if use.mirrored == use.reference and _host(use.reference) == host]
-        yield Finding(
-            path="registry_mirrors", got=f"no mirror for {listed(left)}",
-            allowed=f"a mirror for each of {listed(needed)}",
+    uses = _list_uses(context)
+    all_hosts = list(dict.fromkeys(_registry_host(use.reference) for use in uses))
+    for host in dict.fromkeys(_registry_host(use.reference) for use in uses if use.mirrored == use.reference):
+        references = [
+            use.reference for use in uses if use.mirrored == use.reference and _registry_host(use.reference) == host
+        ]
+        yield RuleFinding(
+            path="registry_mirrors", got=f"no mirror for {join_values(references)}",
+            allowed=f"a mirror for each of {join_values(all_hosts)}",
             change=f"add `{host}: YOUR-MIRROR/{host}`",
         )  # fmt: skip
 
 
-def _closed(stamp: Stamp) -> Iterable[Finding]:
-    network = stamp.environment.network
-    if isinstance(network, NewNetwork) and network.nat == "none" and not stamp.environment.registry_mirrors:
-        hosts = dict.fromkeys(_host(use.reference) for use in _uses(stamp))
-        yield Finding(
+def _find_missing_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    network = context.environment.network
+    if isinstance(network, NewNetwork) and network.nat == "none" and not context.environment.registry_mirrors:
+        hosts = dict.fromkeys(_registry_host(use.reference) for use in _list_uses(context))
+        yield RuleFinding(
             path="registry_mirrors", got="no mirrors with network.nat none",
-            allowed=f"a mirror for each of {listed(hosts)}",
+            allowed=f"a mirror for each of {join_values(hosts)}",
             change="add mirrors in private ECR, or another way out of the VPC: these registries have no VPC endpoint",
         )  # fmt: skip
 
 
-def _seeded(stamp: Stamp) -> Iterable[Finding]:
-    network = stamp.environment.network
-    cached = [mirror for mirror in stamp.environment.registry_mirrors.values() if PRIVATE_ECR.match(mirror)]
-    if isinstance(network, NewNetwork) and network.nat == "none" and cached:
-        yield Finding(
-            path="registry_mirrors", got=f"{listed(cached)} with network.nat none",
+def _find_unseeded_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    network = context.environment.network
+    ecr_mirrors = [mirror for mirror in context.environment.registry_mirrors.values() if PRIVATE_ECR.match(mirror)]
+    if isinstance(network, NewNetwork) and network.nat == "none" and ecr_mirrors:
+        yield RuleFinding(
+            path="registry_mirrors", got=f"{join_values(ecr_mirrors)} with network.nat none",
             allowed="mirrors that hold every image before the first deploy: a pull-through cache fetches nothing for a "
             "VPC without a way out",
-            change=f"run what `tandem images {stamp.environment.name} --seed` prints, where the internet is reached",
+            change=f"run what `tandem images {context.environment.name} --seed` prints, where the internet is reached",
         )  # fmt: skip
 
 
-RULES: tuple[Rule[Stamp], ...] = (
+RULES: tuple[Rule[EnvironmentContext], ...] = (
     Rule(
-        id="images-pinned", of=Stamp, severity="warning", find=_pinned,
+        id="images-pinned", context_type=EnvironmentContext, severity="warning", find=_find_unpinned_images,
         sentence="every image is pinned by digest", source="tandem/spec/data/platform/digests.yaml",
         date=date(2026, 11, 21),
     ),
     Rule(
-        id="mirrors-complete", of=Stamp, severity="refusal", find=_mirrored,
+        id="mirrors-complete", context_type=EnvironmentContext, severity="refusal", find=_find_unmirrored_images,
         sentence="where one mirror is declared, every image and chart is behind one",
         source="Tandem's own: one forgotten registry stops a closed cluster", date=date(2026, 11, 21),
     ),
     Rule(
-        id="mirrors-closed", of=Stamp, severity="warning", find=_closed,
+        id="mirrors-closed", context_type=EnvironmentContext, severity="warning", find=_find_missing_mirrors,
         sentence="a network without NAT declares registry mirrors",
         source="docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html: none for public.ecr.aws",
         date=date(2026, 11, 21),
     ),
     Rule(
-        id="mirrors-seeded", of=Stamp, severity="warning", find=_seeded,
+        id="mirrors-seeded", context_type=EnvironmentContext, severity="warning", find=_find_unseeded_mirrors,
         sentence="where nothing leads out of the VPC, mirrors in private ECR are filled beforehand",
         source="docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html, considerations",
         date=date(2026, 11, 22),

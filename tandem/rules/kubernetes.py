@@ -6,118 +6,131 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
-from tandem.rules.rule import Finding, Rule, listed
-from tandem.rules.subjects import Hosting, Stamp
-from tandem.spec.platform import Kubernetes, KubernetesMinor
+from tandem.rules.contexts import EnvironmentContext, HostingContext
+from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.spec.platform import KubernetesMinor, KubernetesTable
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _legal(known: Kubernetes) -> list[str]:
-    floor = _numbers(known.floor.value)
-    return sorted((minor for minor in known.minors if _numbers(minor) >= floor), key=_numbers)
+def _legal_minors(kubernetes: KubernetesTable) -> list[str]:
+    floor = _version_numbers(kubernetes.floor.value)
+    return sorted((minor for minor in kubernetes.minors if _version_numbers(minor) >= floor), key=_version_numbers)
 
 
-def _minor(stamp: Stamp | Hosting) -> KubernetesMinor | None:
+def _minor_figures(context: EnvironmentContext | HostingContext) -> KubernetesMinor | None:
     """Return the figures of a legal minor; None where another rule refuses it."""
-    version = stamp.environment.cluster.kubernetes
-    return stamp.catalogue.kubernetes.minors[version] if version in _legal(stamp.catalogue.kubernetes) else None
+    version = context.environment.cluster.kubernetes
+    return (
+        context.catalogue.kubernetes.minors[version] if version in _legal_minors(context.catalogue.kubernetes) else None
+    )
 
 
-def _floor(stamp: Stamp) -> Iterable[Finding]:
-    version, known = stamp.environment.cluster.kubernetes, stamp.catalogue.kubernetes
-    if _numbers(version) < _numbers(known.floor.value):
-        yield Finding(
+def _find_old_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
+    if _version_numbers(version) < _version_numbers(kubernetes.floor.value):
+        yield RuleFinding(
             path="cluster.kubernetes", got=f'"{version}"',
-            allowed=f"{known.floor.value} or newer: {listed(_legal(known))}",
-            change=f'write "{known.default.value}"', source=known.sources[known.floor.source],
+            allowed=f"{kubernetes.floor.value} or newer: {join_values(_legal_minors(kubernetes))}",
+            change=f'write "{kubernetes.default.value}"', source=kubernetes.sources[kubernetes.floor.source],
         )  # fmt: skip
 
 
-def _known(stamp: Stamp) -> Iterable[Finding]:
-    version, known = stamp.environment.cluster.kubernetes, stamp.catalogue.kubernetes
-    if version not in known.minors and _numbers(version) >= _numbers(known.floor.value):
-        yield Finding(
-            path="cluster.kubernetes", got=f'"{version}"', allowed=listed(_legal(known)),
-            change=f'write "{known.default.value}", or add the minor to tandem/spec/data/platform/kubernetes.yaml',
+def _find_unknown_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
+    if version not in kubernetes.minors and _version_numbers(version) >= _version_numbers(kubernetes.floor.value):
+        yield RuleFinding(
+            path="cluster.kubernetes", got=f'"{version}"', allowed=join_values(_legal_minors(kubernetes)),
+            change=f'write "{kubernetes.default.value}", or add the minor to tandem/spec/data/platform/kubernetes.yaml',
         )  # fmt: skip
 
 
-def _behind(stamp: Stamp) -> Iterable[Finding]:
-    version, known, minor = stamp.environment.cluster.kubernetes, stamp.catalogue.kubernetes, _minor(stamp)
-    if minor is None or _numbers(version) >= _numbers(known.default.value):
+def _find_minor_behind_default(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    version, kubernetes, minor = (
+        context.environment.cluster.kubernetes,
+        context.catalogue.kubernetes,
+        _minor_figures(context),
+    )
+    if minor is None or _version_numbers(version) >= _version_numbers(kubernetes.default.value):
         return
     ends = minor.standard_support_ends
-    yield Finding(
+    yield RuleFinding(
         path="cluster.kubernetes",
         got=f'"{version}"' + (f", whose standard support ends {ends.value}" if ends.value else ""),
-        allowed=f"{known.default.value} or newer", change=f'write "{known.default.value}"',
-        source=known.sources[ends.source],
+        allowed=f"{kubernetes.default.value} or newer", change=f'write "{kubernetes.default.value}"',
+        source=kubernetes.sources[ends.source],
     )  # fmt: skip
 
 
-def _release(stamp: Stamp) -> Iterable[Finding]:
-    minor = _minor(stamp)
+def _find_unpinned_release(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    minor = _minor_figures(context)
     if minor is not None and minor.ami_release.value is None:
-        yield Finding(
+        yield RuleFinding(
             path="cluster.kubernetes",
-            got=f'"{stamp.environment.cluster.kubernetes}", whose node image release is not known',
+            got=f'"{context.environment.cluster.kubernetes}", whose node image release is not known',
             allowed="a pinned release of AL2023_x86_64_NEURON",
             change="write ami_release.value in tandem/spec/data/platform/kubernetes.yaml; now EKS takes its newest",
-            source=stamp.catalogue.kubernetes.sources[minor.ami_release.source],
+            source=context.catalogue.kubernetes.sources[minor.ami_release.source],
         )  # fmt: skip
 
 
-def _addons(stamp: Stamp) -> Iterable[Finding]:
-    minor = _minor(stamp)
+def _find_unpinned_addons(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    minor = _minor_figures(context)
     unknown = [name for name, figure in minor.addons.items() if figure.value is None] if minor else []
     if minor is not None and unknown:
-        yield Finding(
+        yield RuleFinding(
             path="cluster.kubernetes",
-            got=f'"{stamp.environment.cluster.kubernetes}", with no known version of {listed(unknown)}',
+            got=f'"{context.environment.cluster.kubernetes}", with no known version of {join_values(unknown)}',
             allowed="a version of each add-on",
             change="write them in tandem/spec/data/platform/kubernetes.yaml; now EKS takes its default",
-            source=stamp.catalogue.kubernetes.sources[minor.addons[unknown[0]].source],
+            source=context.catalogue.kubernetes.sources[minor.addons[unknown[0]].source],
         )  # fmt: skip
 
 
-def _driver(hosting: Hosting) -> Iterable[Finding]:
-    runtime, minor = hosting.trial.runtime, _minor(hosting)
+def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
+    runtime, minor = context.experiment_context.runtime, _minor_figures(context)
     if runtime is None or minor is None:
         return
-    needed, present = runtime.versions.minimum_driver, minor.neuron_driver.value
-    if needed.value is None or present is None or _numbers(present) >= _numbers(needed.value):
+    minimum_driver, image_driver = runtime.versions.minimum_driver, minor.neuron_driver.value
+    if (
+        minimum_driver.value is None
+        or image_driver is None
+        or _version_numbers(image_driver) >= _version_numbers(minimum_driver.value)
+    ):
         return
-    known = hosting.catalogue.kubernetes
+    kubernetes = context.catalogue.kubernetes
     fitting = [
         version
-        for version in _legal(known)
-        if (driver := known.minors[version].neuron_driver.value) and _numbers(driver) >= _numbers(needed.value)
+        for version in _legal_minors(kubernetes)
+        if (driver := kubernetes.minors[version].neuron_driver.value)
+        and _version_numbers(driver) >= _version_numbers(minimum_driver.value)
     ]
-    yield Finding(
-        path=hosting.path, got=hosting.said("runtime", runtime.name) + f", on a node image with driver {present}",
-        allowed=f"driver {needed.value} or newer", change=f"write cluster.kubernetes: one of {listed(fitting)}",
-        source=runtime.sources[needed.source],
-    )  # fmt: skip
+    yield RuleFinding(
+        path=context.path,
+        got=context.format_value("runtime", runtime.name) + f", on a node image with driver {image_driver}",
+        allowed=f"driver {minimum_driver.value} or newer",
+        change=f"write cluster.kubernetes: one of {join_values(fitting)}",
+        source=runtime.sources[minimum_driver.source],
+    )
 
 
-def _kubectl_skew(stamp: Stamp) -> Iterable[Finding]:
-    kubectl, minor = stamp.catalogue.kubernetes.kubectl, stamp.environment.cluster.kubernetes
-    apart = abs(_numbers(minor)[1] - _numbers(kubectl.value)[1])
-    if stamp.environment.delivery.kind == "cdk" and _minor(stamp) and apart > 1:
-        yield Finding(
+def _find_kubectl_skew(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    kubectl, minor = context.catalogue.kubernetes.kubectl, context.environment.cluster.kubernetes
+    skew = abs(_version_numbers(minor)[1] - _version_numbers(kubectl.value)[1])
+    if context.environment.delivery.kind == "cdk" and _minor_figures(context) and skew > 1:
+        yield RuleFinding(
             path="cluster.kubernetes", got=f'"{minor}", delivered by kubectl {kubectl.value}',
             allowed="a minor at most one from kubectl's",
             change="move the kubectl layer in requirements.in, stacks/kubectl.py and kubernetes.yaml, then `make lock`",
-            source=stamp.catalogue.kubernetes.sources[kubectl.source],
+            source=context.catalogue.kubernetes.sources[kubectl.source],
         )  # fmt: skip
 
 
-def _privileged(stamp: Stamp) -> Iterable[Finding]:
-    if stamp.environment.serving.capabilities == "neuron":
-        yield Finding(
+def _find_privileged_pods(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    if context.environment.serving.capabilities == "neuron":
+        yield RuleFinding(
             path="serving.capabilities",
             got="neuron: SYS_ADMIN and IPC_LOCK in namespaces of pod security `privileged`, which refuses no pod",
             allowed="none or runtime-default, until a node has shown that a server needs more",
@@ -130,38 +143,38 @@ _DATA = "tandem/spec/data/platform/kubernetes.yaml"
 
 RULES: tuple[Rule[Any], ...] = (
     Rule(
-        id="kubernetes-floor", of=Stamp, severity="refusal", find=_floor,
+        id="kubernetes-floor", context_type=EnvironmentContext, severity="refusal", find=_find_old_minor,
         sentence="the Kubernetes minor is at or above the floor", source=_SUPPORT, date=date(2026, 11, 21),
     ),
     Rule(
-        id="kubernetes-known", of=Stamp, severity="refusal", find=_known,
+        id="kubernetes-known", context_type=EnvironmentContext, severity="refusal", find=_find_unknown_minor,
         sentence="the Kubernetes minor is one whose node image and add-ons are known", source=_DATA,
         date=date(2026, 11, 21),
     ),
     Rule(
-        id="kubernetes-behind", of=Stamp, severity="warning", find=_behind,
+        id="kubernetes-behind", context_type=EnvironmentContext, severity="warning", find=_find_minor_behind_default,
         sentence="the Kubernetes minor is not older than the default", source=_SUPPORT, date=date(2026, 11, 21),
     ),
     Rule(
-        id="node-image-pinned", of=Stamp, severity="warning", find=_release,
+        id="node-image-pinned", context_type=EnvironmentContext, severity="warning", find=_find_unpinned_release,
         sentence="the node image's release is known, and so pinned", source=_DATA, date=date(2026, 11, 21),
     ),
     Rule(
-        id="addons-pinned", of=Stamp, severity="warning", find=_addons,
+        id="addons-pinned", context_type=EnvironmentContext, severity="warning", find=_find_unpinned_addons,
         sentence="the version of each add-on is known, and so pinned", source=_DATA, date=date(2026, 11, 21),
     ),
     Rule(
-        id="driver-minimum", of=Hosting, severity="refusal", find=_driver,
+        id="driver-minimum", context_type=HostingContext, severity="refusal", find=_find_old_driver,
         sentence="the node image's Neuron driver is at least the runtime's minimum",
         source="aws-neuron/aws-neuron-sdk release-notes/components/runtime.rst", date=date(2026, 8, 21),
     ),
     Rule(
-        id="kubectl-skew", of=Stamp, severity="refusal", find=_kubectl_skew,
+        id="kubectl-skew", context_type=EnvironmentContext, severity="refusal", find=_find_kubectl_skew,
         sentence="the kubectl that the CDK delivers with is at most one minor from the cluster's",
         source="kubernetes.io/releases/version-skew-policy, kubectl", date=date(2026, 11, 22),
     ),
     Rule(
-        id="capabilities-few", of=Stamp, severity="warning", find=_privileged,
+        id="capabilities-few", context_type=EnvironmentContext, severity="warning", find=_find_privileged_pods,
         sentence="no namespace is of pod security `privileged`",
         source="kubernetes.io/docs/concepts/security/pod-security-standards, Baseline, Capabilities",
         date=date(2026, 11, 22),

@@ -5,62 +5,64 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from tandem.rules.rule import Finding, Rule
-from tandem.rules.subjects import Trial
+from tandem.rules.contexts import ExperimentContext
+from tandem.rules.rule import Rule, RuleFinding
 
 TILE = 128  # NxDI tiles the KV cache only at multiples of it; neuronx-distributed-inference models/config.py
 KERNEL_LENGTH = 1024  # kernels with buckets up to it may fail with status 1003; trn2-llama3.3-70b tutorial
 
 
-def _holds(trial: Trial) -> Iterable[Finding]:
-    experiment = trial.experiment
-    windows = [arm.variant.num_speculative_tokens or 0 for arm in trial.speculating()]
+def _find_short_length(context: ExperimentContext) -> Iterable[RuleFinding]:
+    experiment = context.experiment
+    windows = [arm.variant.num_speculative_tokens or 0 for arm in context.speculative_arms()]
     window = max(windows, default=0)
-    needed = experiment.max_prompt_tokens + experiment.max_output_tokens + window
+    needed_tokens = experiment.max_prompt_tokens + experiment.max_output_tokens + window
     length = experiment.serving.max_model_len
-    if needed > length:
-        output = experiment.max_output_tokens - (needed - length)
-        lower = f", or max_output_tokens: {output}" if output > 0 else ""
-        yield Finding(
-            path="serving.max_model_len", got=str(length),
-            allowed=f"at least {needed}: prompt {experiment.max_prompt_tokens}, output {experiment.max_output_tokens}, "
+    if needed_tokens > length:
+        output = experiment.max_output_tokens - (needed_tokens - length)
+        output_hint = f", or max_output_tokens: {output}" if output > 0 else ""
+        yield RuleFinding(
+            path="serving.max_model_len",
+            got=str(length),
+            allowed=f"at least {needed_tokens}: prompt {experiment.max_prompt_tokens}, output "
+            f"{experiment.max_output_tokens}, "
             f"largest window {window}",
-            change=f"write {-(-needed // TILE) * TILE}{lower}",
-        )  # fmt: skip
+            change=f"write {-(-needed_tokens // TILE) * TILE}{output_hint}",
+        )
 
 
-def _made_for(trial: Trial) -> Iterable[Finding]:
-    length = trial.experiment.serving.max_model_len
-    for path, model in trial.models():
+def _find_long_length(context: ExperimentContext) -> Iterable[RuleFinding]:
+    length = context.experiment.serving.max_model_len
+    for path, model in context.models():
         limit = model.max_position_embeddings
         if limit.value is not None and length > limit.value:
-            other = "" if path == "target" else ", or name a draft made for longer sequences"
-            yield Finding(
+            draft_hint = "" if path == "target" else ", or name a draft made for longer sequences"
+            yield RuleFinding(
                 path="serving.max_model_len", got=f"{length} with {model.id}", allowed=f"at most {limit.value}",
-                change=f"write {limit.value} or less{other}", source=model.sources[limit.source],
+                change=f"write {limit.value} or less{draft_hint}", source=model.sources[limit.source],
             )  # fmt: skip
 
 
-def _tiled(trial: Trial) -> Iterable[Finding]:
-    length, runtime = trial.experiment.serving.max_model_len, trial.runtime
+def _find_untiled_length(context: ExperimentContext) -> Iterable[RuleFinding]:
+    length, runtime = context.experiment.serving.max_model_len, context.runtime
     if runtime is not None and runtime.versions.nxdi.value is not None and length % TILE:
-        yield Finding(
+        yield RuleFinding(
             path="serving.max_model_len", got=str(length), allowed=f"a multiple of {TILE}",
             change=f"write {-(-length // TILE) * TILE}",
         )  # fmt: skip
 
 
-def _ascending(trial: Trial) -> Iterable[Finding]:
-    for name, value in trial.experiment.serving.tuning:
+def _find_unsorted_buckets(context: ExperimentContext) -> Iterable[RuleFinding]:
+    for name, value in context.experiment.serving.tuning:
         if isinstance(value, tuple) and list(value) != sorted(set(value)):
-            yield Finding(
+            yield RuleFinding(
                 path=f"serving.tuning.{name}", got=str(list(value)), allowed="ascending values, each once",
                 change=f"write {sorted(set(value))}",
             )  # fmt: skip
 
 
-def _complete(trial: Trial) -> Iterable[Finding]:
-    serving = trial.experiment.serving
+def _find_incomplete_buckets(context: ExperimentContext) -> Iterable[RuleFinding]:
+    serving = context.experiment.serving
     largest = {
         "context_encoding_buckets": ("max_model_len", serving.max_model_len),
         "token_generation_buckets": ("max_model_len", serving.max_model_len),
@@ -69,18 +71,18 @@ def _complete(trial: Trial) -> Iterable[Finding]:
     for name, (setting, limit) in largest.items():
         buckets: tuple[int, ...] = getattr(serving.tuning, name)
         if buckets and max(buckets) != limit:
-            kept = sorted({bucket for bucket in buckets if bucket < limit} | {limit})
-            yield Finding(
+            complete_buckets = sorted({bucket for bucket in buckets if bucket < limit} | {limit})
+            yield RuleFinding(
                 path=f"serving.tuning.{name}", got=f"{list(buckets)}, largest {max(buckets)}",
-                allowed=f"{setting}, {limit}, as the largest", change=f"write {kept}",
+                allowed=f"{setting}, {limit}, as the largest", change=f"write {complete_buckets}",
             )  # fmt: skip
 
 
-def _kernels(trial: Trial) -> Iterable[Finding]:
-    serving = trial.experiment.serving
+def _find_short_kernels(context: ExperimentContext) -> Iterable[RuleFinding]:
+    serving = context.experiment.serving
     for name in ("qkv_kernel_enabled", "attn_kernel_enabled", "mlp_kernel_enabled"):
         if getattr(serving.tuning, name) and serving.max_model_len <= KERNEL_LENGTH:
-            yield Finding(
+            yield RuleFinding(
                 path=f"serving.tuning.{name}", got=f"true at max_model_len {serving.max_model_len}",
                 allowed=f"kernels at a max_model_len above {KERNEL_LENGTH}",
                 change="leave it out, or write max_model_len: 2048",
@@ -89,34 +91,34 @@ def _kernels(trial: Trial) -> Iterable[Finding]:
 
 _CONFIG = "aws-neuron/neuronx-distributed-inference models/config.py"
 
-RULES: tuple[Rule[Trial], ...] = (
+RULES: tuple[Rule[ExperimentContext], ...] = (
     Rule(
-        id="length-holds", of=Trial, severity="refusal", find=_holds,
+        id="length-holds", context_type=ExperimentContext, severity="refusal", find=_find_short_length,
         sentence="max_model_len holds the longest prompt, the longest output and the largest window",
         source="aws-neuron/neuronx-distributed-inference models/model_base.py: positions near the end are not clipped",
         date=date(2025, 9, 22),
     ),
     Rule(
-        id="length-made-for", of=Trial, severity="refusal", find=_made_for,
+        id="length-made-for", context_type=ExperimentContext, severity="refusal", find=_find_long_length,
         sentence="target and draft are made for sequences of max_model_len",
         source="vllm 0.9.1 vllm/config.py _maybe_override_draft_max_model_len", date=date(2026, 11, 21),
     ),
     Rule(
-        id="length-tiled", of=Trial, severity="warning", find=_tiled,
+        id="length-tiled", context_type=ExperimentContext, severity="warning", find=_find_untiled_length,
         sentence=f"with NxD Inference max_model_len is a multiple of {TILE}", source=_CONFIG, date=date(2026, 7, 28),
     ),
     Rule(
-        id="buckets-ascend", of=Trial, severity="refusal", find=_ascending,
+        id="buckets-ascend", context_type=ExperimentContext, severity="refusal", find=_find_unsorted_buckets,
         sentence="buckets are ascending and distinct", source=_CONFIG, date=date(2026, 7, 28),
     ),
     Rule(
-        id="buckets-complete", of=Trial, severity="refusal", find=_complete,
+        id="buckets-complete", context_type=ExperimentContext, severity="refusal", find=_find_incomplete_buckets,
         sentence="the largest bucket is max_model_len, or max_num_seqs for batches",
         source=f"{_CONFIG}; aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/reference-configuration.md",
         date=date(2026, 8, 21),
     ),
     Rule(
-        id="kernels-short", of=Trial, severity="warning", find=_kernels,
+        id="kernels-short", context_type=ExperimentContext, severity="warning", find=_find_short_kernels,
         sentence=f"kernels are on only above a length of {KERNEL_LENGTH}",
         source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn2-llama3.3-70b-tutorial.rst",
         date=date(2026, 8, 21),

@@ -7,86 +7,88 @@ from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Any
 
-from tandem.rules.rule import Finding, Rule
-from tandem.rules.subjects import Stamp, Trial
-from tandem.spec.names import NOTIFY, LimitedName, environment_names, experiment_names
+from tandem.rules.contexts import EnvironmentContext, ExperimentContext
+from tandem.rules.rule import Rule, RuleFinding
+from tandem.spec.names import NOTIFY, ResourceName, environment_names, experiment_names
 
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
 TAG_TEXT = re.compile(r"[\w\s+\-=.:/@]*")
 # beside the experiments' own: the folder of the GitOps tool's objects, and the environment's dashboards
-TAKEN_NAMES = frozenset({"gitops", "machine", "money", "people"})
-RESERVED_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
-RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
+FOLDER_NAMES = frozenset({"gitops", "machine", "money", "people"})
+S3_RESERVED_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
+S3_RESERVED_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
-def _too_long(names: Iterable[LimitedName]) -> Iterator[Finding]:
+def _find_long_names(names: Iterable[ResourceName]) -> Iterator[RuleFinding]:
     """Yield the name furthest over its limit, for each key that makes names too long."""
-    worst: dict[str, LimitedName] = {}
+    longest_by_path: dict[str, ResourceName] = {}
     for name in sorted(names, key=lambda name: len(name.value) - name.limit):
-        worst[name.path] = name
-    for name in worst.values():
+        longest_by_path[name.path] = name
+    for name in longest_by_path.values():
         excess = len(name.value) - name.limit
         if excess > 0:
-            whose = "the file's" if name.path == "name" else "its"
-            yield Finding(
+            owner = "the file's" if name.path == "name" else "its"
+            yield RuleFinding(
                 path=name.path, got=f"{name.value}, {len(name.value)} characters",
-                allowed=f"at most {name.limit} for a {name.what}", change=f"shorten {whose} name by {excess}",
+                allowed=f"at most {name.limit} for a {name.resource_type}", change=f"shorten {owner} name by {excess}",
             )  # fmt: skip
 
 
-def _environment(stamp: Stamp) -> Iterable[Finding]:
-    return _too_long(environment_names(stamp.environment))
+def _find_long_environment_names(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    return _find_long_names(environment_names(context.environment))
 
 
-def _experiment(trial: Trial) -> Iterable[Finding]:
-    return _too_long(experiment_names(trial.experiment))
+def _find_long_experiment_names(context: ExperimentContext) -> Iterable[RuleFinding]:
+    return _find_long_names(experiment_names(context.experiment))
 
 
-def _free(trial: Trial) -> Iterable[Finding]:
-    if trial.experiment.name in TAKEN_NAMES:
-        yield Finding(
-            path="name", got=repr(trial.experiment.name),
+def _find_folder_collision(context: ExperimentContext) -> Iterable[RuleFinding]:
+    if context.experiment.name in FOLDER_NAMES:
+        yield RuleFinding(
+            path="name", got=repr(context.experiment.name),
             allowed="a name that no folder of manifests/<environment>/ and no dashboard of an environment has",
             change="rename the file",
         )  # fmt: skip
 
 
-def _words(stamp: Stamp) -> Iterable[Finding]:
-    name = stamp.environment.name
+def _find_notify_word(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    name = context.environment.name
     if NOTIFY in name.split("-"):
-        yield Finding(
+        yield RuleFinding(
             path="name", got=repr(name),
             allowed=f"a name without the word {NOTIFY}, by which the alarms of `prod` are told from those of `prod-eu`",
             change="rename the file",
         )  # fmt: skip
 
 
-def _bucket(stamp: Stamp) -> Iterable[Finding]:
-    name = stamp.environment.artifacts.existing_bucket
-    reserved = name is not None and (name.startswith(RESERVED_STARTS) or name.endswith(RESERVED_ENDS))
-    if name is not None and (reserved or ".." in name or ADDRESS.fullmatch(name)):
-        yield Finding(
+def _find_bad_bucket_name(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    name = context.environment.artifacts.existing_bucket
+    has_reserved_part = name is not None and (
+        name.startswith(S3_RESERVED_PREFIXES) or name.endswith(S3_RESERVED_SUFFIXES)
+    )
+    if name is not None and (has_reserved_part or ".." in name or ADDRESS.fullmatch(name)):
+        yield RuleFinding(
             path="artifacts.existing_bucket", got=repr(name),
             allowed="no two dots in a row, no IP address, no start or end that S3 reserves",
             change="write the bucket's own name",
         )  # fmt: skip
 
 
-def _bucket_key(stamp: Stamp) -> Iterable[Finding]:
-    key, region = stamp.environment.artifacts.kms_key_arn, stamp.environment.region
+def _find_foreign_bucket_key(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    key, region = context.environment.artifacts.kms_key_arn, context.environment.region
     if key is not None and key.split(":")[3] != region:
-        yield Finding(
+        yield RuleFinding(
             path="artifacts.kms_key_arn", got=f"a key in {key.split(':')[3]}",
             allowed=f"a key in {region}: S3 takes none of another region", change=f"write the ARN of a key in {region}",
         )  # fmt: skip
 
 
-def _tags(stamp: Stamp) -> Iterable[Finding]:
-    tags = stamp.environment.tags
+def _find_bad_tags(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    tags = context.environment.tags
     if len(tags) > MOST_TAGS:
-        yield Finding(
+        yield RuleFinding(
             path="tags",
             got=f"{len(tags)} tags",
             allowed=f"at most {MOST_TAGS}",
@@ -94,54 +96,81 @@ def _tags(stamp: Stamp) -> Iterable[Finding]:
         )
     for key, value in tags.items():
         if key.lower().startswith("aws:"):
-            yield Finding(
+            yield RuleFinding(
                 path=f"tags.{key}", got=f"the key {key!r}", allowed="keys without the prefix aws:", change="rename it"
             )
-        for what, text, limit in (("key", key, KEY_LENGTH), ("value", value, VALUE_LENGTH)):
+        for part, text, limit in (("key", key, KEY_LENGTH), ("value", value, VALUE_LENGTH)):
             if len(text) > limit or not TAG_TEXT.fullmatch(text) or not text:
-                yield Finding(
-                    path=f"tags.{key}", got=f"the {what} {text[:40]!r}, {len(text)} characters",
+                yield RuleFinding(
+                    path=f"tags.{key}", got=f"the {part} {text[:40]!r}, {len(text)} characters",
                     allowed=f"1 to {limit} letters, digits, spaces and _ . : / = + - @",
-                    change=f"rewrite the {what}",
+                    change=f"rewrite the {part}",
                 )  # fmt: skip
 
 
 RULES: tuple[Rule[Any], ...] = (
     Rule(
-        id="environment-name", of=Stamp, severity="refusal", find=_environment,
+        id="environment-name",
+        context_type=EnvironmentContext,
+        severity="refusal",
+        find=_find_long_environment_names,
         sentence="every name made from the environment's is within its resource's limit",
-        source="S3 and EKS API references: bucket 63, cluster 100, node group 63", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="environment-words", of=Stamp, severity="refusal", find=_words,
-        sentence=f"no word of the environment's name is {NOTIFY}",
-        source="tandem/spec/names.py: the second word of a composite alarm's name", date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="experiment-name", of=Trial, severity="refusal", find=_experiment,
-        sentence="every name made from the experiment's or a variant's is within its resource's limit",
-        source="kubernetes.io/docs/concepts/overview/working-with-objects/names", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="experiment-folder", of=Trial, severity="refusal", find=_free,
-        sentence="an experiment's folder of manifests and its dashboard are its own",
-        source="charts/tree.py: manifests/<environment>/gitops and people; tandem/watch: dashboards machine and money",
+        source="S3 and EKS API references: bucket 63, cluster 100, node group 63",
         date=date(2026, 11, 21),
     ),
     Rule(
-        id="bucket-name", of=Stamp, severity="refusal", find=_bucket,
+        id="environment-words",
+        context_type=EnvironmentContext,
+        severity="refusal",
+        find=_find_notify_word,
+        sentence=f"no word of the environment's name is {NOTIFY}",
+        source="tandem/spec/names.py: the second word of a composite alarm's name",
+        date=date(2026, 11, 22),
+    ),
+    Rule(
+        id="experiment-name",
+        context_type=ExperimentContext,
+        severity="refusal",
+        find=_find_long_experiment_names,
+        sentence="every name made from the experiment's or a variant's is within its resource's limit",
+        source="kubernetes.io/docs/concepts/overview/working-with-objects/names",
+        date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="experiment-folder",
+        context_type=ExperimentContext,
+        severity="refusal",
+        find=_find_folder_collision,
+        sentence="an experiment's folder of manifests and its dashboard are its own",
+        source="charts/tree.py: manifests/<environment>/gitops and people; tandem/monitoring: dashboards "
+        "machine and money",
+        date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="bucket-name",
+        context_type=EnvironmentContext,
+        severity="refusal",
+        find=_find_bad_bucket_name,
         sentence="an existing bucket's name is one that S3 allows",
-        source="docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html", date=date(2026, 11, 21),
+        source="docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html",
+        date=date(2026, 11, 21),
     ),
     Rule(
-        id="bucket-key", of=Stamp, severity="refusal", find=_bucket_key,
+        id="bucket-key",
+        context_type=EnvironmentContext,
+        severity="refusal",
+        find=_find_foreign_bucket_key,
         sentence="the key of the bucket lies in its region",
-        source="docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html", date=date(2026, 11, 22),
+        source="docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html",
+        date=date(2026, 11, 22),
     ),
     Rule(
-        id="tags-fit", of=Stamp, severity="refusal", find=_tags,
+        id="tags-fit",
+        context_type=EnvironmentContext,
+        severity="refusal",
+        find=_find_bad_tags,
         sentence=f"at most {MOST_TAGS} tags, of the length and letters AWS takes, none with the prefix aws:",
         source="docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/allocation-tag-restrictions.html",
         date=date(2026, 11, 21),
     ),
-)  # fmt: skip
+)

@@ -7,22 +7,22 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
-from tandem.rules.rule import Finding, Rule, listed
-from tandem.rules.subjects import Hosting, Trial
+from tandem.rules.contexts import ExperimentContext, HostingContext
+from tandem.rules.rule import Rule, RuleFinding, join_values
 
 
-def _smallest_claim(trial: Trial) -> int | None:
+def _smallest_claim(context: ExperimentContext) -> int | None:
     """Return the fewest devices whose logical cores hold the TP degree; None where none do."""
-    serving = trial.experiment.serving
-    per_device = trial.logical_cores() // serving.devices
-    return next((count for count in trial.claims() if count * per_device >= serving.tensor_parallel_size), None)
+    serving = context.experiment.serving
+    per_device = context.logical_cores() // serving.devices
+    return next((count for count in context.claims() if count * per_device >= serving.tensor_parallel_size), None)
 
 
-def _cores(trial: Trial) -> Iterable[Finding]:
-    serving, cores = trial.experiment.serving, trial.logical_cores()
+def _find_missing_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
+    serving, cores = context.experiment.serving, context.logical_cores()
     if serving.tensor_parallel_size > cores:
-        larger = _smallest_claim(trial)
-        yield Finding(
+        larger = _smallest_claim(context)
+        yield RuleFinding(
             path="serving.tensor_parallel_size", got=str(serving.tensor_parallel_size),
             allowed=f"at most {cores}: {serving.devices} devices of {cores // serving.devices} logical cores "
             f"at LNC {serving.logical_neuron_core}",
@@ -30,111 +30,116 @@ def _cores(trial: Trial) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-def _idle(trial: Trial) -> Iterable[Finding]:
-    serving, cores = trial.experiment.serving, trial.logical_cores()
-    idle, claim = cores - serving.tensor_parallel_size, _smallest_claim(trial)
+def _find_idle_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
+    serving, cores = context.experiment.serving, context.logical_cores()
+    idle, claim = cores - serving.tensor_parallel_size, _smallest_claim(context)
     fewer = (
         f"devices: {claim}" if claim and claim < serving.devices else "accept it: no smaller claim holds this degree"
     )
     if idle > 0:
-        yield Finding(
+        yield RuleFinding(
             path="serving.tensor_parallel_size",
             got=f"{serving.tensor_parallel_size}: {idle} of {cores} logical cores ({idle / cores:.0%}) stay idle",
             allowed=f"{cores} uses all", change=f"write {cores}, or {fewer}",
         )  # fmt: skip
 
 
-def _divides(trial: Trial) -> Iterable[Finding]:
-    degree = trial.experiment.serving.tensor_parallel_size
-    widths = [model.intermediate_size.value for _, model in trial.models() if model.intermediate_size.value]
-    common, highest = math.gcd(*widths), min(degree, trial.logical_cores())
-    below = next(value for value in range(highest, 0, -1) if common % value == 0)
-    for _, model in trial.models():
+def _find_indivisible_degree(context: ExperimentContext) -> Iterable[RuleFinding]:
+    degree = context.experiment.serving.tensor_parallel_size
+    widths = [model.intermediate_size.value for _, model in context.models() if model.intermediate_size.value]
+    common, highest = math.gcd(*widths), min(degree, context.logical_cores())
+    divisor = next(value for value in range(highest, 0, -1) if common % value == 0)
+    for _, model in context.models():
         width = model.intermediate_size
         if width.value is not None and width.value % degree:
-            yield Finding(
+            yield RuleFinding(
                 path="serving.tensor_parallel_size", got=f"{degree} with {model.id}",
-                allowed=f"a divisor of its MLP's width, {width.value}", change=f"write {below}",
+                allowed=f"a divisor of its MLP's width, {width.value}", change=f"write {divisor}",
                 source=model.sources[width.source],
             )  # fmt: skip
 
 
-def _padding(trial: Trial) -> Iterable[Finding]:
-    degree, target = trial.experiment.serving.tensor_parallel_size, trial.target
+def _find_padding(context: ExperimentContext) -> Iterable[RuleFinding]:
+    degree, target = context.experiment.serving.tensor_parallel_size, context.target
     if target is None:
         return
-    for figure, what in ((target.attention_heads, "attention heads"), (target.vocabulary, "rows of the vocabulary")):
+    for figure, part_name in (
+        (target.attention_heads, "attention heads"),
+        (target.vocabulary, "rows of the vocabulary"),
+    ):
         if figure.value is not None and figure.value % degree:
-            padded = -(-figure.value // degree) * degree
-            yield Finding(
-                path="serving.tensor_parallel_size", got=f"{degree} with {figure.value} {what}, padded to {padded}",
-                allowed=f"a divisor of {figure.value}", change="write a divisor, or accept the padded work",
+            padded_size = -(-figure.value // degree) * degree
+            yield RuleFinding(
+                path="serving.tensor_parallel_size",
+                got=f"{degree} with {figure.value} {part_name}, padded to {padded_size}",
+                allowed=f"a divisor of {figure.value}",
+                change="write a divisor, or accept the padded work",
                 source=target.sources[figure.source],
-            )  # fmt: skip
+            )
 
 
-def _group_holds(trial: Trial) -> Iterable[Finding]:
-    serving = trial.experiment.serving
+def _find_small_group(context: ExperimentContext) -> Iterable[RuleFinding]:
+    serving = context.experiment.serving
     if serving.device_group is not None and serving.devices > serving.device_group:
         group = next((size for size in (4, 8, 16) if size >= serving.devices), 16)
-        yield Finding(
+        yield RuleFinding(
             path="serving.device_group", got=f"{serving.device_group} for {serving.devices} devices",
             allowed=f"{serving.devices} or more", change=f"write {group}",
         )  # fmt: skip
 
 
-def _counts(hosting: Hosting) -> Iterable[Finding]:
-    devices, counts = hosting.trial.experiment.serving.devices, hosting.instance.device_counts
-    legal = hosting.bindable_devices()
+def _find_unbindable_count(context: HostingContext) -> Iterable[RuleFinding]:
+    devices, counts = context.experiment_context.experiment.serving.devices, context.instance.device_counts
+    legal = context.bindable_devices()
     if devices not in counts.value:
-        yield Finding(
-            path=hosting.path, got=hosting.said("serving.devices", devices),
-            allowed=f"{listed(counts.value)} on {hosting.environment.capacity.instance_type}",
+        yield RuleFinding(
+            path=context.path, got=context.format_value("serving.devices", devices),
+            allowed=f"{join_values(counts.value)} on {context.environment.capacity.instance_type}",
             change=f"host an experiment with devices: {legal}, or another instance type",
-            source=hosting.catalogue.instances.sources[counts.source],
+            source=context.catalogue.instances.sources[counts.source],
         )  # fmt: skip
 
 
-def _hosted_cores(hosting: Hosting) -> Iterable[Finding]:
+def _find_unbindable_degree(context: HostingContext) -> Iterable[RuleFinding]:
     """Find a TP degree that no claim on the instance type can hold, where the claimed count is more than it binds."""
-    serving, devices = hosting.trial.experiment.serving, hosting.bindable_devices()
-    per_device = hosting.trial.logical_cores() // serving.devices
+    serving, devices = context.experiment_context.experiment.serving, context.bindable_devices()
+    per_device = context.experiment_context.logical_cores() // serving.devices
     cores = devices * per_device
     if devices < serving.devices and serving.tensor_parallel_size > cores:
-        yield Finding(
-            path=hosting.path, got=hosting.said("serving.tensor_parallel_size", serving.tensor_parallel_size),
-            allowed=f"at most {cores}: a claim on {hosting.environment.capacity.instance_type} holds {devices} devices "
+        yield RuleFinding(
+            path=context.path, got=context.format_value("serving.tensor_parallel_size", serving.tensor_parallel_size),
+            allowed=f"at most {cores}: a claim on {context.environment.capacity.instance_type} holds {devices} devices "
             f"of {per_device} logical cores",
             change=f"host an experiment with tensor_parallel_size: {cores}, or another instance type",
-            source=hosting.catalogue.instances.sources[hosting.instance.device_counts.source],
+            source=context.catalogue.instances.sources[context.instance.device_counts.source],
         )  # fmt: skip
 
 
-def _published(hosting: Hosting) -> Iterable[Finding]:
-    group, groups = hosting.trial.experiment.serving.device_group, hosting.instance.device_groups
+def _find_unpublished_group(context: HostingContext) -> Iterable[RuleFinding]:
+    group, groups = context.experiment_context.experiment.serving.device_group, context.instance.device_groups
     if group is not None and group not in groups.value:
-        yield Finding(
-            path=hosting.path, got=hosting.said("serving.device_group", group),
-            allowed=f"{listed((*groups.value, 'null'))} on {hosting.environment.capacity.instance_type}",
+        yield RuleFinding(
+            path=context.path, got=context.format_value("serving.device_group", group),
+            allowed=f"{join_values((*groups.value, 'null'))} on {context.environment.capacity.instance_type}",
             change="a claim for this group would stay pending for ever: host an experiment with device_group: "
-            + ("null" if not groups.value else listed(groups.value)),
-            source=hosting.catalogue.instances.sources[groups.source],
+            + ("null" if not groups.value else join_values(groups.value)),
+            source=context.catalogue.instances.sources[groups.source],
         )  # fmt: skip
 
 
-def _ungrouped(hosting: Hosting) -> Iterable[Finding]:
-    serving, groups = hosting.trial.experiment.serving, hosting.instance.device_groups
-    counted = serving.devices in hosting.instance.device_counts.value  # another rule refuses the rest
-    fitting = min((size for size in groups.value if size >= serving.devices), default=None) if counted else None
+def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
+    serving, groups = context.experiment_context.experiment.serving, context.instance.device_groups
+    is_bindable = serving.devices in context.instance.device_counts.value  # another rule refuses the rest
+    fitting = min((size for size in groups.value if size >= serving.devices), default=None) if is_bindable else None
     group = serving.device_group
-    larger = group is not None and fitting is not None and group > fitting
-    if serving.devices > 1 and fitting is not None and (group is None or larger):
-        yield Finding(
-            path=hosting.path,
-            got=hosting.said("serving.device_group", group or "null") + f" for {serving.devices} devices",
+    is_larger = group is not None and fitting is not None and group > fitting
+    if serving.devices > 1 and fitting is not None and (group is None or is_larger):
+        yield RuleFinding(
+            path=context.path,
+            got=context.format_value("serving.device_group", group or "null") + f" for {serving.devices} devices",
             allowed=f"the smallest group that holds them: {fitting}",
             change=f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves",
-            source=hosting.catalogue.instances.sources[groups.source],
+            source=context.catalogue.instances.sources[groups.source],
         )  # fmt: skip
 
 
@@ -144,44 +149,44 @@ _LOOKUP = "aws-neuron/connected-device-maps-over-efa-for-neuron lookup/lookup.go
 
 RULES: tuple[Rule[Any], ...] = (
     Rule(
-        id="cores-present", of=Trial, severity="refusal", find=_cores,
+        id="cores-present", context_type=ExperimentContext, severity="refusal", find=_find_missing_cores,
         sentence="the TP degree is at most the claimed devices' logical cores at the LNC", source=_ARCH,
         date=date(2026, 8, 21),
     ),
     Rule(
-        id="cores-idle", of=Trial, severity="warning", find=_idle,
+        id="cores-idle", context_type=ExperimentContext, severity="warning", find=_find_idle_cores,
         sentence="the TP degree uses every logical core it claims", source=_ARCH, date=date(2026, 8, 21),
     ),
     Rule(
-        id="degree-divides", of=Trial, severity="refusal", find=_divides,
+        id="degree-divides", context_type=ExperimentContext, severity="refusal", find=_find_indivisible_degree,
         sentence="the TP degree divides the MLP's width of target and draft",
         source="aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py: its MLP is not padded",
         date=date(2026, 7, 28),
     ),
     Rule(
-        id="degree-pads", of=Trial, severity="warning", find=_padding,
+        id="degree-pads", context_type=ExperimentContext, severity="warning", find=_find_padding,
         sentence="the TP degree divides the target's attention heads and vocabulary, which are padded otherwise",
         source="aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py", date=date(2026, 7, 28),
     ),
     Rule(
-        id="group-holds", of=Trial, severity="refusal", find=_group_holds,
+        id="group-holds", context_type=ExperimentContext, severity="refusal", find=_find_small_group,
         sentence="the connected group holds all claimed devices", source=_DRA, date=date(2026, 8, 21),
     ),
     Rule(
-        id="device-count", of=Hosting, severity="refusal", find=_counts,
+        id="device-count", context_type=HostingContext, severity="refusal", find=_find_unbindable_count,
         sentence="the instance type can bind a claim of so many devices", source=_DRA, date=date(2026, 8, 21),
     ),
     Rule(
-        id="cores-bound", of=Hosting, severity="refusal", find=_hosted_cores,
+        id="cores-bound", context_type=HostingContext, severity="refusal", find=_find_unbindable_degree,
         sentence="the TP degree is at most the logical cores of the largest claim that the instance type can bind",
         source=_DRA, date=date(2026, 8, 21),
     ),
     Rule(
-        id="group-published", of=Hosting, severity="refusal", find=_published,
+        id="group-published", context_type=HostingContext, severity="refusal", find=_find_unpublished_group,
         sentence="the instance type publishes groups of the size claimed", source=_LOOKUP, date=date(2026, 8, 21),
     ),
     Rule(
-        id="group-named", of=Hosting, severity="warning", find=_ungrouped,
+        id="group-named", context_type=HostingContext, severity="warning", find=_find_missing_group,
         sentence="a claim of several devices names the smallest connected group that holds them",
         source=_DRA, date=date(2026, 8, 21),
     ),

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tandem.spec.faults import Severity
-from tandem.spec.figure import Source
+from tandem.spec.figure import FigureSource
 
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class RuleFinding:
     """One place where a rule does not hold.
 
     Args:
@@ -34,7 +34,7 @@ class Finding:
     got: str
     allowed: str
     change: str
-    source: Source | None = None
+    source: FigureSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,20 +52,20 @@ class Rule(Generic[S]):
     """
 
     id: str
-    of: type[S]
+    context_type: type[S]
     sentence: str
     source: str
     date: dt.date
     severity: Severity
-    find: Callable[[S], Iterable[Finding]]
+    find: Callable[[S], Iterable[RuleFinding]]
 
 
-def listed(values: Iterable[object]) -> str:
+def join_values(values: Iterable[object]) -> str:
     """Spell the allowed values of an error; `none` for an empty list."""
     return ", ".join(str(value) for value in values) or "none"
 
 
-def nearest(value: str, known: Iterable[str]) -> str:
+def suggest_nearest(value: str, known_names: Iterable[str]) -> str:
     """Say which known name was probably meant."""
-    close = difflib.get_close_matches(value, list(known), n=1, cutoff=0.3)
+    close = difflib.get_close_matches(value, list(known_names), n=1, cutoff=0.3)
     return f"write {close[0]}" if close else "name one of them"

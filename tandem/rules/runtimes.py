@@ -5,73 +5,82 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from tandem.rules.rule import Finding, Rule, listed, nearest
-from tandem.rules.subjects import Trial
+from tandem.rules.contexts import ExperimentContext
+from tandem.rules.rule import Rule, RuleFinding, join_values, suggest_nearest
 
 
-def _known(trial: Trial) -> Iterable[Finding]:
-    name, known = trial.experiment.runtime, sorted(trial.catalogue.runtimes)
-    if trial.runtime is None:
-        yield Finding(path="runtime", got=repr(name), allowed=listed(known), change=nearest(name, known))
+def _find_unknown_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
+    name, runtime_names = context.experiment.runtime, sorted(context.catalogue.runtimes)
+    if context.runtime is None:
+        yield RuleFinding(
+            path="runtime",
+            got=repr(name),
+            allowed=join_values(runtime_names),
+            change=suggest_nearest(name, runtime_names),
+        )
 
 
-def _rendered(trial: Trial) -> Iterable[Finding]:
-    runtime = trial.runtime
+def _find_unrendered_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
+    runtime = context.runtime
     if runtime is None or runtime.rendered:
         return
-    rendered = [name for name, other in sorted(trial.catalogue.runtimes.items()) if other.rendered]
-    yield Finding(
+    runtime_names = [
+        name for name, other_runtime in sorted(context.catalogue.runtimes.items()) if other_runtime.rendered
+    ]
+    yield RuleFinding(
         path="runtime", got=f"{runtime.name!r}, which is not rendered: {runtime.not_rendered_because}",
-        allowed=listed(rendered), change="nxdi-v0 for a plain draft model, native for EAGLE3",
+        allowed=join_values(runtime_names), change="nxdi-v0 for a plain draft model, native for EAGLE3",
         source=runtime.sources[runtime.support.source],
     )  # fmt: skip
 
 
-def _target_family(trial: Trial) -> Iterable[Finding]:
-    runtime, target = trial.runtime, trial.target
+def _find_unsupported_family(context: ExperimentContext) -> Iterable[RuleFinding]:
+    runtime, target = context.runtime, context.target
     if runtime is None or target is None or target.family.value in runtime.target_families.value:
         return
     families = runtime.target_families
-    others = [
+    runtime_names = [
         name
-        for name, other in sorted(trial.catalogue.runtimes.items())
-        if other.rendered and target.family.value in other.target_families.value
+        for name, other_runtime in sorted(context.catalogue.runtimes.items())
+        if other_runtime.rendered and target.family.value in other_runtime.target_families.value
     ]
-    change = f"runtime {others[0]}, or a target of these families" if others else "a target of these families"
-    yield Finding(
+    change = (
+        f"runtime {runtime_names[0]}, or a target of these families" if runtime_names else "a target of these families"
+    )
+    yield RuleFinding(
         path="target", got=f"{target.id}, of family {target.family.value}, on runtime {runtime.name}",
-        allowed=f"families {listed(families.value)}", change=change, source=runtime.sources[families.source],
+        allowed=f"families {join_values(families.value)}", change=change, source=runtime.sources[families.source],
     )  # fmt: skip
 
 
-def _target_unproven(trial: Trial, *, accepted: bool) -> Iterable[Finding]:
-    runtime, target = trial.runtime, trial.target
-    if runtime is None or target is None or trial.experiment.accept_unproven != accepted:
+def _find_unproven_target(context: ExperimentContext, *, accepts_unproven: bool) -> Iterable[RuleFinding]:
+    runtime, target = context.runtime, context.target
+    if runtime is None or target is None or context.experiment.accept_unproven != accepts_unproven:
         return
     proven = runtime.proven_targets
     if not proven.value or target.id in proven.value or target.family.value not in runtime.target_families.value:
         return
-    yield Finding(
+    yield RuleFinding(
         path="target", got=f"{target.id}, which no source shows on runtime {runtime.name}",
-        allowed=listed(proven.value),
-        change="prove it on one node first" if accepted else "write one of them, or accept_unproven: true",
+        allowed=join_values(proven.value),
+        change="prove it on one node first" if accepts_unproven else "write one of them, or accept_unproven: true",
         source=runtime.sources[proven.source],
     )  # fmt: skip
 
 
-def _refuse_unproven(trial: Trial) -> Iterable[Finding]:
-    return _target_unproven(trial, accepted=False)
+def _refuse_unproven(context: ExperimentContext) -> Iterable[RuleFinding]:
+    return _find_unproven_target(context, accepts_unproven=False)
 
 
-def _warn_unproven(trial: Trial) -> Iterable[Finding]:
-    return _target_unproven(trial, accepted=True)
+def _warn_unproven(context: ExperimentContext) -> Iterable[RuleFinding]:
+    return _find_unproven_target(context, accepts_unproven=True)
 
 
-def _supported(trial: Trial) -> Iterable[Finding]:
-    runtime = trial.runtime
+def _find_vulnerable_image(context: ExperimentContext) -> Iterable[RuleFinding]:
+    runtime = context.runtime
     if runtime is not None and runtime.image.vulnerabilities.value is not None:
         vulnerabilities = runtime.image.vulnerabilities
-        yield Finding(
+        yield RuleFinding(
             path="runtime", got=f"{runtime.name}: {vulnerabilities.value}",
             allowed="an image without known vulnerabilities",
             change="keep its servers inside the cluster, as rendered; use another runtime where its modes suffice",
@@ -79,35 +88,35 @@ def _supported(trial: Trial) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-RULES: tuple[Rule[Trial], ...] = (
+RULES: tuple[Rule[ExperimentContext], ...] = (
     Rule(
-        id="runtime-known", of=Trial, severity="refusal", find=_known,
+        id="runtime-known", context_type=ExperimentContext, severity="refusal", find=_find_unknown_runtime,
         sentence="the runtime has a data file",
         source="tandem/spec/data/runtimes", date=date(2026, 11, 21),
     ),
     Rule(
-        id="runtime-rendered", of=Trial, severity="refusal", find=_rendered,
+        id="runtime-rendered", context_type=ExperimentContext, severity="refusal", find=_find_unrendered_runtime,
         sentence="the runtime is one that Tandem renders",
         source="tandem/spec/data/runtimes, not_rendered_because",
         date=date(2026, 11, 21),
     ),
     Rule(
-        id="target-family", of=Trial, severity="refusal", find=_target_family,
+        id="target-family", context_type=ExperimentContext, severity="refusal", find=_find_unsupported_family,
         sentence="the runtime serves the target's family",
         source="tandem/spec/data/runtimes, target_families", date=date(2026, 11, 21),
     ),
     Rule(
-        id="target-unproven", of=Trial, severity="refusal", find=_refuse_unproven,
+        id="target-unproven", context_type=ExperimentContext, severity="refusal", find=_refuse_unproven,
         sentence="a documented run of the target exists on the runtime, or the experiment says accept_unproven",
         source="tandem/spec/data/runtimes, proven_targets", date=date(2026, 11, 21),
     ),
     Rule(
-        id="target-unproven-accepted", of=Trial, severity="warning", find=_warn_unproven,
+        id="target-unproven-accepted", context_type=ExperimentContext, severity="warning", find=_warn_unproven,
         sentence="a target admitted by accept_unproven has no documented run",
         source="tandem/spec/data/runtimes, proven_targets", date=date(2026, 11, 21),
     ),
     Rule(
-        id="image-vulnerable", of=Trial, severity="warning", find=_supported,
+        id="image-vulnerable", context_type=ExperimentContext, severity="warning", find=_find_vulnerable_image,
         sentence="the runtime's image has no known vulnerabilities",
         source="aws-neuron/deep-learning-containers README.md", date=date(2026, 8, 17),
     ),

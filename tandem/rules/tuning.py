@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from tandem.rules.rule import Finding, Rule, listed
-from tandem.rules.subjects import Trial
+from tandem.rules.contexts import ExperimentContext
+from tandem.rules.rule import Rule, RuleFinding, join_values
 
 
-def _read(trial: Trial) -> Iterable[Finding]:
-    runtime = trial.runtime
+def _find_unread_settings(context: ExperimentContext) -> Iterable[RuleFinding]:
+    runtime = context.runtime
     if runtime is None or runtime.spelling is None:
         return
     keys = runtime.spelling.tuning_keys
-    for name, value in trial.experiment.serving.tuning:
+    for name, value in context.experiment.serving.tuning:
         if value in (None, ()) or name in keys:
             continue
         readers = [
-            other.name
-            for other in trial.catalogue.runtimes.values()
-            if other.spelling is not None and name in other.spelling.tuning_keys
+            other_runtime.name
+            for other_runtime in context.catalogue.runtimes.values()
+            if other_runtime.spelling is not None and name in other_runtime.spelling.tuning_keys
         ]
-        spelt = str(list(value)) if isinstance(value, tuple) else str(value).lower()
-        yield Finding(
-            path=f"serving.tuning.{name}", got=f"{spelt} on runtime {runtime.name}, which does not read it",
-            allowed=listed(keys), change=f"delete it; it is read by runtime {listed(readers)}",
+        value_text = str(list(value)) if isinstance(value, tuple) else str(value).lower()
+        yield RuleFinding(
+            path=f"serving.tuning.{name}", got=f"{value_text} on runtime {runtime.name}, which does not read it",
+            allowed=join_values(keys), change=f"delete it; it is read by runtime {join_values(readers)}",
         )  # fmt: skip
 
 
-def _async(trial: Trial) -> Iterable[Finding]:
-    runtime = trial.runtime
-    if runtime is None or runtime.spelling is None or not trial.experiment.serving.async_mode:
+def _find_async_speculation(context: ExperimentContext) -> Iterable[RuleFinding]:
+    runtime = context.runtime
+    if runtime is None or runtime.spelling is None or not context.experiment.serving.async_mode:
         return
-    if runtime.spelling.async_off_arguments and any(True for _ in trial.speculating()):
-        yield Finding(
+    if runtime.spelling.async_off_arguments and any(True for _ in context.speculative_arms()):
+        yield RuleFinding(
             path="serving.async_mode",
             got=f"true on runtime {runtime.name}, which turns it off for speculating variants",
             allowed="false, which is then written for every variant",
@@ -42,13 +42,13 @@ def _async(trial: Trial) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-def _async_plain(trial: Trial) -> Iterable[Finding]:
-    runtime = trial.runtime
-    if runtime is None or runtime.spelling is None or not trial.experiment.serving.async_mode:
+def _find_async_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
+    runtime = context.runtime
+    if runtime is None or runtime.spelling is None or not context.experiment.serving.async_mode:
         return
-    plain = [variant.name for variant in trial.experiment.all_variants() if variant.mode == "none"]
+    plain = [variant.name for variant in context.experiment.all_variants() if variant.mode == "none"]
     if runtime.spelling.async_key and plain:
-        yield Finding(
+        yield RuleFinding(
             path="serving.async_mode",
             got=f"true with the plain variant {plain[0]}",
             allowed="false, until the plain variant is seen to run asynchronously",
@@ -56,20 +56,20 @@ def _async_plain(trial: Trial) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-RULES: tuple[Rule[Trial], ...] = (
+RULES: tuple[Rule[ExperimentContext], ...] = (
     Rule(
-        id="tuning-read", of=Trial, severity="refusal", find=_read,
+        id="tuning-read", context_type=ExperimentContext, severity="refusal", find=_find_unread_settings,
         sentence="every setting of serving.tuning is one that the runtime reads",
         source="tandem/spec/data/runtimes, tuning_keys", date=date(2026, 11, 21),
     ),
     Rule(
-        id="async-alike", of=Trial, severity="refusal", find=_async,
+        id="async-alike", context_type=ExperimentContext, severity="refusal", find=_find_async_speculation,
         sentence="asynchronous execution is off where speculation turns it off, so that all variants run alike",
         source="aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/features-guide.md, speculative decoding (EAGLE3)",
         date=date(2026, 8, 21),
     ),
     Rule(
-        id="async-plain", of=Trial, severity="warning", find=_async_plain,
+        id="async-plain", context_type=ExperimentContext, severity="warning", find=_find_async_baseline,
         sentence="asynchronous execution of plain decoding is shown by no source: the guide asks for fused speculation",
         source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, async runtime",
         date=date(2026, 8, 21),

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from tandem.spec.slug import slug
+from tandem.spec.slug import model_slug
 
 DIGEST_CHARACTERS = 12
 KEY_VARIABLE = "TANDEM_ARTIFACT_KEY"  # carries `as_fields` as JSON to pods
@@ -74,9 +74,9 @@ class ArtifactKey:
     @property
     def name(self) -> str:
         """Return the readable prefix and the digest: the folder of the artifact."""
-        draft = [slug(self.draft.partition("@")[0]), f"k{self.num_speculative_tokens}"] if self.draft else []
+        draft = [model_slug(self.draft.partition("@")[0]), f"k{self.num_speculative_tokens}"] if self.draft else []
         parts = [
-            slug(self.target.partition("@")[0]), self.mode, *draft,
+            model_slug(self.target.partition("@")[0]), self.mode, *draft,
             f"tp{self.tensor_parallel_size}", f"lnc{self.logical_neuron_core}",
             f"b{self.max_num_seqs}", f"s{self.max_model_len}", self.digest,
         ]  # fmt: skip
@@ -99,32 +99,36 @@ class ArtifactKey:
         Raises:
             ValueError: a field is missing or unknown; the message names it.
         """
-        known = {field.name for field in fields(cls)}
-        missing, unknown = sorted(known - set(values)), sorted(set(values) - known)
+        field_names = {field.name for field in fields(cls)}
+        missing, unknown = sorted(field_names - set(values)), sorted(set(values) - field_names)
         if missing or unknown:
-            said = [f"without {', '.join(missing)}"] if missing else []
-            said += [f"with the unknown {', '.join(unknown)}"] if unknown else []
-            raise ValueError(f"an artifact key {' and '.join(said)}")
+            problems = [f"without {', '.join(missing)}"] if missing else []
+            problems += [f"with the unknown {', '.join(unknown)}"] if unknown else []
+            raise ValueError(f"an artifact key {' and '.join(problems)}")
         return cls(**values)
 
-    def differences(self, other: ArtifactKey) -> dict[str, tuple[object, object]]:
+    def differences(self, other_key: ArtifactKey) -> dict[str, tuple[object, object]]:
         """Return the fields that differ, each with this key's and the other's value."""
-        return differences(self.as_fields(), other.as_fields())
+        return compare_key_fields(self.as_fields(), other_key.as_fields())
 
     def _canonical(self) -> str:
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
 
-def differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
+def compare_key_fields(
+    own_fields: Mapping[str, Any], other_fields: Mapping[str, Any]
+) -> dict[str, tuple[object, object]]:
     """Return field -> (my value, their value) where two keys' plain fields differ; absent is None.
 
     A nested mapping is told entry by entry, as `tuning.fused_qkv`.
     """
-    found: dict[str, tuple[object, object]] = {}
-    for field in dict.fromkeys([*mine, *theirs]):
-        one, other = mine.get(field), theirs.get(field)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            found |= {f"{field}.{entry}": pair for entry, pair in differences(one, other).items()}
-        elif one != other or type(one) is not type(other):
-            found[field] = (one, other)
-    return found
+    value_pairs: dict[str, tuple[object, object]] = {}
+    for field in dict.fromkeys([*own_fields, *other_fields]):
+        own_value, other_value = own_fields.get(field), other_fields.get(field)
+        if isinstance(own_value, Mapping) and isinstance(other_value, Mapping):
+            value_pairs |= {
+                f"{field}.{entry}": pair for entry, pair in compare_key_fields(own_value, other_value).items()
+            }
+        elif own_value != other_value or type(own_value) is not type(other_value):
+            value_pairs[field] = (own_value, other_value)
+    return value_pairs

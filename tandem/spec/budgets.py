@@ -11,7 +11,7 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 
 # Regions whose CloudFormation has no AWS::Budgets::Budget. There the budget is made by hand (docs/runbook.md).
-WITHOUT = frozenset({
+REGIONS_WITHOUT_BUDGETS = frozenset({
     "af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-3", "ap-south-2", "ap-southeast-3",
     "ap-southeast-4", "ap-southeast-5", "ap-southeast-6", "ap-southeast-7", "ca-west-1", "eu-central-2",
     "eu-north-1", "eu-south-1", "eu-south-2", "il-central-1", "me-central-1", "mx-central-1",
@@ -26,14 +26,14 @@ BUDGET_THRESHOLDS_PERCENT = (100, 125, 150, 200, 300)  # of the actual cost; eac
 FORECAST_THRESHOLD_PERCENT = 100  # of the forecast cost; it notifies people
 
 
-def by_hand(environment: Environment) -> bool:
+def needs_manual_budget(environment: Environment) -> bool:
     """Whether somebody must make the budget, because CloudFormation has none in the region."""
-    return environment.region in WITHOUT
+    return environment.region in REGIONS_WITHOUT_BUDGETS
 
 
 # How long a spot node may live beside its replacement: EKS starts that one when EC2 recommends to rebalance, and ends
 # the node once it is ready (EKS user guide, "Managed node groups", capacity types). The guard gives both this time
-# before it calls one of them excess (tandem/stop.py, REPLACED_GRACES).
+# before it calls one of them excess (tandem/guard/fleet_stop.py, REPLACED_GRACES).
 SPOT_OVERLAP_HOURS = 20 / 60
 
 
@@ -50,7 +50,7 @@ def compute_run_usd(environment: Environment) -> float:
 INSTANCE_USAGE = ("BoxUsage", "SpotUsage")
 
 
-def counted_costs(environment: Environment, catalogue: Catalogue) -> dict[str, list[str]]:
+def budget_cost_filters(environment: Environment, catalogue: Catalogue) -> dict[str, list[str]]:
     """Return the budget's cost filters: the hours of the fleet's instances, and nothing that runs while it is parked.
 
     A cost must match each key, and one value of it.
@@ -60,11 +60,11 @@ def counted_costs(environment: Environment, catalogue: Catalogue) -> dict[str, l
     """
     code = catalogue.offerings.billing_codes[environment.region].value
     usage = [f"{code}-{kind}:{environment.capacity.instance_type}" for kind in INSTANCE_USAGE]
-    tag = counted_tag(environment)
+    tag = budget_tag_key(environment)
     return {"UsageType": usage, **({"TagKeyValue": [f"user:{tag}${environment.name}"]} if tag else {})}
 
 
-def counted_tag(environment: Environment) -> str | None:
+def budget_tag_key(environment: Environment) -> str | None:
     """Return the key of the tag whose cost the budget counts; None: it counts the whole account's instances.
 
     Budgets sees a tag only once it is activated as a cost allocation tag; until then it sees no cost, and this path

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment
-from tandem.spec.model import Model
+from tandem.spec.model import ModelConfig
 
 GIB = 2**30
 SYSTEM_NODE_ROOT_GIB = 50  # AL2023 and the add-ons' images take under 20; logs and emptyDirs take the rest
@@ -26,33 +26,33 @@ WORK_GIB = 64  # the compiler's work folder and cache; no source gives a figure
 LARGEST_FILE_GIB, STAGE_ROOM_GIB = 10, 2
 
 
-def models_gib(models: Iterable[Model]) -> int:
+def models_gib(models: Iterable[ModelConfig]) -> int:
     """Return what the snapshots of `models` take at most, in whole GiB."""
-    return sum(_gib(model) + SNAPSHOT_ROOM_GIB for model in models)
+    return sum(_model_gib(model) + SNAPSHOT_ROOM_GIB for model in models)
 
 
-def artifact_gib(models: Iterable[Model]) -> int:
+def artifact_gib(models: Iterable[ModelConfig]) -> int:
     """Return the most that an artifact of `models` takes, in whole GiB."""
-    return ARTIFACT_FACTOR * sum(map(_gib, models)) + GRAPHS_GIB
+    return ARTIFACT_FACTOR * sum(map(_model_gib, models)) + GRAPHS_GIB
 
 
-def compile_gib(models: Iterable[Model]) -> int:
+def compile_gib(models: Iterable[ModelConfig]) -> int:
     """Return what a compile of `models` holds at once: their snapshots, the artifact and the compiler's own files."""
-    held = list(models)
-    return models_gib(held) + artifact_gib(held) + WORK_GIB
+    model_list = list(models)
+    return models_gib(model_list) + artifact_gib(model_list) + WORK_GIB
 
 
-def stage_gib(model: Model) -> int:
+def stage_gib(model: ModelConfig) -> int:
     """Return what staging holds of one snapshot at once: one file, and room beside it."""
-    return min(_gib(model), LARGEST_FILE_GIB) + STAGE_ROOM_GIB
+    return min(_model_gib(model), LARGEST_FILE_GIB) + STAGE_ROOM_GIB
 
 
-def largest_pair(experiment: Experiment, catalogue: Catalogue) -> tuple[Model, ...]:
+def largest_pair(experiment: Experiment, catalogue: Catalogue) -> tuple[ModelConfig, ...]:
     """Return the target and the largest draft of any variant: what the largest artifact is made of."""
     target, *drafts = (catalogue.models[name] for name in experiment.all_models())
-    return (target, *sorted(drafts, key=lambda model: (_gib(model), model.id))[-1:])
+    return (target, *sorted(drafts, key=lambda model: (_model_gib(model), model.id))[-1:])
 
 
-def _gib(model: Model) -> int:
+def _model_gib(model: ModelConfig) -> int:
     size = model.bytes.value
     return UNKNOWN_GIB if size is None else -(-size // GIB)

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from tandem.spec.faults import Fault, SpecError
-from tandem.spec.yaml_syntax import explain
+from tandem.spec.faults import SpecError, SpecFault
+from tandem.spec.yaml_syntax import explain_yaml_error
 
 LONGEST_SPELLING = 80  # of a value in a message; a longer one hides the message
 ODD_NUMBER = re.compile(r"[-+]?(0[0-9_]|0[bx]|[0-9_]+:)")  # octal, binary, hexadecimal, base 60
@@ -30,7 +30,7 @@ _PLAIN_TAGS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class YamlDocument:
     """A parsed file.
 
     Args:
@@ -44,7 +44,7 @@ class Document:
     lines: dict[str, int]
 
 
-def read_document(path: Path, file: str | None = None) -> Document:
+def read_document(path: Path, file: str | None = None) -> YamlDocument:
     """Read `path` as one strict YAML mapping.
 
     Raises:
@@ -52,104 +52,108 @@ def read_document(path: Path, file: str | None = None) -> Document:
             holds two documents, or uses duplicate keys, aliases, merge keys or tags.
     """
     name = file or str(path)
-    text = _text(path, name)
+    text = _read_text(path, name)
     try:
         loader = _Loader(text)
         node = _single_node(loader, name)
-        reader = _Reader(name, loader)
+        reader = _NodeReader(name, loader)
         data = reader.value(node, "")
     except yaml.YAMLError as error:
-        raise SpecError([_syntax(error, text, name)]) from None
+        raise SpecError([_syntax_fault(error, text, name)]) from None
     except RecursionError:
-        raise SpecError([_whole(name, "deeply nested collections", "a few levels of nesting", "flatten it")]) from None
+        raise SpecError(
+            [_file_fault(name, "deeply nested collections", "a few levels of nesting", "flatten it")]
+        ) from None
     if reader.faults:
         raise SpecError(reader.faults)
-    return Document(file=name, data=data, lines=reader.lines)
+    return YamlDocument(file=name, data=data, lines=reader.lines)
 
 
-def _text(path: Path, name: str) -> str:
+def _read_text(path: Path, name: str) -> str:
     try:
         raw = path.read_bytes()
     except IsADirectoryError:
-        raise SpecError([_whole(name, "a directory", "a YAML file", "name a file")]) from None
+        raise SpecError([_file_fault(name, "a directory", "a YAML file", "name a file")]) from None
     except OSError as error:
-        fault = _whole(name, str(error.strerror).lower(), "a readable YAML file", "create it or fix its path")
+        fault = _file_fault(name, str(error.strerror).lower(), "a readable YAML file", "create it or fix its path")
         raise SpecError([fault]) from None
     if len(raw) > MAX_BYTES:
-        raise SpecError([_whole(name, f"{len(raw)} bytes", f"at most {MAX_BYTES} bytes", "shorten the file")])
+        raise SpecError([_file_fault(name, f"{len(raw)} bytes", f"at most {MAX_BYTES} bytes", "shorten the file")])
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         got = f"byte 0x{raw[error.start]:02x} at offset {error.start}, which is not UTF-8"
-        raise SpecError([_whole(name, got, "UTF-8 text", "save the file as UTF-8")]) from None
+        raise SpecError([_file_fault(name, got, "UTF-8 text", "save the file as UTF-8")]) from None
 
 
 def _single_node(loader: Any, name: str) -> yaml.MappingNode:
     if not loader.check_node():
-        raise SpecError([_whole(name, "an empty file", "a mapping of keys", "start from `tandem new NAME`")])
+        raise SpecError([_file_fault(name, "an empty file", "a mapping of keys", "start from `tandem new NAME`")])
     node = loader.get_node()
     if loader.check_node():
         line = loader.get_node().start_mark.line + 1
         raise SpecError(
-            [_whole(name, "a second document", "one document", "remove the `---` and what follows it", line)]
+            [_file_fault(name, "a second document", "one document", "remove the `---` and what follows it", line)]
         )
     if not isinstance(node, yaml.MappingNode):
-        raise SpecError([_whole(name, f"a {node.id}", "a mapping of keys", "write `key: value` lines")])
+        raise SpecError([_file_fault(name, f"a {node.id}", "a mapping of keys", "write `key: value` lines")])
     return node
 
 
-def _whole(name: str, got: str, allowed: str, change: str, line: int | None = None) -> Fault:
-    return Fault(file=name, path="", got=got, allowed=allowed, change=change, line=line)
+def _file_fault(name: str, got: str, allowed_text: str, change: str, line: int | None = None) -> SpecFault:
+    return SpecFault(file=name, path="", got=got, allowed=allowed_text, change=change, line=line)
 
 
-def _syntax(error: yaml.YAMLError, text: str, name: str) -> Fault:
+def _syntax_fault(error: yaml.YAMLError, text: str, name: str) -> SpecFault:
     """Return the fault of a text that is not YAML, with the line to look at."""
     mark = getattr(error, "problem_mark", None)
     complaint = str(getattr(error, "problem", None))
-    tabbed = mark.line + 1 if mark else None
-    if "tab character" in complaint or "'\\t'" in complaint or _tabbed(text, tabbed):
-        return _whole(name, "a tab character", "spaces for indentation", "replace each tab by two spaces", tabbed)
-    problem, line = explain(error)
+    mark_line = mark.line + 1 if mark else None
+    if "tab character" in complaint or "'\\t'" in complaint or _has_tab_indent(text, mark_line):
+        return _file_fault(
+            name, "a tab character", "spaces for indentation", "replace each tab by two spaces", mark_line
+        )
+    problem, line = explain_yaml_error(error)
     if line is None:  # the reader names an offset alone
         line = next((number for number, row in enumerate(text.split("\n"), start=1) if _CONTROL.search(row)), None)
-    return _whole(name, problem.got, "`key: value` lines, indented by spaces", problem.change, line)
+    return _file_fault(name, problem.got, "`key: value` lines, indented by spaces", problem.change, line)
 
 
-def _tabbed(text: str, line: int | None) -> bool:
+def _has_tab_indent(text: str, line: int | None) -> bool:
     lines = text.splitlines()
     if line is None or line > len(lines):
         return False
     return "\t" in lines[line - 1][: -len(lines[line - 1].lstrip()) or None]
 
 
-class _Reader:
+class _NodeReader:
     """Turn a node tree into plain values, noting lines and collecting faults."""
 
     def __init__(self, file: str, loader: Any) -> None:
         self.file = file
-        self.faults: list[Fault] = []
+        self.faults: list[SpecFault] = []
         self.lines: dict[str, int] = {}
         self._loader = loader
-        self._seen: set[int] = set()
+        self._node_ids: set[int] = set()
 
     def value(self, node: yaml.Node, path: str) -> Any:
         """Return the plain value of `node`; an unusable one is a fault and becomes None."""
-        if id(node) in self._seen:
+        if id(node) in self._node_ids:
             return self.faults.append(self._alias(path))
         self.lines.setdefault(path, node.start_mark.line + 1)
-        self._seen.add(id(node))
+        self._node_ids.add(id(node))
         if node.tag not in _PLAIN_TAGS:
-            return self._fault(node, path, f"the tag {_tag(node.tag)}", "untagged plain values", "remove the tag")
+            return self._fault(node, path, f"the tag {_short_tag(node.tag)}", "untagged plain values", "remove the tag")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
         return self._scalar(node, path)
 
-    def _alias(self, path: str) -> Fault:
+    def _alias(self, path: str) -> SpecFault:
         # an alias is its anchor's node: where it stands is only known of its key, or of the list around it
         line = self.lines.get(path) or self.lines.get(path.rpartition("[")[0])
-        return Fault(
+        return SpecFault(
             file=self.file, path=path, got="an alias (`*name`)", allowed="each value written out",
             change="copy the value here", line=line,
         )  # fmt: skip
@@ -162,8 +166,8 @@ class _Reader:
                 continue
             child = f"{path}.{key}" if path else key
             if key in result:
-                first = self.lines[child]
-                self._fault(key_node, child, f"the key twice (first on line {first})", "one value", "delete one")
+                first_line = self.lines[child]
+                self._fault(key_node, child, f"the key twice (first on line {first_line})", "one value", "delete one")
                 continue
             self.lines[child] = key_node.start_mark.line + 1
             result[key] = self.value(value_node, child)
@@ -195,10 +199,12 @@ class _Reader:
             return self._fault(node, path, node.value, "a finite number", "write a number")
         return value.isoformat() if isinstance(value, date) else value
 
-    def _fault(self, node: yaml.Node, path: str, got: str, allowed: str, change: str) -> None:
+    def _fault(self, node: yaml.Node, path: str, got: str, allowed_text: str, change: str) -> None:
         line = node.start_mark.line + 1
-        self.faults.append(Fault(file=self.file, path=path, got=got, allowed=allowed, change=change, line=line))
+        self.faults.append(
+            SpecFault(file=self.file, path=path, got=got, allowed=allowed_text, change=change, line=line)
+        )
 
 
-def _tag(tag: str) -> str:
+def _short_tag(tag: str) -> str:
     return tag.replace("tag:yaml.org,2002:", "!!")

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tandem.spec.record import WHOLE, Record
+from tandem.spec.record import INTEGER_ONLY, SpecRecord
 
 Account = Annotated[str, Field(pattern=r"^[0-9]{12}$", json_schema_extra={"allowed": "12 digits in quotes"})]
 Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$", json_schema_extra={"allowed": "a region name"})]
@@ -65,7 +65,7 @@ RegistryName = Annotated[
 ]
 
 
-def _moment(value: object) -> datetime:
+def _parse_utc_moment(value: object) -> datetime:
     """Read ISO 8601 with the offset of UTC; a moment without one would be of whoever reads it."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
@@ -76,9 +76,9 @@ def _moment(value: object) -> datetime:
     return moment
 
 
-Moment = Annotated[
+UtcMoment = Annotated[
     datetime,
-    BeforeValidator(_moment),
+    BeforeValidator(_parse_utc_moment),
     Field(json_schema_extra={"allowed": "a moment in UTC such as 2026-12-01T11:30:00Z"}),
 ]
 
@@ -86,7 +86,7 @@ PLACEHOLDER_RESERVATION_ID = "cr-00000000000000000"
 EXAMPLE_ACCOUNTS = frozenset({"111122223333", "123456789012", "444455556666"})  # AWS documentation's own examples
 
 
-class NewNetwork(Record):
+class NewNetwork(SpecRecord):
     """A VPC made for this environment, with private subnets in the named zones."""
 
     kind: Literal["new"] = Field(description="`new`: Tandem makes the VPC")
@@ -109,14 +109,14 @@ class NewNetwork(Record):
         return self.nat == "none" if self.interface_endpoints is None else self.interface_endpoints
 
 
-class Subnet(Record):
+class ExistingSubnet(SpecRecord):
     """One existing private subnet."""
 
     id: SubnetId = Field(description="the subnet")
     zone: ZoneId = Field(description="the zone id it lies in")
 
 
-class ExistingNetwork(Record):
+class ExistingNetwork(SpecRecord):
     """A VPC that somebody else owns, named by ids; nothing is looked up."""
 
     kind: Literal["existing"] = Field(description="`existing`: the VPC is named by ids and left as it is")
@@ -125,7 +125,7 @@ class ExistingNetwork(Record):
     secondary_cidrs: tuple[Cidr, ...] = Field(
         default=(), max_length=16, description="its further ranges, or those where its interface endpoints answer"
     )
-    subnets: tuple[Subnet, ...] = Field(min_length=2, description="private subnets, in at least two zones")
+    subnets: tuple[ExistingSubnet, ...] = Field(min_length=2, description="private subnets, in at least two zones")
 
     @property
     def cidrs(self) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class ExistingNetwork(Record):
         return (self.cidr, *self.secondary_cidrs)
 
 
-class Bootstrap(Record):
+class CdkBootstrap(SpecRecord):
     """How the CDK was bootstrapped in this account and region."""
 
     qualifier: Annotated[
@@ -145,7 +145,7 @@ class Bootstrap(Record):
     )
 
 
-class Endpoint(Record):
+class ApiEndpoint(SpecRecord):
     """Who reaches the Kubernetes API."""
 
     access: Literal["private", "public"] = Field(
@@ -162,7 +162,7 @@ class Endpoint(Record):
     )
 
 
-class Access(Record):
+class ClusterAccess(SpecRecord):
     """IAM principals of the four kinds of people; each gets an EKS access entry."""
 
     admin: tuple[PrincipalArn, ...] = Field(default=(), description="full rights in the cluster")
@@ -173,7 +173,7 @@ class Access(Record):
     viewer: tuple[PrincipalArn, ...] = Field(default=(), description="reads state everywhere, neither logs nor secrets")
 
 
-class SystemNodes(Record):
+class SystemNodeSettings(SpecRecord):
     """The small node group that runs add-ons."""
 
     instance_type: Literal["m7i.large", "m7i.xlarge", "m7i.2xlarge"] = Field(
@@ -182,21 +182,21 @@ class SystemNodes(Record):
     count: int = Field(default=2, ge=2, le=6, description="nodes; two survive the loss of one")
 
 
-class Cluster(Record):
+class ClusterSettings(SpecRecord):
     """The EKS cluster."""
 
     kubernetes: Annotated[
         str, Field(pattern=r"^1\.[0-9]{2}$", json_schema_extra={"allowed": 'a minor in quotes, such as "1.36"'})
     ] = Field(default="1.36", description="Kubernetes minor version")
-    endpoint: Endpoint = Field(description="who reaches the Kubernetes API")
-    access: Access = Field(description="who may do what in the cluster")
-    system_nodes: SystemNodes = Field(default_factory=SystemNodes, description="nodes for add-ons")
+    endpoint: ApiEndpoint = Field(description="who reaches the Kubernetes API")
+    access: ClusterAccess = Field(description="who may do what in the cluster")
+    system_nodes: SystemNodeSettings = Field(default_factory=SystemNodeSettings, description="nodes for add-ons")
     deletion_protection: bool = Field(
         default=True, description="EKS refuses to delete the cluster; set false before a teardown"
     )
 
 
-class Artifacts(Record):
+class BucketSettings(SpecRecord):
     """The bucket that holds models and compiled artifacts."""
 
     existing_bucket: (
@@ -227,7 +227,7 @@ class Artifacts(Record):
     usd_per_gb_month_date: date | None = Field(default=None, description="day on which that price was read")
 
 
-class Hub(Record):
+class HubSettings(SpecRecord):
     """Where models are staged from."""
 
     endpoint: (
@@ -258,14 +258,14 @@ class Hub(Record):
     )
 
 
-class Block(Record):
+class CapacityBlock(SpecRecord):
     """When a Capacity Block may be used; EC2 ends its instances by itself."""
 
-    starts: Moment = Field(description="start of the block, as the offer says")
-    ends: Moment = Field(description="end of the block, as the offer says")
+    starts: UtcMoment = Field(description="start of the block, as the offer says")
+    ends: UtcMoment = Field(description="end of the block, as the offer says")
 
 
-class Capacity(Record):
+class CapacitySettings(SpecRecord):
     """The accelerator nodes, and what an hour of one costs."""
 
     instance_type: Literal["trn2.48xlarge", "trn2.3xlarge", "trn2u.48xlarge"] = Field(description="instance type")
@@ -297,7 +297,9 @@ class Capacity(Record):
         | None
     ) = Field(default=None, description="of what that price is; null: not said, so a price of another type may pass")
     efa: bool = Field(default=False, description="EFA network cards; not needed within one node")
-    block: Block | None = Field(default=None, description="when the Capacity Block starts and ends; null: not said")
+    block: CapacityBlock | None = Field(
+        default=None, description="when the Capacity Block starts and ends; null: not said"
+    )
 
     @property
     def needs_reservation(self) -> bool:
@@ -310,13 +312,13 @@ class Capacity(Record):
         return self.needs_reservation and self.reservation_id in {None, PLACEHOLDER_RESERVATION_ID}
 
 
-class CdkDelivery(Record):
+class CdkDelivery(SpecRecord):
     """`cdk deploy` applies the manifests."""
 
     kind: Literal["cdk"] = Field(description="`cdk`: the Workloads stack applies the manifests")
 
 
-class GitopsDelivery(Record):
+class GitopsDelivery(SpecRecord):
     """Argo CD or Flux syncs the rendered manifests; no template has a kubectl provider."""
 
     kind: Literal["gitops"] = Field(description="`gitops`: a controller in the cluster syncs manifests/")
@@ -341,7 +343,7 @@ class GitopsDelivery(Record):
     namespace: Label = Field(description="namespace the controller runs in")
 
 
-class Guard(Record):
+class GuardLimits(SpecRecord):
     """The limits of the independent stops."""
 
     max_hours: int = Field(ge=1, le=720, description="most hours an accelerator node may live")
@@ -352,7 +354,7 @@ class Guard(Record):
     )
 
 
-class Serving(Record):
+class ServingAccess(SpecRecord):
     """Who may talk to the servers, and what their containers may do."""
 
     allowed_namespaces: tuple[Label, ...] = Field(
@@ -364,7 +366,7 @@ class Serving(Record):
     )
 
 
-class Subscription(Record):
+class AlarmSubscription(SpecRecord):
     """One subscriber of the alarms' topic."""
 
     protocol: Literal["email", "https", "sqs", "lambda"] = Field(description="how SNS delivers")
@@ -377,7 +379,7 @@ class Subscription(Record):
     ] = Field(description="who is told; an e-mail address or URL must confirm once, or it is told nothing")
 
 
-class ReferenceValue(Record):
+class ReferenceValue(SpecRecord):
     """What one variant reached in the reference run, in one class at one concurrency."""
 
     experiment: Name = Field(description="one of this environment's experiments")
@@ -401,7 +403,7 @@ class ReferenceValue(Record):
     )
 
 
-class Reference(Record):
+class ReferenceRun(SpecRecord):
     """A run that later ones are held against."""
 
     run: Annotated[
@@ -414,14 +416,14 @@ class Reference(Record):
     values: tuple[ReferenceValue, ...] = Field(min_length=1, description="medians of that run's summary")
 
 
-class Observability(Record):
+class ObservabilitySettings(SpecRecord):
     """What is watched, who is told, and what that may cost."""
 
     container_insights: bool = Field(
         default=True, description="CloudWatch Container Insights: nodes, pods, and the servers' own metrics"
     )
-    alarm_subscriptions: tuple[Subscription, ...] = Field(default=(), description="who the alarms tell")
-    reference: Reference | None = Field(
+    alarm_subscriptions: tuple[AlarmSubscription, ...] = Field(default=(), description="who the alarms tell")
+    reference: ReferenceRun | None = Field(
         default=None, description="the run whose medians the regression alarms hold later ones against; null: none"
     )
     regression_percent: float = Field(
@@ -438,7 +440,7 @@ class Observability(Record):
     )
 
 
-class Environment(Record):
+class Environment(SpecRecord):
     """One account and region, and the experiments it hosts; the file's name is its name."""
 
     name: Name = Field(description="the file's name")
@@ -448,11 +450,11 @@ class Environment(Record):
         default=True, description="CloudFormation refuses to delete the stacks; set false before a teardown"
     )
     network: NewNetwork | ExistingNetwork = Field(discriminator="kind", description="the VPC")
-    bootstrap: Bootstrap = Field(default_factory=Bootstrap, description="the CDK's bootstrap")
-    cluster: Cluster = Field(description="the EKS cluster")
-    artifacts: Artifacts = Field(default_factory=Artifacts, description="the bucket")
-    hub: Hub = Field(default_factory=Hub, description="where models are staged from")
-    capacity: Capacity = Field(description="the accelerator nodes")
+    bootstrap: CdkBootstrap = Field(default_factory=CdkBootstrap, description="the CDK's bootstrap")
+    cluster: ClusterSettings = Field(description="the EKS cluster")
+    artifacts: BucketSettings = Field(default_factory=BucketSettings, description="the bucket")
+    hub: HubSettings = Field(default_factory=HubSettings, description="where models are staged from")
+    capacity: CapacitySettings = Field(description="the accelerator nodes")
     registry_mirrors: dict[RegistryName, RegistryName] = Field(
         default_factory=dict,
         json_schema_extra={
@@ -476,12 +478,12 @@ class Environment(Record):
     )
     tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")
     log_retention_days: Annotated[
-        Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653], WHOLE
+        Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653], INTEGER_ONLY
     ] = Field(default=90, description="days that CloudWatch keeps logs")
     delivery: CdkDelivery | GitopsDelivery = Field(discriminator="kind", description="who applies the manifests")
-    guard: Guard = Field(description="the limits of the stops")
-    serving: Serving = Field(default_factory=Serving, description="who may talk to the servers")
-    observability: Observability = Field(
-        default_factory=Observability, description="what is watched, who is told, and what that may cost"
+    guard: GuardLimits = Field(description="the limits of the stops")
+    serving: ServingAccess = Field(default_factory=ServingAccess, description="who may talk to the servers")
+    observability: ObservabilitySettings = Field(
+        default_factory=ObservabilitySettings, description="what is watched, who is told, and what that may cost"
     )
     experiments: tuple[Name, ...] = Field(min_length=1, description="experiments this environment hosts")

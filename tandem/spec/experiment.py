@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tandem.spec.environment import Label, Name
-from tandem.spec.record import WHOLE, Record
-from tandem.spec.slug import slug
+from tandem.spec.record import INTEGER_ONLY, SpecRecord
+from tandem.spec.slug import model_slug
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
 ModelId = Annotated[
@@ -28,7 +28,7 @@ Buckets = tuple[
 ]
 
 
-class Tuning(Record):
+class TuningSettings(SpecRecord):
     """Compile settings shared by all variants; null or empty leaves the runtime's own default.
 
     Where speculation would change that default, the runtime's data names the value that all variants are told.
@@ -45,18 +45,20 @@ class Tuning(Record):
     context_encoding_buckets: Buckets = Field(default=(), description="prefill lengths compiled, in tokens")
     token_generation_buckets: Buckets = Field(default=(), description="decode lengths compiled, in tokens")
     num_seqs_buckets: Buckets = Field(default=(), description="native: batch sizes compiled, in sequences")
-    optimization_level: Annotated[Literal[1, 2, 3] | None, WHOLE] = Field(
+    optimization_level: Annotated[Literal[1, 2, 3] | None, INTEGER_ONLY] = Field(
         default=None, description="native: compiler level"
     )
 
 
-class ServingSettings(Record):
+class ServingSettings(SpecRecord):
     """Everything the variants share."""
 
     tensor_parallel_size: int = Field(ge=1, le=128, description="TP degree, in logical cores")
-    logical_neuron_core: Annotated[Literal[1, 2], WHOLE] = Field(description="LNC: physical cores per logical core")
+    logical_neuron_core: Annotated[Literal[1, 2], INTEGER_ONLY] = Field(
+        description="LNC: physical cores per logical core"
+    )
     devices: int = Field(ge=1, le=16, description="Neuron devices (chips) that one variant claims")
-    device_group: Annotated[Literal[4, 8, 16] | None, WHOLE] = Field(
+    device_group: Annotated[Literal[4, 8, 16] | None, INTEGER_ONLY] = Field(
         description="size of the connected group all devices must lie in; null where the type has no groups"
     )
     max_num_seqs: int = Field(ge=1, le=1024, description="most sequences in a batch")
@@ -72,10 +74,12 @@ class ServingSettings(Record):
         default=False,
         description="copy the artifact to local disk before serving; false reads the mount; native copies always",
     )
-    tuning: Tuning = Field(default_factory=Tuning, description="compile settings; left out: the runtime's defaults")
+    tuning: TuningSettings = Field(
+        default_factory=TuningSettings, description="compile settings; left out: the runtime's defaults"
+    )
 
 
-class Compiling(Record):
+class CompileSettings(SpecRecord):
     """Where the artifacts are compiled and what one compile may take; nothing of it changes what is compiled."""
 
     where: Literal["device", "cpu"] = Field(
@@ -92,7 +96,7 @@ class Compiling(Record):
     attempts: int = Field(default=3, ge=1, le=10, description="most attempts, where the failure may pass by itself")
 
 
-class Variant(Record):
+class Variant(SpecRecord):
     """One server: a name and the speculation fields."""
 
     name: Name = Field(description="name of the Deployment and the Service")
@@ -109,7 +113,7 @@ class Variant(Record):
     )
 
 
-class Sweep(Record):
+class Sweep(SpecRecord):
     """Variants by product: every draft at every window."""
 
     prefix: Name = Field(description="start of each variant's name, followed by draft and window")
@@ -123,7 +127,7 @@ class Sweep(Record):
         """Return one variant per draft and window, in the order written."""
         return tuple(
             Variant.model_construct(  # no check here: a rule says when such a name is too long
-                name=f"{self.prefix}-{slug(draft)}-k{window}", mode=self.mode, draft=draft,
+                name=f"{self.prefix}-{model_slug(draft)}-k{window}", mode=self.mode, draft=draft,
                 num_speculative_tokens=window, method=None,
             )
             for draft in self.drafts
@@ -131,7 +135,7 @@ class Sweep(Record):
         )  # fmt: skip
 
 
-class Experiment(Record):
+class Experiment(SpecRecord):
     """What is compared; the file's name is its name."""
 
     name: Name = Field(description="the file's name")
@@ -143,7 +147,7 @@ class Experiment(Record):
     max_prompt_tokens: Tokens = Field(description="longest prompt of any suite, in tokens of the target")
     max_output_tokens: Tokens = Field(description="longest output of any suite, in tokens of the target")
     serving: ServingSettings = Field(description="what all variants share")
-    compile: Compiling = Field(default_factory=Compiling, description="where the artifacts are compiled")
+    compile: CompileSettings = Field(default_factory=CompileSettings, description="where the artifacts are compiled")
     variants: tuple[Variant, ...] = Field(min_length=1, description="what is compared")
     sweep: Sweep | None = Field(default=None, description="further variants, by draft and window")
     suites: tuple[Literal["post", "real"], ...] = Field(min_length=1, description="prompt suites of a run")

@@ -14,7 +14,7 @@ Severity = Literal["refusal", "warning"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class SpecFault:
     """One fault or one warning.
 
     Args:
@@ -61,6 +61,6 @@ class Fault:
 class SpecError(ValueError):
     """A declared file cannot be used; carries every fault found in it."""
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
+    def __init__(self, faults: Iterable[SpecFault]) -> None:
         self.faults = tuple(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))

@@ -11,40 +11,40 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import Field
 
-from tandem.spec.record import Record
+from tandem.spec.record import SpecRecord
 
 T = TypeVar("T")
 
 
-class Source(Record):
+class FigureSource(SpecRecord):
     """Where a figure was read, and when."""
 
     where: str = Field(min_length=1, description="document and section, or repository, commit and path")
     date: dt.date = Field(description="day on which it was read or published")
 
 
-class Figure(Record, Generic[T]):
+class DataFigure(SpecRecord, Generic[T]):
     """One value and the key of its source in the same file."""
 
     value: T = Field(description="the figure; null where no source gives it")
     source: str = Field(description="key in the file's `sources`")
 
 
-def uncited(record: Record, sources: dict[str, Source]) -> Iterator[tuple[str, str]]:
+def find_uncited_figures(record: SpecRecord, sources: dict[str, FigureSource]) -> Iterator[tuple[str, str]]:
     """Yield (key path, source key) of every figure in `record` whose source is not listed."""
-    yield from ((path, figure.source) for path, figure in figures(record, "") if figure.source not in sources)
+    yield from ((path, figure.source) for path, figure in walk_figures(record, "") if figure.source not in sources)
 
 
-def figures(value: Any, path: str) -> Iterator[tuple[str, Figure[Any]]]:
+def walk_figures(value: Any, path: str) -> Iterator[tuple[str, DataFigure[Any]]]:
     """Yield every figure inside `value` with its key path."""
-    if isinstance(value, Figure):
+    if isinstance(value, DataFigure):
         yield path, value
-    elif isinstance(value, Record):
+    elif isinstance(value, SpecRecord):
         for name in type(value).model_fields:
-            yield from figures(getattr(value, name), f"{path}.{name}" if path else name)
+            yield from walk_figures(getattr(value, name), f"{path}.{name}" if path else name)
     elif isinstance(value, dict):
         for name, item in value.items():
-            yield from figures(item, f"{path}.{name}" if path else str(name))
+            yield from walk_figures(item, f"{path}.{name}" if path else str(name))
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
-            yield from figures(item, f"{path}[{index}]")
+            yield from walk_figures(item, f"{path}[{index}]")

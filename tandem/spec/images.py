@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tandem.spec.built_image import BUILT
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
+from tandem.spec.project_image import PROJECT_IMAGES
 
 # the name is None of a registry's root
 PRIVATE_ECR = re.compile(
@@ -42,7 +42,7 @@ class ImageUse:
     used_by: tuple[str, ...]
 
     @property
-    def pulled(self) -> str:
+    def pull_reference(self) -> str:
         """What is pulled: the name behind the mirror, by digest once one is known."""
         return f"{self.mirrored}@{self.digest}" if self.digest else self.mirrored
 
@@ -52,15 +52,17 @@ class ImageUse:
         return all(user.endswith(OWN_IMAGE.format("")) for user in self.used_by)
 
 
-def mirror(name: str, mirrors: dict[str, str]) -> str:
+def apply_mirror(name: str, mirrors: dict[str, str]) -> str:
     """Return `name` with the longest matching registry prefix replaced by its mirror."""
-    for published in sorted(mirrors, key=len, reverse=True):
-        if name == published or name.startswith(f"{published}/"):
-            return mirrors[published] + name[len(published) :]
+    for prefix in sorted(mirrors, key=len, reverse=True):
+        if name == prefix or name.startswith(f"{prefix}/"):
+            return mirrors[prefix] + name[len(prefix) :]
     return name
 
 
-def image_uses(environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue) -> list[ImageUse]:
+def list_image_uses(
+    environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue
+) -> list[ImageUse]:
     """List what an environment pulls, each once: the runtimes of `experiments`, the DRA chart, its images, the bases.
 
     A base is pulled where an image of ours is built; what is built lies in the account's own registry.
@@ -74,15 +76,15 @@ def image_uses(environment: Environment, experiments: Iterable[Experiment], cata
     users.setdefault(("chart", chart_reference), []).append("neuron-dra-driver")
     for part in chart.images.value:
         users.setdefault(("image", f"{part.repository}:{part.tag}"), []).append("neuron-dra-driver")
-    fixed = {chart_reference: chart.digest.value}
-    for own in BUILT:
-        base = own.base()
-        users.setdefault(("image", base.reference), []).append(OWN_IMAGE.format(own.name))
-        fixed[base.reference] = base.digest
+    digests = {chart_reference: chart.digest.value}
+    for project_image in PROJECT_IMAGES:
+        base = project_image.base()
+        users.setdefault(("image", base.reference), []).append(OWN_IMAGE.format(project_image.name))
+        digests[base.reference] = base.digest
     return [
         ImageUse(
-            kind=kind, reference=reference, mirrored=mirror(reference, environment.registry_mirrors),
-            digest=catalogue.digests.of(reference) or fixed.get(reference),
+            kind=kind, reference=reference, mirrored=apply_mirror(reference, environment.registry_mirrors),
+            digest=catalogue.digests.find_digest(reference) or digests.get(reference),
             used_by=tuple(names),
         )
         for (kind, reference), names in users.items()
@@ -91,5 +93,5 @@ def image_uses(environment: Environment, experiments: Iterable[Experiment], cata
 
 def pull_name(reference: str, digest: str | None, mirrors: dict[str, str]) -> str:
     """Return what a pod pulls: behind the mirror, pinned by digest once one is known."""
-    name = mirror(reference, mirrors)
+    name = apply_mirror(reference, mirrors)
     return f"{name}@{digest}" if digest else name

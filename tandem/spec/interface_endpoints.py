@@ -12,7 +12,7 @@ _SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring
 _KUBECTL_SERVICES = ("lambda",)  # the provider framework calls its handler by the Lambda API, inside the VPC
 # Where nothing leads out of the VPC: a stop, run on a machine inside it, reads and holds the node group's Auto Scaling
 # group. A start and a normal end also call Scheduler and SNS, which have no endpoint here: run them outside.
-_CLOSED_SERVICES = ("autoscaling",)
+_NO_NAT_SERVICES = ("autoscaling",)
 _SECRET_SERVICES = ("secretsmanager",)  # where staging reads the hub's token
 
 
@@ -25,5 +25,5 @@ def list_endpoint_services(environment: Environment) -> tuple[str, ...]:
         *_SERVICES,
         *(_KUBECTL_SERVICES if environment.delivery.kind == "cdk" else ()),
         *(_SECRET_SERVICES if environment.hub.token_secret else ()),
-        *(_CLOSED_SERVICES if network.nat == "none" else ()),
+        *(_NO_NAT_SERVICES if network.nat == "none" else ()),
     )

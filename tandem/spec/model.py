@@ -6,44 +6,44 @@ from typing import Literal
 
 from pydantic import Field
 
-from tandem.spec.figure import Figure, Source
-from tandem.spec.record import Record
+from tandem.spec.figure import DataFigure, FigureSource
+from tandem.spec.record import SpecRecord
 
 ModelKind = Literal["causal-lm", "eagle-head", "eagle3-head", "medusa-heads"]
 
 
-class Model(Record):
+class ModelConfig(SpecRecord):
     """A target, a draft or a speculation head.
 
     Shapes: `attention_heads * head_dim` need not equal `hidden_size` (Qwen3). `bytes` counts the safetensors.
     """
 
     id: str = Field(description="organisation/name on the hub")
-    kind: Figure[ModelKind] = Field(description="what it can serve as")
+    kind: DataFigure[ModelKind] = Field(description="what it can serve as")
     head_of: str | None = Field(description="for a head, the id of the target it was trained for")
-    revision: Figure[str | None] = Field(description="commit of the hub repository; null until pinned")
-    family: Figure[str] = Field(description="architecture family, the configuration's model_type")
-    layers: Figure[int] = Field(description="decoder layers")
-    attention_heads: Figure[int | None] = Field(description="query heads")
-    kv_heads: Figure[int | None] = Field(description="key-value heads")
-    head_dim: Figure[int | None] = Field(description="dimension of a head")
-    hidden_size: Figure[int] = Field(description="hidden dimension")
-    intermediate_size: Figure[int | None] = Field(description="MLP dimension")
-    vocabulary: Figure[int] = Field(description="rows of the embedding")
-    draft_vocabulary: Figure[int | None] | None = Field(default=None, description="rows of a head's own output")
-    max_position_embeddings: Figure[int | None] = Field(description="longest sequence it was made for, in tokens")
-    tokenizer: Figure[str] = Field(description="name shared by models with the same tokenizer")
-    tied_embeddings: Figure[bool | None] = Field(description="input and output embeddings are one")
-    dtype: Figure[str | None] = Field(description="type of the published weights")
-    bytes: Figure[int | None] = Field(description="size of the published weights, in bytes")
-    gated: Figure[bool | None] = Field(description="the hub asks for a token")
-    sources: dict[str, Source] = Field(description="key to document and date")
+    revision: DataFigure[str | None] = Field(description="commit of the hub repository; null until pinned")
+    family: DataFigure[str] = Field(description="architecture family, the configuration's model_type")
+    layers: DataFigure[int] = Field(description="decoder layers")
+    attention_heads: DataFigure[int | None] = Field(description="query heads")
+    kv_heads: DataFigure[int | None] = Field(description="key-value heads")
+    head_dim: DataFigure[int | None] = Field(description="dimension of a head")
+    hidden_size: DataFigure[int] = Field(description="hidden dimension")
+    intermediate_size: DataFigure[int | None] = Field(description="MLP dimension")
+    vocabulary: DataFigure[int] = Field(description="rows of the embedding")
+    draft_vocabulary: DataFigure[int | None] | None = Field(default=None, description="rows of a head's own output")
+    max_position_embeddings: DataFigure[int | None] = Field(description="longest sequence it was made for, in tokens")
+    tokenizer: DataFigure[str] = Field(description="name shared by models with the same tokenizer")
+    tied_embeddings: DataFigure[bool | None] = Field(description="input and output embeddings are one")
+    dtype: DataFigure[str | None] = Field(description="type of the published weights")
+    bytes: DataFigure[int | None] = Field(description="size of the published weights, in bytes")
+    gated: DataFigure[bool | None] = Field(description="the hub asks for a token")
+    sources: dict[str, FigureSource] = Field(description="key to document and date")
 
     def revision_or_main(self) -> str:
         """Return the pinned commit, or `main`, which moves, until one is pinned."""
         return self.revision.value or "main"
 
-    def pinned(self) -> str:
+    def full_id(self) -> str:
         """Return id@revision."""
         return f"{self.id}@{self.revision_or_main()}"
 

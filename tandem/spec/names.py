@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tandem.shell_command import quote_command
-from tandem.spec.slug import slug
+from tandem.spec.slug import model_slug
 
 if TYPE_CHECKING:  # a pod that asks for a mount's name has no specification, nor the modules of one
     from tandem.spec.artifact_key import ArtifactKey
     from tandem.spec.environment import Environment
     from tandem.spec.experiment import Experiment, Variant
-    from tandem.spec.model import Model
+    from tandem.spec.model import ModelConfig
 
 SERVE_ACCOUNT = "tandem-serve"  # reads models and artifacts
 STAGE_ACCOUNT = "tandem-stage"  # writes models
@@ -34,7 +34,7 @@ MODELS_MOUNT = "/models"  # <org>/<name>/<revision>/...
 ARTIFACT_MOUNT = "/artifact"  # local disk
 ARTIFACT_FOLDER = f"{ARTIFACT_MOUNT}/current"  # what every runtime is told, whatever it is: a folder, or a link
 WORK_MOUNT = "/work"  # local disk of one pod: the driver, its outcome, compiler caches, temporary files
-STORED_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
+BUCKET_ARTIFACT_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
 CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
 REVISION_CHARACTERS = 7
 NOTIFY = "notify"  # second word in the name of a composite alarm, and in no environment's name
@@ -42,57 +42,57 @@ BUCKET_CHARACTERS = 6  # of a digest: it tells the few buckets that one experime
 PeopleKind = Literal["viewer", "engineer", "operator", "admin", "pipeline"]
 PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pipeline")  # each policy's own kind
 OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
-# on the accelerator node group; tandem/stop.py reads them
+# on the accelerator node group; tandem/guard/fleet_stop.py reads them
 BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
 # what Container Insights writes to, one log group each; the agent makes them itself, kept for ever, where they are not
 CONTAINER_LOG_KINDS = ("application", "dataplane", "host", "performance", "prometheus")
 
 
-def cluster(environment: Environment) -> str:
+def cluster_name(environment: Environment) -> str:
     """Return the EKS cluster's name."""
     return f"tandem-{environment.name}"
 
 
-def bucket(environment: Environment) -> str:
+def bucket_name(environment: Environment) -> str:
     """Return the bucket of models and artifacts: the operator's own, or a name unique by account."""
     return environment.artifacts.existing_bucket or f"tandem-{environment.name}-{environment.account}"
 
 
-def log_bucket(environment: Environment) -> str:
+def log_bucket_name(environment: Environment) -> str:
     """Return the bucket that receives access logs."""
     return f"tandem-{environment.name}-{environment.account}-logs"
 
 
-def node_group(environment: Environment) -> str:
+def node_group_name(environment: Environment) -> str:
     """Return the accelerator node group's name."""
     return f"{environment.name}-trn2"
 
 
-def repository(environment: Environment, image: str = "tools") -> str:
+def repository_name(environment: Environment, image: str = "tools") -> str:
     """Return the ECR repository of an image of ours; the CodeBuild project that fills it has the same name."""
     return f"tandem-{environment.name}-{image}"
 
 
-def dashboard(environment: Environment, part: str) -> str:
+def dashboard_name(environment: Environment, part: str) -> str:
     """Return the name of one CloudWatch dashboard; `part` is an experiment's name, `machine` or `money`."""
     return f"tandem-{environment.name}-{part}"
 
 
-def alarm(environment: Environment, *parts: str) -> str:
+def alarm_name(environment: Environment, *parts: str) -> str:
     """Return the name of one CloudWatch alarm: the environment's, then what it watches."""
     return "-".join((environment.name, *parts))
 
 
-def notifying_alarm_pattern(environment: Environment) -> str:
+def composite_alarm_pattern(environment: Environment) -> str:
     """Return the pattern of the composite alarms, which alone notify, and of no other environment's alarm.
 
     `prod-*` would match the alarms of `prod-eu` too. The word in it is no part of any environment's name: the rule
     `environment-words` keeps it free.
     """
-    return alarm(environment, NOTIFY, "*")
+    return alarm_name(environment, NOTIFY, "*")
 
 
-def topic(environment: Environment) -> str:
+def topic_name(environment: Environment) -> str:
     """Return the name of the SNS topic that the alarms notify."""
     return f"tandem-{environment.name}-alarms"
 
@@ -107,42 +107,42 @@ def bench_namespace(environment: Environment) -> str:
     return f"Tandem/{environment.name}"
 
 
-def simulated_namespace(environment: Environment) -> str:
+def simulation_namespace(environment: Environment) -> str:
     """Return the CloudWatch namespace of figures of simulated servers, which no dashboard and no alarm reads."""
     return f"Tandem/Simulated/{environment.name}"
 
 
-def tags(environment: Environment) -> dict[str, str]:
+def resource_tags(environment: Environment) -> dict[str, str]:
     """Return the tags of every resource: the operator's own, and whose it is."""
     return {**environment.tags, OWNER_TAG: environment.name}
 
 
-def schedule_group(environment: Environment) -> str:
+def schedule_group_name(environment: Environment) -> str:
     """Return the name of the group of the one-shot schedules that stop the fleet, one a run."""
     return f"tandem-{environment.name}"
 
 
-def scheduler_role(environment: Environment) -> str:
+def scheduler_role_name(environment: Environment) -> str:
     """Return the name of the role with which those schedules call EKS."""
     return f"tandem-{environment.name}-scheduler"
 
 
-def people_policy(environment: Environment, kind: PeopleKind) -> str:
+def people_policy_name(environment: Environment, kind: PeopleKind) -> str:
     """Return the name of the IAM policy of one kind of people, or of the pipeline."""
     return f"tandem-{environment.name}-{kind}"
 
 
-def dead_letter_queue(environment: Environment) -> str:
+def dead_letter_queue_name(environment: Environment) -> str:
     """Return the name of the queue of the schedules' calls that were given up."""
     return f"tandem-{environment.name}-dead-letters"
 
 
-def guard_function(environment: Environment, what: Literal["stop", "reap"]) -> str:
+def guard_function_name(environment: Environment, function_kind: Literal["stop", "reap"]) -> str:
     """Return the name of one of the two functions that stop the fleet."""
-    return f"tandem-{environment.name}-{what}"
+    return f"tandem-{environment.name}-{function_kind}"
 
 
-def budget(environment: Environment) -> str:
+def budget_name(environment: Environment) -> str:
     """Return the name of the monthly budget of the fleet.
 
     Another list of notifications needs another name: CloudFormation makes the new budget before it deletes the old one.
@@ -150,29 +150,29 @@ def budget(environment: Environment) -> str:
     return f"tandem-{environment.name}-monthly"
 
 
-def stop_topic(environment: Environment) -> str:
-    """Return the name of the SNS topic that starts the stop function; people are told by `topic`, never by this."""
+def stop_topic_name(environment: Environment) -> str:
+    """Return the name of the SNS topic that starts the stop function; people subscribe to `topic_name`."""
     return f"tandem-{environment.name}-stop"
 
 
-def function_log_group(environment: Environment, what: Literal["stop", "reap"]) -> str:
+def function_log_group_name(environment: Environment, function_kind: Literal["stop", "reap"]) -> str:
     """Return the log group of one of the two functions, named as Lambda names it."""
-    return f"/aws/lambda/{guard_function(environment, what)}"
+    return f"/aws/lambda/{guard_function_name(environment, function_kind)}"
 
 
-def container_log_group(environment: Environment, kind: str) -> str:
+def container_log_group_name(environment: Environment, kind: str) -> str:
     """Return the log group of one of the CONTAINER_LOG_KINDS, named as Container Insights names it."""
-    return f"/aws/containerinsights/{cluster(environment)}/{kind}"
+    return f"/aws/containerinsights/{cluster_name(environment)}/{kind}"
 
 
-def stack(environment: Environment, kind: str) -> str:
+def stack_name(environment: Environment, kind: str) -> str:
     """Return the CloudFormation name of one stack, `<environment>-<kind>`."""
     return f"{environment.name}-{kind}"
 
 
 def stack_kinds(environment: Environment) -> tuple[str, ...]:
     """Return the stacks an environment has, in the order of their deploy: nothing is made that exists elsewhere."""
-    has = {
+    presence = {
         "Network": environment.network.kind == "new",
         "Artifacts": environment.artifacts.existing_bucket is None,
         "Image": True,
@@ -182,25 +182,25 @@ def stack_kinds(environment: Environment) -> tuple[str, ...]:
         "Observability": True,
         "Workloads": True,
     }
-    return tuple(kind for kind, present in has.items() if present)
+    return tuple(kind for kind, is_present in presence.items() if is_present)
 
 
-def namespace(experiment: Experiment) -> str:
+def experiment_namespace(experiment: Experiment) -> str:
     """Return the experiment's own Kubernetes namespace."""
     return f"{NAMESPACE_PREFIX}{experiment.name}"
 
 
-def models_volume(environment: Environment, experiment: Experiment) -> str:
+def models_volume_name(environment: Environment, experiment: Experiment) -> str:
     """Return the name of the experiment's volume of models; it is the volume handle too."""
-    return _volume(environment, experiment, "models")
+    return _volume_name(environment, experiment, "models")
 
 
-def artifact_volume(environment: Environment, experiment: Experiment, key: ArtifactKey) -> str:
+def artifact_volume_name(environment: Environment, experiment: Experiment, key: ArtifactKey) -> str:
     """Return the name of the volume of one artifact."""
-    return _volume(environment, experiment, key.digest)
+    return _volume_name(environment, experiment, key.digest)
 
 
-def _volume(environment: Environment, experiment: Experiment, content: str) -> str:
+def _volume_name(environment: Environment, experiment: Experiment, content: str) -> str:
     """Name a volume by what it holds and, where the bucket is not the environment's own, by the bucket.
 
     A volume's source can never be changed after its creation, so another source must be another name.
@@ -210,7 +210,7 @@ def _volume(environment: Environment, experiment: Experiment, content: str) -> s
     return "-".join([experiment.name, content, *bucket_digest])
 
 
-def key_map(key: ArtifactKey) -> str:
+def key_config_map_name(key: ArtifactKey) -> str:
     """Return the name of the ConfigMap that holds every field of an artifact's key, once for all pods that carry it."""
     return f"key-{key.digest}"
 
@@ -224,17 +224,19 @@ def raise_label(variant: Variant) -> str:
     return f"{RAISE_LABEL_PREFIX}/{variant.name}"
 
 
-def stage_job(model: Model) -> str:
+def stage_job_name(model: ModelConfig) -> str:
     """Return the name of the CronJob that stages one model's snapshot, cut to what a CronJob's name may be."""
     # a digest where no commit is pinned: two long names that are cut alike would both end in `main`
     commit = model.revision.value or hashlib.sha256(model.id.encode()).hexdigest()
-    return _joined("stage", slug(model.id), slug(commit)[:REVISION_CHARACTERS])
+    return _join_name_parts("stage", model_slug(model.id), model_slug(commit)[:REVISION_CHARACTERS])
 
 
-def compile_job(key: ArtifactKey) -> str:
+def compile_job_name(key: ArtifactKey) -> str:
     """Return the name of the CronJob that compiles one artifact: as much as fits, and the key's digest."""
     window = [f"k{key.num_speculative_tokens}"] if key.draft else []
-    return _joined("compile", "-".join([slug(key.target.partition("@")[0]), key.mode, *window]), key.digest)
+    return _join_name_parts(
+        "compile", "-".join([model_slug(key.target.partition("@")[0]), key.mode, *window]), key.digest
+    )
 
 
 def compile_label(experiment: Experiment) -> tuple[str, str]:
@@ -246,20 +248,20 @@ def compile_label(experiment: Experiment) -> tuple[str, str]:
     return COMPILE_LABEL, experiment.name
 
 
-def start_command(namespace: str, cron_job: str, *, again: str = "1") -> str:
-    """Return the command that starts a CronJob once, by hand; `again` tells its runs apart."""
+def start_command(namespace: str, cron_job: str, *, suffix: str = "1") -> str:
+    """Return the command that starts a CronJob once, by hand; `suffix` tells its runs apart."""
     return quote_command(
-        "kubectl", "-n", namespace, "create", "job", f"--from=cronjob/{cron_job}", f"{cron_job}-{again}"
+        "kubectl", "-n", namespace, "create", "job", f"--from=cronjob/{cron_job}", f"{cron_job}-{suffix}"
     )
 
 
-def _joined(start: str, middle: str, end: str) -> str:
-    room = CRON_JOB_CHARACTERS - len(start) - len(end) - 2
-    return f"{start}-{middle[:room].strip('-')}-{end}"
+def _join_name_parts(start: str, middle: str, end: str) -> str:
+    middle_characters = CRON_JOB_CHARACTERS - len(start) - len(end) - 2
+    return f"{start}-{middle[:middle_characters].strip('-')}-{end}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitedName:
+class ResourceName:
     """A computed name held against the limit of its resource.
 
     Args:
@@ -269,48 +271,62 @@ class LimitedName:
         path: the declared key the name grows with.
     """
 
-    what: str
+    resource_type: str
     value: str
     limit: int
     path: str
 
 
-def environment_names(environment: Environment) -> Iterator[LimitedName]:
+def environment_names(environment: Environment) -> Iterator[ResourceName]:
     """Yield every name of an environment with its limit.
 
     S3 63, EKS cluster 100, node group 63, CodeBuild 255, SNS topic 256, CloudWatch dashboard, alarm and namespace
     255, log group 512, IAM role 64, IAM policy 128, Lambda function 64, schedule group 64, SQS queue 80, budget 100.
     """
-    yield LimitedName(what="S3 bucket", value=bucket(environment), limit=63, path="name")
+    yield ResourceName(resource_type="S3 bucket", value=bucket_name(environment), limit=63, path="name")
     if environment.artifacts.existing_bucket is None:
-        yield LimitedName(what="S3 log bucket", value=log_bucket(environment), limit=63, path="name")
-    yield LimitedName(what="EKS cluster", value=cluster(environment), limit=100, path="name")
-    yield LimitedName(what="EKS node group", value=node_group(environment), limit=63, path="name")
-    yield LimitedName(what="CodeBuild project", value=repository(environment, "llmperf"), limit=255, path="name")
-    yield LimitedName(what="SNS topic", value=topic(environment), limit=256, path="name")
-    yield LimitedName(what="CloudWatch namespace", value=simulated_namespace(environment), limit=255, path="name")
-    yield LimitedName(what="IAM role", value=scheduler_role(environment), limit=64, path="name")
-    yield LimitedName(what="IAM policy", value=people_policy(environment, "engineer"), limit=128, path="name")
-    yield LimitedName(what="Lambda function", value=guard_function(environment, "stop"), limit=64, path="name")
-    yield LimitedName(what="schedule group", value=schedule_group(environment), limit=64, path="name")
-    yield LimitedName(what="SQS queue", value=dead_letter_queue(environment), limit=80, path="name")
-    yield LimitedName(what="budget", value=budget(environment), limit=100, path="name")
+        yield ResourceName(resource_type="S3 log bucket", value=log_bucket_name(environment), limit=63, path="name")
+    yield ResourceName(resource_type="EKS cluster", value=cluster_name(environment), limit=100, path="name")
+    yield ResourceName(resource_type="EKS node group", value=node_group_name(environment), limit=63, path="name")
+    yield ResourceName(
+        resource_type="CodeBuild project", value=repository_name(environment, "llmperf"), limit=255, path="name"
+    )
+    yield ResourceName(resource_type="SNS topic", value=topic_name(environment), limit=256, path="name")
+    yield ResourceName(
+        resource_type="CloudWatch namespace", value=simulation_namespace(environment), limit=255, path="name"
+    )
+    yield ResourceName(resource_type="IAM role", value=scheduler_role_name(environment), limit=64, path="name")
+    yield ResourceName(
+        resource_type="IAM policy", value=people_policy_name(environment, "engineer"), limit=128, path="name"
+    )
+    yield ResourceName(
+        resource_type="Lambda function", value=guard_function_name(environment, "stop"), limit=64, path="name"
+    )
+    yield ResourceName(resource_type="schedule group", value=schedule_group_name(environment), limit=64, path="name")
+    yield ResourceName(resource_type="SQS queue", value=dead_letter_queue_name(environment), limit=80, path="name")
+    yield ResourceName(resource_type="budget", value=budget_name(environment), limit=100, path="name")
     longest = max(CONTAINER_LOG_KINDS, key=len)
-    yield LimitedName(what="log group", value=container_log_group(environment, longest), limit=512, path="name")
+    yield ResourceName(
+        resource_type="log group", value=container_log_group_name(environment, longest), limit=512, path="name"
+    )
     for index, experiment in enumerate(environment.experiments):
         path = f"experiments[{index}]"
-        yield LimitedName(what="CloudWatch dashboard", value=dashboard(environment, experiment), limit=255, path=path)
+        yield ResourceName(
+            resource_type="CloudWatch dashboard", value=dashboard_name(environment, experiment), limit=255, path=path
+        )
 
 
-def experiment_names(experiment: Experiment) -> Iterator[LimitedName]:
+def experiment_names(experiment: Experiment) -> Iterator[ResourceName]:
     """Yield every name of an experiment with its limit.
 
     A label is 63 characters; a Deployment's pods append 17 to its name; a CronJob has 52
     (kubernetes.io/docs/concepts/overview/working-with-objects/names, .../workloads/controllers/cron-jobs).
     """
-    yield LimitedName(what="Kubernetes namespace", value=namespace(experiment), limit=63, path="name")
+    yield ResourceName(
+        resource_type="Kubernetes namespace", value=experiment_namespace(experiment), limit=63, path="name"
+    )
     volume = f"{experiment.name}-{'0' * 12}-{'0' * BUCKET_CHARACTERS}"
-    yield LimitedName(what="volume", value=volume, limit=63, path="name")
+    yield ResourceName(resource_type="volume", value=volume, limit=63, path="name")
     for index, variant in enumerate(experiment.all_variants()):
         path = f"variants[{index}].name" if index < len(experiment.variants) else "sweep.prefix"
-        yield LimitedName(what="Deployment (its pods add 17)", value=variant.name, limit=46, path=path)
+        yield ResourceName(resource_type="Deployment (its pods add 17)", value=variant.name, limit=46, path=path)

@@ -13,7 +13,7 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
 PLATFORM, RUNTIMES = "tandem/spec/data/platform", "tandem/spec/data/runtimes"
-UNPINNED = "not pinned"
+NO_PIN_TEXT = "not pinned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,24 +39,30 @@ def list_pins(
     Args:
         experiments: those it hosts.
     """
-    version, known = environment.cluster.kubernetes, catalogue.kubernetes
+    version, kubernetes = environment.cluster.kubernetes, catalogue.kubernetes
     yield VersionPin(
         component="Kubernetes", value=version, file=f"environments/{environment.name}.yaml", key="cluster.kubernetes"
     )
-    minor, platform = known.minors.get(version), f"{PLATFORM}/kubernetes.yaml"
+    minor, platform = kubernetes.minors.get(version), f"{PLATFORM}/kubernetes.yaml"
     if minor:
-        at = f"minors.{version}"
-        release, driver = minor.ami_release.value or UNPINNED, minor.neuron_driver.value or "unknown"
+        minor_key = f"minors.{version}"
+        release, driver = minor.ami_release.value or NO_PIN_TEXT, minor.neuron_driver.value or "unknown"
         yield VersionPin(
-            component="node image", value=f"{release}, Neuron driver {driver}", file=platform, key=f"{at}.ami_release"
+            component="node image",
+            value=f"{release}, Neuron driver {driver}",
+            file=platform,
+            key=f"{minor_key}.ami_release",
         )
         for name, addon in minor.addons.items():
             yield VersionPin(
-                component=f"add-on {name}", value=addon.value or UNPINNED, file=platform, key=f"{at}.addons.{name}"
+                component=f"add-on {name}",
+                value=addon.value or NO_PIN_TEXT,
+                file=platform,
+                key=f"{minor_key}.addons.{name}",
             )
     if environment.delivery.kind == "cdk":
         layer = f"requirements.in, stacks/kubectl.py, {platform}"
-        yield VersionPin(component="kubectl layer", value=known.kubectl.value, file=layer, key="kubectl")
+        yield VersionPin(component="kubectl layer", value=kubernetes.kubectl.value, file=layer, key="kubectl")
     chart = catalogue.dra_chart
     yield VersionPin(
         component="Neuron DRA chart", value=chart.version.value, file=f"{PLATFORM}/neuron-dra-chart.yaml",
@@ -69,7 +75,7 @@ def list_pins(
                 component=f"runtime {name}", value=runtime.image.tag, file=f"{RUNTIMES}/{name}.yaml",
                 key="image.tag, versions, sources",
             )  # fmt: skip
-            digest = catalogue.digests.of(runtime.image.reference)
+            digest = catalogue.digests.find_digest(runtime.image.reference)
             if digest:
                 yield VersionPin(
                     component=f"digest of runtime {name}", value=digest, file=f"{PLATFORM}/digests.yaml", key="digests"

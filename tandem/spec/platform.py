@@ -9,68 +9,68 @@ from datetime import date
 
 from pydantic import Field
 
-from tandem.spec.figure import Figure, Source
-from tandem.spec.record import Record
+from tandem.spec.figure import DataFigure, FigureSource
+from tandem.spec.record import SpecRecord
 
 
-class Instance(Record):
+class InstanceType(SpecRecord):
     """One instance type; accelerator figures are null for the types of system nodes."""
 
-    vcpu: Figure[int] = Field(description="vCPUs")
-    memory_gib: Figure[int] = Field(description="memory, GiB")
-    devices: Figure[int | None] = Field(description="Neuron devices (chips)")
-    physical_cores_per_device: Figure[int | None] = Field(description="physical NeuronCores of a device")
-    hbm_gib_per_device: Figure[int | None] = Field(description="high-bandwidth memory of a device, GiB")
-    allocatable_cpu_m: Figure[int | None] = Field(description="CPU that Kubernetes can hand out, millicores")
-    allocatable_memory_mib: Figure[int | None] = Field(description="memory that Kubernetes can hand out, MiB")
-    pods: Figure[int | None] = Field(description="most pods")
-    efa_cards: Figure[int | None] = Field(description="EFA network cards")
-    network_card_gbps: Figure[int | None] = Field(description="most that its first network card carries, Gbit/s")
-    nvme_gb: Figure[int | None] = Field(description="local NVMe, GB")
-    device_groups: Figure[tuple[int, ...]] = Field(description="sizes of the groups the DRA driver publishes")
-    device_counts: Figure[tuple[int, ...]] = Field(description="claim sizes that can be bound")
-    capacity_kinds: Figure[tuple[str, ...]] = Field(description="ways to buy it")
-    resource_slice: Figure[dict[str, tuple[str, ...]]] | None = Field(
+    vcpu: DataFigure[int] = Field(description="vCPUs")
+    memory_gib: DataFigure[int] = Field(description="memory, GiB")
+    devices: DataFigure[int | None] = Field(description="Neuron devices (chips)")
+    physical_cores_per_device: DataFigure[int | None] = Field(description="physical NeuronCores of a device")
+    hbm_gib_per_device: DataFigure[int | None] = Field(description="high-bandwidth memory of a device, GiB")
+    allocatable_cpu_m: DataFigure[int | None] = Field(description="CPU that Kubernetes can hand out, millicores")
+    allocatable_memory_mib: DataFigure[int | None] = Field(description="memory that Kubernetes can hand out, MiB")
+    pods: DataFigure[int | None] = Field(description="most pods")
+    efa_cards: DataFigure[int | None] = Field(description="EFA network cards")
+    network_card_gbps: DataFigure[int | None] = Field(description="most that its first network card carries, Gbit/s")
+    nvme_gb: DataFigure[int | None] = Field(description="local NVMe, GB")
+    device_groups: DataFigure[tuple[int, ...]] = Field(description="sizes of the groups the DRA driver publishes")
+    device_counts: DataFigure[tuple[int, ...]] = Field(description="claim sizes that can be bound")
+    capacity_kinds: DataFigure[tuple[str, ...]] = Field(description="ways to buy it")
+    resource_slice: DataFigure[dict[str, tuple[str, ...]]] | None = Field(
         default=None, description="group attribute to the id of each group, in device order"
     )
 
 
-class Instances(Record):
+class InstanceTable(SpecRecord):
     """The table of instance types."""
 
-    instances: dict[str, Instance]
-    sources: dict[str, Source]
+    instances: dict[str, InstanceType]
+    sources: dict[str, FigureSource]
 
 
-class Offerings(Record):
+class OfferingTable(SpecRecord):
     """Where an instance type can be had: type -> region -> zone ids."""
 
-    offerings: dict[str, dict[str, Figure[tuple[str, ...]]]]
-    zones: dict[str, Figure[tuple[str, ...]]]
-    billing_codes: dict[str, Figure[str]] = Field(description="region to what begins its usage types on a bill")
-    sources: dict[str, Source]
+    offerings: dict[str, dict[str, DataFigure[tuple[str, ...]]]]
+    zones: dict[str, DataFigure[tuple[str, ...]]]
+    billing_codes: dict[str, DataFigure[str]] = Field(description="region to what begins its usage types on a bill")
+    sources: dict[str, FigureSource]
 
 
-class KubernetesMinor(Record):
+class KubernetesMinor(SpecRecord):
     """One minor: support, the accelerator nodes' AMI and the add-on versions."""
 
-    standard_support_ends: Figure[date | None]
-    ami_release: Figure[str | None] = Field(description="AL2023_x86_64_NEURON release version; null: EKS's newest")
-    neuron_driver: Figure[str | None] = Field(description="Neuron kernel driver in that AMI")
-    addons: dict[str, Figure[str | None]] = Field(description="add-on to version; null: EKS's default")
+    standard_support_ends: DataFigure[date | None]
+    ami_release: DataFigure[str | None] = Field(description="AL2023_x86_64_NEURON release version; null: EKS's newest")
+    neuron_driver: DataFigure[str | None] = Field(description="Neuron kernel driver in that AMI")
+    addons: dict[str, DataFigure[str | None]] = Field(description="add-on to version; null: EKS's default")
 
 
-class Kubernetes(Record):
+class KubernetesTable(SpecRecord):
     """The table of Kubernetes minors."""
 
-    floor: Figure[str] = Field(description="oldest minor Tandem renders")
-    default: Figure[str]
-    kubectl: Figure[str] = Field(description="minor of the kubectl that the CDK delivers with")
+    floor: DataFigure[str] = Field(description="oldest minor Tandem renders")
+    default: DataFigure[str]
+    kubectl: DataFigure[str] = Field(description="minor of the kubectl that the CDK delivers with")
     minors: dict[str, KubernetesMinor]
-    sources: dict[str, Source]
+    sources: dict[str, FigureSource]
 
 
-class ChartImage(Record):
+class ChartImage(SpecRecord):
     """An image that a chart pulls, and the value that moves it to a mirror."""
 
     repository: str
@@ -78,76 +78,78 @@ class ChartImage(Record):
     repository_value: str | None = Field(description="dotted chart value that sets the repository; null: none")
 
 
-class DraChart(Record):
+class DraChart(SpecRecord):
     """The Neuron Helm chart with its DRA driver."""
 
     repository: str = Field(description="oci:// URL of the chart")
-    version: Figure[str]
-    digest: Figure[str | None]
-    namespace: Figure[str]
-    device_class: Figure[str]
-    driver: Figure[str]
-    values: Figure[dict[str, dict[str, bool | str | int]]] = Field(description="values that must be set")
-    images: Figure[tuple[ChartImage, ...]]
-    sources: dict[str, Source]
+    version: DataFigure[str]
+    digest: DataFigure[str | None]
+    namespace: DataFigure[str]
+    device_class: DataFigure[str]
+    driver: DataFigure[str]
+    values: DataFigure[dict[str, dict[str, bool | str | int]]] = Field(description="values that must be set")
+    images: DataFigure[tuple[ChartImage, ...]]
+    sources: dict[str, FigureSource]
 
 
-class Digests(Record):
+class DigestTable(SpecRecord):
     """What `tandem images --resolve` read from the registries: `repository:tag` as published -> sha256."""
 
-    digests: dict[str, Figure[str]] = Field(description="image reference to its digest")
-    sources: dict[str, Source]
+    digests: dict[str, DataFigure[str]] = Field(description="image reference to its digest")
+    sources: dict[str, FigureSource]
 
-    def of(self, reference: str) -> str | None:
+    def find_digest(self, reference: str) -> str | None:
         """Return the digest of `repository:tag`, or None until it is resolved."""
         figure = self.digests.get(reference)
         return figure.value if figure else None
 
 
-class PriceSource(Source):
+class PriceSource(FigureSource):
     """Where a price was read, when, and whether in a text of whoever asks it."""
 
     verified: bool = Field(description="whether AWS's own text was read, not somebody else's record of it")
 
 
-class RegionPrices(Record):
+class RegionPrices(SpecRecord):
     """What stands in one region while the fleet is parked, in USD; null where no source was read."""
 
-    cluster_hour: Figure[float | None] = Field(description="an EKS cluster of a minor in standard support, by the hour")
-    nat_gateway_hour: Figure[float | None] = Field(description="a NAT gateway, by the hour")
-    public_address_hour: Figure[float | None] = Field(description="a public IPv4 address, by the hour")
-    endpoint_hour: Figure[float | None] = Field(description="an interface endpoint in one zone, by the hour")
-    volume_gb_month: Figure[float | None] = Field(description="a GB of a gp3 volume, by the month")
-    instance_hour: dict[str, Figure[float | None]] = Field(
+    cluster_hour: DataFigure[float | None] = Field(
+        description="an EKS cluster of a minor in standard support, by the hour"
+    )
+    nat_gateway_hour: DataFigure[float | None] = Field(description="a NAT gateway, by the hour")
+    public_address_hour: DataFigure[float | None] = Field(description="a public IPv4 address, by the hour")
+    endpoint_hour: DataFigure[float | None] = Field(description="an interface endpoint in one zone, by the hour")
+    volume_gb_month: DataFigure[float | None] = Field(description="a GB of a gp3 volume, by the month")
+    instance_hour: dict[str, DataFigure[float | None]] = Field(
         description="system nodes' type to an on-demand Linux instance, by the hour"
     )
 
 
-class StandingPrices(Record):
+class StandingPrices(SpecRecord):
     """Region to the prices of what stands while the fleet is parked."""
 
     regions: dict[str, RegionPrices]
     sources: dict[str, PriceSource]
 
 
-class WatchPrices(Record):
+class WatchPrices(SpecRecord):
     """What watching costs, in USD, in one region."""
 
     region: str
-    metric_month: Figure[float] = Field(
+    metric_month: DataFigure[float] = Field(
         description="a custom metric for a month; charged for hours in which it is sent"
     )
-    alarm_metric_month: Figure[float] = Field(description="each metric that an alarm of standard resolution reads")
-    composite_alarm_month: Figure[float] = Field(description="a composite alarm for a month")
-    dashboard_month: Figure[float] = Field(description="a dashboard for a month")
-    free_dashboards: Figure[int] = Field(description="dashboards of an account that cost nothing")
-    free_dashboard_metrics: Figure[int] = Field(description="most metrics of a dashboard that costs nothing")
-    log_gb_ingested: Figure[float] = Field(description="a GB of logs taken in")
-    log_gb_month_stored: Figure[float] = Field(description="a GB of logs kept for a month, as it is stored")
-    key_month: Figure[float] = Field(description="a KMS key for a month")
-    put_requests_thousand: Figure[float] = Field(description="a thousand PutMetricData requests")
+    alarm_metric_month: DataFigure[float] = Field(description="each metric that an alarm of standard resolution reads")
+    composite_alarm_month: DataFigure[float] = Field(description="a composite alarm for a month")
+    dashboard_month: DataFigure[float] = Field(description="a dashboard for a month")
+    free_dashboards: DataFigure[int] = Field(description="dashboards of an account that cost nothing")
+    free_dashboard_metrics: DataFigure[int] = Field(description="most metrics of a dashboard that costs nothing")
+    log_gb_ingested: DataFigure[float] = Field(description="a GB of logs taken in")
+    log_gb_month_stored: DataFigure[float] = Field(description="a GB of logs kept for a month, as it is stored")
+    key_month: DataFigure[float] = Field(description="a KMS key for a month")
+    put_requests_thousand: DataFigure[float] = Field(description="a thousand PutMetricData requests")
     sources: dict[str, PriceSource]
 
-    def unverified(self, name: str) -> bool:
+    def is_unverified(self, name: str) -> bool:
         """Return whether the price of this field is not from a text of AWS itself."""
         return not self.sources[getattr(self, name).source].verified

@@ -17,67 +17,77 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from tandem.spec.document import LONGEST_SPELLING, Document
-from tandem.spec.faults import Fault, SpecError
+from tandem.spec.document import LONGEST_SPELLING, YamlDocument
+from tandem.spec.faults import SpecError, SpecFault
 
 
-class Record(BaseModel):
+class SpecRecord(BaseModel):
     """A frozen value read from a file; every field has a type and a description."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=SpecRecord)
 
 FILL_IN = "FILL_IN"
 """A value that `tandem new` leaves to whoever owns the file."""
 
 
-def _whole(value: object) -> object:
+def _refuse_non_integer(value: object) -> object:
     if isinstance(value, bool | float):
         raise PydanticCustomError("literal_error", "not a whole number")
     return value
 
 
-WHOLE = BeforeValidator(_whole)  # beside Literal[1, ...], which takes true and 1.0 for 1, as Python does
+INTEGER_ONLY = BeforeValidator(
+    _refuse_non_integer
+)  # beside Literal[1, ...], which takes true and 1.0 for 1, as Python does
 
 
-def parse(record: type[R], document: Document, **given: str) -> R:
+def parse_record(record: type[R], document: YamlDocument, **fixed_values: str) -> R:
     """Build `record` from `document`.
 
     Args:
         record: the schema.
         document: the file's data and lines.
-        given: values that the file's place fixes, such as its name; the file itself may not state them.
+        fixed_values: values that the file's place fixes, such as its name; the file itself may not state them.
 
     Raises:
         SpecError: with one fault per wrong, missing or unknown key.
     """
-    stated = [key for key in given if key in document.data]
-    faults = [_stated(document, key) for key in stated]
-    data = {**document.data, **given}
+    forbidden_keys = [key for key in fixed_values if key in document.data]
+    faults = [_forbidden_key_fault(document, key) for key in forbidden_keys]
+    data = {**document.data, **fixed_values}
     try:
         value = record.model_validate_json(json.dumps(data))
     except ValidationError as error:
         entries = [dict(entry) for entry in error.errors(include_url=False)]
-        found = [_fault(record, document, entry, given) for entry in entries if not _echo(entry, entries)]
-        faults += [replace(fault, change="rename the file") if fault.path in given else fault for fault in found]
-        raise SpecError([*faults, *_unfilled_faults(record, document, faults)]) from None
-    faults += _unfilled_faults(record, document, faults)
+        form_faults = [
+            _build_fault(record, document, entry, fixed_values)
+            for entry in entries
+            if not _is_consequence(entry, entries)
+        ]
+        faults += [
+            replace(fault, change="rename the file") if fault.path in fixed_values else fault for fault in form_faults
+        ]
+        raise SpecError([*faults, *_find_placeholder_faults(record, document, faults)]) from None
+    faults += _find_placeholder_faults(record, document, faults)
     if faults:
         raise SpecError(faults)
     return value
 
 
-def _unfilled_faults(record: type[Record], document: Document, faults: Iterable[Fault]) -> list[Fault]:
+def _find_placeholder_faults(
+    record: type[SpecRecord], document: YamlDocument, faults: Iterable[SpecFault]
+) -> list[SpecFault]:
     """Return a fault for each placeholder that the schema itself takes for a text."""
-    told = {fault.path for fault in faults}
-    found = []
+    fault_paths = {fault.path for fault in faults}
+    placeholder_faults = []
     for location in _find_placeholders(document.data):
-        _, path = _walk(record, location)
-        if path not in told:
-            found.append(_placeholder_fault(field_at(record, location, document.data), document, path))
-    return found
+        _, path = _resolve_location(record, location)
+        if path not in fault_paths:
+            placeholder_faults.append(_placeholder_fault(find_field(record, location, document.data), document, path))
+    return placeholder_faults
 
 
 def _find_placeholders(value: object, location: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -89,88 +99,102 @@ def _find_placeholders(value: object, location: tuple[Any, ...] = ()) -> Iterato
             yield from _find_placeholders(child, (*location, step))
 
 
-def _placeholder_fault(field: FieldInfo | None, document: Document, path: str) -> Fault:
+def _placeholder_fault(field: FieldInfo | None, document: YamlDocument, path: str) -> SpecFault:
     """Return the fault of a placeholder, with what its field takes."""
-    return Fault(
+    return SpecFault(
         file=document.file, path=path, got=FILL_IN,
-        allowed=_of_item(allowed_values(field), path) if field else "your own value",
-        change=_advice(field, "fill it in"), line=document.lines.get(path),
+        allowed=_item_text(describe_allowed_values(field), path) if field else "your own value",
+        change=_append_description(field, "fill it in"), line=document.lines.get(path),
     )  # fmt: skip
 
 
-def _echo(entry: dict[str, Any], entries: list[dict[str, Any]]) -> bool:
+def _is_consequence(entry: dict[str, Any], entries: list[dict[str, Any]]) -> bool:
     """Return whether a list is only called too short because entries of it are wrong."""
-    inside = len(entry["loc"])
+    depth = len(entry["loc"])
     return entry["type"] == "too_short" and any(
-        len(other["loc"]) > inside and other["loc"][:inside] == entry["loc"] for other in entries
+        len(nested_entry["loc"]) > depth and nested_entry["loc"][:depth] == entry["loc"] for nested_entry in entries
     )
 
 
-def _stated(document: Document, key: str) -> Fault:
-    return Fault(
+def _forbidden_key_fault(document: YamlDocument, key: str) -> SpecFault:
+    return SpecFault(
         file=document.file, path=key, got=repr(document.data[key]), allowed="no such key",
         change=f"delete it: the file's name is the {key}", line=document.lines.get(key),
     )  # fmt: skip
 
 
-def _fault(record: type[Record], document: Document, entry: dict[str, Any], given: Iterable[str]) -> Fault:
+def _build_fault(
+    record: type[SpecRecord], document: YamlDocument, entry: dict[str, Any], fixed_keys: Iterable[str]
+) -> SpecFault:
     location, kind = tuple(entry["loc"]), entry["type"]
-    schema, path = _walk(record, location)
+    schema, path = _resolve_location(record, location)
     line = document.lines.get(path)
     if kind == "extra_forbidden":
-        return _unknown(document, path, schema, given if schema is record else ())
+        return _unknown_key_fault(document, path, schema, fixed_keys if schema is record else ())
     field = schema if isinstance(schema, FieldInfo) else None
-    allowed = allowed_values(field) if field else "see docs"
+    allowed_text = describe_allowed_values(field) if field else "see docs"
     if kind in {"missing", "union_tag_not_found"}:
         if kind != "missing":
-            path, allowed = _joined(path, "kind"), ", ".join(_tagged(schema) or ())
+            path, allowed_text = _join_path(path, "kind"), ", ".join(_records_by_kind(schema) or ())
         parent_line = document.lines.get(path.rpartition(".")[0])
-        return Fault(
-            file=document.file, path=path, got="nothing", allowed=allowed, change=_advice(field, "add this key"),
+        return SpecFault(
+            file=document.file,
+            path=path,
+            got="nothing",
+            allowed=allowed_text,
+            change=_append_description(field, "add this key"),
             line=parent_line if "." in path or "[" in path else None,
-        )  # fmt: skip
+        )
     if kind == "union_tag_invalid":
-        path = _joined(path, "kind")
-        return Fault(
-            file=document.file, path=path, got=_spelt(entry["input"].get("kind")),
-            allowed=", ".join(_tagged(schema) or ()), change="write one of them", line=document.lines.get(path),
-        )  # fmt: skip
+        path = _join_path(path, "kind")
+        return SpecFault(
+            file=document.file,
+            path=path,
+            got=_spell_value(entry["input"].get("kind")),
+            allowed=", ".join(_records_by_kind(schema) or ()),
+            change="write one of them",
+            line=document.lines.get(path),
+        )
     if entry["input"] == FILL_IN:
         return _placeholder_fault(field, document, path)
-    return Fault(
-        file=document.file, path=path, got=_spelt(entry["input"]), allowed=_constraint(entry, _of_item(allowed, path)),
-        change=_advice(field, _verb(entry)), line=line,
-    )  # fmt: skip
+    return SpecFault(
+        file=document.file,
+        path=path,
+        got=_spell_value(entry["input"]),
+        allowed=_append_limit(entry, _item_text(allowed_text, path)),
+        change=_append_description(field, _suggest_change(entry)),
+        line=line,
+    )
 
 
-def _joined(path: str, key: str) -> str:
+def _join_path(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _spelt(value: Any) -> str:
+def _spell_value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST_SPELLING else text[:LONGEST_SPELLING] + "..."
 
 
-def _constraint(entry: dict[str, Any], allowed: str) -> str:
+def _append_limit(entry: dict[str, Any], allowed_text: str) -> str:
     context = entry.get("ctx", {})
-    words = {
+    templates = {
         "greater_than": "more than {gt}", "greater_than_equal": "at least {ge}", "less_than": "less than {lt}",
         "less_than_equal": "at most {le}", "too_short": "at least {min_length} entries",
         "too_long": "at most {max_length} entries", "string_too_long": "at most {max_length} characters",
         "string_too_short": "at least {min_length} characters",
     }  # fmt: skip
-    template = words.get(entry["type"])
+    template = templates.get(entry["type"])
     if template and context.get("min_length") == 1:
         template = template.removesuffix("ies") + "y" if template.endswith("ies") else template.removesuffix("s")
-    return f"{allowed}, {template.format(**context)}" if template else allowed
+    return f"{allowed_text}, {template.format(**context)}" if template else allowed_text
 
 
-def _of_item(allowed: str, path: str) -> str:
-    return allowed.removeprefix("a list, each ") if path.endswith("]") else allowed
+def _item_text(allowed_text: str, path: str) -> str:
+    return allowed_text.removeprefix("a list, each ") if path.endswith("]") else allowed_text
 
 
-def _verb(entry: dict[str, Any]) -> str:
+def _suggest_change(entry: dict[str, Any]) -> str:
     """Say what to do about a value that only its quotes, or their lack, make wrong."""
     value, kind = entry["input"], entry["type"]
     if kind == "string_type" and isinstance(value, int | float):
@@ -180,23 +204,23 @@ def _verb(entry: dict[str, Any]) -> str:
     return "write an allowed value"
 
 
-def _advice(field: FieldInfo | None, verb: str) -> str:
-    return f"{verb} ({field.description})" if field and field.description else verb
+def _append_description(field: FieldInfo | None, advice: str) -> str:
+    return f"{advice} ({field.description})" if field and field.description else advice
 
 
-def _unknown(document: Document, path: str, schema: Any, given: Iterable[str]) -> Fault:
+def _unknown_key_fault(document: YamlDocument, path: str, schema: Any, fixed_keys: Iterable[str]) -> SpecFault:
     key = path.rpartition(".")[2]
-    keys = sorted(schema.model_fields) if isinstance(schema, type) and issubclass(schema, Record) else []
-    keys = [name for name in keys if name not in given]
-    close = difflib.get_close_matches(key, keys, n=1)
-    change = f"did you mean {close[0]!r}?" if close else "delete it"
-    return Fault(
+    keys = sorted(schema.model_fields) if isinstance(schema, type) and issubclass(schema, SpecRecord) else []
+    keys = [name for name in keys if name not in fixed_keys]
+    close_keys = difflib.get_close_matches(key, keys, n=1)
+    change = f"did you mean {close_keys[0]!r}?" if close_keys else "delete it"
+    return SpecFault(
         file=document.file, path=path, got=f"the unknown key {key!r}", allowed=", ".join(keys),
         change=change, line=document.lines.get(path),
     )  # fmt: skip
 
 
-def _walk(record: type[Record], location: tuple[Any, ...]) -> tuple[Any, str]:
+def _resolve_location(record: type[SpecRecord], location: tuple[Any, ...]) -> tuple[Any, str]:
     """Follow a pydantic location; return the field (or the record, for an unknown key) and the key path."""
     schema: Any = record
     path = ""
@@ -204,22 +228,22 @@ def _walk(record: type[Record], location: tuple[Any, ...]) -> tuple[Any, str]:
         if isinstance(step, int):
             path = f"{path}[{step}]"
             continue
-        current = _record_of(schema)
-        tagged = _tagged(schema)
-        if tagged is not None and step in tagged:
-            schema = tagged[step]
+        record_type = _find_record_type(schema)
+        records_by_kind = _records_by_kind(schema)
+        if records_by_kind is not None and step in records_by_kind:
+            schema = records_by_kind[step]
             continue
         if step == "[key]":
             continue
-        path = _joined(path, step)
-        if current is None or step not in current.model_fields:
-            schema = current if current is not None else schema
+        path = _join_path(path, step)
+        if record_type is None or step not in record_type.model_fields:
+            schema = record_type if record_type is not None else schema
             continue
-        schema = current.model_fields[step]
+        schema = record_type.model_fields[step]
     return schema, path
 
 
-def field_at(record: type[Record], steps: Iterable[str | int], data: object) -> FieldInfo | None:
+def find_field(record: type[SpecRecord], steps: Iterable[str | int], data: object) -> FieldInfo | None:
     """Return the field at a key path of a file; None where the schema has none.
 
     Args:
@@ -231,31 +255,31 @@ def field_at(record: type[Record], steps: Iterable[str | int], data: object) -> 
     schema: Any = record
     for step in steps:
         location.append(step)
-        data = _child_of(data, step)
-        schema, _ = _walk(record, tuple(location))
-        kind = data.get("kind") if isinstance(data, dict) and _tagged(schema) else None
+        data = _child_value(data, step)
+        schema, _ = _resolve_location(record, tuple(location))
+        kind = data.get("kind") if isinstance(data, dict) and _records_by_kind(schema) else None
         if isinstance(kind, str):
             location.append(kind)
     return schema if isinstance(schema, FieldInfo) else None
 
 
-def _child_of(data: object, step: str | int) -> object:
+def _child_value(data: object, step: str | int) -> object:
     """Return what a key or an index leads to; None where there is nothing."""
     if isinstance(data, list) and isinstance(step, int) and step < len(data):
         return data[step]
     return data.get(step) if isinstance(data, dict) else None
 
 
-def _record_of(schema: Any) -> type[Record] | None:
+def _find_record_type(schema: Any) -> type[SpecRecord] | None:
     """Return the record type inside a field, an optional, a list or a mapping; None for a leaf."""
     if isinstance(schema, FieldInfo):
         schema = schema.annotation
-    if isinstance(schema, type) and issubclass(schema, Record):
+    if isinstance(schema, type) and issubclass(schema, SpecRecord):
         return schema
-    return next((found for arg in get_args(schema) if (found := _record_of(arg)) is not None), None)
+    return next((record_type for arg in get_args(schema) if (record_type := _find_record_type(arg)) is not None), None)
 
 
-def _tagged(schema: Any) -> dict[str, type[Record]] | None:
+def _records_by_kind(schema: Any) -> dict[str, type[SpecRecord]] | None:
     """Return kind -> record of a union told apart by `kind`."""
     if not isinstance(schema, FieldInfo) or schema.discriminator is None:
         return None
@@ -263,18 +287,18 @@ def _tagged(schema: Any) -> dict[str, type[Record]] | None:
     return {get_args(member.model_fields["kind"].annotation)[0]: member for member in members}
 
 
-def allowed_values(field: FieldInfo) -> str:
+def describe_allowed_values(field: FieldInfo) -> str:
     """Say in words what a field takes; the generated docs print the same words."""
-    return _said(field) or _words(field.annotation)
+    return _own_description(field) or _describe_type(field.annotation)
 
 
-def _said(note: object) -> str | None:
+def _own_description(note: object) -> str | None:
     """Return the words that a field or an annotation states for itself."""
     extra = note.json_schema_extra if isinstance(note, FieldInfo) else None
     return str(extra["allowed"]) if isinstance(extra, dict) and "allowed" in extra else None
 
 
-_WORDS = {
+_TYPE_WORDS = {
     str: "text",
     int: "a whole number",
     float: "a number",
@@ -284,14 +308,16 @@ _WORDS = {
 }
 
 
-def _words(annotation: Any) -> str:
+def _describe_type(annotation: Any) -> str:
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is None:
-        return _WORDS.get(annotation, "a mapping")
+        return _TYPE_WORDS.get(annotation, "a mapping")
     if origin is Literal:
         return ", ".join(str(arg) for arg in args)
     if origin is Annotated:
-        return next((said for note in args[1:] if (said := _said(note))), None) or _words(args[0])
-    inner = list(dict.fromkeys(_words(arg) for arg in args if arg is not Ellipsis))
+        return next(
+            (description for note in args[1:] if (description := _own_description(note))), None
+        ) or _describe_type(args[0])
+    inner = list(dict.fromkeys(_describe_type(arg) for arg in args if arg is not Ellipsis))
     shapes = {tuple: "a list, each {0}", dict: "a mapping, {0} to {0}"}
     return shapes.get(origin, " or ".join(inner)).format(*inner)

@@ -17,7 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.record import Record, allowed_values
+from tandem.spec.record import SpecRecord, describe_allowed_values
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 WIDTH = 120  # columns of a paragraph, as in the code
@@ -25,7 +25,7 @@ STALE = 1  # exit code: a file differs from what would be written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
+class SchemaKey:
     """One key that takes a value.
 
     Args:
@@ -36,60 +36,64 @@ class Leaf:
     """
 
     path: str
-    only: str
+    only_kind: str
     field: FieldInfo
-    required: bool
+    has_no_default: bool
 
     @property
     def takes(self) -> str:
         """Return the allowed values with their limits."""
         limits = {type(note).__name__: note for note in self.field.metadata}
         words = [
-            f"{said} {getattr(limits[name], name.lower())}"
-            for name, said in (("Gt", "above"), ("Ge", "from"), ("Lt", "below"), ("Le", "to"))
+            f"{word} {getattr(limits[name], name.lower())}"
+            for name, word in (("Gt", "above"), ("Ge", "from"), ("Lt", "below"), ("Le", "to"))
             if name in limits
         ]
-        allowed = allowed_values(self.field)
-        return f"{allowed}, {' '.join(words)}" if words else allowed
+        allowed_text = describe_allowed_values(self.field)
+        return f"{allowed_text}, {' '.join(words)}" if words else allowed_text
 
     @property
     def default(self) -> str:
         """Return the default as YAML spells it, or `required`."""
-        if self.required:
+        if self.has_no_default:
             return "required"
-        return _yaml(self.field.get_default(call_default_factory=True, validated_data={}))
+        return _format_yaml(self.field.get_default(call_default_factory=True, validated_data={}))
 
 
-def leaves(record: type[Record], path: str = "", only: str = "") -> Iterator[Leaf]:
+def walk_schema_keys(record: type[SpecRecord], path: str = "", only_kind: str = "") -> Iterator[SchemaKey]:
     """Yield every leaf of a schema, in its order."""
     for name, field in record.model_fields.items():
-        here = f"{path}.{name}" if path else name
-        kinds = list(_records(field.annotation))
-        repeated = _origin_of_records(field.annotation) is tuple
-        for member in kinds:
-            tagged = f"{here}.kind: {get_args(member.model_fields['kind'].annotation)[0]}" if len(kinds) > 1 else only
-            yield from leaves(member, f"{here}[]" if repeated else here, tagged)
-        if not kinds:
-            yield Leaf(path=here, only=only, field=field, required=_required(field))
+        key_path = f"{path}.{name}" if path else name
+        record_types = list(_find_record_types(field.annotation))
+        is_list = _list_origin(field.annotation) is tuple
+        for member in record_types:
+            kind_label = (
+                f"{key_path}.kind: {get_args(member.model_fields['kind'].annotation)[0]}"
+                if len(record_types) > 1
+                else only_kind
+            )
+            yield from walk_schema_keys(member, f"{key_path}[]" if is_list else key_path, kind_label)
+        if not record_types:
+            yield SchemaKey(path=key_path, only_kind=only_kind, field=field, has_no_default=_is_required(field))
 
 
-def _records(annotation: Any) -> Iterator[type[Record]]:
-    if isinstance(annotation, type) and issubclass(annotation, Record):
+def _find_record_types(annotation: Any) -> Iterator[type[SpecRecord]]:
+    if isinstance(annotation, type) and issubclass(annotation, SpecRecord):
         yield annotation
     for argument in get_args(annotation):
-        yield from _records(argument)
+        yield from _find_record_types(argument)
 
 
-def _origin_of_records(annotation: Any) -> Any:
+def _list_origin(annotation: Any) -> Any:
     """Return tuple for a list of records, else None."""
     return tuple if str(annotation).startswith("tuple[") else None
 
 
-def _required(field: FieldInfo) -> bool:
+def _is_required(field: FieldInfo) -> bool:
     return field.default is PydanticUndefined and field.default_factory is None
 
 
-def _yaml(value: object) -> str:
+def _format_yaml(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if value in ((), {}):
@@ -97,49 +101,60 @@ def _yaml(value: object) -> str:
     return str(value)
 
 
-def reference(record: type[Record], title: str, lead: str) -> str:
+def render_reference(record: type[SpecRecord], title: str, intro: str) -> str:
     """Return one file's reference as Markdown: a table of its own keys, then one per section."""
-    sections: dict[str, list[Leaf]] = {}
-    for leaf in leaves(record):
-        if leaf.path != "name":
-            sections.setdefault(leaf.path.partition(".")[0] if "." in leaf.path else "", []).append(leaf)
-    generated = "Generated by `make docs` from the schema; a test keeps it current."
-    lines = [f"# {title}", "", generated, "", *_wrapped(lead)]
+    sections: dict[str, list[SchemaKey]] = {}
+    for schema_key in walk_schema_keys(record):
+        if schema_key.path != "name":
+            sections.setdefault(schema_key.path.partition(".")[0] if "." in schema_key.path else "", []).append(
+                schema_key
+            )
+    notice = "Generated by `make docs` from the schema; a test keeps it current."
+    lines = [f"# {title}", "", notice, "", *_wrap_text(intro)]
     for section, rows in sorted(sections.items(), key=lambda item: item[0] != ""):
         if section:
             field = record.model_fields[section.removesuffix("[]")]
-            optional = "" if _required(field) else " May be left out as a whole."
-            said = f"{_sentence(field.description or '')}.{optional}"
-            lines += ["", f"## {section.removesuffix('[]')}", "", *_wrapped(said)]
-        lines += ["", "| key | takes | default | meaning |", "|---|---|---|---|", *(_row(leaf) for leaf in rows)]
+            optional = "" if _is_required(field) else " May be left out as a whole."
+            section_text = f"{_capitalize_first(field.description or '')}.{optional}"
+            lines += ["", f"## {section.removesuffix('[]')}", "", *_wrap_text(section_text)]
+        lines += [
+            "",
+            "| key | takes | default | meaning |",
+            "|---|---|---|---|",
+            *(_render_row(schema_key) for schema_key in rows),
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _row(leaf: Leaf) -> str:
-    only = f" (only with `{leaf.only}`)" if leaf.only and not leaf.path.endswith(".kind") else ""
-    cells = (f"`{leaf.path}`", leaf.takes, leaf.default, f"{leaf.field.description}{only}")
+def _render_row(schema_key: SchemaKey) -> str:
+    kind_note = (
+        f" (only with `{schema_key.only_kind}`)"
+        if schema_key.only_kind and not schema_key.path.endswith(".kind")
+        else ""
+    )
+    cells = (f"`{schema_key.path}`", schema_key.takes, schema_key.default, f"{schema_key.field.description}{kind_note}")
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap_text(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def _sentence(text: str) -> str:
+def _capitalize_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def pages() -> dict[str, str]:
+def render_pages() -> dict[str, str]:
     """Return file name to text of both references."""
     return {
-        "environment.md": reference(
+        "environment.md": render_reference(
             Environment,
             "An environment file",
             "`environments/<name>.yaml` declares one account and region, and the experiments it hosts. Operators own "
             "it. The file's name is the environment's name. `tandem new NAME` writes a commented starter. Besides "
             "these types the rules of [rules.md](rules.md) hold.",
         ),
-        "experiment.md": reference(
+        "experiment.md": render_reference(
             Experiment,
             "An experiment file",
             "`experiments/<name>.yaml` declares what is compared. ML engineers own it; it knows no account and no "
@@ -149,7 +164,7 @@ def pages() -> dict[str, str]:
     }
 
 
-def write(texts: dict[str, str], arguments: Iterable[str]) -> int:
+def write_pages(texts: dict[str, str], arguments: Iterable[str]) -> int:
     """Write pages to docs/, or with `--check` say which are stale.
 
     Returns:
@@ -166,4 +181,4 @@ def write(texts: dict[str, str], arguments: Iterable[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(write(pages(), sys.argv[1:]))
+    sys.exit(write_pages(render_pages(), sys.argv[1:]))

@@ -10,19 +10,21 @@ from typing import Literal
 from pydantic import Field
 
 from tandem.spec.experiment import Mode
-from tandem.spec.figure import Figure, Source
-from tandem.spec.record import Record
+from tandem.spec.figure import DataFigure, FigureSource
+from tandem.spec.record import SpecRecord
 
-Verdict = Literal["served", "unproven", "refused"]
+SupportVerdict = Literal["served", "unproven", "refused"]
 Plain = bool | int | str
 
 
-class Image(Record):
+class RuntimeImage(SpecRecord):
     """The container image; a mirror replaces the repository's host and nothing else."""
 
     repository: str = Field(description="registry, path and name")
     tag: str = Field(description="tag")
-    vulnerabilities: Figure[str | None] = Field(description="known ones in the publisher's words; null for none told")
+    vulnerabilities: DataFigure[str | None] = Field(
+        description="known ones in the publisher's words; null for none told"
+    )
 
     @property
     def reference(self) -> str:
@@ -30,33 +32,33 @@ class Image(Record):
         return f"{self.repository}:{self.tag}"
 
 
-class Versions(Record):
+class RuntimeVersions(SpecRecord):
     """Components of the image that change a compiled artifact; null where the image has none."""
 
-    sdk: Figure[str] = Field(description="Neuron SDK")
-    vllm: Figure[str] = Field(description="vLLM")
-    neuronx_cc: Figure[str | None] = Field(description="compiler")
-    nxdi: Figure[str | None] = Field(description="NxD Inference")
-    plugin: Figure[str | None] = Field(description="vLLM's Neuron plugin")
-    minimum_driver: Figure[str | None] = Field(description="oldest host driver it starts on")
+    sdk: DataFigure[str] = Field(description="Neuron SDK")
+    vllm: DataFigure[str] = Field(description="vLLM")
+    neuronx_cc: DataFigure[str | None] = Field(description="compiler")
+    nxdi: DataFigure[str | None] = Field(description="NxD Inference")
+    plugin: DataFigure[str | None] = Field(description="vLLM's Neuron plugin")
+    minimum_driver: DataFigure[str | None] = Field(description="oldest host driver it starts on")
 
 
-class ModeSupport(Record):
+class ModeSupport(SpecRecord):
     """Whether one speculation mode runs, for which models and batches."""
 
     mode: Mode = Field(description="the mode")
-    verdict: Figure[Verdict] = Field(description="served, unproven (needs accept_unproven) or refused")
+    verdict: DataFigure[SupportVerdict] = Field(description="served, unproven (needs accept_unproven) or refused")
     target_families: tuple[str, ...] = Field(default=(), description="families it serves; empty for any")
     proven_targets: tuple[str, ...] = Field(default=(), description="targets with a documented run; empty for any")
-    max_num_seqs: Figure[int] | None = Field(default=None, description="largest batch; null for no limit")
-    shown_max_num_seqs: Figure[int] | None = Field(
+    max_num_seqs: DataFigure[int] | None = Field(default=None, description="largest batch; null for no limit")
+    shown_max_num_seqs: DataFigure[int] | None = Field(
         default=None, description="largest batch of a documented run; null where none is known or any will do"
     )
     reason: str = Field(description="why, in one sentence for the operator")
     nearest: str = Field(description="what to write instead, where refused")
 
 
-class FlagSpelling(Record):
+class FlagSpelling(SpecRecord):
     """How a program of its own is told one Neuron setting."""
 
     flag: str = Field(description="the flag")
@@ -65,16 +67,16 @@ class FlagSpelling(Record):
     )
 
 
-class CpuCompile(Record):
+class CpuCompile(SpecRecord):
     """How a compile is told to do without devices."""
 
-    unproven: Figure[str] = Field(description="what of it no source shows; stands in the manifest of what it made")
+    unproven: DataFigure[str] = Field(description="what of it no source shows; stands in the manifest of what it made")
     modes: tuple[Mode, ...] = Field(description="modes that can be compiled so")
     environment: dict[str, str] = Field(description="variables that it takes")
     platform_variable: str = Field(description="variable that takes the compiler target")
 
 
-class ProgramCompile(Record):
+class ProgramCompile(SpecRecord):
     """An artifact is made by a program beside the server, told by flags what the server's loader would take.
 
     The loader's own settings are those it makes of the server's flags before the Neuron settings override them.
@@ -96,11 +98,11 @@ class ProgramCompile(Record):
     closing_arguments: tuple[str, ...] = Field(description="arguments of every compile")
     environment: dict[str, str] = Field(description="variables of every compile")
     work_variables: dict[str, str] = Field(description="variable to the folder of local disk that it takes")
-    unproven: Figure[str | None] = Field(description="what of it no source shows, in a sentence; null for nothing")
+    unproven: DataFigure[str | None] = Field(description="what of it no source shows, in a sentence; null for nothing")
     cpu: CpuCompile = Field(description="how it compiles without devices")
 
 
-class ServerCompile(Record):
+class ServerCompile(SpecRecord):
     """An artifact is what the server itself leaves in its cache, started with its own flags until it is healthy."""
 
     kind: Literal["server"] = Field(description="`server`: the server compiles as it starts")
@@ -108,11 +110,11 @@ class ServerCompile(Record):
     dropped_variables: tuple[str, ...] = Field(description="the server's variables that would forbid it to compile")
     environment: dict[str, str] = Field(description="variables of every compile, beside the server's")
     work_variables: dict[str, str] = Field(description="variable to the folder of local disk that it takes")
-    unproven: Figure[str | None] = Field(description="what of it no source shows, in a sentence; null for nothing")
+    unproven: DataFigure[str | None] = Field(description="what of it no source shows, in a sentence; null for nothing")
     cpu: CpuCompile = Field(description="how it compiles without devices")
 
 
-class Spelling(Record):
+class RuntimeSpelling(SpecRecord):
     """How flags and environment are spelt."""
 
     command: tuple[str, ...] = Field(description="program and leading arguments")
@@ -147,33 +149,33 @@ class Spelling(Record):
     compile: ProgramCompile | ServerCompile = Field(discriminator="kind", description="how an artifact is made")
 
 
-class Counters(Record):
+class RuntimeCounters(SpecRecord):
     """Which of the server's own figures can be trusted."""
 
-    speculation: Figure[Literal["live", "flat"]] = Field(description="vLLM's spec_decode counters count, or stay 0")
-    tokens_per_step: Figure[Literal["k", "k+1"]] = Field(
+    speculation: DataFigure[Literal["live", "flat"]] = Field(description="vLLM's spec_decode counters count, or stay 0")
+    tokens_per_step: DataFigure[Literal["k", "k+1"]] = Field(
         description="most tokens one speculative step commits, by num_speculative_tokens k"
     )
 
 
-class Runtime(Record):
+class Runtime(SpecRecord):
     """One runtime; the file's name is its name."""
 
     name: str = Field(description="the file's name")
     title: str = Field(description="what it is, for a person")
     rendered: bool = Field(description="Tandem renders it; false: known only in order to say why not")
     not_rendered_because: str | None = Field(description="the reason, where rendered is false")
-    support: Figure[str] = Field(description="its publisher's support, in a sentence")
-    image: Image = Field(description="container image")
-    versions: Versions = Field(description="components")
+    support: DataFigure[str] = Field(description="its publisher's support, in a sentence")
+    image: RuntimeImage = Field(description="container image")
+    versions: RuntimeVersions = Field(description="components")
     platform_target: str = Field(description="compiler target, part of the artifact key")
     modes: tuple[ModeSupport, ...] = Field(description="every mode, served or not")
-    target_families: Figure[tuple[str, ...]] = Field(description="model families it serves as target")
-    proven_targets: Figure[tuple[str, ...]] = Field(description="targets with a documented run")
-    needs_vocabulary_match: Figure[bool] = Field(description="a head's own vocabulary must equal the target's")
-    spelling: Spelling | None = Field(description="how it is told; null where not rendered")
-    counters: Counters = Field(description="which counters work")
-    sources: dict[str, Source] = Field(description="key to document and date")
+    target_families: DataFigure[tuple[str, ...]] = Field(description="model families it serves as target")
+    proven_targets: DataFigure[tuple[str, ...]] = Field(description="targets with a documented run")
+    needs_vocabulary_match: DataFigure[bool] = Field(description="a head's own vocabulary must equal the target's")
+    spelling: RuntimeSpelling | None = Field(description="how it is told; null where not rendered")
+    counters: RuntimeCounters = Field(description="which counters work")
+    sources: dict[str, FigureSource] = Field(description="key to document and date")
 
     def mode(self, mode: str) -> ModeSupport:
         """Return what is known of `mode`; a runtime's file lists all of them (checked at load)."""

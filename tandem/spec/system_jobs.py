@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tandem.spec.built_image import runs_llmperf
 from tandem.spec.experiment import Experiment
+from tandem.spec.project_image import has_llmperf
 
 # a transfer takes under 400 MiB whatever its size (benchmarks/artifacts.py); files' pages yield
 TOOLS_MEMORY_MIB = 480
@@ -16,6 +16,6 @@ def sum_job_requests(experiment: Experiment) -> tuple[int, int]:
     """Return what all jobs of an experiment request of the system nodes at once, as (millicores, MiB)."""
     models = len(experiment.all_models())
     cpu_m, memory_mib = models * STAGE_CPU_M, models * TOOLS_MEMORY_MIB
-    if runs_llmperf(experiment):
+    if has_llmperf(experiment):
         cpu_m, memory_mib = cpu_m + LLMPERF_CPU_M, memory_mib + LLMPERF_MEMORY_MIB
     return cpu_m, memory_mib

@@ -7,7 +7,7 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment, Variant
 
 
-def artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> ArtifactKey:
+def compute_artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> ArtifactKey:
     """Compute the key of one variant's artifact.
 
     The experiment must have passed the rules: its runtime is rendered and its models are known.
@@ -15,21 +15,23 @@ def artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue)
     runtime, models = catalogue.runtimes[experiment.runtime], catalogue.models
     serving, spelling, versions = experiment.serving, runtime.spelling, runtime.versions
     assert spelling is not None  # a rule refuses runtimes that are not rendered
-    declared = serving.tuning.model_dump()
-    tuning = {name: spelling.tuning_defaults.get(name) if value is None else value for name, value in declared.items()}
+    tuning_settings = serving.tuning.model_dump()
+    tuning = {
+        name: spelling.tuning_defaults.get(name) if value is None else value for name, value in tuning_settings.items()
+    }
     speculation = spelling.speculation_neuron_config.get(variant.mode, {})
     return ArtifactKey(
         runtime=runtime.name,
         image_repository=runtime.image.repository,
         image_tag=runtime.image.tag,
-        image_digest=catalogue.digests.of(runtime.image.reference),
+        image_digest=catalogue.digests.find_digest(runtime.image.reference),
         sdk=versions.sdk.value,
         neuronx_cc=versions.neuronx_cc.value,
         nxdi=versions.nxdi.value,
         plugin=versions.plugin.value,
         platform_target=runtime.platform_target,
-        target=models[experiment.target].pinned(),
-        draft=models[variant.draft].pinned() if variant.draft else None,
+        target=models[experiment.target].full_id(),
+        draft=models[variant.draft].full_id() if variant.draft else None,
         mode=variant.mode,
         num_speculative_tokens=variant.num_speculative_tokens or 0,
         tensor_parallel_size=serving.tensor_parallel_size,

@@ -26,7 +26,9 @@ class SyntaxProblem:
     at_start: bool = False
 
 
-_REST = SyntaxProblem(got="text that is not YAML", change="write `key: value` lines; text with signs goes in quotes")
+_OTHER_PROBLEM = SyntaxProblem(
+    got="text that is not YAML", change="write `key: value` lines; text with signs goes in quotes"
+)
 _TABLE: tuple[tuple[str, SyntaxProblem], ...] = (
     ("found unexpected end of stream", SyntaxProblem(
         got="a quote that is never closed", change="close the quote on this line", at_start=True)),
@@ -69,14 +71,14 @@ _TABLE: tuple[tuple[str, SyntaxProblem], ...] = (
 )  # fmt: skip
 
 
-def explain(error: yaml.YAMLError) -> tuple[SyntaxProblem, int | None]:
+def explain_yaml_error(error: yaml.YAMLError) -> tuple[SyntaxProblem, int | None]:
     """Return what is wrong, and the 1-based line to look at; None where the parser names none.
 
     Args:
         error: of the parser; one of the reader has no mark.
     """
     complaint = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "")
-    problem = next((problem for words, problem in _TABLE if words in complaint), _REST)
+    problem = next((problem for words, problem in _TABLE if words in complaint), _OTHER_PROBLEM)
     start = getattr(error, "context_mark", None) if problem.at_start else None
     mark = start or getattr(error, "problem_mark", None)
     return problem, mark.line + 1 if mark else None

@@ -12,30 +12,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.fault_proxy.proxy import FaultProxy
 
-from tandem.artifacts.store import CONCURRENCY, Store, open_store
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.faults.proxy import FaultProxy
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.artifacts.store import DEFAULT_CONCURRENCY, ObjectStore, open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "111122223333"
 
 
 @pytest.fixture(scope="session")
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint(account=ACCOUNT, region="us-east-2") as running:
+def endpoint() -> Iterator[AwsEndpoint]:
+    with AwsEndpoint(account=ACCOUNT, region="us-east-2") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def front(endpoint: Endpoint) -> Iterator[FaultProxy]:
+def front(endpoint: AwsEndpoint) -> Iterator[FaultProxy]:
     """The one fault proxy; tests take `proxy`, which is it without rules and log."""
     with FaultProxy(endpoint.url) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def clients(endpoint: Endpoint, front: FaultProxy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def clients(endpoint: AwsEndpoint, front: FaultProxy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """boto3's clients by URL, made once as a pod makes them: a second each on a busy machine."""
     made = {}
     for url in (endpoint.url, front.url):
@@ -46,7 +46,7 @@ def clients(endpoint: Endpoint, front: FaultProxy, tmp_path_factory: pytest.Temp
     return made
 
 
-def variables(endpoint: Endpoint, url: str, home: Path) -> dict[str, str]:
+def variables(endpoint: AwsEndpoint, url: str, home: Path) -> dict[str, str]:
     there = {"AWS_ENDPOINT_URL": url, "AWS_ENDPOINT_URL_S3": url}
     return {**endpoint.client_environment(home), **there, "AWS_MAX_ATTEMPTS": "4"}
 
@@ -58,7 +58,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def aws(endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def aws(endpoint: AwsEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The variables that lead boto3 to the endpoint, set for this test and handed on to its processes."""
     found = variables(endpoint, endpoint.url, tmp_path)
     for name, value in found.items():
@@ -67,7 +67,7 @@ def aws(endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def bucket(endpoint: Endpoint, clients: dict[str, Any]) -> str:
+def bucket(endpoint: AwsEndpoint, clients: dict[str, Any]) -> str:
     """A bucket of this test's own."""
     name = f"artifacts-{uuid.uuid4().hex[:10]}"
     where = {"LocationConstraint": endpoint.region}
@@ -76,9 +76,9 @@ def bucket(endpoint: Endpoint, clients: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def store(endpoint: Endpoint, clients: dict[str, Any], bucket: str, aws: dict[str, str]) -> Store:  # noqa: ARG001
+def store(endpoint: AwsEndpoint, clients: dict[str, Any], bucket: str, aws: dict[str, str]) -> ObjectStore:  # noqa: ARG001
     """The test's bucket; processes that the test starts find it too."""
-    return Store(bucket, clients[endpoint.url], CONCURRENCY)
+    return ObjectStore(bucket, clients[endpoint.url], DEFAULT_CONCURRENCY)
 
 
 @pytest.fixture
@@ -87,19 +87,19 @@ def proxy(front: FaultProxy) -> Iterator[FaultProxy]:
     front.use()
     front.forget()
     yield front
-    front.watch = None
+    front.moment_callback = None
     front.use()
 
 
 @pytest.fixture
 def proxied(
     clients: dict[str, Any], bucket: str, proxy: FaultProxy, aws: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> Store:
+) -> ObjectStore:
     """The test's bucket through the proxy; processes that the test starts go through it too."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         aws[name] = proxy.url
         monkeypatch.setenv(name, proxy.url)
-    return Store(bucket, clients[proxy.url], CONCURRENCY)
+    return ObjectStore(bucket, clients[proxy.url], DEFAULT_CONCURRENCY)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.inspect_nxdi import expected
+from tandem.artifacts.inspect_nxdi import build_expected_settings
 from tandem.spec.artifact_key import ArtifactKey
 
 TARGET = "Qwen/Qwen3-0.6B@" + "0" * 40
@@ -35,7 +35,7 @@ def write_artifact(folder: Path, *, rank_bytes: int = 1000, seed: int = 0, key: 
     """Write what passes the local inspection: configuration, graph, weights of each rank."""
     (folder / "weights").mkdir(parents=True)
     config: dict[str, Any] = {"_name_or_path": f"/models/{key.target.replace('@', '/')}"}
-    for path, (_, value) in expected(key).items():
+    for path, (_, value) in build_expected_settings(key).items():
         here = config
         *above, name = path.split(".")
         for step in above:

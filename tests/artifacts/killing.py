@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from doubles.fault_proxy.proxy import FaultProxy
+
+from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.artifacts.fault import ArtifactError
-from tandem.artifacts.manifest import LEASE_NAME, NAME, read_manifest
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.faults.proxy import FaultProxy
+from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, parse_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_REQUEST = 0.7  # of the kills; the others come after a random time
@@ -70,7 +71,7 @@ class Trial:
 class Bench:
     """One endpoint, one proxy, one command."""
 
-    endpoint: Endpoint
+    endpoint: AwsEndpoint
     proxy: FaultProxy
     command: Command
     home: Path
@@ -147,7 +148,7 @@ class Bench:
 
         try:
             if moment.request:
-                self.proxy.watch = watch
+                self.proxy.moment_callback = watch
                 process.wait(END_S)
             else:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -155,7 +156,7 @@ class Bench:
                 process.kill()
             return process.wait(END_S) == -signal.SIGKILL
         finally:
-            self.proxy.watch = None
+            self.proxy.moment_callback = None
 
     def _settle(self) -> None:
         """Wait until the endpoint has done with what the killed process had asked for."""
@@ -185,7 +186,7 @@ class Moment:
 class Reader:
     """Looks for manifests all the while, past the proxy; what one names must be whole at once and for ever."""
 
-    def __init__(self, endpoint: Endpoint, bucket: str) -> None:
+    def __init__(self, endpoint: AwsEndpoint, bucket: str) -> None:
         self.looks = 0
         self.broken: list[str] = []
         self._s3, self._bucket = endpoint.client("s3"), bucket
@@ -205,13 +206,13 @@ class Reader:
         while not self._end.wait(0.02):
             self.looks += 1
             rows = self._s3.list_objects_v2(Bucket=self._bucket).get("Contents", [])
-            fresh = {row["Key"] for row in rows if row["Key"].endswith(f"/{NAME}")} - self._seen
+            fresh = {row["Key"] for row in rows if row["Key"].endswith(f"/{MANIFEST_NAME}")} - self._seen
             if fresh:
                 self._seen |= fresh
                 self.broken += broken(state_through(self._s3, self._bucket))
 
 
-def state_of(endpoint: Endpoint, bucket: str) -> State:
+def state_of(endpoint: AwsEndpoint, bucket: str) -> State:
     """Every object with its body, metadata and type."""
     return state_through(endpoint.client("s3"), bucket)
 
@@ -230,10 +231,10 @@ def broken(state: State) -> list[str]:
     wrong: list[str] = []
     for key, (body, _, _) in state.items():
         prefix, _, name = key.rpartition("/")
-        if name != NAME or body == PLACEHOLDER:
+        if name != MANIFEST_NAME or body == PLACEHOLDER:
             continue
         try:
-            manifest = read_manifest(body, key)
+            manifest = parse_manifest(body, key)
         except ArtifactError as error:
             wrong.append(str(error))
             continue

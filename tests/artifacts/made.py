@@ -8,33 +8,43 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.files import files_below
-from tandem.artifacts.manifest import NAME, Manifest
+from doubles.checkpoint import RandomCheckpoint
+from doubles.runtime.model_folder import ModelFolder, read_model
+from doubles.runtime.nxdi import build_application, compile_application
+from doubles.runtime.settings import StandInSettings
+
+from tandem.artifacts.files import list_files
+from tandem.artifacts.manifest import MANIFEST_NAME, Manifest
 from tandem.spec.artifact_key import ArtifactKey
-from tandem.spec.catalogue import catalogue
-from tandem.spec.compiler import loader_settings
-from tandem.spec.experiment import Experiment, Tuning, Variant
-from tandem.spec.load import load
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.compile_command import loader_settings
+from tandem.spec.experiment import Experiment, TuningSettings, Variant
 from tandem.spec.runtime import ProgramCompile
-from tandem.spec.variant_key import artifact_key
-from tandem.twin.checkpoint import Checkpoint
-from tandem.twin.runtime.checkpoint import Model, read_model
-from tandem.twin.runtime.knobs import Knobs
-from tandem.twin.runtime.nxdi import application, compile_to
+from tandem.spec.variant_key import compute_artifact_key
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).resolve().parents[2]
-QUIET = Knobs(crash="", crash_at=(), half="", failed_graph=False, hang=False, slow_s=0, ignore_sigterm=False, state="")
+QUIET = StandInSettings(
+    crash_kind="",
+    crash_attempts=(),
+    incomplete_output="",
+    marks_graph_failure=False,
+    hangs_forever=False,
+    delay_s=0,
+    ignores_sigterm=False,
+    state_folder="",
+)
 
 
 @cache
 def experiment(name: str) -> Experiment:
-    return load(ROOT / "environments", ROOT / "experiments").experiments[name].experiment
+    return load_workspace(ROOT / "environments", ROOT / "experiments").experiments[name].experiment
 
 
 def small(tuning: Mapping[str, Any] | None = None) -> Experiment:
     """The post's experiment on two cores, so that an artifact has two weight files."""
     post = experiment("post")
-    serving = post.serving.model_copy(update={"tensor_parallel_size": 2, "tuning": Tuning(**(tuning or {}))})
+    serving = post.serving.model_copy(update={"tensor_parallel_size": 2, "tuning": TuningSettings(**(tuning or {}))})
     return post.model_copy(update={"serving": serving})
 
 
@@ -43,33 +53,33 @@ def variant(found: Experiment, mode: str) -> Variant:
 
 
 def key_of(mode: str = "fused", tuning: Mapping[str, Any] | None = None) -> ArtifactKey:
-    return artifact_key(small(tuning), variant(small(), mode), catalogue())
+    return compute_artifact_key(small(tuning), variant(small(), mode), load_catalogue())
 
 
 def native_key() -> ArtifactKey:
     found = experiment("qwen3-native")
-    return artifact_key(found, variant(found, "none"), catalogue())
+    return compute_artifact_key(found, variant(found, "none"), load_catalogue())
 
 
 def nxdi_artifact(folder: Path, mode: str = "fused", tuning: Mapping[str, Any] | None = None, **more: Any) -> Path:
     """What a compile of `key_of(mode, tuning)` leaves; `more` are other settings."""
     declared = small(tuning)
-    spelling = catalogue().runtimes["nxdi-v0"].spelling
+    spelling = load_catalogue().runtimes["nxdi-v0"].spelling
     assert spelling is not None
     assert isinstance(spelling.compile, ProgramCompile)
     settings = loader_settings(declared, variant(declared, mode), spelling, spelling.compile)
-    known = catalogue().models
-    target = _model(folder.parent / "target", known[declared.target].pinned(), 0)
-    draft = _model(folder.parent / "draft", known[variant(declared, mode).draft or declared.target].pinned(), 1)
-    app = application({**settings, **more}, target, draft if mode == "fused" else None, "qwen3")
-    compile_to(app, folder, QUIET, 1)
+    known = load_catalogue().models
+    target = _model(folder.parent / "target", known[declared.target].full_id(), 0)
+    draft = _model(folder.parent / "draft", known[variant(declared, mode).draft or declared.target].full_id(), 1)
+    app = build_application({**settings, **more}, target, draft if mode == "fused" else None, "qwen3")
+    compile_application(app, folder, QUIET, 1)
     return folder
 
 
-def _model(folder: Path, name: str, seed: int) -> Model:
-    Checkpoint(layers=1, seed=seed).write(folder)
+def _model(folder: Path, name: str, seed: int) -> ModelFolder:
+    RandomCheckpoint(layers=1, seed=seed).write(folder)
     found = read_model(str(folder))
-    return Model(path=f"/models/{name.replace('@', '/')}", config=found.config, identity=found.identity)
+    return ModelFolder(path=f"/models/{name.replace('@', '/')}", config=found.config, identity=found.identity)
 
 
 def native_artifact(folder: Path, graphs: int = 2) -> Path:
@@ -86,13 +96,13 @@ def stored(mount: Path, key: ArtifactKey, source: Path, run: str = "run-1", **ma
     """Lay an artifact as the mount of its prefix shows it."""
     manifest = Manifest(
         schema_version=1, kind="artifact", name=key.name, folder=run, fields=key.as_fields(),
-        files=files_below(source), made={"run": run, "unproven": [], **made},
+        files=list_files(source), made={"run": run, "unproven": [], **made},
     )  # fmt: skip
     for file in manifest.files:
         target = mount / run / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes((source / file.path).read_bytes())
-    (mount / NAME).write_bytes(manifest.to_bytes())
+    (mount / MANIFEST_NAME).write_bytes(manifest.to_bytes())
     return manifest
 
 
@@ -100,15 +110,15 @@ def staged(mount: Path, name: str) -> Manifest:
     """Lay a small model's snapshot as the mount of the models shows it."""
     identity, _, revision = name.partition("@")
     folder = mount / identity / revision
-    Checkpoint(layers=1).write(folder)
+    RandomCheckpoint(layers=1).write(folder)
     manifest = Manifest(
         schema_version=1, kind="model", name=name, folder="", fields={"id": identity, "revision": revision},
-        files=files_below(folder), made={},
+        files=list_files(folder), made={},
     )  # fmt: skip
-    (folder / NAME).write_bytes(manifest.to_bytes())
+    (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
     return manifest
 
 
 def edit_manifest(mount: Path, **changes: Any) -> None:
-    plain = json.loads((mount / NAME).read_text())
-    (mount / NAME).write_text(json.dumps({**plain, **changes}))
+    plain = json.loads((mount / MANIFEST_NAME).read_text())
+    (mount / MANIFEST_NAME).write_text(json.dumps({**plain, **changes}))

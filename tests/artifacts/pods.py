@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from doubles.runtime.installation import install_programs
 from served import Served
 
 from tandem.artifacts.__main__ import main
-from tandem.twin.runtime.install import install
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOTS = ("models", "artifact", "work", "stored")
@@ -40,7 +40,7 @@ class Pod:
         job: str = "job",
     ) -> None:  # fmt: skip
         self.folder, self.spec, self.tools, self.maps, self.job = folder, spec, dict(tools), maps, job
-        self.programs = install(folder / "image/bin", runtime)
+        self.programs = install_programs(folder / "image/bin", runtime)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = str(free.getsockname()[1])

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tandem.twin.checkpoint import Checkpoint
+from doubles.checkpoint import RandomCheckpoint
 
 MODEL = "acme/tiny"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -28,7 +28,7 @@ EXTRAS = {
 
 def snapshot(folder: Path, *, extras: bool = True, **shape: object) -> Path:
     """A checkpoint of real format, with files beside it that no server reads."""
-    Checkpoint(**shape).write(folder)
+    RandomCheckpoint(**shape).write(folder)
     for name, body in EXTRAS.items() if extras else ():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(body)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tandem.artifacts.contents import Begun, StoredSet
-from tandem.artifacts.lease import Tenure
-from tandem.artifacts.manifest import LEASE_NAME, NAME, File, Manifest
-from tandem.artifacts.store import Listed, Store
-from tandem.artifacts.stored import write_stored_manifest
+from tandem.artifacts.inventory import OpenUpload, StoredSet
+from tandem.artifacts.lease import LeaseState
+from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest, ManifestFile
+from tandem.artifacts.manifest_store import write_stored_manifest
+from tandem.artifacts.store import ObjectStore, ObjectSummary
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MODEL = "models/org/name/main"
@@ -21,27 +21,32 @@ FILES = {"config.json": b"{}", "weights/tp0.safetensors": b"0123456789"}
 def manifest_of(prefix: str, folder: str, fields: Mapping[str, Any], files: Mapping[str, bytes] = FILES) -> Manifest:
     kind, _, rest = prefix.partition("/")
     return Manifest(
-        schema_version=1, kind="model" if kind == "models" else "artifact", folder=folder, fields=dict(fields),
-        name="@".join(rest.rsplit("/", 1)) if kind == "models" else rest, made={"run": "run"},
+        schema_version=1,
+        kind="model" if kind == "models" else "artifact",
+        folder=folder,
+        fields=dict(fields),
+        name="@".join(rest.rsplit("/", 1)) if kind == "models" else rest,
+        made={"run": "run"},
         files=tuple(
-            File(path=path, size=len(body), sha256=hashlib.sha256(body).hexdigest()) for path, body in files.items()
+            ManifestFile(path=path, size=len(body), sha256=hashlib.sha256(body).hexdigest())
+            for path, body in files.items()
         ),
-    )  # fmt: skip
+    )
 
 
-def put(store: Store, key: str, body: bytes = b"x") -> None:
+def put(store: ObjectStore, key: str, body: bytes = b"x") -> None:
     """Write an object as Tandem's writers do, with its SHA-256 in the metadata."""
     digest = hashlib.sha256(body).hexdigest()
     store.client.put_object(Bucket=store.bucket, Key=key, Body=body, Metadata={"sha256": digest})
 
 
-def put_lease(store: Store, prefix: str, *, held: bool = False, holder: str = "job", ttl_s: int = 600) -> None:
+def put_lease(store: ObjectStore, prefix: str, *, held: bool = False, holder: str = "job", ttl_s: int = 600) -> None:
     state = f'"held", "ttl_s": {ttl_s}' if held else '"released"'
     put(store, f"{prefix}/{LEASE_NAME}", f'{{"schema_version": 1, "holder": "{holder}", "state": {state}}}'.encode())
 
 
 def put_set(
-    store: Store, prefix: str, folder: str = "", fields: Mapping[str, Any] | None = None,
+    store: ObjectStore, prefix: str, folder: str = "", fields: Mapping[str, Any] | None = None,
     files: Mapping[str, bytes] = FILES,
 ) -> Manifest:  # fmt: skip
     """Store a whole set: lease, files, manifest."""
@@ -53,26 +58,29 @@ def put_set(
     return manifest
 
 
-def keys(store: Store, prefix: str = "") -> set[str]:
+def keys(store: ObjectStore, prefix: str = "") -> set[str]:
     return {listed.key for listed in store.list(prefix)}
 
 
 def made_up(
-    prefix: str, *paths: str, days: float = 100, folder: str = "", lease: Tenure | None = None,
+    prefix: str, *paths: str, days: float = 100, folder: str = "", lease: LeaseState | None = None,
     begun: tuple[str, ...] = (), whole: bool = True, **more: Any,
 ) -> StoredSet:  # fmt: skip
     """A set that nothing stores, everything of it so many days old."""
     at = NOW - timedelta(days=days)
-    named = [*paths, LEASE_NAME, *([NAME] if whole else [])]
+    named = [*paths, LEASE_NAME, *([MANIFEST_NAME] if whole else [])]
     below = [path.removeprefix(f"{folder}/") for path in paths if path.startswith(f"{folder}/")] if folder else paths
     kind: Any = "model" if prefix.startswith("models/") else "artifact"
     return StoredSet(
-        kind=kind, prefix=prefix, objects=tuple(Listed(key=f"{prefix}/{path}", size=7, modified=at) for path in named),
-        begun=tuple(Begun(key=f"{prefix}/{path}", id="id", at=at) for path in begun),
+        kind=kind,
+        prefix=prefix,
+        objects=tuple(ObjectSummary(key=f"{prefix}/{path}", size=7, modified_at=at) for path in named),
+        open_uploads=tuple(OpenUpload(key=f"{prefix}/{path}", id="id", initiated_at=at) for path in begun),
         manifest=manifest_of(prefix, folder, {}, dict.fromkeys(below, b"1234567")) if whole else None,
-        lease=lease or Tenure(holder="job", until=None, held=False), **more,
-    )  # fmt: skip
+        lease=lease or LeaseState(holder="job", ends_at=None, is_active=False),
+        **more,
+    )
 
 
-def held_by(holder: str) -> Tenure:
-    return Tenure(holder=holder, until=NOW, held=True)
+def held_by(holder: str) -> LeaseState:
+    return LeaseState(holder=holder, ends_at=NOW, is_active=True)

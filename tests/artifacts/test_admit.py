@@ -27,9 +27,9 @@ from made import (
 )
 from own_memory import peak_mib
 
-from tandem.artifacts import admit, room
+from tandem.artifacts import admit, disk_space
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.manifest import NAME
+from tandem.artifacts.manifest import MANIFEST_NAME
 from tandem.spec.artifact_key import ArtifactKey
 
 COMPILE = "kubectl -n tandem-post create job --from=cronjob/compile-x compile-x-1"
@@ -181,7 +181,7 @@ def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refus
 
 
 def test_a_missing_artifact_names_the_command_that_makes_it(fused: Node, said: Said) -> None:
-    (fused.stored / NAME).unlink()
+    (fused.stored / MANIFEST_NAME).unlink()
 
     assert fused.admit() == 1
     assert COMPILE in said()[-1]["change"]
@@ -190,7 +190,7 @@ def test_a_missing_artifact_names_the_command_that_makes_it(fused: Node, said: S
 @pytest.mark.parametrize("draft", [False, True])
 def test_a_missing_model_names_the_command_that_stages_it(fused: Node, draft: bool, said: Said) -> None:
     identity, _, revision = fused.named[draft].partition("@")
-    (fused.models / identity / revision / NAME).unlink()
+    (fused.models / identity / revision / MANIFEST_NAME).unlink()
 
     assert fused.admit() == 1
     (line,) = [each for each in said() if each["level"] == "error"]
@@ -208,7 +208,7 @@ def test_a_model_with_a_file_cut_off_is_refused(fused: Node, said: Said) -> None
 
 def test_another_models_manifest_in_its_place_is_refused(fused: Node, said: Said) -> None:
     folders = [fused.models / name.replace("@", "/") for name in fused.named]
-    (folders[0] / NAME).write_bytes((folders[1] / NAME).read_bytes())
+    (folders[0] / MANIFEST_NAME).write_bytes((folders[1] / MANIFEST_NAME).read_bytes())
 
     assert fused.admit() == 1
     assert f"not of the model {fused.named[0]}" in said()[-1]["event"]
@@ -227,9 +227,9 @@ def test_another_models_manifest_in_its_place_is_refused(fused: Node, said: Said
 def test_a_manifest_that_cannot_be_is_refused(
     fused: Node, edit: Callable[[bytes], bytes], code: int, words: str, said: Said
 ) -> None:
-    body = (fused.stored / NAME).read_bytes()
+    body = (fused.stored / MANIFEST_NAME).read_bytes()
     assert edit(body) != body
-    (fused.stored / NAME).write_bytes(edit(body))
+    (fused.stored / MANIFEST_NAME).write_bytes(edit(body))
 
     assert fused.admit() == code
     assert words in " ".join(str(value) for each in said() for value in each.values())
@@ -275,7 +275,7 @@ def test_what_was_copied_before_a_failure_is_not_copied_again(
             raise OSError(5, "Input/output error")
         copy(source, target, file)
 
-    monkeypatch.setattr(admit, "THREADS", 1)
+    monkeypatch.setattr(admit, "COPY_THREADS", 1)
     monkeypatch.setattr(admit, "_copy_file", fails_at_the_third)
     with pytest.raises(OSError, match="Input/output"):
         native.admit("--copy")
@@ -348,10 +348,10 @@ def test_a_copy_takes_little_memory_whatever_the_size(tmp_path: Path, monkeypatc
 def stored_large(node: Node, made: Path) -> None:
     """Lay an artifact as the mount shows it, without reading it into this process."""
     stored(node.stored, node.key, native_artifact(made.parent / "small"))
-    from tandem.artifacts.files import files_below  # noqa: PLC0415
+    from tandem.artifacts.files import list_files  # noqa: PLC0415
 
     (node.stored / "run-2").symlink_to(made)
-    files = [file.model_dump() for file in files_below(made)]
+    files = [file.model_dump() for file in list_files(made)]
     edit_manifest(node.stored, folder="run-2", files=files)
 
 
@@ -360,7 +360,7 @@ def test_a_disk_without_room_is_said_before_anything_is_copied(
 ) -> None:
     usage = os.statvfs(native.local)
     assert usage.f_bavail
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
 
     assert native.admit("--copy") == 3
     assert "10 bytes are free" in said()[-1]["event"]

@@ -1,4 +1,4 @@
-"""`adopt`: an artifact that was compiled elsewhere, taken in as if it had been compiled here, or refused."""
+"""`import_artifact`: an artifact that was compiled elsewhere, taken in as if it had been compiled here, or refused."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from compiled import KEY as TINY
 from compiled import write_artifact
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, AnswerLossFault, FaultRule
 from stored_sets import keys, put_set
 
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.adopt import adopt
-from tandem.artifacts.fault import ArtifactError, RefusedError, StaleError, WorldError
-from tandem.artifacts.lease import HeldError, take
-from tandem.artifacts.parts import PART
-from tandem.artifacts.store import Store
-from tandem.artifacts.stored import read_stored_manifest
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
+from tandem.artifacts.artifact_import import import_artifact
+from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError, StaleError
+from tandem.artifacts.lease import LeaseConflictError, hold_lease
+from tandem.artifacts.manifest_store import read_stored_manifest
+from tandem.artifacts.parts import MIN_PART_BYTES
+from tandem.artifacts.store import ObjectStore
 
 pytestmark = pytest.mark.endpoint
 KEY = replace(TINY, mode="none")
@@ -33,16 +33,16 @@ def folder(tmp_path: Path) -> Path:
     return write_artifact(tmp_path / "compiled", key=KEY)
 
 
-def test_every_file_is_stored_below_a_folder_of_its_own(store: Store, folder: Path) -> None:
-    manifest = adopt(store, folder, KEY).manifest
+def test_every_file_is_stored_below_a_folder_of_its_own(store: ObjectStore, folder: Path) -> None:
+    manifest = import_artifact(store, folder, KEY).manifest
 
     local = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert manifest.folder.startswith("adopted-")
     assert {name: store.read(f"{KEY.prefix}/{manifest.folder}/{name}").body for name in local} == local
 
 
-def test_the_manifest_says_that_it_was_adopted_and_is_unproven(store: Store, folder: Path) -> None:
-    adopt(store, folder, KEY)
+def test_the_manifest_says_that_it_was_adopted_and_is_unproven(store: ObjectStore, folder: Path) -> None:
+    import_artifact(store, folder, KEY)
 
     manifest = read_stored_manifest(store, KEY.prefix)
     assert manifest is not None
@@ -52,44 +52,44 @@ def test_the_manifest_says_that_it_was_adopted_and_is_unproven(store: Store, fol
     assert "compiled elsewhere" in manifest.made["unproven"][0]
 
 
-def test_the_manifest_is_written_last(proxied: Store, proxy: FaultProxy, folder: Path) -> None:
-    adopt(proxied, folder, KEY)
+def test_the_manifest_is_written_last(proxied: ObjectStore, proxy: FaultProxy, folder: Path) -> None:
+    import_artifact(proxied, folder, KEY)
 
     written = [request.path.removeprefix(f"/{proxied.bucket}/") for request in proxy.requests("PutObject")]
     assert [path for path in written if path != LEASE][-1] == MANIFEST
 
 
-def test_what_is_there_already_is_left_alone(store: Store, folder: Path) -> None:
+def test_what_is_there_already_is_left_alone(store: ObjectStore, folder: Path) -> None:
     there = put_set(store, KEY.prefix, "run", KEY.as_fields())
     before = keys(store)
 
-    done = adopt(store, folder, KEY)
+    done = import_artifact(store, folder, KEY)
 
-    assert (done.taken, done.manifest, keys(store)) == (False, there, before)
+    assert (done.is_new, done.manifest, keys(store)) == (False, there, before)
 
 
-def test_what_was_adopted_before_is_left_alone(store: Store, folder: Path) -> None:
-    first = adopt(store, folder, KEY)
+def test_what_was_adopted_before_is_left_alone(store: ObjectStore, folder: Path) -> None:
+    first = import_artifact(store, folder, KEY)
 
-    assert (first.taken, adopt(store, folder, KEY)) == (True, replace(first, taken=False))
+    assert (first.is_new, import_artifact(store, folder, KEY)) == (True, replace(first, is_new=False))
 
 
 def test_what_somebody_stored_meanwhile_is_left_alone(
-    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "tandem.artifacts.adopt.write_stored_manifest",
+        "tandem.artifacts.artifact_import.write_stored_manifest",
         lambda *_: put_set(store, KEY.prefix, "quicker", KEY.as_fields()) is None,
     )
 
-    assert adopt(store, folder, KEY).manifest.folder == "quicker"
+    assert import_artifact(store, folder, KEY).manifest.folder == "quicker"
 
 
-def test_another_artifact_under_the_keys_name_is_refused_by_field(store: Store, folder: Path) -> None:
+def test_another_artifact_under_the_keys_name_is_refused_by_field(store: ObjectStore, folder: Path) -> None:
     put_set(store, KEY.prefix, "run", replace(KEY, max_num_seqs=9).as_fields())
 
     with pytest.raises(StaleError, match="max_num_seqs: artifact 9, asked 1"):
-        adopt(store, folder, KEY)
+        import_artifact(store, folder, KEY)
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_another_artifact_under_the_keys_name_is_refused_by_field(store: Store, 
     ],
 )
 def test_an_artifact_of_another_key_is_refused_by_what_differs_and_nothing_is_stored(
-    store: Store, folder: Path, change: dict[str, Any], said: str
+    store: ObjectStore, folder: Path, change: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(StaleError) as refused:
-        adopt(store, folder, replace(KEY, **change))
+        import_artifact(store, folder, replace(KEY, **change))
 
     assert (next(iter(change)) in refused.value.what, said.lower() in refused.value.what.lower(), keys(store)) == (
         True, True, set(),
@@ -112,69 +112,71 @@ def test_an_artifact_of_another_key_is_refused_by_what_differs_and_nothing_is_st
 
 
 @pytest.mark.parametrize("name", ["neuron_config.json", "model.pt", "weights/tp1_sharded_checkpoint.safetensors"])
-def test_an_artifact_that_lacks_a_file_is_refused_and_nothing_is_stored(store: Store, folder: Path, name: str) -> None:
+def test_an_artifact_that_lacks_a_file_is_refused_and_nothing_is_stored(
+    store: ObjectStore, folder: Path, name: str
+) -> None:
     (folder / name).unlink()
 
     with pytest.raises(StaleError):
-        adopt(store, folder, KEY)
+        import_artifact(store, folder, KEY)
 
     assert keys(store) == set()
 
 
-def test_a_link_is_refused_and_nothing_is_stored(store: Store, folder: Path) -> None:
+def test_a_link_is_refused_and_nothing_is_stored(store: ObjectStore, folder: Path) -> None:
     (folder / "link").symlink_to("/etc/passwd")
 
     with pytest.raises(ArtifactError, match="link"):
-        adopt(store, folder, KEY)
+        import_artifact(store, folder, KEY)
 
     assert keys(store) == set()
 
 
-def test_a_folder_that_is_not_there_is_refused_by_name(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="missing"):
-        adopt(store, tmp_path / "missing", KEY)
+def test_a_folder_that_is_not_there_is_refused_by_name(store: ObjectStore, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactInputError, match="missing"):
+        import_artifact(store, tmp_path / "missing", KEY)
 
 
-def test_a_file_is_no_folder(store: Store, folder: Path) -> None:
-    with pytest.raises(RefusedError, match=r"model\.pt"):
-        adopt(store, folder / "model.pt", KEY)
+def test_a_file_is_no_folder(store: ObjectStore, folder: Path) -> None:
+    with pytest.raises(ArtifactInputError, match=r"model\.pt"):
+        import_artifact(store, folder / "model.pt", KEY)
 
 
-def test_a_key_that_a_job_is_writing_is_refused_with_the_holder(store: Store, folder: Path) -> None:
-    with take(store, LEASE, "compile-1", 600, 0), pytest.raises(HeldError, match="held by compile-1"):
-        adopt(store, folder, KEY)
+def test_a_key_that_a_job_is_writing_is_refused_with_the_holder(store: ObjectStore, folder: Path) -> None:
+    with hold_lease(store, LEASE, "compile-1", 600, 0), pytest.raises(LeaseConflictError, match="held by compile-1"):
+        import_artifact(store, folder, KEY)
 
 
 def test_a_run_that_was_stopped_is_continued_in_the_same_folder(
-    proxied: Store, proxy: FaultProxy, folder: Path
+    proxied: ObjectStore, proxy: FaultProxy, folder: Path
 ) -> None:
-    proxy.use(Rule(operation="PutObject", path=f"/*/{KEY.prefix}/adopted-*", skip=2, fault=ACCESS_DENIED))
-    with pytest.raises(WorldError):
-        adopt(proxied, folder, KEY)
+    proxy.use(FaultRule(operation="PutObject", path=f"/*/{KEY.prefix}/adopted-*", skip=2, fault=ACCESS_DENIED_FAULT))
+    with pytest.raises(ArtifactExternalError):
+        import_artifact(proxied, folder, KEY)
     proxy.use()
     sent = {key for key in keys(proxied) if "/adopted-" in key}
 
-    manifest = adopt(proxied, folder, KEY).manifest
+    manifest = import_artifact(proxied, folder, KEY).manifest
 
     stored = {f"{KEY.prefix}/{manifest.folder}/{file.path}" for file in manifest.files}
     assert (len(sent) > 0, sent <= stored, {key for key in keys(proxied) if "/adopted-" in key}) == (True, True, stored)
 
 
 def test_a_run_that_was_stopped_leaves_nothing_that_passes_for_whole(
-    proxied: Store, proxy: FaultProxy, folder: Path
+    proxied: ObjectStore, proxy: FaultProxy, folder: Path
 ) -> None:
-    proxy.use(Rule(operation="PutObject", path=f"/*/{KEY.prefix}/adopted-*", skip=2, fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="PutObject", path=f"/*/{KEY.prefix}/adopted-*", skip=2, fault=ACCESS_DENIED_FAULT))
 
-    with pytest.raises(WorldError):
-        adopt(proxied, folder, KEY)
+    with pytest.raises(ArtifactExternalError):
+        import_artifact(proxied, folder, KEY)
 
     assert MANIFEST not in keys(proxied)
 
 
-def test_a_manifest_whose_answer_was_lost_is_ours(proxied: Store, proxy: FaultProxy, folder: Path) -> None:
-    proxy.use(Rule(operation="PutObject", path=f"/*/{MANIFEST}", times=1, fault=LoseAnswer()))
+def test_a_manifest_whose_answer_was_lost_is_ours(proxied: ObjectStore, proxy: FaultProxy, folder: Path) -> None:
+    proxy.use(FaultRule(operation="PutObject", path=f"/*/{MANIFEST}", times=1, fault=AnswerLossFault()))
 
-    assert adopt(proxied, folder, KEY).taken
+    assert import_artifact(proxied, folder, KEY).is_new
 
 
 def test_the_module_takes_the_key_of_a_pod(
@@ -219,10 +221,10 @@ def test_the_module_refuses_a_bucket_that_is_not_there(
 
 
 def test_a_file_is_hashed_once_for_its_manifest_and_its_parts(
-    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "more.bin").write_bytes(bytes(PART + 1))
+    (folder / "more.bin").write_bytes(bytes(MIN_PART_BYTES + 1))
     hashed: list[object] = []
-    monkeypatch.setattr("tandem.artifacts.send._Sending._digest", lambda *asked: hashed.append(asked))
+    monkeypatch.setattr("tandem.artifacts.s3_upload._ObjectUpload._hash_part", lambda *asked: hashed.append(asked))
 
-    assert (adopt(store, folder, KEY).taken, hashed) == (True, [])
+    assert (import_artifact(store, folder, KEY).is_new, hashed) == (True, [])

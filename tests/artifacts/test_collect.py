@@ -9,33 +9,33 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.request import ProxyRequest
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, AnswerLossFault, FaultRule, StatusFault
 from stored_sets import MODEL, keys, put, put_lease, put_set
 
-from tandem.artifacts import collect as module
+from tandem.artifacts import gc as module
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.collect import carry_out, keeps_versions, plan
-from tandem.artifacts.contents import contents
-from tandem.artifacts.fault import WorldError
-from tandem.artifacts.lease import take
-from tandem.artifacts.store import Store
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.request import Request
-from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule, Status
+from tandem.artifacts.fault import ArtifactExternalError
+from tandem.artifacts.gc import execute_plan, has_versioning, plan_removals
+from tandem.artifacts.inventory import read_inventory
+from tandem.artifacts.lease import hold_lease
+from tandem.artifacts.store import ObjectStore
 
 pytestmark = pytest.mark.endpoint
 KEY = "artifacts/tiny-000000000000"
 LEASE = f"{KEY}/tandem-lease.json"
 
 
-def later(store: Store) -> datetime:
+def later(store: ObjectStore) -> datetime:
     """A time for which everything is old."""
     return store.now() + timedelta(days=1)
 
 
-def collect(store: Store, *used: str) -> list[str]:
+def collect(store: ObjectStore, *used: str) -> list[str]:
     """Delete all that is not used; what became of each."""
-    planned = plan(contents(store, with_uploads=True), used, later(store))
-    return [outcome for _, outcome in carry_out(store, planned, used, later(store))]
+    planned = plan_removals(read_inventory(store, with_uploads=True), used, later(store))
+    return [outcome for _, outcome in execute_plan(store, planned, used, later(store))]
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def run(
     bucket: str, aws: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, list[dict[str, object]]]]:
     """Run the module's command in this process, a day later; its code and its log."""
-    now = Store.now
-    monkeypatch.setattr(Store, "now", lambda store: now(store) + timedelta(days=1))
+    now = ObjectStore.now
+    monkeypatch.setattr(ObjectStore, "now", lambda store: now(store) + timedelta(days=1))
     assert aws
 
     def act(*arguments: str) -> tuple[int, list[dict[str, object]]]:
@@ -54,14 +54,14 @@ def run(
     return act
 
 
-def test_a_set_that_nobody_uses_is_gone_altogether(store: Store) -> None:
+def test_a_set_that_nobody_uses_is_gone_altogether(store: ObjectStore) -> None:
     put_set(store, KEY, "run")
     put_set(store, MODEL)
 
     assert (collect(store), keys(store)) == (["deleted", "deleted"], set())
 
 
-def test_what_is_used_is_left_as_it_was(store: Store) -> None:
+def test_what_is_used_is_left_as_it_was(store: ObjectStore) -> None:
     put_set(store, KEY, "run")
     put_set(store, MODEL)
     before = keys(store)
@@ -69,7 +69,7 @@ def test_what_is_used_is_left_as_it_was(store: Store) -> None:
     assert (collect(store, "tiny-000000000000", "org/name@main"), keys(store)) == ([], before)
 
 
-def test_the_manifest_goes_first_and_the_lease_last(proxied: Store, proxy: FaultProxy) -> None:
+def test_the_manifest_goes_first_and_the_lease_last(proxied: ObjectStore, proxy: FaultProxy) -> None:
     put_set(proxied, KEY, "run")
     proxy.forget()
 
@@ -82,12 +82,12 @@ def test_the_manifest_goes_first_and_the_lease_last(proxied: Store, proxy: Fault
 
 @pytest.mark.parametrize("done", [0, 1])
 def test_where_a_collect_is_stopped_no_reader_finds_a_manifest_without_its_files(
-    proxied: Store, proxy: FaultProxy, done: int
+    proxied: ObjectStore, proxy: FaultProxy, done: int
 ) -> None:
     manifest = put_set(proxied, KEY, "run")
-    proxy.use(Rule(operation="DeleteObjects", skip=done, fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="DeleteObjects", skip=done, fault=ACCESS_DENIED_FAULT))
 
-    with pytest.raises(WorldError, match="DeleteObjects"):
+    with pytest.raises(ArtifactExternalError, match="DeleteObjects"):
         collect(proxied)
 
     left = keys(proxied)
@@ -98,27 +98,29 @@ def test_where_a_collect_is_stopped_no_reader_finds_a_manifest_without_its_files
 @pytest.mark.parametrize("operation", ["DeleteObjects", "DeleteObject"])
 @pytest.mark.parametrize("skip", [0, 1])
 def test_an_interrupted_collect_is_finished_by_the_next(
-    proxied: Store, proxy: FaultProxy, operation: str, skip: int
+    proxied: ObjectStore, proxy: FaultProxy, operation: str, skip: int
 ) -> None:
     put_set(proxied, KEY, "run")
-    proxy.use(Rule(operation=operation, skip=skip, fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation=operation, skip=skip, fault=ACCESS_DENIED_FAULT))
     try:
         collect(proxied)
-    except WorldError:
+    except ArtifactExternalError:
         proxy.use()
         collect(proxied)
 
     assert keys(proxied) == set()
 
 
-def test_a_delete_whose_answer_was_lost_is_done_again(proxied: Store, proxy: FaultProxy) -> None:
+def test_a_delete_whose_answer_was_lost_is_done_again(proxied: ObjectStore, proxy: FaultProxy) -> None:
     put_set(proxied, KEY, "run")
-    proxy.use(Rule(operation="DeleteObjects", times=1, fault=LoseAnswer()))
+    proxy.use(FaultRule(operation="DeleteObjects", times=1, fault=AnswerLossFault()))
 
     assert (collect(proxied), keys(proxied)) == (["deleted"], set())
 
 
-def test_a_lease_that_a_dead_collect_left_does_not_stop_the_next(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_a_dead_collect_left_does_not_stop_the_next(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "WAIT_S", 5)
     put_set(store, KEY, "run")
     put_lease(store, KEY, held=True, holder="collect-dead", ttl_s=1)
@@ -126,42 +128,42 @@ def test_a_lease_that_a_dead_collect_left_does_not_stop_the_next(store: Store, m
     assert (collect(store), keys(store)) == (["deleted"], set())
 
 
-def test_a_set_that_is_being_written_stays(store: Store) -> None:
+def test_a_set_that_is_being_written_stays(store: ObjectStore) -> None:
     put(store, f"{KEY}/run/a")
-    with take(store, LEASE, "compile-1", 600, 0):
+    with hold_lease(store, LEASE, "compile-1", 600, 0):
         assert (collect(store), f"{KEY}/run/a" in keys(store)) == ([], True)
 
 
-def test_a_set_that_a_job_took_since_stays(store: Store) -> None:
+def test_a_set_that_a_job_took_since_stays(store: ObjectStore) -> None:
     put_set(store, KEY, "run")
-    planned = plan(contents(store, with_uploads=True), (), later(store))
+    planned = plan_removals(read_inventory(store, with_uploads=True), (), later(store))
 
-    with take(store, LEASE, "compile-1", 600, 0):
-        (outcome,) = [outcome for _, outcome in carry_out(store, planned, (), later(store))]
+    with hold_lease(store, LEASE, "compile-1", 600, 0):
+        (outcome,) = [outcome for _, outcome in execute_plan(store, planned, (), later(store))]
 
     assert (outcome[:30], f"{KEY}/tandem-manifest.json" in keys(store)) == ("kept: it is held by compile-1 ", True)
 
 
-def test_a_set_that_was_written_to_since_stays(store: Store) -> None:
+def test_a_set_that_was_written_to_since_stays(store: ObjectStore) -> None:
     put_set(store, KEY, "run")
     cutoff = store.now() - timedelta(days=30)
-    planned = plan(contents(store, with_uploads=True), (), later(store))
+    planned = plan_removals(read_inventory(store, with_uploads=True), (), later(store))
 
-    outcomes = [outcome for _, outcome in carry_out(store, planned, (), cutoff)]
+    outcomes = [outcome for _, outcome in execute_plan(store, planned, (), cutoff)]
 
     assert (outcomes, f"{KEY}/tandem-manifest.json" in keys(store)) == (["kept: it was written to since"], True)
 
 
-def test_a_set_that_stays_after_all_is_free_for_its_job(store: Store) -> None:
+def test_a_set_that_stays_after_all_is_free_for_its_job(store: ObjectStore) -> None:
     put_set(store, KEY, "run")
-    planned = plan(contents(store, with_uploads=True), (), later(store))
-    list(carry_out(store, planned, (), store.now() - timedelta(days=30)))
+    planned = plan_removals(read_inventory(store, with_uploads=True), (), later(store))
+    list(execute_plan(store, planned, (), store.now() - timedelta(days=30)))
 
-    with take(store, LEASE, "compile-1", 600, 0) as lease:
+    with hold_lease(store, LEASE, "compile-1", 600, 0) as lease:
         lease.check()
 
 
-def test_runs_that_lost_go_and_the_one_that_won_stays(store: Store) -> None:
+def test_runs_that_lost_go_and_the_one_that_won_stays(store: ObjectStore) -> None:
     manifest = put_set(store, KEY, "won")
     put(store, f"{KEY}/lost/a")
 
@@ -172,7 +174,7 @@ def test_runs_that_lost_go_and_the_one_that_won_stays(store: Store) -> None:
     }  # fmt: skip
 
 
-def test_broken_uploads_are_aborted(store: Store) -> None:
+def test_broken_uploads_are_aborted(store: ObjectStore) -> None:
     put_set(store, MODEL)
     store.client.create_multipart_upload(Bucket=store.bucket, Key=f"{MODEL}/big")
 
@@ -181,7 +183,7 @@ def test_broken_uploads_are_aborted(store: Store) -> None:
     assert "Uploads" not in store.client.list_multipart_uploads(Bucket=store.bucket)
 
 
-def test_uploads_outside_of_what_tandem_wrote_are_left(store: Store) -> None:
+def test_uploads_outside_of_what_tandem_wrote_are_left(store: ObjectStore) -> None:
     for key in ("elsewhere/big", "models/org/name/main/big", "big"):
         store.client.create_multipart_upload(Bucket=store.bucket, Key=key)
 
@@ -198,7 +200,7 @@ def test_uploads_outside_of_what_tandem_wrote_are_left(store: Store) -> None:
         "models/mine/own/folder/file", "artifacts/own-folder/file", "tandem-manifest.json",
     ],
 )  # fmt: skip
-def test_what_is_not_tandems_is_never_touched(store: Store, key: str) -> None:
+def test_what_is_not_tandems_is_never_touched(store: ObjectStore, key: str) -> None:
     put_set(store, KEY, "run")
     put(store, key)
 
@@ -207,26 +209,26 @@ def test_what_is_not_tandems_is_never_touched(store: Store, key: str) -> None:
     assert keys(store) == {key}
 
 
-def test_keys_of_another_set_are_never_handed_to_s3(store: Store) -> None:
+def test_keys_of_another_set_are_never_handed_to_s3(store: ObjectStore) -> None:
     with pytest.raises(AssertionError):
-        module._delete(store, KEY, [f"{KEY}/a", "artifacts/tiny-000000000001/a"])
+        module._delete_objects(store, KEY, [f"{KEY}/a", "artifacts/tiny-000000000001/a"])
 
 
 @pytest.mark.parametrize(("status", "kept"), [("Enabled", True), ("Suspended", True), (None, False)])
-def test_a_bucket_that_keeps_versions_is_known(store: Store, status: str | None, kept: bool) -> None:
+def test_a_bucket_that_keeps_versions_is_known(store: ObjectStore, status: str | None, kept: bool) -> None:
     if status:
         store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": status})
 
-    assert keeps_versions(store) is kept
+    assert has_versioning(store) is kept
 
 
-def test_whether_versions_are_kept_may_stay_unknown(proxied: Store, proxy: FaultProxy) -> None:
-    proxy.use(Rule(operation="GetBucketVersioning", fault=ACCESS_DENIED))
+def test_whether_versions_are_kept_may_stay_unknown(proxied: ObjectStore, proxy: FaultProxy) -> None:
+    proxy.use(FaultRule(operation="GetBucketVersioning", fault=ACCESS_DENIED_FAULT))
 
-    assert keeps_versions(proxied) is None
+    assert has_versioning(proxied) is None
 
 
-def test_a_delete_in_a_versioned_bucket_leaves_the_old_versions(store: Store) -> None:
+def test_a_delete_in_a_versioned_bucket_leaves_the_old_versions(store: ObjectStore) -> None:
     store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"})
     put_set(store, KEY, "run")
 
@@ -237,7 +239,7 @@ def test_a_delete_in_a_versioned_bucket_leaves_the_old_versions(store: Store) ->
 
 
 def test_the_module_deletes_nothing_unless_told_to(
-    store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]]
+    store: ObjectStore, run: Callable[..., tuple[int, list[dict[str, object]]]]
 ) -> None:
     put_set(store, KEY, "run")
     before = keys(store)
@@ -248,7 +250,7 @@ def test_the_module_deletes_nothing_unless_told_to(
 
 
 def test_a_name_that_keeps_nothing_is_warned_of_with_the_nearest(
-    store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]]
+    store: ObjectStore, run: Callable[..., tuple[int, list[dict[str, object]]]]
 ) -> None:
     put_set(store, KEY, "run")
     put_set(store, MODEL)
@@ -259,7 +261,9 @@ def test_a_name_that_keeps_nothing_is_warned_of_with_the_nearest(
     assert warned == [("tiny-00000000000", ["tiny-000000000000"])]
 
 
-def test_the_module_deletes_when_told_to(store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]]) -> None:
+def test_the_module_deletes_when_told_to(
+    store: ObjectStore, run: Callable[..., tuple[int, list[dict[str, object]]]]
+) -> None:
     put_set(store, KEY, "run")
     put_set(store, MODEL)
 
@@ -270,7 +274,7 @@ def test_the_module_deletes_when_told_to(store: Store, run: Callable[..., tuple[
 
 
 def test_the_module_counts_its_own_key_as_used(
-    store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]], monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, run: Callable[..., tuple[int, list[dict[str, object]]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from compiled import KEY as ARTIFACT  # noqa: PLC0415
 
@@ -281,7 +285,7 @@ def test_the_module_counts_its_own_key_as_used(
 
 
 def test_the_module_refuses_where_nothing_is_said_to_be_used(
-    store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]]
+    store: ObjectStore, run: Callable[..., tuple[int, list[dict[str, object]]]]
 ) -> None:
     put_set(store, KEY, "run")
 
@@ -296,7 +300,7 @@ def test_the_module_refuses_days_that_are_none(run: Callable[..., object], days:
         run("--used", "other", "--days", days)
 
 
-def test_a_lease_that_a_job_took_since_is_not_deleted(store: Store) -> None:
+def test_a_lease_that_a_job_took_since_is_not_deleted(store: ObjectStore) -> None:
     put_lease(store, KEY, held=True, holder="compile-1")
 
     module._delete_lease(store, LEASE, "collect-1")
@@ -305,12 +309,12 @@ def test_a_lease_that_a_job_took_since_is_not_deleted(store: Store) -> None:
 
 
 def test_a_lease_that_a_job_takes_in_that_very_moment_is_not_deleted(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_lease(store, KEY, holder="collect-1")
     seen = store.read(LEASE)
     put_lease(store, KEY, held=True, holder="compile-1")
-    monkeypatch.setattr(Store, "read", lambda *_: seen)
+    monkeypatch.setattr(ObjectStore, "read", lambda *_: seen)
 
     module._delete_lease(store, LEASE, "collect-1")
 
@@ -318,20 +322,20 @@ def test_a_lease_that_a_job_takes_in_that_very_moment_is_not_deleted(
 
 
 def test_a_collect_that_slept_in_the_middle_deletes_no_further(
-    proxied: Store, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+    proxied: ObjectStore, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_set(proxied, KEY, "run")
-    monkeypatch.setattr(module, "DELETED_AT_ONCE", 1)
+    monkeypatch.setattr(module, "DELETE_BATCH", 1)
     awake, deleted = time.monotonic, []
 
-    def sleep(moment: str, request: Request) -> None:
+    def sleep(moment: str, request: ProxyRequest) -> None:
         deleted.extend([request] if (moment, request.operation) == ("done", "DeleteObjects") else [])
         if len(deleted) == 2:  # the manifest, and one file
             monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake() + 3600)
 
     monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake())
-    proxy.watch = sleep
-    with pytest.raises(WorldError, match=r"the lease was lost.* while the set was deleted"):
+    proxy.moment_callback = sleep
+    with pytest.raises(ArtifactExternalError, match=r"the lease was lost.* while the set was deleted"):
         collect(proxied)
 
     left = keys(proxied)
@@ -339,9 +343,13 @@ def test_a_collect_that_slept_in_the_middle_deletes_no_further(
     assert f"{KEY}/tandem-manifest.json" not in left
 
 
-def test_a_lease_that_is_written_at_that_moment_is_left_to_the_next_collect(proxied: Store, proxy: FaultProxy) -> None:
+def test_a_lease_that_is_written_at_that_moment_is_left_to_the_next_collect(
+    proxied: ObjectStore, proxy: FaultProxy
+) -> None:
     put_set(proxied, KEY, "run")
-    proxy.use(Rule(operation="DeleteObject", fault=Status(status=409, code="ConditionalRequestConflict"), times=1))
+    proxy.use(
+        FaultRule(operation="DeleteObject", fault=StatusFault(status=409, code="ConditionalRequestConflict"), times=1)
+    )
 
     assert (collect(proxied), keys(proxied)) == (["deleted"], {LEASE})
     assert (collect(proxied), keys(proxied)) == (["deleted"], set())

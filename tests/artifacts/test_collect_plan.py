@@ -9,20 +9,20 @@ from datetime import timedelta
 import pytest
 from stored_sets import MODEL, NOW, held_by, made_up
 
-from tandem.artifacts.collect import Plan, Removal, plan
-from tandem.artifacts.contents import StoredSet, prefix_of
-from tandem.artifacts.fault import RefusedError, WorldError
+from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.gc import GcPlan, SetRemoval, plan_removals
+from tandem.artifacts.inventory import StoredSet, set_prefix
 from tandem.artifacts.manifest import NewerSchemaError
 
 KEY = "artifacts/tiny-000000000000"
 CUTOFF = NOW - timedelta(days=30)
 
 
-def decided(*stored: StoredSet, used: tuple[str, ...] = ()) -> Plan:
-    return plan(stored, used, CUTOFF)
+def decided(*stored: StoredSet, used: tuple[str, ...] = ()) -> GcPlan:
+    return plan_removals(stored, used, CUTOFF)
 
 
-def removal(*stored: StoredSet, used: tuple[str, ...] = ()) -> Removal:
+def removal(*stored: StoredSet, used: tuple[str, ...] = ()) -> SetRemoval:
     (only,) = decided(*stored, used=used).removals
     return only
 
@@ -33,12 +33,12 @@ def test_what_nobody_uses_and_is_old_goes_as_a_whole() -> None:
     only = removal(found)
 
     assert only.keys == {listed.key for listed in found.objects}
-    assert (only.what, only.size) == ("artifact", 28)
+    assert (only.description, only.size) == ("artifact", 28)
 
 
 @pytest.mark.parametrize(("prefix", "name"), [(KEY, "tiny-000000000000"), (MODEL, "org/name@main")])
 def test_what_is_used_stays(prefix: str, name: str) -> None:
-    assert decided(made_up(prefix, "a"), used=(name,)) == Plan(removals=(), kept=())
+    assert decided(made_up(prefix, "a"), used=(name,)) == GcPlan(removals=(), retentions=())
 
 
 @pytest.mark.parametrize(("days", "goes"), [(29, False), (30, False), (31, True)])
@@ -48,7 +48,7 @@ def test_what_is_younger_than_the_days_stays(days: int, goes: bool) -> None:
 
 def test_one_young_file_keeps_the_set() -> None:
     found = made_up(KEY, "run/a", "other/b", folder="run")
-    young = replace(found.objects[1], modified=NOW)
+    young = replace(found.objects[1], modified_at=NOW)
 
     assert decided(replace(found, objects=(found.objects[0], young, *found.objects[2:]))).removals == ()
 
@@ -56,16 +56,16 @@ def test_one_young_file_keeps_the_set() -> None:
 def test_a_renewed_lease_alone_makes_nothing_young() -> None:
     found = made_up(KEY, "run/a", folder="run")
     renewed = tuple(
-        replace(listed, modified=NOW) if listed.key == found.lease_key else listed for listed in found.objects
+        replace(listed, modified_at=NOW) if listed.key == found.lease_key else listed for listed in found.objects
     )
 
     assert decided(replace(found, objects=renewed)).removals != ()
 
 
 def test_what_is_being_written_stays_and_is_told() -> None:
-    told = decided(made_up(KEY, "run/a", whole=False, lease=held_by("compile-1"))).kept
+    told = decided(made_up(KEY, "run/a", whole=False, lease=held_by("compile-1"))).retentions
 
-    assert [each.why for each in told] == ["being written: compile-1 holds it until 2026-11-21 12:00:00 UTC"]
+    assert [each.explanation for each in told] == ["being written: compile-1 holds it until 2026-11-21 12:00:00 UTC"]
 
 
 def test_what_an_interrupted_collect_still_holds_goes() -> None:
@@ -73,7 +73,7 @@ def test_what_an_interrupted_collect_still_holds_goes() -> None:
 
 
 def test_a_lease_left_by_a_collect_goes_however_young() -> None:
-    assert removal(made_up(KEY, whole=False, days=0, lease=held_by("collect-x-1"))).lease
+    assert removal(made_up(KEY, whole=False, days=0, lease=held_by("collect-x-1"))).removes_lease
 
 
 def test_a_lease_left_by_a_job_goes_only_when_it_is_old() -> None:
@@ -84,7 +84,7 @@ def test_a_set_without_manifest_and_lease_is_not_ours() -> None:
     found = made_up(KEY, "a", whole=False)
     bare = replace(found, objects=tuple(each for each in found.objects if each.key != found.lease_key), lease=None)
 
-    assert [each.why for each in decided(bare).kept] == [
+    assert [each.explanation for each in decided(bare).retentions] == [
         "nobody took its lease and it has no manifest: not written by Tandem"
     ]
 
@@ -92,26 +92,28 @@ def test_a_set_without_manifest_and_lease_is_not_ours() -> None:
 @pytest.mark.parametrize(
     ("fault", "goes"),
     [
-        (RefusedError("cut off", change="x"), True),
+        (ArtifactInputError("cut off", change="x"), True),
         (NewerSchemaError("schema 2", change="x"), False),
-        (WorldError("denied", change="x"), False),
+        (ArtifactExternalError("denied", change="x"), False),
     ],
 )
-def test_a_manifest_that_cannot_be_read_goes_only_when_nobody_could_read_it(fault: RefusedError, goes: bool) -> None:
+def test_a_manifest_that_cannot_be_read_goes_only_when_nobody_could_read_it(
+    fault: ArtifactInputError, goes: bool
+) -> None:
     found = replace(made_up(KEY, "run/a", folder="run"), manifest=None, fault=fault)
 
     assert bool(decided(found).removals) is goes
 
 
 def test_what_s3_did_not_give_is_told_with_the_fault() -> None:
-    denied = WorldError("denied", change="x")
+    denied = ArtifactExternalError("denied", change="x")
     found = replace(made_up(KEY, "run/a", folder="run"), manifest=None, fault=denied)
 
-    assert [each.fault for each in decided(found, made_up(MODEL, "a", days=1)).kept] == [denied, None]
+    assert [each.fault for each in decided(found, made_up(MODEL, "a", days=1)).retentions] == [denied, None]
 
 
 def test_a_lease_that_cannot_be_read_keeps_the_set() -> None:
-    found = made_up(KEY, "run/a", folder="run", lease_fault=RefusedError("no lease", change="x"))
+    found = made_up(KEY, "run/a", folder="run", lease_fault=ArtifactInputError("no lease", change="x"))
 
     assert decided(found).removals == ()
 
@@ -121,8 +123,8 @@ def test_runs_beside_the_one_that_won_go_though_the_artifact_is_used() -> None:
 
     only = removal(found, used=(found.name,))
 
-    assert (only.keys, only.what) == ({f"{KEY}/lost/a", f"{KEY}/lost/b"}, "left by lost")
-    assert (only.manifest, only.lease) == (False, False)
+    assert (only.keys, only.description) == ({f"{KEY}/lost/a", f"{KEY}/lost/b"}, "left by lost")
+    assert (only.removes_manifest, only.removes_lease) == (False, False)
 
 
 def test_runs_without_a_manifest_go_though_the_artifact_is_used() -> None:
@@ -133,16 +135,16 @@ def test_runs_without_a_manifest_go_though_the_artifact_is_used() -> None:
 
 def test_a_run_with_one_young_file_stays() -> None:
     found = made_up(KEY, "won/a", "lost/a", "lost/b", folder="won")
-    young = tuple(replace(each, modified=NOW) if each.key.endswith("lost/b") else each for each in found.objects)
+    young = tuple(replace(each, modified_at=NOW) if each.key.endswith("lost/b") else each for each in found.objects)
 
     assert decided(replace(found, objects=young), used=(found.name,)).removals == ()
 
 
 def test_a_run_with_a_young_upload_stays() -> None:
     found = made_up(KEY, "won/a", "lost/a", folder="won", begun=("lost/big",))
-    young = (replace(found.begun[0], at=NOW),)
+    young = (replace(found.open_uploads[0], initiated_at=NOW),)
 
-    assert decided(replace(found, begun=young), used=(found.name,)).removals == ()
+    assert decided(replace(found, open_uploads=young), used=(found.name,)).removals == ()
 
 
 def test_runs_of_an_artifact_that_is_written_stay() -> None:
@@ -175,7 +177,7 @@ def test_broken_uploads_of_what_is_used_go() -> None:
 
     only = removal(found, used=(found.name,))
 
-    assert (only.uploads, only.keys, only.what) == (found.begun, frozenset(), "1 broken upload")
+    assert (only.uploads, only.keys, only.description) == (found.open_uploads, frozenset(), "1 broken upload")
 
 
 def test_young_uploads_of_what_is_used_stay() -> None:
@@ -191,14 +193,14 @@ def test_nothing_used_young_written_or_foreign_ever_goes() -> None:
         used = (found.name,) if rng.random() < 0.5 else ()
 
         for goes in decided(found, used=used).removals:
-            assert found.ours
-            assert not (found.lease and found.lease.held and not found.lease.holder.startswith("collect-"))
-            assert all(prefix_of(key) == found.prefix for key in goes.keys)
+            assert found.is_ours
+            assert not (found.lease and found.lease.is_active and not found.lease.holder.startswith("collect-"))
+            assert all(set_prefix(key) == found.prefix for key in goes.keys)
             if used:
                 winner = f"{found.prefix}/{found.manifest.folder}/" if found.manifest else "none"
                 assert not any(key.startswith(winner) for key in goes.keys)
-                assert (goes.manifest, goes.lease) == (False, False)
-            young = {listed.key for listed in found.files if listed.modified >= CUTOFF}
+                assert (goes.removes_manifest, goes.removes_lease) == (False, False)
+            young = {listed.key for listed in found.files if listed.modified_at >= CUTOFF}
             assert not young & goes.keys
 
 
@@ -212,16 +214,18 @@ def a_set(rng: random.Random) -> StoredSet:
         prefix, *paths, folder="won" if prefix == KEY else "", whole=rng.random() < 0.6, lease=lease,
         begun=tuple(path + ".big" for path in paths if rng.random() < 0.2),
     )  # fmt: skip
-    aged = tuple(replace(each, modified=NOW - timedelta(days=rng.choice((1, 29, 31, 400)))) for each in found.objects)
+    aged = tuple(
+        replace(each, modified_at=NOW - timedelta(days=rng.choice((1, 29, 31, 400)))) for each in found.objects
+    )
     return replace(found, objects=aged if rng.random() < 0.9 else aged[: len(paths)])
 
 
 def test_the_size_of_a_removal_is_told_by_one_look_at_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     found = made_up("artifacts/key", *(f"run/{number}" for number in range(50)), folder="run")
     only = removal(found)
-    looks: list[Removal] = []
-    keys = Removal.keys.fget
+    looks: list[SetRemoval] = []
+    keys = SetRemoval.keys.fget
     assert keys is not None
-    monkeypatch.setattr(Removal, "keys", property(lambda self: looks.append(self) or keys(self)))
+    monkeypatch.setattr(SetRemoval, "keys", property(lambda self: looks.append(self) or keys(self)))
 
     assert (only.size, len(looks)) == (52 * 7, 1)

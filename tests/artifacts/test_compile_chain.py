@@ -14,25 +14,25 @@ from unittest.mock import patch
 
 import pytest
 from artifact_fixtures import variables
+from doubles.checkpoint import RandomCheckpoint
 from pods import ROOT, Pod
 
-from charts import workloads
+from charts import render_workloads
+from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.manifest import NAME
-from tandem.artifacts.store import Store, open_store
+from tandem.artifacts.manifest import MANIFEST_NAME
+from tandem.artifacts.store import ObjectStore, open_store
 from tandem.spec import names
-from tandem.spec.catalogue import catalogue
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.load import load
-from tandem.spec.model import Model
-from tandem.spec.variant_key import artifact_key
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.checkpoint import Checkpoint
+from tandem.spec.model import ModelConfig
+from tandem.spec.variant_key import compute_artifact_key
+from tandem.spec.workspace import load_workspace
 
 pytestmark = pytest.mark.endpoint
 
-CATALOGUE = catalogue()
-WORKSPACE = load(ROOT / "environments", ROOT / "experiments")
+CATALOGUE = load_catalogue()
+WORKSPACE = load_workspace(ROOT / "environments", ROOT / "experiments")
 CASES = {
     "nxdi-baseline": ("post-us-east-2", "post", "qwen-vllm"),
     "nxdi-fused": ("post-us-east-2", "post", "qwen-sd-vllm"),
@@ -44,14 +44,14 @@ CASES = {
 class Chain:
     """One variant of a committed experiment, the bucket of its environment, and a folder for its pods."""
 
-    def __init__(self, case: str, folder: Path, endpoint: Endpoint, aws: dict[str, str]) -> None:
+    def __init__(self, case: str, folder: Path, endpoint: AwsEndpoint, aws: dict[str, str]) -> None:
         environment, experiment, variant = CASES[case]
         self.environment = WORKSPACE.environments[environment].environment
         self.experiment: Experiment = WORKSPACE.experiments[experiment].experiment
         self.variant = _variant(self.experiment, variant)
-        self.key = artifact_key(self.experiment, self.variant, CATALOGUE)
+        self.key = compute_artifact_key(self.experiment, self.variant, CATALOGUE)
         self.folder, self.aws = folder, aws
-        self.bucket = names.bucket(self.environment)
+        self.bucket = names.bucket_name(self.environment)
         self.s3 = endpoint.client("s3")
         existing = [found["Name"] for found in self.s3.list_buckets()["Buckets"]]
         if self.bucket not in existing:
@@ -60,11 +60,11 @@ class Chain:
         self.empty()
 
     @property
-    def store(self) -> Store:
+    def store(self) -> ObjectStore:
         return open_store(self.bucket)
 
     @property
-    def models(self) -> list[Model]:
+    def models(self) -> list[ModelConfig]:
         return [CATALOGUE.models[name] for name in (self.experiment.target, self.variant.draft) if name]
 
     def empty(self) -> None:
@@ -79,12 +79,14 @@ class Chain:
         for seed, model in enumerate(self.models):
             source = self.folder / f"hub/{seed}"
             family = "llama" if model.family == "llama" else "qwen3"
-            Checkpoint(family=family, layers=2 - seed, seed=seed, embeddings="tied" if seed else "untied").write(source)
+            RandomCheckpoint(family=family, layers=2 - seed, seed=seed, embeddings="tied" if seed else "untied").write(
+                source
+            )
             said = ["stage", "--bucket", self.bucket, "--model", model.id, "--revision", model.revision_or_main()]
             assert main([*said, "--from", str(source), "--work", str(self.folder)]) == 0
 
     def compile_pod(self, job: str) -> Pod:
-        name = names.compile_job(self.key)
+        name = names.compile_job_name(self.key)
         body = next(found for found in _rendered(*self._spec())["compile"] if found["metadata"]["name"] == name)
         spec = copy.deepcopy(body["spec"]["jobTemplate"]["spec"]["template"]["spec"])
         return Pod(self.folder / job, spec, runtime=self.key.runtime, tools=self.aws, maps=self.maps, job=job)
@@ -117,7 +119,7 @@ class Chain:
 @cache
 def _rendered(environment: str, experiment: str) -> dict[str, list[dict[str, Any]]]:
     found = WORKSPACE.environments[environment].environment, WORKSPACE.experiments[experiment].experiment
-    return workloads(*found, CATALOGUE)
+    return render_workloads(*found, CATALOGUE)
 
 
 def _variant(experiment: Experiment, name: str | None) -> Variant:
@@ -130,7 +132,7 @@ def _variant(experiment: Experiment, name: str | None) -> Variant:
 
 
 @pytest.fixture
-def chain(endpoint: Endpoint, aws: dict[str, str], tmp_path: Path) -> Callable[[str], Chain]:
+def chain(endpoint: AwsEndpoint, aws: dict[str, str], tmp_path: Path) -> Callable[[str], Chain]:
     return lambda case: Chain(case, tmp_path, endpoint, aws)
 
 
@@ -142,7 +144,7 @@ Objects = dict[str, tuple[bytes, dict[str, str]]]  # key -> bytes and marks
 
 @pytest.fixture(scope="module", params=CASES)
 def first_job(
-    request: pytest.FixtureRequest, endpoint: Endpoint, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, endpoint: AwsEndpoint, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Chain, str, Objects]]:
     """A chain whose first job has run, container by container, each a process; what its compile said, what it left."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -182,7 +184,9 @@ def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(stored: tuple[
     this, said = stored
 
     assert "STAND-IN" in said
-    manifest = json.loads(this.s3.get_object(Bucket=this.bucket, Key=f"{this.key.prefix}/{NAME}")["Body"].read())
+    manifest = json.loads(
+        this.s3.get_object(Bucket=this.bucket, Key=f"{this.key.prefix}/{MANIFEST_NAME}")["Body"].read()
+    )
     assert manifest["fields"] == this.key.as_fields()
     assert manifest["made"]["where"] == "device"  # as declared; none was seen here, and the artifact says so
     assert any("no Neuron device was seen" in sentence for sentence in manifest["made"]["unproven"])
@@ -204,7 +208,7 @@ def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(stored: tuple[
 def test_a_second_job_of_a_present_key_does_nothing(stored: tuple[Chain, str]) -> None:
     this, _ = stored
     second, before = this.compile_pod("second"), this.objects()
-    assert f"{this.key.prefix}/{NAME}" in before
+    assert f"{this.key.prefix}/{MANIFEST_NAME}" in before
 
     said = [done(second.call("fetch")), done(second.run("compile")), done(second.call("upload"))]
 
@@ -226,7 +230,7 @@ def test_a_transient_crash_in_the_middle_costs_one_more_attempt(chain: Callable[
 
     outcome = json.loads((job.folder / "work/outcome.json").read_text())
     assert [attempt["class"] for attempt in outcome["attempts"]] == ["transient", "compiled"]
-    assert this.objects(f"{this.key.prefix}/{NAME}")
+    assert this.objects(f"{this.key.prefix}/{MANIFEST_NAME}")
 
 
 GIVEN_UP = {
@@ -260,7 +264,7 @@ def test_a_compile_that_fails_says_so_at_its_end_and_a_new_job_begins_at_once(
     done(raised.call("fetch"))
     done(raised.run("compile"))
     done(raised.call("upload"))
-    assert this.objects(f"{this.key.prefix}/{NAME}")
+    assert this.objects(f"{this.key.prefix}/{MANIFEST_NAME}")
 
 
 def test_a_setting_that_the_compiler_refuses_is_bad_input_at_the_end_too(chain: Callable[[str], Chain]) -> None:
@@ -297,7 +301,7 @@ def test_what_is_half_is_named_and_kept_without_a_manifest(chain: Callable[[str]
         run = job.call("upload")
 
         assert (run.returncode, names_it in run.stdout) == (1, True)
-        assert f"{this.key.prefix}/{NAME}" not in this.objects()
+        assert f"{this.key.prefix}/{MANIFEST_NAME}" not in this.objects()
 
 
 def test_a_native_cache_with_a_half_graph_gets_no_manifest(chain: Callable[[str], Chain]) -> None:
@@ -310,7 +314,7 @@ def test_a_native_cache_with_a_half_graph_gets_no_manifest(chain: Callable[[str]
     run = job.call("upload")
 
     assert (run.returncode, "no .compilation_complete" in run.stdout) == (1, True)
-    assert f"{this.key.prefix}/{NAME}" not in this.objects()
+    assert f"{this.key.prefix}/{MANIFEST_NAME}" not in this.objects()
 
 
 @pytest.mark.parametrize("case", ["nxdi-fused", "native-baseline"])
@@ -322,7 +326,7 @@ def test_without_an_artifact_no_server_starts_and_the_command_that_makes_it_is_n
 
     run = this.serve_pod().call("admit")
 
-    command = names.start_command(names.namespace(this.experiment), names.compile_job(this.key))
+    command = names.start_command(names.experiment_namespace(this.experiment), names.compile_job_name(this.key))
     assert (run.returncode, command in last(run)["change"]) == (1, True)
 
 
@@ -333,7 +337,7 @@ def test_without_a_staged_model_nothing_is_compiled_and_the_command_that_stages_
 
     run = this.compile_pod("first").call("fetch")
 
-    command = names.start_command(names.namespace(this.experiment), names.stage_job(this.models[0]))
+    command = names.start_command(names.experiment_namespace(this.experiment), names.stage_job_name(this.models[0]))
     assert (run.returncode, command in last(run)["change"]) == (2, True)
 
 

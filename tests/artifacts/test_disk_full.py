@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from tandem.artifacts.fault import ArtifactError
 from tandem.artifacts.log import tell
-from tandem.artifacts.receive import receive
+from tandem.artifacts.s3_download import receive
 from tandem.artifacts.store import open_store
 
 bucket, path, size, sha256 = sys.argv[1:]

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from tandem.artifacts import driver
-from tandem.artifacts.driver.failure import KINDS, SIGNS, classify
-from tandem.artifacts.driver.lines import LINE_BYTES, Lines
-from tandem.artifacts.driver_archive import driver_archive
+from tandem.artifacts.driver.failure import KINDS, SIGNS, classify_failure
+from tandem.artifacts.driver.lines import LINE_BYTES, OutputLines
+from tandem.artifacts.driver_archive import build_driver_archive
 
 FOLDER = Path(driver.__file__).parent
 ROOT = FOLDER.parents[2]
@@ -98,7 +98,7 @@ class Bench:
         return [attempt["class"] for attempt in self.outcome["attempts"]]
 
 
-ARCHIVE = driver_archive()
+ARCHIVE = build_driver_archive()
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_the_archive_has_the_same_bytes_whenever_and_by_whomever_it_is_made(tmp_
     made = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"},
                           capture_output=True, check=True).stdout  # fmt: skip
 
-    assert made == driver_archive()
+    assert made == build_driver_archive()
 
 
 def test_the_archives_own_package_wins_over_one_of_the_image(bench: Bench) -> None:
@@ -350,10 +350,10 @@ def test_a_failure_is_tried_again_by_its_class_alone(bench: Bench, kind: str) ->
     ],
 )
 def test_the_signs_are_read_from_lines_as_programs_print_them(line: str, kind: str) -> None:
-    lines = Lines()
-    lines._read(line.encode())
+    lines = OutputLines()
+    lines._add_line(line.encode())
 
-    assert classify(lines.found, lines.tail[-1], 1, oom_kills=0, free=1 << 40)[0].name == kind
+    assert classify_failure(lines.sign_lines, lines.tail[-1], 1, oom_kills=0, free_bytes=1 << 40)[0].name == kind
 
 
 def test_every_sign_has_a_source() -> None:
@@ -774,6 +774,6 @@ def test_a_graph_whose_neff_is_shorter_than_its_mark_says_is_half(tmp_path: Path
     (entry / "graph_c.neff").write_text("ne")
     (entry / ".compilation_complete").write_text("completed:1\nneff_size:4\n")
 
-    assert [(graph.state, graph.why) for graph in driver.graphs(tmp_path)] == [
+    assert [(graph.state, graph.reason) for graph in driver.find_graphs(tmp_path)] == [
         ("half", "its .neff is to have 4 bytes, and has 2")
     ]

@@ -11,31 +11,40 @@ from typing import Any
 import pytest
 
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.explain import Side, key_name, lines, nearest, on_disk, reasons, resolve, spelt
-from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.manifest import NAME, File, Manifest
+from tandem.artifacts.explain import (
+    KeySide,
+    compute_key_name,
+    describe_differences,
+    find_nearest_key,
+    format_differences,
+    format_value,
+    read_key_side,
+    resolve_key,
+)
+from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile
 from tandem.spec.artifact_key import ArtifactKey
-from tandem.spec.catalogue import catalogue
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment
-from tandem.spec.record import parse
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.record import parse_record
+from tandem.spec.variant_key import compute_artifact_key
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")
 def key() -> ArtifactKey:
-    experiment = parse(Experiment, read_document(ROOT / "experiments" / "post.yaml"), name="post")
-    return artifact_key(experiment, experiment.variants[1], catalogue())
+    experiment = parse_record(Experiment, read_document(ROOT / "experiments" / "post.yaml"), name="post")
+    return compute_artifact_key(experiment, experiment.variants[1], load_catalogue())
 
 
-def side(key: ArtifactKey, *words: str) -> Side:
-    return Side(name=key.name, fields=key.as_fields(), where="declared", words=words)
+def side(key: ArtifactKey, *words: str) -> KeySide:
+    return KeySide(name=key.name, fields=key.as_fields(), where="declared", aliases=words)
 
 
 def manifest(key: ArtifactKey) -> bytes:
-    file = File(path="neuron_config.json", size=1, sha256="0" * 64)
+    file = ManifestFile(path="neuron_config.json", size=1, sha256="0" * 64)
     return Manifest(
         schema_version=1, kind="artifact", name=key.name, folder="run", fields=key.as_fields(), files=(file,), made={}
     ).to_bytes()  # fmt: skip
@@ -49,22 +58,24 @@ def test_every_field_changed_alone_is_named(key: ArtifactKey) -> None:
     }
 
     for name, value in changed.items():
-        other = Side(name="other", fields=key.as_fields() | {name: value}, where="made up")
-        assert [line.split()[0] for line in lines(side(key), other)][5:] in ([name], [name, "A", "B"])
+        other = KeySide(name="other", fields=key.as_fields() | {name: value}, where="made up")
+        assert [line.split()[0] for line in format_differences(side(key), other)][5:] in ([name], [name, "A", "B"])
 
 
 def test_a_nested_setting_is_told_by_its_own_name(key: ArtifactKey) -> None:
     other = replace(key, tuning=key.tuning | {"fused_qkv": True})
 
-    assert reasons(key.differences(other)) == [f"tuning.fused_qkv {spelt(key.tuning['fused_qkv'])} -> true"]
+    assert describe_differences(key.differences(other)) == [
+        f"tuning.fused_qkv {format_value(key.tuning['fused_qkv'])} -> true"
+    ]
 
 
 def test_equal_keys_are_said_to_be_the_same(key: ArtifactKey) -> None:
-    assert list(lines(side(key), side(key)))[-1] == "the same artifact: every field of the key is equal"
+    assert list(format_differences(side(key), side(key)))[-1] == "the same artifact: every field of the key is equal"
 
 
 def test_values_are_spelt_as_yaml_does() -> None:
-    assert [spelt(value) for value in (None, True, 7, "bfloat16", "", [1, 2])] == [
+    assert [format_value(value) for value in (None, True, 7, "bfloat16", "", [1, 2])] == [
         "null", "true", "7", "bfloat16", '""', "[1, 2]",
     ]  # fmt: skip
 
@@ -72,18 +83,18 @@ def test_values_are_spelt_as_yaml_does() -> None:
 def test_values_that_do_not_fit_side_by_side_stand_below_each_other(key: ArtifactKey) -> None:
     other = replace(key, image_digest="sha256:" + "ab" * 32, image_tag="x" * 70)
 
-    told = list(lines(side(key), side(other)))
+    told = list(format_differences(side(key), side(other)))
 
     assert ("image_tag" in told, max(map(len, told[4:])) <= 100) == (True, True)
 
 
 @pytest.mark.parametrize("of", [lambda key: key.name, lambda key: key.digest, lambda key: key.name[:-6]])
 def test_a_key_is_meant_by_its_name_its_digest_or_a_start(key: ArtifactKey, of: Any) -> None:
-    assert resolve(of(key), [side(key)]).name == key.name
+    assert resolve_key(of(key), [side(key)]).name == key.name
 
 
 def test_a_key_is_meant_by_its_variant(key: ArtifactKey) -> None:
-    assert resolve("post/qwen-sd-vllm", [side(key, "post/qwen-sd-vllm")]).name == key.name
+    assert resolve_key("post/qwen-sd-vllm", [side(key, "post/qwen-sd-vllm")]).name == key.name
 
 
 def test_a_variant_is_meant_even_where_a_folder_has_its_name(
@@ -92,104 +103,106 @@ def test_a_variant_is_meant_even_where_a_folder_has_its_name(
     (tmp_path / "post" / "qwen-sd-vllm").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
 
-    assert resolve("post/qwen-sd-vllm", [side(key, "post/qwen-sd-vllm")]).name == key.name
+    assert resolve_key("post/qwen-sd-vllm", [side(key, "post/qwen-sd-vllm")]).name == key.name
 
 
 def test_the_bucket_is_not_asked_for_what_is_at_hand(key: ArtifactKey) -> None:
-    def asked() -> list[Side]:
+    def asked() -> list[KeySide]:
         raise AssertionError("asked")
 
-    assert resolve(key.digest, [side(key)], asked).name == key.name
+    assert resolve_key(key.digest, [side(key)], asked).name == key.name
 
 
 def test_the_bucket_is_asked_for_anything_else(key: ArtifactKey) -> None:
     other = replace(key, max_num_seqs=99)
 
-    assert resolve(other.digest, [side(key)], lambda: [side(other)]).name == other.name
+    assert resolve_key(other.digest, [side(key)], lambda: [side(other)]).name == other.name
 
 
 def test_what_the_bucket_gave_is_enough_where_it_holds_the_word(key: ArtifactKey) -> None:
-    def stored() -> Iterator[Side]:
+    def stored() -> Iterator[KeySide]:
         yield side(key)
-        raise WorldError("denied", change="x")
+        raise ArtifactExternalError("denied", change="x")
 
-    assert resolve(key.digest, [], stored).name == key.name
-    with pytest.raises(WorldError, match="denied"):
-        resolve("0000", [], stored)
+    assert resolve_key(key.digest, [], stored).name == key.name
+    with pytest.raises(ArtifactExternalError, match="denied"):
+        resolve_key("0000", [], stored)
 
 
 def test_a_start_of_several_keys_is_refused_with_their_names(key: ArtifactKey) -> None:
     other = replace(key, async_mode=not key.async_mode)
 
-    with pytest.raises(RefusedError, match="means 2 keys") as refused:
-        resolve(key.name[:20], [side(key), side(other)])
+    with pytest.raises(ArtifactInputError, match="means 2 keys") as refused:
+        resolve_key(key.name[:20], [side(key), side(other)])
 
     assert (key.name in refused.value.change, other.name in refused.value.change) == (True, True)
 
 
 def test_a_start_of_one_key_that_two_variants_have_is_not_several(key: ArtifactKey) -> None:
-    assert resolve(key.name[:20], [side(key, "a/b"), side(key, "c/d")]).name == key.name
+    assert resolve_key(key.name[:20], [side(key, "a/b"), side(key, "c/d")]).name == key.name
 
 
 def test_an_unknown_word_is_refused_with_the_nearest(key: ArtifactKey) -> None:
-    with pytest.raises(RefusedError, match="name one of: post/qwen-sd-vllm"):
-        resolve("post/qwen-vlm-sd", [side(key, "post/qwen-sd-vllm")])
+    with pytest.raises(ArtifactInputError, match="name one of: post/qwen-sd-vllm"):
+        resolve_key("post/qwen-vlm-sd", [side(key, "post/qwen-sd-vllm")])
 
 
 def test_an_unknown_word_among_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="there is none yet"):
-        resolve(str(tmp_path / "missing"), [])
+    with pytest.raises(ArtifactInputError, match="there is none yet"):
+        resolve_key(str(tmp_path / "missing"), [])
 
 
 def test_a_folder_is_read_by_its_manifest(key: ArtifactKey, tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(manifest(key))
+    (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
 
-    assert on_disk(tmp_path) == Side(name=key.name, fields=key.as_fields(), where=str(tmp_path / NAME))
+    assert read_key_side(tmp_path) == KeySide(
+        name=key.name, fields=key.as_fields(), where=str(tmp_path / MANIFEST_NAME)
+    )
 
 
 def test_a_file_with_a_keys_fields_is_read(key: ArtifactKey, tmp_path: Path) -> None:
     (tmp_path / "key.json").write_text(json.dumps(key.as_fields()))
 
-    assert on_disk(tmp_path / "key.json").name == key.name
+    assert read_key_side(tmp_path / "key.json").name == key.name
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"schema_version": 99}', b"\xff\xfe"])
 def test_a_file_that_is_neither_is_refused_by_name(tmp_path: Path, body: bytes) -> None:
     (tmp_path / "odd.json").write_bytes(body)
 
-    with pytest.raises(RefusedError, match=r"odd\.json"):
-        on_disk(tmp_path / "odd.json")
+    with pytest.raises(ArtifactInputError, match=r"odd\.json"):
+        read_key_side(tmp_path / "odd.json")
 
 
 def test_a_folder_without_a_manifest_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=NAME):
-        on_disk(tmp_path)
+    with pytest.raises(ArtifactInputError, match=MANIFEST_NAME):
+        read_key_side(tmp_path)
 
 
 def test_the_nearest_key_differs_in_the_fewest_fields(key: ArtifactKey) -> None:
     far, near = replace(key, max_num_seqs=1, max_model_len=1), replace(key, num_speculative_tokens=5)
 
-    found = nearest(key.name, key.as_fields(), [side(far), side(near), side(key)])
+    found = find_nearest_key(key.name, key.as_fields(), [side(far), side(near), side(key)])
 
     assert found == (side(near), {"num_speculative_tokens": (key.num_speculative_tokens, 5)})
 
 
 def test_nothing_is_nearest_among_nothing(key: ArtifactKey) -> None:
-    assert nearest(key.name, key.as_fields(), [side(key)]) is None
+    assert find_nearest_key(key.name, key.as_fields(), [side(key)]) is None
 
 
 def test_fields_of_another_release_have_no_name(key: ArtifactKey) -> None:
     fields = key.as_fields()
     del fields["sdk"]
 
-    assert (key_name(key.as_fields()), key_name(fields), key_name({})) == (key.name, None, None)
+    assert (compute_key_name(key.as_fields()), compute_key_name(fields), compute_key_name({})) == (key.name, None, None)
 
 
 def test_the_module_compares_two_files_without_a_bucket(
     key: ArtifactKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "key.json").write_text(json.dumps(replace(key, num_speculative_tokens=5).as_fields()))
-    (tmp_path / NAME).write_bytes(manifest(key))
+    (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
 
     code = main(["explain", str(tmp_path), str(tmp_path / "key.json")])
 
@@ -202,7 +215,7 @@ def test_the_module_takes_a_pods_own_key_for_the_second(
     key: ArtifactKey, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(key.as_fields()))
-    (tmp_path / NAME).write_bytes(manifest(key))
+    (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
 
     code = main(["explain", str(tmp_path)])
 
@@ -213,7 +226,7 @@ def test_the_module_takes_a_pods_own_key_for_the_second(
 def test_the_module_refuses_one_key_alone(
     key: ArtifactKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
 ) -> None:
-    (tmp_path / NAME).write_bytes(manifest(key))
+    (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
     monkeypatch.delenv("TANDEM_ARTIFACT_KEY", raising=False)
     if value is not None:
         monkeypatch.setenv("TANDEM_ARTIFACT_KEY", value)
@@ -222,5 +235,5 @@ def test_the_module_refuses_one_key_alone(
 
 
 def test_a_word_that_no_file_can_be_called_is_looked_up_all_the_same() -> None:
-    with pytest.raises(RefusedError, match="is no variant, no key and no file"):
-        resolve("a" * 300, [])
+    with pytest.raises(ArtifactInputError, match="is no variant, no key and no file"):
+        resolve_key("a" * 300, [])

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.fault_proxy.proxy import FaultProxy
 from made import key_of, staged
 
-from tandem.artifacts import fetch, room
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.artifacts import disk_space, fetch
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.driver_archive import driver_archive
-from tandem.artifacts.files import files_below
-from tandem.artifacts.lease import take, tenure
-from tandem.artifacts.manifest import LEASE_NAME, NAME, Manifest
-from tandem.artifacts.send import send_all
-from tandem.artifacts.store import Store
+from tandem.artifacts.driver_archive import build_driver_archive
+from tandem.artifacts.files import list_files
+from tandem.artifacts.lease import hold_lease, parse_lease
+from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest
+from tandem.artifacts.s3_upload import upload_files
+from tandem.artifacts.store import ObjectStore
 from tandem.spec import disk
 from tandem.spec.artifact_key import ArtifactKey
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.faults.proxy import FaultProxy
 
 pytestmark = pytest.mark.endpoint
 STAGE = "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1"
@@ -32,7 +32,7 @@ Said = Callable[[], list[dict[str, Any]]]
 class Job:
     """The first container of a compile."""
 
-    def __init__(self, folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store, self.folder, self.monkeypatch = store, folder, monkeypatch
         self.key: ArtifactKey = key_of()
         self.named = [name for name in (self.key.target, self.key.draft) if name]
@@ -52,8 +52,8 @@ class Job:
             manifests[name] = staged(self.folder / "hub", name)
             prefix = f"models/{name.replace('@', '/')}"
             source = self.folder / "hub" / name.replace("@", "/")
-            send_all(self.store, source, prefix, manifests[name].files)
-            assert self.store.create(f"{prefix}/{NAME}", manifests[name].to_bytes())
+            upload_files(self.store, source, prefix, manifests[name].files)
+            assert self.store.create(f"{prefix}/{MANIFEST_NAME}", manifests[name].to_bytes())
         return manifests
 
     def store_artifact(self, **changes: Any) -> None:
@@ -62,9 +62,9 @@ class Job:
         (made / "model.pt").write_text("x")
         manifest = Manifest(
             schema_version=1, kind="artifact", name=self.key.name, folder="run",
-            fields=replace(self.key, **changes).as_fields(), files=files_below(made), made={},
+            fields=replace(self.key, **changes).as_fields(), files=list_files(made), made={},
         )  # fmt: skip
-        assert self.store.create(f"{self.key.prefix}/{NAME}", manifest.to_bytes())
+        assert self.store.create(f"{self.key.prefix}/{MANIFEST_NAME}", manifest.to_bytes())
 
     def run(self, *more: str) -> int:
         models = [word for name in self.named for word in ("--model", name)]
@@ -73,7 +73,7 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> Job:
+def job(tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Job:
     return Job(tmp_path, store, monkeypatch)
 
 
@@ -88,11 +88,11 @@ def test_models_come_to_disk_with_the_driver_and_the_lease_stays_held(job: Job) 
     assert job.run() == 0
 
     for name, manifest in manifests.items():
-        assert files_below(job.models / name.replace("@", "/")) == manifest.files
-    assert (job.work / "driver.pyz").read_bytes() == driver_archive()
+        assert list_files(job.models / name.replace("@", "/")) == manifest.files
+    assert (job.work / "driver.pyz").read_bytes() == build_driver_archive()
     held = job.store.read(job.lease)
     assert held is not None
-    assert (tenure(held, "").holder, tenure(held, "").held) == ("compile-1", True)
+    assert (parse_lease(held, "").holder, parse_lease(held, "").is_active) == ("compile-1", True)
 
 
 def test_a_present_key_is_skipped_and_asks_for_no_model(job: Job) -> None:
@@ -154,8 +154,8 @@ def test_the_same_job_takes_its_lease_back_at_once(job: Job) -> None:
 
 
 def test_a_job_that_waits_skips_what_the_other_stored(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "ASK_S", 0.05)
-    asked = fetch._skip
+    monkeypatch.setattr(fetch, "POLL_INTERVAL_S", 0.05)
+    asked = fetch._skip_if_stored
     times = []
 
     def stored_meanwhile(*arguments: Any) -> bool:
@@ -164,15 +164,15 @@ def test_a_job_that_waits_skips_what_the_other_stored(job: Job, monkeypatch: pyt
             job.store_artifact()
         return asked(*arguments)
 
-    monkeypatch.setattr(fetch, "_skip", stored_meanwhile)
-    with take(job.store, job.lease, "compile-0", 60, 0):
+    monkeypatch.setattr(fetch, "_skip_if_stored", stored_meanwhile)
+    with hold_lease(job.store, job.lease, "compile-0", 60, 0):
         assert job.run("--wait-s", "10") == 0
 
     assert (job.work / "present").exists()
 
 
 def test_a_repeat_fetches_nothing_that_is_whole(
-    tmp_path: Path, proxied: Store, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, proxied: ObjectStore, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job(tmp_path, proxied, monkeypatch)
     manifests = job.stage()
@@ -184,11 +184,11 @@ def test_a_repeat_fetches_nothing_that_is_whole(
     assert job.run() == 0
 
     fetched = {each.path.rpartition("/")[2] for each in proxy.requests("GetObject", f"/{proxied.bucket}/models/*")}
-    assert fetched == {NAME, cut.name}
-    assert files_below(cut.parent) == manifests[job.named[0]].files
+    assert fetched == {MANIFEST_NAME, cut.name}
+    assert list_files(cut.parent) == manifests[job.named[0]].files
 
 
-def test_one_byte_flipped_in_a_stored_model_is_found(job: Job, endpoint: Endpoint, said: Said) -> None:
+def test_one_byte_flipped_in_a_stored_model_is_found(job: Job, endpoint: AwsEndpoint, said: Said) -> None:
     job.stage()
     key = f"models/{job.named[0].replace('@', '/')}/config.json"
     s3 = endpoint.client("s3")
@@ -204,8 +204,8 @@ def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(
     job: Job, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     size = sum(manifest.size for manifest in job.stage().values())
-    free = (1 + fetch.ROOM_FACTOR) * size + room.SPARE - 1
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free})())
+    free = (1 + fetch.DISK_SPACE_FACTOR) * size + disk_space.SPARE_BYTES - 1
+    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free})())
 
     assert job.run() == 3
     assert "bringing the models and making the artifact needs" in said()[-1]["event"]
@@ -213,7 +213,7 @@ def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(
 
 
 def test_the_room_is_what_the_node_is_asked_for() -> None:
-    assert fetch.ROOM_FACTOR == disk.ARTIFACT_FACTOR
+    assert fetch.DISK_SPACE_FACTOR == disk.ARTIFACT_FACTOR
 
 
 def test_what_is_fetched_may_be_read_by_the_runtimes_user(job: Job) -> None:
@@ -234,7 +234,7 @@ def test_a_job_that_says_nothing_of_itself_is_bad_input(job: Job, name: str, sai
 
 
 def test_a_bucket_that_is_not_there_is_named(job: Job, said: Said) -> None:
-    job.store = Store("no-such-bucket-here", job.store.client, 1)
+    job.store = ObjectStore("no-such-bucket-here", job.store.client, 1)
 
     assert job.run() in {2, 3}
     assert "no-such-bucket-here" in said()[-1]["where"]

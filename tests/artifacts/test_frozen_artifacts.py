@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tandem.artifacts.contents import contents
-from tandem.artifacts.lease import tenure
-from tandem.artifacts.list import rows
+from tandem.artifacts.inventory import read_inventory
+from tandem.artifacts.lease import parse_lease
+from tandem.artifacts.list import build_rows
 from tandem.artifacts.manifest import LEASE_NAME
 
 pytestmark = pytest.mark.endpoint
@@ -25,7 +25,9 @@ def stored(store):
 
 
 def test_frozen_sets_are_whole(stored):
-    states = {(row.kind, row.name.partition("@")[0], row.state) for row in rows(contents(stored), stored.now())}
+    states = {
+        (row.kind, row.name.partition("@")[0], row.state) for row in build_rows(read_inventory(stored), stored.now())
+    }
 
     assert {("model", "acme/tiny", "whole"), ("artifact", "qwen3-0-6b-none-tp2-lnc2-b1-s128-a39864e1b644", "whole")} < (
         states
@@ -35,7 +37,7 @@ def test_frozen_sets_are_whole(stored):
 def test_frozen_leases_are_read(stored):
     keys = [key for key in OBJECTS if key.endswith(LEASE_NAME)]
 
-    held = {tenure(stored.read(key), key).holder: tenure(stored.read(key), key).held for key in keys}
+    held = {parse_lease(stored.read(key), key).holder: parse_lease(stored.read(key), key).held for key in keys}
 
     assert {holder for holder, state in held.items() if state} == {"job-1"}
     assert held["compile-tiny-0123"] is False

@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Callable
 
 import pytest
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, FaultRule, StatusFault
 
-from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.secret import NAMED_BY, Token, read_token, secret_name
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import INTERNAL_ERROR, Rule, Status
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken, read_token, secret_name
 
 pytestmark = pytest.mark.endpoint
 VALUE = "hf_" + "Q7" * 17
@@ -21,7 +21,7 @@ Make = Callable[..., str]
 
 
 @pytest.fixture
-def make(endpoint: Endpoint, aws: dict[str, str]) -> Make:  # noqa: ARG001 - aws sets the variables
+def make(endpoint: AwsEndpoint, aws: dict[str, str]) -> Make:  # noqa: ARG001 - aws sets the variables
     """Store a secret under a name of its own; the name."""
 
     def store(**content: object) -> str:
@@ -38,11 +38,11 @@ def make(endpoint: Endpoint, aws: dict[str, str]) -> Make:  # noqa: ARG001 - aws
 def test_a_token_is_the_plain_text_or_the_json_key_token(make: Make, text: str) -> None:
     name = make(SecretString=text)
 
-    assert read_token(name) == Token(name, VALUE)
+    assert read_token(name) == HubToken(name, VALUE)
 
 
 def test_a_token_shows_itself_by_the_name_of_its_secret() -> None:
-    assert repr(Token("hub", VALUE)) == "Token(secret='hub')"
+    assert repr(HubToken("hub", VALUE)) == "Token(secret='hub')"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_token_shows_itself_by_the_name_of_its_secret() -> None:
 def test_what_is_no_token_is_refused_without_showing_it(make: Make, text: str) -> None:
     name = make(SecretString=text)
 
-    with pytest.raises(RefusedError, match=f"secret {name}") as caught:
+    with pytest.raises(ArtifactInputError, match=f"secret {name}") as caught:
         read_token(name)
 
     assert VALUE not in str(caught.value)
@@ -61,21 +61,21 @@ def test_what_is_no_token_is_refused_without_showing_it(make: Make, text: str) -
 
 
 def test_a_binary_secret_is_refused(make: Make) -> None:
-    with pytest.raises(RefusedError, match="the secret is binary"):
+    with pytest.raises(ArtifactInputError, match="the secret is binary"):
         read_token(make(SecretBinary=VALUE.encode()))
 
 
 @pytest.mark.usefixtures("aws")
 def test_a_secret_that_is_not_there_is_refused_by_name() -> None:
-    with pytest.raises(RefusedError, match="secret tandem/nowhere: there is no such secret"):
+    with pytest.raises(ArtifactInputError, match="secret tandem/nowhere: there is no such secret"):
         read_token("tandem/nowhere")
 
 
-def test_a_secret_marked_for_deletion_is_refused(make: Make, endpoint: Endpoint) -> None:
+def test_a_secret_marked_for_deletion_is_refused(make: Make, endpoint: AwsEndpoint) -> None:
     name = make(SecretString=VALUE)
     endpoint.client("secretsmanager").delete_secret(SecretId=name)
 
-    with pytest.raises(RefusedError, match="marked for deletion"):
+    with pytest.raises(ArtifactInputError, match="marked for deletion"):
         read_token(name)
 
 
@@ -87,31 +87,31 @@ def fronted(make: Make, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 def test_a_denied_secret_names_the_permission(fronted: str, proxy: FaultProxy) -> None:
-    proxy.use(Rule(service="secretsmanager", fault=Status(status=400, code="AccessDeniedException")))
+    proxy.use(FaultRule(service="secretsmanager", fault=StatusFault(status=400, code="AccessDeniedException")))
 
-    with pytest.raises(WorldError, match="reading the secret is denied") as caught:
+    with pytest.raises(ArtifactExternalError, match="reading the secret is denied") as caught:
         read_token(fronted)
 
     assert "secretsmanager:GetSecretValue" in caught.value.change
 
 
 def test_a_secret_is_asked_for_again_after_a_passing_failure(fronted: str, proxy: FaultProxy) -> None:
-    proxy.use(Rule(service="secretsmanager", fault=INTERNAL_ERROR, times=2))
+    proxy.use(FaultRule(service="secretsmanager", fault=INTERNAL_ERROR_FAULT, times=2))
 
     assert read_token(fronted).value == VALUE
 
 
 def test_a_key_that_does_not_decrypt_the_secret_is_a_fault(fronted: str, proxy: FaultProxy) -> None:
-    proxy.use(Rule(service="secretsmanager", fault=Status(status=400, code="DecryptionFailure")))
+    proxy.use(FaultRule(service="secretsmanager", fault=StatusFault(status=400, code="DecryptionFailure")))
 
-    with pytest.raises(WorldError, match="DecryptionFailure"):
+    with pytest.raises(ArtifactExternalError, match="DecryptionFailure"):
         read_token(fronted)
 
 
 def test_a_secrets_manager_that_is_down_is_a_fault(fronted: str, proxy: FaultProxy) -> None:
     proxy.stop()
     try:
-        with pytest.raises(WorldError, match="the secret cannot be read") as caught:
+        with pytest.raises(ArtifactExternalError, match="the secret cannot be read") as caught:
             read_token(fronted)
     finally:
         proxy.start()  # the other tests of this process go through it too
@@ -123,6 +123,6 @@ def test_a_secrets_manager_that_is_down_is_a_fault(fronted: str, proxy: FaultPro
 def test_the_secrets_name_comes_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, said: str, name: str | None
 ) -> None:
-    monkeypatch.setenv(NAMED_BY, said)
+    monkeypatch.setenv(SECRET_NAME_VARIABLE, said)
 
     assert secret_name() == name

@@ -9,21 +9,31 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from doubles.fault_proxy.rules import (
+    AnswerCorruptionFault,
+    AnswerCutFault,
+    DropFault,
+    FaultRule,
+    StatusFault,
+)
+from doubles.hub.connection import HubAccess
+from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, listing, plain_hub, snapshot
 
 from tandem.artifacts import hub as hub_module
-from tandem.artifacts import hub_tries
-from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.hub import HubSnapshot, endpoint, resolve
-from tandem.artifacts.secret import NAMED_BY, Token
-from tandem.twin.faults.rules import CorruptAnswer, CutAnswer, Drop, Rule, Status
-from tandem.twin.hub.serve import Access
-from tandem.twin.hub.server import Hub
+from tandem.artifacts import hub_retry
+from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.hub import HubSnapshot, read_hub_address, resolve_snapshot
+from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken
 
 SHARD = "model-00002-of-00004.safetensors"
 STRANGER = "hf_stranger_stranger"
-ACCESS = Access(tokens=frozenset({TOKEN}), strangers=frozenset({STRANGER}),
-                gated=frozenset({"acme/gated"}), private=frozenset({"acme/private"}))  # fmt: skip
+ACCESS = HubAccess(
+    tokens=frozenset({TOKEN}),
+    unauthorized_tokens=frozenset({STRANGER}),
+    gated_repositories=frozenset({"acme/gated"}),
+    private_repositories=frozenset({"acme/private"}),
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +45,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    monkeypatch.setattr(hub_tries, "FIRST_WAIT_S", 0.01)
-    monkeypatch.delenv(NAMED_BY, raising=False)
-    with Hub(folder, access=ACCESS) as running:
+def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
+    monkeypatch.setattr(hub_retry, "FIRST_WAIT_S", 0.01)
+    monkeypatch.delenv(SECRET_NAME_VARIABLE, raising=False)
+    with LocalHub(folder, access=ACCESS) as running:
         monkeypatch.setenv("HF_ENDPOINT", running.url)
         yield running
 
 
 @pytest.fixture
-def resolved(hub: Hub, tmp_path: Path) -> HubSnapshot:
-    found = resolve(MODEL, COMMIT, tmp_path / "work")
+def resolved(hub: LocalHub, tmp_path: Path) -> HubSnapshot:
+    found = resolve_snapshot(MODEL, COMMIT, tmp_path / "work")
     found.prepare()
     hub.forget()
     return found
@@ -59,7 +69,7 @@ def received(found: HubSnapshot, name: str) -> bytes:
 
 
 def resolved_and_received(work: Path, name: str, model: str = MODEL) -> bytes:
-    found = resolve(model, COMMIT, work)
+    found = resolve_snapshot(model, COMMIT, work)
     found.prepare()
     return received(found, name)
 
@@ -69,15 +79,15 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[SimpleNamespace]:
 
 
 def with_secret(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    monkeypatch.setenv(NAMED_BY, "hub-token")
-    monkeypatch.setattr(hub_module, "read_token", lambda name: Token(name, value))
+    monkeypatch.setenv(SECRET_NAME_VARIABLE, "hub-token")
+    monkeypatch.setattr(hub_module, "read_token", lambda name: HubToken(name, value))
 
 
 @pytest.mark.usefixtures("hub")
 def test_a_name_that_moves_is_resolved_to_its_commit_and_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = resolve(MODEL, "main", tmp_path)
+    found = resolve_snapshot(MODEL, "main", tmp_path)
 
     assert found.commit == COMMIT
     assert [(line.event, line.commit) for line in lines(capsys)] == [("revision resolved", COMMIT)]
@@ -90,36 +100,36 @@ def test_a_received_file_is_the_hubs_byte_for_byte(resolved: HubSnapshot, folder
 
 @pytest.mark.parametrize("name", ["config.json", SHARD])
 def test_a_corrupted_download_is_thrown_away_and_fetched_again(
-    hub: Hub, resolved: HubSnapshot, folder: Path, name: str, capsys: pytest.CaptureFixture[str]
+    hub: LocalHub, resolved: HubSnapshot, folder: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hub.use(Rule(path=f"*/{COMMIT}/{name}", fault=CorruptAnswer(), times=2))
+    hub.use(FaultRule(path=f"*/{COMMIT}/{name}", fault=AnswerCorruptionFault(), times=2))
 
     assert received(resolved, name) == (folder / MODEL / COMMIT / name).read_bytes()
     assert "content is not what the hub lists, thrown away" in {line.event for line in lines(capsys)}
 
 
 def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_no_file(
-    hub: Hub, resolved: HubSnapshot
+    hub: LocalHub, resolved: HubSnapshot
 ) -> None:
-    hub.use(Rule(path=f"/cdn/*/{SHARD}", fault=CorruptAnswer()))
+    hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCorruptionFault()))
 
-    with pytest.raises(WorldError, match=SHARD):
+    with pytest.raises(ArtifactExternalError, match=SHARD):
         received(resolved, SHARD)
 
     assert len([one for one in hub.log if one.path.startswith("/cdn/")]) == 3
     assert not (resolved.folder / SHARD).exists()
 
 
-def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub: Hub, resolved: HubSnapshot) -> None:
-    hub.use(Rule(path=f"/cdn/*/{SHARD}", fault=CutAnswer(after=10_000), times=1))
+def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub: LocalHub, resolved: HubSnapshot) -> None:
+    hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCutFault(after=10_000), times=1))
 
     body = received(resolved, SHARD)
 
     assert [one.headers.get("range") for one in hub.log if one.path.startswith("/cdn/")] == [None, "bytes=10000-"]
-    assert hub.served(SHARD) <= len(body)
+    assert hub.count_file_bytes(SHARD) <= len(body)
 
 
-def test_what_an_earlier_process_left_is_not_fetched_again(hub: Hub, resolved: HubSnapshot, folder: Path) -> None:
+def test_what_an_earlier_process_left_is_not_fetched_again(hub: LocalHub, resolved: HubSnapshot, folder: Path) -> None:
     whole = (folder / MODEL / COMMIT / SHARD).read_bytes()
     (resolved.folder / SHARD).write_bytes(whole[:20_000])
 
@@ -134,7 +144,7 @@ def test_a_local_file_of_other_bytes_is_thrown_away(resolved: HubSnapshot, folde
     assert received(resolved, SHARD) == (folder / MODEL / COMMIT / SHARD).read_bytes()
 
 
-def test_a_whole_local_file_is_not_asked_for(hub: Hub, resolved: HubSnapshot, folder: Path) -> None:
+def test_a_whole_local_file_is_not_asked_for(hub: LocalHub, resolved: HubSnapshot, folder: Path) -> None:
     (resolved.folder / SHARD).write_bytes((folder / MODEL / COMMIT / SHARD).read_bytes())
 
     received(resolved, SHARD)
@@ -148,7 +158,7 @@ def test_a_server_that_ignores_ranges_is_read_from_the_start(monkeypatch: pytest
     said = listing([{"rfilename": "config.json", "size": 1000, "blobId": blob}])
     with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else body)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
-        found = resolve(MODEL, COMMIT, tmp_path)
+        found = resolve_snapshot(MODEL, COMMIT, tmp_path)
         found.prepare()
         (found.folder / "config.json").write_bytes(b"0123")
 
@@ -160,45 +170,45 @@ def test_an_answer_that_never_ends_does_not_fill_the_disk(monkeypatch: pytest.Mo
     endless = b"x" * (32 << 20)
     with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else endless)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
-        found = resolve(MODEL, COMMIT, tmp_path)
+        found = resolve_snapshot(MODEL, COMMIT, tmp_path)
         found.prepare()
         sizes: list[int] = []
 
-        with pytest.raises(WorldError, match=r"config\.json"):
+        with pytest.raises(ArtifactExternalError, match=r"config\.json"):
             found.receive(found.entries["config.json"], sizes.append)
 
     assert sum(size for size in sizes if size > 0) < len(endless) // 10  # of all three fetches
 
 
-@pytest.mark.parametrize("fault", [Status(status=503, code="x"), Status(status=500, code="x"), Drop()])
-def test_what_passes_is_tried_again(hub: Hub, tmp_path: Path, fault: Status | Drop) -> None:
-    hub.use(Rule(path="/api/*", fault=fault, times=4))
+@pytest.mark.parametrize("fault", [StatusFault(status=503, code="x"), StatusFault(status=500, code="x"), DropFault()])
+def test_what_passes_is_tried_again(hub: LocalHub, tmp_path: Path, fault: StatusFault | DropFault) -> None:
+    hub.use(FaultRule(path="/api/*", fault=fault, times=4))
 
-    assert resolve(MODEL, COMMIT, tmp_path).commit == COMMIT
+    assert resolve_snapshot(MODEL, COMMIT, tmp_path).commit == COMMIT
 
 
 @pytest.mark.parametrize("path", ["/api/*", "*/resolve/*", "/cdn/*"])
-def test_what_does_not_pass_is_given_up_after_five_tries(hub: Hub, tmp_path: Path, path: str) -> None:
-    hub.use(Rule(path=path, fault=Status(status=502, code="x")))
+def test_what_does_not_pass_is_given_up_after_five_tries(hub: LocalHub, tmp_path: Path, path: str) -> None:
+    hub.use(FaultRule(path=path, fault=StatusFault(status=502, code="x")))
 
-    with pytest.raises(WorldError, match="502, asked 5 times") as caught:
+    with pytest.raises(ArtifactExternalError, match="502, asked 5 times") as caught:
         resolved_and_received(tmp_path, SHARD)
 
     assert "--from" in caught.value.change
     assert len([one for one in hub.log if one.status == 502]) == 5
 
 
-def test_tries_begin_anew_when_bytes_came(hub: Hub, resolved: HubSnapshot, folder: Path) -> None:
-    hub.use(Rule(path=f"/cdn/*/{SHARD}", fault=CutAnswer(after=2_000), times=9))
+def test_tries_begin_anew_when_bytes_came(hub: LocalHub, resolved: HubSnapshot, folder: Path) -> None:
+    hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCutFault(after=2_000), times=9))
 
     assert received(resolved, SHARD) == (folder / MODEL / COMMIT / SHARD).read_bytes()
 
 
-def test_a_hub_that_is_down_is_named_with_what_to_do(hub: Hub, tmp_path: Path) -> None:
+def test_a_hub_that_is_down_is_named_with_what_to_do(hub: LocalHub, tmp_path: Path) -> None:
     hub.stop()
 
-    with pytest.raises(WorldError, match="does not answer") as caught:
-        resolve(MODEL, COMMIT, tmp_path)
+    with pytest.raises(ArtifactExternalError, match="does not answer") as caught:
+        resolve_snapshot(MODEL, COMMIT, tmp_path)
 
     assert caught.value.where == f"{hub.url}/{MODEL}@{COMMIT}"
 
@@ -215,10 +225,10 @@ def test_a_hub_that_asks_to_wait_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], headers: dict[str, str]
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(hub_tries.time, "sleep", slept.append)
+    monkeypatch.setattr(hub_retry.time, "sleep", slept.append)
     with plain_hub(throttled(1, headers)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
-        resolve(MODEL, COMMIT, tmp_path)
+        resolve_snapshot(MODEL, COMMIT, tmp_path)
 
     assert [line.wait_s for line in lines(capsys) if line.event == "trying again"] == [1.0]
     assert 1.0 in slept
@@ -227,8 +237,8 @@ def test_a_hub_that_asks_to_wait_is_waited_for(
 def test_a_hub_that_asks_to_wait_for_hours_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with plain_hub(throttled(9, {"Retry-After": "7200"})) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
-        with pytest.raises(WorldError, match="asks to wait 7200 seconds"):
-            resolve(MODEL, COMMIT, tmp_path)
+        with pytest.raises(ArtifactExternalError, match="asks to wait 7200 seconds"):
+            resolve_snapshot(MODEL, COMMIT, tmp_path)
 
 
 def test_a_warning_of_the_hub_is_a_log_line_without_signatures(
@@ -237,7 +247,7 @@ def test_a_warning_of_the_hub_is_a_log_line_without_signatures(
     headers = {"X-HF-Warning": "moved; see https://cdn.internal/file?signature=abc now"}
     with plain_hub(lambda _path, _count: (200, headers, listing([]))) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
-        resolve(MODEL, COMMIT, tmp_path)
+        resolve_snapshot(MODEL, COMMIT, tmp_path)
 
     said = [(line.event, line.message) for line in lines(capsys)]
     assert said == [("the hub's client warns", "see https://cdn.internal/file now")]
@@ -245,21 +255,21 @@ def test_a_warning_of_the_hub_is_a_log_line_without_signatures(
 
 @pytest.mark.usefixtures("hub")
 def test_a_revision_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match=f"no revision {OTHER}"):
-        resolve(MODEL, OTHER, tmp_path)
+    with pytest.raises(ArtifactInputError, match=f"no revision {OTHER}"):
+        resolve_snapshot(MODEL, OTHER, tmp_path)
 
 
 @pytest.mark.usefixtures("hub")
 def test_a_model_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="the hub has no model acme/nothing, or it is private"):
-        resolve("acme/nothing", COMMIT, tmp_path)
+    with pytest.raises(ArtifactInputError, match="the hub has no model acme/nothing, or it is private"):
+        resolve_snapshot("acme/nothing", COMMIT, tmp_path)
 
 
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("name", ["acme/a--b", "acme/x" * 20])
 def test_a_name_that_no_hub_takes_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RefusedError, match="no name of a model"):
-        resolve(name, COMMIT, tmp_path)
+    with pytest.raises(ArtifactInputError, match="no name of a model"):
+        resolve_snapshot(name, COMMIT, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -281,8 +291,8 @@ def test_an_answer_that_no_hub_gives_is_a_fault(
 ) -> None:
     with plain_hub(lambda _path, _count: (200, {}, body)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
-        with pytest.raises(WorldError, match=said):
-            resolve(MODEL, COMMIT, tmp_path)
+        with pytest.raises(ArtifactExternalError, match=said):
+            resolve_snapshot(MODEL, COMMIT, tmp_path)
 
 
 @pytest.mark.parametrize("path", ["../up.json", "/etc/config.json", "a/../../b", "bell\a.json"])
@@ -292,23 +302,23 @@ def test_a_listed_path_that_leaves_its_folder_is_refused(
     said = listing([{"rfilename": path, "size": 1, "blobId": "0" * 40}])
     with plain_hub(lambda _path, _count: (200, {}, said)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
-        with pytest.raises(RefusedError):
-            resolve(MODEL, COMMIT, tmp_path)
+        with pytest.raises(ArtifactInputError):
+            resolve_snapshot(MODEL, COMMIT, tmp_path)
 
 
 @pytest.mark.parametrize("gates_metadata", [True, False])
 def test_a_gated_model_without_a_secret_says_page_and_variable(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, gates_metadata: bool
 ) -> None:
-    monkeypatch.delenv(NAMED_BY, raising=False)
-    access = Access(gated=ACCESS.gated, gates_metadata=gates_metadata)
-    with Hub(folder, access=access) as gate:
+    monkeypatch.delenv(SECRET_NAME_VARIABLE, raising=False)
+    access = HubAccess(gated_repositories=ACCESS.gated_repositories, gates_metadata=gates_metadata)
+    with LocalHub(folder, access=access) as gate:
         monkeypatch.setenv("HF_ENDPOINT", gate.url)
-        with pytest.raises(RefusedError, match="gated and no token was sent") as caught:
+        with pytest.raises(ArtifactInputError, match="gated and no token was sent") as caught:
             resolved_and_received(tmp_path, "config.json", "acme/gated")
 
     assert f"{gate.url}/acme/gated" in caught.value.change
-    assert NAMED_BY in caught.value.change
+    assert SECRET_NAME_VARIABLE in caught.value.change
 
 
 @pytest.mark.usefixtures("hub")
@@ -327,10 +337,13 @@ def test_a_token_opens_a_listing_that_is_gated_too(
     folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with_secret(monkeypatch, TOKEN)
-    with Hub(folder, access=Access(tokens=ACCESS.tokens, gated=ACCESS.gated, gates_metadata=True)) as gate:
+    with LocalHub(
+        folder,
+        access=HubAccess(tokens=ACCESS.tokens, gated_repositories=ACCESS.gated_repositories, gates_metadata=True),
+    ) as gate:
         monkeypatch.setenv("HF_ENDPOINT", gate.url)
 
-        assert resolve("acme/gated", COMMIT, tmp_path).commit == COMMIT
+        assert resolve_snapshot("acme/gated", COMMIT, tmp_path).commit == COMMIT
 
 
 def test_a_gated_model_of_a_mirror_that_asks_for_no_token_needs_no_secret(
@@ -340,17 +353,17 @@ def test_a_gated_model_of_a_mirror_that_asks_for_no_token_needs_no_secret(
     blob = hashlib.sha1(b"blob 2\0{}", usedforsecurity=False).hexdigest()
     said = listing([{"rfilename": "config.json", "size": 2, "blobId": blob}], gated="manual")
     with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else body)) as url:
-        monkeypatch.delenv(NAMED_BY, raising=False)
+        monkeypatch.delenv(SECRET_NAME_VARIABLE, raising=False)
         monkeypatch.setenv("HF_ENDPOINT", url)
 
         assert resolved_and_received(tmp_path, "config.json") == body
 
 
 def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    hub: LocalHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with_secret(monkeypatch, TOKEN)
-    found = resolve("acme/gated", COMMIT, tmp_path)
+    found = resolve_snapshot("acme/gated", COMMIT, tmp_path)
     found.prepare()
     hub.forget()
 
@@ -363,13 +376,13 @@ def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(
 
 
 def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    hub: LocalHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with_secret(monkeypatch, STRANGER)
-    found = resolve("acme/gated", COMMIT, tmp_path)
+    found = resolve_snapshot("acme/gated", COMMIT, tmp_path)
     found.prepare()
 
-    with pytest.raises(RefusedError, match="the token in the secret hub-token does not open it") as caught:
+    with pytest.raises(ArtifactInputError, match="the token in the secret hub-token does not open it") as caught:
         received(found, SHARD)
 
     assert f"accept the licence at {hub.url}/acme/gated" in caught.value.change
@@ -382,8 +395,8 @@ def test_a_token_that_the_hub_does_not_know_is_named_by_its_secret(
 ) -> None:
     with_secret(monkeypatch, "hf_nobody_knows_me")
 
-    with pytest.raises(RefusedError, match="does not accept the token in the secret hub-token") as caught:
-        resolve("acme/gated", COMMIT, tmp_path)
+    with pytest.raises(ArtifactInputError, match="does not accept the token in the secret hub-token") as caught:
+        resolve_snapshot("acme/gated", COMMIT, tmp_path)
 
     assert "hf_nobody_knows_me" not in str(caught.value)
 
@@ -392,12 +405,12 @@ def test_a_token_that_the_hub_does_not_know_is_named_by_its_secret(
 def test_a_private_model_that_the_token_may_not_see_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with_secret(monkeypatch, STRANGER)
 
-    with pytest.raises(RefusedError, match="or the token in the secret hub-token may not see it"):
-        resolve("acme/private", COMMIT, tmp_path)
+    with pytest.raises(ArtifactInputError, match="or the token in the secret hub-token may not see it"):
+        resolve_snapshot("acme/private", COMMIT, tmp_path)
 
 
-def test_an_open_model_asks_for_no_secret(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(NAMED_BY, "hub-token")
+def test_an_open_model_asks_for_no_secret(hub: LocalHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(SECRET_NAME_VARIABLE, "hub-token")
     monkeypatch.setattr(hub_module, "read_token", lambda _name: pytest.fail("the secret was read"))
 
     resolved_and_received(tmp_path, SHARD)
@@ -405,7 +418,7 @@ def test_an_open_model_asks_for_no_secret(hub: Hub, monkeypatch: pytest.MonkeyPa
     assert not any("authorization" in one.headers for one in hub.log)
 
 
-def test_a_token_of_the_environment_is_not_sent(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_token_of_the_environment_is_not_sent(hub: LocalHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
 
     resolved_and_received(tmp_path, "config.json")
@@ -416,33 +429,33 @@ def test_a_token_of_the_environment_is_not_sent(hub: Hub, monkeypatch: pytest.Mo
 def test_a_token_is_not_sent_over_plain_http(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_module, "read_token", lambda _name: pytest.fail("the secret was read"))
 
-    with pytest.raises(RefusedError, match="not sent over plain http"):
-        hub_module._token("hub-token", "http://hub.internal")
+    with pytest.raises(ArtifactInputError, match="not sent over plain http"):
+        hub_module._read_hub_token("hub-token", "http://hub.internal")
 
 
 @pytest.mark.parametrize("said", ["hub.internal", "ftp://hub.internal", "https://"])
 def test_an_endpoint_that_is_no_address_is_refused(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setenv("HF_ENDPOINT", said)
 
-    with pytest.raises(RefusedError, match="no http or https address"):
-        endpoint()
+    with pytest.raises(ArtifactInputError, match="no http or https address"):
+        read_hub_address()
 
 
 def test_an_endpoint_with_a_password_is_refused_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "https://me:sesame@hub.internal")
 
-    with pytest.raises(RefusedError) as caught:
-        endpoint()
+    with pytest.raises(ArtifactInputError) as caught:
+        read_hub_address()
 
     assert "sesame" not in str(caught.value)
 
 
 def test_a_disk_without_room_is_said_before_a_byte_is_asked_for(
-    hub: Hub, resolved: HubSnapshot, monkeypatch: pytest.MonkeyPatch
+    hub: LocalHub, resolved: HubSnapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
 
-    with pytest.raises(WorldError, match=f"{SHARD} needs 29912 bytes on this disk, 1000 bytes are free"):
+    with pytest.raises(ArtifactExternalError, match=f"{SHARD} needs 29912 bytes on this disk, 1000 bytes are free"):
         received(resolved, SHARD)
 
     assert hub.log == ()
@@ -453,14 +466,16 @@ def test_the_largest_file_must_fit_before_any_is_asked_for(
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
 
-    with pytest.raises(WorldError, match="the largest file of"):
-        resolved.expect(tuple(resolved.entries.values()))
+    with pytest.raises(ArtifactExternalError, match="the largest file of"):
+        resolved.check_entries(tuple(resolved.entries.values()))
 
 
 def test_a_disk_that_fills_up_names_the_file_and_what_it_needs(resolved: HubSnapshot) -> None:
     (resolved.folder / SHARD).symlink_to("/dev/full")  # a real ENOSPC
 
-    with pytest.raises(WorldError, match="the disk is full before the file of 29912 bytes is whole") as caught:
+    with pytest.raises(
+        ArtifactExternalError, match="the disk is full before the file of 29912 bytes is whole"
+    ) as caught:
         received(resolved, SHARD)
 
     assert caught.value.where.endswith(SHARD)
@@ -470,8 +485,8 @@ def test_a_disk_that_fills_up_names_the_file_and_what_it_needs(resolved: HubSnap
 def test_a_folder_that_cannot_be_made_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "work").write_text("a file where a folder should be")
 
-    with pytest.raises(WorldError, match="cannot be written"):
-        resolve(MODEL, COMMIT, tmp_path / "work").prepare()
+    with pytest.raises(ArtifactExternalError, match="cannot be written"):
+        resolve_snapshot(MODEL, COMMIT, tmp_path / "work").prepare()
 
 
 @pytest.mark.usefixtures("hub")
@@ -479,6 +494,6 @@ def test_what_an_earlier_run_left_of_another_commit_is_removed(tmp_path: Path) -
     (tmp_path / OTHER).mkdir()
     (tmp_path / OTHER / SHARD).write_bytes(b"half")
 
-    resolve(MODEL, COMMIT, tmp_path).prepare()
+    resolve_snapshot(MODEL, COMMIT, tmp_path).prepare()
 
     assert [path.name for path in tmp_path.iterdir()] == [COMMIT]

@@ -13,8 +13,8 @@ import pytest
 from made import key_of, native_artifact, native_key, nxdi_artifact
 
 from tandem.artifacts.fault import StaleError
-from tandem.artifacts.inspect_local import inspect_local
-from tandem.artifacts.inspect_nxdi import TUNING_DEFAULTS, expected
+from tandem.artifacts.inspect_local import require_valid_artifact
+from tandem.artifacts.inspect_nxdi import TUNING_DEFAULTS, build_expected_settings
 
 RANKS = [f"weights/tp{rank}_sharded_checkpoint.safetensors" for rank in (0, 1)]
 
@@ -33,7 +33,7 @@ def fused(tmp_path: Path) -> Path:
 
 def refusal(folder: Path, key: Any, cache: Path | None = None) -> str:
     with pytest.raises(StaleError) as refused:
-        inspect_local(folder, key, cache=cache)
+        require_valid_artifact(folder, key, cache=cache)
     return str(refused.value)
 
 
@@ -44,7 +44,7 @@ def refusal(folder: Path, key: Any, cache: Path | None = None) -> str:
 def test_what_the_key_asks_for_passes(tmp_path: Path, mode: str, tuning: dict[str, Any]) -> None:
     folder = nxdi_artifact(tmp_path / "current", mode, tuning)
 
-    assert inspect_local(folder, key_of(mode, tuning), cache=tmp_path / "cache") == ()
+    assert require_valid_artifact(folder, key_of(mode, tuning), cache=tmp_path / "cache") == ()
 
 
 CHANGES: dict[str, Any] = {
@@ -129,7 +129,7 @@ def test_a_number_in_the_place_of_a_truth_is_no_agreement(fused: Path) -> None:
 
 def test_every_field_that_a_compile_reads_is_held_against_the_artifact() -> None:
     key = key_of()
-    held = {field.partition(".")[0] for field, _ in expected(key).values()}
+    held = {field.partition(".")[0] for field, _ in build_expected_settings(key).values()}
     elsewhere = {"target", "draft"}  # by the models' paths
     of_the_image = {"runtime", "image_repository", "image_tag", "image_digest", "sdk", "neuronx_cc", "nxdi", "plugin",
                     "platform_target", "environment"}  # fmt: skip
@@ -142,7 +142,7 @@ def test_a_model_from_another_place_is_said_to_be_unproven(fused: Path) -> None:
     plain["_name_or_path"] = "/opt/elsewhere/Qwen3-32B"
     (fused / "neuron_config.json").write_text(json.dumps(plain))
 
-    (note,) = inspect_local(fused, key_of())
+    (note,) = require_valid_artifact(fused, key_of())
 
     assert note.startswith("that the target is Qwen/Qwen3-32B@")
     assert note.endswith("the artifact names /opt/elsewhere/Qwen3-32B")
@@ -210,7 +210,7 @@ def test_a_failed_graph_in_the_compilers_cache_is_refused(fused: Path, tmp_path:
 def test_a_tokenizer_beside_the_graph_is_no_fault(fused: Path) -> None:
     (fused / "tokenizer.json").write_text("{}")
 
-    assert inspect_local(fused, key_of()) == ()
+    assert require_valid_artifact(fused, key_of()) == ()
 
 
 def test_many_faults_are_counted(fused: Path) -> None:
@@ -225,7 +225,7 @@ def test_many_faults_are_counted(fused: Path) -> None:
 
 
 def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path: Path) -> None:
-    (note,) = inspect_local(native_artifact(tmp_path / "current"), native_key())
+    (note,) = require_valid_artifact(native_artifact(tmp_path / "current"), native_key())
 
     assert "without compiling" in note
 
@@ -276,4 +276,4 @@ def test_a_folder_of_the_cache_that_is_no_entry_is_no_half_graph(tmp_path: Path)
     folder = native_artifact(tmp_path / "current")
     (folder / "neuron/compile_cache/.staging").mkdir()
 
-    assert inspect_local(folder, native_key())
+    assert require_valid_artifact(folder, native_key())

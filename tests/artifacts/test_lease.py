@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from doubles.fault_proxy.rules import AnswerLossFault, DropFault, FaultRule
 
-from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.lease import HeldError, let_go, take, tenure
-from tandem.artifacts.store import Stored
-from tandem.twin.faults.rules import Drop, LoseAnswer, Rule
+from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.lease import LeaseConflictError, hold_lease, parse_lease, release_lease
+from tandem.artifacts.store import ObjectContent
 
 KEY = "models/o/n/r/tandem-lease.json"
 AT = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -28,19 +28,21 @@ def state(store):
 def later(monkeypatch):
     """Let S3's clock run ahead by so many seconds: of its answers alone, as no time passes here."""
     ahead = [0.0]
-    real = tenure
+    real = parse_lease
 
     def shifted(stored, where):
         now = stored.now + timedelta(seconds=ahead[0])
-        return real(Stored(body=stored.body, etag=stored.etag, modified=stored.modified, now=now), where)
+        return real(
+            ObjectContent(body=stored.body, etag=stored.etag, modified_at=stored.modified_at, read_at=now), where
+        )
 
-    monkeypatch.setattr("tandem.artifacts.lease.tenure", shifted)
+    monkeypatch.setattr("tandem.artifacts.lease.parse_lease", shifted)
     return lambda seconds: ahead.__setitem__(0, seconds)
 
 
 @pytest.mark.endpoint
 def test_a_free_lease_is_taken_and_released(store):
-    with take(store, KEY, "job-a", 60, 0) as lease:
+    with hold_lease(store, KEY, "job-a", 60, 0) as lease:
         lease.check()
         held = state(store)
 
@@ -49,10 +51,10 @@ def test_a_free_lease_is_taken_and_released(store):
 
 @pytest.mark.endpoint
 def test_a_held_lease_says_who_has_it_and_until_when(store):
-    with take(store, KEY, "job-a", 60, 0):
+    with hold_lease(store, KEY, "job-a", 60, 0):
         with (
-            pytest.raises(HeldError, match=r"it is held by job-a until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
-            take(store, KEY, "job-b", 60, 0),
+            pytest.raises(LeaseConflictError, match=r"it is held by job-a until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
+            hold_lease(store, KEY, "job-b", 60, 0),
         ):
             pass
         assert state(store)["holder"] == "job-a"
@@ -60,10 +62,10 @@ def test_a_held_lease_says_who_has_it_and_until_when(store):
 
 @pytest.mark.endpoint
 def test_a_released_lease_is_the_same_bytes_whatever_went_before(store):
-    with take(store, KEY, "job-a", 60, 0):
+    with hold_lease(store, KEY, "job-a", 60, 0):
         pass
     first = store.read(KEY).body
-    with take(store, KEY, "job-a", 10, 0) as lease:
+    with hold_lease(store, KEY, "job-a", 10, 0) as lease:
         lease.take(lease._etag)
 
     assert store.read(KEY).body == first
@@ -73,18 +75,18 @@ def test_a_released_lease_is_the_same_bytes_whatever_went_before(store):
 def test_one_who_waits_gets_it_after_the_release(store, monkeypatch):
     monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.05)
     with ExitStack() as stack:
-        stack.enter_context(take(store, KEY, "job-a", 60, 0))
+        stack.enter_context(hold_lease(store, KEY, "job-a", 60, 0))
         threading.Timer(0.2, stack.close).start()
-        with take(store, KEY, "job-b", 60, 30):
+        with hold_lease(store, KEY, "job-b", 60, 30):
             assert state(store)["holder"] == "job-b"
 
 
 @pytest.mark.endpoint
 def test_the_same_holder_takes_it_back_at_once(store):
-    with take(store, KEY, "job-a", 3600, 0, keep=True):
+    with hold_lease(store, KEY, "job-a", 3600, 0, keep=True):
         pass
     kept = state(store)["state"]
-    with take(store, KEY, "job-a", 60, 0) as lease:
+    with hold_lease(store, KEY, "job-a", 60, 0) as lease:
         lease.check()
 
     assert (kept, state(store)["state"]) == ("held", "released")
@@ -92,7 +94,7 @@ def test_the_same_holder_takes_it_back_at_once(store):
 
 @pytest.mark.endpoint
 def test_an_error_releases_a_lease_that_was_to_be_kept(store):
-    with pytest.raises(ZeroDivisionError), take(store, KEY, "job-a", 3600, 0, keep=True):
+    with pytest.raises(ZeroDivisionError), hold_lease(store, KEY, "job-a", 3600, 0, keep=True):
         raise ZeroDivisionError
 
     assert state(store)["state"] == "released"
@@ -100,66 +102,66 @@ def test_an_error_releases_a_lease_that_was_to_be_kept(store):
 
 @pytest.mark.endpoint
 def test_an_expired_lease_is_taken_over(store, later):
-    with take(store, KEY, "dead", 60, 0, keep=True):
+    with hold_lease(store, KEY, "dead", 60, 0, keep=True):
         pass
     later(63)
-    with take(store, KEY, "job-b", 60, 0) as lease:
+    with hold_lease(store, KEY, "job-b", 60, 0) as lease:
         lease.check()
         assert state(store)["holder"] == "job-b"
 
 
 @pytest.mark.endpoint
 def test_a_holder_that_was_taken_over_stops_and_leaves_the_other_alone(store, later):
-    with take(store, KEY, "slow", 60, 0) as slow:
+    with hold_lease(store, KEY, "slow", 60, 0) as slow:
         later(63)
-        with take(store, KEY, "job-b", 60, 0, keep=True):
+        with hold_lease(store, KEY, "job-b", 60, 0, keep=True):
             pass
         slow._ttl_s = 0.03
         slow._thread.join(0)
         assert not slow.take(slow._etag)
-        slow._lost = "another writer has taken it over"
-        with pytest.raises(HeldError, match="lost: another writer has taken it over"):
+        slow._loss_reason = "another writer has taken it over"
+        with pytest.raises(LeaseConflictError, match="lost: another writer has taken it over"):
             slow.check()
     assert state(store)["holder"] == "job-b"
 
 
 @pytest.mark.endpoint
 def test_the_heartbeat_finds_out_that_it_was_taken_over(store):
-    with take(store, KEY, "slow", 0.6, 0) as slow:
+    with hold_lease(store, KEY, "slow", 0.6, 0) as slow:
         there = store.read(KEY)
         while not store.replace(KEY, there.body.replace(b"slow", b"fast"), there.etag):
             there = store.read(KEY)
         slow._thread.join(10)
-        with pytest.raises(HeldError, match="lost"):
+        with pytest.raises(LeaseConflictError, match="lost"):
             slow.check()
 
 
 @pytest.mark.endpoint
 def test_a_confirmed_lease_is_one_that_s3_still_has(store):
-    with take(store, KEY, "job-a", 60, 0) as lease:
+    with hold_lease(store, KEY, "job-a", 60, 0) as lease:
         lease.confirm()
         there = store.read(KEY)
         store.replace(KEY, there.body.replace(b"job-a", b"job-b"), there.etag)
         lease.check()  # which knows what the last heartbeat knew
-        with pytest.raises(HeldError, match="another writer has taken it over"):
+        with pytest.raises(LeaseConflictError, match="another writer has taken it over"):
             lease.confirm()
 
 
 @pytest.mark.endpoint
 def test_what_a_dead_process_of_the_same_holder_held_is_let_go(store):
-    with take(store, KEY, "job-a", 3600, 0, keep=True):
+    with hold_lease(store, KEY, "job-a", 3600, 0, keep=True):
         pass
-    let_go(store, KEY, "job-b")
+    release_lease(store, KEY, "job-b")
     held = state(store)["state"]
-    let_go(store, KEY, "job-a")
-    let_go(store, "models/no/such/lease", "job-a")
+    release_lease(store, KEY, "job-a")
+    release_lease(store, "models/no/such/lease", "job-a")
 
     assert (held, state(store)["state"]) == ("held", "released")
 
 
 @pytest.mark.endpoint
 def test_a_heartbeat_keeps_it(store):
-    with take(store, KEY, "job-a", 0.9, 0) as lease:
+    with hold_lease(store, KEY, "job-a", 0.9, 0) as lease:
         before = store.read(KEY).etag
         time.sleep(1.5)
         lease.check()
@@ -168,27 +170,27 @@ def test_a_heartbeat_keeps_it(store):
 
 @pytest.mark.endpoint
 def test_a_holder_that_cannot_renew_stops_in_time(proxied, proxy):
-    with take(proxied, KEY, "job-a", 0.5, 0) as lease:
-        proxy.use(Rule(operation="PutObject", fault=Drop()))
+    with hold_lease(proxied, KEY, "job-a", 0.5, 0) as lease:
+        proxy.use(FaultRule(operation="PutObject", fault=DropFault()))
         time.sleep(0.6)
-        with pytest.raises(HeldError, match=r"could not be renewed within 0\.5 s"):
+        with pytest.raises(LeaseConflictError, match=r"could not be renewed within 0\.5 s"):
             lease.check()
         proxy.use()
 
 
 @pytest.mark.endpoint
 def test_a_take_whose_answer_was_lost_is_ours(proxied, proxy):
-    proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1))
+    proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
 
-    with take(proxied, KEY, "job-a", 60, 0) as lease:
+    with hold_lease(proxied, KEY, "job-a", 60, 0) as lease:
         lease.check()
         assert lease.take(lease._etag)
 
 
 @pytest.mark.endpoint
 def test_a_release_that_fails_is_no_error(proxied, proxy):
-    with take(proxied, KEY, "job-a", 60, 0):
-        proxy.use(Rule(operation="PutObject", fault=Drop()))
+    with hold_lease(proxied, KEY, "job-a", 60, 0):
+        proxy.use(FaultRule(operation="PutObject", fault=DropFault()))
 
     proxy.use()
     assert state(proxied)["state"] == "held"
@@ -200,7 +202,7 @@ def test_of_many_at_once_one_holds_it_at_a_time(store, monkeypatch):
     inside, most, counter = [], [], itertools.count()
 
     def act():
-        with take(store, KEY, f"job-{next(counter)}", 60, 60):
+        with hold_lease(store, KEY, f"job-{next(counter)}", 60, 60):
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.02)
@@ -217,37 +219,42 @@ def test_of_many_at_once_one_holds_it_at_a_time(store, monkeypatch):
 
 def lease_of(now_s, **changes):
     plain = {"schema_version": 1, "state": "held", "holder": "job-a", "ttl_s": 60} | changes
-    return Stored(body=json.dumps(plain).encode(), etag="e", modified=AT, now=AT + timedelta(seconds=now_s))
+    return ObjectContent(
+        body=json.dumps(plain).encode(), etag="e", modified_at=AT, read_at=AT + timedelta(seconds=now_s)
+    )
 
 
 @pytest.mark.parametrize(("now_s", "held"), [(0, True), (60, True), (61, True), (62, False), (600, False)])
 def test_it_ends_by_the_clock_of_s3_with_room_for_its_rounding(now_s, held):
-    assert tenure(lease_of(now_s), "").held is held
+    assert parse_lease(lease_of(now_s), "").is_active is held
 
 
 def test_a_released_lease_is_held_by_nobody():
-    assert not tenure(lease_of(0, state="released"), "").held
+    assert not parse_lease(lease_of(0, state="released"), "").is_active
 
 
 @pytest.mark.parametrize(
     "changes", [{"schema_version": 2}, {"state": "lent"}, {"ttl_s": "soon"}, {"ttl_s": 1e400}], ids=str
 )
 def test_what_is_no_lease_is_refused(changes):
-    with pytest.raises(RefusedError, match="s3://b/k: this is no lease"):
-        tenure(lease_of(0, **changes), "s3://b/k")
+    with pytest.raises(ArtifactInputError, match="s3://b/k: this is no lease"):
+        parse_lease(lease_of(0, **changes), "s3://b/k")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"', b"\xff"])
 def test_what_is_no_object_of_ours_is_refused(body):
-    with pytest.raises(RefusedError, match="this is no lease"):
-        tenure(Stored(body=body, etag="e", modified=AT, now=AT), "s3://b/k")
+    with pytest.raises(ArtifactInputError, match="this is no lease"):
+        parse_lease(ObjectContent(body=body, etag="e", modified_at=AT, read_at=AT), "s3://b/k")
 
 
 @pytest.mark.endpoint
 def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxied, proxy):
-    with take(proxied, KEY, "job-a", 60, 0) as lease:
-        proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1), Rule(operation="PutObject", fault=Drop()))
-        with pytest.raises(WorldError, match="the connection ended"):
+    with hold_lease(proxied, KEY, "job-a", 60, 0) as lease:
+        proxy.use(
+            FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1),
+            FaultRule(operation="PutObject", fault=DropFault()),
+        )
+        with pytest.raises(ArtifactExternalError, match="the connection ended"):
             lease.confirm()
         proxy.use()
         lease.confirm()
@@ -256,9 +263,12 @@ def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxie
 
 @pytest.mark.endpoint
 def test_a_release_after_such_a_renewal_is_a_release(proxied, proxy):
-    with take(proxied, KEY, "job-a", 60, 0) as lease:
-        proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1), Rule(operation="PutObject", fault=Drop()))
-        with pytest.raises(WorldError):
+    with hold_lease(proxied, KEY, "job-a", 60, 0) as lease:
+        proxy.use(
+            FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1),
+            FaultRule(operation="PutObject", fault=DropFault()),
+        )
+        with pytest.raises(ArtifactExternalError):
             lease.confirm()
         proxy.use()
     assert state(proxied)["state"] == "released"
@@ -266,7 +276,7 @@ def test_a_release_after_such_a_renewal_is_a_release(proxied, proxy):
 
 @pytest.mark.parametrize("ttl_s", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_lease_that_lasts_for_no_time_is_refused(ttl_s):
-    with pytest.raises(RefusedError, match="a lease lasts"), take(None, KEY, "job-a", ttl_s, 0):
+    with pytest.raises(ArtifactInputError, match="a lease lasts"), hold_lease(None, KEY, "job-a", ttl_s, 0):
         pass
 
 
@@ -274,8 +284,8 @@ def test_a_lease_that_lasts_for_no_time_is_refused(ttl_s):
 def test_a_machine_that_slept_does_not_take_its_lease_for_its_own(store, monkeypatch):
     awake, slept = time.monotonic, [0.0]
     monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake() + slept[0])
-    with take(store, KEY, "laptop", 60, 0) as lease:
+    with hold_lease(store, KEY, "laptop", 60, 0) as lease:
         lease.check()
         slept[0] = 61.0
-        with pytest.raises(HeldError, match="could not be renewed"):
+        with pytest.raises(LeaseConflictError, match="could not be renewed"):
             lease.check()

@@ -6,14 +6,14 @@ import hashlib
 import json
 
 import pytest
+from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, FaultRule
 
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.contents import contents
-from tandem.artifacts.lease import take
-from tandem.artifacts.list import rows
-from tandem.artifacts.manifest import File, Manifest
-from tandem.artifacts.stored import write_stored_manifest
-from tandem.twin.faults.rules import INTERNAL_ERROR, Rule
+from tandem.artifacts.inventory import read_inventory
+from tandem.artifacts.lease import hold_lease
+from tandem.artifacts.list import build_rows
+from tandem.artifacts.manifest import Manifest, ManifestFile
+from tandem.artifacts.manifest_store import write_stored_manifest
 
 pytestmark = pytest.mark.endpoint
 MODEL = "models/org/name/main"
@@ -27,7 +27,7 @@ def stage(store):
         bodies = {"config.json": b"{}", "w.safetensors": b"weights"}
         for name, body in bodies.items():
             store.create(f"{prefix}/{name}", body)
-        files = tuple(File(path=name, size=len(body), sha256=hashlib.sha256(body).hexdigest())
+        files = tuple(ManifestFile(path=name, size=len(body), sha256=hashlib.sha256(body).hexdigest())
                       for name, body in bodies.items())  # fmt: skip
         identity, _, revision = prefix.removeprefix("models/").rpartition("/")
         plain = {"schema_version": 1, "kind": "model", "name": f"{identity}@{revision}", "folder": "", "fields": {}}
@@ -37,12 +37,12 @@ def stage(store):
 
 
 def states(store):
-    return {row.name: (row.state, row.why) for row in rows(contents(store), store.now())}
+    return {row.name: (row.state, row.why) for row in build_rows(read_inventory(store), store.now())}
 
 
 def test_a_set_with_its_manifest_and_files_is_whole(store, stage):
     stage()
-    (row,) = rows(contents(store), store.now())
+    (row,) = build_rows(read_inventory(store), store.now())
 
     assert (row.kind, row.name, row.state, row.why) == ("model", "org/name@main", "whole", "")
     assert row.size == sum(listed.size for listed in store.list(""))
@@ -65,7 +65,7 @@ def test_a_set_with_a_file_of_another_size_is_damaged(store, stage):
 
 def test_files_without_a_manifest_are_partial_and_held_by_their_writer(store):
     store.create(f"{MODEL}/config.json", b"{}")
-    with take(store, f"{MODEL}/tandem-lease.json", "job-a", 60, 0):
+    with hold_lease(store, f"{MODEL}/tandem-lease.json", "job-a", 60, 0):
         held = states(store)["org/name@main"]
     free = states(store)["org/name@main"]
 
@@ -83,7 +83,7 @@ def test_a_manifest_that_cannot_be_read_is_told_of_its_set_alone(store, stage, b
 
 def test_a_manifest_that_s3_does_not_give_is_unread_and_ends_in_3(proxied, proxy, stage, capsys):
     stage()
-    proxy.use(Rule(operation="GetObject", path="*/tandem-manifest.json", fault=INTERNAL_ERROR))
+    proxy.use(FaultRule(operation="GetObject", path="*/tandem-manifest.json", fault=INTERNAL_ERROR_FAULT))
     code = main(["list", "--bucket", proxied.bucket, "--json"])
 
     row, fault = map(json.loads, capsys.readouterr().out.splitlines())
@@ -94,7 +94,7 @@ def test_a_manifest_that_s3_does_not_give_is_unread_and_ends_in_3(proxied, proxy
 def test_a_bucket_with_nothing_of_ours_has_no_row(store):
     store.create("other/file", b"{}")
 
-    assert rows(contents(store), store.now()) == ()
+    assert build_rows(read_inventory(store), store.now()) == ()
 
 
 def test_the_command_prints_a_line_for_each(store, stage, capsys):

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from tandem.artifacts.log import say
+from tandem.artifacts.log import log_event
 
 
 def test_a_name_that_is_no_utf_8_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(taken, encoding="utf-8", errors="strict"))
 
-    say("refused", file="a\udcff \u00e9")
+    log_event("refused", file="a\udcff \u00e9")
 
     assert json.loads(taken.getvalue().decode())["file"] == "a\udcff \u00e9"

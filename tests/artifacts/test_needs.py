@@ -7,52 +7,52 @@ from pathlib import Path
 
 import pytest
 
-from tandem.artifacts.needs import Need, needs, together
-from tandem.spec.catalogue import catalogue
+from tandem.artifacts.needs import BucketNeed, list_needs, merge_needs
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment
-from tandem.spec.record import parse
+from tandem.spec.record import parse_record
 
 FOLDER = Path(__file__).parent.parent.parent / "experiments"
 
 
 def experiment(name: str) -> Experiment:
-    return parse(Experiment, read_document(FOLDER / f"{name}.yaml"), name=name)
+    return parse_record(Experiment, read_document(FOLDER / f"{name}.yaml"), name=name)
 
 
 @pytest.fixture(scope="module")
-def both() -> tuple[Need, ...]:
-    return needs([experiment("post"), experiment("post-drafts-windows")], catalogue())
+def both() -> tuple[BucketNeed, ...]:
+    return list_needs([experiment("post"), experiment("post-drafts-windows")], load_catalogue())
 
 
-def test_a_snapshot_that_many_variants_load_is_one_need(both: tuple[Need, ...]) -> None:
+def test_a_snapshot_that_many_variants_load_is_one_need(both: tuple[BucketNeed, ...]) -> None:
     assert [need.name.partition("@")[0] for need in both if need.kind == "model"] == [
         "Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-32B",
     ]  # fmt: skip
 
 
-def test_an_artifact_that_two_experiments_share_is_one_need_with_both_users(both: tuple[Need, ...]) -> None:
+def test_an_artifact_that_two_experiments_share_is_one_need_with_both_users(both: tuple[BucketNeed, ...]) -> None:
     shared = [need.used_by for need in both if need.kind == "artifact" and len(need.used_by) > 1]
 
     assert ("post/qwen-vllm", "post-drafts-windows/qwen-vllm") in shared
 
 
-def test_a_need_says_which_job_makes_it_in_the_first_users_namespace(both: tuple[Need, ...]) -> None:
+def test_a_need_says_which_job_makes_it_in_the_first_users_namespace(both: tuple[BucketNeed, ...]) -> None:
     commands = {need.command for need in both if "post/qwen-sd-vllm" in need.used_by and need.kind == "artifact"}
 
     (command,) = commands
     assert command.startswith("kubectl -n tandem-post create job --from=cronjob/compile-qwen3-32b-fused-k7-")
 
 
-def test_a_model_is_told_by_id_and_revision(both: tuple[Need, ...]) -> None:
+def test_a_model_is_told_by_id_and_revision(both: tuple[BucketNeed, ...]) -> None:
     need = both[0]
 
     assert need.prefix == f"models/{need.fields['id']}/{need.fields['revision']}"
 
 
-def test_needs_of_an_environment_that_shares_the_bucket_are_added_under_its_name(both: tuple[Need, ...]) -> None:
+def test_needs_of_an_environment_that_shares_the_bucket_are_added_under_its_name(both: tuple[BucketNeed, ...]) -> None:
     one, other = both[0], replace(both[1], used_by=("x/v",))
 
-    found = together([one], {"elsewhere": (replace(one, used_by=("x/v",)), other)})
+    found = merge_needs([one], {"elsewhere": (replace(one, used_by=("x/v",)), other)})
 
     assert [need.used_by for need in found] == [(*one.used_by, "elsewhere:x/v"), ("elsewhere:x/v",)]

@@ -13,21 +13,21 @@ import pytest
 from aws_cdk import App, Stack
 from botocore.exceptions import ClientError
 from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
+from doubles.aws_principal import create_principal
 
+from rehearsal.aws.endpoint import AwsEndpoint
 from stacks.identity import PodRoles
-from tandem.artifacts.fault import WorldError
-from tandem.artifacts.files import files_below
-from tandem.artifacts.lease import take
+from tandem.artifacts.fault import ArtifactExternalError
+from tandem.artifacts.files import list_files
+from tandem.artifacts.lease import hold_lease
 from tandem.artifacts.manifest import Manifest
+from tandem.artifacts.manifest_store import write_stored_manifest
 from tandem.artifacts.parts import MIB
-from tandem.artifacts.receive import receive_all
-from tandem.artifacts.send import send_all
-from tandem.artifacts.store import Store
-from tandem.artifacts.stored import write_stored_manifest
-from tandem.spec.load import load
+from tandem.artifacts.s3_download import download_files
+from tandem.artifacts.s3_upload import upload_files
+from tandem.artifacts.store import ObjectStore
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.principal import under
+from tandem.spec.workspace import load_workspace
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.cdk, pytest.mark.xdist_group("permissions")]
 BUCKET = "enforced-bucket"
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def enforcing():
-    with Endpoint(account="111122223333", enforce=True) as running:
+    with AwsEndpoint(account="111122223333", enforces_policies=True) as running:
         where = {"LocationConstraint": running.region}
         running.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
         yield running
@@ -46,7 +46,7 @@ def enforcing():
 def statements():
     """Service account -> the statements of its role, as the Cluster stack writes them."""
     stack = Stack(App(), "cluster")
-    declared = load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
+    declared = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
     example = declared.environments["post-us-east-2"].environment
     PodRoles(
         stack, "identities", metrics_namespaces=["Tandem/n"],
@@ -71,8 +71,8 @@ def as_account(enforcing, statements):
         for statement in statements[account]:
             actions = [action for action in statement["Action"] if action not in without]
             kept += [{**statement, "Action": actions}] if actions else []
-        principal = under(enforcing, *kept)
-        return Store(BUCKET, principal.client("s3", url), 4), principal
+        principal = create_principal(enforcing, *kept)
+        return ObjectStore(BUCKET, principal.client("s3", url), 4), principal
 
     return act
 
@@ -94,7 +94,7 @@ def folder(blob):
 
 def whole_life(store, prefix, folder):
     """Lease, an upload that is taken up again, small and large files, manifest."""
-    files = files_below(folder)
+    files = list_files(folder)
     upload = store.client.create_multipart_upload(
         Bucket=BUCKET, Key=f"{prefix}/large", ChecksumAlgorithm="SHA256", Metadata={}
     )["UploadId"]
@@ -102,8 +102,8 @@ def whole_life(store, prefix, folder):
         store.client.upload_part(Bucket=BUCKET, Key=f"{prefix}/large", UploadId=upload, PartNumber=1,
                                  Body=large.read(16 * MIB), ChecksumAlgorithm="SHA256")  # fmt: skip
     store.client.create_multipart_upload(Bucket=BUCKET, Key=f"{prefix}/small")
-    with take(store, f"{prefix}/tandem-lease.json", "job", 60, 0) as lease:
-        send_all(store, folder, prefix, files)
+    with hold_lease(store, f"{prefix}/tandem-lease.json", "job", 60, 0) as lease:
+        upload_files(store, folder, prefix, files)
         lease.confirm()
         return write_stored_manifest(
             store, prefix,
@@ -118,9 +118,9 @@ def whole_life(store, prefix, folder):
 def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(as_account, folder, tmp_path, account, prefix):
     store, _ = as_account(account)
     written = whole_life(store, prefix, folder)
-    receive_all(store, prefix, tmp_path / "to", files_below(folder))
+    download_files(store, prefix, tmp_path / "to", list_files(folder))
 
-    assert (written, files_below(tmp_path / "to")) == (True, files_below(folder))
+    assert (written, list_files(tmp_path / "to")) == (True, list_files(folder))
 
 
 @pytest.mark.usefixtures("emptied")
@@ -136,8 +136,8 @@ def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(as_account, folde
 def test_a_role_writes_nowhere_else(as_account, enforcing, folder, account, prefix):
     store, _ = as_account(account)
 
-    with pytest.raises(WorldError, match="is missing for this identity"):
-        send_all(store, folder, prefix, files_below(folder))
+    with pytest.raises(ArtifactExternalError, match="is missing for this identity"):
+        upload_files(store, folder, prefix, list_files(folder))
     assert enforcing.client("s3").list_objects_v2(Bucket=BUCKET)["KeyCount"] == 0
 
 
@@ -145,9 +145,9 @@ def test_a_role_writes_nowhere_else(as_account, enforcing, folder, account, pref
 def test_a_reader_s_role_is_enough_to_read(as_account, folder, tmp_path):
     whole_life(as_account(STAGE_ACCOUNT)[0], "models/o/n/main", folder)
     store, _ = as_account(SERVE_ACCOUNT)
-    receive_all(store, "models/o/n/main", tmp_path / "to", files_below(folder))
+    download_files(store, "models/o/n/main", tmp_path / "to", list_files(folder))
 
-    assert files_below(tmp_path / "to") == files_below(folder)
+    assert list_files(tmp_path / "to") == list_files(folder)
 
 
 @pytest.mark.usefixtures("emptied")
@@ -158,8 +158,10 @@ def test_a_missing_action_is_named_with_the_account_that_has_it(as_account, fold
     full.client.create_multipart_upload(Bucket=BUCKET, Key="artifacts/key/large")
     store, _ = as_account(COMPILE_ACCOUNT, without=[action])
 
-    with pytest.raises(WorldError, match=f"{action} on arn:aws:s3:::{BUCKET}.* service account tandem-compile"):
-        send_all(store, folder, "artifacts/key", files_below(folder))
+    with pytest.raises(
+        ArtifactExternalError, match=f"{action} on arn:aws:s3:::{BUCKET}.* service account tandem-compile"
+    ):
+        upload_files(store, folder, "artifacts/key", list_files(folder))
 
 
 @pytest.mark.usefixtures("emptied")
@@ -167,7 +169,7 @@ def test_a_missing_right_to_read_is_named(as_account, folder):
     whole_life(as_account(STAGE_ACCOUNT)[0], "models/o/n/main", folder)
     store, _ = as_account(SERVE_ACCOUNT, without=["s3:GetObject"])
 
-    with pytest.raises(WorldError, match=f"s3:GetObject on arn:aws:s3:::{BUCKET}/models/"):
+    with pytest.raises(ArtifactExternalError, match=f"s3:GetObject on arn:aws:s3:::{BUCKET}/models/"):
         store.read("models/o/n/main/tandem-manifest.json")
 
 
@@ -215,8 +217,8 @@ def test_a_bucket_that_demands_another_key_is_told(as_account, enforcing, folder
     enforcing.client("s3").put_bucket_policy(Bucket=BUCKET, Policy=json.dumps(policy))
     store, _ = as_account(STAGE_ACCOUNT)
     try:
-        with pytest.raises(WorldError, match="S3 denies PutObject") as denied:
-            send_all(store, folder, "models/o/n/main", files_below(folder)[1:])
+        with pytest.raises(ArtifactExternalError, match="S3 denies PutObject") as denied:
+            upload_files(store, folder, "models/o/n/main", list_files(folder)[1:])
     finally:
         enforcing.client("s3").delete_bucket_policy(Bucket=BUCKET)
 

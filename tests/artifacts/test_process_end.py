@@ -11,11 +11,11 @@ import time
 
 import pytest
 from artifact_fixtures import ROOT
+from doubles.fault_proxy.rules import DelayFault, FaultRule
 from staging_inputs import COMMIT, MODEL, snapshot
 from stored_sets import put_set
 
-from tandem.artifacts.lease import tenure
-from tandem.twin.faults.rules import Delay, Rule
+from tandem.artifacts.lease import parse_lease
 
 pytestmark = pytest.mark.endpoint
 LEASE = f"models/{MODEL}/{COMMIT}/tandem-lease.json"
@@ -41,7 +41,7 @@ def start(aws):
 @pytest.fixture
 def told_to_stop(start, proxied, proxy, tmp_path):
     """A stage that got SIGTERM while it sent a file."""
-    proxy.use(Rule(operation="PutObject", path="*.safetensors", fault=Delay(delay_s=0.3)))
+    proxy.use(FaultRule(operation="PutObject", path="*.safetensors", fault=DelayFault(delay_s=0.3)))
     process = start("stage", "--bucket", proxied.bucket, "--model", MODEL, "--revision", COMMIT,
                     "--from", str(snapshot(tmp_path / "snapshot", extras=False)))  # fmt: skip
     until = time.monotonic() + 60
@@ -60,7 +60,7 @@ def test_a_process_that_is_told_to_stop_says_so_and_ends_as_the_signal_ends_one(
 
 def test_a_process_that_is_told_to_stop_lets_its_lease_go(told_to_stop, proxied):
     assert told_to_stop[0] == 143
-    assert not tenure(proxied.read(LEASE), LEASE).held
+    assert not parse_lease(proxied.read(LEASE), LEASE).is_active
 
 
 def test_a_reader_that_goes_away_leaves_no_traceback(start, store):

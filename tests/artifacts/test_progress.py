@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tandem.artifacts import progress as module
-from tandem.artifacts.progress import EVERY_S, Progress
+from tandem.artifacts.progress import LOG_INTERVAL_S, TransferProgress
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 
 def test_a_line_has_file_count_bytes_and_seconds(clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(event="staging", files=3, size=300)
+    progress = TransferProgress(event="staging", files=3, size=300)
     progress.begin(2, "b")
-    clock.s += EVERY_S
-    progress.moved(120)
+    clock.s += LOG_INTERVAL_S
+    progress.add_bytes(120)
 
     assert said(capsys) == [
         {
@@ -45,19 +45,19 @@ def test_a_line_has_file_count_bytes_and_seconds(clock: SimpleNamespace, capsys:
 def test_a_thousand_pieces_and_files_in_a_moment_say_nothing(
     clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    progress = Progress(event="staging", files=1000, size=1000)
+    progress = TransferProgress(event="staging", files=1000, size=1000)
     for index in range(1000):
         clock.s += 0.001
         progress.begin(index, str(index))
-        progress.moved(1)
+        progress.add_bytes(1)
 
     assert said(capsys) == []
 
 
 def test_lines_are_at_least_so_many_seconds_apart(clock: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(event="staging", files=1, size=1000)
+    progress = TransferProgress(event="staging", files=1, size=1000)
     for _ in range(40):
         clock.s += 1
-        progress.moved(1)
+        progress.add_bytes(1)
 
     assert [line["seconds"] for line in said(capsys)] == [5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0]

@@ -11,14 +11,21 @@ import threading
 
 import pytest
 from botocore.response import StreamingBody
+from doubles.fault_proxy.rules import (
+    AnswerCorruptionFault,
+    AnswerCutFault,
+    AnswerLossFault,
+    DelayFault,
+    DropFault,
+    FaultRule,
+)
 from urllib3.exceptions import SSLError as BrokenTlsError
 
-from tandem.artifacts.fault import RefusedError, StaleError, WorldError
-from tandem.artifacts.files import digest_of
-from tandem.artifacts.manifest import File
-from tandem.artifacts.receive import receive, receive_all
-from tandem.artifacts.store import HaltedError, Store
-from tandem.twin.faults.rules import CorruptAnswer, CutAnswer, Delay, Drop, LoseAnswer, Rule
+from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError, StaleError
+from tandem.artifacts.files import compute_sha256
+from tandem.artifacts.manifest import ManifestFile
+from tandem.artifacts.s3_download import download_files, download_object
+from tandem.artifacts.store import ObjectStore, SiblingFailureError
 
 pytestmark = pytest.mark.endpoint
 RANGE = 100_000
@@ -27,9 +34,9 @@ KEY = "artifacts/k/run/weights"
 
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch):
-    monkeypatch.setattr("tandem.artifacts.receive.RANGE", RANGE)
-    monkeypatch.setattr("tandem.artifacts.receive.PIECE", 30_000)
-    monkeypatch.setattr("tandem.artifacts.receive.WAIT_S", 0.01)
+    monkeypatch.setattr("tandem.artifacts.s3_download.RANGE_BYTES", RANGE)
+    monkeypatch.setattr("tandem.artifacts.s3_download.PIECE", 30_000)
+    monkeypatch.setattr("tandem.artifacts.s3_download.FIRST_WAIT_S", 0.01)
 
 
 def names(folder):
@@ -53,16 +60,16 @@ def put(endpoint, bucket):
 @pytest.mark.parametrize("size", [0, 1, RANGE - 1, RANGE, RANGE + 1, 5 * RANGE + 3])
 def test_a_file_has_the_bytes_of_its_object(store, put, tmp_path, size):
     body = put(size)
-    receive(store, KEY, tmp_path / "w", size, sha256(body))
+    download_object(store, KEY, tmp_path / "w", size, sha256(body))
 
     assert (tmp_path / "w").read_bytes() == body
 
 
 def test_a_file_that_is_there_is_not_received_again(proxied, proxy, put, tmp_path):
     body = put(3 * RANGE)
-    receive(proxied, KEY, tmp_path / "w", len(body), sha256(body))
+    download_object(proxied, KEY, tmp_path / "w", len(body), sha256(body))
     proxy.forget()
-    receive(proxied, KEY, tmp_path / "w", len(body), sha256(body))
+    download_object(proxied, KEY, tmp_path / "w", len(body), sha256(body))
 
     assert proxy.log == ()
 
@@ -70,7 +77,7 @@ def test_a_file_that_is_there_is_not_received_again(proxied, proxy, put, tmp_pat
 def test_a_file_of_other_content_is_replaced(store, put, tmp_path):
     body = put(3 * RANGE)
     (tmp_path / "w").write_bytes(body[:-1] + b"x")
-    receive(store, KEY, tmp_path / "w", len(body), sha256(body))
+    download_object(store, KEY, tmp_path / "w", len(body), sha256(body))
 
     assert (tmp_path / "w").read_bytes() == body
 
@@ -78,7 +85,7 @@ def test_a_file_of_other_content_is_replaced(store, put, tmp_path):
 def test_the_left_over_of_a_killed_run_is_no_hindrance(store, put, tmp_path):
     body = put(2 * RANGE)
     (tmp_path / ".w.receiving").write_bytes(b"x" * 9 * RANGE)
-    receive(store, KEY, tmp_path / "w", len(body), sha256(body))
+    download_object(store, KEY, tmp_path / "w", len(body), sha256(body))
 
     assert (names(tmp_path), (tmp_path / "w").read_bytes() == body) == (["w"], True)
 
@@ -88,7 +95,7 @@ def test_two_that_receive_one_file_at_once_both_end_with_it(store, put, tmp_path
 
     def act():
         try:
-            receive(store, KEY, tmp_path / "w", len(body), sha256(body))
+            download_object(store, KEY, tmp_path / "w", len(body), sha256(body))
         except Exception as fault:  # noqa: BLE001 - the test says which
             faults.append(fault)
 
@@ -101,20 +108,21 @@ def test_two_that_receive_one_file_at_once_both_end_with_it(store, put, tmp_path
     assert (faults, names(tmp_path), (tmp_path / "w").read_bytes() == body) == ([], ["w"], True)
 
 
-@pytest.mark.parametrize("fault", [Drop(), LoseAnswer(), CutAnswer(), CutAnswer(after=0), CorruptAnswer()],
+@pytest.mark.parametrize("fault",
+                         [DropFault(), AnswerLossFault(), AnswerCutFault(), AnswerCutFault(after=0), AnswerCorruptionFault()],
                          ids=["drop", "lose", "cut", "cut at once", "corrupt"])  # fmt: skip
 def test_a_fault_that_passes_changes_nothing(proxied, proxy, put, tmp_path, fault):
     body = put(4 * RANGE)
-    proxy.use(Rule(operation="GetObject", fault=fault, skip=1, times=1))
-    receive(proxied, KEY, tmp_path / "w", len(body), sha256(body))
+    proxy.use(FaultRule(operation="GetObject", fault=fault, skip=1, times=1))
+    download_object(proxied, KEY, tmp_path / "w", len(body), sha256(body))
 
     assert ((tmp_path / "w").read_bytes() == body, proxy.fired) == (True, (1,))
 
 
 def test_a_range_that_was_cut_short_goes_on_where_it_ended(proxied, proxy, put, tmp_path):
     body = put(RANGE)
-    proxy.use(Rule(operation="GetObject", fault=CutAnswer(after=60_000), times=1))
-    receive(proxied, KEY, tmp_path / "w", len(body), sha256(body))
+    proxy.use(FaultRule(operation="GetObject", fault=AnswerCutFault(after=60_000), times=1))
+    download_object(proxied, KEY, tmp_path / "w", len(body), sha256(body))
 
     assert [one.headers["range"] for one in proxy.requests("GetObject")] == ["bytes=0-99999", "bytes=60000-99999"]
 
@@ -129,28 +137,32 @@ def test_a_connection_that_breaks_within_tls_is_one_that_was_cut_short(store, pu
         return read(stream, amount)
 
     monkeypatch.setattr(StreamingBody, "read", once)
-    receive(store, KEY, tmp_path / "w", len(body), sha256(body))
+    download_object(store, KEY, tmp_path / "w", len(body), sha256(body))
 
     assert ((tmp_path / "w").read_bytes() == body, len(broken)) == (True, 1)
 
 
 def test_ranges_that_wait_for_a_thread_are_not_asked_for_once_the_work_halts(proxied, proxy, put, tmp_path):
-    narrow = Store(proxied.bucket, proxied.client, 2)
+    narrow = ObjectStore(proxied.bucket, proxied.client, 2)
     body = put(4 * RANGE)
-    proxy.watch = lambda *seen: narrow.halted.set() if (seen[0], seen[1].operation) == ("done", "GetObject") else None
-    proxy.use(Rule(operation="GetObject", fault=Delay(delay_s=0.5)))
+    proxy.watch = lambda *seen: (
+        narrow.halt_event.set() if (seen[0], seen[1].operation) == ("done", "GetObject") else None
+    )
+    proxy.use(FaultRule(operation="GetObject", fault=DelayFault(delay_s=0.5)))
 
-    with pytest.raises(HaltedError):
-        receive(narrow, KEY, tmp_path / "w", len(body), sha256(body))
+    with pytest.raises(SiblingFailureError):
+        download_object(narrow, KEY, tmp_path / "w", len(body), sha256(body))
     assert (len(proxy.requests("GetObject")) <= 2, names(tmp_path)) == (True, [])
 
 
 def test_a_range_that_is_always_cut_short_is_told(proxied, proxy, put, tmp_path):
     body = put(RANGE)
-    proxy.use(Rule(operation="GetObject", fault=CutAnswer(after=0)))
+    proxy.use(FaultRule(operation="GetObject", fault=AnswerCutFault(after=0)))
 
-    with pytest.raises(WorldError, match=f"s3://{proxied.bucket}/{KEY}: the connection ended within the data"):
-        receive(proxied, KEY, tmp_path / "w", len(body), sha256(body))
+    with pytest.raises(
+        ArtifactExternalError, match=f"s3://{proxied.bucket}/{KEY}: the connection ended within the data"
+    ):
+        download_object(proxied, KEY, tmp_path / "w", len(body), sha256(body))
     assert names(tmp_path) == []
 
 
@@ -158,7 +170,7 @@ def test_content_that_is_always_another_gets_no_name(store, put, tmp_path):
     body = put(2 * RANGE)
 
     with pytest.raises(StaleError, match="its content has another SHA-256"):
-        receive(store, KEY, tmp_path / "w", len(body), sha256(b"other"))
+        download_object(store, KEY, tmp_path / "w", len(body), sha256(b"other"))
     assert names(tmp_path) == []
 
 
@@ -172,7 +184,7 @@ def test_an_object_that_cannot_be_it_is_told_before_it_is_received(proxied, prox
         put(size, **mark)
 
     with pytest.raises(StaleError, match=said):
-        receive(proxied, KEY, tmp_path / "w", 6, sha256(b"123456"))
+        download_object(proxied, KEY, tmp_path / "w", 6, sha256(b"123456"))
     assert proxy.requests("GetObject") == ()
 
 
@@ -183,14 +195,14 @@ def test_an_object_that_is_replaced_meanwhile_is_told(proxied, proxy, put, tmp_p
     )
 
     with pytest.raises(StaleError, match="replaced while it was read"):
-        receive(proxied, KEY, tmp_path / "w", len(body), sha256(body))
+        download_object(proxied, KEY, tmp_path / "w", len(body), sha256(body))
     assert names(tmp_path) == []
 
 
 def test_every_file_of_a_set_is_received_open_to_the_other_containers(store, put, tmp_path):
     bodies = {name: put(size, f"p/{name}") for name, size in (("a", 10), ("sub/b", 3 * RANGE), ("sub/deep/c", 0))}
-    files = [File(path=name, size=len(body), sha256=sha256(body)) for name, body in bodies.items()]
-    receive_all(store, "p", tmp_path / "to", files)
+    files = [ManifestFile(path=name, size=len(body), sha256=sha256(body)) for name, body in bodies.items()]
+    download_files(store, "p", tmp_path / "to", files)
 
     made = {path.relative_to(tmp_path / "to").as_posix(): path for path in (tmp_path / "to").rglob("*")}
     modes = {name: stat.S_IMODE(path.stat().st_mode) for name, path in made.items()}
@@ -204,21 +216,21 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(store, put, tmp_path):
     (tmp_path / "to").mkdir()
     (tmp_path / "to" / "sub").symlink_to(tmp_path / "out")
 
-    with pytest.raises(RefusedError, match="leads out of it"):
-        receive_all(store, "p", tmp_path / "to", [File(path="sub/a", size=10, sha256=sha256(body))])
+    with pytest.raises(ArtifactInputError, match="leads out of it"):
+        download_files(store, "p", tmp_path / "to", [ManifestFile(path="sub/a", size=10, sha256=sha256(body))])
     assert names(tmp_path / "out") == []
 
 
 def test_a_path_that_leaves_the_folder_is_refused(store, tmp_path):
-    bad = File.model_construct(path="../a", size=1, sha256="0" * 64)
+    bad = ManifestFile.model_construct(path="../a", size=1, sha256="0" * 64)
 
-    with pytest.raises(RefusedError, match="leaves its folder"):
-        receive_all(store, "p", tmp_path, [bad])
+    with pytest.raises(ArtifactInputError, match="leaves its folder"):
+        download_files(store, "p", tmp_path, [bad])
 
 
 def test_too_little_room_is_told_before_anything_is_received(proxied, proxy, tmp_path):
-    with pytest.raises(WorldError, match=r"the disk has room for .* 1048576.00 GiB are to come"):
-        receive_all(proxied, "p", tmp_path, [File(path="a", size=1 << 50, sha256="0" * 64)])
+    with pytest.raises(ArtifactExternalError, match=r"the disk has room for .* 1048576.00 GiB are to come"):
+        download_files(proxied, "p", tmp_path, [ManifestFile(path="a", size=1 << 50, sha256="0" * 64)])
     assert proxy.log == ()
 
 
@@ -230,13 +242,13 @@ def test_a_disk_that_fills_up_meanwhile_is_told_with_the_file(store, put, tmp_pa
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("os.pwrite", full)
-    with pytest.raises(WorldError, match=f"{tmp_path}/w: the disk is full"):
-        receive(store, KEY, tmp_path / "w", len(body), sha256(body))
+    with pytest.raises(ArtifactExternalError, match=f"{tmp_path}/w: the disk is full"):
+        download_object(store, KEY, tmp_path / "w", len(body), sha256(body))
     assert names(tmp_path) == []
 
 
 def test_a_received_file_has_the_digest_that_digest_of_says(store, put, tmp_path):
     body = put(RANGE)
-    receive(store, KEY, tmp_path / "w", len(body), sha256(body))
+    download_object(store, KEY, tmp_path / "w", len(body), sha256(body))
 
-    assert digest_of(tmp_path / "w") == sha256(body)
+    assert compute_sha256(tmp_path / "w") == sha256(body)

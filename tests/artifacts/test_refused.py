@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.adopt import adopt_refused
-from tandem.artifacts.fault import RefusedError, StaleError
+from tandem.artifacts.artifact_import import import_rejection
+from tandem.artifacts.fault import ArtifactInputError, StaleError
 from tandem.artifacts.manifest import Manifest
-from tandem.artifacts.store import Store
-from tandem.artifacts.stored import read_stored_manifest
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+from tandem.artifacts.manifest_store import read_stored_manifest
+from tandem.artifacts.store import ObjectStore
 
 pytestmark = pytest.mark.endpoint
 ODD = "weights/of-a-release-nobody-knew.json"
@@ -46,13 +46,13 @@ def upload(aws: dict[str, str], bucket: str, tmp_path: Path, monkeypatch: pytest
     return act
 
 
-def run_of(store: Store) -> str:
+def run_of(store: ObjectStore) -> str:
     """The folder that a refused artifact lies in."""
     (found,) = {row.key.split("/")[2] for row in store.list(f"{KEY.prefix}/") if row.key.count("/") > 2}
     return found
 
 
-def test_what_is_refused_is_stored_without_a_manifest(store: Store, upload: Any, odd: Path) -> None:
+def test_what_is_refused_is_stored_without_a_manifest(store: ObjectStore, upload: Any, odd: Path) -> None:
     code, lines = upload(odd)
 
     local = {path.relative_to(odd).as_posix(): path.read_bytes() for path in odd.rglob("*") if path.is_file()}
@@ -62,7 +62,7 @@ def test_what_is_refused_is_stored_without_a_manifest(store: Store, upload: Any,
     assert FAULT in lines[-1]["event"]
 
 
-def test_the_refusal_says_how_to_take_it_all_the_same(store: Store, upload: Any, odd: Path) -> None:
+def test_the_refusal_says_how_to_take_it_all_the_same(store: ObjectStore, upload: Any, odd: Path) -> None:
     said = json.dumps(upload(odd)[1][-1])
 
     assert f"--refused {run_of(store)}" in said
@@ -70,7 +70,7 @@ def test_the_refusal_says_how_to_take_it_all_the_same(store: Store, upload: Any,
 
 
 def test_a_restart_of_the_container_says_the_same_and_sends_nothing(
-    proxied: Store, proxy: FaultProxy, upload: Any, odd: Path
+    proxied: ObjectStore, proxy: FaultProxy, upload: Any, odd: Path
 ) -> None:
     assert proxied
     first = upload(odd)[1][-1]
@@ -81,7 +81,7 @@ def test_a_restart_of_the_container_says_the_same_and_sends_nothing(
     assert not proxy.requests("PutObject")
 
 
-def test_what_another_compile_made_is_judged_anew(store: Store, upload: Any, odd: Path, tmp_path: Path) -> None:
+def test_what_another_compile_made_is_judged_anew(store: ObjectStore, upload: Any, odd: Path, tmp_path: Path) -> None:
     upload(odd)
     (odd / ODD).unlink()
     write_outcome(tmp_path / "work", began=2.0)
@@ -90,7 +90,7 @@ def test_what_another_compile_made_is_judged_anew(store: Store, upload: Any, odd
     assert read_stored_manifest(store, KEY.prefix) is not None
 
 
-def test_the_lease_is_free_after_a_refusal(store: Store, upload: Any, odd: Path) -> None:
+def test_the_lease_is_free_after_a_refusal(store: ObjectStore, upload: Any, odd: Path) -> None:
     upload(odd)
     lease = store.read(f"{KEY.prefix}/tandem-lease.json")
 
@@ -98,47 +98,47 @@ def test_the_lease_is_free_after_a_refusal(store: Store, upload: Any, odd: Path)
 
 
 def test_what_was_refused_can_be_adopted_without_another_upload(
-    proxied: Store, proxy: FaultProxy, upload: Any, odd: Path
+    proxied: ObjectStore, proxy: FaultProxy, upload: Any, odd: Path
 ) -> None:
     upload(odd)
     run = run_of(proxied)
     proxy.forget()
-    done = adopt_refused(proxied, run, KEY)
+    done = import_rejection(proxied, run, KEY)
 
     manifest = read_stored_manifest(proxied, KEY.prefix)
     assert manifest is not None
-    assert (done.taken, manifest.folder, {file.path for file in manifest.files} >= {ODD}) == (True, run, True)
+    assert (done.is_new, manifest.folder, {file.path for file in manifest.files} >= {ODD}) == (True, run, True)
     assert not [one for one in proxy.requests("PutObject") if "/weights/" in one.path]
     assert [FAULT in said for said in manifest.made["accepted"]] == [True]
     assert any("by hand" in said and FAULT in said for said in manifest.made["unproven"])
 
 
-def test_adopting_what_was_refused_leaves_alone_what_is_there(store: Store, upload: Any, odd: Path) -> None:
+def test_adopting_what_was_refused_leaves_alone_what_is_there(store: ObjectStore, upload: Any, odd: Path) -> None:
     upload(odd)
     run = run_of(store)
-    adopt_refused(store, run, KEY)
+    import_rejection(store, run, KEY)
 
-    assert adopt_refused(store, run, KEY).taken is False
+    assert import_rejection(store, run, KEY).is_new is False
 
 
 @pytest.mark.parametrize("run", ["no-such-run", "../models", "a/b", ""])
-def test_a_run_that_was_not_refused_is_none(store: Store, upload: Any, odd: Path, run: str) -> None:
+def test_a_run_that_was_not_refused_is_none(store: ObjectStore, upload: Any, odd: Path, run: str) -> None:
     upload(odd)
 
-    with pytest.raises(RefusedError, match=r"nothing was refused|no run"):
-        adopt_refused(store, run, KEY)
+    with pytest.raises(ArtifactInputError, match=r"nothing was refused|no run"):
+        import_rejection(store, run, KEY)
 
 
-def test_a_refused_set_whose_file_is_gone_is_not_adopted(store: Store, upload: Any, odd: Path) -> None:
+def test_a_refused_set_whose_file_is_gone_is_not_adopted(store: ObjectStore, upload: Any, odd: Path) -> None:
     upload(odd)
     run = run_of(store)
     store.delete([f"{KEY.prefix}/{run}/model.pt"])
 
     with pytest.raises(StaleError, match="missing"):
-        adopt_refused(store, run, KEY)
+        import_rejection(store, run, KEY)
 
 
-def test_the_command_takes_it_in(store: Store, bucket: str, upload: Any, odd: Path) -> None:
+def test_the_command_takes_it_in(store: ObjectStore, bucket: str, upload: Any, odd: Path) -> None:
     upload(odd)
 
     assert main(["adopt", "--refused", run_of(store), "--bucket", bucket]) == 0
@@ -147,7 +147,9 @@ def test_the_command_takes_it_in(store: Store, bucket: str, upload: Any, odd: Pa
     assert found.made["run"] == HOLDER
 
 
-def test_an_artifact_folder_that_is_a_link_is_refused(store: Store, upload: Any, odd: Path, tmp_path: Path) -> None:
+def test_an_artifact_folder_that_is_a_link_is_refused(
+    store: ObjectStore, upload: Any, odd: Path, tmp_path: Path
+) -> None:
     """The compiler could point it at what only the tools container can read."""
     (tmp_path / "current").symlink_to(odd)
     code, _ = upload(tmp_path / "current")
@@ -156,12 +158,12 @@ def test_an_artifact_folder_that_is_a_link_is_refused(store: Store, upload: Any,
 
 
 def test_an_upload_outlasts_a_store_that_fails_for_a_while(
-    proxied: Store, proxy: FaultProxy, upload: Any, odd: Path, monkeypatch: pytest.MonkeyPatch
+    proxied: ObjectStore, proxy: FaultProxy, upload: Any, odd: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pod whose container fails four times is removed, and with it the only copy of hours of compiling."""
     (odd / ODD).unlink()
-    monkeypatch.setattr("tandem.artifacts.patience.PAUSE_S", 0.01)
-    proxy.use(Rule(operation="PutObject", path="*/model.pt", fault=ACCESS_DENIED, times=1))
+    monkeypatch.setattr("tandem.artifacts.retry.RETRY_PAUSE_S", 0.01)
+    proxy.use(FaultRule(operation="PutObject", path="*/model.pt", fault=ACCESS_DENIED_FAULT, times=1))
     code, lines = upload(odd, "--patience-s", "60")
 
     assert (code, lines[-1]["event"]) == (0, "stored")

@@ -7,14 +7,22 @@ import os
 import threading
 
 import pytest
+from doubles.fault_proxy.rules import (
+    ACCESS_DENIED_FAULT,
+    SLOW_DOWN_FAULT,
+    AnswerLossFault,
+    DelayFault,
+    DropFault,
+    FaultRule,
+    StatusFault,
+)
 
 from tandem.artifacts import files
-from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.files import LocalFiles, digest_of, files_below, hashed_below
+from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.files import LocalFiles, compute_sha256, hash_files, list_files
 from tandem.artifacts.parts import MIB
-from tandem.artifacts.send import send, send_all, send_hashing
-from tandem.artifacts.store import HaltedError, Store, open_store
-from tandem.twin.faults.rules import ACCESS_DENIED, SLOW_DOWN, Delay, Drop, LoseAnswer, Rule, Status
+from tandem.artifacts.s3_upload import hash_and_upload, upload_file, upload_files
+from tandem.artifacts.store import ObjectStore, SiblingFailureError, open_store
 
 pytestmark = pytest.mark.endpoint
 KEY = "models/o/n/r/weights.safetensors"
@@ -23,7 +31,7 @@ PART = 5 * MIB  # the least that S3 takes
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr("tandem.artifacts.parts.PART", PART)
+    monkeypatch.setattr("tandem.artifacts.parts.MIN_PART_BYTES", PART)
 
 
 def uploads(endpoint, bucket):
@@ -42,41 +50,41 @@ def sent_parts(proxy):
 @pytest.mark.parametrize("size", [0, 1, PART, PART + 1, 3 * PART, 3 * PART + 7])
 def test_an_object_has_the_bytes_and_the_sha256_of_its_file(store, endpoint, bucket, blob, size):
     path = blob("w", size)
-    send(store, path, KEY, digest_of(path))
+    upload_file(store, path, KEY, compute_sha256(path))
 
     body, metadata = stored(endpoint, bucket)
-    assert (body == path.read_bytes(), metadata) == (True, {"sha256": digest_of(path)})
+    assert (body == path.read_bytes(), metadata) == (True, {"sha256": compute_sha256(path)})
 
 
 def test_a_finished_object_is_never_sent_again(proxied, proxy, blob):
     path = blob("w", 2 * PART)
-    send(proxied, path, KEY, digest_of(path))
+    upload_file(proxied, path, KEY, compute_sha256(path))
     proxy.forget()
-    send(proxied, path, KEY, digest_of(path))
+    upload_file(proxied, path, KEY, compute_sha256(path))
 
     assert [one.method for one in proxy.log if one.method != "GET"] == ["HEAD"]
 
 
 def test_a_finished_part_is_never_sent_again(proxied, proxy, blob):
     path = blob("w", 4 * PART)
-    proxy.use(Rule(operation="UploadPart", query={"partNumber": "3"}, fault=Drop()))
-    with pytest.raises(WorldError):
-        send(proxied, path, KEY, digest_of(path))
+    proxy.use(FaultRule(operation="UploadPart", query={"partNumber": "3"}, fault=DropFault()))
+    with pytest.raises(ArtifactExternalError):
+        upload_file(proxied, path, KEY, compute_sha256(path))
     proxy.use()
-    send(proxied, path, KEY, digest_of(path))
+    upload_file(proxied, path, KEY, compute_sha256(path))
 
     assert sent_parts(proxy) == [1, 2, 3, 4]
 
 
 def test_a_resumed_object_is_the_same(proxied, proxy, endpoint, bucket, blob):
     path = blob("w", 4 * PART)
-    proxy.use(Rule(operation="UploadPart", query={"partNumber": "2"}, fault=Drop()))
-    with pytest.raises(WorldError):
-        send(proxied, path, KEY, digest_of(path))
+    proxy.use(FaultRule(operation="UploadPart", query={"partNumber": "2"}, fault=DropFault()))
+    with pytest.raises(ArtifactExternalError):
+        upload_file(proxied, path, KEY, compute_sha256(path))
     proxy.use()
-    send(proxied, path, KEY, digest_of(path))
+    upload_file(proxied, path, KEY, compute_sha256(path))
 
-    assert stored(endpoint, bucket) == (path.read_bytes(), {"sha256": digest_of(path)})
+    assert stored(endpoint, bucket) == (path.read_bytes(), {"sha256": compute_sha256(path)})
 
 
 def begun(store, path, *, parts=1, size=PART, sha256="0" * 64):
@@ -94,7 +102,7 @@ def begun(store, path, *, parts=1, size=PART, sha256="0" * 64):
 def test_an_upload_of_other_bytes_is_aborted(store, endpoint, bucket, blob):
     begun(store, blob("other", 2 * PART, seed=1))
     path = blob("w", 2 * PART)
-    send(store, path, KEY, digest_of(path))
+    upload_file(store, path, KEY, compute_sha256(path))
 
     assert (stored(endpoint, bucket)[0] == path.read_bytes(), uploads(endpoint, bucket)) == (True, [])
 
@@ -106,7 +114,7 @@ def test_an_upload_whose_second_part_alone_differs_is_aborted(store, endpoint, b
         file.seek(PART + 9)
         file.write(b"spoilt")
     begun(store, other, parts=2)
-    send(store, path, KEY, digest_of(path))
+    upload_file(store, path, KEY, compute_sha256(path))
 
     assert (stored(endpoint, bucket)[0] == path.read_bytes(), uploads(endpoint, bucket)) == (True, [])
 
@@ -114,7 +122,7 @@ def test_an_upload_whose_second_part_alone_differs_is_aborted(store, endpoint, b
 def test_an_upload_cut_otherwise_is_aborted(store, endpoint, bucket, blob):
     path = blob("w", 3 * PART)
     begun(store, path, size=PART + MIB)
-    send(store, path, KEY, digest_of(path))
+    upload_file(store, path, KEY, compute_sha256(path))
 
     assert (stored(endpoint, bucket)[0] == path.read_bytes(), uploads(endpoint, bucket)) == (True, [])
 
@@ -122,28 +130,28 @@ def test_an_upload_cut_otherwise_is_aborted(store, endpoint, bucket, blob):
 def test_an_upload_that_announced_another_content_does_not_lend_its_metadata(store, endpoint, bucket, blob):
     path = blob("w", 3 * PART)
     begun(store, path, parts=2, sha256="f" * 64)
-    send(store, path, KEY, digest_of(path))
+    upload_file(store, path, KEY, compute_sha256(path))
 
-    assert stored(endpoint, bucket) == (path.read_bytes(), {"sha256": digest_of(path)})
+    assert stored(endpoint, bucket) == (path.read_bytes(), {"sha256": compute_sha256(path)})
 
 
 def test_of_several_uploads_the_fullest_is_taken_up_and_none_is_left(proxied, proxy, endpoint, bucket, blob):
     path = blob("w", 4 * PART)
     for parts in (1, 3, 0):
-        begun(proxied, path, parts=parts, sha256=digest_of(path))
+        begun(proxied, path, parts=parts, sha256=compute_sha256(path))
     proxy.forget()
-    send(proxied, path, KEY, digest_of(path))
+    upload_file(proxied, path, KEY, compute_sha256(path))
 
     assert (sent_parts(proxy), uploads(endpoint, bucket)) == ([4], [])
 
 
 def test_uploads_and_parts_are_found_on_every_page(proxied, proxy, endpoint, bucket, blob, monkeypatch):
-    monkeypatch.setattr("tandem.artifacts.store.PAGE", 1)
+    monkeypatch.setattr("tandem.artifacts.store.PAGE_ROWS", 1)
     path = blob("w", 4 * PART)
     for parts in (1, 3, 2):
-        begun(proxied, path, parts=parts, sha256=digest_of(path))
+        begun(proxied, path, parts=parts, sha256=compute_sha256(path))
     proxy.forget()
-    send(proxied, path, KEY, digest_of(path))
+    upload_file(proxied, path, KEY, compute_sha256(path))
 
     assert (sent_parts(proxy), uploads(endpoint, bucket)) == ([4], [])
 
@@ -151,28 +159,33 @@ def test_uploads_and_parts_are_found_on_every_page(proxied, proxy, endpoint, buc
 def test_the_failure_of_one_file_halts_the_others(proxied, proxy, blob):
     folder = blob("large", 12 * PART).parent
     blob("small", 10)
-    proxy.use(Rule(operation="PutObject", fault=ACCESS_DENIED), Rule(operation="UploadPart", fault=Delay(delay_s=0.2)))
+    proxy.use(
+        FaultRule(operation="PutObject", fault=ACCESS_DENIED_FAULT),
+        FaultRule(operation="UploadPart", fault=DelayFault(delay_s=0.2)),
+    )
 
-    with pytest.raises(WorldError, match="p/small: S3 denies PutObject"):
-        send_all(proxied, folder, "p", files_below(folder))
+    with pytest.raises(ArtifactExternalError, match="p/small: S3 denies PutObject"):
+        upload_files(proxied, folder, "p", list_files(folder))
     assert len(proxy.requests("UploadPart")) < 12
 
 
 def test_parts_that_wait_for_a_thread_are_not_sent_once_the_work_halts(proxied, proxy, blob):
-    narrow = Store(proxied.bucket, proxied.client, 2)
+    narrow = ObjectStore(proxied.bucket, proxied.client, 2)
     path = blob("w", 4 * PART)
-    proxy.use(Rule(operation="UploadPart", fault=Delay(delay_s=0.5)))
-    proxy.watch = lambda *seen: narrow.halted.set() if (seen[0], seen[1].operation) == ("done", "UploadPart") else None
+    proxy.use(FaultRule(operation="UploadPart", fault=DelayFault(delay_s=0.5)))
+    proxy.watch = lambda *seen: (
+        narrow.halt_event.set() if (seen[0], seen[1].operation) == ("done", "UploadPart") else None
+    )
 
-    with pytest.raises(HaltedError):
-        send(narrow, path, KEY, digest_of(path))
+    with pytest.raises(SiblingFailureError):
+        upload_file(narrow, path, KEY, compute_sha256(path))
     assert len(proxy.requests("UploadPart")) <= 2
 
 
 def test_an_upload_that_was_begun_twice_by_a_lost_answer_is_aborted(proxied, proxy, endpoint, bucket, blob):
     path = blob("w", 2 * PART)
-    proxy.use(Rule(operation="CreateMultipartUpload", fault=LoseAnswer(), times=1))
-    send(proxied, path, KEY, digest_of(path))
+    proxy.use(FaultRule(operation="CreateMultipartUpload", fault=AnswerLossFault(), times=1))
+    upload_file(proxied, path, KEY, compute_sha256(path))
 
     assert (len(proxy.requests("CreateMultipartUpload")), uploads(endpoint, bucket)) == (2, [])
 
@@ -180,14 +193,14 @@ def test_an_upload_that_was_begun_twice_by_a_lost_answer_is_aborted(proxied, pro
 def test_an_upload_of_a_key_that_only_begins_alike_is_left_alone(store, endpoint, bucket, blob):
     path = blob("w", 2 * PART)
     endpoint.client("s3").create_multipart_upload(Bucket=bucket, Key=f"{KEY}.other")
-    send(store, path, KEY, digest_of(path))
+    upload_file(store, path, KEY, compute_sha256(path))
 
     assert [upload["Key"] for upload in uploads(endpoint, bucket)] == [f"{KEY}.other"]
 
 
 @pytest.mark.parametrize(
     "fault",
-    [Drop(), LoseAnswer(), SLOW_DOWN],
+    [DropFault(), AnswerLossFault(), SLOW_DOWN_FAULT],
     ids=lambda fault: getattr(fault, "code", fault.kind),
 )
 @pytest.mark.parametrize(
@@ -197,17 +210,17 @@ def test_an_upload_of_a_key_that_only_begins_alike_is_left_alone(store, endpoint
 def test_a_fault_that_passes_changes_nothing(proxied, proxy, endpoint, blob, operation, fault):
     bucket = proxied.bucket
     path = blob("w", 3 * PART)
-    proxy.use(Rule(operation=operation, fault=fault, times=1))
-    send(proxied, path, KEY, digest_of(path))
+    proxy.use(FaultRule(operation=operation, fault=fault, times=1))
+    upload_file(proxied, path, KEY, compute_sha256(path))
 
-    assert stored(endpoint, bucket) == (path.read_bytes(), {"sha256": digest_of(path)})
+    assert stored(endpoint, bucket) == (path.read_bytes(), {"sha256": compute_sha256(path)})
     assert (uploads(endpoint, bucket), proxy.fired) == ([], (1,))
 
 
 def test_a_small_file_survives_a_lost_answer(proxied, proxy, endpoint, bucket, blob):
     path = blob("w", 1000)
-    proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1))
-    send(proxied, path, KEY, digest_of(path))
+    proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
+    upload_file(proxied, path, KEY, compute_sha256(path))
 
     assert stored(endpoint, bucket)[0] == path.read_bytes()
 
@@ -223,34 +236,36 @@ def test_parts_that_are_lost_before_the_end_are_sent_again(proxied, proxy, endpo
 
     aborted = []
     proxy.watch = abort
-    send(proxied, path, KEY, digest_of(path))
+    upload_file(proxied, path, KEY, compute_sha256(path))
 
     assert (stored(endpoint, bucket)[0] == path.read_bytes(), len(aborted)) == (True, 1)
 
 
 def test_a_single_part_that_s3_says_it_lost_leads_to_another_look(proxied, proxy, endpoint, bucket, blob):
     path = blob("w", 3 * PART)
-    proxy.use(Rule(operation="CompleteMultipartUpload", fault=Status(status=400, code="InvalidPart"), times=1))
-    send(proxied, path, KEY, digest_of(path))
+    proxy.use(
+        FaultRule(operation="CompleteMultipartUpload", fault=StatusFault(status=400, code="InvalidPart"), times=1)
+    )
+    upload_file(proxied, path, KEY, compute_sha256(path))
 
     assert (stored(endpoint, bucket)[0] == path.read_bytes(), sent_parts(proxy)) == (True, [1, 2, 3])
 
 
 def test_an_upload_that_is_always_broken_off_ends_with_what_to_do(proxied, proxy, blob):
     path = blob("w", 2 * PART)
-    proxy.use(Rule(operation="CompleteMultipartUpload", fault=Status(status=404, code="NoSuchUpload")))
+    proxy.use(FaultRule(operation="CompleteMultipartUpload", fault=StatusFault(status=404, code="NoSuchUpload")))
 
-    with pytest.raises(WorldError, match="broken off by somebody else 5 times"):
-        send(proxied, path, KEY, digest_of(path))
+    with pytest.raises(ArtifactExternalError, match="broken off by somebody else 5 times"):
+        upload_file(proxied, path, KEY, compute_sha256(path))
 
 
 def test_two_writers_of_one_key_at_once_both_end_with_the_whole_object(store, endpoint, bucket, blob):
     path = blob("w", 4 * PART)
-    sha256, faults = digest_of(path), []
+    sha256, faults = compute_sha256(path), []
 
     def write(writer):
         try:
-            send(writer, path, KEY, sha256)
+            upload_file(writer, path, KEY, sha256)
         except Exception as fault:  # noqa: BLE001 - the test says which
             faults.append(fault)
 
@@ -268,8 +283,8 @@ def test_two_writers_of_one_key_at_once_both_end_with_the_whole_object(store, en
 def test_a_file_of_another_content_than_announced_is_not_stored(store, blob, size):
     path = blob("w", size)
 
-    with pytest.raises(RefusedError, match=f"{path}: its content is not what was announced"):
-        send(store, path, KEY, hashlib.sha256(b"other").hexdigest())
+    with pytest.raises(ArtifactInputError, match=f"{path}: its content is not what was announced"):
+        upload_file(store, path, KEY, hashlib.sha256(b"other").hexdigest())
 
     assert list(store.list("")) == []
 
@@ -278,28 +293,28 @@ def test_a_file_of_another_content_than_announced_is_not_stored(store, blob, siz
 def test_what_is_there_is_replaced_by_the_right_content_only(store, endpoint, bucket, blob, size):
     endpoint.client("s3").put_object(Bucket=bucket, Key=KEY, Body=b"before")
     path = blob("w", size)
-    with pytest.raises(RefusedError):
-        send(store, path, KEY, hashlib.sha256(b"other").hexdigest())
+    with pytest.raises(ArtifactInputError):
+        upload_file(store, path, KEY, hashlib.sha256(b"other").hexdigest())
     before = stored(endpoint, bucket)[0]
-    send(store, path, KEY, digest_of(path))
+    upload_file(store, path, KEY, compute_sha256(path))
 
     assert (before, stored(endpoint, bucket)[0]) == (b"before", path.read_bytes())
 
 
 def test_a_file_that_shrinks_while_it_is_sent_is_told(proxied, proxy, blob):
     path = blob("w", 3 * PART)
-    sha256 = digest_of(path)
+    sha256 = compute_sha256(path)
     proxy.watch = lambda moment, request: (
         os.truncate(path, PART) if (moment, request.operation) == ("asked", "CreateMultipartUpload") else None
     )
 
-    with pytest.raises(RefusedError, match="it was changed"):
-        send(proxied, path, KEY, sha256)
+    with pytest.raises(ArtifactInputError, match="it was changed"):
+        upload_file(proxied, path, KEY, sha256)
 
 
 def test_an_unreadable_file_is_told(store, tmp_path):
-    with pytest.raises(RefusedError, match="nowhere: the file cannot be read"):
-        send(store, tmp_path / "nowhere", KEY, "0" * 64)
+    with pytest.raises(ArtifactInputError, match="nowhere: the file cannot be read"):
+        upload_file(store, tmp_path / "nowhere", KEY, "0" * 64)
 
 
 def test_a_file_that_s3_cannot_hold_is_refused(store, tmp_path):
@@ -307,14 +322,14 @@ def test_a_file_that_s3_cannot_hold_is_refused(store, tmp_path):
     path.touch()
     os.truncate(path, (5 << 40) + 1)
 
-    with pytest.raises(RefusedError, match="cut it into shards"):
-        send(store, path, KEY, "0" * 64)
+    with pytest.raises(ArtifactInputError, match="cut it into shards"):
+        upload_file(store, path, KEY, "0" * 64)
 
 
 def test_every_file_of_a_folder_is_sent_below_its_prefix(store, blob):
     paths = [blob("config.json", 10), blob("sub/a", 2 * PART), blob("sub/deep/b", 3)]
     folder = paths[0].parent
-    send_all(store, folder, "models/o/n/r", files_below(folder))
+    upload_files(store, folder, "models/o/n/r", list_files(folder))
 
     assert {row.key: row.size for row in store.list("")} == {
         "models/o/n/r/config.json": 10,
@@ -326,9 +341,9 @@ def test_every_file_of_a_folder_is_sent_below_its_prefix(store, blob):
 def test_a_second_run_over_a_folder_sends_nothing(proxied, proxy, blob):
     folder = blob("a", 2 * PART).parent
     blob("b", 7)
-    send_all(proxied, folder, "p", files_below(folder))
+    upload_files(proxied, folder, "p", list_files(folder))
     proxy.forget()
-    send_all(proxied, folder, "p", files_below(folder))
+    upload_files(proxied, folder, "p", list_files(folder))
 
     assert {one.method for one in proxy.log} <= {"GET", "HEAD"}
 
@@ -336,46 +351,46 @@ def test_a_second_run_over_a_folder_sends_nothing(proxied, proxy, blob):
 @pytest.mark.parametrize("size", [1000, 3 * PART])
 def test_what_was_hashed_already_is_held_against_the_bytes_by_s3(store, blob, size):
     path = blob("w", size)
-    hashed = hashed_below(path.parent)
+    hashed = hash_files(path.parent)
     with path.open("r+b") as file:
         file.seek(size - 5)
         file.write(b"later")
 
-    with pytest.raises(RefusedError, match="its content is not what was announced"):
-        send_all(store, path.parent, "p", hashed)
+    with pytest.raises(ArtifactInputError, match="its content is not what was announced"):
+        upload_files(store, path.parent, "p", hashed)
     assert list(store.list("")) == []
 
 
 def test_what_was_hashed_already_is_sent_and_taken_up_again(proxied, proxy, blob):
     path = blob("w", 4 * PART)
-    hashed = hashed_below(path.parent)
-    proxy.use(Rule(operation="UploadPart", query={"partNumber": "3"}, fault=Drop()))
-    with pytest.raises(WorldError):
-        send_all(proxied, path.parent, "p", hashed)
+    hashed = hash_files(path.parent)
+    proxy.use(FaultRule(operation="UploadPart", query={"partNumber": "3"}, fault=DropFault()))
+    with pytest.raises(ArtifactExternalError):
+        upload_files(proxied, path.parent, "p", hashed)
     proxy.use()
-    send_all(proxied, path.parent, "p", hashed)
+    upload_files(proxied, path.parent, "p", hashed)
 
-    assert (sent_parts(proxy), proxied.head("p/w").sha256) == ([1, 2, 3, 4], digest_of(path))
+    assert (sent_parts(proxy), proxied.head("p/w").sha256) == ([1, 2, 3, 4], compute_sha256(path))
 
 
 def test_a_file_that_has_grown_since_it_was_hashed_is_told(store, blob):
     path = blob("w", 3 * PART)
-    hashed = hashed_below(path.parent)
+    hashed = hash_files(path.parent)
     with path.open("ab") as file:
         file.write(b"x")
 
-    with pytest.raises(RefusedError, match="its content is not what was announced"):
-        send_all(store, path.parent, "p", hashed)
+    with pytest.raises(ArtifactInputError, match="its content is not what was announced"):
+        upload_files(store, path.parent, "p", hashed)
 
 
 def test_a_check_that_fails_ends_the_sending(store, blob):
     folder = blob("a", 7).parent
 
     def lost():
-        raise WorldError("lost", change="x")
+        raise ArtifactExternalError("lost", change="x")
 
-    with pytest.raises(WorldError, match="lost"):
-        send_all(store, folder, "p", files_below(folder), check=lost)
+    with pytest.raises(ArtifactExternalError, match="lost"):
+        upload_files(store, folder, "p", list_files(folder), check=lost)
     assert list(store.list("")) == []
 
 
@@ -383,7 +398,7 @@ def test_a_file_is_sent_while_another_is_hashed(proxied, proxy, blob, monkeypatc
     """The second hash waits for the first file's object: sending that waited for all hashes would wait for ever."""
     folder = blob("large", 3 * PART).parent
     blob("small", 2 * PART)
-    there, hash_one = threading.Event(), files._hashed
+    there, hash_one = threading.Event(), files._hash_file
 
     def watch(moment, request):
         if moment == "done" and request.operation == "CompleteMultipartUpload" and request.path.endswith("/large"):
@@ -396,29 +411,29 @@ def test_a_file_is_sent_while_another_is_hashed(proxied, proxy, blob, monkeypatc
 
     proxy.watch = watch
     monkeypatch.setattr("os.cpu_count", lambda: 4)  # so that the two may be hashed in any order
-    monkeypatch.setattr(files, "_hashed", slowly)
-    sent = send_hashing(proxied, LocalFiles(folder), "p")
+    monkeypatch.setattr(files, "_hash_file", slowly)
+    sent = hash_and_upload(proxied, LocalFiles(folder), "p")
 
-    assert tuple(one.file for one in sent) == files_below(folder)
+    assert tuple(one.file for one in sent) == list_files(folder)
     assert {row.key: row.size for row in proxied.list("")} == {"p/large": 3 * PART, "p/small": 2 * PART}
 
 
 def test_what_is_sent_again_is_hashed_once(proxied, proxy, blob, monkeypatch):
     folder = blob("a", 10).parent
     blob("b", 20)
-    hashed, hash_one = [], files._hashed
+    hashed, hash_one = [], files._hash_file
 
     def counted(path, name, going):
         hashed.append(name)
         return hash_one(path, name, going)
 
-    monkeypatch.setattr(files, "_hashed", counted)
+    monkeypatch.setattr(files, "_hash_file", counted)
     local = LocalFiles(folder)
-    proxy.use(Rule(operation="PutObject", path="*/a", fault=ACCESS_DENIED))
-    with pytest.raises(WorldError):
-        send_hashing(proxied, local, "p")
+    proxy.use(FaultRule(operation="PutObject", path="*/a", fault=ACCESS_DENIED_FAULT))
+    with pytest.raises(ArtifactExternalError):
+        hash_and_upload(proxied, local, "p")
     proxy.use()
-    send_hashing(proxied, local, "p")
+    hash_and_upload(proxied, local, "p")
 
     assert sorted(hashed) == ["a", "b"]
 
@@ -427,8 +442,8 @@ def test_a_check_that_fails_ends_the_hashing(store, blob):
     folder = blob("a", 7).parent
 
     def lost():
-        raise WorldError("lost", change="x")
+        raise ArtifactExternalError("lost", change="x")
 
-    with pytest.raises(WorldError, match="lost"):
-        send_hashing(store, LocalFiles(folder), "p", check=lost)
+    with pytest.raises(ArtifactExternalError, match="lost"):
+        hash_and_upload(store, LocalFiles(folder), "p", check=lost)
     assert list(store.list("")) == []

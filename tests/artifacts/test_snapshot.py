@@ -6,9 +6,17 @@ import json
 
 import pytest
 
-from tandem.artifacts.fault import RefusedError
-from tandem.artifacts.manifest import NAME
-from tandem.artifacts.snapshot import READ, Entry, check_config, choose, require_config, tensors_of, why_left_out
+from tandem.artifacts.fault import ArtifactInputError
+from tandem.artifacts.manifest import MANIFEST_NAME
+from tandem.artifacts.snapshot import (
+    FILE_READERS,
+    SnapshotEntry,
+    check_config,
+    choose_files,
+    find_exclusion_reason,
+    require_config,
+    select_tensor_files,
+)
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
@@ -18,12 +26,12 @@ def index(*files: str) -> bytes:
 
 
 def test_a_server_s_files_and_the_shards_of_the_index_are_chosen() -> None:
-    names = [*READ, *SHARDS, "README.md", "consolidated.safetensors"]
-    entries = {name: Entry(path=name, size=1) for name in names}
+    names = [*FILE_READERS, *SHARDS, "README.md", "consolidated.safetensors"]
+    entries = {name: SnapshotEntry(path=name, size=1) for name in names}
 
-    files, left_out = choose(entries, tensors_of(names, index(*SHARDS), "here"))
+    files, left_out = choose_files(entries, select_tensor_files(names, index(*SHARDS), "here"))
 
-    assert [entry.path for entry in files] == sorted([*READ, *SHARDS])
+    assert [entry.path for entry in files] == sorted([*FILE_READERS, *SHARDS])
     assert left_out == {
         "README.md": "a text for people", "consolidated.safetensors": "tensors that the index does not name",
     }  # fmt: skip
@@ -46,30 +54,30 @@ def test_a_server_s_files_and_the_shards_of_the_index_are_chosen() -> None:
     ],
 )
 def test_what_is_left_out_has_a_reason(name: str, why: str) -> None:
-    assert why_left_out(name).startswith(why)
+    assert find_exclusion_reason(name).startswith(why)
 
 
 def test_one_tensor_file_needs_no_index() -> None:
-    assert tensors_of(["model.safetensors", "config.json"], None, "here") == ("model.safetensors",)
+    assert select_tensor_files(["model.safetensors", "config.json"], None, "here") == ("model.safetensors",)
 
 
 def test_one_tensor_file_of_another_name_is_taken() -> None:
-    assert tensors_of(["medusa_lm_head.safetensors"], None, "here") == ("medusa_lm_head.safetensors",)
+    assert select_tensor_files(["medusa_lm_head.safetensors"], None, "here") == ("medusa_lm_head.safetensors",)
 
 
 def test_several_tensor_files_that_nothing_orders_are_refused() -> None:
-    with pytest.raises(RefusedError, match=r"has 2 tensor files .* and no model\.safetensors\.index\.json"):
-        tensors_of(SHARDS, None, "here")
+    with pytest.raises(ArtifactInputError, match=r"has 2 tensor files .* and no model\.safetensors\.index\.json"):
+        select_tensor_files(SHARDS, None, "here")
 
 
 def test_a_snapshot_without_safetensors_names_the_pickle_it_has() -> None:
-    with pytest.raises(RefusedError, match=r"no safetensors, only pytorch_model\.bin"):
-        tensors_of(["config.json", "pytorch_model.bin"], None, "here")
+    with pytest.raises(ArtifactInputError, match=r"no safetensors, only pytorch_model\.bin"):
+        select_tensor_files(["config.json", "pytorch_model.bin"], None, "here")
 
 
 def test_an_index_that_names_a_shard_that_is_not_there_names_it() -> None:
-    with pytest.raises(RefusedError, match=rf"the index names {SHARDS[1]}, which is not in the snapshot"):
-        tensors_of(SHARDS[:1], index(*SHARDS), "here")
+    with pytest.raises(ArtifactInputError, match=rf"the index names {SHARDS[1]}, which is not in the snapshot"):
+        select_tensor_files(SHARDS[:1], index(*SHARDS), "here")
 
 
 @pytest.mark.parametrize(
@@ -78,21 +86,21 @@ def test_an_index_that_names_a_shard_that_is_not_there_names_it() -> None:
      json.dumps({"weight_map": {"a": 1}}).encode()],
 )  # fmt: skip
 def test_a_malformed_index_is_refused(body: bytes) -> None:
-    with pytest.raises(RefusedError, match=r"model\.safetensors\.index\.json"):
-        tensors_of(SHARDS, body, "here")
+    with pytest.raises(ArtifactInputError, match=r"model\.safetensors\.index\.json"):
+        select_tensor_files(SHARDS, body, "here")
 
 
 def test_a_snapshot_without_config_is_refused() -> None:
-    with pytest.raises(RefusedError, match=r"no config\.json"):
+    with pytest.raises(ArtifactInputError, match=r"no config\.json"):
         require_config(SHARDS, "here")
 
 
 def test_a_snapshot_with_a_file_of_the_store_s_own_name_is_refused() -> None:
-    with pytest.raises(RefusedError, match=NAME):
-        require_config(["config.json", NAME], "here")
+    with pytest.raises(ArtifactInputError, match=MANIFEST_NAME):
+        require_config(["config.json", MANIFEST_NAME], "here")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe"])
 def test_a_config_that_is_no_json_object_is_refused(body: bytes) -> None:
-    with pytest.raises(RefusedError, match="the configuration is"):
+    with pytest.raises(ArtifactInputError, match="the configuration is"):
         check_config(body, "here")

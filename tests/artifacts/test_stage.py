@@ -14,17 +14,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import AnswerLossFault, FaultRule, SlowAnswerFault, StatusFault
+from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, EXTRAS, MODEL, OTHER, snapshot
 
-from tandem.artifacts import hub_tries
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.artifacts import hub_retry
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.manifest import LEASE_NAME, NAME, Manifest, read_manifest
-from tandem.artifacts.secret import NAMED_BY
-from tandem.artifacts.store import Store
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import LoseAnswer, Rule, SlowAnswer, Status
-from tandem.twin.hub.server import Hub
+from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest, parse_manifest
+from tandem.artifacts.secret import SECRET_NAME_VARIABLE
+from tandem.artifacts.store import ObjectStore
 
 pytestmark = pytest.mark.endpoint
 Stage = Callable[..., SimpleNamespace]
@@ -50,16 +50,16 @@ def published(repositories: Path) -> Path:
 
 
 @pytest.fixture
-def hub(repositories: Path, published: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:  # noqa: ARG001
-    monkeypatch.setattr(hub_tries, "FIRST_WAIT_S", 0.01)
-    monkeypatch.delenv(NAMED_BY, raising=False)
-    with Hub(repositories) as running:
+def hub(repositories: Path, published: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:  # noqa: ARG001
+    monkeypatch.setattr(hub_retry, "FIRST_WAIT_S", 0.01)
+    monkeypatch.delenv(SECRET_NAME_VARIABLE, raising=False)
+    with LocalHub(repositories) as running:
         monkeypatch.setenv("HF_ENDPOINT", running.url)
         yield running
 
 
 @pytest.fixture
-def stage(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Stage:
+def stage(store: ObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Stage:
     """Run the command in this process; its code, its log lines."""
 
     def run(*more: str, revision: str = COMMIT, model: str = MODEL) -> SimpleNamespace:
@@ -72,7 +72,7 @@ def stage(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> S
 
 
 @pytest.fixture
-def held(endpoint: Endpoint, bucket: str) -> Held:
+def held(endpoint: AwsEndpoint, bucket: str) -> Held:
     """Every object of the test's bucket but leases, by key."""
     s3 = endpoint.client("s3")
 
@@ -86,19 +86,19 @@ def held(endpoint: Endpoint, bucket: str) -> Held:
 
 
 @pytest.fixture
-def put(endpoint: Endpoint, bucket: str) -> Put:
+def put(endpoint: AwsEndpoint, bucket: str) -> Put:
     """Write an object as another program would."""
     return lambda key, body: endpoint.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
 
 
 @pytest.fixture
-def remove(endpoint: Endpoint, bucket: str) -> Remove:
+def remove(endpoint: AwsEndpoint, bucket: str) -> Remove:
     """Delete an object as an operator would."""
     return lambda key: endpoint.client("s3").delete_object(Bucket=bucket, Key=key)
 
 
 def manifest_in(objects: dict[str, bytes], prefix: str = PREFIX) -> Manifest:
-    return read_manifest(objects[f"{prefix}/{NAME}"], prefix)
+    return parse_manifest(objects[f"{prefix}/{MANIFEST_NAME}"], prefix)
 
 
 @pytest.mark.usefixtures("hub")
@@ -107,7 +107,7 @@ def test_a_staged_model_is_the_hub_s_bytes_below_its_commit(stage: Stage, held: 
 
     objects = held()
     assert (done.code, done.last["event"]) == (0, "staged")
-    assert sorted(objects) == sorted(f"{PREFIX}/{name}" for name in [*STAGED, NAME])
+    assert sorted(objects) == sorted(f"{PREFIX}/{name}" for name in [*STAGED, MANIFEST_NAME])
     assert all(objects[f"{PREFIX}/{name}"] == (published / name).read_bytes() for name in STAGED)
 
 
@@ -128,7 +128,7 @@ def test_the_manifest_lists_every_file_and_what_was_left_out_with_the_reason(
 @pytest.mark.parametrize("embeddings", ["tied", "tied-stored", "untied"])
 def test_a_checkpoint_of_each_kind_of_embeddings_is_staged(
     stage: Stage,
-    hub: Hub,
+    hub: LocalHub,
     repositories: Path,
     held: Held,
     embeddings: str,
@@ -138,17 +138,17 @@ def test_a_checkpoint_of_each_kind_of_embeddings_is_staged(
     assert stage(model="acme/kind", revision=OTHER).code == 0
 
     prefix = f"models/acme/kind/{OTHER}"
-    assert hub.served("model.safetensors") == (folder / "model.safetensors").stat().st_size
+    assert hub.count_file_bytes("model.safetensors") == (folder / "model.safetensors").stat().st_size
     assert held()[f"{prefix}/model.safetensors"] == (folder / "model.safetensors").read_bytes()
 
 
 def test_two_runs_of_two_holders_write_the_same_manifest(
-    stage: Stage, hub: Hub, held: Held, remove: Remove, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, hub: LocalHub, held: Held, remove: Remove, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
     stage()
     first = held()
-    remove(f"{PREFIX}/{NAME}")
+    remove(f"{PREFIX}/{MANIFEST_NAME}")
     monkeypatch.setenv("TANDEM_HOLDER", "stage-b")
     hub.forget()
     stage()
@@ -156,7 +156,7 @@ def test_two_runs_of_two_holders_write_the_same_manifest(
     assert held() == first
 
 
-def test_a_present_model_is_done_without_asking_the_hub(stage: Stage, hub: Hub) -> None:
+def test_a_present_model_is_done_without_asking_the_hub(stage: Stage, hub: LocalHub) -> None:
     stage()
     hub.stop()
 
@@ -166,7 +166,7 @@ def test_a_present_model_is_done_without_asking_the_hub(stage: Stage, hub: Hub) 
 
 
 def test_a_present_model_loads_neither_the_hub_s_library_nor_the_folder_s(
-    stage: Stage, hub: Hub, module: Module, bucket: str
+    stage: Stage, hub: LocalHub, module: Module, bucket: str
 ) -> None:
     stage()
     hub.stop()
@@ -174,13 +174,13 @@ def test_a_present_model_loads_neither_the_hub_s_library_nor_the_folder_s(
     done = module("stage", "--bucket", bucket, "--model", MODEL, "--revision", COMMIT, PYTHONPROFILEIMPORTTIME="1")
 
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert (done.returncode, "tandem.artifacts.send" in loaded) == (0, True)
-    assert not loaded & {"huggingface_hub", "httpx", "tandem.artifacts.hub", "tandem.artifacts.folder"}
+    assert (done.returncode, "tandem.artifacts.s3_upload" in loaded) == (0, True)
+    assert not loaded & {"huggingface_hub", "httpx", "tandem.artifacts.hub", "tandem.artifacts.folder_snapshot"}
 
 
-def test_objects_that_are_whole_are_not_downloaded_again(stage: Stage, hub: Hub, remove: Remove) -> None:
+def test_objects_that_are_whole_are_not_downloaded_again(stage: Stage, hub: LocalHub, remove: Remove) -> None:
     stage()
-    for name in (NAME, SHARDS[1]):
+    for name in (MANIFEST_NAME, SHARDS[1]):
         remove(f"{PREFIX}/{name}")
     hub.forget()
 
@@ -191,19 +191,19 @@ def test_objects_that_are_whole_are_not_downloaded_again(stage: Stage, hub: Hub,
 
 
 def test_an_object_of_other_bytes_is_replaced_by_the_hub_s(
-    stage: Stage, hub: Hub, held: Held, put: Put, published: Path
+    stage: Stage, hub: LocalHub, held: Held, put: Put, published: Path
 ) -> None:
     for name in ("config.json", SHARDS[0]):
         put(f"{PREFIX}/{name}", b"half")
 
-    assert (stage().code, hub.served(SHARDS[0]) > 0) == (0, True)
+    assert (stage().code, hub.count_file_bytes(SHARDS[0]) > 0) == (0, True)
 
     objects = held()
     assert all(objects[f"{PREFIX}/{name}"] == (published / name).read_bytes() for name in STAGED)
 
 
 def test_local_disk_never_holds_more_than_the_largest_file_and_the_small_ones(
-    store: Store, repositories: Path, tmp_path: Path, hub: Hub, module: Module
+    store: ObjectStore, repositories: Path, tmp_path: Path, hub: LocalHub, module: Module
 ) -> None:
     folder = snapshot(repositories / "acme/big" / OTHER, extras=False, hidden_size=256, vocabulary=8000,
                       intermediate_size=1024, layers=4, shard_bytes=3_000_000)  # fmt: skip
@@ -285,7 +285,7 @@ def test_files_of_two_commits_never_mix_below_a_name_that_moves(
     stage: Stage, moving: Callable[[], str], held: Held, remove: Remove
 ) -> None:
     stage(model="acme/moving", revision="main")
-    for name in (NAME, "generation_config.json", SHARDS[0]):  # as if the run had been killed there
+    for name in (MANIFEST_NAME, "generation_config.json", SHARDS[0]):  # as if the run had been killed there
         remove(f"models/acme/moving/main/{name}")
     before = held()
     moving()
@@ -311,9 +311,11 @@ def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_manifest_of_something_else_is_not_taken_for_the_model(stage: Stage, endpoint: Endpoint, bucket: str) -> None:
+def test_a_manifest_of_something_else_is_not_taken_for_the_model(
+    stage: Stage, endpoint: AwsEndpoint, bucket: str
+) -> None:
     stage()
-    s3, key = endpoint.client("s3"), f"{PREFIX}/{NAME}"
+    s3, key = endpoint.client("s3"), f"{PREFIX}/{MANIFEST_NAME}"
     body = s3.get_object(Bucket=bucket, Key=key)["Body"].read().replace(MODEL.encode(), b"acme/else")
     s3.put_object(Bucket=bucket, Key=key, Body=body)
 
@@ -331,7 +333,7 @@ def test_a_manifest_of_something_else_is_not_taken_for_the_model(stage: Stage, e
 def test_a_manifest_that_cannot_be_read_is_never_taken_for_a_whole_model(
     stage: Stage, put: Put, body: bytes, said: str
 ) -> None:
-    put(f"{PREFIX}/{NAME}", body)
+    put(f"{PREFIX}/{MANIFEST_NAME}", body)
 
     done = stage()
 
@@ -350,7 +352,7 @@ def drop(*names: str) -> Callable[[Path], None]:
 
 
 def own_name(folder: Path) -> None:
-    (folder / NAME).write_text("{}")
+    (folder / MANIFEST_NAME).write_text("{}")
 
 
 def no_config(folder: Path) -> None:
@@ -366,7 +368,7 @@ def no_config(folder: Path) -> None:
         (drop("*.safetensors", "*.safetensors.index.json"), "no safetensors, only pytorch_model.bin"),
         (drop(SHARDS[2]), f"the index names {SHARDS[2]}"),
         (drop("model.safetensors.index.json"), "no model.safetensors.index.json that says which"),
-        (own_name, NAME),
+        (own_name, MANIFEST_NAME),
     ],
     ids=["no config", "bad config", "pickles only", "missing shard", "no index", "our own name"],
 )
@@ -404,7 +406,7 @@ def test_a_name_that_leaves_its_prefix_is_refused(stage: Stage, held: Held, mode
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("asked", [{"revision": OTHER}, {"model": "acme/nothing"}], ids=["revision", "model"])
 def test_what_the_hub_does_not_have_leaves_not_even_a_lease(
-    stage: Stage, endpoint: Endpoint, bucket: str, asked: dict[str, str]
+    stage: Stage, endpoint: AwsEndpoint, bucket: str, asked: dict[str, str]
 ) -> None:
     done = stage(**asked)
 
@@ -422,9 +424,9 @@ def test_a_bucket_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_goes_on(
-    stage: Stage, hub: Hub, held: Held
+    stage: Stage, hub: LocalHub, held: Held
 ) -> None:
-    hub.use(Rule(path=f"*/{SHARDS[2]}", fault=Status(status=503, code="x")))
+    hub.use(FaultRule(path=f"*/{SHARDS[2]}", fault=StatusFault(status=503, code="x")))
     down = stage()
     between = held()
     hub.use()
@@ -432,18 +434,18 @@ def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_
     up = stage()
 
     assert (down.code, down.last["exit_code"], up.code) == (3, 3, 0)
-    assert f"{PREFIX}/{NAME}" not in between
-    assert hub.served(SHARDS[0]) == 0
+    assert f"{PREFIX}/{MANIFEST_NAME}" not in between
+    assert hub.count_file_bytes(SHARDS[0]) == 0
 
 
 @pytest.mark.usefixtures("hub", "proxied")
 def test_a_manifest_whose_answer_was_lost_is_found_to_be_ours(stage: Stage, proxy: FaultProxy, held: Held) -> None:
-    proxy.use(Rule(operation="PutObject", path=f"*{NAME}", fault=LoseAnswer(), times=1))
+    proxy.use(FaultRule(operation="PutObject", path=f"*{MANIFEST_NAME}", fault=AnswerLossFault(), times=1))
 
     done = stage()
 
     assert (done.code, done.last["event"]) == (0, "staged")
-    assert f"{PREFIX}/{NAME}" in held()
+    assert f"{PREFIX}/{MANIFEST_NAME}" in held()
 
 
 @pytest.mark.usefixtures("hub", "proxied")
@@ -451,14 +453,14 @@ def test_no_manifest_is_seen_before_its_last_file(stage: Stage, proxy: FaultProx
     stage()
 
     written = [one.path for one in proxy.log if one.method == "PUT" and not one.path.endswith(LEASE_NAME)]
-    assert written[-1].endswith(NAME)
+    assert written[-1].endswith(MANIFEST_NAME)
     assert len(written) == len(set(written)) == len(STAGED) + 1
 
 
 def test_two_runs_at_once_fetch_each_file_once_and_both_end_well(
-    hub: Hub, store: Store, module: Module, tmp_path: Path
+    hub: LocalHub, store: ObjectStore, module: Module, tmp_path: Path
 ) -> None:
-    hub.use(Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=60_000)))
+    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=60_000)))
     ended: dict[str, object] = {}
 
     def one(name: str) -> None:
@@ -490,9 +492,9 @@ def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage: Stage, held: H
 
 
 def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(
-    stage: Stage, hub: Hub, put: Put, held: Held
+    stage: Stage, hub: LocalHub, put: Put, held: Held
 ) -> None:
-    hub.use(Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=20_000)))
+    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=20_000)))
     body = {"schema_version": 1, "state": "held", "holder": "stage-else", "ttl_s": 600}
 
     def take_over() -> None:
@@ -511,7 +513,7 @@ def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(
 
 
 def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(
-    stage: Stage, hub: Hub, put: Put, store: Store, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, hub: LocalHub, put: Put, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
     stage()

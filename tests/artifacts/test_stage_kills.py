@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from doubles.checkpoint import MIB, RandomCheckpoint
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import FaultRule, SlowAnswerFault
+from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, MODEL
 
-from tandem.artifacts.manifest import NAME, read_manifest
-from tandem.artifacts.store import Store
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.checkpoint import MIB, Checkpoint
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import Rule, SlowAnswer
-from tandem.twin.hub.server import Hub
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest
+from tandem.artifacts.store import ObjectStore
 
 pytestmark = pytest.mark.endpoint
 SEED = 4_071_969
@@ -31,15 +31,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
+def hub(tmp_path: Path) -> Iterator[LocalHub]:
     """Two shards of two parts each, and small files."""
-    Checkpoint.of_size(40 * MIB, shards=2).write(tmp_path / "hub" / MODEL / COMMIT)
-    with Hub(tmp_path / "hub", Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=40_000_000))) as running:
+    RandomCheckpoint.from_size(40 * MIB, shards=2).write(tmp_path / "hub" / MODEL / COMMIT)
+    with LocalHub(tmp_path / "hub", FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=40_000_000))) as running:
         yield running
 
 
 @pytest.fixture
-def start(hub: Hub, proxied: Store, aws: dict[str, str], tmp_path: Path) -> Callable[[Path], subprocess.Popen[bytes]]:
+def start(
+    hub: LocalHub, proxied: ObjectStore, aws: dict[str, str], tmp_path: Path
+) -> Callable[[Path], subprocess.Popen[bytes]]:
     """Start the command as a pod does."""
 
     def begin(work: Path) -> subprocess.Popen[bytes]:
@@ -54,7 +56,7 @@ def start(hub: Hub, proxied: Store, aws: dict[str, str], tmp_path: Path) -> Call
     return begin
 
 
-def objects(endpoint: Endpoint, bucket: str) -> dict[str, bytes]:
+def objects(endpoint: AwsEndpoint, bucket: str) -> dict[str, bytes]:
     s3 = endpoint.client("s3")
     keys = [row["Key"] for row in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
     return {key: s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
@@ -62,16 +64,20 @@ def objects(endpoint: Endpoint, bucket: str) -> dict[str, bytes]:
 
 def broken_promise(there: dict[str, bytes]) -> list[str]:
     """The files that a manifest names and that are not whole."""
-    body = there.get(f"{PREFIX}/{NAME}")
-    files = read_manifest(body, PREFIX).files if body else ()
+    body = there.get(f"{PREFIX}/{MANIFEST_NAME}")
+    files = parse_manifest(body, PREFIX).files if body else ()
     found = {file.path: there.get(f"{PREFIX}/{file.path}", b"") for file in files}
     return [file.path for file in files if hashlib.sha256(found[file.path]).hexdigest() != file.sha256]
 
 
 def test_killed_at_random_moments_the_end_state_is_the_same_byte_for_byte(
-    start: Callable[[Path], subprocess.Popen[bytes]], hub: Hub, proxy: FaultProxy, endpoint: Endpoint, bucket: str,
+    start: Callable[[Path], subprocess.Popen[bytes]],
+    hub: LocalHub,
+    proxy: FaultProxy,
+    endpoint: AwsEndpoint,
+    bucket: str,
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     assert start(tmp_path / "clean").wait(60) == 0
     clean, total = objects(endpoint, bucket), len(hub.log) + len(proxy.log)
     endpoint.client("s3").delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in clean]})

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from doubles.checkpoint import MIB, RandomCheckpoint
+from doubles.fault_proxy.rules import AnswerCutFault, FaultRule, SlowAnswerFault, StatusFault
+from doubles.hub.connection import HubAccess
+from doubles.hub.server import LocalHub
 from own_memory import peak_mib
 from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, snapshot
 
-from tandem.artifacts.secret import NAMED_BY
-from tandem.artifacts.store import Store
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.checkpoint import MIB, Checkpoint
-from tandem.twin.faults.rules import CutAnswer, Rule, SlowAnswer, Status
-from tandem.twin.hub.serve import Access
-from tandem.twin.hub.server import Hub
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.artifacts.secret import SECRET_NAME_VARIABLE
+from tandem.artifacts.store import ObjectStore
 
 pytestmark = pytest.mark.endpoint
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,15 +30,17 @@ Stage = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
+def hub(tmp_path: Path) -> Iterator[LocalHub]:
     for model in (MODEL, GATED):
         snapshot(tmp_path / "hub" / model / COMMIT)
-    with Hub(tmp_path / "hub", access=Access(tokens=frozenset({TOKEN}), gated=frozenset({GATED}))) as running:
+    with LocalHub(
+        tmp_path / "hub", access=HubAccess(tokens=frozenset({TOKEN}), gated_repositories=frozenset({GATED}))
+    ) as running:
         yield running
 
 
 @pytest.fixture
-def secret(endpoint: Endpoint) -> str:
+def secret(endpoint: AwsEndpoint) -> str:
     """The name of a secret that holds the token."""
     name = f"tandem/hub-{uuid.uuid4().hex[:8]}"
     endpoint.client("secretsmanager").create_secret(Name=name, SecretString=json.dumps({"token": TOKEN}))
@@ -46,7 +48,7 @@ def secret(endpoint: Endpoint) -> str:
 
 
 @pytest.fixture
-def stage(module: Callable[..., object], store: Store, hub: Hub, tmp_path: Path) -> Stage:
+def stage(module: Callable[..., object], store: ObjectStore, hub: LocalHub, tmp_path: Path) -> Stage:
     def run(model: str = MODEL, **variables: str) -> subprocess.CompletedProcess[str]:
         return module("stage", "--bucket", store.bucket, "--model", model, "--revision", COMMIT, "--work",
                       str(tmp_path / "work"), HF_ENDPOINT=hub.url, **variables)  # fmt: skip
@@ -55,11 +57,14 @@ def stage(module: Callable[..., object], store: Store, hub: Hub, tmp_path: Path)
 
 
 def test_a_gated_model_is_staged_and_the_token_is_shown_nowhere(
-    stage: Stage, secret: str, endpoint: Endpoint, store: Store, hub: Hub
+    stage: Stage, secret: str, endpoint: AwsEndpoint, store: ObjectStore, hub: LocalHub
 ) -> None:
-    hub.use(Rule(path="/cdn/*", fault=CutAnswer(after=100), times=2), Rule(fault=Status(status=503, code="x"), times=1))
+    hub.use(
+        FaultRule(path="/cdn/*", fault=AnswerCutFault(after=100), times=2),
+        FaultRule(fault=StatusFault(status=503, code="x"), times=1),
+    )
 
-    done = stage(GATED, **{NAMED_BY: secret, "HF_DEBUG": "1", "HF_HUB_VERBOSITY": "debug"})
+    done = stage(GATED, **{SECRET_NAME_VARIABLE: secret, "HF_DEBUG": "1", "HF_HUB_VERBOSITY": "debug"})
 
     s3 = endpoint.client("s3")
     keys = [row["Key"] for row in s3.list_objects_v2(Bucket=store.bucket)["Contents"]]
@@ -70,12 +75,12 @@ def test_a_gated_model_is_staged_and_the_token_is_shown_nowhere(
     assert not any(TOKEN.encode() in body for body in stored)
 
 
-def test_a_token_that_is_not_accepted_is_shown_nowhere(stage: Stage, endpoint: Endpoint) -> None:
+def test_a_token_that_is_not_accepted_is_shown_nowhere(stage: Stage, endpoint: AwsEndpoint) -> None:
     wrong = "hf_" + "X1" * 17
     name = f"tandem/wrong-{uuid.uuid4().hex[:8]}"
     endpoint.client("secretsmanager").create_secret(Name=name, SecretString=wrong)
 
-    done = stage(GATED, **{NAMED_BY: name, "HF_DEBUG": "1"})
+    done = stage(GATED, **{SECRET_NAME_VARIABLE: name, "HF_DEBUG": "1"})
 
     last = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, last["exit_code"], name in last["event"]) == (2, 2, True)
@@ -83,14 +88,14 @@ def test_a_token_that_is_not_accepted_is_shown_nowhere(stage: Stage, endpoint: E
 
 
 def test_the_token_is_in_no_argument_environment_or_file_of_the_running_process(
-    hub: Hub, secret: str, store: Store, aws: dict[str, str], tmp_path: Path
+    hub: LocalHub, secret: str, store: ObjectStore, aws: dict[str, str], tmp_path: Path
 ) -> None:
-    hub.use(Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=100_000)))
+    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=100_000)))
     process = subprocess.Popen(
         [sys.executable, "-m", "tandem.artifacts", "stage", "--bucket", store.bucket, "--model", GATED, "--revision",
          COMMIT, "--work", str(tmp_path / "work")],
         cwd=ROOT, stdout=subprocess.DEVNULL,
-        env={"PATH": os.environ["PATH"], **aws, "HF_ENDPOINT": hub.url, NAMED_BY: secret},
+        env={"PATH": os.environ["PATH"], **aws, "HF_ENDPOINT": hub.url, SECRET_NAME_VARIABLE: secret},
     )  # fmt: skip
     while not any(one.path.startswith("/cdn/") for one in hub.log) and process.poll() is None:
         time.sleep(0.005)
@@ -105,7 +110,7 @@ def test_the_token_is_in_no_argument_environment_or_file_of_the_running_process(
 
 
 def test_a_gated_model_whose_secret_is_missing_says_so(stage: Stage) -> None:
-    done = stage(GATED, **{NAMED_BY: "tandem/nowhere"})
+    done = stage(GATED, **{SECRET_NAME_VARIABLE: "tandem/nowhere"})
 
     last = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, last["where"], last["event"]) == (
@@ -113,7 +118,7 @@ def test_a_gated_model_whose_secret_is_missing_says_so(stage: Stage) -> None:
     )  # fmt: skip
 
 
-def test_nothing_but_the_listing_and_the_files_is_asked_of_the_hub(stage: Stage, hub: Hub, tmp_path: Path) -> None:
+def test_nothing_but_the_listing_and_the_files_is_asked_of_the_hub(stage: Stage, hub: LocalHub, tmp_path: Path) -> None:
     stage(AI_AGENT="any", HF_HOME=str(tmp_path / "home"))
 
     asked = {
@@ -124,8 +129,8 @@ def test_nothing_but_the_listing_and_the_files_is_asked_of_the_hub(stage: Stage,
     assert not (tmp_path / "home").exists()
 
 
-def test_every_line_is_json_with_time_level_and_event(stage: Stage, hub: Hub) -> None:
-    hub.use(Rule(path="/api/*", fault=Status(status=503, code="x"), times=1))
+def test_every_line_is_json_with_time_level_and_event(stage: Stage, hub: LocalHub) -> None:
+    hub.use(FaultRule(path="/api/*", fault=StatusFault(status=503, code="x"), times=1))
 
     done = stage()
 
@@ -140,8 +145,10 @@ def test_an_offline_setting_of_the_library_is_named(stage: Stage) -> None:
     assert (done.returncode, json.loads(done.stdout.splitlines()[-1])["event"]) == (2, "HF_HUB_OFFLINE is set")
 
 
-def test_memory_does_not_grow_with_the_files(hub: Hub, store: Store, aws: dict[str, str], tmp_path: Path) -> None:
-    Checkpoint.of_size(48 * MIB, shards=1).write(tmp_path / "hub/acme/large" / OTHER)
+def test_memory_does_not_grow_with_the_files(
+    hub: LocalHub, store: ObjectStore, aws: dict[str, str], tmp_path: Path
+) -> None:
+    RandomCheckpoint.from_size(48 * MIB, shards=1).write(tmp_path / "hub/acme/large" / OTHER)
 
     def peak(model: str, revision: str) -> float:
         command = ["stage", "--bucket", store.bucket, "--model", model, "--revision", revision]
@@ -153,8 +160,10 @@ def test_memory_does_not_grow_with_the_files(hub: Hub, store: Store, aws: dict[s
     assert large - small < 32  # the file has 48
 
 
-def test_an_interrupted_run_releases_its_lease(hub: Hub, store: Store, aws: dict[str, str], tmp_path: Path) -> None:
-    hub.use(Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=50_000)))
+def test_an_interrupted_run_releases_its_lease(
+    hub: LocalHub, store: ObjectStore, aws: dict[str, str], tmp_path: Path
+) -> None:
+    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=50_000)))
     process = subprocess.Popen(
         [sys.executable, "-m", "tandem.artifacts", "stage", "--bucket", store.bucket, "--model", MODEL, "--revision",
          COMMIT, "--work", str(tmp_path / "work")],

@@ -6,13 +6,21 @@ import threading
 from datetime import timedelta
 
 import pytest
+from doubles.fault_proxy.rules import (
+    ACCESS_DENIED_FAULT,
+    AnswerCorruptionFault,
+    AnswerCutFault,
+    AnswerLossFault,
+    DropFault,
+    FaultRule,
+    StatusFault,
+)
 
-from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
-from tandem.artifacts.store import ATTEMPTS, Store, open_store
-from tandem.twin.faults.rules import ACCESS_DENIED, CorruptAnswer, CutAnswer, Drop, LoseAnswer, Rule, Status
+from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.store import MAX_ATTEMPTS, ObjectStore, open_store
 
 pytestmark = pytest.mark.endpoint
-CONFLICT = Status(status=409, code="ConditionalRequestConflict")
+CONFLICT = StatusFault(status=409, code="ConditionalRequestConflict")
 
 
 def test_an_object_is_read_as_it_was_written(store):
@@ -63,7 +71,7 @@ def test_a_write_whose_answer_was_lost_is_ours(proxied, proxy, etag):
     if etag:
         proxied.create("models/m", b"old")
     old = proxied.read("models/m").etag if etag else None
-    proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1))
+    proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
 
     done = proxied.replace("models/m", b"ours", old) if etag else proxied.create("models/m", b"ours")
 
@@ -76,13 +84,13 @@ def test_a_write_that_another_one_outran_while_the_answer_was_lost_is_not_ours(p
             endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"theirs")
 
     proxy.watch = meddle
-    proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1))
+    proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
 
     assert not proxied.create("models/m", b"ours")
 
 
 def test_a_conflict_with_another_write_is_tried_again(proxied, proxy):
-    proxy.use(Rule(operation="PutObject", fault=CONFLICT, times=3))
+    proxy.use(FaultRule(operation="PutObject", fault=CONFLICT, times=3))
 
     assert (proxied.create("models/m", b"{}"), proxied.read("models/m").body) == (True, b"{}")
 
@@ -106,7 +114,7 @@ def test_an_object_that_is_gone_is_not_replaced(store):
 @pytest.mark.parametrize("operation", ["HeadObject", "GetObject"])
 def test_a_denied_answer_for_what_is_not_listed_means_that_it_is_not_there(proxied, proxy, operation):
     """An identity that may list a prefix only gets 403 for a missing object."""
-    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
     assert (proxied.head if operation == "HeadObject" else proxied.read)("models/m") is None
 
@@ -114,14 +122,14 @@ def test_a_denied_answer_for_what_is_not_listed_means_that_it_is_not_there(proxi
 @pytest.mark.parametrize("operation", ["HeadObject", "GetObject"])
 def test_a_denied_answer_for_what_is_listed_is_a_fault(proxied, proxy, operation):
     proxied.create("models/m", b"{}")
-    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
-    with pytest.raises(WorldError, match="s3:GetObject on arn:aws:s3:::"):
+    with pytest.raises(ArtifactExternalError, match="s3:GetObject on arn:aws:s3:::"):
         (proxied.head if operation == "HeadObject" else proxied.read)("models/m")
 
 
 def test_a_listing_has_every_page(store, monkeypatch):
-    monkeypatch.setattr("tandem.artifacts.store.PAGE", 2)
+    monkeypatch.setattr("tandem.artifacts.store.PAGE_ROWS", 2)
     for number in range(5):
         store.create(f"models/{number}", b"x" * number)
 
@@ -146,37 +154,37 @@ def test_the_time_is_of_the_service(store):
     store.create("models/m", b"{}")
     stored = store.read("models/m")
 
-    assert timedelta(0) <= stored.now - stored.modified < timedelta(seconds=30)
+    assert timedelta(0) <= stored.now - stored.modified_at < timedelta(seconds=30)
     assert abs(store.now() - stored.now) < timedelta(seconds=30)
 
 
 def test_an_object_too_large_for_a_manifest_is_refused(store, endpoint, bucket, monkeypatch):
-    monkeypatch.setattr("tandem.artifacts.store.SMALL", 10)
+    monkeypatch.setattr("tandem.artifacts.store.MAX_SMALL_BYTES", 10)
     endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"x" * 11)
 
-    with pytest.raises(RefusedError, match="11 bytes"):
+    with pytest.raises(ArtifactInputError, match="11 bytes"):
         store.read("models/m")
 
 
 def test_a_connection_that_always_drops_is_told_with_the_object(proxied, proxy):
-    proxy.use(Rule(fault=Drop()))
+    proxy.use(FaultRule(fault=DropFault()))
 
-    with pytest.raises(WorldError, match=f"s3://{proxied.bucket}/models/m: .*run the same command again"):
+    with pytest.raises(ArtifactExternalError, match=f"s3://{proxied.bucket}/models/m: .*run the same command again"):
         proxied.read("models/m")
 
 
-@pytest.mark.parametrize("fault", [CutAnswer(), CorruptAnswer(at=0)], ids=["cut", "no XML"])
+@pytest.mark.parametrize("fault", [AnswerCutFault(), AnswerCorruptionFault(at=0)], ids=["cut", "no XML"])
 def test_a_listing_that_is_always_spoilt_is_told(proxied, proxy, fault):
-    proxy.use(Rule(operation="ListObjectsV2", fault=fault))
+    proxy.use(FaultRule(operation="ListObjectsV2", fault=fault))
 
-    with pytest.raises(WorldError, match=f"s3://{proxied.bucket}/models/: "):
+    with pytest.raises(ArtifactExternalError, match=f"s3://{proxied.bucket}/models/: "):
         list(proxied.list("models/"))
 
 
 def test_a_profile_that_does_not_exist_is_bad_input(aws, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("AWS_PROFILE", "nobody")
 
-    with pytest.raises(RefusedError, match=r"nobody.*AWS_PROFILE"):
+    with pytest.raises(ArtifactInputError, match=r"nobody.*AWS_PROFILE"):
         open_store("some-bucket")
 
 
@@ -209,18 +217,18 @@ class Deleting:
 def test_a_key_that_s3_was_too_busy_to_delete_is_deleted_again(monkeypatch):
     monkeypatch.setattr("tandem.artifacts.store.time.sleep", lambda _: None)
     client = Deleting("SlowDown", "InternalError", "")
-    Store("bucket", client, 1).delete(["a", "b", "c"])
+    ObjectStore("bucket", client, 1).delete(["a", "b", "c"])
 
     assert client.asked == [["a", "b", "c"], ["b"], ["b"]]
 
 
 @pytest.mark.parametrize(
-    ("code", "times", "said"), [("SlowDown", ATTEMPTS, "at every try"), ("AccessDenied", 1, "S3 denies")]
+    ("code", "times", "said"), [("SlowDown", MAX_ATTEMPTS, "at every try"), ("AccessDenied", 1, "S3 denies")]
 )
 def test_a_key_that_s3_does_not_delete_is_named(monkeypatch, code, times, said):
     monkeypatch.setattr("tandem.artifacts.store.time.sleep", lambda _: None)
     client = Deleting(code)
-    with pytest.raises(WorldError, match=rf"^s3://bucket/b: .*{said}"):
-        Store("bucket", client, 1).delete(["a", "b"])
+    with pytest.raises(ArtifactExternalError, match=rf"^s3://bucket/b: .*{said}"):
+        ObjectStore("bucket", client, 1).delete(["a", "b"])
 
     assert len(client.asked) == times

@@ -7,11 +7,11 @@ import socket
 
 import pytest
 from botocore import exceptions as boto
+from doubles.fault_proxy.rules import NO_SUCH_BUCKET_FAULT, SLOW_DOWN_FAULT, FaultRule, StatusFault
 from urllib3.exceptions import SSLError as BrokenTlsError
 
-from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
-from tandem.artifacts.store_fault import ACTIONS, Asked, fault_of
-from tandem.twin.faults.rules import NO_SUCH_BUCKET, SLOW_DOWN, Rule, Status
+from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.store_fault import ACTIONS, S3Request, convert_error
 
 USER = "User: arn:aws:sts::111122223333:assumed-role/r/s is not authorized to perform: "
 
@@ -20,26 +20,26 @@ def answered(code, message="said", status=400, operation="PutObject", key="model
     error = boto.ClientError(
         {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}, operation
     )
-    return fault_of(error, Asked(operation=operation, bucket="some-bucket", key=key))
+    return convert_error(error, S3Request(operation=operation, bucket="some-bucket", key=key))
 
 
 @pytest.mark.parametrize(
     ("code", "kind", "said"),
     [
-        ("NoSuchBucket", RefusedError, r"the bucket some-bucket does not exist; deploy"),
-        ("InvalidBucketName", RefusedError, r"no such name"),
-        ("SlowDown", WorldError, r"SlowDown at every try; wait a minute"),
-        ("InternalError", WorldError, r"InternalError at every try"),
-        ("RequestTimeTooSkewed", WorldError, r"clock differs .*set the clock"),
-        ("ExpiredToken", WorldError, r"does not accept these credentials .*Pod Identity"),
-        ("InvalidAccessKeyId", WorldError, r"does not accept these credentials"),
-        ("SignatureDoesNotMatch", WorldError, r"does not accept these credentials"),
-        ("BadDigest", WorldError, r"what arrived is not what was to be sent"),
-        ("InvalidObjectState", WorldError, r"archive class .*restore it"),
-        ("PermanentRedirect", RefusedError, r"another region .*AWS_REGION"),
-        ("NoSuchKey", WorldError, r"no such object"),
-        ("KMS.DisabledException", WorldError, r"encryption key cannot be used"),
-        ("SomethingNew", WorldError, r"refused PutObject with SomethingNew \(said\)"),
+        ("NoSuchBucket", ArtifactInputError, r"the bucket some-bucket does not exist; deploy"),
+        ("InvalidBucketName", ArtifactInputError, r"no such name"),
+        ("SlowDown", ArtifactExternalError, r"SlowDown at every try; wait a minute"),
+        ("InternalError", ArtifactExternalError, r"InternalError at every try"),
+        ("RequestTimeTooSkewed", ArtifactExternalError, r"clock differs .*set the clock"),
+        ("ExpiredToken", ArtifactExternalError, r"does not accept these credentials .*Pod Identity"),
+        ("InvalidAccessKeyId", ArtifactExternalError, r"does not accept these credentials"),
+        ("SignatureDoesNotMatch", ArtifactExternalError, r"does not accept these credentials"),
+        ("BadDigest", ArtifactExternalError, r"what arrived is not what was to be sent"),
+        ("InvalidObjectState", ArtifactExternalError, r"archive class .*restore it"),
+        ("PermanentRedirect", ArtifactInputError, r"another region .*AWS_REGION"),
+        ("NoSuchKey", ArtifactExternalError, r"no such object"),
+        ("KMS.DisabledException", ArtifactExternalError, r"encryption key cannot be used"),
+        ("SomethingNew", ArtifactExternalError, r"refused PutObject with SomethingNew \(said\)"),
     ],
 )
 def test_a_code_of_the_service_has_its_words(code, kind, said):
@@ -100,24 +100,32 @@ def test_a_read_that_the_buckets_policy_forbids_has_nothing_to_do_with_keys():
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (boto.NoCredentialsError(), WorldError, "no AWS credentials .*Pod Identity association"),
-        (boto.CredentialRetrievalError(provider="container-role", error_msg="x"), WorldError, "no AWS credentials"),
-        (boto.EndpointConnectionError(endpoint_url="http://x"), WorldError, "cannot be reached .*VPC's S3 endpoint"),
-        (boto.ConnectTimeoutError(endpoint_url="http://x"), WorldError, "cannot be reached"),
-        (boto.SSLError(endpoint_url="http://x", error="bad"), WorldError, "cannot be reached"),
-        (boto.ReadTimeoutError(endpoint_url="http://x"), WorldError, "ended within the data"),
-        (BrokenTlsError("bad record mac"), WorldError, "ended within the data"),
-        (boto.ConnectionClosedError(endpoint_url="http://x"), WorldError, "ended within the data"),
-        (boto.IncompleteReadError(actual_bytes=1, expected_bytes=2), WorldError, "ended within the data"),
-        (boto.ProfileNotFound(profile="p"), RefusedError, "AWS_PROFILE"),
-        (boto.NoRegionError(), RefusedError, "AWS_REGION"),
-        (boto.ParamValidationError(report="bad bucket"), RefusedError, "bad bucket"),
-        (boto.UnseekableStreamError(stream_object="x"), WorldError, "PutObject failed"),
+        (boto.NoCredentialsError(), ArtifactExternalError, "no AWS credentials .*Pod Identity association"),
+        (
+            boto.CredentialRetrievalError(provider="container-role", error_msg="x"),
+            ArtifactExternalError,
+            "no AWS credentials",
+        ),
+        (
+            boto.EndpointConnectionError(endpoint_url="http://x"),
+            ArtifactExternalError,
+            "cannot be reached .*VPC's S3 endpoint",
+        ),
+        (boto.ConnectTimeoutError(endpoint_url="http://x"), ArtifactExternalError, "cannot be reached"),
+        (boto.SSLError(endpoint_url="http://x", error="bad"), ArtifactExternalError, "cannot be reached"),
+        (boto.ReadTimeoutError(endpoint_url="http://x"), ArtifactExternalError, "ended within the data"),
+        (BrokenTlsError("bad record mac"), ArtifactExternalError, "ended within the data"),
+        (boto.ConnectionClosedError(endpoint_url="http://x"), ArtifactExternalError, "ended within the data"),
+        (boto.IncompleteReadError(actual_bytes=1, expected_bytes=2), ArtifactExternalError, "ended within the data"),
+        (boto.ProfileNotFound(profile="p"), ArtifactInputError, "AWS_PROFILE"),
+        (boto.NoRegionError(), ArtifactInputError, "AWS_REGION"),
+        (boto.ParamValidationError(report="bad bucket"), ArtifactInputError, "bad bucket"),
+        (boto.UnseekableStreamError(stream_object="x"), ArtifactExternalError, "PutObject failed"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_an_error_before_any_answer_has_its_words(error, kind, said):
-    fault = fault_of(error, Asked(operation="PutObject", bucket="b", key="k"))
+    fault = convert_error(error, S3Request(operation="PutObject", bucket="b", key="k"))
 
     assert type(fault) is kind
     with pytest.raises(kind, match=rf"^s3://b/k: .*{said}"):
@@ -134,7 +142,7 @@ def every_error_of_botocore():
 def test_every_class_of_botocore_becomes_a_fault_that_names_the_object(kind):
     error = kind.__new__(kind)
     error.args = ("as it came",)
-    fault = fault_of(error, Asked(operation="PutObject", bucket="b", key="k"))
+    fault = convert_error(error, S3Request(operation="PutObject", bucket="b", key="k"))
 
     assert isinstance(fault, ArtifactError)
     assert (fault.where, bool(fault.change)) == ("s3://b/k", True)
@@ -143,18 +151,20 @@ def test_every_class_of_botocore_becomes_a_fault_that_names_the_object(kind):
 @pytest.mark.endpoint
 def test_every_operation_that_is_asked_for_has_its_action(proxied, proxy, blob):
     """What the whole of store, send and receive asks of S3 is known by the table of actions."""
-    from tandem.artifacts.files import files_below  # noqa: PLC0415
-    from tandem.artifacts.receive import receive_all  # noqa: PLC0415
-    from tandem.artifacts.send import send_all  # noqa: PLC0415
+    from tandem.artifacts.files import list_files  # noqa: PLC0415
+    from tandem.artifacts.s3_download import download_files  # noqa: PLC0415
+    from tandem.artifacts.s3_upload import upload_files  # noqa: PLC0415
 
     folder = blob("large", 17 << 20).parent
     blob("small", 10)
-    files = files_below(folder)
-    proxy.use(Rule(operation="CompleteMultipartUpload", fault=Status(status=400, code="InvalidPart"), times=1))
-    send_all(proxied, folder, "p", files)
+    files = list_files(folder)
+    proxy.use(
+        FaultRule(operation="CompleteMultipartUpload", fault=StatusFault(status=400, code="InvalidPart"), times=1)
+    )
+    upload_files(proxied, folder, "p", files)
     proxied.client.create_multipart_upload(Bucket=proxied.bucket, Key="p/small")
-    send_all(proxied, folder, "p", files)
-    receive_all(proxied, "p", folder.parent / "to", files)
+    upload_files(proxied, folder, "p", files)
+    download_files(proxied, "p", folder.parent / "to", files)
     proxied.delete([row.key for row in proxied.list("p")])
 
     assert {one.operation for one in proxy.log} == set(ACTIONS)
@@ -164,14 +174,16 @@ def test_every_operation_that_is_asked_for_has_its_action(proxied, proxy, blob):
 def test_a_missing_bucket_is_told_through_a_real_answer(store):
     store.bucket = "never-made"
 
-    with pytest.raises(RefusedError, match="the bucket never-made does not exist"):
+    with pytest.raises(ArtifactInputError, match="the bucket never-made does not exist"):
         store.read("models/m")
 
 
 @pytest.mark.endpoint
-@pytest.mark.parametrize(("fault", "kind"), [(SLOW_DOWN, WorldError), (NO_SUCH_BUCKET, RefusedError)])
+@pytest.mark.parametrize(
+    ("fault", "kind"), [(SLOW_DOWN_FAULT, ArtifactExternalError), (NO_SUCH_BUCKET_FAULT, ArtifactInputError)]
+)
 def test_a_write_that_always_fails_is_told_through_a_real_answer(proxied, proxy, fault, kind):
-    proxy.use(Rule(operation="PutObject", fault=fault))
+    proxy.use(FaultRule(operation="PutObject", fault=fault))
 
     with pytest.raises(kind, match=f"s3://{proxied.bucket}/models/m: "):
         proxied.create("models/m", b"{}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from doubles.fault_proxy.rules import AnswerLossFault, FaultRule
 
-from tandem.artifacts.fault import RefusedError, StaleError
-from tandem.artifacts.manifest import File, Manifest
-from tandem.artifacts.stored import read_stored_manifest, write_stored_manifest
-from tandem.twin.faults.rules import LoseAnswer, Rule
+from tandem.artifacts.fault import ArtifactInputError, StaleError
+from tandem.artifacts.manifest import Manifest, ManifestFile
+from tandem.artifacts.manifest_store import read_stored_manifest, write_stored_manifest
 
 pytestmark = pytest.mark.endpoint
 PREFIX = "artifacts/key"
@@ -27,7 +27,8 @@ def whole(endpoint, bucket):
 
 def manifest(bodies, **changes):
     files = tuple(
-        File(path=name, size=len(body), sha256=hashlib.sha256(body).hexdigest()) for name, body in bodies.items()
+        ManifestFile(path=name, size=len(body), sha256=hashlib.sha256(body).hexdigest())
+        for name, body in bodies.items()
     )
     plain = {"schema_version": 1, "kind": "artifact", "name": "key", "folder": "run", "fields": {}, "made": {}}
     return Manifest(**(plain | {"files": files} | changes))
@@ -81,7 +82,7 @@ def test_the_same_manifest_again_counts_as_ours(store, whole):
 
 
 def test_a_manifest_whose_answer_was_lost_is_ours(proxied, proxy, whole):
-    proxy.use(Rule(operation="PutObject", path="*/tandem-manifest.json", fault=LoseAnswer(), times=1))
+    proxy.use(FaultRule(operation="PutObject", path="*/tandem-manifest.json", fault=AnswerLossFault(), times=1))
 
     assert write_stored_manifest(proxied, PREFIX, whole)
 
@@ -98,7 +99,7 @@ def test_a_manifest_whose_answer_was_lost_is_ours(proxied, proxy, whole):
 def test_a_manifest_that_cannot_be_read_names_its_object(store, endpoint, bucket, body, said):
     endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/tandem-manifest.json", Body=body)
 
-    with pytest.raises(RefusedError, match=f"s3://{bucket}/{PREFIX}/tandem-manifest.json: .*{said}"):
+    with pytest.raises(ArtifactInputError, match=f"s3://{bucket}/{PREFIX}/tandem-manifest.json: .*{said}"):
         read_stored_manifest(store, PREFIX)
 
 
@@ -106,5 +107,5 @@ def test_a_stored_manifest_that_names_a_way_out_is_refused(store, endpoint, buck
     body = whole.to_bytes().replace(b'"sub/b"', b'"../b"')
     endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/tandem-manifest.json", Body=body)
 
-    with pytest.raises(RefusedError, match="leaves its folder"):
+    with pytest.raises(ArtifactInputError, match="leaves its folder"):
         read_stored_manifest(store, PREFIX)

@@ -8,17 +8,17 @@ import pytest
 from compiled import KEY
 from stored_sets import MODEL, held_by, made_up, manifest_of
 
-from tandem.artifacts.contents import StoredSet
-from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.lease import Tenure
+from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.inventory import StoredSet
+from tandem.artifacts.lease import LeaseState
 from tandem.artifacts.manifest import NewerSchemaError
-from tandem.artifacts.needs import Need
-from tandem.artifacts.survey import Row, survey
+from tandem.artifacts.needs import BucketNeed
+from tandem.artifacts.survey import SurveyRow, survey_bucket
 
-ARTIFACT = Need(
+ARTIFACT = BucketNeed(
     kind="artifact", name=KEY.name, prefix=KEY.prefix, fields=KEY.as_fields(), used_by=("e/v",), command="compile it"
 )
-SNAPSHOT = Need(
+SNAPSHOT = BucketNeed(
     kind="model", name="org/name@main", prefix=MODEL, fields={"id": "org/name", "revision": "main"},
     used_by=("e/v", "e/w"), command="stage it",
 )  # fmt: skip
@@ -34,8 +34,8 @@ def model(fields: dict[str, str | None], prefix: str = MODEL) -> StoredSet:
     return replace(made_up(prefix, "a"), manifest=manifest_of(prefix, "", fields, {"a": b"1234567"}))
 
 
-def row(*stored: StoredSet, need: Need = ARTIFACT) -> Row:
-    (only,) = survey([need], stored)
+def row(*stored: StoredSet, need: BucketNeed = ARTIFACT) -> SurveyRow:
+    (only,) = survey_bucket([need], stored)
     return only
 
 
@@ -44,13 +44,13 @@ def test_what_is_stored_and_whole_is_present() -> None:
 
 
 def test_what_is_not_stored_is_missing_and_says_what_makes_it() -> None:
-    assert (row().state, row().command, row().wanting) == ("missing", "compile it", True)
+    assert (row().state, row().command, row().is_unavailable) == ("missing", "compile it", True)
 
 
 def test_a_set_without_a_manifest_is_partial_and_says_who_holds_it() -> None:
     found = row(replace(artifact(), manifest=None, lease=held_by("compile-1")))
 
-    assert (found.state, found.why, found.being_made) == (
+    assert (found.state, found.why, found.is_in_progress) == (
         "partial", ("held by compile-1 until 2026-11-21 12:00:00 UTC",), True,
     )  # fmt: skip
 
@@ -65,19 +65,22 @@ def test_a_set_that_an_upload_refused_says_how_it_is_taken_in_all_the_same() -> 
 
 @pytest.mark.parametrize(
     ("lease", "why"),
-    [(None, "nobody writes it"), (Tenure(holder="j", until=None, held=False), "nobody writes it, j was the last")],
+    [
+        (None, "nobody writes it"),
+        (LeaseState(holder="j", ends_at=None, is_active=False), "nobody writes it, j was the last"),
+    ],
 )
-def test_a_set_that_nobody_writes_says_so(lease: Tenure | None, why: str) -> None:
+def test_a_set_that_nobody_writes_says_so(lease: LeaseState | None, why: str) -> None:
     found = row(replace(artifact(), manifest=None, lease=lease))
 
-    assert (found.why, found.being_made, found.command) == ((why,), False, "compile it")
+    assert (found.why, found.is_in_progress, found.command) == ((why,), False, "compile it")
 
 
 def test_a_set_that_lacks_a_file_is_damaged() -> None:
     found = artifact()
     lacking = replace(found, objects=tuple(each for each in found.objects if not each.key.endswith("/a")))
 
-    assert (row(lacking).state, row(lacking).why, row(lacking).wanting) == ("damaged", ("a missing",), True)
+    assert (row(lacking).state, row(lacking).why, row(lacking).is_unavailable) == ("damaged", ("a missing",), True)
 
 
 def test_a_set_whose_manifest_says_other_fields_is_damaged_and_names_them() -> None:
@@ -89,19 +92,21 @@ def test_a_set_whose_manifest_says_other_fields_is_damaged_and_names_them() -> N
 def test_a_manifest_of_a_newer_release_is_no_damage_to_repair() -> None:
     found = row(replace(artifact(), manifest=None, fault=NewerSchemaError("schema 2", change="use that release")))
 
-    assert (found.state, found.command, found.wanting) == ("newer", "", True)
+    assert (found.state, found.command, found.is_unavailable) == ("newer", "", True)
 
 
 def test_a_manifest_that_s3_does_not_give_is_no_damage_to_repair() -> None:
-    found = row(replace(artifact(), manifest=None, fault=WorldError("S3 denies GetObject", change="allow it")))
+    found = row(
+        replace(artifact(), manifest=None, fault=ArtifactExternalError("S3 denies GetObject", change="allow it"))
+    )
 
-    assert (found.state, found.why, found.command, found.wanting) == (
+    assert (found.state, found.why, found.command, found.is_unavailable) == (
         "unread", ("S3 denies GetObject", "allow it"), "", True,
     )  # fmt: skip
 
 
 def test_a_manifest_that_cannot_be_read_is_damage() -> None:
-    found = row(replace(artifact(), manifest=None, fault=RefusedError("cut off", change="x")))
+    found = row(replace(artifact(), manifest=None, fault=ArtifactInputError("cut off", change="x")))
 
     assert (found.state, found.why) == ("damaged", ("cut off",))
 
@@ -123,22 +128,22 @@ def test_a_row_has_everybody_who_uses_it() -> None:
 def test_what_nobody_needs_is_stale_and_names_the_nearest_key_with_the_difference() -> None:
     other = replace(KEY, num_speculative_tokens=5, max_num_seqs=2)
 
-    _, stale = survey([ARTIFACT], [artifact(other.prefix, key=other)])
+    _, stale = survey_bucket([ARTIFACT], [artifact(other.prefix, key=other)])
 
-    assert (stale.state, stale.used_by, stale.wanting) == ("stale", (), False)
+    assert (stale.state, stale.used_by, stale.is_unavailable) == ("stale", (), False)
     assert stale.why == (f"nearest needed {KEY.name}:", "max_num_seqs 2 -> 1", "num_speculative_tokens 5 -> 0")
 
 
 def test_a_stale_snapshot_names_the_revision_that_is_needed() -> None:
     old = model({"id": "org/name", "revision": "old"}, "models/org/name/old")
 
-    _, stale = survey([SNAPSHOT], [old])
+    _, stale = survey_bucket([SNAPSHOT], [old])
 
     assert (stale.state, stale.why) == ("stale", ("revision old -> main",))
 
 
 def test_a_snapshot_of_a_model_that_nobody_uses_says_so() -> None:
-    (stale,) = survey([], [model({"id": "org/name", "revision": "main"})])
+    (stale,) = survey_bucket([], [model({"id": "org/name", "revision": "main"})])
 
     assert (stale.state, stale.why) == ("stale", ("no experiment uses this model",))
 
@@ -147,11 +152,15 @@ def test_what_tandem_did_not_write_is_said_to_be_not_ours() -> None:
     found = made_up(MODEL, "a", whole=False)
     bare = replace(found, objects=found.objects[:1], lease=None)
 
-    assert [each.state for each in survey([], [bare])] == ["not ours"]
+    assert [each.state for each in survey_bucket([], [bare])] == ["not ours"]
 
 
 def test_needs_come_first_and_what_nobody_needs_after_them() -> None:
     stale = replace(KEY, max_num_seqs=2)
     stored = [artifact(stale.prefix, key=stale), model({"id": "org/name", "revision": "main"})]
 
-    assert [each.name for each in survey([SNAPSHOT, ARTIFACT], stored)] == ["org/name@main", KEY.name, stale.name]
+    assert [each.name for each in survey_bucket([SNAPSHOT, ARTIFACT], stored)] == [
+        "org/name@main",
+        KEY.name,
+        stale.name,
+    ]

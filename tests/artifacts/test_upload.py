@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 from compiled import HOLDER, KEY, TARGET, variables, write_artifact, write_outcome
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, AnswerLossFault, FaultRule
 
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.driver.failure import KINDS
-from tandem.artifacts.lease import take
-from tandem.artifacts.stored import read_stored_manifest
-from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
+from tandem.artifacts.lease import hold_lease
+from tandem.artifacts.manifest_store import read_stored_manifest
 
 pytestmark = pytest.mark.endpoint
 LEASE = f"{KEY.prefix}/tandem-lease.json"
@@ -83,7 +83,7 @@ def test_the_lease_is_free_afterwards(store, upload):
 
 
 def test_the_lease_that_fetch_left_is_taken_back(store, upload):
-    with take(store, LEASE, HOLDER, 3600, 0, keep=True):
+    with hold_lease(store, LEASE, HOLDER, 3600, 0, keep=True):
         pass
 
     assert (upload()[0], json.loads(store.read(LEASE).body)["state"]) == (0, "released")
@@ -200,7 +200,7 @@ def test_the_manifest_comes_after_every_file(proxied, proxy, upload):  # noqa: A
 
 
 def test_a_manifest_whose_answer_was_lost_is_ours(proxied, proxy, upload):  # noqa: ARG001
-    proxy.use(Rule(operation="PutObject", path="*/tandem-manifest.json", fault=LoseAnswer(), times=1))
+    proxy.use(FaultRule(operation="PutObject", path="*/tandem-manifest.json", fault=AnswerLossFault(), times=1))
     code, lines = upload()
 
     assert (code, lines[-1]["event"]) == (0, "stored")
@@ -242,7 +242,7 @@ def test_what_was_not_compiled_well_is_not_stored(store, upload, tmp_path, chang
 def test_a_compile_that_was_given_up_frees_its_lease_and_is_told_with_the_drivers_words_and_code(
     store, upload, tmp_path, kind
 ):
-    with take(store, LEASE, HOLDER, 3600, 0, keep=True):
+    with hold_lease(store, LEASE, HOLDER, 3600, 0, keep=True):
         pass
     attempts = [{"class": kind, "exit": 70, "seconds": 1.0, "line": "what the log says"}]
     write_outcome(tmp_path / "work", result="given up", attempts=attempts)
@@ -257,7 +257,7 @@ def test_a_compile_that_was_given_up_frees_its_lease_and_is_told_with_the_driver
 
 
 def test_a_compile_that_failed_leaves_another_jobs_lease_alone(store, upload, tmp_path):
-    with take(store, LEASE, "other-job", 3600, 0, keep=True):
+    with hold_lease(store, LEASE, "other-job", 3600, 0, keep=True):
         pass
     before = store.read(LEASE).body
     attempts = [{"class": "out of memory", "exit": -9, "seconds": 1.0, "line": "x"}]
@@ -267,11 +267,11 @@ def test_a_compile_that_failed_leaves_another_jobs_lease_alone(store, upload, tm
 
 
 def test_a_lease_that_cannot_be_freed_hides_no_failure_of_the_compile(proxied, proxy, upload, tmp_path):
-    with take(proxied, LEASE, HOLDER, 3600, 0, keep=True):
+    with hold_lease(proxied, LEASE, HOLDER, 3600, 0, keep=True):
         pass
     attempts = [{"class": "compiler error", "exit": 70, "seconds": 1.0, "line": "x"}]
     write_outcome(tmp_path / "work", result="given up", attempts=attempts)
-    proxy.use(Rule(operation="PutObject", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="PutObject", fault=ACCESS_DENIED_FAULT))
 
     code, lines = upload()
 
@@ -279,7 +279,7 @@ def test_a_lease_that_cannot_be_freed_hides_no_failure_of_the_compile(proxied, p
 
 
 def test_an_artifact_that_fails_the_inspection_holds_no_lease_any_more(store, upload, compiled):
-    with take(store, LEASE, HOLDER, 3600, 0, keep=True):
+    with hold_lease(store, LEASE, HOLDER, 3600, 0, keep=True):
         pass
     (compiled / "model.pt").unlink()
 
@@ -305,7 +305,7 @@ def test_a_manifest_of_another_key_under_this_one_s_name_is_told(store, upload):
 
 
 def test_somebody_else_s_lease_is_told_with_its_end(store, upload):
-    with take(store, LEASE, "other-job", 3600, 0, keep=True):
+    with hold_lease(store, LEASE, "other-job", 3600, 0, keep=True):
         pass
     code, lines = upload()
 
@@ -328,7 +328,7 @@ def test_a_lease_that_is_lost_meanwhile_stops_the_writer_before_its_manifest(pro
 
 
 def test_a_denied_write_names_the_action_and_who_has_it(proxied, proxy, upload):
-    proxy.use(Rule(operation="PutObject", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="PutObject", fault=ACCESS_DENIED_FAULT))
     code, lines = upload()
 
     assert (code, lines[-1]["where"].startswith(f"s3://{proxied.bucket}/{KEY.prefix}/")) == (3, True)

@@ -7,10 +7,10 @@ import random
 
 import pytest
 from compiled import KEY, variables, write_artifact, write_outcome
+from doubles.fault_proxy.rules import AnswerCutFault, DropFault, FaultRule
 
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.stored import read_stored_manifest
-from tandem.twin.faults.rules import CutAnswer, Drop, Rule
+from tandem.artifacts.manifest_store import read_stored_manifest
 
 pytestmark = pytest.mark.endpoint
 SEED = 20261121
@@ -116,14 +116,14 @@ def test_a_manifest_under_another_name_is_found(store, verify, bucket):
 
 @pytest.mark.usefixtures("stored")
 def test_answers_that_are_cut_short_change_nothing(proxied, proxy, verify):  # noqa: ARG001
-    proxy.use(Rule(operation="GetObject", path="*/weights/*", fault=CutAnswer(after=1000), times=3))
+    proxy.use(FaultRule(operation="GetObject", path="*/weights/*", fault=AnswerCutFault(after=1000), times=3))
 
     assert verify()[0] == 0
 
 
 @pytest.mark.usefixtures("stored")
 def test_a_bucket_that_cannot_be_reached_is_no_verdict(proxied, proxy, verify):  # noqa: ARG001
-    proxy.use(Rule(operation="GetObject", path="*/weights/*", fault=Drop()))
+    proxy.use(FaultRule(operation="GetObject", path="*/weights/*", fault=DropFault()))
 
     assert verify()[0] == 3
 

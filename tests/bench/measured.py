@@ -9,8 +9,8 @@ import msgspec
 
 from tandem.bench import manifest
 from tandem.bench.counters import FILE as COUNTERS
-from tandem.bench.counters import Scrape
-from tandem.bench.record import Chunk, Record, Writer
+from tandem.bench.counters import MetricsScrape
+from tandem.bench.record import Chunk, RecordWriter, RequestRecord
 
 
 def chunks(*stated: tuple[Any, ...]) -> tuple[Chunk, ...]:
@@ -24,7 +24,7 @@ BURSTS = chunks(
 )
 
 
-def record(**changes: Any) -> Record:
+def record(**changes: Any) -> RequestRecord:
     """A request that succeeded with 8 tokens in BURSTS."""
     stated = {
         "request_id": "r-0", "arm": "base", "class_": "repeat", "suite": "real", "prompt_id": "repeat-00",
@@ -32,43 +32,54 @@ def record(**changes: Any) -> Record:
         "completion_tokens": 8, "counted_by": "usage", "text": "a b c", "status": 200, "finish_reason": "stop",
         "content": "ok",
     }  # fmt: skip
-    return Record(**{**stated, **changes})
+    return RequestRecord(**{**stated, **changes})
 
 
-def failed(**changes: Any) -> Record:
+def failed(**changes: Any) -> RequestRecord:
     """A request that was cut after its first token."""
     cut = {"chunks": BURSTS[:2], "completion_tokens": None, "error": "closed", "content": None, "finish_reason": None}
     return record(**{**cut, **changes})
 
 
-def run_manifest(**changes: Any) -> manifest.Manifest:
+def run_manifest(**changes: Any) -> manifest.RunManifest:
     """A run of `base` and `spec` that ended."""
     stated: dict[str, Any] = {
-        "version": "0.1.0", "created_utc": "2026-11-21T00:00:00Z",
+        "version": "0.1.0",
+        "created_utc": "2026-11-21T00:00:00Z",
         "arms": (arm("base", role="baseline"), arm("spec")),
-        "suites": (manifest.SuiteUsed(name="real", sha256="0" * 64, prompts=24, classes=("repeat", "chat")),),
-        "simulated": False, "schedule": "interleaved", "seed": 1, "api": "chat", "concurrency": (4,), "rounds": 1,
-        "clock": manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z"),
-        "host": manifest.Host(cpus=2, python="3.11"), "plan": manifest.Plan(requests=0),
-        "ended": manifest.Ended(reason="done", utc="2026-11-21T01:00:00Z"),
-    }  # fmt: skip
-    return manifest.Manifest(**{**stated, **changes})
+        "suites": (manifest.SuiteEntry(name="real", sha256="0" * 64, prompts=24, classes=("repeat", "chat")),),
+        "simulated": False,
+        "schedule": "interleaved",
+        "seed": 1,
+        "api": "chat",
+        "concurrency": (4,),
+        "rounds": 1,
+        "clock": manifest.ClockReading(
+            source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z"
+        ),
+        "host": manifest.HostInfo(cpus=2, python="3.11"),
+        "plan": manifest.PlanTotals(requests=0),
+        "ended": manifest.RunEnd(reason="done", utc="2026-11-21T01:00:00Z"),
+    }
+    return manifest.RunManifest(**{**stated, **changes})
 
 
-def arm(name: str, **changes: Any) -> manifest.Arm:
+def arm(name: str, **changes: Any) -> manifest.ManifestArm:
     """An arm of which nothing is known but its name."""
-    return manifest.Arm(
+    return manifest.ManifestArm(
         **{"name": name, "role": "variant", "url": "http://127.0.0.1:1", "model": "m", "simulated": False, **changes}
     )
 
 
-def write_run(folder: Path, records: list[Record], scrapes: list[Scrape] | None = None, **changes: Any) -> Path:
+def write_run(
+    folder: Path, records: list[RequestRecord], scrapes: list[MetricsScrape] | None = None, **changes: Any
+) -> Path:
     """The files of a run."""
     folder.mkdir(parents=True, exist_ok=True)
-    with Writer(folder / "records.jsonl") as writer:
+    with RecordWriter(folder / "records.jsonl") as writer:
         for one in records:
             writer.write(one)
     if scrapes is not None:
         (folder / COUNTERS).write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in scrapes))
-    manifest.write(folder, run_manifest(**changes))
+    manifest.write_manifest(folder, run_manifest(**changes))
     return folder

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 import uvloop
 from independent_server import MODEL, Schedule, Server
 
-from tandem.bench import answer, wire
-from tandem.bench.answer import Answer
-from tandem.bench.client import Client
-from tandem.bench.manifest import Offers
-from tandem.bench.reply import Reply
-from tandem.bench.wire import Ask, TimeOuts
+from tandem.bench import answer, completion_request
+from tandem.bench.answer import ServerAnswer
+from tandem.bench.client import CompletionClient
+from tandem.bench.completion_request import CompletionRequest, Timeouts
+from tandem.bench.manifest import ServerOffers
+from tandem.bench.reply import ServerReply
 
-EVERYTHING = Offers(include_usage=True, continuous_usage=True, token_ids=True, logprobs=True)
-LONG = TimeOuts(connect_s=20, first_token_s=20, gap_s=20, whole_s=20)
+EVERYTHING = ServerOffers(include_usage=True, continuous_usage=True, token_ids=True, logprobs=True)
+LONG = Timeouts(connect_s=20, first_token_s=20, gap_s=20, whole_s=20)
 QUICK: dict[str, Any] = {"ttft_ms": 3.0, "step_ms": 1.0}
 T = TypeVar("T")
 
@@ -26,31 +26,37 @@ T = TypeVar("T")
 class Came:
     """What came of a request."""
 
-    reply: Reply
-    answer: Answer
+    reply: ServerReply
+    answer: ServerAnswer
     server: Server
 
 
-def asking(**fields: Any) -> Ask:
+def asking(**fields: Any) -> CompletionRequest:
     """A small request."""
     given: dict[str, Any] = {"request_id": "r-1", "prompt": "count to ten", "max_tokens": 16}
-    return Ask(**(given | fields))
+    return CompletionRequest(**(given | fields))
 
 
-def address(server: Server, **fields: Any) -> wire.Server:
+def address(server: Server, **fields: Any) -> completion_request.ModelServer:
     """How the client names `server`."""
-    return wire.Server(**({"name": "arm", "url": f"http://127.0.0.1:{server.port}", "model": MODEL} | fields))
+    return completion_request.ModelServer(
+        **({"name": "arm", "url": f"http://127.0.0.1:{server.port}", "model": MODEL} | fields)
+    )
 
 
 def run(
-    what: Callable[[Client, Server], Awaitable[T]], schedule: Schedule | None = None, *, limit: int = 4, **server: Any
+    what: Callable[[CompletionClient, Server], Awaitable[T]],
+    schedule: Schedule | None = None,
+    *,
+    limit: int = 4,
+    **server: Any,
 ) -> T:
     """Run `what` on uvloop against a server of its own."""
 
     async def main() -> T:
         async with (
             Server(schedule or Schedule(**QUICK)) as served,
-            Client(address(served, **server), limit=limit) as client,
+            CompletionClient(address(served, **server), limit=limit) as client,
         ):
             return await what(client, served)
 
@@ -58,9 +64,9 @@ def run(
 
 
 def come(
-    ask: Ask | None = None,
+    ask: CompletionRequest | None = None,
     *,
-    outs: TimeOuts = LONG,
+    outs: Timeouts = LONG,
     api: str = "chat",
     models: frozenset[str] = frozenset(),
     **schedule: Any,
@@ -68,8 +74,8 @@ def come(
     """Ask once and read the answer."""
     asked = ask or asking()
 
-    async def what(client: Client, server: Server) -> Came:
-        reply = await client.ask(asked, outs)
-        return Came(reply, answer.read(reply, asked, models), server)
+    async def what(client: CompletionClient, server: Server) -> Came:
+        reply = await client.send_request(asked, outs)
+        return Came(reply, answer.parse_answer(reply, asked, models), server)
 
     return run(what, Schedule(**(QUICK | schedule)), api=api)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tandem.bench.plan import Plan, Shape
+from tandem.bench.plan import PlanShape, RunPlan
 from tandem.bench.suites.prompt import Prompt
-from tandem.bench.suites.suite import Defaults, Suite
+from tandem.bench.suites.suite import Suite, SuiteDefaults
 
 
 def suite(classes: Mapping[str, int], **defaults: object) -> Suite:
@@ -18,7 +18,9 @@ def suite(classes: Mapping[str, int], **defaults: object) -> Suite:
         for class_, count in classes.items()
         for number in range(count)
     )
-    return Suite(name="small", prompts=prompts, sha256="0" * 64, defaults=Defaults(**({"max_tokens": 8} | defaults)))
+    return Suite(
+        name="small", prompts=prompts, sha256="0" * 64, defaults=SuiteDefaults(**({"max_tokens": 8} | defaults))
+    )
 
 
 def plan(
@@ -31,10 +33,10 @@ def plan(
     rounds: int | None = 1,
     control_rounds: int = 0,
     **shape: object,
-) -> Plan:
+) -> RunPlan:
     """A plan over a small suite; concurrency 1 where nothing is said."""
-    shaped = Shape(**({"concurrency": (1,)} | shape))
-    return Plan(
+    shaped = PlanShape(**({"concurrency": (1,)} | shape))
+    return RunPlan(
         arms=tuple(arms), blocks=shaped.blocks([suite(classes or {"code": 4})]), schedule=schedule, seed=seed,
         repeats=repeats, rounds=rounds, control_rounds=control_rounds,
     )  # fmt: skip

@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tandem.bench.manifest import Offers
-from tandem.bench.reply import Reply
-from tandem.bench.wire import Ask
+from tandem.bench.completion_request import CompletionRequest
+from tandem.bench.manifest import ServerOffers
+from tandem.bench.reply import ServerReply
 
 FOLDER = Path(__file__).parent / "streams"
 
@@ -34,10 +34,10 @@ class Recording:
         return [json.loads(frame.removeprefix("data: ")) for frame in frames if frame.startswith("data: {")]
 
     @property
-    def reply(self) -> Reply:
+    def reply(self) -> ServerReply:
         """The same, as the client keeps it."""
         content_type = self.head["headers"]["content-type"].partition(";")[0]
-        return Reply(
+        return ServerReply(
             0,
             headers_ns=self.head["headers_ns"],
             reads=list(self.reads),
@@ -47,17 +47,17 @@ class Recording:
         )
 
     @property
-    def ask(self) -> Ask:
+    def ask(self) -> CompletionRequest:
         """What was asked."""
         body = self.head["request"]["body"]
         options = body.get("stream_options", {})
-        offers = Offers(
+        offers = ServerOffers(
             include_usage=options.get("include_usage", False),
             continuous_usage=options.get("continuous_usage_stats", False),
             token_ids=body.get("return_token_ids", False),
             logprobs=bool(body.get("logprobs")),
         )
-        return Ask("r", prompt="x", max_tokens=body["max_tokens"], offers=offers)
+        return CompletionRequest("r", prompt="x", max_tokens=body["max_tokens"], offers=offers)
 
 
 @functools.cache

@@ -15,12 +15,12 @@ import uvloop
 from independent_server import MODEL, Schedule, Server
 from planned import suite_file
 
-from tandem.bench.manifest import Arm
-from tandem.bench.plan import Plan
-from tandem.bench.record import Record, read_records
-from tandem.bench.run import Outcome, Run
-from tandem.bench.settings import Settings
-from tandem.bench.suites.suite import load
+from tandem.bench.manifest import ManifestArm
+from tandem.bench.plan import RunPlan
+from tandem.bench.record import RequestRecord, read_records
+from tandem.bench.run import MeasurementRun, RunOutcome
+from tandem.bench.settings import RunSettings
+from tandem.bench.suites.suite import load_suite
 
 QUICK = Schedule(ttft_ms=4, step_ms=1, tokens=4)
 METRICS = "# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total {}\n"
@@ -41,14 +41,14 @@ class Counting(Server):
 class Ran:
     """A run that has ended."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     folder: Path
     servers: Sequence[Server]
     said: str
-    plan: Plan
+    plan: RunPlan
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[RequestRecord]:
         return list(read_records(self.folder / "records.jsonl"))
 
     def lines(self, name: str) -> list[dict[str, Any]]:
@@ -59,14 +59,16 @@ class Ran:
         return json.loads((self.folder / "manifest.json").read_text())
 
 
-def settings(ports: Sequence[int], suite: Path, **changed: Any) -> Settings:
+def settings(ports: Sequence[int], suite: Path, **changed: Any) -> RunSettings:
     """A small run: no warm-up, concurrency 2, arms a, b, ..."""
     arms = tuple(
-        Arm(name="abcdef"[place], role="variant" if place else "baseline", url=f"http://127.0.0.1:{port}", model=MODEL)
+        ManifestArm(
+            name="abcdef"[place], role="variant" if place else "baseline", url=f"http://127.0.0.1:{port}", model=MODEL
+        )
         for place, port in enumerate(ports)
     )
-    given: dict[str, Any] = {"arms": arms, "suites": (load(suite),), "concurrency": (2,), "warm_up": 0}
-    return Settings(**(given | changed))
+    given: dict[str, Any] = {"arms": arms, "suites": (load_suite(suite),), "concurrency": (2,), "warm_up": 0}
+    return RunSettings(**(given | changed))
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -91,7 +93,7 @@ def measure(
     prompts: dict[str, Sequence[str]] | None = None,
     *,
     schedules: Sequence[Schedule] = (QUICK, QUICK),
-    meanwhile: Callable[[Sequence[Server], Run], Awaitable[None]] | None = None,
+    meanwhile: Callable[[Sequence[Server], MeasurementRun], Awaitable[None]] | None = None,
     wait_s: float = 5.0,
     resume: bool = False,
     ports: Sequence[int] | None = None,
@@ -106,7 +108,7 @@ def measure(
     async def main() -> Ran:
         async with serving(schedules, at) as servers:
             asked = settings(ports or [server.port for server in servers], suite, **changed)
-            run = Run(
+            run = MeasurementRun(
                 settings=asked, folder=folder / "out", out=said, wait_s=wait_s, resume=resume, on_round=on_round
             )  # fmt: skip
             other = asyncio.create_task(meanwhile(servers, run)) if meanwhile else None

@@ -13,18 +13,18 @@ import pytest
 from independent_server import Frames, Request, Schedule
 from one_request import asking
 
-from tandem.bench.answer import Answer, bears_tokens, read
-from tandem.bench.record import ERRORS, Record, Writer, read_records
-from tandem.bench.reply import Reply
+from tandem.bench.answer import ServerAnswer, has_output_event, parse_answer
+from tandem.bench.record import ERROR_WORDS, RecordWriter, RequestRecord, read_records
+from tandem.bench.reply import ServerReply
 
 SEED = 20261121
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 
 
-def reply(*pieces: bytes, status: int = 200, kind: str = "text/event-stream", **fields) -> Reply:
+def reply(*pieces: bytes, status: int = 200, kind: str = "text/event-stream", **fields) -> ServerReply:
     """A reply whose reads came a second apart, the first a second after the start."""
     reads = [((at + 1) * 10**9, piece) for at, piece in enumerate(pieces)]
-    return Reply(0, 1, reads, (len(pieces) + 1) * 10**9, status, kind, **fields)
+    return ServerReply(0, 1, reads, (len(pieces) + 1) * 10**9, status, kind, **fields)
 
 
 def event(*choice: dict, **fields) -> bytes:
@@ -40,15 +40,15 @@ def usage(tokens: int, **fields) -> dict:
     return {"prompt_tokens": 5, "completion_tokens": tokens, "total_tokens": 5 + tokens, **fields}
 
 
-def answered(*pieces: bytes, models: set[str] | None = None, **fields) -> Answer:
-    return read(reply(*pieces, **fields), asking(), models or ())
+def answered(*pieces: bytes, models: set[str] | None = None, **fields) -> ServerAnswer:
+    return parse_answer(reply(*pieces, **fields), asking(), models or ())
 
 
-def kinds(answer: Answer) -> list[str]:
+def kinds(answer: ServerAnswer) -> list[str]:
     return [chunk.kind for chunk in answer.chunks]
 
 
-def tokens(answer: Answer) -> list[int | None]:
+def tokens(answer: ServerAnswer) -> list[int | None]:
     return [chunk.tokens for chunk in answer.chunks]
 
 
@@ -399,7 +399,7 @@ def test_a_refusal_keeps_what_the_server_said(body: bytes, detail: str | None) -
 
 
 def test_what_never_came_is_told_by_its_word() -> None:
-    answer = read(Reply(0, end_ns=1, error="connect", error_detail="refused"), asking())
+    answer = parse_answer(ServerReply(0, end_ns=1, error="connect", error_detail="refused"), asking())
 
     assert (answer.error, answer.error_detail, answer.chunks) == ("connect", "refused", ())
 
@@ -422,14 +422,14 @@ def a_stream() -> bytes:
 
 def test_an_answer_cut_into_reads_at_every_byte_is_the_same_but_for_times() -> None:
     stream = a_stream()
-    whole = _timeless(read(reply(stream), asking()))
+    whole = _timeless(parse_answer(reply(stream), asking()))
 
     different = [at for at in range(1, len(stream)) if _timeless(answered(stream[:at], stream[at:])) != whole]
 
     assert (whole["error"], whole["completion_tokens"], len(whole["token_ids"]), different) == (None, 7, 7, [])
 
 
-def _timeless(answer: Answer) -> dict:
+def _timeless(answer: ServerAnswer) -> dict:
     fields = msgspec.structs.asdict(answer)
     chunks = [(chunk.kind, chunk.tokens) for chunk in answer.chunks]
     return fields | {"chunks": chunks, "logprobs": bytes(answer.logprobs)}
@@ -438,7 +438,7 @@ def _timeless(answer: Answer) -> dict:
 def test_a_stream_spoilt_at_any_byte_is_an_answer_that_a_record_takes(tmp_path) -> None:
     stream, generator = a_stream(), random.Random(SEED)  # noqa: S311
     path = tmp_path / "records.jsonl"
-    with Writer(path) as writer:
+    with RecordWriter(path) as writer:
         for number in range(400):
             spoilt = bytearray(stream)
             for _ in range(generator.randint(1, 8)):
@@ -446,7 +446,7 @@ def test_a_stream_spoilt_at_any_byte_is_an_answer_that_a_record_takes(tmp_path) 
             answer = answered(bytes(spoilt))
             fields = msgspec.structs.asdict(answer)
             writer.write(
-                Record(
+                RequestRecord(
                     request_id=str(number),
                     arm="a",
                     class_="c",
@@ -486,19 +486,19 @@ def test_json_of_any_form_is_an_answer_that_a_record_takes() -> None:
         events = [b"data: " + body + b"\n\n" for body in bodies]
         answers = [answered(*events, models={"x"}), *(answered(body, kind="application/json") for body in bodies)]
         answers += [answered(bodies[1], status=500, error="status_500")]
-        bears_tokens(reply(*events))
+        has_output_event(reply(*events))
         for answer in answers:
-            record = Record(
+            record = RequestRecord(
                 request_id="r", arm="a", class_="c", suite="s", prompt_id="p", start_s=0.0, end_s=1.0,
                 **msgspec.structs.asdict(answer),
             )  # fmt: skip
-            msgspec.json.decode(msgspec.json.encode(record), type=Record)
+            msgspec.json.decode(msgspec.json.encode(record), type=RequestRecord)
 
 
 def test_what_came_so_far_bears_no_tokens_before_its_first_output() -> None:
     role = event({"delta": {"role": "assistant", "content": ""}}, usage=usage(0))
 
-    assert not bears_tokens(reply(b": ping\n\n", role, event(said("a"))[:-1]))
+    assert not has_output_event(reply(b": ping\n\n", role, event(said("a"))[:-1]))
 
 
 @pytest.mark.parametrize(
@@ -507,11 +507,11 @@ def test_what_came_so_far_bears_no_tokens_before_its_first_output() -> None:
      event(said(""), usage=usage(1))],
 )  # fmt: skip
 def test_what_came_so_far_bears_tokens_with_its_first_output(first: bytes) -> None:
-    assert bears_tokens(reply(b": ping\n\n", b"data: {oops\n\ndata: {}\n\n", first))
+    assert has_output_event(reply(b": ping\n\n", b"data: {oops\n\ndata: {}\n\n", first))
 
 
 def test_every_error_word_is_proven_by_a_test() -> None:
     here = Path(__file__).parent
     tests = "".join((here / f"test_{name}.py").read_text() for name in ("answer", "certificate", "client", "watch"))
 
-    assert {word for word in ERRORS if f'"{word}"' not in tests} == set()
+    assert {word for word in ERROR_WORDS if f'"{word}"' not in tests} == set()

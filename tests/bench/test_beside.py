@@ -4,15 +4,15 @@ import measured
 import pytest
 
 from tandem.bench import manifest
-from tandem.bench.beside import beside, lines
-from tandem.bench.record import Chunk, Record, Writer
+from tandem.bench.ground_truth import compare_ground_truth, format_lines
+from tandem.bench.record import Chunk, RecordWriter, RequestRecord
 
 
 @pytest.fixture
 def run(tmp_path):
     """Two arms, two classes; the variant commits four tokens a step and takes twice as long for it."""
     log = []
-    with Writer(tmp_path / "records.jsonl") as writer:
+    with RecordWriter(tmp_path / "records.jsonl") as writer:
         for arm, tokens, step_s in (("plain", 1, 0.04), ("drafted", 4, 0.08)):
             for class_ in ("chat", "json"):
                 request_id = f"{arm}.{class_}"
@@ -20,13 +20,13 @@ def run(tmp_path):
                 log.append({"request_id": request_id, "accepted_s": 100.0, "bursts": bursts})
                 writer.write(record(arm, class_, bursts))
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
-    used = manifest.SuiteUsed(name="s", sha256="0" * 64, prompts=2, classes=("json", "chat"))
+    used = manifest.SuiteEntry(name="s", sha256="0" * 64, prompts=2, classes=("json", "chat"))
     arms = (measured.arm("plain", role="baseline"), measured.arm("drafted"))
-    manifest.write(tmp_path, measured.run_manifest(suites=(used,), arms=arms))
+    manifest.write_manifest(tmp_path, measured.run_manifest(suites=(used,), arms=arms))
     return tmp_path
 
 
-def record(arm, class_, bursts, **changes) -> Record:
+def record(arm, class_, bursts, **changes) -> RequestRecord:
     start_s = 99.999  # a millisecond on the way
     last_s = bursts[-1][0] - start_s
     fields = {
@@ -38,11 +38,11 @@ def record(arm, class_, bursts, **changes) -> Record:
         ),
         "completion_tokens": sum(size for _, size in bursts), "counted_by": "usage",
     }  # fmt: skip
-    return Record(**fields | changes)
+    return RequestRecord(**fields | changes)
 
 
 def rows(run):
-    return {(row.class_, row.arm): row for row in beside(run, [run / "log.jsonl"]).rows}
+    return {(row.class_, row.arm): row for row in compare_ground_truth(run, [run / "log.jsonl"]).rows}
 
 
 def test_truth_and_measurement_of_a_figure_stand_beside_each_other(run) -> None:
@@ -60,25 +60,25 @@ def test_a_count_of_chunks_gives_about_the_time_of_a_step(run) -> None:
 
 
 def test_rows_stand_as_the_suite_and_the_command_line_have_them(run) -> None:
-    assert [f"{row.class_} {row.arm}" for row in beside(run, [run / "log.jsonl"]).rows] == [
+    assert [f"{row.class_} {row.arm}" for row in compare_ground_truth(run, [run / "log.jsonl"]).rows] == [
         "json plain", "json drafted", "chat plain", "chat drafted", "all plain", "all drafted",
     ]  # fmt: skip
 
 
 def test_a_request_that_no_log_has_is_left_out_of_both_sides_and_counted(run) -> None:
-    with Writer(run / "records.jsonl") as writer:
+    with RecordWriter(run / "records.jsonl") as writer:
         writer.write(record("plain", "chat", [[100.5, 1], [101.5, 1]], request_id="stray"))
 
-    found = beside(run, [run / "log.jsonl"])
+    found = compare_ground_truth(run, [run / "log.jsonl"])
 
     assert (found.left_out, rows(run)["chat", "plain"].n) == (1, 1)
 
 
 def test_a_request_that_failed_is_left_out(run) -> None:
-    with Writer(run / "records.jsonl") as writer:
+    with RecordWriter(run / "records.jsonl") as writer:
         writer.write(record("plain", "chat", [[100.5, 1], [101.5, 1]], error="closed"))
 
-    assert beside(run, [run / "log.jsonl"]).left_out == 1
+    assert compare_ground_truth(run, [run / "log.jsonl"]).left_out == 1
 
 
 def test_a_request_that_its_server_spoiled_is_left_out(run) -> None:
@@ -89,13 +89,13 @@ def test_a_request_that_its_server_spoiled_is_left_out(run) -> None:
 
 
 def test_the_last_line_says_what_each_way_of_counting_makes_of_the_speedup(run) -> None:
-    *_, last = lines(beside(run, [run / "log.jsonl"]))
+    *_, last = format_lines(compare_ground_truth(run, [run / "log.jsonl"]))
 
     assert last == "time per token, plain / drafted: truth 2.00, Tandem 2.00, by llmperf's count of chunks 0.62"
 
 
 def test_no_line_is_wider_than_a_terminal(run) -> None:
-    assert max(map(len, lines(beside(run, [run / "log.jsonl"])))) <= 100
+    assert max(map(len, format_lines(compare_ground_truth(run, [run / "log.jsonl"])))) <= 100
 
 
 def test_one_class_has_no_row_for_all(run) -> None:

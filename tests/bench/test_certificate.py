@@ -21,7 +21,7 @@ import asyncio, json, sys
 from tandem.bench.client import Client
 from tandem.bench.fault import BenchError
 from tandem.bench.probe import probe
-from tandem.bench.wire import Server
+from tandem.bench.completion_request import Server
 
 async def main():
     async with Client(Server("arm", sys.argv[1], "m"), limit=1) as client:

@@ -13,11 +13,11 @@ from independent_server import MODEL, Schedule, Server
 from one_request import EVERYTHING, LONG, address, asking, come, run
 
 from tandem.bench import answer
-from tandem.bench.client import Client
+from tandem.bench.client import CompletionClient
+from tandem.bench.completion_request import ModelServer as Address
+from tandem.bench.completion_request import Timeouts
 from tandem.bench.fault import BenchError
-from tandem.bench.sse import Splitter
-from tandem.bench.wire import Server as Address
-from tandem.bench.wire import TimeOuts
+from tandem.bench.sse import EventSplitter
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
 
@@ -64,8 +64,8 @@ def test_a_request_has_started_when_the_server_reads_it() -> None:
 
 
 def test_waiting_for_a_connection_is_not_in_the_time() -> None:
-    async def what(client: Client, _: Server) -> list:
-        return await asyncio.gather(*(client.ask(asking(request_id=str(n)), LONG) for n in range(3)))
+    async def what(client: CompletionClient, _: Server) -> list:
+        return await asyncio.gather(*(client.send_request(asking(request_id=str(n)), LONG) for n in range(3)))
 
     replies = sorted(run(what, limit=1), key=lambda reply: reply.start_ns)
 
@@ -75,11 +75,11 @@ def test_waiting_for_a_connection_is_not_in_the_time() -> None:
 def test_nothing_is_parsed_while_a_request_runs(monkeypatch) -> None:
     fed = []
 
-    async def what(client: Client, _: Server) -> object:
+    async def what(client: CompletionClient, _: Server) -> object:
         with monkeypatch.context() as patched:
-            patched.setattr(Splitter, "feed", lambda _, piece: fed.append(piece))
-            reply = await client.ask(asking(), LONG)
-        return answer.read(reply, asking()).error
+            patched.setattr(EventSplitter, "feed", lambda _, piece: fed.append(piece))
+            reply = await client.send_request(asking(), LONG)
+        return answer.parse_answer(reply, asking()).error
 
     assert (run(what, Schedule(tokens=64, step_ms=10)), fed) == (None, [])
 
@@ -94,8 +94,8 @@ def test_a_request_carries_its_id_and_asks_for_no_compression() -> None:
 
 
 def test_the_api_key_goes_as_a_bearer_token_and_stands_in_no_reply() -> None:
-    async def what(client: Client, server: Server) -> tuple:
-        reply = await client.ask(asking(), LONG)
+    async def what(client: CompletionClient, server: Server) -> tuple:
+        reply = await client.send_request(asking(), LONG)
         return server.posted[0]["headers"]["authorization"], repr(reply)
 
     sent, kept = run(what, api_key="sesame")
@@ -119,39 +119,39 @@ def test_the_body_says_what_was_asked() -> None:
 
 
 def test_connections_are_opened_before_and_used_by_the_requests() -> None:
-    async def what(client: Client, server: Server) -> tuple:
+    async def what(client: CompletionClient, server: Server) -> tuple:
         opened = await client.open_connections(4)
         before = server.accepted
-        replies = await asyncio.gather(*(client.ask(asking(request_id=str(n)), LONG) for n in range(4)))
-        return opened, before, server.accepted, [reply.reused for reply in replies]
+        replies = await asyncio.gather(*(client.send_request(asking(request_id=str(n)), LONG) for n in range(4)))
+        return opened, before, server.accepted, [reply.had_open_connection for reply in replies]
 
     assert run(what) == (4, 4, 4, [True] * 4)
 
 
 def test_opening_again_uses_what_is_open() -> None:
-    async def what(client: Client, server: Server) -> tuple:
+    async def what(client: CompletionClient, server: Server) -> tuple:
         return await client.open_connections(2), await client.open_connections(4), server.accepted
 
     assert run(what) == (2, 4, 4)
 
 
 def test_nothing_can_be_opened_where_nothing_listens() -> None:
-    async def what(client: Client, server: Server) -> int:  # noqa: ARG001
+    async def what(client: CompletionClient, server: Server) -> int:  # noqa: ARG001
         return await client.open_connections(2)
 
     assert run(what, url=NOWHERE) == 0
 
 
 def test_no_more_connections_are_open_than_the_limit() -> None:
-    async def what(client: Client, server: Server) -> tuple:
-        replies = await asyncio.gather(*(client.ask(asking(request_id=str(n)), LONG) for n in range(8)))
+    async def what(client: CompletionClient, server: Server) -> tuple:
+        replies = await asyncio.gather(*(client.send_request(asking(request_id=str(n)), LONG) for n in range(8)))
         return server.accepted, {reply.error for reply in replies}
 
     assert run(what, limit=3) == (3, {None})
 
 
 def test_small_writes_are_not_held_back() -> None:
-    async def what(client: Client, _: Server) -> list:
+    async def what(client: CompletionClient, _: Server) -> list:
         await client.open_connections(2)
         idle = [protocol for held in client._session.connector._conns.values() for protocol, _ in held]
         sockets = [protocol.transport.get_extra_info("socket") for protocol in idle]
@@ -161,10 +161,10 @@ def test_small_writes_are_not_held_back() -> None:
 
 
 def test_a_connection_that_was_cut_is_not_used_again() -> None:
-    async def what(client: Client, server: Server) -> tuple:
-        await client.ask(asking(prompt='#schedule {"fault": "silent"}'), TimeOuts(first_token_s=0.05))
-        reply = await client.ask(asking(), LONG)
-        return server.accepted, reply.reused, reply.error
+    async def what(client: CompletionClient, server: Server) -> tuple:
+        await client.send_request(asking(prompt='#schedule {"fault": "silent"}'), Timeouts(first_token_s=0.05))
+        reply = await client.send_request(asking(), LONG)
+        return server.accepted, reply.had_open_connection, reply.error
 
     assert run(what, limit=1) == (2, False, None)
 
@@ -173,11 +173,11 @@ def test_a_connection_that_was_cut_is_not_used_again() -> None:
 
 
 def test_stream_that_breaks_on_an_open_connection_is_not_sent_again() -> None:
-    async def what(client: Client, server: Server) -> tuple:
+    async def what(client: CompletionClient, server: Server) -> tuple:
         await client.open_connections(1)
-        reply = await client.ask(asking(prompt='#schedule {"fault": "drop"}'), LONG)
+        reply = await client.send_request(asking(prompt='#schedule {"fault": "drop"}'), LONG)
         await asyncio.sleep(0.05)
-        return reply.reused, reply.error, len(server.posted)
+        return reply.had_open_connection, reply.error, len(server.posted)
 
     assert run(what) == (True, "closed", 1)
 
@@ -185,9 +185,9 @@ def test_stream_that_breaks_on_an_open_connection_is_not_sent_again() -> None:
 def test_aiohttp_would_send_a_request_of_an_idempotent_method_again(monkeypatch) -> None:
     monkeypatch.setattr("aiohttp.client.IDEMPOTENT_METHODS", frozenset({"POST"}))
 
-    async def what(client: Client, server: Server) -> int:
+    async def what(client: CompletionClient, server: Server) -> int:
         await client.open_connections(1)
-        await client.ask(asking(prompt='#schedule {"fault": "drop_early"}'), LONG)
+        await client.send_request(asking(prompt='#schedule {"fault": "drop_early"}'), LONG)
         return len(server.posted)
 
     assert run(what) == 2  # so the test before can fail
@@ -223,9 +223,9 @@ def test_a_proxy_of_the_environment_is_not_used() -> None:
 
 @pytest.mark.usefixtures("proxied")
 def test_a_proxy_of_the_environment_is_used_where_asked_for() -> None:
-    async def what(_: Client, server: Server) -> tuple:
-        async with Client(address(server), limit=1, trust_env=True) as client:
-            reply = await client.ask(asking(), LONG)
+    async def what(_: CompletionClient, server: Server) -> tuple:
+        async with CompletionClient(address(server), limit=1, trust_env=True) as client:
+            reply = await client.send_request(asking(), LONG)
         return reply.error, server.posted
 
     assert run(what) == ("connect", [])
@@ -263,16 +263,16 @@ def test_a_failure_of_the_server_is_its_word(fault: str, word: str | None) -> No
 
 
 def test_a_connection_that_is_refused_is_a_word_with_the_address() -> None:
-    async def what(client: Client, _: Server) -> tuple:
-        reply = await client.ask(asking(), LONG)
+    async def what(client: CompletionClient, _: Server) -> tuple:
+        reply = await client.send_request(asking(), LONG)
         return reply.error, reply.error_detail, reply.status, reply.end_ns > reply.start_ns
 
     assert run(what, url=NOWHERE) == ("connect", "127.0.0.1:9: Connection refused", None, True)
 
 
 def test_a_name_that_is_unknown_is_a_word() -> None:
-    async def what(client: Client, _: Server) -> str | None:
-        return (await client.ask(asking(), LONG)).error
+    async def what(client: CompletionClient, _: Server) -> str | None:
+        return (await client.send_request(asking(), LONG)).error
 
     assert run(what, url="http://no-such-host.invalid:8000") == "connect"
 
@@ -315,8 +315,8 @@ def test_retry_after_of_a_date_gone_by_is_nothing() -> None:
 
 
 def test_an_interruption_ends_every_request_at_once_with_what_it_has() -> None:
-    async def what(client: Client, server: Server) -> list:
-        asked = [asyncio.create_task(client.ask(asking(request_id=str(n)), LONG)) for n in range(3)]
+    async def what(client: CompletionClient, server: Server) -> list:
+        asked = [asyncio.create_task(client.send_request(asking(request_id=str(n)), LONG)) for n in range(3)]
         while [len(truth["bursts"]) for truth in server.posted] != [2, 2, 2]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # what was written is read
@@ -326,21 +326,21 @@ def test_an_interruption_ends_every_request_at_once_with_what_it_has() -> None:
     replies = run(what, Schedule(fault="stall", fault_at=2))
 
     assert [reply.error for reply in replies] == ["interrupted"] * 3
-    assert [answer.read(reply, asking()).text for reply in replies] == [" the quick"] * 3
+    assert [answer.parse_answer(reply, asking()).text for reply in replies] == [" the quick"] * 3
 
 
 def test_after_an_interruption_nothing_is_sent() -> None:
-    async def what(client: Client, server: Server) -> tuple:
+    async def what(client: CompletionClient, server: Server) -> tuple:
         client.interrupt()
-        reply = await client.ask(asking(), LONG)
+        reply = await client.send_request(asking(), LONG)
         return reply.error, server.posted
 
     assert run(what) == ("interrupted", [])
 
 
 def test_a_task_that_is_cancelled_is_cancelled() -> None:
-    async def what(client: Client, _: Server) -> bool:
-        asked = asyncio.create_task(client.ask(asking(), LONG))
+    async def what(client: CompletionClient, _: Server) -> bool:
+        asked = asyncio.create_task(client.send_request(asking(), LONG))
         await asyncio.sleep(0.05)
         asked.cancel()
         await asyncio.wait([asked])
@@ -357,11 +357,11 @@ def test_a_task_that_is_cancelled_is_cancelled() -> None:
 )
 def test_an_address_that_is_none_is_a_fault(url: str) -> None:
     with pytest.raises(BenchError, match="is no address of a server; give it as http://HOST:PORT"):
-        Client(Address("arm", url, MODEL), limit=1)
+        CompletionClient(Address("arm", url, MODEL), limit=1)
 
 
 def test_an_address_with_a_password_is_a_fault_that_does_not_repeat_it() -> None:
     with pytest.raises(BenchError) as caught:
-        Client(Address("arm", "http://me:sesame@host", MODEL), limit=1)
+        CompletionClient(Address("arm", "http://me:sesame@host", MODEL), limit=1)
 
     assert "sesame" not in str(caught.value)

@@ -8,25 +8,25 @@ import numpy as np
 import pytest
 from measured import run_manifest
 
-from tandem.bench.clocks import utc_s
+from tandem.bench.clocks import compute_utc_s
 from tandem.bench.fault import BenchError
-from tandem.bench.manifest import Clock
+from tandem.bench.manifest import ClockReading
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 HOUR_S = 3600.0
 
 
-def clock(monotonic_s: float, after_noon_s: float) -> Clock:
+def clock(monotonic_s: float, after_noon_s: float) -> ClockReading:
     """A clock that was read so long after noon."""
     utc = (NOON + dt.timedelta(seconds=after_noon_s)).isoformat()
-    return Clock(source="monotonic", resolution_s=1e-9, monotonic_s=monotonic_s, utc=utc)
+    return ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=monotonic_s, utc=utc)
 
 
-def after_noon(clocks: list[Clock], *requests: tuple[float, float]) -> list[float]:
+def after_noon(clocks: list[ClockReading], *requests: tuple[float, float]) -> list[float]:
     """Seconds after noon of requests that are stated as start and length, in the order of the file."""
     start_s, length_s = np.array(requests, float).reshape(-1, 2).T
     run = run_manifest(clock=clocks[0], resumed=tuple(clocks[1:]))
-    return [float(value) for value in utc_s(run, start_s, start_s + length_s) - NOON.timestamp()]
+    return [float(value) for value in compute_utc_s(run, start_s, start_s + length_s) - NOON.timestamp()]
 
 
 def test_a_request_is_as_long_after_the_clock_as_both_clocks_say() -> None:
@@ -118,7 +118,7 @@ def test_no_request_has_no_moment() -> None:
 
 
 def test_a_clock_that_shows_no_moment_is_refused() -> None:
-    bad = Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="noon")
+    bad = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="noon")
 
     with pytest.raises(BenchError, match="'noon' is no moment"):
         after_noon([bad], (1.0, 1.0))

@@ -11,12 +11,12 @@ from measured import record, write_run
 from planned import plan
 from running import QUICK, measure
 
-from tandem.bench import manifest, points, summary
-from tandem.bench.estimate import Estimate
-from tandem.bench.manifest import Plan
+from tandem.bench import datapoints, manifest, summary
+from tandem.bench.estimate import DurationEstimate
+from tandem.bench.manifest import PlanTotals
+from tandem.bench.run_description import describe_plan
 from tandem.bench.schedule import control_numbers
-from tandem.bench.settings import Settings
-from tandem.bench.statement import plan_lines
+from tandem.bench.settings import RunSettings
 
 pytestmark = pytest.mark.xdist_group("bench-control")  # its run is made once
 PROMPTS = {"code": ["a", "b", "c", "d"]}
@@ -33,7 +33,7 @@ def test_control_rounds_are_spread_over_the_run(rounds, controls, numbers):
 def test_a_control_round_asks_the_baseline_as_any_pair_is_asked():
     made = plan(("base", "spec", "other"), rounds=2, control_rounds=1)
 
-    turns = made.round(made.controls[0])
+    turns = made.round(made.control_round_numbers[0])
 
     assert sorted({turn.arms for turn in turns}) == [("base",), ("base#2",)]
     first, second, third, fourth = (turn.arms for turn in turns)
@@ -43,7 +43,7 @@ def test_a_control_round_asks_the_baseline_as_any_pair_is_asked():
 
 def test_the_other_rounds_are_the_same_with_and_without_control_rounds():
     without, among = plan(rounds=2, seed=5), plan(rounds=2, seed=5, control_rounds=3)
-    others = [number for number in range(5) if number not in among.controls]
+    others = [number for number in range(5) if number not in among.control_round_numbers]
 
     for number, place in enumerate(others):
         one, other = without.round(number), among.round(place)
@@ -60,22 +60,22 @@ def test_a_control_round_is_one_arm_at_a_time_in_a_simultaneous_run_too():
 
 def test_every_request_of_a_run_with_control_rounds_has_an_id_of_its_own():
     made = plan(rounds=2, control_rounds=2)
-    ids = [identity for turn in made.turns() for identity in turn.ids()]
+    ids = [identity for turn in made.turns() for identity in turn.request_ids()]
 
-    assert len(set(ids)) == len(ids) == made.requests == (2 + 2) * 2 * 4
+    assert len(set(ids)) == len(ids) == made.request_count == (2 + 2) * 2 * 4
 
 
 def test_a_lone_baseline_is_asked_against_itself():
     made = plan(("base",), rounds=1, control_rounds=1)
 
-    assert made.requests == 4 + 2 * 4
+    assert made.request_count == 4 + 2 * 4
     assert {arm for turn in made.round(1) for arm in turn.arms} == {"base", "base#2"}
 
 
 def test_the_expected_time_has_the_control_rounds():
     alone, among = plan(rounds=2), plan(rounds=2, control_rounds=1)
 
-    assert Estimate().run_s(among) == pytest.approx(1.5 * Estimate().run_s(alone))
+    assert DurationEstimate().run_s(among) == pytest.approx(1.5 * DurationEstimate().run_s(alone))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_expected_time_has_the_control_rounds():
 def test_the_plan_says_what_control_rounds_do(controls, said):
     made = plan(rounds=2, control_rounds=controls)
 
-    assert said in "\n".join(plan_lines(Settings(arms=(), suites=()), made, 60.0))
+    assert said in "\n".join(describe_plan(RunSettings(arms=(), suites=()), made, 60.0))
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +115,9 @@ def test_both_sides_of_the_control_have_counters_of_their_own(ran):
 
 
 def test_the_manifest_tells_the_control_rounds_and_names_no_arm_of_them(ran):
-    run = manifest.read(ran.folder)
+    run = manifest.read_manifest(ran.folder)
 
-    assert ([arm.name for arm in run.arms], manifest.controls(run)) == (["a", "b"], {1})
+    assert ([arm.name for arm in run.arms], manifest.control_round_numbers(run)) == (["a", "b"], {1})
     assert run.plan.requests == 3 * 8
 
 
@@ -126,7 +126,7 @@ def test_each_round_has_its_load(ran):
 
 
 def test_no_figure_of_a_summary_holds_a_control_round(ran):
-    found = summary.summarize(ran.folder)
+    found = summary.summarize_run(ran.folder)
 
     assert found.arms == ("a", "b")
     assert {(asked.arm, asked.requests) for asked in found.requests} == {("a", 8), ("b", 8)}
@@ -136,28 +136,28 @@ def test_no_figure_of_a_summary_holds_a_control_round(ran):
 
 
 def test_no_figure_of_a_control_round_is_published_and_its_records_are_kept(ran):
-    whole = list(points.rounds(ran.folder))
+    whole = list(datapoints.read_rounds(ran.folder))
 
     assert [bool(one.rows) for one in whole] == [True, False, True]
     assert {row.arm for one in whole for row in one.rows} == {"a", "b"}
-    assert all(one.complete for one in whole)
-    assert sum(1 for _ in points.lines_of_round(ran.folder, 1)) == 8
+    assert all(one.is_complete for one in whole)
+    assert sum(1 for _ in datapoints.read_round_lines(ran.folder, 1)) == 8
 
 
 def test_a_control_round_that_was_cut_is_not_whole(tmp_path: Path):
     asked = [record(request_id=f"r-{number}", round=1, arm="base") for number in range(3)]
     folder = write_run(
-        tmp_path, asked, rounds=1, control_rounds=1, plan=Plan(requests=8, requests_per_round=4), ended=None
+        tmp_path, asked, rounds=1, control_rounds=1, plan=PlanTotals(requests=8, requests_per_round=4), ended=None
     )  # fmt: skip
 
-    (only,) = points.rounds(folder)
+    (only,) = datapoints.read_rounds(folder)
 
-    assert not only.complete
+    assert not only.is_complete
 
 
 def test_failures_of_a_control_round_are_told(tmp_path: Path):
     asked = [record(request_id="r-0", round=0), record(request_id="r-1", round=1, error="closed", arm="base#2")]
-    found = summary.summarize(write_run(tmp_path, asked, rounds=1, control_rounds=1))
+    found = summary.summarize_run(write_run(tmp_path, asked, rounds=1, control_rounds=1))
 
     assert any("1 control round asked the baseline against itself, 1 requests, 1 of them failed" in note
                for note in found.notes)  # fmt: skip
@@ -166,9 +166,11 @@ def test_failures_of_a_control_round_are_told(tmp_path: Path):
 
 def test_a_run_by_the_clock_has_control_rounds_too(tmp_path):
     made = measure(tmp_path, PROMPTS, concurrency=(1,), rounds=None, control_rounds=1, duration_s=1.0)
-    run = manifest.read(made.folder)
+    run = manifest.read_manifest(made.folder)
 
-    assert {record.round for record in made.records if record.arm == "a#2"} == manifest.controls(run) == {1}
+    assert (
+        {record.round for record in made.records if record.arm == "a#2"} == manifest.control_round_numbers(run) == {1}
+    )
     assert run.rounds == len({record.round for record in made.records} - {1})
 
 
@@ -186,7 +188,7 @@ def test_a_run_that_was_interrupted_in_its_control_round_goes_on_with_it(tmp_pat
     answered = [one.request_id.partition("~")[0] for one in whole.records if one.error is None]
 
     assert cut.outcome.reason == "interrupted"
-    assert len(answered) == len(set(answered)) == whole.plan.requests == 16
+    assert len(answered) == len(set(answered)) == whole.plan.request_count == 16
 
 
 def test_a_record_says_which_start_of_its_server_it_met(ran):

@@ -6,7 +6,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tandem.bench.counters import Change, Known, Scrape, changes, difference, parse, rates, read_scrapes
+from tandem.bench.counters import (
+    CounterChange,
+    MetricsScrape,
+    SpeculationInfo,
+    compute_difference,
+    compute_rates,
+    pair_scrapes,
+    parse_page,
+    read_scrapes,
+)
 from tandem.bench.fault import BenchError
 
 # names and labels as vLLM 0.32 (V1) and 0.9.1 (V0) write them; the numbers are ours
@@ -66,18 +75,20 @@ PLAIN = {"generation_tokens": 1000.0, "first_tokens": 10.0, "decode_steps": 990.
 ZERO: dict[str, float] = {}
 
 
-def changed(after: dict[str, float], before: dict[str, float] = ZERO) -> Change:
-    change = difference(before, after)
-    assert isinstance(change, Change)
+def changed(after: dict[str, float], before: dict[str, float] = ZERO) -> CounterChange:
+    change = compute_difference(before, after)
+    assert isinstance(change, CounterChange)
     return change
 
 
-def scrape(when: str, counters: dict[str, float] | None, **changes: object) -> Scrape:
-    return Scrape(**{"at_s": 1.0, "arm": "spec", "class_": "chat", "when": when, "counters": counters, **changes})
+def scrape(when: str, counters: dict[str, float] | None, **changes: object) -> MetricsScrape:
+    return MetricsScrape(
+        **{"at_s": 1.0, "arm": "spec", "class_": "chat", "when": when, "counters": counters, **changes}
+    )
 
 
 def test_a_page_of_v1_gives_acceptance_by_length_rate_and_position() -> None:
-    said = rates(changed(parse(V1_LIVE)))
+    said = compute_rates(changed(parse_page(V1_LIVE)))
 
     assert said.values == pytest.approx({
         "acceptance_length": 4.5,
@@ -86,142 +97,147 @@ def test_a_page_of_v1_gives_acceptance_by_length_rate_and_position() -> None:
         "acceptance_position_2": 0.8,
         "target_steps_per_token": 110 / 460,
     })  # fmt: skip
-    assert not said.derived
+    assert not said.is_indirect
 
 
 def test_only_what_counted_between_the_scrapes_is_taken() -> None:
-    before = {key: value / 2 for key, value in parse(V1_LIVE).items()} | {"accepted_tokens": 300.0}
+    before = {key: value / 2 for key, value in parse_page(V1_LIVE).items()} | {"accepted_tokens": 300.0}
 
-    assert rates(changed(parse(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
+    assert compute_rates(changed(parse_page(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
 
 
 def test_flat_counters_of_the_plug_in_give_tokens_a_decode_step() -> None:
-    said = rates(changed(V1_FLAT))
+    said = compute_rates(changed(V1_FLAT))
 
-    assert said.derived
+    assert said.is_indirect
     assert said.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
 
 
 def test_a_page_of_v0_gives_tokens_a_decode_step() -> None:
-    said = rates(changed(parse(V0_FLAT)))
+    said = compute_rates(changed(parse_page(V0_FLAT)))
 
-    assert said.derived
+    assert said.is_indirect
     assert said.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
 
 
 def test_the_same_work_gives_the_same_acceptance_on_both_engines() -> None:
-    assert rates(changed(parse(V0_FLAT))).values == rates(changed(V1_FLAT)).values
+    assert compute_rates(changed(parse_page(V0_FLAT))).values == compute_rates(changed(V1_FLAT)).values
 
 
 def test_v0_is_told_from_v1_by_its_runtime_where_that_is_known() -> None:
     both = V1_FLAT | {"request_tokens_sum": 1000.0, "requests_finished": 10.0, "generation_tokens": 500.0}
 
-    assert rates(changed(both), Known(runtime="nxdi-v0")).values["target_steps_per_token"] == 0.5
+    assert compute_rates(changed(both), SpeculationInfo(runtime="nxdi-v0")).values["target_steps_per_token"] == 0.5
 
 
 @pytest.mark.parametrize("running", ["before", "after"])
 def test_v0_says_nothing_while_requests_run(running: str) -> None:
     before, after = ({"running": float(when == running)} for when in ("before", "after"))
 
-    said = rates(changed(parse(V0_FLAT) | after, before))
+    said = compute_rates(changed(parse_page(V0_FLAT) | after, before))
 
     assert said.values == {}
-    assert "some did not end in the turn" in said.absent[0]
+    assert "some did not end in the turn" in said.absence_reasons[0]
 
 
 def test_v0_says_nothing_of_a_turn_with_failed_requests() -> None:
-    assert rates(changed(parse(V0_FLAT)), failed=1).values == {}
+    assert compute_rates(changed(parse_page(V0_FLAT)), failure_count=1).values == {}
 
 
 @pytest.mark.parametrize("page", [LLAMA_CPP, ""])
 def test_page_of_another_runtime_is_not_called_v0(page: str) -> None:
-    said = rates(changed(parse(page)), failed=1)
+    said = compute_rates(changed(parse_page(page)), failure_count=1)
 
-    assert (said.values, said.absent) == ({}, ("the page counts no steps or no tokens",))
+    assert (said.values, said.absence_reasons) == ({}, ("the page counts no steps or no tokens",))
 
 
 def test_v1_does_not_mind_failed_requests() -> None:
-    assert "acceptance_length" in rates(changed(V1_FLAT), failed=1).values
+    assert "acceptance_length" in compute_rates(changed(V1_FLAT), failure_count=1).values
 
 
 def test_an_arm_known_not_to_speculate_has_steps_and_no_acceptance() -> None:
-    said = rates(changed(PLAIN), Known(speculates=False))
+    said = compute_rates(changed(PLAIN), SpeculationInfo(speculates=False))
 
     assert said.values == {"target_steps_per_token": 1.0}
-    assert said.absent == ("it does not speculate",)
+    assert said.absence_reasons == ("it does not speculate",)
 
 
 def test_one_token_a_step_without_drafts_is_called_acceptance_only_where_speculation_is_known() -> None:
-    assert "acceptance_length" not in rates(changed(PLAIN)).values
-    assert "nothing says that it speculates" in rates(changed(PLAIN)).absent[0]
-    assert rates(changed(PLAIN), Known(speculates=True)).values["acceptance_length"] == 1.0
+    assert "acceptance_length" not in compute_rates(changed(PLAIN)).values
+    assert "nothing says that it speculates" in compute_rates(changed(PLAIN)).absence_reasons[0]
+    assert compute_rates(changed(PLAIN), SpeculationInfo(speculates=True)).values["acceptance_length"] == 1.0
 
 
 def test_more_tokens_a_step_than_the_window_allows_are_not_believed() -> None:
-    said = rates(changed(V1_FLAT), Known(speculates=True, window=3))
+    said = compute_rates(changed(V1_FLAT), SpeculationInfo(speculates=True, window=3))
 
     assert said.values == {}
-    assert said.absent == ("4.50 tokens a step is more than a window of 3 can commit",)
+    assert said.absence_reasons == ("4.50 tokens a step is more than a window of 3 can commit",)
 
 
 @pytest.mark.parametrize("wrong", [{"accepted_tokens": 800.0}, {"draft_tokens": 900.0}])
 def test_draft_counters_that_contradict_each_other_give_no_acceptance(wrong: dict[str, float]) -> None:
-    said = rates(changed(parse(V1_LIVE) | wrong), Known(window=7))
+    said = compute_rates(changed(parse_page(V1_LIVE) | wrong), SpeculationInfo(window=7))
 
     assert said.values.keys() == {"target_steps_per_token"}
-    assert "contradict" in said.absent[0]
+    assert "contradict" in said.absence_reasons[0]
 
 
 @pytest.mark.parametrize(
     "counters", [{}, {"drafts": 0.0}, {"generation_tokens": 5.0}, PLAIN | {"generation_tokens": 9.0}]
 )
 def test_a_page_that_cannot_carry_a_figure_gives_the_reason(counters: dict[str, float]) -> None:
-    said = rates(changed(counters))
+    said = compute_rates(changed(counters))
 
     assert said.values == {}
-    assert len(said.absent) == 1
+    assert len(said.absence_reasons) == 1
 
 
 def test_the_counters_of_several_engines_are_added() -> None:
     second = V1_LIVE.replace('engine="0"', 'engine="1"')
 
-    assert parse(V1_LIVE + second)["drafts"] == 200.0
-    assert parse(V1_LIVE + second)["accepted_at_2"] == 160.0
+    assert parse_page(V1_LIVE + second)["drafts"] == 200.0
+    assert parse_page(V1_LIVE + second)["accepted_at_2"] == 160.0
 
 
 def test_a_counter_that_lacks_its_suffix_is_read_as_the_library_reads_it() -> None:
     page = V1_LIVE.replace("_total", "")
 
-    assert parse(page) == parse(V1_LIVE)
+    assert parse_page(page) == parse_page(V1_LIVE)
 
 
 def test_values_that_are_no_number_are_left_out() -> None:
-    assert parse('vllm:generation_tokens_total{model_name="m"} NaN\nvllm:num_requests_running 1\n') == {"running": 1.0}
+    assert parse_page('vllm:generation_tokens_total{model_name="m"} NaN\nvllm:num_requests_running 1\n') == {
+        "running": 1.0
+    }
 
 
 @pytest.mark.parametrize("page", ["<!doctype html><html>", '{"detail":"Not Found"}', "one two three"])
 def test_a_page_that_is_no_prometheus_text_is_refused(page: str) -> None:
     with pytest.raises(BenchError, match="no Prometheus text"):
-        parse(page)
+        parse_page(page)
 
 
 def test_counters_that_fell_mean_a_restart() -> None:
-    assert difference({"drafts": 5.0}, {"drafts": 4.0}) == "the server restarted between the two scrapes (drafts fell)"
+    assert (
+        compute_difference({"drafts": 5.0}, {"drafts": 4.0})
+        == "the server restarted between the two scrapes (drafts fell)"
+    )
 
 
 def test_counters_that_vanished_mean_a_restart() -> None:
-    assert "restarted" in difference({"drafts": 5.0}, {})
+    assert "restarted" in compute_difference({"drafts": 5.0}, {})
 
 
 def test_a_restart_is_seen_by_the_start_time_where_the_counters_have_outgrown_themselves() -> None:
-    before = parse("process_start_time_seconds 100\nvllm:generation_tokens_total 5\n")
-    after = parse("process_start_time_seconds 900\nvllm:generation_tokens_total 50\n")
+    before = parse_page("process_start_time_seconds 100\nvllm:generation_tokens_total 5\n")
+    after = parse_page("process_start_time_seconds 900\nvllm:generation_tokens_total 50\n")
 
-    assert difference(before, after) == "the server restarted between the two scrapes"
+    assert compute_difference(before, after) == "the server restarted between the two scrapes"
 
 
 def test_gauges_may_fall() -> None:
-    assert isinstance(difference({"running": 3.0}, {"running": 0.0}), Change)
+    assert isinstance(compute_difference({"running": 3.0}, {"running": 0.0}), CounterChange)
 
 
 def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count() -> None:
@@ -232,12 +248,12 @@ def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count() -> None:
         if rng.random() < 0.2:
             counters = dict.fromkeys(V1_FLAT, 0.0)
         counters = {key: value + rng.choice([0, 1, 50]) for key, value in counters.items()}
-        change = difference(before, counters)
+        change = compute_difference(before, counters)
         assert isinstance(change, str) or min(change.counts.values()) >= 0
 
 
 def test_a_turn_is_paired_by_arm_class_load_round_and_slot() -> None:
-    found, notes = changes(iter([
+    found, notes = pair_scrapes(iter([
         scrape("before", {"drafts": 1.0}, slot=0), scrape("before", {"drafts": 10.0}, slot=1),
         scrape("after", {"drafts": 4.0}, slot=0), scrape("after", {"drafts": 40.0}, slot=1),
     ]))  # fmt: skip
@@ -247,7 +263,7 @@ def test_a_turn_is_paired_by_arm_class_load_round_and_slot() -> None:
 
 
 def test_a_turn_that_was_resumed_gives_two_changes() -> None:
-    found, _ = changes(iter([
+    found, _ = pair_scrapes(iter([
         scrape("before", {"drafts": 1.0}), scrape("after", {"drafts": 4.0}),
         scrape("before", {"drafts": 9.0}), scrape("after", {"drafts": 11.0}),
     ]))  # fmt: skip
@@ -264,8 +280,8 @@ def test_a_turn_that_was_resumed_gives_two_changes() -> None:
         ([scrape("before", {"drafts": 2.0}), scrape("after", {"drafts": 1.0})], "restarted"),
     ],
 )
-def test_a_turn_without_a_change_is_named_and_dropped(scrapes: list[Scrape], reason: str) -> None:
-    found, (note,) = changes(iter(scrapes))
+def test_a_turn_without_a_change_is_named_and_dropped(scrapes: list[MetricsScrape], reason: str) -> None:
+    found, (note,) = pair_scrapes(iter(scrapes))
 
     assert found == []
     assert note.startswith("spec: the counters of chat round 0, slot 0 are dropped: ")
@@ -273,7 +289,7 @@ def test_a_turn_without_a_change_is_named_and_dropped(scrapes: list[Scrape], rea
 
 
 def test_turns_that_are_dropped_for_one_reason_are_told_together() -> None:
-    _, notes = changes(iter([scrape("after", {}, slot=slot, concurrency=4) for slot in range(3)]))
+    _, notes = pair_scrapes(iter([scrape("after", {}, slot=slot, concurrency=4) for slot in range(3)]))
 
     where = "chat at concurrency 4 round 0, slot 0, and of 2 more"
     assert notes == [f"spec: the counters of {where} are dropped: there is no scrape before it"]

@@ -6,11 +6,18 @@ import json
 import urllib.request
 
 import pytest
+from doubles.simulator_thread import SimulatorThread
 
-from tandem.bench.counters import Change, Known, Rates, difference, parse, rates
-from tandem.twin.server.knobs import ClassKnobs, Knobs
-from tandem.twin.server.truth import Truth
-from tandem.twin.server.twin import Twin
+from tandem.bench.counters import (
+    AcceptanceRates,
+    CounterChange,
+    SpeculationInfo,
+    compute_difference,
+    compute_rates,
+    parse_page,
+)
+from tandem.simulator.server_log import RequestLogEntry
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 WINDOW, REQUESTS = 7, 6
 
@@ -22,28 +29,30 @@ def fetched(url: str, body: dict[str, object] | None = None) -> str:
         return answer.read().decode()
 
 
-def served(**knobs: object) -> tuple[Rates, list[Truth]]:
+def served(**knobs: object) -> tuple[AcceptanceRates, list[RequestLogEntry]]:
     """Ask a twin a few times; what its counters say, and what it did."""
     stated = {
         "model": "m", "num_speculative_tokens": WINDOW, "step_ms": (1.0,), "prefill_base_ms": 1.0, "draft_ms": 0.1,
-        "classes": {"default": ClassKnobs(acceptance=0.8, output_tokens=60)},
+        "classes": {"default": PromptClassSettings(acceptance=0.8, output_tokens=60)},
     }  # fmt: skip
-    with Twin(Knobs(**{**stated, **knobs})) as twin:
-        before = parse(fetched(f"{twin.url}/metrics"))
+    with SimulatorThread(SimulatorSettings(**{**stated, **knobs})) as twin:
+        before = parse_page(fetched(f"{twin.url}/metrics"))
         for number in range(REQUESTS):
             messages = [{"role": "user", "content": f"number {number}"}]
             fetched(f"{twin.url}/v1/chat/completions", {"model": "m", "messages": messages, "stream": True})
-        change = difference(before, parse(fetched(f"{twin.url}/metrics")))
-        assert isinstance(change, Change)
-        return rates(change, Known(speculates=knobs["law"] != "none", window=WINDOW)), list(twin.truth)
+        change = compute_difference(before, parse_page(fetched(f"{twin.url}/metrics")))
+        assert isinstance(change, CounterChange)
+        return compute_rates(change, SpeculationInfo(speculates=knobs["law"] != "none", window=WINDOW)), list(
+            twin.log_entries
+        )
 
 
-def steps(truths: list[Truth]) -> int:
+def steps(truths: list[RequestLogEntry]) -> int:
     """Decode steps: every burst but prefill's own."""
     return sum(len(truth.bursts) - 1 for truth in truths)
 
 
-def tokens(truths: list[Truth]) -> int:
+def tokens(truths: list[RequestLogEntry]) -> int:
     return sum(truth.completion_tokens for truth in truths)
 
 
@@ -68,7 +77,7 @@ def test_live_counters_give_what_each_step_committed() -> None:
 def test_flat_counters_give_the_tokens_of_each_decode_step(knobs: dict[str, object]) -> None:
     said, truths = served(**knobs)
 
-    assert said.derived
+    assert said.is_indirect
     assert said.values["acceptance_length"] == pytest.approx((tokens(truths) - REQUESTS) / steps(truths))
     assert said.values["target_steps_per_token"] == pytest.approx((steps(truths) + REQUESTS) / tokens(truths))
 

@@ -8,18 +8,26 @@ import numpy as np
 import pytest
 from measured import BURSTS, chunks, failed, record
 
-from tandem.bench import derive
-from tandem.bench.derive import AFTER_END, CLOCK, DIFFERS, DOUBTED, FELL, FEW, NOTHING
-from tandem.bench.record import Chunk, Record
+from tandem.bench import request_metrics
+from tandem.bench.record import Chunk, RequestRecord
+from tandem.bench.request_metrics import (
+    CHUNK_AFTER_END,
+    RUNNING_USAGE_FELL,
+    TIME_BACKWARDS,
+    TOKENS_WITHOUT_CHUNKS,
+    USAGE_BELOW_CHUNKS,
+    USAGE_CONTRADICTION,
+    USAGE_DIFFERS,
+)
 from tandem.metrics import CATALOGUE
 
 
-def suspects(one: Record) -> set[str]:
-    return {word for word, mask in derive.derive([one]).suspects.items() if mask[0]}
+def suspects(one: RequestRecord) -> set[str]:
+    return {word for word, mask in request_metrics.compute_request_metrics([one]).suspects.items() if mask[0]}
 
 
 def test_the_figures_of_a_stream_of_bursts_are_those_computed_by_hand() -> None:
-    assert derive.of(record(due_s=999.998)) == pytest.approx({
+    assert request_metrics.compute_record_metrics(record(due_s=999.998)) == pytest.approx({
         "ttft_ms": 200.0,
         "e2e_ms": 290.0,
         "tpot_ms": 90 / 7,
@@ -35,14 +43,18 @@ def test_the_figures_of_a_stream_of_bursts_are_those_computed_by_hand() -> None:
 
 
 def test_a_first_burst_biases_tpot_and_not_its_exact_form() -> None:
-    figures = derive.of(record(chunks=chunks((0.2, "text", 5), (0.24, "text", 5)), completion_tokens=10))
+    figures = request_metrics.compute_record_metrics(
+        record(chunks=chunks((0.2, "text", 5), (0.24, "text", 5)), completion_tokens=10)
+    )
 
     assert figures["tpot_ms"] == pytest.approx(40 / 9)
     assert figures["tpot_exact_ms"] == pytest.approx(40 / 5)
 
 
 def test_the_stated_bias_of_a_first_burst_is_the_factor_of_the_definition() -> None:
-    figures = derive.of(record(chunks=chunks((0.2, "text", 3), (0.25, "text", 4)), completion_tokens=7))
+    figures = request_metrics.compute_record_metrics(
+        record(chunks=chunks((0.2, "text", 3), (0.25, "text", 4)), completion_tokens=7)
+    )
 
     assert figures["tpot_ms"] / figures["tpot_exact_ms"] == pytest.approx((7 - 3) / (7 - 1))
 
@@ -50,7 +62,7 @@ def test_the_stated_bias_of_a_first_burst_is_the_factor_of_the_definition() -> N
 def test_without_speculation_a_chunk_is_a_token_and_the_gap_is_the_tpot() -> None:
     plain = chunks((0.1, "role", 0), *((0.2 + 0.045 * step, "text", 1) for step in range(10)), (0.605, "end", 0))
 
-    figures = derive.of(record(chunks=plain, completion_tokens=10, end_s=0.61))
+    figures = request_metrics.compute_record_metrics(record(chunks=plain, completion_tokens=10, end_s=0.61))
 
     assert figures["tokens_per_chunk"] == 1.0
     assert figures["tpot_ms"] == pytest.approx(45.0)
@@ -62,7 +74,7 @@ def test_bursts_of_any_size_at_one_token_rate_leave_tpot_alone_and_move_what_cou
     steps = 840 // burst
     stream = chunks((0.2, "text", 1), *((0.2 + 0.045 * burst * step, "text", burst) for step in range(1, steps + 1)))
 
-    figures = derive.of(record(chunks=stream, completion_tokens=841, end_s=60.0))
+    figures = request_metrics.compute_record_metrics(record(chunks=stream, completion_tokens=841, end_s=60.0))
 
     assert figures["tpot_ms"] == pytest.approx(45.0)
     assert figures["tpot_exact_ms"] == pytest.approx(45.0)
@@ -73,17 +85,23 @@ def test_bursts_of_any_size_at_one_token_rate_leave_tpot_alone_and_move_what_cou
 def test_llmperf_counts_the_role_and_the_end_as_tokens_but_asks_for_no_usage() -> None:
     stream = chunks((0.05, "role"), (0.1, "text"), (0.2, "text"), (0.3, "end"), (0.31, "usage"))
 
-    assert derive.of(record(chunks=stream, end_s=0.4))["llmperf_inter_token_latency_ms"] == pytest.approx(200 / 4)
+    assert request_metrics.compute_record_metrics(record(chunks=stream, end_s=0.4))[
+        "llmperf_inter_token_latency_ms"
+    ] == pytest.approx(200 / 4)
 
 
 def test_llmperf_gives_reasoning_a_place_among_its_tokens_and_none_in_its_time() -> None:
     stream = chunks((0.1, "reasoning"), (0.2, "reasoning"), (0.25, "text"), (0.4, "reasoning"))
 
-    assert derive.of(record(chunks=stream, end_s=0.5))["llmperf_inter_token_latency_ms"] == pytest.approx(250 / 4)
+    assert request_metrics.compute_record_metrics(record(chunks=stream, end_s=0.5))[
+        "llmperf_inter_token_latency_ms"
+    ] == pytest.approx(250 / 4)
 
 
 def test_reasoning_is_output_for_every_metric_of_ours() -> None:
-    figures = derive.of(record(chunks=chunks((0.1, "reasoning"), (0.2, "text")), completion_tokens=2))
+    figures = request_metrics.compute_record_metrics(
+        record(chunks=chunks((0.1, "reasoning"), (0.2, "text")), completion_tokens=2)
+    )
 
     assert figures["ttft_ms"] == pytest.approx(100.0)
     assert figures["tpot_ms"] == pytest.approx(100.0)
@@ -93,26 +111,32 @@ def test_reasoning_is_output_for_every_metric_of_ours() -> None:
 def test_a_chunk_without_tokens_is_not_the_first_token(first: tuple[str, int | None]) -> None:
     kind, tokens = first
 
-    figures = derive.of(record(chunks=chunks((0.1, kind, tokens), (0.2, "text", 8)), completion_tokens=8))
+    figures = request_metrics.compute_record_metrics(
+        record(chunks=chunks((0.1, kind, tokens), (0.2, "text", 8)), completion_tokens=8)
+    )
 
     assert figures["ttft_ms"] == pytest.approx(200.0)
 
 
 def test_the_usage_chunk_does_not_lengthen_the_answer() -> None:
-    assert derive.of(record(chunks=(*BURSTS[:5], Chunk(0.299, "usage"))))["e2e_ms"] == pytest.approx(290.0)
+    assert request_metrics.compute_record_metrics(record(chunks=(*BURSTS[:5], Chunk(0.299, "usage"))))[
+        "e2e_ms"
+    ] == pytest.approx(290.0)
 
 
 def test_a_stop_token_in_the_last_chunk_is_a_token() -> None:
     stream = chunks((0.2, "text", 1), (0.3, "text", 4), (0.3, "end", 1))
 
-    figures = derive.of(record(chunks=stream, completion_tokens=6, end_s=0.31))
+    figures = request_metrics.compute_record_metrics(record(chunks=stream, completion_tokens=6, end_s=0.31))
 
     assert figures["tokens_per_chunk"] == 2.0
     assert figures["tpot_exact_ms"] == pytest.approx(100 / 5)
 
 
 def test_without_counts_in_chunks_the_exact_form_is_absent() -> None:
-    figures = derive.of(record(chunks=chunks((0.2, "text"), (0.3, "text")), completion_tokens=8))
+    figures = request_metrics.compute_record_metrics(
+        record(chunks=chunks((0.2, "text"), (0.3, "text")), completion_tokens=8)
+    )
 
     assert "tpot_exact_ms" not in figures
     assert figures["tpot_ms"] == pytest.approx(100 / 7)
@@ -121,40 +145,51 @@ def test_without_counts_in_chunks_the_exact_form_is_absent() -> None:
 def test_one_chunk_without_its_count_makes_the_exact_form_absent() -> None:
     stream = chunks((0.2, "text", 1), (0.25, "text"), (0.3, "text", 3))
 
-    assert "tpot_exact_ms" not in derive.of(record(chunks=stream, completion_tokens=8, end_s=0.31))
+    assert "tpot_exact_ms" not in request_metrics.compute_record_metrics(
+        record(chunks=stream, completion_tokens=8, end_s=0.31)
+    )
 
 
 def test_without_usage_the_times_stay_and_what_counts_tokens_is_absent() -> None:
-    figures = derive.of(record(chunks=chunks((0.2, "text"), (0.3, "text")), completion_tokens=None))
+    figures = request_metrics.compute_record_metrics(
+        record(chunks=chunks((0.2, "text"), (0.3, "text")), completion_tokens=None)
+    )
 
     assert figures.keys() == {"ttft_ms", "e2e_ms", "prompt_tokens", "llmperf_inter_token_latency_ms", "chunk_gap_ms"}
 
 
 @pytest.mark.parametrize("tokens", [0, 1])
 def test_an_answer_of_less_than_two_tokens_has_no_tpot(tokens: int) -> None:
-    figures = derive.of(record(chunks=chunks((0.2, "text"), (0.3, "end"))[1 - tokens :], completion_tokens=tokens))
+    figures = request_metrics.compute_record_metrics(
+        record(chunks=chunks((0.2, "text"), (0.3, "end"))[1 - tokens :], completion_tokens=tokens)
+    )
 
     assert "tpot_ms" not in figures
     assert figures["completion_tokens"] == tokens
 
 
 def test_an_answer_in_one_chunk_has_no_gap_and_no_exact_form() -> None:
-    figures = derive.of(record(chunks=chunks((0.2, "text", 8), (0.21, "end", 0))))
+    figures = request_metrics.compute_record_metrics(record(chunks=chunks((0.2, "text", 8), (0.21, "end", 0))))
 
     assert {"chunk_gap_ms", "tpot_exact_ms"} & figures.keys() == set()
 
 
 def test_an_answer_without_any_chunk_has_no_time() -> None:
-    assert derive.of(record(chunks=(), completion_tokens=0)) == {"prompt_tokens": 64.0, "completion_tokens": 0.0}
+    assert request_metrics.compute_record_metrics(record(chunks=(), completion_tokens=0)) == {
+        "prompt_tokens": 64.0,
+        "completion_tokens": 0.0,
+    }
 
 
 def test_a_failed_request_has_no_figure() -> None:
-    assert derive.of(failed()) == {}
-    assert derive.of(record(error="gap_timeout")) == {}
+    assert request_metrics.compute_record_metrics(failed()) == {}
+    assert request_metrics.compute_record_metrics(record(error="gap_timeout")) == {}
 
 
 def test_a_record_of_llmperf_gives_only_what_its_ends_carry() -> None:
-    figures = derive.of(record(generator="llmperf", chunks=chunks((0.2, "text"), (0.9, "end")), end_s=1.0))
+    figures = request_metrics.compute_record_metrics(
+        record(generator="llmperf", chunks=chunks((0.2, "text"), (0.9, "end")), end_s=1.0)
+    )
 
     assert figures == pytest.approx({"ttft_ms": 200.0, "e2e_ms": 900.0, "prompt_tokens": 64, "completion_tokens": 8})
 
@@ -162,18 +197,18 @@ def test_a_record_of_llmperf_gives_only_what_its_ends_carry() -> None:
 @pytest.mark.parametrize(
     ("word", "changes"),
     [
-        (CLOCK, {"end_s": -0.1}),
-        (CLOCK, {"chunks": chunks((0.2, "text", 4), (0.1, "text", 4))}),
-        (CLOCK, {"chunks": chunks((-0.2, "text", 4), (0.1, "text", 4))}),
-        (CLOCK, {"headers_s": 0.15}),
-        (CLOCK, {"headers_s": -0.15}),
-        (AFTER_END, {"end_s": 0.2}),
-        (FEW, {"completion_tokens": 2, "chunks": chunks((0.1, "text"), (0.2, "text"), (0.3, "text"))}),
-        (FELL, {"chunks": chunks((0.1, "text", 9), (0.2, "text", -1))}),
-        (DIFFERS, {"completion_tokens": 20}),
-        (DIFFERS, {"completion_tokens": 7}),
-        (DOUBTED, {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"}),
-        (NOTHING, {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
+        (TIME_BACKWARDS, {"end_s": -0.1}),
+        (TIME_BACKWARDS, {"chunks": chunks((0.2, "text", 4), (0.1, "text", 4))}),
+        (TIME_BACKWARDS, {"chunks": chunks((-0.2, "text", 4), (0.1, "text", 4))}),
+        (TIME_BACKWARDS, {"headers_s": 0.15}),
+        (TIME_BACKWARDS, {"headers_s": -0.15}),
+        (CHUNK_AFTER_END, {"end_s": 0.2}),
+        (USAGE_BELOW_CHUNKS, {"completion_tokens": 2, "chunks": chunks((0.1, "text"), (0.2, "text"), (0.3, "text"))}),
+        (RUNNING_USAGE_FELL, {"chunks": chunks((0.1, "text", 9), (0.2, "text", -1))}),
+        (USAGE_DIFFERS, {"completion_tokens": 20}),
+        (USAGE_DIFFERS, {"completion_tokens": 7}),
+        (USAGE_CONTRADICTION, {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"}),
+        (TOKENS_WITHOUT_CHUNKS, {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
     ],
 )
 def test_a_contradiction_is_named(word: str, changes: dict[str, object]) -> None:
@@ -193,35 +228,39 @@ def test_a_failed_request_is_not_called_suspect_too() -> None:
 
 
 def test_a_clock_that_runs_backwards_voids_every_figure() -> None:
-    backwards = derive.derive([record(chunks=chunks((0.2, "text", 4), (0.1, "text", 4)))])
+    backwards = request_metrics.compute_request_metrics([record(chunks=chunks((0.2, "text", 4), (0.1, "text", 4)))])
 
     assert all(math.isnan(values[0]) for values in backwards.values.values())
     assert len(backwards.gaps_ms) == 0
 
 
 def test_a_wrong_count_of_tokens_leaves_the_times() -> None:
-    figures = derive.of(record(completion_tokens=20))
+    figures = request_metrics.compute_record_metrics(record(completion_tokens=20))
 
     assert figures.keys() == {"ttft_ms", "e2e_ms", "prompt_tokens", "llmperf_inter_token_latency_ms", "chunk_gap_ms"}
 
 
 def test_a_usage_that_contradicts_the_stream_is_used_only_where_token_ids_were_counted() -> None:
-    assert "tpot_ms" not in derive.of(record(error_detail="usage says otherwise", counted_by="usage"))
-    assert "tpot_ms" in derive.of(record(error_detail="usage says otherwise", counted_by="token_ids"))
+    assert "tpot_ms" not in request_metrics.compute_record_metrics(
+        record(error_detail="usage says otherwise", counted_by="usage")
+    )
+    assert "tpot_ms" in request_metrics.compute_record_metrics(
+        record(error_detail="usage says otherwise", counted_by="token_ids")
+    )
 
 
 def test_no_records_have_no_figures() -> None:
-    assert all(len(values) == 0 for values in derive.derive([]).values.values())
+    assert all(len(values) == 0 for values in request_metrics.compute_request_metrics([]).values.values())
 
 
 def test_every_figure_of_a_request_is_in_the_catalogue() -> None:
-    assert derive.derive([record()]).values.keys() <= CATALOGUE.keys()
+    assert request_metrics.compute_request_metrics([record()]).values.keys() <= CATALOGUE.keys()
 
 
 # An oracle that shares nothing with the vectors: the definitions, one record at a time.
 
 
-def oracle(one: Record) -> dict[str, float]:
+def oracle(one: RequestRecord) -> dict[str, float]:
     if one.error is not None:
         return {}
     bearing = [chunk for chunk in one.chunks if chunk.bears_tokens]
@@ -230,7 +269,7 @@ def oracle(one: Record) -> dict[str, float]:
     return found if wrong_count(one, len(bearing), sizes) else found | counts(one, bearing, sizes)
 
 
-def times(one: Record, bearing: list[Chunk]) -> dict[str, float]:
+def times(one: RequestRecord, bearing: list[Chunk]) -> dict[str, float]:
     choices = [chunk.at_s for chunk in one.chunks if chunk.kind != "usage"]
     texts = [chunk.at_s for chunk in one.chunks if chunk.kind == "text"]
     gaps = [(after.at_s - before.at_s) * 1000 for before, after in pairwise(bearing)]
@@ -245,7 +284,7 @@ def times(one: Record, bearing: list[Chunk]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def counts(one: Record, bearing: list[Chunk], sizes: list[int | None]) -> dict[str, float]:
+def counts(one: RequestRecord, bearing: list[Chunk], sizes: list[int | None]) -> dict[str, float]:
     last_s = max((chunk.at_s for chunk in one.chunks if chunk.kind != "usage"), default=None)
     count, found = one.completion_tokens, {}
     if count is not None:
@@ -259,7 +298,7 @@ def counts(one: Record, bearing: list[Chunk], sizes: list[int | None]) -> dict[s
     return found
 
 
-def wrong_count(one: Record, bearing: int, sizes: list[int | None]) -> bool:
+def wrong_count(one: RequestRecord, bearing: int, sizes: list[int | None]) -> bool:
     if any(chunk.tokens is not None and chunk.tokens < 0 for chunk in one.chunks):
         return True
     if one.completion_tokens is None:
@@ -269,7 +308,7 @@ def wrong_count(one: Record, bearing: int, sizes: list[int | None]) -> bool:
     return bearing > one.completion_tokens or (bearing == 0 and one.completion_tokens > 1)
 
 
-def drawn(rng: random.Random) -> Record:
+def drawn(rng: random.Random) -> RequestRecord:
     """A record with any mixture of kinds, counts that may be missing or wrong, and times in order."""
     stream, at_s = [], rng.random()
     for _ in range(rng.choice([0, 1, 2, 5, 12])):
@@ -288,7 +327,7 @@ def test_many_records_at_once_give_what_each_gives_alone_by_its_definition() -> 
     rng = random.Random(7)  # noqa: S311 - repeatable
     records = [drawn(rng) for _ in range(3000)]
 
-    together = derive.derive(records)
+    together = request_metrics.compute_request_metrics(records)
 
     for index, one in enumerate(records):
         expected = oracle(one)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tandem.bench.fault import BenchError
-from tandem.bench.folder import check, claimed
+from tandem.bench.folder import check_folder, claim_folder
 
 NOBODY = 65534
 
@@ -33,7 +33,7 @@ def refused(folder: Path, *, resume: bool) -> str:
         if os.geteuid() == 0:
             os.setuid(NOBODY)
         try:
-            check(folder, resume=resume)
+            check_folder(folder, resume=resume)
         except BenchError as fault:
             os.write(say, str(fault).encode())
         os._exit(0)
@@ -44,20 +44,20 @@ def refused(folder: Path, *, resume: bool) -> str:
 
 
 def test_a_new_folder_is_made_with_what_is_above_it(tmp_path):
-    with claimed(tmp_path / "runs" / "one", resume=False):
+    with claim_folder(tmp_path / "runs" / "one", resume=False):
         assert (tmp_path / "runs" / "one").is_dir()
 
 
 def test_an_empty_folder_is_one_that_exists(tmp_path):
     with pytest.raises(BenchError, match="it exists already"):
-        check(tmp_path, resume=False)
+        check_folder(tmp_path, resume=False)
 
 
 def test_a_link_to_nowhere_exists(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
 
     with pytest.raises(BenchError, match="it exists already"):
-        check(tmp_path / "link", resume=False)
+        check_folder(tmp_path / "link", resume=False)
 
 
 def test_a_folder_in_a_place_that_may_not_be_written_to_is_refused_before_anything_is_asked(read_only):
@@ -79,36 +79,36 @@ def test_a_place_that_may_not_be_looked_into_is_refused(read_only):
 
 
 def test_a_folder_that_the_system_refuses_is_bad_input():
-    with pytest.raises(BenchError, match="it cannot be made: "), claimed(Path("/proc/tandem/out"), resume=False):
+    with pytest.raises(BenchError, match="it cannot be made: "), claim_folder(Path("/proc/tandem/out"), resume=False):
         pass
 
 
 def test_two_runs_never_write_to_one_folder(tmp_path):
     with (
-        claimed(tmp_path / "out", resume=False),
+        claim_folder(tmp_path / "out", resume=False),
         pytest.raises(BenchError, match="another run is writing to it"),
-        claimed(tmp_path / "out", resume=True),
+        claim_folder(tmp_path / "out", resume=True),
     ):
         pass
 
 
 def test_a_folder_is_free_again_after_its_run(tmp_path):
-    with claimed(tmp_path / "out", resume=False):
+    with claim_folder(tmp_path / "out", resume=False):
         (tmp_path / "out" / "manifest.json").write_text("{}")
 
-    with claimed(tmp_path / "out", resume=True):
+    with claim_folder(tmp_path / "out", resume=True):
         assert (tmp_path / "out").is_dir()
 
 
 def test_a_run_that_could_not_write_its_manifest_leaves_no_folder(tmp_path):
-    with claimed(tmp_path / "out", resume=False):
+    with claim_folder(tmp_path / "out", resume=False):
         (tmp_path / "out" / "manifest.json.new").write_text("{")
 
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_with_a_manifest_stays(tmp_path):
-    with claimed(tmp_path / "out", resume=False):
+    with claim_folder(tmp_path / "out", resume=False):
         (tmp_path / "out" / "manifest.json").write_text("{}")
 
     assert (tmp_path / "out").exists()

@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 from recordings import recorded
 
-from tandem.bench.answer import Answer, read
+from tandem.bench.answer import ServerAnswer, parse_answer
 
 LLAMA_CPP = ("foreign/llama_cpp_plain", "foreign/llama_cpp_ngram")
 
 
-def answered(name: str) -> Answer:
+def answered(name: str) -> ServerAnswer:
     recording = recorded(name)
-    return read(recording.reply, recording.ask)
+    return parse_answer(recording.reply, recording.ask)
 
 
 @pytest.mark.parametrize(

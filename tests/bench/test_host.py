@@ -10,7 +10,7 @@ import pytest
 
 from tandem.bench import host
 
-IDLE = host.Load(
+IDLE = host.HostLoad(
     load_1m_start=0.2, load_1m_end=0.4, cpu_busy=0.3, client_cpu=0.2, lag_p50_s=0.0001, lag_p99_s=0.001, lag_max_s=0.01
 )  # fmt: skip
 
@@ -47,7 +47,7 @@ def watched_apart(apart, otherwise):
     async def main():
         watch = host.HostWatch()
         await otherwise()
-        with watch.apart():
+        with watch.exclude():
             await apart()
         return await watch.end()
 
@@ -102,7 +102,7 @@ def test_what_may_spoil_the_figures_is_told(changed, said):
 
 
 def test_a_system_without_these_figures_gives_none(monkeypatch, tmp_path):
-    monkeypatch.setattr(host, "STAT", tmp_path / "none")
+    monkeypatch.setattr(host, "PROC_STAT", tmp_path / "none")
 
     async def work():
         await asyncio.sleep(0)

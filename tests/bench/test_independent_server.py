@@ -18,7 +18,7 @@ from independent_server import Schedule, Server
 from one_request import EVERYTHING, LONG, address, asking, come, run
 
 from tandem.bench import answer
-from tandem.bench.client import Client
+from tandem.bench.client import CompletionClient
 
 PROGRAM = Path(__file__).with_name("independent_server.py")
 GENERATOR = random.Random(1)  # noqa: S311 - no secret
@@ -117,11 +117,11 @@ def test_it_runs_as_a_program_and_logs_every_write(tmp_path: Path) -> None:
     with subprocess.Popen([*command, "--tokens", "8"], stdout=subprocess.PIPE, text=True) as process:
         port = int(re.search(r":(\d+)$", process.stdout.readline().strip()).group(1))
 
-        async def what(_: Client, server) -> str | None:
+        async def what(_: CompletionClient, server) -> str | None:
             server.port = port
-            async with Client(address(server), limit=1) as client:
-                reply = await client.ask(asking(request_id="r-9"), LONG)
-            return answer.read(reply, asking()).error
+            async with CompletionClient(address(server), limit=1) as client:
+                reply = await client.send_request(asking(request_id="r-9"), LONG)
+            return answer.parse_answer(reply, asking()).error
 
         error = run(what)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models") as page:

@@ -7,14 +7,14 @@ import time
 
 import uvloop
 
-from tandem.bench.interrupt import Stop
+from tandem.bench.interrupt import StopSignal
 
 ODD_S = 0.0013  # uvloop's timers are of whole milliseconds
 
 
 def test_nothing_wakes_before_its_moment() -> None:
     async def early() -> list[float]:
-        stop, began = Stop(), time.monotonic()
+        stop, began = StopSignal(), time.monotonic()
         moments = [began + ODD_S * number for number in range(1, 40)]
         left = []
         for moment in moments:
@@ -27,8 +27,8 @@ def test_nothing_wakes_before_its_moment() -> None:
 
 def test_a_run_that_is_asked_to_end_waits_for_no_moment() -> None:
     async def waited_s() -> float:
-        stop, began = Stop(), time.monotonic()
-        asyncio.get_running_loop().call_later(0.01, stop.ask, "interrupted")
+        stop, began = StopSignal(), time.monotonic()
+        asyncio.get_running_loop().call_later(0.01, stop.request, "interrupted")
         await stop.sleep_until(began + 60)
         return time.monotonic() - began
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from tandem.bench.derive import of
 from tandem.bench.fault import BenchError
 from tandem.bench.llmperf import results
-from tandem.bench.llmperf.tool import Load
-from tandem.bench.record import Record, Writer, read_records
+from tandem.bench.llmperf.tool import LlmperfLoad
+from tandem.bench.record import RecordWriter, RequestRecord, read_records
+from tandem.bench.request_metrics import compute_record_metrics
 
 ROW: dict[str, Any] = {
     "error_code": None, "error_msg": "", "inter_token_latency_s": 0.0402, "ttft_s": 0.0863,
     "end_to_end_latency_s": 1.2071, "request_output_throughput_token_per_s": 130.1, "number_total_tokens": 221,
     "number_output_tokens": 157, "number_input_tokens": 64,
 }  # fmt: skip
-LOAD = Load(model="m")
+LOAD = LlmperfLoad(model="m")
 
 
 def write(folder: Path, *rows: Any, **summary: Any) -> Path:
@@ -29,10 +29,10 @@ def write(folder: Path, *rows: Any, **summary: Any) -> Path:
     return folder
 
 
-def records(folder: Path) -> list[Record]:
-    found = results.read(folder)
+def records(folder: Path) -> list[RequestRecord]:
+    found = results.read_results(folder)
     assert found is not None
-    return results.records(found, LOAD, arm="a", call=2, began_s=100.0)
+    return results.build_records(found, LOAD, arm="a", call=2, began_s=100.0)
 
 
 def test_a_row_becomes_a_record_of_its_generator_and_place(tmp_path: Path) -> None:
@@ -57,23 +57,25 @@ def test_what_it_does_not_say_is_left_empty(tmp_path: Path) -> None:
 def test_its_foreign_count_of_tokens_is_no_completion_tokens(tmp_path: Path) -> None:
     (record,) = records(write(tmp_path, ROW))
 
-    assert {"completion_tokens", "tpot_ms", "output_tokens_per_s", "tokens_per_chunk"} & set(of(record)) == set()
+    assert {"completion_tokens", "tpot_ms", "output_tokens_per_s", "tokens_per_chunk"} & set(
+        compute_record_metrics(record)
+    ) == set()
 
 
 def test_its_first_token_and_its_end_are_the_records_figures(tmp_path: Path) -> None:
     (record,) = records(write(tmp_path, ROW))
 
-    assert of(record) == pytest.approx({"ttft_ms": 86.3, "e2e_ms": 1207.1})
+    assert compute_record_metrics(record) == pytest.approx({"ttft_ms": 86.3, "e2e_ms": 1207.1})
 
 
 def test_its_inter_token_latency_is_not_made_up_from_two_known_chunks(tmp_path: Path) -> None:
     (record,) = records(write(tmp_path, ROW))
 
-    assert "llmperf_inter_token_latency_ms" not in of(record)
+    assert "llmperf_inter_token_latency_ms" not in compute_record_metrics(record)
 
 
 def test_the_raw_row_keeps_its_own_figures(tmp_path: Path) -> None:
-    found = results.read(write(tmp_path, ROW, results_mean_output_throughput_token_per_s=161.0))
+    found = results.read_results(write(tmp_path, ROW, results_mean_output_throughput_token_per_s=161.0))
 
     assert found is not None
     (row,) = found.rows
@@ -96,17 +98,17 @@ def test_an_error_row_is_counted_and_worded(
     )
 
     good, failed = records(folder)
-    found = results.read(folder)
+    found = results.read_results(folder)
 
     assert found is not None
     assert (found.errors, good.error, failed.error, failed.status) == (1, None, word, status)
     assert failed.error_detail
-    assert (failed.chunks, failed.end_s, of(failed)) == ((), 0.0, {})
+    assert (failed.chunks, failed.end_s, compute_record_metrics(failed)) == ((), 0.0, {})
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), "nan", "12 ms", True, [1]])
 def test_a_figure_that_is_no_number_is_unknown(tmp_path: Path, value: Any) -> None:
-    found = results.read(write(tmp_path, {**ROW, "inter_token_latency_s": value}))
+    found = results.read_results(write(tmp_path, {**ROW, "inter_token_latency_s": value}))
 
     assert found is not None
     assert found.rows[0].inter_token_latency_s is None
@@ -114,14 +116,14 @@ def test_a_figure_that_is_no_number_is_unknown(tmp_path: Path, value: Any) -> No
 
 def test_a_figure_that_a_writer_turned_into_text_is_read(tmp_path: Path) -> None:
     """Its summaries hold numpy's whole numbers as text."""
-    found = results.read(write(tmp_path, {**ROW, "number_output_tokens": "157"}))
+    found = results.read_results(write(tmp_path, {**ROW, "number_output_tokens": "157"}))
 
     assert found is not None
     assert found.rows[0].output_tokens == 157
 
 
 def test_no_file_is_no_result(tmp_path: Path) -> None:
-    assert results.read(tmp_path) is None
+    assert results.read_results(tmp_path) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[1]", "[" * 10])
@@ -130,12 +132,12 @@ def test_another_file_is_told_by_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "m_64_600_individual_responses.json").write_text(text)
 
     with pytest.raises(BenchError, match=r"m_64_600_individual_responses\.json.*no result of llmperf"):
-        results.read(tmp_path)
+        results.read_results(tmp_path)
 
 
 def test_its_records_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     made = records(write(tmp_path, ROW, ROW))
-    with Writer(tmp_path / "records.jsonl") as writer:
+    with RecordWriter(tmp_path / "records.jsonl") as writer:
         for record in made:
             writer.write(record)
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from tandem.bench import manifest
-from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.llmperf import ray, run
-from tandem.bench.llmperf.__main__ import main, verdict
-from tandem.bench.llmperf.run import Call, Server, Session, calls_of
-from tandem.bench.llmperf.tool import Load, Tool
+from tandem.bench.llmperf.__main__ import compute_exit_code, main
+from tandem.bench.llmperf.run import LlmperfCall, LlmperfServer, LlmperfSession, read_calls
+from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
 from tandem.bench.record import read_records
 
 # what it does stands in its server's address; it writes what it was told beside its results
@@ -53,7 +53,7 @@ if "nothing" not in address:
     (out / "m_summary.json").write_text("{}")
 """
 KEPT = ["PYTHONPATH", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "RAY_AUTH_MODE", "RAY_ADDRESS", "OPENAI_API_KEY"]
-LOAD = Load(model="m", requests=3, timeout_s=5, seed=7)
+LOAD = LlmperfLoad(model="m", requests=3, timeout_s=5, seed=7)
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def tool(tmp_path: Path) -> Tool:
+def tool(tmp_path: Path) -> LlmperfTool:
     source, home, programs = tmp_path / "source", tmp_path / "home", tmp_path / "bin"
     for folder in (source, home / "hf-internal-testing/llama-tokenizer", programs):
         folder.mkdir(parents=True)
@@ -72,7 +72,7 @@ def tool(tmp_path: Path) -> Tool:
     (home / "hf-internal-testing/llama-tokenizer/tokenizer.json").write_text("{}")
     program(programs / "python", f'exec {sys.executable} "$@"')
     program(programs / "ray", 'echo "$@" > "$(dirname "$0")/ray.told"; echo "Ray runtime started."; exec sleep 600')
-    return Tool(source=source, python=programs / "python", home=home)
+    return LlmperfTool(source=source, python=programs / "python", home=home)
 
 
 def program(path: Path, text: str) -> None:
@@ -81,14 +81,14 @@ def program(path: Path, text: str) -> None:
 
 
 @pytest.fixture
-def act(tool: Tool, tmp_path: Path) -> Callable[..., SimpleNamespace]:
+def act(tool: LlmperfTool, tmp_path: Path) -> Callable[..., SimpleNamespace]:
     """Call the stand-in once or more against servers of these names."""
 
-    def do(*names: str, calls: int = 1, load: Load = LOAD) -> SimpleNamespace:
+    def do(*names: str, calls: int = 1, load: LlmperfLoad = LOAD) -> SimpleNamespace:
         said: list[str] = []
-        servers = [Server(name=name, url=f"http://{name}.invalid:8000") for name in names]
+        servers = [LlmperfServer(name=name, url=f"http://{name}.invalid:8000") for name in names]
         out = tmp_path / "out"
-        ended = Session(servers=servers, load=load, tool=tool, out=out, say=said.append).run(calls)
+        ended = LlmperfSession(servers=servers, load=load, tool=tool, out=out, say=said.append).run(calls)
         return SimpleNamespace(calls=ended, out=out, said=said)
 
     return do
@@ -118,7 +118,7 @@ def test_all_servers_are_called_at_the_same_moment(act: Callable[..., SimpleName
     assert [call.how for call in done.calls] == ["done", "done"]
 
 
-def test_the_tool_is_kept_offline_and_on_its_own_ray(act: Callable[..., SimpleNamespace], tool: Tool) -> None:
+def test_the_tool_is_kept_offline_and_on_its_own_ray(act: Callable[..., SimpleNamespace], tool: LlmperfTool) -> None:
     seen = told(act("base").out, "base")
 
     assert seen["env"] | {"RAY_ADDRESS": None} == {
@@ -129,7 +129,7 @@ def test_the_tool_is_kept_offline_and_on_its_own_ray(act: Callable[..., SimpleNa
     assert seen["cwd"] == str(tool.home)
 
 
-def test_ray_is_given_its_size(act: Callable[..., SimpleNamespace], tool: Tool) -> None:
+def test_ray_is_given_its_size(act: Callable[..., SimpleNamespace], tool: LlmperfTool) -> None:
     act("base", "spec")
 
     words = (tool.python.parent / "ray.told").read_text()
@@ -164,10 +164,10 @@ def test_a_call_without_results_is_told_and_the_other_one_is_kept(
 
 
 def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "START_S", 0.0)
+    monkeypatch.setattr(run, "START_TIMEOUT_S", 0.0)
     monkeypatch.setattr(run, "REQUEST_LIMIT_S", 0.0)
 
-    (call,) = act("hang", load=Load(model="m", timeout_s=1)).calls
+    (call,) = act("hang", load=LlmperfLoad(model="m", timeout_s=1)).calls
 
     assert (call.how, call.exit_code, call.counted) == ("timeout", None, 0)
 
@@ -175,7 +175,7 @@ def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeyp
 def test_calls_are_read_back_as_they_ended(act: Callable[..., SimpleNamespace]) -> None:
     done = act("crash", "base")
 
-    assert calls_of(done.out) == done.calls
+    assert read_calls(done.out) == done.calls
 
 
 def test_a_call_is_progress_for_whoever_waits(act: Callable[..., SimpleNamespace]) -> None:
@@ -186,7 +186,7 @@ def test_a_call_is_progress_for_whoever_waits(act: Callable[..., SimpleNamespace
 
 
 def test_the_manifest_says_who_measured_what(act: Callable[..., SimpleNamespace]) -> None:
-    found = manifest.read(act("base", "spec").out)
+    found = manifest.read_manifest(act("base", "spec").out)
 
     assert (found.generator, found.schedule, found.version[:7]) == ("llmperf", "simultaneous", "f1d6bed")
     assert [(arm.name, arm.role) for arm in found.arms] == [("base", "baseline"), ("spec", "variant")]
@@ -194,11 +194,13 @@ def test_the_manifest_says_who_measured_what(act: Callable[..., SimpleNamespace]
     assert found.ended.reason == "done"
 
 
-def test_no_call_is_begun_when_the_time_is_over(tool: Tool, tmp_path: Path) -> None:
+def test_no_call_is_begun_when_the_time_is_over(tool: LlmperfTool, tmp_path: Path) -> None:
     said: list[str] = []
-    servers = [Server(name="base", url="http://base.invalid")]
+    servers = [LlmperfServer(name="base", url="http://base.invalid")]
 
-    ended = Session(servers=servers, load=LOAD, tool=tool, out=tmp_path / "out", say=said.append).run(3, most_s=0.0)
+    ended = LlmperfSession(servers=servers, load=LOAD, tool=tool, out=tmp_path / "out", say=said.append).run(
+        3, max_s=0.0
+    )
 
     assert ended == []
     assert said[-1] == "0 of 3 calls were made in the time that was given"
@@ -224,21 +226,21 @@ def test_a_missing_part_of_the_tool_is_named(act: Callable[..., SimpleNamespace]
 
 class TestRay:
     def test_that_does_not_start_is_tried_again_and_then_told(
-        self, act: Callable[..., SimpleNamespace], tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tries = tmp_path / "tries"
         program(tool.python.parent / "ray", f"echo one >> {tries}; echo 'node timed out'; exit 1")
         monkeypatch.setattr(ray, "PAUSE_S", 0.0)
 
-        with pytest.raises(WorldError, match="did not start in 4 tries: node timed out"):
+        with pytest.raises(ExternalBenchError, match="did not start in 4 tries: node timed out"):
             act("base")
         assert len(tries.read_text().splitlines()) == 4
-        ended = manifest.read(tmp_path / "out").ended
+        ended = manifest.read_manifest(tmp_path / "out").ended
         assert ended is not None
         assert ended.reason == "failed"
 
     def test_that_starts_late_is_enough(
-        self, act: Callable[..., SimpleNamespace], tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         once = tmp_path / "once"
         starts = f"[ -e {once} ] || {{ touch {once}; exit 1; }}; echo Ray runtime started; exec sleep 600"
@@ -248,7 +250,7 @@ class TestRay:
         assert act("base").calls[0].how == "done"
 
     def test_is_ended_with_all_that_it_started(
-        self, act: Callable[..., SimpleNamespace], tool: Tool, tmp_path: Path
+        self, act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path
     ) -> None:
         child = tmp_path / "child"
         program(tool.python.parent / "ray", f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait")
@@ -259,8 +261,8 @@ class TestRay:
         assert not status.exists() or "Z (zombie)" in status.read_text()
 
 
-def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> Call:
-    return Call(
+def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> LlmperfCall:
+    return LlmperfCall(
         arm=arm, call=0, began_s=0.0, seconds=1.0, exit_code=0, how=how, asked=8, counted=counted,  # type: ignore[arg-type]
         errors=errors,
     )  # fmt: skip
@@ -278,23 +280,23 @@ def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> Call
     ],
     ids=["all", "a call lost", "an error noted", "an arm without results", "an arm of errors", "no call"],
 )
-def test_the_exit_code_says_what_there_is(calls: list[Call], code: int) -> None:
-    assert verdict(calls) == code
+def test_the_exit_code_says_what_there_is(calls: list[LlmperfCall], code: int) -> None:
+    assert compute_exit_code(calls) == code
 
 
-def arguments(tool: Tool, out: Path, *more: str) -> list[str]:
+def arguments(tool: LlmperfTool, out: Path, *more: str) -> list[str]:
     return [
         "--server", "base=http://base.invalid", "--model", "m", "--out", str(out), "--requests", "2",
         "--source", str(tool.source), "--python", str(tool.python), "--home", str(tool.home), *more,
     ]  # fmt: skip
 
 
-def test_the_command_runs_a_call(tool: Tool, tmp_path: Path) -> None:
+def test_the_command_runs_a_call(tool: LlmperfTool, tmp_path: Path) -> None:
     assert main(arguments(tool, tmp_path / "out")) == 0
     assert len(list(read_records(tmp_path / "out" / "records.jsonl"))) == 2
 
 
-def test_what_failed_is_left_to_the_container_that_keeps_it(tool: Tool, tmp_path: Path) -> None:
+def test_what_failed_is_left_to_the_container_that_keeps_it(tool: LlmperfTool, tmp_path: Path) -> None:
     code = main(arguments(tool, tmp_path / "out", "--server", "nothing=http://nothing.invalid", "--defer"))
 
     assert code == 0
@@ -303,7 +305,7 @@ def test_what_failed_is_left_to_the_container_that_keeps_it(tool: Tool, tmp_path
 
 @pytest.mark.parametrize("named", ["http://x", "=http://x", "a=x:8000", "a/b=http://x"])
 def test_a_server_without_a_name_or_an_address_is_refused(
-    tool: Tool, tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str
+    tool: LlmperfTool, tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str
 ) -> None:
     code = main(arguments(tool, tmp_path / "out", "--server", named))
 
@@ -313,4 +315,4 @@ def test_a_server_without_a_name_or_an_address_is_refused(
 
 @pytest.mark.parametrize("url", ["http://h:8000", "http://h:8000/", "http://h:8000/v1", "http://h:8000/v1/"])
 def test_an_address_may_end_in_v1(url: str) -> None:
-    assert Server(name="a", url=url).base == "http://h:8000/v1"
+    assert LlmperfServer(name="a", url=url).base == "http://h:8000/v1"

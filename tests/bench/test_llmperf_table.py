@@ -11,20 +11,25 @@ from pathlib import Path
 import pytest
 
 from tandem.bench.fault import BenchError
-from tandem.bench.llmperf import table
+from tandem.bench.llmperf import comparison
+from tandem.bench.llmperf.comparison import ComparisonScenario
 from tandem.bench.llmperf.source import COMMIT
-from tandem.bench.llmperf.table import Scenario
 from tandem.bench.record import read_records
-from tandem.bench.summary import summarize
+from tandem.bench.summary import summarize_run
 
 RUNS = Path(__file__).parent / "llmperf_runs"
 PAGE = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text()
-BLOCKS = {"traps": table.traps, "comparison": table.lines, "tokenizers": table.foreign, "machine": table.machine}
+BLOCKS = {
+    "traps": comparison.format_traps,
+    "comparison": comparison.format_comparison,
+    "tokenizers": comparison.format_token_counts,
+    "machine": comparison.describe_machine,
+}
 
 
 @cache
-def scenarios() -> dict[str, Scenario]:
-    return {scenario.name: scenario for scenario in table.read(RUNS)}
+def scenarios() -> dict[str, ComparisonScenario]:
+    return {scenario.name: scenario for scenario in comparison.read_scenarios(RUNS)}
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -41,19 +46,19 @@ def test_another_figure_in_a_file_is_another_figure_in_the_table(tmp_path: Path)
     rows = json.loads(file.read_text())
     file.write_text(json.dumps([{**row, "ttft_s": 1.2345} for row in rows]))
 
-    assert list(table.lines(tmp_path / "runs")) != list(table.lines(RUNS))
-    assert "1234.5" in "\n".join(table.lines(tmp_path / "runs"))
+    assert list(comparison.format_comparison(tmp_path / "runs")) != list(comparison.format_comparison(RUNS))
+    assert "1234.5" in "\n".join(comparison.format_comparison(tmp_path / "runs"))
 
 
 def test_it_is_the_pinned_commit_that_ran() -> None:
-    assert table.about(RUNS)["llmperf"] == COMMIT
+    assert comparison.read_about(RUNS)["llmperf"] == COMMIT
 
 
 def test_chunks_are_counted_as_tokens() -> None:
     """A burst's tokens come in one event, so its latency is that of a step."""
     side = scenarios()["bursts"].llmperf
-    true_ms = side.truth(lambda told: told.tpot_ms)
-    step_ms = side.truth(lambda told: told.chunk_gap_ms)
+    true_ms = side.true_median(lambda told: told.tpot_ms)
+    step_ms = side.true_median(lambda told: told.chunk_gap_ms)
 
     assert side.token_ms is not None
     assert true_ms is not None
@@ -65,7 +70,7 @@ def test_tandems_time_per_token_is_the_tokens() -> None:
     side = scenarios()["bursts"].tandem
 
     assert side is not None
-    assert side.token_ms == pytest.approx(side.truth(lambda told: told.tpot_ms), rel=0.01)
+    assert side.token_ms == pytest.approx(side.true_median(lambda told: told.tpot_ms), rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["plain", "bursts", "stall"])
@@ -73,7 +78,11 @@ def test_tandem_counts_the_servers_tokens_and_llmperf_another_models(name: str) 
     ours, theirs = scenarios()[name].tandem, scenarios()[name].llmperf
 
     assert ours is not None
-    assert ours.tokens == ours.truth(lambda told: float(told.tokens)) == theirs.truth(lambda told: float(told.tokens))
+    assert (
+        ours.tokens
+        == ours.true_median(lambda told: float(told.tokens))
+        == theirs.true_median(lambda told: float(told.tokens))
+    )
     assert theirs.tokens != ours.tokens
 
 
@@ -102,13 +111,16 @@ def test_its_throughput_in_all_is_below_the_truth_though_it_counts_more_tokens(n
 def test_it_throws_all_but_one_of_the_last_answers_away(name: str) -> None:
     side = scenarios()[name].llmperf
 
-    assert (side.counted, len(side.answered)) == (8, 11)  # 4 at once: 3 are under way when the 8th has come
+    assert (side.result_count, len(side.complete_entries)) == (
+        8,
+        11,
+    )  # 4 at once: 3 are under way when the 8th has come
 
 
 def test_tandem_counts_what_it_sent() -> None:
     for scenario in scenarios().values():
         assert scenario.tandem is not None
-        assert scenario.tandem.counted + scenario.tandem.errors == len(scenario.tandem.told) == 8
+        assert scenario.tandem.result_count + scenario.tandem.errors == len(scenario.tandem.entries) == 8
 
 
 def test_asking_for_usage_ends_it_without_a_file() -> None:
@@ -116,20 +128,20 @@ def test_asking_for_usage_ends_it_without_a_file() -> None:
 
     assert [(call.how, call.exit_code, call.counted) for call in scenario.calls] == [("crashed", 1, 0)]
     assert "KeyError: 'error_code'" in scenario.calls[0].detail
-    assert len(scenario.llmperf.answered) == 4  # one for each thread, which died of it
+    assert len(scenario.llmperf.complete_entries) == 4  # one for each thread, which died of it
 
 
 def test_an_error_is_neither_counted_nor_noted() -> None:
     side = scenarios()["error"].llmperf
 
-    assert (side.failed, side.errors, side.counted) == (1, 0, 8)
+    assert (side.failure_count, side.errors, side.result_count) == (1, 0, 8)
 
 
 def test_tandem_counts_the_error() -> None:
     side = scenarios()["error"].tandem
 
     assert side is not None
-    assert (side.failed, side.errors) == (1, 1)
+    assert (side.failure_count, side.errors) == (1, 1)
 
 
 def test_its_definition_on_tandems_records_gives_its_figure() -> None:
@@ -145,11 +157,11 @@ def test_its_records_are_as_many_as_its_rows_and_say_whose_they_are(name: str) -
     records = list(read_records(RUNS / name / "llmperf" / "records.jsonl"))
 
     assert {record.generator for record in records} == {"llmperf"}
-    assert len(records) == scenarios()[name].llmperf.counted
+    assert len(records) == scenarios()[name].llmperf.result_count
 
 
 def test_the_summary_of_its_records_has_what_they_can_carry() -> None:
-    cells = summarize(RUNS / "plain" / "llmperf").cells
+    cells = summarize_run(RUNS / "plain" / "llmperf").cells
 
     assert {cell.metric for cell in cells} == {"ttft_ms", "e2e_ms"}
     assert {cell.n for cell in cells} == {8}
@@ -162,12 +174,12 @@ def test_a_run_that_lacks_a_scenario_has_no_traps(tmp_path: Path) -> None:
     (tmp_path / "runs/about.json").write_text(json.dumps(about))
 
     with pytest.raises(BenchError, match="the scenarios usage are missing"):
-        list(table.traps(tmp_path / "runs"))
+        list(comparison.format_traps(tmp_path / "runs"))
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r"about\.json.*make llmperf"):
-        list(table.lines(tmp_path))
+        list(comparison.format_comparison(tmp_path))
 
 
 def test_no_file_of_it_names_a_folder_of_a_machine() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem import metrics
-from tandem.metrics import CATALOGUE, acceptance_position, metric
+from tandem.metrics import CATALOGUE, acceptance_position, find_metric
 
 NAMED = {
     "ttft_ms", "tpot_ms", "chunk_gap_ms", "e2e_ms", "tokens_per_chunk", "output_tokens_per_s", "goodput_per_s",
@@ -34,7 +34,7 @@ def test_every_metric_that_others_rely_on_is_there() -> None:
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_a_metric_says_all_of_itself(name: str) -> None:
-    one = metric(name)
+    one = find_metric(name)
 
     assert one.name == name
     assert one.unit
@@ -47,18 +47,18 @@ def test_a_metric_says_all_of_itself(name: str) -> None:
 def test_the_unit_in_a_name_is_the_metrics_unit(name: str) -> None:
     for ending, units in UNITS.items():
         if name.endswith(ending):
-            assert metric(name).unit in units
+            assert find_metric(name).unit in units
 
 
 def test_a_position_of_a_draft_has_a_metric_of_its_own() -> None:
     assert acceptance_position(3) == "acceptance_position_3"
-    assert "token 3 was accepted" in metric("acceptance_position_3").definition
+    assert "token 3 was accepted" in find_metric("acceptance_position_3").definition
 
 
 @pytest.mark.parametrize("name", ["acceptance_position_0", "acceptance_position_", "ttft", "itl_ms"])
 def test_no_other_name_is_a_metric(name: str) -> None:
     with pytest.raises(KeyError):
-        metric(name)
+        find_metric(name)
 
 
 def test_the_catalogue_needs_nothing_but_the_standard_library() -> None:
@@ -75,11 +75,11 @@ def test_the_document_has_a_row_of_every_metric_and_of_no_other() -> None:
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_the_document_states_a_metrics_unit(name: str) -> None:
-    assert rows()[name][0] == metric(name).unit
+    assert rows()[name][0] == find_metric(name).unit
 
 
 def test_what_the_dashboards_of_the_post_and_the_verdict_need_is_published() -> None:
-    assert {one.name for one in metrics.published()} == {
+    assert {one.name for one in metrics.list_published_metrics()} == {
         "ttft_ms", "tpot_ms", "chunk_gap_ms", "e2e_ms", "output_tokens_per_s", "system_output_tokens_per_s",
         "goodput_per_s", "acceptance_length", "prompt_tokens", "completion_tokens", "llmperf_inter_token_latency_ms",
         "requests", "failed_requests", "unpublished_rounds",
@@ -87,7 +87,7 @@ def test_what_the_dashboards_of_the_post_and_the_verdict_need_is_published() -> 
 
 
 def test_a_namespace_has_the_environments_name() -> None:
-    assert metrics.namespace("bench", "post", "tandem-post") == "Tandem/post"
+    assert metrics.format_namespace("bench", "post", "tandem-post") == "Tandem/post"
 
 
 @pytest.mark.parametrize(
@@ -99,15 +99,17 @@ def test_a_namespace_has_the_environments_name() -> None:
     ],
 )  # fmt: skip
 def test_a_unit_has_cloudwatchs_word(unit: str, word: str) -> None:
-    assert metrics.cloudwatch_unit(metrics.Watched("x", unit, "what it counts", "bench")) == word
+    assert metrics.cloudwatch_unit(metrics.CloudWatchMetric("x", unit, "what it counts", "bench")) == word
 
 
-@pytest.mark.parametrize("one", [*metrics.CATALOGUE.values(), *metrics.WATCHED.values()], ids=lambda one: one.name)
-def test_every_metric_has_a_unit_that_cloudwatch_knows(one: metrics.Metric | metrics.Watched) -> None:
+@pytest.mark.parametrize(
+    "one", [*metrics.CATALOGUE.values(), *metrics.CLOUDWATCH_METRICS.values()], ids=lambda one: one.name
+)
+def test_every_metric_has_a_unit_that_cloudwatch_knows(one: metrics.Metric | metrics.CloudWatchMetric) -> None:
     assert metrics.cloudwatch_unit(one)
 
 
-@pytest.mark.parametrize("key", sorted(metrics.WATCHED))
+@pytest.mark.parametrize("key", sorted(metrics.CLOUDWATCH_METRICS))
 def test_a_watched_metric_stands_under_its_publisher_and_name(key: tuple[str, str]) -> None:
-    assert (metrics.WATCHED[key].publisher, metrics.WATCHED[key].name) == key
+    assert (metrics.CLOUDWATCH_METRICS[key].publisher, metrics.CLOUDWATCH_METRICS[key].name) == key
     assert key[0] in metrics.PUBLISHERS

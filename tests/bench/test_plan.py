@@ -8,14 +8,14 @@ from collections import Counter
 import pytest
 from planned import plan, suite
 
-from tandem.bench.plan import MIXED, Plan, Shape
+from tandem.bench.plan import ALL_CLASSES, PlanShape, RunPlan
 from tandem.bench.schedule import first_order, pass_order
 
 SEEDS = range(40)
 ARMS = [("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d"), ("a", "b", "c", "d", "e")]
 
 
-def arms_of(made: Plan, number: int) -> list[str]:
+def arms_of(made: RunPlan, number: int) -> list[str]:
     return [turn.arms[0] for turn in made.round(number)]
 
 
@@ -89,14 +89,14 @@ def test_every_prompt_is_asked_of_every_arm_once_a_round_and_repeat(seed):
 def test_the_plan_counts_its_requests_before_it_makes_them(schedule):
     made = plan(("a", "b", "c"), {"code": 5, "chat": 3}, schedule=schedule, repeats=2, rounds=3, concurrency=(1, 4))
 
-    assert sum(turn.requests for turn in made.turns()) == made.requests == 3 * 3 * 2 * 2 * 8
+    assert sum(turn.request_count for turn in made.turns()) == made.request_count == 3 * 3 * 2 * 2 * 8
 
 
 @pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
 def test_no_two_requests_of_a_run_have_one_id(schedule):
     made = plan(("a", "b", "c"), {"code": 5, "chat": 3}, schedule=schedule, repeats=2, rounds=3, concurrency=(1, 4))
 
-    ids = [identity for turn in made.turns() for identity in turn.ids()]
+    ids = [identity for turn in made.turns() for identity in turn.request_ids()]
 
     assert len(set(ids)) == len(ids)
 
@@ -138,14 +138,14 @@ def test_a_list_that_stays_whole_is_mirrored_in_the_next_round():
 
 
 def test_a_suite_that_states_its_requests_asks_its_prompts_again():
-    blocks = Shape().blocks([suite({"repeat": 1}, requests_per_round=8, concurrency=(4,))])
-    made = Plan(arms=("a",), blocks=blocks, schedule="interleaved", seed=0, repeats=1, rounds=1)
+    blocks = PlanShape().blocks([suite({"repeat": 1}, requests_per_round=8, concurrency=(4,))])
+    made = RunPlan(arms=("a",), blocks=blocks, schedule="interleaved", seed=0, repeats=1, rounds=1)
 
     assert sorted(item.repeat for turn in made.turns() for item in turn.items) == list(range(8))
 
 
 def test_the_number_of_prompts_per_class_takes_the_first():
-    (block,) = Shape(concurrency=(1,), prompts_per_class=2).blocks([suite({"code": 5})])
+    (block,) = PlanShape(concurrency=(1,), prompts_per_class=2).blocks([suite({"code": 5})])
 
     assert [entry.prompt.id for entry in block.entries] == ["code-0", "code-1"]
 
@@ -155,7 +155,7 @@ def test_the_most_tokens_are_the_flags_or_the_suites_and_a_prompt_may_state_fewe
     made = suite({"code": 1})
     prompts = tuple(type(prompt)(id="x", class_="code", prompt="say", max_tokens=own) for prompt in made.prompts)
 
-    (block,) = Shape(concurrency=(1,), max_tokens=flag).blocks(
+    (block,) = PlanShape(concurrency=(1,), max_tokens=flag).blocks(
         [type(made)(name="small", prompts=prompts, sha256="", defaults=made.defaults)]
     )
 
@@ -163,9 +163,9 @@ def test_the_most_tokens_are_the_flags_or_the_suites_and_a_prompt_may_state_fewe
 
 
 def test_mixed_puts_all_classes_of_a_suite_into_one_block():
-    (block,) = Shape(concurrency=(1,), mixed=True).blocks([suite({"code": 2, "chat": 3})])
+    (block,) = PlanShape(concurrency=(1,), mixes_classes=True).blocks([suite({"code": 2, "chat": 3})])
 
-    assert (block.class_, len(block.entries), block.requests) == (MIXED, 5, 5)
+    assert (block.class_, len(block.entries), block.requests) == (ALL_CLASSES, 5, 5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -199,5 +199,5 @@ def test_arrivals_are_as_irregular_as_a_poisson_process():
 def test_a_plan_by_the_clock_has_no_end():
     made = plan(rounds=None)
 
-    assert made.requests is None
+    assert made.request_count is None
     assert [turn.round for turn in itertools.islice(made.turns(), 12)] == [0] * 4 + [1] * 4 + [2] * 4

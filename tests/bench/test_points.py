@@ -14,27 +14,27 @@ import pytest
 from measured import arm, chunks, failed, record, run_manifest, write_run
 from running import Ran, measure, until
 
-from tandem.bench import manifest, points, summary
-from tandem.bench.counters import Scrape
+from tandem.bench import datapoints, manifest, summary
+from tandem.bench.counters import MetricsScrape
+from tandem.bench.datapoints import DatapointRow, RoundDatapoints
 from tandem.bench.fault import BenchError
-from tandem.bench.manifest import Clock, Ended, Plan, Speculation
-from tandem.bench.points import RoundPoints, Row
-from tandem.bench.quantiles import spread
-from tandem.bench.record import Record, read_records
-from tandem.metrics import published
+from tandem.bench.manifest import ClockReading, PlanTotals, RunEnd, Speculation
+from tandem.bench.quantiles import compute_spread
+from tandem.bench.record import RequestRecord, read_records
+from tandem.metrics import list_published_metrics
 
 ROOT = Path(__file__).parent
 UTC = 1_795_219_200  # 2026-11-21T00:00:00Z
-CLOCK = Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc="2026-11-21T00:00:00Z")
-PUBLISHED = {one.name for one in published()}
+CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc="2026-11-21T00:00:00Z")
+PUBLISHED = {one.name for one in list_published_metrics()}
 Cell = tuple[str, str, int | None, float | None, str]
 
 
-def found(folder: Path) -> list[RoundPoints]:
-    return list(points.rounds(folder))
+def found(folder: Path) -> list[RoundDatapoints]:
+    return list(datapoints.read_rounds(folder))
 
 
-def rows(folder: Path, metric: str, **wanted: object) -> list[Row]:
+def rows(folder: Path, metric: str, **wanted: object) -> list[DatapointRow]:
     """All rows of a metric, of one class unless another is wanted."""
     asked = {"class_": "repeat", "all_loads": False} | wanted
     return [
@@ -45,7 +45,7 @@ def rows(folder: Path, metric: str, **wanted: object) -> list[Row]:
     ]
 
 
-def told(found_rows: Sequence[Row]) -> list[tuple[int, list[float]]]:
+def told(found_rows: Sequence[DatapointRow]) -> list[tuple[int, list[float]]]:
     """Minute after the clock's moment, and values."""
     return [((row.at_s - UTC) // 60, row.values.tolist()) for row in found_rows]
 
@@ -62,14 +62,14 @@ def pooled(folder: Path) -> dict[Cell, list[float]]:
 
 def assert_like_the_summary(folder: Path) -> None:
     """Every published cell has the summary's number of values and quantiles, and there is no other."""
-    said, got = summary.summarize(folder), pooled(folder)
+    said, got = summary.summarize_run(folder), pooled(folder)
     cells = {
         (one.arm, one.class_, one.concurrency, one.rate_per_s, one.metric): (one.n, one.p50, one.p90, one.p99)
         for one in said.cells
         if one.metric in PUBLISHED
     }
     across = {
-        cell: spread(np.array(values)) for cell, values in got.items() if not cell[-1].endswith("requests")
+        cell: compute_spread(np.array(values)) for cell, values in got.items() if not cell[-1].endswith("requests")
     }  # fmt: skip
     assert {cell: (one.n, *(round(value, 6) for value in one[1:4])) for cell, one in across.items() if one} == cells
     counts = {
@@ -110,7 +110,7 @@ def drawn_folder(folder: Path, seed: int, **changes: Any) -> Path:
     return write_run(folder, records, scrapes, **(stated | changes))
 
 
-def drawn_record(drawn: random.Random, number: int, **turn: Any) -> Record:
+def drawn_record(drawn: random.Random, number: int, **turn: Any) -> RequestRecord:
     stated = {"request_id": f"r-{number}", "start_s": 1000.0 + drawn.uniform(0, 300), **turn}
     first = drawn.uniform(0.05, 0.4)
     later = [first + step * drawn.uniform(0.01, 0.05) for step in range(1, drawn.randint(2, 6))]
@@ -123,18 +123,18 @@ def drawn_record(drawn: random.Random, number: int, **turn: Any) -> Record:
     return record(**stated, chunks=stream, headers_s=0.01, end_s=1.0, completion_tokens=2 * len(stream))
 
 
-def scraped(**turn: Any) -> list[Scrape]:
+def scraped(**turn: Any) -> list[MetricsScrape]:
     """Counters of one turn of an arm that speculates."""
     stated = {"arm": "spec", "class_": "repeat", "concurrency": 4, "rate_per_s": None, **turn}
     return list(drawn_scrapes(random.Random(1), **stated))  # noqa: S311
 
 
-def drawn_scrapes(drawn: random.Random, **turn: Any) -> Iterator[Scrape]:
+def drawn_scrapes(drawn: random.Random, **turn: Any) -> Iterator[MetricsScrape]:
     steps = drawn.randint(10, 90)
     counts = (steps + 40.0, 5.0, float(steps), float(steps), 7.0 * steps, float(drawn.randint(0, 7 * steps)))
     for when, factor in (("before", 0.0), ("after", 1.0)):
         counters = dict(zip(LIVE, (factor * one for one in counts), strict=True))
-        yield Scrape(at_s=1000.0, when=when, counters=counters, **turn)
+        yield MetricsScrape(at_s=1000.0, when=when, counters=counters, **turn)
 
 
 SEEDS = [pytest.param(seed, marks=[] if seed in {0, 1, 6, 11} else [pytest.mark.proof]) for seed in range(12)]
@@ -203,12 +203,12 @@ def test_a_measured_run_is_published_as_summarized(made, kind) -> None:
 @pytest.mark.xdist_group("bench-run")
 @pytest.mark.parametrize("kind", sorted(RUNS.keys() - {"interrupted"}))
 def test_every_round_of_a_run_that_reached_its_end_is_complete(made, kind) -> None:
-    assert {one.complete for one in found(made(kind).folder)} == {True}
+    assert {one.is_complete for one in found(made(kind).folder)} == {True}
 
 
 @pytest.mark.xdist_group("bench-run")
 def test_an_interrupted_run_lacks_its_last_round_alone(made) -> None:
-    *before, last = (one.complete for one in found(made("interrupted").folder))
+    *before, last = (one.is_complete for one in found(made("interrupted").folder))
 
     assert (before, last) == ([True], False)
 
@@ -216,7 +216,7 @@ def test_an_interrupted_run_lacks_its_last_round_alone(made) -> None:
 @pytest.mark.xdist_group("bench-run")
 def test_a_run_is_published_at_the_minutes_in_which_it_ran(made) -> None:
     ran = made("interleaved")
-    began, ended = (manifest.moment(ran.manifest[key]["utc"]).timestamp() for key in ("clock", "ended"))
+    began, ended = (manifest.parse_moment(ran.manifest[key]["utc"]).timestamp() for key in ("clock", "ended"))
 
     minutes = {row.at_s for one in found(ran.folder) for row in one.rows}
     assert all(minute % 60 == 0 and began - 60 < minute <= ended for minute in minutes)
@@ -302,7 +302,7 @@ def test_nothing_is_given_that_is_not_published(tmp_path: Path) -> None:
 # minutes
 
 
-def starting(*starts: float, **changes: Any) -> list[Record]:
+def starting(*starts: float, **changes: Any) -> list[RequestRecord]:
     return [record(request_id=f"r-{number}", start_s=at, **changes) for number, at in enumerate(starts)]
 
 
@@ -348,14 +348,14 @@ def test_acceptance_of_a_turn_without_a_record_stands_where_its_counters_were_re
 
 
 def test_minutes_are_those_of_the_calendar_wherever_the_clock_was_read(tmp_path: Path) -> None:
-    clock = Clock(source="monotonic", resolution_s=1e-9, monotonic_s=5.0, utc="2026-11-21T00:00:30.5+00:00")
+    clock = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=5.0, utc="2026-11-21T00:00:30.5+00:00")
     write_run(tmp_path, starting(5.0, 34.4, 34.6), clock=clock)
 
     assert [(minute, len(values)) for minute, values in told(rows(tmp_path, "ttft_ms"))] == [(0, 2), (1, 1)]
 
 
 def test_requests_after_a_reboot_stand_in_the_minutes_of_the_clock_that_was_read_then(tmp_path: Path) -> None:
-    anew = Clock(source="monotonic", resolution_s=1e-9, monotonic_s=100.0, utc="2026-11-21T02:00:00Z")
+    anew = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=100.0, utc="2026-11-21T02:00:00Z")
 
     # the long answer began before the one that ended first, and is no reboot
     long = record(start_s=1010.0, end_s=130.0)
@@ -370,67 +370,67 @@ def test_requests_after_a_reboot_stand_in_the_minutes_of_the_clock_that_was_read
 
 
 def test_a_round_is_complete_with_its_last_planned_request(tmp_path: Path) -> None:
-    plan = Plan(requests=None, requests_per_round=2)
+    plan = PlanTotals(requests=None, requests_per_round=2)
 
     asked = [*starting(1000.0, 1001.0), record(request_id="r-2", round=1)]
     write_run(tmp_path, asked, plan=plan, rounds=0, duration_s=60.0, ended=None)
 
-    assert [(one.number, one.complete) for one in found(tmp_path)] == [(0, True), (1, False)]
+    assert [(one.number, one.is_complete) for one in found(tmp_path)] == [(0, True), (1, False)]
 
 
 def test_a_round_that_an_interrupt_cut_is_not_complete(tmp_path: Path) -> None:
-    plan = Plan(requests=2, requests_per_round=2)
+    plan = PlanTotals(requests=2, requests_per_round=2)
 
     write_run(tmp_path, [record(), failed(request_id="r-1", error="interrupted")], plan=plan)
 
-    assert [one.complete for one in found(tmp_path)] == [False]
+    assert [one.is_complete for one in found(tmp_path)] == [False]
 
 
 def test_a_round_whose_cut_request_was_asked_again_is_complete(tmp_path: Path) -> None:
-    plan = Plan(requests=2, requests_per_round=2)
+    plan = PlanTotals(requests=2, requests_per_round=2)
     cut = failed(request_id="r-1", error="interrupted")
 
     write_run(tmp_path, [record(), cut, record(request_id="r-1~2", attempts=2)], plan=plan)
 
-    assert [one.complete for one in found(tmp_path)] == [True]
+    assert [one.is_complete for one in found(tmp_path)] == [True]
 
 
 def test_a_failed_request_is_no_missing_one(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(), failed(request_id="r-1")], plan=Plan(requests=2, requests_per_round=2))
+    write_run(tmp_path, [record(), failed(request_id="r-1")], plan=PlanTotals(requests=2, requests_per_round=2))
 
-    assert [one.complete for one in found(tmp_path)] == [True]
+    assert [one.is_complete for one in found(tmp_path)] == [True]
 
 
 def test_a_request_that_stands_twice_does_not_make_up_for_a_missing_one(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(), record()], plan=Plan(requests=2, requests_per_round=2))
+    write_run(tmp_path, [record(), record()], plan=PlanTotals(requests=2, requests_per_round=2))
 
-    assert [one.complete for one in found(tmp_path)] == [False]
+    assert [one.is_complete for one in found(tmp_path)] == [False]
 
 
 def test_a_manifest_of_before_tells_a_round_by_the_whole_plan(tmp_path: Path) -> None:
     asked = [*starting(1000.0, 1001.0), record(request_id="r-2", round=1)]
 
-    write_run(tmp_path, asked, plan=Plan(requests=4), rounds=2, ended=None)
+    write_run(tmp_path, asked, plan=PlanTotals(requests=4), rounds=2, ended=None)
 
-    assert [one.complete for one in found(tmp_path)] == [True, False]
+    assert [one.is_complete for one in found(tmp_path)] == [True, False]
 
 
 @pytest.mark.parametrize(("reason", "complete"), [("duration", True), ("interrupted", False), (None, False)])
 def test_the_last_round_that_the_clock_cut_is_complete_once_the_run_has_ended(
     tmp_path: Path, reason: Any, complete: bool
 ) -> None:
-    ended = Ended(reason=reason, utc="2026-11-21T01:00:00Z") if reason else None
-    write_run(tmp_path, [record()], plan=Plan(requests=None, requests_per_round=8), duration_s=9.0, ended=ended)
+    ended = RunEnd(reason=reason, utc="2026-11-21T01:00:00Z") if reason else None
+    write_run(tmp_path, [record()], plan=PlanTotals(requests=None, requests_per_round=8), duration_s=9.0, ended=ended)
 
-    assert [one.complete for one in found(tmp_path)] == [complete]
+    assert [one.is_complete for one in found(tmp_path)] == [complete]
 
 
 def test_an_earlier_round_that_lacks_a_request_is_not_complete_though_the_clock_ended_the_run(tmp_path: Path) -> None:
-    plan, ended = Plan(requests=None, requests_per_round=8), Ended(reason="duration", utc="2026-11-21T01:00:00Z")
+    plan, ended = PlanTotals(requests=None, requests_per_round=8), RunEnd(reason="duration", utc="2026-11-21T01:00:00Z")
 
     write_run(tmp_path, [record(), record(round=1)], plan=plan, duration_s=9.0, ended=ended)
 
-    assert [one.complete for one in found(tmp_path)] == [False, True]
+    assert [one.is_complete for one in found(tmp_path)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -440,11 +440,11 @@ def test_a_call_of_llmperf_is_complete_once_it_is_over(tmp_path: Path, ended: An
     asked = [record(generator="llmperf", round=number, request_id=f"r-{number}") for number in (0, 1)]
 
     write_run(
-        tmp_path, asked, generator="llmperf", plan=Plan(requests=20), rounds=2,
-        ended=Ended(reason=ended, utc="2026-11-21T01:00:00Z") if ended else None,
+        tmp_path, asked, generator="llmperf", plan=PlanTotals(requests=20), rounds=2,
+        ended=RunEnd(reason=ended, utc="2026-11-21T01:00:00Z") if ended else None,
     )  # fmt: skip
 
-    assert [one.complete for one in found(tmp_path)] == complete
+    assert [one.is_complete for one in found(tmp_path)] == complete
 
 
 def test_rounds_that_are_not_wanted_are_not_read(tmp_path: Path) -> None:
@@ -453,7 +453,7 @@ def test_rounds_that_are_not_wanted_are_not_read(tmp_path: Path) -> None:
     first, *others = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([first.replace(b'"class":"repeat"', b'"class":7'), *others]))
 
-    assert [one.number for one in points.rounds(tmp_path, without={0})] == [1, 2]
+    assert [one.number for one in datapoints.read_rounds(tmp_path, skip_numbers={0})] == [1, 2]
     with pytest.raises(BenchError, match=r"records\.jsonl:1"):
         found(tmp_path)
 
@@ -465,7 +465,7 @@ def test_every_line_belongs_to_one_round(tmp_path: Path) -> None:
     drawn_folder(tmp_path, 6)
     held = (tmp_path / "records.jsonl").read_bytes().splitlines(keepends=True)
 
-    lines = {one.number: list(points.lines_of_round(tmp_path, one.number)) for one in found(tmp_path)}
+    lines = {one.number: list(datapoints.read_round_lines(tmp_path, one.number)) for one in found(tmp_path)}
 
     assert sorted(line for each in lines.values() for line in each) == sorted(held)
     assert all(msgspec.json.decode(line)["round"] == number for number, each in lines.items() for line in each)
@@ -476,7 +476,9 @@ def test_the_ranges_of_a_round_are_its_lines(tmp_path: Path) -> None:
     held = (tmp_path / "records.jsonl").read_bytes()
 
     for one in found(tmp_path):
-        assert b"".join(held[first:end] for first, end in one.ranges) == b"".join(points.lines(tmp_path, one.ranges))
+        assert b"".join(held[first:end] for first, end in one.ranges) == b"".join(
+            datapoints.read_lines(tmp_path, one.ranges)
+        )
 
 
 def test_rounds_that_follow_each_other_have_one_range(tmp_path: Path) -> None:
@@ -492,7 +494,7 @@ def test_a_torn_last_line_is_in_no_round(tmp_path: Path, cut: int) -> None:
     path.write_bytes(path.read_bytes()[:-cut])
 
     assert told(rows(tmp_path, "requests")) == [(0, [1.0])]
-    assert len(list(points.lines_of_round(tmp_path, 0))) == 1
+    assert len(list(datapoints.read_round_lines(tmp_path, 0))) == 1
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:
@@ -506,7 +508,7 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_without_records_is_named(tmp_path: Path) -> None:
-    manifest.write(tmp_path, run_manifest())
+    manifest.write_manifest(tmp_path, run_manifest())
 
     with pytest.raises(BenchError, match="the records cannot be read"):
         found(tmp_path)

@@ -8,8 +8,8 @@ import unicodedata
 
 import pytest
 
-from tandem.bench.progress import CLEAR, Progress
-from tandem.bench.shown import PrintableStream
+from tandem.bench.progress import CLEAR_LINE, RunProgress
+from tandem.bench.terminal_text import PrintableStream
 
 HIDDEN = "\x00\x07\x08\t\r\x1b\x7f\x85\x9b\u200b\u2028\u202e\u2066\ufeff\ud800"
 
@@ -50,18 +50,18 @@ class Terminal(io.StringIO):
 def test_progress_moves_the_cursor_and_no_sentence_does() -> None:
     out = Terminal()
 
-    Progress(out, requests=1, expected_s=1.0).tell("note: \x1b[2J\u202e")
+    RunProgress(out, requests=1, expected_s=1.0).notify("note: \x1b[2J\u202e")
 
-    assert out.getvalue() == f"{CLEAR}note: ␛[2J<U+202E>\n"
+    assert out.getvalue() == f"{CLEAR_LINE}note: ␛[2J<U+202E>\n"
 
 
 def test_progress_clears_its_line_through_a_printable_stream() -> None:
     out = Terminal()
 
     async def end() -> None:
-        with Progress(PrintableStream(out), requests=1, expected_s=1.0).shown():  # type: ignore[arg-type]
+        with RunProgress(PrintableStream(out), requests=1, expected_s=1.0).show_line():  # type: ignore[arg-type]
             pass
 
     asyncio.run(end())
 
-    assert out.getvalue() == CLEAR
+    assert out.getvalue() == CLEAR_LINE

@@ -6,10 +6,10 @@ import pytest
 from independent_server import MODEL, Schedule, Server
 from one_request import EVERYTHING, run
 
-from tandem.bench.client import Client
-from tandem.bench.fault import BenchError, WorldError
-from tandem.bench.manifest import Offers
-from tandem.bench.probe import Found, probe
+from tandem.bench.client import CompletionClient
+from tandem.bench.fault import BenchError, ExternalBenchError
+from tandem.bench.manifest import ServerOffers
+from tandem.bench.probe import ProbeResult, probe_server
 
 CARDS = [
     {"id": "big", "root": "/models/big"},
@@ -18,15 +18,17 @@ CARDS = [
 ]
 
 
-def found(*, refused: tuple[str, ...] = (), asked: dict | None = None, fault: str | None = None, **fields) -> Found:
+def found(
+    *, refused: tuple[str, ...] = (), asked: dict | None = None, fault: str | None = None, **fields
+) -> ProbeResult:
     """Probe a server that refuses some fields; `fields` are the server's, or the address's."""
     own = {name: fields.pop(name) for name in ("models", "health") if name in fields}
 
-    async def what(client: Client, server: Server) -> Found:
+    async def what(client: CompletionClient, server: Server) -> ProbeResult:
         server.refused_fields = refused
         for name, value in own.items():
             setattr(server, name, value)
-        return await probe(client, client.server, **(asked or {}))
+        return await probe_server(client, client.server, **(asked or {}))
 
     return run(what, Schedule(fault=fault, ttft_ms=1, step_ms=1), **fields)
 
@@ -39,23 +41,23 @@ def test_a_server_that_takes_everything_offers_everything(api: str) -> None:
 @pytest.mark.parametrize(
     ("refused", "offers"),
     [
-        (("return_token_ids",), Offers(include_usage=True, continuous_usage=True, logprobs=True)),
-        (("logprobs",), Offers(include_usage=True, continuous_usage=True, token_ids=True)),
-        (("continuous_usage_stats",), Offers(include_usage=True, token_ids=True, logprobs=True)),
-        (("stream_options",), Offers(token_ids=True, logprobs=True)),
-        (("stream_options", "return_token_ids", "logprobs"), Offers()),
+        (("return_token_ids",), ServerOffers(include_usage=True, continuous_usage=True, logprobs=True)),
+        (("logprobs",), ServerOffers(include_usage=True, continuous_usage=True, token_ids=True)),
+        (("continuous_usage_stats",), ServerOffers(include_usage=True, token_ids=True, logprobs=True)),
+        (("stream_options",), ServerOffers(token_ids=True, logprobs=True)),
+        (("stream_options", "return_token_ids", "logprobs"), ServerOffers()),
     ],
 )
-def test_what_a_server_refuses_it_does_not_offer(refused: tuple[str, ...], offers: Offers) -> None:
+def test_what_a_server_refuses_it_does_not_offer(refused: tuple[str, ...], offers: ServerOffers) -> None:
     assert found(refused=refused).offers == offers
 
 
 def test_running_usage_is_not_tried_where_usage_is_refused() -> None:
     asked = []
 
-    async def what(client: Client, server: Server) -> None:
+    async def what(client: CompletionClient, server: Server) -> None:
         server.refused_fields = ("stream_options",)
-        await probe(client, client.server)
+        await probe_server(client, client.server)
         asked.extend(truth["body"].get("stream_options") for truth in server.posted)
 
     run(what)
@@ -64,13 +66,13 @@ def test_running_usage_is_not_tried_where_usage_is_refused() -> None:
 
 
 def test_what_a_server_takes_and_does_not_give_it_does_not_offer() -> None:
-    assert found(fault="no_usage").offers == Offers(token_ids=True, logprobs=True)
+    assert found(fault="no_usage").offers == ServerOffers(token_ids=True, logprobs=True)
 
 
 def test_the_servers_version_and_models_are_found() -> None:
     came = found(models=CARDS)
 
-    assert (came.version, came.listed) == ("0.0.1", ("big", MODEL, "other-name"))
+    assert (came.version, came.model_ids) == ("0.0.1", ("big", MODEL, "other-name"))
 
 
 def test_the_names_of_the_same_root_are_the_models_names() -> None:
@@ -80,20 +82,20 @@ def test_the_names_of_the_same_root_are_the_models_names() -> None:
 def test_without_a_list_the_name_that_was_answered_is_the_models() -> None:
     came = found(models=[], fault="wrong_model")
 
-    assert (came.models, came.listed) == ({MODEL, "another"}, ())
+    assert (came.models, came.model_ids) == ({MODEL, "another"}, ())
 
 
 def test_a_server_without_a_page_of_models_is_probed_all_the_same() -> None:
     came = found(health=404)
 
-    assert (came.offers, came.version, came.listed) == (EVERYTHING, None, ())
+    assert (came.offers, came.version, came.model_ids) == (EVERYTHING, None, ())
 
 
 def test_the_probe_asks_for_few_tokens() -> None:
     asked = []
 
-    async def what(client: Client, server: Server) -> None:
-        await probe(client, client.server)
+    async def what(client: CompletionClient, server: Server) -> None:
+        await probe_server(client, client.server)
         asked.extend(truth["body"]["max_tokens"] for truth in server.posted)
 
     run(what)
@@ -110,8 +112,8 @@ def test_the_probe_asks_for_few_tokens() -> None:
     ],
 )
 def test_the_probe_asks_as_the_run_will(asked: dict, field: str, value: object) -> None:
-    async def what(client: Client, server: Server) -> object:
-        await probe(client, client.server, **asked)
+    async def what(client: CompletionClient, server: Server) -> object:
+        await probe_server(client, client.server, **asked)
         return server.posted[0]["body"][field]
 
     assert run(what) == value
@@ -160,7 +162,7 @@ def test_a_server_that_answers_as_another_model_than_it_lists_is_a_fault() -> No
     ],
 )
 def test_a_server_that_cannot_be_measured_is_the_worlds_fault_and_says_what_to_do(fields: dict, sentence: str) -> None:
-    with pytest.raises(WorldError, match=f"^arm=http://.*{sentence}"):
+    with pytest.raises(ExternalBenchError, match=f"^arm=http://.*{sentence}"):
         found(**fields)
 
 

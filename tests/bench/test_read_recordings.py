@@ -7,12 +7,12 @@ import json
 import pytest
 from recordings import RECORDINGS, REFUSALS, Recording, recorded
 
-from tandem.bench.answer import Answer, bears_tokens, counts_as_it_goes, read
+from tandem.bench.answer import ServerAnswer, has_output_event, has_running_usage, parse_answer
 
 
-def answered(name: str) -> Answer:
+def answered(name: str) -> ServerAnswer:
     recording = recorded(name)
-    return read(recording.reply, recording.ask, {recording.head["request"]["body"]["model"]})
+    return parse_answer(recording.reply, recording.ask, {recording.head["request"]["body"]["model"]})
 
 
 def choices(recording: Recording) -> list[dict]:
@@ -82,12 +82,12 @@ def test_the_tokens_of_the_chunks_are_the_growth_of_the_running_usage(name: str)
 
     assert [chunk.tokens for chunk in chunks if chunk.kind != "usage"] == bursts
     assert sum(bursts) == answered(name).completion_tokens
-    assert counts_as_it_goes(recorded(name).reply)
+    assert has_running_usage(recorded(name).reply)
 
 
 @pytest.mark.parametrize("name", [name for name in RECORDINGS if not recorded(name).ask.offers.continuous_usage])
 def test_no_running_usage_is_seen_where_none_was_asked_for(name: str) -> None:
-    assert not counts_as_it_goes(recorded(name).reply)
+    assert not has_running_usage(recorded(name).reply)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -143,7 +143,7 @@ def test_the_first_output_is_seen_with_its_event_and_not_before(name: str) -> No
 
 def _seen(reply, reads) -> bool:
     reply.reads = reads
-    return bears_tokens(reply)
+    return has_output_event(reply)
 
 
 @pytest.mark.parametrize("name", REFUSALS)

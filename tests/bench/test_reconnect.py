@@ -15,32 +15,32 @@ from planned import suite_file
 from running import settings, until
 
 from tandem.bench import answer, manifest
-from tandem.bench.client import Client
-from tandem.bench.manifest import Arm
-from tandem.bench.probe import CLOSES, Found, probe
-from tandem.bench.record import Record, read_records
-from tandem.bench.reply import Reply
-from tandem.bench.run import Run
-from tandem.bench.wire import Server
+from tandem.bench.client import CompletionClient
+from tandem.bench.completion_request import ModelServer
+from tandem.bench.manifest import ManifestArm
+from tandem.bench.probe import CLOSE_NOTE, ProbeResult, probe_server
+from tandem.bench.record import RequestRecord, read_records
+from tandem.bench.reply import ServerReply
+from tandem.bench.run import MeasurementRun
 
 
-def ask_on_reused(closing: Closing, *, carried: bool = True, delay_s: float = 0.0) -> tuple[ClosingServer, Reply]:
+def ask_on_reused(closing: Closing, *, carried: bool = True, delay_s: float = 0.0) -> tuple[ClosingServer, ServerReply]:
     """Ask over a connection that has carried a page, or over a fresh one."""
 
-    async def main(url: str) -> Reply:
-        async with Client(Server("arm", url, MODEL), limit=1) as client:
+    async def main(url: str) -> ServerReply:
+        async with CompletionClient(ModelServer("arm", url, MODEL), limit=1) as client:
             if carried:
                 await client.get("/v1/models")
-            return await client.ask(asking(), LONG)
+            return await client.send_request(asking(), LONG)
 
     with closing_server(closing, delay_s) as server:
         return server, uvloop.run(main(server.url))
 
 
-def probe_server(closing: Closing) -> Found:
-    async def main(url: str) -> Found:
-        async with Client(Server("arm", url, MODEL), limit=1) as client:
-            return await probe(client, client.server)
+def probe_closing_server(closing: Closing) -> ProbeResult:
+    async def main(url: str) -> ProbeResult:
+        async with CompletionClient(ModelServer("arm", url, MODEL), limit=1) as client:
+            return await probe_server(client, client.server)
 
     with closing_server(closing) as server:
         return uvloop.run(main(server.url))
@@ -50,26 +50,26 @@ def probe_server(closing: Closing) -> Found:
 def test_stale_connection_is_asked_again_on_fresh_one(closing: Closing) -> None:
     server, reply = ask_on_reused(closing)
 
-    assert (answer.read(reply, asking()).error, answer.read(reply, asking()).text) == (None, "Hello")
-    assert (reply.reconnected, server.posted) == (1, [1, 0])
+    assert (answer.parse_answer(reply, asking()).error, answer.parse_answer(reply, asking()).text) == (None, "Hello")
+    assert (reply.reconnects, server.posted) == (1, [1, 0])
 
 
 def test_kept_connection_is_asked_once() -> None:
     server, reply = ask_on_reused("never")
 
-    assert (reply.error, reply.reconnected, server.posted) == (None, 0, [1])
+    assert (reply.error, reply.reconnects, server.posted) == (None, 0, [1])
 
 
 def test_fresh_connection_that_dies_is_an_error() -> None:
     server, reply = ask_on_reused("always", carried=False)
 
-    assert (reply.error, reply.reconnected, server.posted) == ("closed", 0, [0])
+    assert (reply.error, reply.reconnects, server.posted) == ("closed", 0, [0])
 
 
 def test_second_connection_that_dies_is_an_error() -> None:
     server, reply = ask_on_reused("always")
 
-    assert (reply.error, reply.reconnected, server.posted) == ("closed", 1, [1, 0])
+    assert (reply.error, reply.reconnects, server.posted) == ("closed", 1, [1, 0])
 
 
 @pytest.mark.parametrize("closing", ["half_a_head", "reset_half_a_head"])
@@ -77,18 +77,18 @@ def test_one_byte_of_an_answer_forbids_asking_again(closing: Closing) -> None:
     server, reply = ask_on_reused(closing, delay_s=0.05)
 
     assert reply.error is not None
-    assert (reply.reconnected, server.posted) == (0, [1])
+    assert (reply.reconnects, server.posted) == (0, [1])
 
 
 def test_page_on_stale_connection_is_repeated_by_aiohttp_alone() -> None:
-    async def main(url: str) -> tuple[Reply, Reply]:
-        async with Client(Server("arm", url, MODEL), limit=1) as client:
+    async def main(url: str) -> tuple[ServerReply, ServerReply]:
+        async with CompletionClient(ModelServer("arm", url, MODEL), limit=1) as client:
             return await client.get("/page"), await client.get("/page")
 
     with closing_server("on_reuse") as server:
         _, second = uvloop.run(main(server.url))
 
-    assert (second.error, second.reconnected) == (None, 0)
+    assert (second.error, second.reconnects) == (None, 0)
     assert server.requests == [("GET", "/page", 0), ("GET", "/page", 1), ("GET", "/page", 0)]
 
 
@@ -102,12 +102,12 @@ def test_times_are_those_of_the_second_asking() -> None:
 
 @pytest.mark.parametrize("posted", [[], [1]])
 def test_interrupted_client_asks_no_more(posted: list[int]) -> None:
-    async def main(server: ClosingServer) -> Reply:
-        async with Client(Server("arm", server.url, MODEL), limit=1) as client:
+    async def main(server: ClosingServer) -> ServerReply:
+        async with CompletionClient(ModelServer("arm", server.url, MODEL), limit=1) as client:
             await client.get("/v1/models")
             if not posted:
                 client.interrupt()
-            asked = asyncio.create_task(client.ask(asking(), LONG))
+            asked = asyncio.create_task(client.send_request(asking(), LONG))
             if posted:
                 await until(lambda: bool(server.posted))
             client.interrupt()
@@ -116,31 +116,31 @@ def test_interrupted_client_asks_no_more(posted: list[int]) -> None:
     with closing_server("on_reuse", delay_s=0.5) as server:
         reply = uvloop.run(main(server))
 
-    assert (reply.error, reply.reconnected, server.posted) == ("interrupted", 0, posted)
+    assert (reply.error, reply.reconnects, server.posted) == ("interrupted", 0, posted)
 
 
 def test_probe_notes_server_that_closes_after_a_stream() -> None:
-    assert probe_server("after_stream").notes == (CLOSES,)
+    assert probe_closing_server("after_stream").notes == (CLOSE_NOTE,)
 
 
 def test_probe_notes_nothing_of_server_that_keeps_connections() -> None:
-    assert probe_server("never").notes == ()
+    assert probe_closing_server("never").notes == ()
 
 
 def test_probe_takes_names_as_the_server_says_them() -> None:
-    found = probe_server("never")
+    found = probe_closing_server("never")
 
     assert (found.version, found.owned_by, found.server_header) == (None, OWNER, "closing-server/1.0")
     assert found.names == f"owned_by {OWNER}, Server closing-server/1.0"
 
 
-def run_against(closing: Closing, folder: Path) -> tuple[list[Record], str]:
+def run_against(closing: Closing, folder: Path) -> tuple[list[RequestRecord], str]:
     """Run twelve requests with connections that the run opens itself."""
 
     async def main(port: int) -> None:
         suite = suite_file(folder, {"code": [f"prompt {number}" for number in range(12)]})
-        arm = Arm(name="a", role="baseline", url=f"http://127.0.0.1:{port}", model=MODEL)
-        await Run(settings=settings([], suite, arms=(arm,)), folder=folder / "out", out=io.StringIO()).run()
+        arm = ManifestArm(name="a", role="baseline", url=f"http://127.0.0.1:{port}", model=MODEL)
+        await MeasurementRun(settings=settings([], suite, arms=(arm,)), folder=folder / "out", out=io.StringIO()).run()
 
     with closing_server(closing) as server:
         uvloop.run(main(int(server.url.rpartition(":")[2])))
@@ -156,7 +156,7 @@ def test_run_against_closing_server_fails_no_request(closing: Closing, tmp_path:
 
 def test_manifest_has_names_as_the_server_says_them(tmp_path: Path) -> None:
     run_against("never", tmp_path)
-    arm = manifest.read(tmp_path / "out").arms[0]
+    arm = manifest.read_manifest(tmp_path / "out").arms[0]
 
     assert (arm.server_version, arm.owned_by, arm.server_header) == (None, OWNER, "closing-server/1.0")
     assert arm.runtime is None

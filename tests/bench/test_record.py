@@ -12,19 +12,19 @@ import msgspec
 import pytest
 from measured import chunks, record
 
-from tandem.bench.fault import BenchError, WorldError
-from tandem.bench.record import Chunk, Record, Torn, Writer, read_records
+from tandem.bench.fault import BenchError, ExternalBenchError
+from tandem.bench.record import Chunk, RecordWriter, RequestRecord, TornLine, read_records
 
 
-def written(path: Path, *records: Record) -> Path:
-    with Writer(path) as writer:
+def written(path: Path, *records: RequestRecord) -> Path:
+    with RecordWriter(path) as writer:
         for one in records:
             writer.write(one)
     return path
 
 
-def read(path: Path) -> tuple[list[Record], list[Torn]]:
-    torn: list[Torn] = []
+def read(path: Path) -> tuple[list[RequestRecord], list[TornLine]]:
+    torn: list[TornLine] = []
     return list(read_records(path, torn.append)), torn
 
 
@@ -40,7 +40,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_every_field_is_written_and_null_where_it_is_not_known(tmp_path: Path) -> None:
     line = json.loads(written(tmp_path / "records.jsonl", record(model=None)).read_text())
 
-    assert {field.encode_name for field in msgspec.structs.fields(Record)} == line.keys()
+    assert {field.encode_name for field in msgspec.structs.fields(RequestRecord)} == line.keys()
     assert line["class"] == "repeat"
     assert (line["model"], line["error"], line["token_ids"], line["logprobs"]) == (None, None, None, None)
 
@@ -87,7 +87,7 @@ def test_a_torn_last_line_is_named_and_skipped(tmp_path: Path) -> None:
     records, torn = read(path)
 
     assert [one.request_id for one in records] == ["r-0"]
-    assert torn == [Torn(path, 2, cut)]
+    assert torn == [TornLine(path, 2, cut)]
     assert str(torn[0]) == f"{path}:2: the last line is torn after {cut} bytes and was skipped"
 
 
@@ -116,7 +116,7 @@ def test_a_last_line_that_lacks_only_its_end_is_torn(tmp_path: Path) -> None:
     path = written(tmp_path / "records.jsonl", record())
     path.write_bytes(path.read_bytes()[:-1])
 
-    assert read(path) == ([], [Torn(path, 1, len(path.read_bytes()))])
+    assert read(path) == ([], [TornLine(path, 1, len(path.read_bytes()))])
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_file_that_is_not_there_is_a_fault_with_its_name(tmp_path: Path) -> No
 
 
 def test_a_writer_never_writes_a_time_that_is_not_finite(tmp_path: Path) -> None:
-    with Writer(tmp_path / "records.jsonl") as writer:
+    with RecordWriter(tmp_path / "records.jsonl") as writer:
         for bad in (record(end_s=math.nan), record(chunks=chunks((math.inf, "text"))), record(due_s=-math.inf)):
             with pytest.raises(BenchError, match="r-0 is not a finite number"):
                 writer.write(bad)
@@ -226,14 +226,14 @@ def test_a_torn_line_longer_than_a_block_is_set_aside_whole(tmp_path: Path) -> N
     with path.open("ab") as file:
         file.write(tail)
 
-    Writer(path).close()
+    RecordWriter(path).close()
 
     assert read(path) == ([record()], [])
     assert (tmp_path / "records.jsonl.torn").read_bytes() == tail + b"\n"
 
 
 def test_a_record_is_in_the_file_before_the_writer_is_closed(tmp_path: Path) -> None:
-    writer = Writer(tmp_path / "records.jsonl")
+    writer = RecordWriter(tmp_path / "records.jsonl")
 
     writer.write(record())
 
@@ -243,8 +243,8 @@ def test_a_record_is_in_the_file_before_the_writer_is_closed(tmp_path: Path) -> 
 
 def test_a_full_disk_is_said_with_what_is_kept() -> None:
     with (
-        Writer(Path("/dev/full")) as writer,
-        pytest.raises(WorldError, match="the disk is full; the 0 records") as full,
+        RecordWriter(Path("/dev/full")) as writer,
+        pytest.raises(ExternalBenchError, match="the disk is full; the 0 records") as full,
     ):
         writer.write(record())
 
@@ -257,13 +257,13 @@ def test_a_writer_that_failed_takes_no_shorter_record(tmp_path: Path, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     path = tmp_path / "records.jsonl"
-    with Writer(path) as writer:
+    with RecordWriter(path) as writer:
         writer.write(record())
         monkeypatch.setattr("tandem.bench.record._write_all", fill)
-        with pytest.raises(WorldError, match="the 1 records written before are kept"):
+        with pytest.raises(ExternalBenchError, match="the 1 records written before are kept"):
             writer.write(record(request_id="r-1"))
         monkeypatch.undo()
-        with pytest.raises(WorldError, match="the 1 records written before are kept"):
+        with pytest.raises(ExternalBenchError, match="the 1 records written before are kept"):
             writer.write(record(request_id="r-2"))
 
     assert read(path) == ([record()], [])
@@ -320,5 +320,5 @@ def test_a_write_that_stops_half_way_leaves_whole_records_only(tmp_path: Path) -
 
 
 def test_a_folder_that_cannot_take_the_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(WorldError, match=r"nowhere/records\.jsonl: the file cannot be written"):
-        Writer(tmp_path / "nowhere" / "records.jsonl")
+    with pytest.raises(ExternalBenchError, match=r"nowhere/records\.jsonl: the file cannot be written"):
+        RecordWriter(tmp_path / "nowhere" / "records.jsonl")

@@ -5,26 +5,32 @@ from __future__ import annotations
 import pytest
 from recordings import FOLDER, recorded
 
-from tandem.bench.answer import read
-from tandem.bench.counters import Change, Known, difference, parse, rates
+from tandem.bench.answer import parse_answer
+from tandem.bench.counters import (
+    CounterChange,
+    SpeculationInfo,
+    compute_difference,
+    compute_rates,
+    parse_page,
+)
 
 WINDOW = 7
 NAME = "ngram_chat_running_usage"
 
 
 @pytest.fixture
-def change() -> Change:
+def change() -> CounterChange:
     """What counted up while the one request was answered."""
-    before, after = (parse((FOLDER / f"metrics_ngram_{when}.txt").read_text()) for when in ("before", "after"))
-    found = difference(before, after)
-    assert isinstance(found, Change)
+    before, after = (parse_page((FOLDER / f"metrics_ngram_{when}.txt").read_text()) for when in ("before", "after"))
+    found = compute_difference(before, after)
+    assert isinstance(found, CounterChange)
     return found
 
 
 @pytest.fixture
 def bursts() -> list[int]:
     """Tokens of each chunk that held any, as Tandem reads the stream."""
-    answer = read(recorded(NAME).reply, recorded(NAME).ask)
+    answer = parse_answer(recorded(NAME).reply, recorded(NAME).ask)
     return [chunk.tokens for chunk in answer.chunks if chunk.bears_tokens]
 
 
@@ -44,7 +50,7 @@ def test_accepted_tokens_by_the_stream_are_within_the_window_of_the_counter(chan
 
 
 def test_acceptance_length_is_counted_over_steps_that_had_a_draft(change, bursts):
-    found = rates(change, Known(window=WINDOW))
+    found = compute_rates(change, SpeculationInfo(window=WINDOW))
 
     assert found.values["acceptance_length"] == 8.0  # 1 + 28 / 4: every draft was accepted whole
     assert found.values["target_steps_per_token"] == pytest.approx(7 / 34)
@@ -52,9 +58,11 @@ def test_acceptance_length_is_counted_over_steps_that_had_a_draft(change, bursts
 
 
 def test_flat_counters_of_the_same_page_would_give_tokens_a_step(change, bursts):
-    flat = Change({key: value for key, value in change.counts.items() if "draft" not in key and "accepted" not in key})
+    flat = CounterChange(
+        {key: value for key, value in change.counts.items() if "draft" not in key and "accepted" not in key}
+    )
 
-    found = rates(flat, Known(speculates=True, window=WINDOW))
+    found = compute_rates(flat, SpeculationInfo(speculates=True, window=WINDOW))
 
-    assert found.derived
+    assert found.is_indirect
     assert found.values["acceptance_length"] == (sum(bursts) - 1) / (len(bursts) - 1) == 5.5

@@ -19,13 +19,14 @@ from planned import plan
 
 from tandem.bench import answer
 from tandem.bench.body import read_page
-from tandem.bench.client import READ_BYTES, Client
-from tandem.bench.counters import Scrape
+from tandem.bench.client import READ_BYTES, CompletionClient
+from tandem.bench.completion_request import ModelServer, encode_body
+from tandem.bench.counters import MetricsScrape
 from tandem.bench.event import EventError
-from tandem.bench.fault import WorldError
-from tandem.bench.pages import Pages
-from tandem.bench.probe import Found, probe
-from tandem.bench.reply import Reply
+from tandem.bench.fault import ExternalBenchError
+from tandem.bench.metrics_scraper import MetricsScraper
+from tandem.bench.probe import ProbeResult, probe_server
+from tandem.bench.reply import ServerReply
 from tandem.bench.response_limits import (
     ERROR_BODY_BYTES,
     EVENT_BYTES,
@@ -33,8 +34,7 @@ from tandem.bench.response_limits import (
     PAGE_BYTES,
     compute_stream_bytes,
 )
-from tandem.bench.sse import Splitter
-from tandem.bench.wire import Server, body
+from tandem.bench.sse import EventSplitter
 
 CHAT = "/v1/chat/completions"
 COUNTER = b"vllm:generation_tokens_total 7\n"
@@ -58,48 +58,48 @@ def page_of(size: int) -> bytes:
     return body + b"\n" * (size - len(body))
 
 
-def address_of(server: PlainServer) -> Server:
-    return Server(name="arm", url=server.url, model=MODEL)
+def address_of(server: PlainServer) -> ModelServer:
+    return ModelServer(name="arm", url=server.url, model=MODEL)
 
 
-def scrape(server: PlainServer) -> Scrape:
-    async def main() -> Scrape:
-        async with Pages([address_of(server)]) as pages:
+def scrape(server: PlainServer) -> MetricsScrape:
+    async def main() -> MetricsScrape:
+        async with MetricsScraper([address_of(server)]) as pages:
             return await pages.scrape("arm", plan(classes={"code": 1}).round(0)[0], "before")
 
     return uvloop.run(main())
 
 
-def scrape_page(body: bytes, *headers: str) -> tuple[Scrape, str]:
+def scrape_page(body: bytes, *headers: str) -> tuple[MetricsScrape, str]:
     with plain_server({"/metrics": PlainAnswer([body], headers=headers)}) as server:
         return scrape(server), server.url
 
 
-def call_client(server: PlainServer, call: Callable[[Client], Awaitable[T]]) -> T:
+def call_client(server: PlainServer, call: Callable[[CompletionClient], Awaitable[T]]) -> T:
     async def main() -> T:
-        async with Client(address_of(server), limit=1) as client:
+        async with CompletionClient(address_of(server), limit=1) as client:
             return await call(client)
 
     return uvloop.run(main())
 
 
-def probe_server(server: PlainServer) -> Found:
-    return call_client(server, lambda client: probe(client, client.server))
+def probe_plain_server(server: PlainServer) -> ProbeResult:
+    return call_client(server, lambda client: probe_server(client, client.server))
 
 
-def get_page(server: PlainServer, path: str = "/v1/models") -> Reply:
+def get_page(server: PlainServer, path: str = "/v1/models") -> ServerReply:
     return call_client(server, lambda client: client.get(path))
 
 
-def ask_server(server: PlainServer) -> Reply:
-    return call_client(server, lambda client: client.ask(asking(), LONG))
+def ask_server(server: PlainServer) -> ServerReply:
+    return call_client(server, lambda client: client.send_request(asking(), LONG))
 
 
-def read_answer(reply: Reply) -> answer.Answer:
-    return answer.read(reply, asking())
+def read_answer(reply: ServerReply) -> answer.ServerAnswer:
+    return answer.parse_answer(reply, asking())
 
 
-def count_kept(reply: Reply) -> int:
+def count_kept(reply: ServerReply) -> int:
     return sum(len(piece) for _, piece in reply.reads)
 
 
@@ -140,7 +140,7 @@ def test_a_gzip_bomb_at_metrics_gives_no_counters() -> None:
 
 def test_a_gzip_bomb_allocates_no_more_than_its_limit() -> None:
     packed = bomb(256 << 20)
-    reply = Reply(0, reads=[(0, packed)], status=200, content_encoding="gzip", limit_bytes=METRICS_BYTES)
+    reply = ServerReply(0, reads=[(0, packed)], status=200, content_encoding="gzip", limit_bytes=METRICS_BYTES)
 
     tracemalloc.start()
     with pytest.raises(EventError, match="endless"):
@@ -184,14 +184,14 @@ def test_an_endless_list_of_models_is_a_fault_with_limit_and_address() -> None:
     sentence = r"sends more than .* the answer of {}/v1/models has more than 1,048,576 bytes\); see what answers"
     with (
         plain_server({"/v1/models": endless()}) as server,
-        pytest.raises(WorldError, match=sentence.format(server.url)),
+        pytest.raises(ExternalBenchError, match=sentence.format(server.url)),
     ):
-        probe_server(server)
+        probe_plain_server(server)
 
 
 def test_an_endless_list_of_models_is_left_by_the_client() -> None:
-    with plain_server({"/v1/models": endless()}) as server, pytest.raises(WorldError):
-        probe_server(server)
+    with plain_server({"/v1/models": endless()}) as server, pytest.raises(ExternalBenchError):
+        probe_plain_server(server)
 
     assert server.sent_bytes < PAGE_BYTES + UNREAD_BYTES
 
@@ -199,9 +199,9 @@ def test_an_endless_list_of_models_is_left_by_the_client() -> None:
 def test_a_gzip_bomb_of_models_is_a_fault() -> None:
     with (
         plain_server({"/v1/models": PlainAnswer([bomb(64 << 20)], headers=GZIP)}) as server,
-        pytest.raises(WorldError, match="decompressed, has more than 1,048,576 bytes"),
+        pytest.raises(ExternalBenchError, match="decompressed, has more than 1,048,576 bytes"),
     ):
-        probe_server(server)
+        probe_plain_server(server)
 
 
 def test_a_compressed_list_of_models_is_read() -> None:
@@ -209,12 +209,12 @@ def test_a_compressed_list_of_models_is_read() -> None:
     with (
         plain_server({"/v1/models": PlainAnswer([packed], headers=GZIP), CHAT: PlainAnswer([EVENT])}) as server,
     ):
-        assert probe_server(server).listed == (MODEL,)
+        assert probe_plain_server(server).model_ids == (MODEL,)
 
 
 def test_an_endless_version_is_absent_and_named() -> None:
     with plain_server({"/version": endless(), CHAT: PlainAnswer([EVENT])}) as server:
-        probed = probe_server(server)
+        probed = probe_plain_server(server)
 
     sentence = f"its version is not known: the answer of {server.url}/version has more than 1,048,576 bytes"
     assert (probed.version, probed.notes) == (None, (sentence,))
@@ -254,7 +254,7 @@ def test_what_came_before_a_long_event_is_kept() -> None:
 
 def test_an_endless_event_is_left_by_the_client() -> None:
     with plain_server({CHAT: PlainAnswer(itertools.chain([b"data: "], itertools.repeat(PIECE)))}) as server:
-        reply = call_client(server, lambda client: client.ask(asking(max_tokens=100_000), LONG))
+        reply = call_client(server, lambda client: client.send_request(asking(max_tokens=100_000), LONG))
 
     assert (reply.error, count_kept(reply) < EVENT_BYTES + 4 * READ_BYTES) == ("endless", True)
 
@@ -269,19 +269,19 @@ def test_a_compressed_event_beyond_the_limit_is_endless() -> None:
 @pytest.mark.parametrize(("excess_bytes", "events"), [(0, 2), (1, 1)])
 def test_the_limit_of_an_event_depends_on_no_read(size: int, excess_bytes: int, events: int, monkeypatch) -> None:
     monkeypatch.setattr("tandem.bench.sse.EVENT_BYTES", 4000)
-    stream, splitter = EVENT + b": note\r\n" + event_of(4000 - 7 + excess_bytes), Splitter()
+    stream, splitter = EVENT + b": note\r\n" + event_of(4000 - 7 + excess_bytes), EventSplitter()
 
     given = [event for at in range(0, len(stream), size) for event in splitter.feed(stream[at : at + size])]
 
-    assert (len(given), splitter.excess) == (events, bool(excess_bytes))
+    assert (len(given), splitter.has_excess) == (events, bool(excess_bytes))
 
 
 def test_many_events_together_may_exceed_the_limit_of_one() -> None:
-    splitter = Splitter()
+    splitter = EventSplitter()
 
     events = [splitter.feed(EVENT * 1000) for _ in range(2 * EVENT_BYTES // (1000 * len(EVENT)))]
 
-    assert ({len(each) for each in events}, splitter.excess) == ({1000}, False)
+    assert ({len(each) for each in events}, splitter.has_excess) == ({1000}, False)
 
 
 def test_a_stream_that_ends_its_lines_by_cr_alone_is_read() -> None:
@@ -299,7 +299,7 @@ def test_a_stream_is_kept_up_to_its_limit() -> None:
     with plain_server({CHAT: PlainAnswer(comments)}) as server:
         reply = ask_server(server)
 
-    request_bytes = len(body(asking(), address_of(server)))
+    request_bytes = len(encode_body(asking(), address_of(server)))
     assert (reply.error, count_kept(reply)) == ("endless", compute_stream_bytes(16, request_bytes))
 
 
@@ -307,9 +307,9 @@ def test_a_stream_is_kept_up_to_its_limit() -> None:
 def test_a_compressed_stream_has_the_limit_of_a_plain_one(excess_bytes: int, error: str | None) -> None:
     size = 100 * len(EVENT)
     packed = gzip.compress(EVENT * 100)
-    reply = Reply(0, reads=[(0, packed)], status=200, content_encoding="gzip", limit_bytes=size - excess_bytes)
+    reply = ServerReply(0, reads=[(0, packed)], status=200, content_encoding="gzip", limit_bytes=size - excess_bytes)
 
-    assert answer.read(reply, asking(max_tokens=100)).error == error
+    assert answer.parse_answer(reply, asking(max_tokens=100)).error == error
 
 
 # The body of an error
@@ -381,8 +381,8 @@ def test_a_redirect_of_metrics_is_named() -> None:
 
 def test_a_server_whose_health_points_elsewhere_is_alive() -> None:
     async def look(server: PlainServer) -> bool:
-        async with Pages([address_of(server)]) as pages:
-            return await pages.alive("arm")
+        async with MetricsScraper([address_of(server)]) as pages:
+            return await pages.is_alive("arm")
 
     with plain_server({"/health": PlainAnswer(status="302 Found", headers=("Location: /login",))}) as server:
         assert uvloop.run(look(server))

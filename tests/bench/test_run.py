@@ -12,8 +12,8 @@ import pytest
 from independent_server import Schedule
 from running import QUICK, measure, until
 
-from tandem.bench import gate, loops, progress, warm
-from tandem.bench.fault import BenchError, WorldError
+from tandem.bench import circuit_breaker, loops, progress, warm_up
+from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.schedule import first_order
 
 pytestmark = pytest.mark.xdist_group("bench-run")  # its servers and runs are made once
@@ -179,7 +179,7 @@ def test_a_worker_waits_as_long_as_a_429_says(tmp_path):
 
 
 def test_a_worker_does_not_wait_for_hours(tmp_path, monkeypatch):
-    monkeypatch.setattr(loops, "MOST_RETRY_AFTER_S", 0.01)
+    monkeypatch.setattr(loops, "MAX_RETRY_AFTER_S", 0.01)
     hours = RETRY.replace('"1"', '"7200"')
 
     assert len(measure(tmp_path, {"code": [hours, hours]}, schedules=[QUICK], concurrency=(1,)).records) == 2
@@ -204,7 +204,7 @@ def test_an_open_loop_spaces_requests_as_the_plan_drew_them(tmp_path):
     due = {record.request_id: record.due_s for record in ran.records}
 
     for turn in ran.plan.turns():
-        times = [due[identity] for identity in turn.ids()]
+        times = [due[identity] for identity in turn.request_ids()]
         assert [time - times[0] for time in times] == pytest.approx(
             [arrival - turn.arrivals_s[0] for arrival in turn.arrivals_s], abs=1e-6
         )
@@ -296,7 +296,7 @@ def test_a_block_that_was_cut_short_is_made_whole_though_its_time_is_over(tmp_pa
 
 
 def test_a_paused_arm_does_not_hold_the_others_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(gate, "POLL_S", 0.02)
+    monkeypatch.setattr(circuit_breaker, "POLL_S", 0.02)
     prompts = {"code": [f"say {n}" for n in range(16)]}
 
     async def meanwhile(servers, run):
@@ -309,7 +309,7 @@ def test_a_paused_arm_does_not_hold_the_others_up(tmp_path, monkeypatch):
 
 
 def test_an_arm_that_is_down_at_the_probe_leaves_no_folder(tmp_path):
-    with pytest.raises(WorldError, match=r"127\.0\.0\.1:9"):
+    with pytest.raises(ExternalBenchError, match=r"127\.0\.0\.1:9"):
         measure(tmp_path, schedules=[QUICK], ports=[9])
 
     assert not (tmp_path / "out").exists()
@@ -374,7 +374,7 @@ def test_a_warm_up_that_fails_throughout_is_given_up_with_a_note(tmp_path):
 
     assert ran.manifest["warm_up"]["a"]["stable"] is False
     assert any("was not stable after" in note for note in ran.manifest["notes"])
-    assert ran.manifest["warm_up"]["a"]["requests"] <= 3 * warm.LEAST_WINDOW
+    assert ran.manifest["warm_up"]["a"]["requests"] <= 3 * warm_up.MIN_WINDOW
 
 
 def test_a_run_that_is_interrupted_while_it_warms_up_is_left_readable(tmp_path):
@@ -414,7 +414,7 @@ def downed(restart_after_s, *, until_b_is_done=False):
 
 
 def test_a_server_that_comes_back_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(gate, "POLL_S", 0.02)
+    monkeypatch.setattr(circuit_breaker, "POLL_S", 0.02)
 
     ran = measure(tmp_path, {"code": [f"say {n}" for n in range(24)]}, schedules=[QUICK], meanwhile=downed(0.1))
 
@@ -426,7 +426,7 @@ def test_a_server_that_comes_back_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_no_request_is_spent_on_a_server_that_is_down_when_its_turn_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr(gate, "POLL_S", 0.02)
+    monkeypatch.setattr(circuit_breaker, "POLL_S", 0.02)
     first, second = ("ab".index(name) for name in first_order(("a", "b"), 0))
 
     async def meanwhile(servers, run):

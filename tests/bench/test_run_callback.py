@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from running import Ran, measure, until
 
-from tandem.bench import between
+from tandem.bench import round_callback
 
 pytestmark = pytest.mark.xdist_group("bench-run")
 
@@ -77,8 +77,8 @@ def test_no_request_runs_while_it_is_called(made):
 def test_it_is_told_how_long_it_may_take(made):
     (*between_rounds, last) = made[0].left_s
 
-    assert all(0 < left_s <= between.PAUSE_S for left_s in between_rounds)
-    assert between.PAUSE_S < last <= between.LAST_S
+    assert all(0 < left_s <= round_callback.ROUND_WAIT_S for left_s in between_rounds)
+    assert round_callback.ROUND_WAIT_S < last <= round_callback.END_WAIT_S
 
 
 def test_it_is_called_in_a_thread_that_no_process_waits_for(made):
@@ -112,8 +112,8 @@ def test_a_call_that_fails_at_the_end_alone_is_noted_too(tmp_path):
 
 @pytest.fixture
 def hanging(tmp_path, monkeypatch):
-    monkeypatch.setattr(between, "PAUSE_S", 0.05)
-    monkeypatch.setattr(between, "LAST_S", 0.05)
+    monkeypatch.setattr(round_callback, "ROUND_WAIT_S", 0.05)
+    monkeypatch.setattr(round_callback, "END_WAIT_S", 0.05)
     numbers, let_go = [], threading.Event()
 
     def hang(number, _ends_s):
@@ -143,7 +143,7 @@ def test_a_call_that_hangs_is_noted_with_its_round(hanging):
 
 
 def test_a_call_that_was_late_is_followed_by_another_once_it_has_returned(tmp_path, monkeypatch):
-    monkeypatch.setattr(between, "PAUSE_S", 0.02)
+    monkeypatch.setattr(round_callback, "ROUND_WAIT_S", 0.02)
     numbers = []
 
     def slow(number, _ends_s):
@@ -166,13 +166,13 @@ def test_an_interrupted_run_calls_once_more_and_waits_less(tmp_path):
 
     assert ran.outcome.reason == "interrupted"
     assert [ended and ended["reason"] for ended in calls.ended] == [None, "interrupted"]
-    assert calls.left_s[-1] <= between.CUT_S
+    assert calls.left_s[-1] <= round_callback.INTERRUPT_WAIT_S
     assert called(ran) == []
 
 
 def test_an_interrupt_does_not_wait_for_a_call_between_rounds(tmp_path, monkeypatch):
-    monkeypatch.setattr(between, "CUT_S", 0.01)
-    monkeypatch.setattr(between, "PAUSE_S", 3600.0)
+    monkeypatch.setattr(round_callback, "INTERRUPT_WAIT_S", 0.01)
+    monkeypatch.setattr(round_callback, "ROUND_WAIT_S", 3600.0)
     let_go = threading.Event()
     numbers, returned = [], []
 

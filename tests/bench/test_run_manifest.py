@@ -9,9 +9,9 @@ from running import measure
 
 from tandem.bench import manifest
 from tandem.bench.fault import BenchError
-from tandem.bench.manifest import Clock, Ended, run_id
+from tandem.bench.manifest import ClockReading, RunEnd, run_id
 
-CLOCK = Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z")
+CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z")
 
 
 def test_a_runs_name_begins_with_its_moment() -> None:
@@ -49,7 +49,7 @@ def test_two_runs_have_two_names(changes: dict[str, object]) -> None:
     [
         {"resumed": (CLOCK,)},
         {"ended": None},
-        {"ended": Ended(reason="interrupted", utc="2026-11-21T02:00:00Z")},
+        {"ended": RunEnd(reason="interrupted", utc="2026-11-21T02:00:00Z")},
         {"notes": ("n",)},
         {"goodput": {"ttft_ms": 5.0}},
         {"rounds": 7},
@@ -70,7 +70,7 @@ def test_a_manifest_of_before_names_no_environment(tmp_path) -> None:
     del fields["environment"], fields["experiment"], fields["plan"]["requests_per_round"]
     (tmp_path / manifest.FILE).write_bytes(msgspec.json.encode(fields))
 
-    found = manifest.read(tmp_path)
+    found = manifest.read_manifest(tmp_path)
 
     assert (found.environment, found.experiment, found.plan.requests_per_round) == (None, None, None)
 

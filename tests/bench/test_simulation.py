@@ -10,40 +10,40 @@ from typing import Any
 
 import msgspec
 import pytest
+from doubles.simulator_thread import SimulatorThread
 from independent_server import MODEL, Schedule, Server
 from measured import record, run_manifest, write_run
 from one_request import run
 from running import QUICK, Ran, measure
 
-from tandem.bench import manifest, summary, table
-from tandem.bench.client import Client
+from tandem.bench import manifest, summary, summary_table
+from tandem.bench.client import CompletionClient
+from tandem.bench.completion_request import ModelServer as Address
 from tandem.bench.fault import BenchError
-from tandem.bench.judge.observations import observe
-from tandem.bench.judge.verdict import Asked, judge
-from tandem.bench.llmperf.run import Server as Measured
+from tandem.bench.llmperf.run import LlmperfServer as Measured
 from tandem.bench.llmperf.run import _ask_simulated
-from tandem.bench.probe import Found, probe
-from tandem.bench.simulation import BAND, OWNER, combine_simulated
-from tandem.bench.wire import Server as Address
-from tandem.twin.server.knobs import Knobs
-from tandem.twin.server.twin import Twin
+from tandem.bench.probe import ProbeResult, probe_server
+from tandem.bench.simulation import SIMULATED_BAND, SIMULATOR_OWNER, combine_simulated
+from tandem.judge.request_table import read_request_table
+from tandem.judge.verdict import JudgeOptions, judge_run
+from tandem.simulator.settings import SimulatorSettings
 
-OURS = [{"id": MODEL, "owned_by": OWNER}]
+OURS = [{"id": MODEL, "owned_by": SIMULATOR_OWNER}]
 OTHERS = [{"id": MODEL, "owned_by": "vllm"}]
 SIMULATED = dataclasses.replace(QUICK, simulated="1")
 
 
-def found(header: str | None, models: list[dict[str, str]]) -> Found:
-    async def ask(client: Client, server: Server) -> Found:
+def found(header: str | None, models: list[dict[str, str]]) -> ProbeResult:
+    async def ask(client: CompletionClient, server: Server) -> ProbeResult:
         server.models = models
-        return await probe(client, client.server)
+        return await probe_server(client, client.server)
 
     return run(ask, Schedule(ttft_ms=1, step_ms=1, simulated=header))
 
 
 @pytest.fixture(scope="module")
 def twin():
-    with Twin(Knobs(model=MODEL, step_ms=(1.0,), prefill_base_ms=1, law="none")) as running:
+    with SimulatorThread(SimulatorSettings(model=MODEL, step_ms=(1.0,), prefill_base_ms=1, law="none")) as running:
         yield running
 
 
@@ -52,14 +52,14 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return measure(tmp_path_factory.mktemp("mixed"), schedules=(QUICK, SIMULATED))
 
 
-def test_the_probe_takes_the_twin_for_a_simulator(twin: Twin) -> None:
-    async def ask(_: Client, __: Server) -> Found:
-        async with Client(Address(name="arm", url=twin.url, model=MODEL), limit=1) as client:
-            return await probe(client, client.server)
+def test_the_probe_takes_the_twin_for_a_simulator(twin: SimulatorThread) -> None:
+    async def ask(_: CompletionClient, __: Server) -> ProbeResult:
+        async with CompletionClient(Address(name="arm", url=twin.url, model=MODEL), limit=1) as client:
+            return await probe_server(client, client.server)
 
     came = run(ask)
 
-    assert (came.simulated, came.owned_by, came.notes) == (True, OWNER, ())
+    assert (came.is_simulator, came.owned_by, came.notes) == (True, SIMULATOR_OWNER, ())
 
 
 @pytest.mark.parametrize(
@@ -71,20 +71,20 @@ def test_one_announcement_makes_a_server_simulated(
 ) -> None:
     came = found(header, models)
 
-    assert (came.simulated, came.notes) == (simulated, ())
+    assert (came.is_simulator, came.notes) == (simulated, ())
 
 
 def test_a_server_that_contradicts_itself_counts_as_simulated() -> None:
     came = found("0", OURS)
 
-    assert came.simulated
+    assert came.is_simulator
     assert came.notes == ("x-tandem-simulated is 0 and owned_by is tandem-simulator: it counts as simulated",)
 
 
 def test_the_owner_of_another_model_says_nothing() -> None:
-    models = [{"id": MODEL, "owned_by": "vllm"}, {"id": "other", "owned_by": OWNER}]
+    models = [{"id": MODEL, "owned_by": "vllm"}, {"id": "other", "owned_by": SIMULATOR_OWNER}]
 
-    assert not found(None, models).simulated
+    assert not found(None, models).is_simulator
 
 
 @pytest.mark.parametrize(
@@ -107,16 +107,18 @@ def test_a_summary_keeps_that_a_run_is_simulated(mixed: Ran) -> None:
 
 
 def test_a_simulated_run_answers_no_claim_of_the_post(mixed: Ran) -> None:
-    verdict = judge(observe(mixed.folder), Asked())
+    verdict = judge_run(read_request_table(mixed.folder), JudgeOptions())
 
     why = "The post's claims are not asked of these servers: they are simulated."
     assert (verdict.simulated, verdict.claims, verdict.claims_unasked) == (True, (), why)
 
 
-@pytest.mark.parametrize(("simulated", "first"), [(True, BAND), (False, "concurrency 4: medians"), (None, "concurr")])
+@pytest.mark.parametrize(
+    ("simulated", "first"), [(True, SIMULATED_BAND), (False, "concurrency 4: medians"), (None, "concurr")]
+)
 def test_the_table_of_a_simulated_run_begins_with_it(tmp_path: Path, simulated: bool | None, first: str) -> None:
     told = io.StringIO()
-    table.show(summary.summarize(write_run(tmp_path, [record()], simulated=simulated)), told)
+    summary_table.write_table(summary.summarize_run(write_run(tmp_path, [record()], simulated=simulated)), told)
 
     assert told.getvalue().startswith(first)
 
@@ -126,16 +128,16 @@ def test_a_manifest_of_before_does_not_know_its_servers(tmp_path: Path) -> None:
     del fields["simulated"], fields["arms"][0]["simulated"]
     (tmp_path / manifest.FILE).write_bytes(msgspec.json.encode({**fields, "schema": 1}))
 
-    assert manifest.read(tmp_path).simulated is None
+    assert manifest.read_manifest(tmp_path).simulated is None
 
 
 def resumed(folder: Path, forget: bool, schedule: Schedule) -> Ran:
     """Measure real servers, forget what they announced or not, and go on with servers of `schedule`."""
     first = measure(folder, at=())
-    kept = msgspec.json.decode((first.folder / manifest.FILE).read_bytes(), type=manifest.Manifest)
+    kept = msgspec.json.decode((first.folder / manifest.FILE).read_bytes(), type=manifest.RunManifest)
     if forget:
         arms = tuple(msgspec.structs.replace(arm, simulated=None) for arm in kept.arms)
-        manifest.write(first.folder, msgspec.structs.replace(kept, schema=1, simulated=None, arms=arms))
+        manifest.write_manifest(first.folder, msgspec.structs.replace(kept, schema=1, simulated=None, arms=arms))
     ports = [server.port for server in first.servers]
     return measure(folder, schedules=(schedule, schedule), at=ports, resume=True)
 
@@ -154,12 +156,12 @@ def test_an_older_run_that_goes_on_claims_nothing_real(
     assert (went_on["simulated"], went_on["schema"]) == (simulated, 2)
 
 
-def test_llmperf_knows_a_simulator(twin: Twin) -> None:
+def test_llmperf_knows_a_simulator(twin: SimulatorThread) -> None:
     assert _ask_simulated(Measured(name="a", url=twin.url)) is True
     assert _ask_simulated(Measured(name="a", url="http://127.0.0.1:1")) is None
 
 
 def test_a_run_of_before_says_that_its_servers_are_unknown(tmp_path: Path) -> None:
-    notes = summary.summarize(write_run(tmp_path, [record()], simulated=None)).notes
+    notes = summary.summarize_run(write_run(tmp_path, [record()], simulated=None)).notes
 
     assert "whether these servers were simulated is not known: nobody asked them when they were measured" in notes

@@ -7,7 +7,7 @@ import random
 import pytest
 from recordings import RECORDINGS, recorded
 
-from tandem.bench.sse import Splitter, only_comments
+from tandem.bench.sse import EventSplitter, has_only_comments
 
 FORMS = (
     b'\xef\xbb\xbfdata: {"a": 1}\r\n\r\n: a comment\r\ndata:{"b": 2}\r\rid: 7\nevent: message\nretry: 10\ndata: {"c":\n'
@@ -20,7 +20,7 @@ SEED = 20261121
 
 
 def split(*pieces: bytes) -> list[bytes]:
-    splitter = Splitter()
+    splitter = EventSplitter()
     return [event for piece in pieces for event in splitter.feed(piece)]
 
 
@@ -78,7 +78,7 @@ def test_random_bytes_never_raise() -> None:
     generator = random.Random(SEED)  # noqa: S311
 
     for _ in range(300):
-        splitter = Splitter()
+        splitter = EventSplitter()
         for _ in range(20):
             splitter.feed(bytes(generator.choices(b"\r\n: data\xef\xbb\xbf{}", k=generator.randint(0, 12))))
         splitter.end()
@@ -89,7 +89,7 @@ def test_random_bytes_never_raise() -> None:
     [(b"data: x\n\n", b"\n"), (b"data: x\r\n\r\n", b"\r"), (b"data: x\r\r", b"\r")],
 )
 def test_an_event_is_complete_with_the_byte_that_ends_its_blank_line(stream: bytes, last: bytes) -> None:
-    splitter = Splitter()
+    splitter = EventSplitter()
 
     completed = [at for at in range(len(stream)) if splitter.feed(stream[at : at + 1])]
 
@@ -105,7 +105,7 @@ def test_the_newline_after_a_return_that_ended_an_event_starts_no_other() -> Non
     [(b"data: [DONE]\n", b"[DONE]"), (b"data: [DONE]", b"[DONE]"), (b"data: x\n\n", None), (b": x", None), (b"", None)],
 )
 def test_an_event_without_its_blank_line_is_given_at_the_end(stream: bytes, left: bytes | None) -> None:
-    splitter = Splitter()
+    splitter = EventSplitter()
     splitter.feed(stream)
 
     assert splitter.end() == left
@@ -120,10 +120,10 @@ def test_an_event_without_its_blank_line_is_given_at_the_end(stream: bytes, left
     ],
 )
 def test_a_line_that_belongs_to_no_event_stream_is_kept(stream: bytes, strange: bytes | None) -> None:
-    splitter = Splitter()
+    splitter = EventSplitter()
     splitter.feed(stream)
 
-    assert splitter.strange == strange
+    assert splitter.foreign_line == strange
 
 
 @pytest.mark.parametrize(
@@ -131,4 +131,4 @@ def test_a_line_that_belongs_to_no_event_stream_is_kept(stream: bytes, strange: 
     [(b": ping\n\n", True), (b":\r\n\r\n", True), (b": a\n: b\n", True), (b": a\ndata: x\n\n", False), (b"", False)],
 )
 def test_comment_lines_alone_are_told_from_events(piece: bytes, only: bool) -> None:
-    assert only_comments(piece) is only
+    assert has_only_comments(piece) is only

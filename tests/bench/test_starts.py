@@ -5,17 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tandem.bench.counters import FILE, Scrape
-from tandem.bench.starts import Starts
+from tandem.bench.counters import FILE, MetricsScrape
+from tandem.bench.server_restarts import ServerRestarts
 
 
-def scrape(arm: str, **page: float) -> Scrape:
-    return Scrape(at_s=1.0, arm=arm, when="before", counters=page)
+def scrape(arm: str, **page: float) -> MetricsScrape:
+    return MetricsScrape(at_s=1.0, arm=arm, when="before", counters=page)
 
 
-def told(folder, *scrapes: Scrape) -> list[str | None]:
-    starts = Starts(folder)
-    return [starts.of(one) for one in scrapes]
+def told(folder, *scrapes: MetricsScrape) -> list[str | None]:
+    starts = ServerRestarts(folder)
+    return [starts.identify_start(one) for one in scrapes]
 
 
 def test_the_page_states_when_its_process_began(tmp_path):
@@ -42,7 +42,7 @@ def test_a_page_that_shows_nothing_yet_says_nothing(tmp_path):
 
 
 def test_a_page_that_could_not_be_had_says_nothing(tmp_path):
-    lost = Scrape(at_s=1.0, arm="a", when="before", error="status 404")
+    lost = MetricsScrape(at_s=1.0, arm="a", when="before", error="status 404")
 
     assert told(tmp_path, lost) == [None]
 

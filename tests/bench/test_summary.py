@@ -10,39 +10,41 @@ import pytest
 from measured import arm, chunks, failed, record, run_manifest, write_run
 
 from tandem.bench import manifest, summary
-from tandem.bench.counters import Scrape
+from tandem.bench.aggregate import tally_part
+from tandem.bench.counters import MetricsScrape
 from tandem.bench.fault import BenchError
-from tandem.bench.manifest import Ended, Plan, Speculation
-from tandem.bench.reading import parts
-from tandem.bench.record import Record
-from tandem.bench.summary import Cell, Summary
-from tandem.bench.tally import tally
+from tandem.bench.manifest import PlanTotals, RunEnd, Speculation
+from tandem.bench.record import RequestRecord
+from tandem.bench.record_blocks import split_file
+from tandem.bench.summary import RecordSummary, SummaryCell
 
 
-def summarized(folder: Path, records: list[Record], scrapes: list[Scrape] | None = None, **changes: object) -> Summary:
-    return summary.summarize(write_run(folder, records, scrapes, **changes))
+def summarized(
+    folder: Path, records: list[RequestRecord], scrapes: list[MetricsScrape] | None = None, **changes: object
+) -> RecordSummary:
+    return summary.summarize_run(write_run(folder, records, scrapes, **changes))
 
 
-def cell(found: Summary, metric: str, arm_: str = "base", class_: str = "repeat") -> Cell | None:
+def cell(found: RecordSummary, metric: str, arm_: str = "base", class_: str = "repeat") -> SummaryCell | None:
     cells = [one for one in found.cells if (one.metric, one.arm, one.class_) == (metric, arm_, class_)]
     assert len(cells) <= 1
     return cells[0] if cells else None
 
 
-def lasting(seconds: float, **changes: object) -> Record:
+def lasting(seconds: float, **changes: object) -> RequestRecord:
     """A request whose first and only chunk comes after so long, with 10 tokens."""
     stream = chunks((seconds, "text", 10))
     return record(**{"chunks": stream, "end_s": seconds, "completion_tokens": 10, **changes})
 
 
-def at(start_s: float, seconds: float, **changes: object) -> Record:
+def at(start_s: float, seconds: float, **changes: object) -> RequestRecord:
     return lasting(seconds, start_s=start_s, **changes)
 
 
 def test_a_cell_has_the_quantiles_of_its_requests(tmp_path: Path) -> None:
     found = cell(summarized(tmp_path, [lasting(seconds) for seconds in (0.1, 0.2, 0.4, 0.8)]), "ttft_ms")
 
-    assert found == Cell(
+    assert found == SummaryCell(
         class_="repeat", concurrency=4, rate_per_s=None, metric="ttft_ms", arm="base", n=4,
         p50=300.0, p90=680.0, p99=788.0, mean=375.0, unit="ms",
     )  # fmt: skip
@@ -226,10 +228,13 @@ def test_a_limit_on_what_is_no_figure_of_a_request_is_refused(tmp_path: Path) ->
 FLAT = {"generation_tokens": 100.0, "first_tokens": 10.0, "decode_steps": 30.0, "drafts": 0.0}
 
 
-def turn(counters: dict[str, float], **changes: object) -> list[Scrape]:
+def turn(counters: dict[str, float], **changes: object) -> list[MetricsScrape]:
     stated = {"at_s": 1.0, "arm": "spec", "class_": "repeat", "concurrency": 4, **changes}
     zero = dict.fromkeys(counters, 0.0)
-    return [Scrape(**stated, when="before", counters=zero), Scrape(**stated, when="after", counters=counters)]
+    return [
+        MetricsScrape(**stated, when="before", counters=zero),
+        MetricsScrape(**stated, when="after", counters=counters),
+    ]
 
 
 def test_acceptance_spreads_over_turns_and_its_mean_is_the_ratio_of_the_sums(tmp_path: Path) -> None:
@@ -339,7 +344,7 @@ def test_cells_follow_the_manifest_class_then_load_then_metric_with_arms_side_by
 
 
 def test_the_summary_of_the_file_is_the_one_returned(tmp_path: Path) -> None:
-    written = summary.write(write_run(tmp_path, [record()]))
+    written = summary.write_summary(write_run(tmp_path, [record()]))
 
     on_disk = json.loads((tmp_path / "summary.json").read_text())
     assert on_disk == json.loads(msgspec.json.encode(written))
@@ -350,14 +355,16 @@ def test_the_summary_of_the_file_is_the_one_returned(tmp_path: Path) -> None:
 
 def test_the_summary_is_recomputed_and_never_read(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [record()])
-    first = summary.write(folder)
+    first = summary.write_summary(folder)
     (folder / "summary.json").write_text("{}")
 
-    assert summary.write(folder) == first
+    assert summary.write_summary(folder) == first
 
 
 def test_the_end_of_the_run_and_what_is_missing_of_the_plan_are_noted(tmp_path: Path) -> None:
-    early = summarized(tmp_path, [record()], plan=Plan(requests=8), ended=Ended(reason="interrupted", utc="2026"))
+    early = summarized(
+        tmp_path, [record()], plan=PlanTotals(requests=8), ended=RunEnd(reason="interrupted", utc="2026")
+    )
 
     assert "the run ended early: interrupted" in early.notes
     assert "1 of 8 planned requests are recorded" in early.notes
@@ -410,7 +417,7 @@ def test_a_torn_last_line_is_a_note(tmp_path: Path, cut: int) -> None:
     path = folder / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
 
-    found = summary.summarize(folder)
+    found = summary.summarize_run(folder)
 
     assert found.records == 1
     assert any(note.startswith("records.jsonl:2: the last line is torn after ") for note in found.notes)
@@ -433,7 +440,7 @@ def test_a_bad_line_is_refused_by_its_number_wherever_it_stands(tmp_path: Path, 
 
     for number in (1, 3):
         with pytest.raises(BenchError, match=problem) as refused:
-            [tally(part) for part in parts(path, number, None)]
+            [tally_part(part) for part in split_file(path, number, None)]
         assert refused.value.where == f"{path}:32"
 
 
@@ -441,10 +448,10 @@ def test_a_record_of_a_newer_schema_that_still_decodes_is_refused_by_its_number(
     folder = write_run(tmp_path, [record(), record(schema=2)])
 
     with pytest.raises(BenchError, match=r"records\.jsonl:2: the record has schema 2"):
-        summary.summarize(folder)
+        summary.summarize_run(folder)
 
 
-def various() -> list[Record]:
+def various() -> list[RequestRecord]:
     return [
         record(
             request_id=f"r-{number}", arm=("base", "spec")[number // 7 % 2], class_=("chat", "repeat")[number % 2],
@@ -457,11 +464,11 @@ def various() -> list[Record]:
 @pytest.mark.parametrize("number", [2, 3, 7])
 def test_a_file_read_in_parts_adds_up_to_the_whole(tmp_path: Path, number: int) -> None:
     path = write_run(tmp_path, various()) / "records.jsonl"
-    (whole,) = [tally(part) for part in parts(path, 1, {"e2e_ms": 300.0})]
+    (whole,) = [tally_part(part) for part in split_file(path, 1, {"e2e_ms": 300.0})]
 
-    joined = summary.Tally()
-    for part in parts(path, number, {"e2e_ms": 300.0}):
-        joined.add(tally(part))
+    joined = summary.RequestTally()
+    for part in split_file(path, number, {"e2e_ms": 300.0}):
+        joined.add(tally_part(part))
 
     assert {key: np.concatenate(arrays).tolist() for key, arrays in joined.values.items()} == {
         key: arrays[0].tolist() for key, arrays in whole.values.items()
@@ -475,26 +482,26 @@ def test_a_file_read_in_parts_adds_up_to_the_whole(tmp_path: Path, number: int) 
 
 def test_several_processes_give_the_same_bytes_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_run(tmp_path, various())
-    alone = summary.write(folder)
+    alone = summary.write_summary(folder)
     alone_bytes = (folder / "summary.json").read_bytes()
 
-    monkeypatch.setattr(summary, "_PART", 50_000)
-    monkeypatch.setattr(summary, "_cores", lambda: 2)
+    monkeypatch.setattr(summary, "_PART_BYTES", 50_000)
+    monkeypatch.setattr(summary, "_count_cores", lambda: 2)
 
-    assert summary.write(folder) == alone
+    assert summary.write_summary(folder) == alone
     assert (folder / "summary.json").read_bytes() == alone_bytes
 
 
 def test_records_that_another_program_spelled_give_the_same_bytes(tmp_path: Path) -> None:
     folder = write_run(tmp_path, various())
     path = folder / "records.jsonl"
-    summary.write(folder)
+    summary.write_summary(folder)
     ours = (folder / "summary.json").read_bytes()
 
     path.write_text("".join(json.dumps(json.loads(line)) + "\n" for line in path.read_text().splitlines()))
 
     assert b'[0.2, "text", 1]' in path.read_bytes()
-    summary.write(folder)
+    summary.write_summary(folder)
     assert (folder / "summary.json").read_bytes() == ours
 
 
@@ -507,11 +514,11 @@ def test_of_several_bad_lines_the_first_is_named_whichever_process_meets_it(
     for number in range(60, 400, 40):  # in every part
         lines[number] = b"{}\n"
     path.write_bytes(b"".join(lines))
-    monkeypatch.setattr(summary, "_PART", 50_000)
-    monkeypatch.setattr(summary, "_cores", lambda: 2)
+    monkeypatch.setattr(summary, "_PART_BYTES", 50_000)
+    monkeypatch.setattr(summary, "_count_cores", lambda: 2)
 
     with pytest.raises(BenchError, match="this is no record") as refused:
-        summary.summarize(folder)
+        summary.summarize_run(folder)
 
     assert refused.value.where == f"{path}:61"
 
@@ -522,21 +529,21 @@ def test_a_folder_without_a_file_is_refused_by_the_files_name(tmp_path: Path, mi
     (folder / missing).unlink()
 
     with pytest.raises(BenchError, match=missing):
-        summary.summarize(folder)
+        summary.summarize_run(folder)
 
 
 def test_a_manifest_of_a_newer_schema_is_refused(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [record()], schema=3)
 
     with pytest.raises(BenchError, match="the manifest has schema 3"):
-        summary.summarize(folder)
+        summary.summarize_run(folder)
 
 
 def test_a_manifest_of_a_newer_schema_is_named_where_the_rest_does_not_fit(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"schema": 9, "version": "7.1.0", "arms": "elsewhere"}')
 
     with pytest.raises(BenchError, match=r"schema 9, and this Tandem knows up to 2; read it with Tandem 7\.1\.0"):
-        manifest.read(tmp_path)
+        manifest.read_manifest(tmp_path)
 
 
 def test_a_manifest_that_is_cut_is_refused(tmp_path: Path) -> None:
@@ -544,11 +551,13 @@ def test_a_manifest_that_is_cut_is_refused(tmp_path: Path) -> None:
     (folder / "manifest.json").write_bytes((folder / "manifest.json").read_bytes()[:-30])
 
     with pytest.raises(BenchError, match="this is no manifest"):
-        summary.summarize(folder)
+        summary.summarize_run(folder)
 
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
-    written = run_manifest(goodput={"ttft_ms": 500.0}, thinking=False, warm_up={"base": manifest.WarmUp(requests=3)})
-    manifest.write(tmp_path, written)
+    written = run_manifest(
+        goodput={"ttft_ms": 500.0}, thinking=False, warm_up={"base": manifest.WarmUpEntry(requests=3)}
+    )
+    manifest.write_manifest(tmp_path, written)
 
-    assert manifest.read(tmp_path) == written
+    assert manifest.read_manifest(tmp_path) == written

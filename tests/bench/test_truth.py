@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from tandem.bench.fault import BenchError
-from tandem.bench.truth import Served, read_log, read_logs
+from tandem.bench.server_log import ServerLogEntry, read_log, read_logs
 
 LINE = '{"request_id": "a", "accepted_s": 10.0, "bursts": [[10.2, 1], [10.25, 4], [10.3, 3]], "status": 200}\n'
 
@@ -14,8 +14,8 @@ def log(tmp_path) -> Path:
     return tmp_path / "log.jsonl"
 
 
-def served(**changes) -> Served:
-    return msgspec.structs.replace(msgspec.json.decode(LINE, type=Served), **changes)
+def served(**changes) -> ServerLogEntry:
+    return msgspec.structs.replace(msgspec.json.decode(LINE, type=ServerLogEntry), **changes)
 
 
 @pytest.mark.parametrize(

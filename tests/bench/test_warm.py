@@ -5,13 +5,20 @@ from __future__ import annotations
 import pytest
 from planned import plan
 
-from tandem.bench.record import Chunk, Record
-from tandem.bench.warm import LEAST_WINDOW, SHORT_TOKENS, Figures, alike, figures, window
+from tandem.bench.record import Chunk, RequestRecord
+from tandem.bench.warm_up import (
+    MIN_WINDOW,
+    SHORT_TOKENS,
+    WindowMedians,
+    compute_medians,
+    is_stable,
+    plan_window,
+)
 
 
 def record(*times, tokens=None, error=None):
     chunks = tuple(Chunk(at_s=at, kind="text", tokens=1) for at in times)
-    return Record(
+    return RequestRecord(
         request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, end_s=max(times, default=1.0),
         chunks=(Chunk(at_s=0.01, kind="role", tokens=0), *chunks), completion_tokens=tokens, error=error,
     )  # fmt: skip
@@ -30,27 +37,31 @@ def record(*times, tokens=None, error=None):
     ],
 )
 def test_windows_are_alike_within_a_tenth(one, other, same):
-    assert alike(Figures(ttft_s=one[0], tpot_s=one[1]), Figures(ttft_s=other[0], tpot_s=other[1])) is same
+    assert (
+        is_stable(WindowMedians(ttft_s=one[0], tpot_s=one[1]), WindowMedians(ttft_s=other[0], tpot_s=other[1])) is same
+    )
 
 
 def test_the_figures_of_a_window_are_medians_of_what_succeeded():
-    seen = figures([record(0.1, 0.2, 0.3), record(0.2, 0.4, 0.6), record(0.3, 0.6, 0.9), record(9.0, error="closed")])
+    seen = compute_medians(
+        [record(0.1, 0.2, 0.3), record(0.2, 0.4, 0.6), record(0.3, 0.6, 0.9), record(9.0, error="closed")]
+    )
 
     assert (seen.ttft_s, seen.tpot_s) == (pytest.approx(0.2), pytest.approx(0.2))
 
 
 def test_bursts_are_divided_by_their_tokens():
-    assert figures([record(0.1, 0.5, tokens=9)]).tpot_s == pytest.approx(0.05)
+    assert compute_medians([record(0.1, 0.5, tokens=9)]).tpot_s == pytest.approx(0.05)
 
 
 def test_a_window_without_an_answer_has_no_figures():
-    assert figures([record(error="connect")]) == Figures(ttft_s=None, tpot_s=None)
+    assert compute_medians([record(error="connect")]) == WindowMedians(ttft_s=None, tpot_s=None)
 
 
-@pytest.mark.parametrize(("concurrency", "size"), [(1, LEAST_WINDOW), (8, 8)])
+@pytest.mark.parametrize(("concurrency", "size"), [(1, MIN_WINDOW), (8, 8)])
 def test_every_window_asks_the_same_prompts_of_every_arm(concurrency, size):
     made = plan(classes={"code": 3, "chat": 1}, concurrency=(concurrency,))
-    one, other = window("a", made, 0, size=size), window("b", made, 5, size=size)
+    one, other = plan_window("a", made, 0, size=size), plan_window("b", made, 5, size=size)
 
     assert one.items == other.items
     assert len(one.items) == size
@@ -59,11 +70,11 @@ def test_every_window_asks_the_same_prompts_of_every_arm(concurrency, size):
 def test_a_short_window_asks_for_few_tokens():
     made = plan(max_tokens=600)
 
-    assert {item.entry.max_tokens for item in window("a", made, 1, size=4, most_tokens=SHORT_TOKENS).items} == {64}
+    assert {item.entry.max_tokens for item in plan_window("a", made, 1, size=4, most_tokens=SHORT_TOKENS).items} == {64}
 
 
 def test_requests_of_windows_have_ids_of_their_own():
     made = plan()
 
-    measured = {identity for turn in made.turns() for identity in turn.ids()}
-    assert measured.isdisjoint(window("a", made, 0, size=4).ids())
+    measured = {identity for turn in made.turns() for identity in turn.request_ids()}
+    assert measured.isdisjoint(plan_window("a", made, 0, size=4).request_ids())

@@ -11,17 +11,17 @@ import pytest
 from independent_server import Schedule
 from one_request import EVERYTHING, LONG, Came, asking, come, run
 
-from tandem.bench.client import Client
-from tandem.bench.reply import Reply
-from tandem.bench.watch import Watch
-from tandem.bench.wire import TimeOuts
+from tandem.bench.client import CompletionClient
+from tandem.bench.completion_request import Timeouts
+from tandem.bench.reply import ServerReply
+from tandem.bench.request_deadline import RequestDeadline
 
 SHORT_S = 0.1
 
 
-def outs(**fields: float) -> TimeOuts:
+def outs(**fields: float) -> Timeouts:
     """Long but for what is named."""
-    return TimeOuts(**({"connect_s": 20, "first_token_s": 20, "gap_s": 20, "whole_s": 20} | fields))
+    return Timeouts(**({"connect_s": 20, "first_token_s": 20, "gap_s": 20, "whole_s": 20} | fields))
 
 
 def stalled(fault: str, fault_at: int, **fields: float) -> Came:
@@ -44,8 +44,8 @@ def full() -> Iterator[int]:
 
 
 def test_a_connection_that_does_not_stand_in_time_is_a_word(full: int) -> None:
-    async def what(client: Client, _: object) -> tuple:
-        reply = await client.ask(asking(), outs(connect_s=SHORT_S))
+    async def what(client: CompletionClient, _: object) -> tuple:
+        reply = await client.send_request(asking(), outs(connect_s=SHORT_S))
         return reply.error, reply.error_detail
 
     assert run(what, url=f"http://127.0.0.1:{full}") == ("connect_timeout", "no connection within 0.1 s")
@@ -124,7 +124,7 @@ def test_the_answer_of_a_refusal_that_hangs_is_cut() -> None:
 
 
 def test_a_page_that_never_comes_is_cut() -> None:
-    async def what(client: Client, _: object) -> str | None:
+    async def what(client: CompletionClient, _: object) -> str | None:
         return (await client.get("/hang", outs(whole_s=SHORT_S))).error
 
     assert run(what) == "whole_timeout"
@@ -144,11 +144,11 @@ def looked(*reads: tuple[float, bytes], at_s: float, monkeypatch: pytest.MonkeyP
     """The word of one look at `at_s`; time-outs are 10 s to the first token, 5 s of gap, 30 s in all."""
 
     async def what() -> str | None:
-        reply = Reply(0, reads=[(int(when * 1e9), piece) for when, piece in reads])
-        watch = Watch(reply, TimeOuts(first_token_s=10, gap_s=5, whole_s=30), Bound())
-        watch.sent = True
+        reply = ServerReply(0, reads=[(int(when * 1e9), piece) for when, piece in reads])
+        watch = RequestDeadline(reply, Timeouts(first_token_s=10, gap_s=5, whole_s=30), Bound())
+        watch.is_sent = True
         monkeypatch.setattr("time.monotonic_ns", lambda: int(at_s * 1e9))
-        watch._look()
+        watch._check()
         watch.stop()
         return watch.word
 
@@ -185,8 +185,8 @@ def test_a_look_cuts_when_a_time_is_up_and_not_before(reads: list, at_s: float, 
 
 
 def test_a_server_is_not_blamed_for_what_came_while_this_process_was_held_up() -> None:
-    async def what(client: Client, _: object) -> str | None:
-        asked = asyncio.create_task(client.ask(asking(), outs(gap_s=2 * SHORT_S)))
+    async def what(client: CompletionClient, _: object) -> str | None:
+        asked = asyncio.create_task(client.send_request(asking(), outs(gap_s=2 * SHORT_S)))
         await asyncio.sleep(SHORT_S)
         time.sleep(4 * SHORT_S)  # noqa: ASYNC251 # nothing runs: neither the server nor the client
         return (await asked).error

@@ -8,29 +8,29 @@ from collections.abc import Mapping
 import pytest
 from one_request import EVERYTHING, asking
 
+from tandem.bench.completion_request import ModelServer, encode_body
 from tandem.bench.fault import BenchError
-from tandem.bench.manifest import Offers
-from tandem.bench.wire import Server, body
+from tandem.bench.manifest import ServerOffers
 
-CHAT = Server("arm", "http://host:8000", "small")
-COMPLETIONS = Server("arm", "http://host:8000", "small", "completions")
+CHAT = ModelServer("arm", "http://host:8000", "small")
+COMPLETIONS = ModelServer("arm", "http://host:8000", "small", "completions")
 
 
-def sent(server: Server = CHAT, **fields) -> Mapping:
-    return json.loads(body(asking(**fields), server))
+def sent(server: ModelServer = CHAT, **fields) -> Mapping:
+    return json.loads(encode_body(asking(**fields), server))
 
 
 @pytest.mark.parametrize(
     "url", ["http://host:8000", "http://host:8000/", "http://host:8000/v1", "http://host:8000/v1/"]
 )
 def test_an_address_may_end_in_v1(url: str) -> None:
-    server = Server("arm", url, "small")
+    server = ModelServer("arm", url, "small")
 
     assert (server.root, server.endpoint) == ("http://host:8000", "http://host:8000/v1/chat/completions")
 
 
 def test_an_address_may_have_a_path() -> None:
-    assert Server("arm", "https://host/team/v1", "m", "completions").endpoint == "https://host/team/v1/completions"
+    assert ModelServer("arm", "https://host/team/v1", "m", "completions").endpoint == "https://host/team/v1/completions"
 
 
 def test_a_plain_request_says_nothing_beyond_what_every_server_knows() -> None:
@@ -60,10 +60,10 @@ def test_messages_go_as_they_are() -> None:
         ({"thinking": False}, {"chat_template_kwargs": {"enable_thinking": False}}),
         ({"thinking": True}, {"chat_template_kwargs": {"enable_thinking": True}}),
         ({"ignore_eos": True}, {"ignore_eos": True}),
-        ({"offers": Offers(include_usage=True)}, {"stream_options": {"include_usage": True}}),
-        ({"offers": Offers(token_ids=True)}, {"return_token_ids": True}),
-        ({"offers": Offers(logprobs=True)}, {"logprobs": True, "top_logprobs": 2}),
-        ({"offers": Offers(continuous_usage=True)}, {}),
+        ({"offers": ServerOffers(include_usage=True)}, {"stream_options": {"include_usage": True}}),
+        ({"offers": ServerOffers(token_ids=True)}, {"return_token_ids": True}),
+        ({"offers": ServerOffers(logprobs=True)}, {"logprobs": True, "top_logprobs": 2}),
+        ({"offers": ServerOffers(continuous_usage=True)}, {}),
     ],
 )
 def test_an_option_is_said_where_it_was_asked_for(fields: dict, named: dict) -> None:
@@ -81,15 +81,17 @@ def test_completions_take_the_number_of_log_probabilities_and_no_template() -> N
 
 
 def test_two_arms_are_asked_with_bytes_that_differ_in_the_models_name_alone() -> None:
-    other = Server("variant", "http://other:1", "large")
+    other = ModelServer("variant", "http://other:1", "large")
 
-    assert body(asking(offers=EVERYTHING), other) == body(asking(offers=EVERYTHING), CHAT).replace(b"small", b"large")
+    assert encode_body(asking(offers=EVERYTHING), other) == encode_body(asking(offers=EVERYTHING), CHAT).replace(
+        b"small", b"large"
+    )
 
 
 @pytest.mark.parametrize(
     ("server", "fields"),
     [(CHAT, {"prompt": None}), (COMPLETIONS, {"prompt": None, "messages": ({"role": "user", "content": "x"},)})],
 )
-def test_a_request_with_nothing_to_ask_is_a_fault_with_its_id(server: Server, fields: dict) -> None:
+def test_a_request_with_nothing_to_ask_is_a_fault_with_its_id(server: ModelServer, fields: dict) -> None:
     with pytest.raises(BenchError, match="request r-1 has"):
         sent(server, **fields)

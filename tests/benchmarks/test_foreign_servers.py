@@ -31,7 +31,7 @@ from foreign_servers import (
     section,
 )
 
-from tandem.bench.suites.suite import load
+from tandem.bench.suites.suite import load_suite
 
 # as llama.cpp printed it on 2026-11-22
 LLAMA_CPP = """\
@@ -71,7 +71,7 @@ def listening(*, name: str = "s", port: str = "{port}") -> ForeignServer:
 
 @pytest.mark.parametrize("measurement", MEASUREMENTS, ids=lambda measurement: measurement.name)
 def test_every_measurement_asks_288_requests(measurement: Measurement) -> None:
-    prompts = load(ROOT / "benchmarks" / "real_prompts.jsonl").prompts
+    prompts = load_suite(ROOT / "benchmarks" / "real_prompts.jsonl").prompts
     per_class = PROMPTS // len(measurement.classes)
 
     assert PROMPTS * (len(measurement.servers) * measurement.rounds + 2) == REQUESTS

@@ -17,8 +17,8 @@ from real_records import FACTS, KEPT, PACKED, keep_records, restore_records
 
 from tandem.bench import manifest
 from tandem.bench.fault import BenchError
-from tandem.bench.judge.observations import observe
-from tandem.bench.judge.verdict import Asked, judge
+from tandem.judge.request_table import read_request_table
+from tandem.judge.verdict import JudgeOptions, judge_run
 
 RECORDED = Path(__file__).parent / "real_run"
 MOST_BYTES = 10**6
@@ -87,7 +87,7 @@ def test_nobody_else_used_the_machine_meanwhile(restored) -> None:
 
 
 def test_a_verdict_is_made_from_kept_records(restored) -> None:
-    verdict = judge(observe(restored / "ngram"), Asked())
+    verdict = judge_run(read_request_table(restored / "ngram"), JudgeOptions())
 
     assert {cell.class_ for cell in verdict.cells} == set(GROUPS["ngram"])
     assert verdict.equality[0].by == "token ids"
@@ -116,12 +116,14 @@ def test_a_kept_run_has_the_bytes_that_were_measured(tmp_path) -> None:
 
 def test_flags_alone_leave_a_kept_manifest(tmp_path) -> None:
     shutil.copytree(RECORDED, tmp_path / "run")
-    measured = manifest.read(RECORDED / "ngram")
-    manifest.write(tmp_path / "run" / "ngram", msgspec.structs.replace(measured, flags={"--suite": ("/x/own.jsonl",)}))
+    measured = manifest.read_manifest(RECORDED / "ngram")
+    manifest.write_manifest(
+        tmp_path / "run" / "ngram", msgspec.structs.replace(measured, flags={"--suite": ("/x/own.jsonl",)})
+    )
 
     keep_records(tmp_path / "run", ["ngram"], "measured", tmp_path / "kept")
 
-    assert manifest.read(tmp_path / "kept" / "ngram") == msgspec.structs.replace(measured, flags={})
+    assert manifest.read_manifest(tmp_path / "kept" / "ngram") == msgspec.structs.replace(measured, flags={})
 
 
 def test_keeping_twice_gives_the_same_bytes(tmp_path) -> None:

@@ -14,9 +14,9 @@ import real
 import real_table
 from real_table import Run, contradictions, effect_table, seen, texts
 
-from tandem.bench.counters import Change
+from tandem.bench.counters import CounterChange
 from tandem.bench.fault import BenchError
-from tandem.bench.suites.suite import load
+from tandem.bench.suites.suite import load_suite
 
 RECORDED = Path(__file__).parent / "real_run"
 WINDOWS = {"base": 0, "ngram": 7}
@@ -30,7 +30,7 @@ def run() -> Run:
 def with_counts(run: Run, arm: str, **counts: float) -> Run:
     """The same run, some counters of the arm's first turn put to other values."""
     first = run.of(arm)[0]
-    changed = replace(first, change=Change({**first.change.counts, **counts}))
+    changed = replace(first, change=CounterChange({**first.change.counts, **counts}))
     return replace(run, turns=tuple(changed if turn is first else turn for turn in run.turns))
 
 
@@ -153,9 +153,9 @@ def test_a_busy_machine_is_refused_before_anything_is_installed(monkeypatch, tmp
 
 
 def test_the_suite_fits_a_turn_of_one_request_in_abba():
-    suite = load(real.SUITE)
+    suite = load_suite(real.SUITE)
 
-    assert {len(suite.of_class(name)) % 2 for name in suite.classes} == {0}  # two halves of as many requests each
+    assert {len(suite.class_prompts(name)) % 2 for name in suite.classes} == {0}  # two halves of as many requests each
 
 
 def test_times_of_a_busy_machine_are_said_to_be_no_measure(tmp_path):

@@ -11,7 +11,7 @@ import servers_apart
 import yaml
 from servers_apart import MODEL, Server
 
-from tandem.bench.fault import WorldError
+from tandem.bench.fault import ExternalBenchError
 
 FAST = {"step_ms": [1.0], "prefill_base_ms": 1.0}
 
@@ -54,5 +54,5 @@ def test_when_its_block_is_left_nobody_answers(tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
-    with pytest.raises(WorldError, match="did not start"), servers_apart.twin(tmp_path, {"law": "nobodys"}):
+    with pytest.raises(ExternalBenchError, match="did not start"), servers_apart.twin(tmp_path, {"law": "nobodys"}):
         pass

@@ -9,15 +9,15 @@ import pytest
 import world_records
 from world_records import FIRST_TOKEN_S, TOKEN_S, ServerClock, Values, World, simulate_run
 
-from tandem.bench.judge.observations import Observations
+from tandem.judge.request_table import RequestTable
 
 
-def simulate(seed: int = 1, **knobs: Any) -> Observations:
+def simulate(seed: int = 1, **knobs: Any) -> RequestTable:
     """A run of which only the knobs named disturb anything."""
     return simulate_run(World(**{"name": "test", "kind": "benign", "request_noise": 0.0, **knobs}), seed)
 
 
-def slowness(run: Observations, arm: int, metric: str = "e2e_ms") -> Values:
+def slowness(run: RequestTable, arm: int, metric: str = "e2e_ms") -> Values:
     """How much longer each of an arm's requests took than undisturbed, in the order they were sent: log."""
     steady_ms = 1e3 * (FIRST_TOKEN_S + (TOKEN_S * (run.tokens - 1) if metric == "e2e_ms" else 0.0))
     rows = np.flatnonzero(run.arm == arm)
@@ -131,7 +131,7 @@ def test_tail_of_the_first_token_is_ten_times_for_its_share() -> None:
     assert run.figures["tpot_ms"] == pytest.approx(45)
 
 
-def correlate_arms(run: Observations) -> float:
+def correlate_arms(run: RequestTable) -> float:
     """How alike the slowness of both arms is, request by request of the same prompt and round."""
     order = np.lexsort((run.arm, run.prompt, run.round))
     order = order[run.round[order] != run.round[run.arm == 2][0]]

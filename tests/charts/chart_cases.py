@@ -10,18 +10,18 @@ from typing import Any
 
 from declared_environments import read_environments
 
-from charts import workloads
-from charts.gitops import gitops
+from charts import render_workloads
+from charts.gitops import render_gitops
 from charts.people import render_people
 from tandem.spec.artifact_key import KEY_VARIABLE
-from tandem.spec.catalogue import catalogue
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.load import load
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
-CATALOGUE = catalogue()
-_WORKSPACE = load(ROOT / "environments", ROOT / "experiments")
+CATALOGUE = load_catalogue()
+_WORKSPACE = load_workspace(ROOT / "environments", ROOT / "experiments")
 ENVIRONMENTS = {name: found.environment for name, found in _WORKSPACE.environments.items()}
 EXPERIMENTS = {name: found.experiment for name, found in _WORKSPACE.experiments.items()}
 HOSTED = [(name, hosted) for name, environment in ENVIRONMENTS.items() for hosted in environment.experiments]
@@ -38,13 +38,13 @@ def experiments(environment: Environment) -> list[Experiment]:
 
 @cache
 def stages(environment: str, experiment: str) -> dict[str, list[dict[str, Any]]]:
-    return workloads(DECLARED[environment], EXPERIMENTS[experiment], CATALOGUE)
+    return render_workloads(DECLARED[environment], EXPERIMENTS[experiment], CATALOGUE)
 
 
 @cache
 def controller(environment: str) -> list[dict[str, Any]]:
     """The GitOps objects of an environment."""
-    made = gitops(DECLARED[environment], experiments(DECLARED[environment]), CATALOGUE)
+    made = render_gitops(DECLARED[environment], experiments(DECLARED[environment]), CATALOGUE)
     return [body for bodies in made.values() for body in bodies]
 
 

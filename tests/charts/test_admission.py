@@ -19,10 +19,10 @@ from chart_cases import (
     variant,
 )
 
-from charts import workloads
+from charts import render_workloads
 from tandem.spec import names
 from tandem.spec.experiment import Experiment
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.variant_key import compute_artifact_key
 
 SERVERS = [
     pytest.param(environment, experiment, each.name, id=f"{experiment}-{each.name}")
@@ -75,7 +75,7 @@ def test_the_whole_key_of_the_server_is_what_the_artifact_is_held_against(
     environment: str, experiment: str, name: str
 ) -> None:
     spec = EXPERIMENTS[experiment]
-    key = artifact_key(spec, variant(spec, name), CATALOGUE)
+    key = compute_artifact_key(spec, variant(spec, name), CATALOGUE)
 
     assert carried_key(environment, experiment, admit(pod(environment, experiment, name))) == key.as_fields()
 
@@ -84,7 +84,7 @@ def test_the_whole_key_of_the_server_is_what_the_artifact_is_held_against(
 def test_the_models_that_the_server_loads_are_looked_at_too(environment: str, experiment: str, name: str) -> None:
     spec = EXPERIMENTS[experiment]
     draft = variant(spec, name).draft
-    loaded = [CATALOGUE.models[each].pinned() for each in (spec.target, draft) if each]
+    loaded = [CATALOGUE.models[each].full_id() for each in (spec.target, draft) if each]
 
     assert option(admit(pod(environment, experiment, name)), "--model") == loaded
 
@@ -95,7 +95,7 @@ def test_a_refusal_can_name_a_compile_that_is_there(environment: str, experiment
     made = of_kind(objects(environment, experiment), "CronJob")
     (source,) = [word.removeprefix("--from=cronjob/") for word in command if word.startswith("--from=")]
 
-    assert command[:3] == ["kubectl", "-n", names.namespace(EXPERIMENTS[experiment])]
+    assert command[:3] == ["kubectl", "-n", names.experiment_namespace(EXPERIMENTS[experiment])]
     assert source in made
 
 
@@ -126,7 +126,7 @@ def test_the_admission_reads_mounts_and_writes_local_disk(environment: str, expe
 @each_server
 def test_the_stored_artifact_is_the_one_of_the_servers_key(environment: str, experiment: str, name: str) -> None:
     spec = EXPERIMENTS[experiment]
-    key = artifact_key(spec, variant(spec, name), CATALOGUE)
+    key = compute_artifact_key(spec, variant(spec, name), CATALOGUE)
     claims = {
         volume["name"]: volume["persistentVolumeClaim"]
         for volume in pod(environment, experiment, name)["volumes"]
@@ -134,7 +134,7 @@ def test_the_stored_artifact_is_the_one_of_the_servers_key(environment: str, exp
     }
 
     assert claims["stored"] == {
-        "claimName": names.artifact_volume(ENVIRONMENTS[environment], spec, key),
+        "claimName": names.artifact_volume_name(ENVIRONMENTS[environment], spec, key),
         "readOnly": True,
     }
 
@@ -186,20 +186,20 @@ def test_the_models_lie_at_the_same_path_in_both(environment: str, experiment: s
 
 
 def test_an_artifact_is_copied_where_the_experiment_asks_for_it() -> None:
-    bodies = workloads(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)["serve"]
+    bodies = render_workloads(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)["serve"]
 
     assert [copied(template["spec"]) for template in templates(bodies).values()] == [True, True]
 
 
 def test_a_copied_artifact_is_read_only_still() -> None:
-    bodies = workloads(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)["serve"]
+    bodies = render_workloads(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)["serve"]
     servers = [template["spec"]["containers"][0] for template in templates(bodies).values()]
 
     assert [mounts(server)["/artifact"] for server in servers] == [True, True]
 
 
 def test_a_copy_asks_for_the_disk_it_takes_in_both_arms() -> None:
-    bodies = workloads(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)["serve"]
+    bodies = render_workloads(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)["serve"]
     pods = [template["spec"] for template in templates(bodies).values()]
     sizes = [
         volume["emptyDir"]["sizeLimit"] for spec in pods for volume in spec["volumes"] if volume["name"] == "artifact"
@@ -212,6 +212,6 @@ def test_a_copy_asks_for_the_disk_it_takes_in_both_arms() -> None:
 def test_to_copy_is_no_other_artifact() -> None:
     post = EXPERIMENTS["post"]
 
-    keys = [artifact_key(spec, spec.variants[1], CATALOGUE).digest for spec in (post, copying("post"))]
+    keys = [compute_artifact_key(spec, spec.variants[1], CATALOGUE).digest for spec in (post, copying("post"))]
 
     assert keys[0] == keys[1]

@@ -16,7 +16,7 @@ from chart_cases import ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, rig
 from tandem.spec import names
 
 Object = dict[str, Any]
-SPACE = names.namespace(EXPERIMENTS["post"])
+SPACE = names.experiment_namespace(EXPERIMENTS["post"])
 GUARDED = (names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT)
 RESOURCES = {
     "Pod": ("", "pods"), "ReplicationController": ("", "replicationcontrollers"),
@@ -111,9 +111,11 @@ def test_every_copy_of_a_rendered_cron_job_is_admitted(environment: str, experim
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_the_words_of_every_guarded_cron_job_are_rendered(environment: str, experiment: str) -> None:
     (commands,) = [
-        body["data"] for body in rights(environment)
-        if body["kind"] == "ConfigMap" and body["metadata"]["namespace"] == names.namespace(EXPERIMENTS[experiment])
-    ]  # fmt: skip
+        body["data"]
+        for body in rights(environment)
+        if body["kind"] == "ConfigMap"
+        and body["metadata"]["namespace"] == names.experiment_namespace(EXPERIMENTS[experiment])
+    ]
     guarded = {
         body["metadata"]["name"] for body in cron_jobs(environment, experiment) if account(template_of(body)) in GUARDED
     }
@@ -284,7 +286,7 @@ def test_a_guarded_job_is_named_as_its_cron_job(job_name: str) -> None:
 
 def test_a_copy_of_another_namespace_is_refused() -> None:
     body = copy_to_job(cron_job())
-    body["metadata"]["namespace"] = names.namespace(EXPERIMENTS["post-drafts-windows"])
+    body["metadata"]["namespace"] = names.experiment_namespace(EXPERIMENTS["post-drafts-windows"])
 
     assert list_denials(body) != []
 

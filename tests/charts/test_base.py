@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, stages
 
-from charts import workloads
+from charts import render_workloads
 from tandem.spec import names
-from tandem.spec.environment import Serving
+from tandem.spec.environment import ServingAccess
 
 SERVER = {"app.kubernetes.io/component": "server"}
 BENCH = {"app.kubernetes.io/component": "bench"}
@@ -52,8 +52,8 @@ def admitted(
 
 
 def policies(**serving: Any) -> list[dict[str, Any]]:
-    environment = ENVIRONMENTS["post-us-east-2"].model_copy(update={"serving": Serving(**serving)})
-    made = workloads(environment, EXPERIMENTS["post"], CATALOGUE)["base"]
+    environment = ENVIRONMENTS["post-us-east-2"].model_copy(update={"serving": ServingAccess(**serving)})
+    made = render_workloads(environment, EXPERIMENTS["post"], CATALOGUE)["base"]
     return list(of_kind(made, "NetworkPolicy").values())
 
 
@@ -175,4 +175,4 @@ def test_every_namespaced_object_is_in_the_experiments_namespace(environment: st
         if body["kind"] not in {"Namespace", "PersistentVolume"}
     }
 
-    assert spaces == {names.namespace(EXPERIMENTS[experiment])}
+    assert spaces == {names.experiment_namespace(EXPERIMENTS[experiment])}

@@ -10,7 +10,7 @@ import pytest
 from chart_cases import ENVIRONMENTS, ROOT, experiments, of_kind, rights
 from rbac_evaluator import ApiRequest, allows
 
-from tandem.ops.people.cluster_rights import CLUSTER_KINDS, ClusterKind, name_group
+from tandem.ops.people.cluster_rights import CLUSTER_KINDS, ClusterKind, kubernetes_group
 from tandem.spec import names
 
 # the API of Kubernetes 1.36, and what has no object of its own but is asked of RBAC
@@ -90,7 +90,7 @@ def rights_on_the_page(kind: ClusterKind) -> set[Right]:
 
 def rights_by_rbac(environment: str, kind: ClusterKind) -> set[Right]:
     spaces = {
-        "an experiment": names.namespace(experiments(ENVIRONMENTS[environment])[0]),
+        "an experiment": names.experiment_namespace(experiments(ENVIRONMENTS[environment])[0]),
         "elsewhere": "kube-system",
         "all namespaces": None,
     }
@@ -99,7 +99,7 @@ def rights_by_rbac(environment: str, kind: ClusterKind) -> set[Right]:
         for place, (verb, group, resource) in itertools.product(PLACES, EVERYTHING)
         for asked in [(verb, group, resource)]
         if allows(
-            rights(environment), {name_group(kind), "system:authenticated"},
+            rights(environment), {kubernetes_group(kind), "system:authenticated"},
             ApiRequest(verb=verb, group=group, resource=resource, namespace=spaces[place]),
         )
     }  # fmt: skip
@@ -151,7 +151,7 @@ def test_what_the_page_denies_is_not_allowed_on_it_too(kind: ClusterKind) -> Non
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_strangers_of_the_cluster_may_do_nothing(environment: str) -> None:
     requests = [
-        ApiRequest(verb=verb, group=group, resource=resource, namespace=names.namespace(experiment))
+        ApiRequest(verb=verb, group=group, resource=resource, namespace=names.experiment_namespace(experiment))
         for experiment in experiments(ENVIRONMENTS[environment])
         for verb, group, resource in EVERYTHING
     ]
@@ -161,7 +161,7 @@ def test_strangers_of_the_cluster_may_do_nothing(environment: str) -> None:
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_every_experiment_has_the_same_rights(environment: str) -> None:
-    spaces = [names.namespace(experiment) for experiment in experiments(ENVIRONMENTS[environment])]
+    spaces = [names.experiment_namespace(experiment) for experiment in experiments(ENVIRONMENTS[environment])]
     made: dict[str, list[Any]] = {space: [] for space in spaces}
     for body in rights(environment):
         if body["kind"] in {"Role", "RoleBinding"}:
@@ -198,7 +198,7 @@ def test_a_run_by_hand_takes_an_engineer_but_for_labels(kind: ClusterKind, may: 
         command
         for command in commands
         if all(
-            allows(rights("post-us-east-2"), {name_group(kind)},
+            allows(rights("post-us-east-2"), {kubernetes_group(kind)},
                    ApiRequest(verb=verb, group=group, resource=resource, namespace="tandem-post"))
             for verb, group, resource in ASKED_BY_KUBECTL[command]
         )

@@ -19,14 +19,14 @@ from chart_cases import (
     variant,
 )
 
-from charts import workloads
+from charts import render_workloads
 from charts.compile import TRANSFER_S
-from tandem.artifacts.driver.program import LINGER_S
+from tandem.artifacts.driver.program import LINGER_TIMEOUT_S
 from tandem.spec import names
-from tandem.spec.built_image import TOOLS
-from tandem.spec.compiler import compilation
-from tandem.spec.experiment import Compiling, Experiment
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.compile_command import build_compile_command
+from tandem.spec.experiment import CompileSettings, Experiment
+from tandem.spec.project_image import TOOLS
+from tandem.spec.variant_key import compute_artifact_key
 
 Spec = dict[str, Any]
 JOBS = [
@@ -64,17 +64,17 @@ def variables(found: Spec) -> dict[str, str]:
 
 
 def with_settings(experiment: str, **settings: Any) -> Experiment:
-    return EXPERIMENTS[experiment].model_copy(update={"compile": Compiling(**settings)})
+    return EXPERIMENTS[experiment].model_copy(update={"compile": CompileSettings(**settings)})
 
 
 def made(spec: Experiment) -> list[Spec]:
-    return [pod_of(found) for found in workloads(HOME, spec, CATALOGUE)["compile"]]
+    return [pod_of(found) for found in render_workloads(HOME, spec, CATALOGUE)["compile"]]
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_there_is_one_compile_for_each_artifact(environment: str, experiment: str) -> None:
     spec = EXPERIMENTS[experiment]
-    wanted = {artifact_key(spec, each, CATALOGUE).name for each in spec.all_variants()}
+    wanted = {compute_artifact_key(spec, each, CATALOGUE).name for each in spec.all_variants()}
     found = [each["metadata"]["annotations"]["tandem/artifact"] for each in stages(environment, experiment)["compile"]]
 
     assert sorted(found) == sorted(wanted)
@@ -83,7 +83,7 @@ def test_there_is_one_compile_for_each_artifact(environment: str, experiment: st
 def test_variants_that_share_an_artifact_share_its_compile() -> None:
     post = EXPERIMENTS["post"]
     control = post.variants[0].model_copy(update={"name": "control"})
-    jobs = workloads(HOME, post.model_copy(update={"variants": (*post.variants, control)}), CATALOGUE)["compile"]
+    jobs = render_workloads(HOME, post.model_copy(update={"variants": (*post.variants, control)}), CATALOGUE)["compile"]
 
     assert [job["metadata"]["annotations"]["tandem/variants"] for job in jobs] == ["qwen-vllm,control", "qwen-sd-vllm"]
 
@@ -117,7 +117,7 @@ def test_the_runtimes_image_compiles_unmodified(environment: str, experiment: st
 def test_the_driver_runs_what_the_runtime_is_spelt_for(environment: str, experiment: str, name: str) -> None:
     spec = EXPERIMENTS[experiment]
     first = variant(spec, serving(environment, experiment, name)[0])
-    how = compilation(spec, first, CATALOGUE)
+    how = build_compile_command(spec, first, CATALOGUE)
     found = steps(pod(environment, experiment, name))["compile"]
     at = found["args"].index("--")
 
@@ -150,7 +150,7 @@ def test_the_driver_is_told_its_limits_and_its_files() -> None:
 
 
 def test_the_job_has_an_hour_beyond_the_compilers_for_what_is_moved() -> None:
-    (job, _) = workloads(HOME, with_settings("post", deadline_hours=2), CATALOGUE)["compile"]
+    (job, _) = render_workloads(HOME, with_settings("post", deadline_hours=2), CATALOGUE)["compile"]
 
     assert job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 3 * 3600
 
@@ -161,7 +161,7 @@ def test_the_kubelet_waits_longer_than_the_driver_does_for_its_server(
 ) -> None:
     spec = pod(environment, experiment, name)
     arguments = steps(spec)["compile"]["args"]
-    lingering = 2 * LINGER_S  # for what a program leaves behind, and for its last lines
+    lingering = 2 * LINGER_TIMEOUT_S  # for what a program leaves behind, and for its last lines
 
     assert spec["terminationGracePeriodSeconds"] > int(arguments[arguments.index("--grace-s") + 1]) + lingering
 
@@ -183,7 +183,7 @@ def test_the_lease_is_as_long_as_the_job() -> None:
 
 
 def test_fetch_is_told_the_models_and_where_they_go() -> None:
-    spec = pod_of(workloads(HOME, EXPERIMENTS["post"], CATALOGUE)["compile"][1])
+    spec = pod_of(render_workloads(HOME, EXPERIMENTS["post"], CATALOGUE)["compile"][1])
 
     assert steps(spec)["fetch"]["args"] == [
         "fetch", "--bucket", "tandem-post-us-east-2-111122223333",
@@ -268,7 +268,7 @@ def test_compiling_runs_as_the_writer_of_artifacts(environment: str, experiment:
 @each_job
 def test_what_no_source_shows_is_told_to_the_manifest(environment: str, experiment: str, name: str) -> None:
     spec = EXPERIMENTS[experiment]
-    how = compilation(spec, variant(spec, serving(environment, experiment, name)[0]), CATALOGUE)
+    how = build_compile_command(spec, variant(spec, serving(environment, experiment, name)[0]), CATALOGUE)
     upload = variables(steps(pod(environment, experiment, name))["upload"])
 
     assert json.loads(upload["TANDEM_UNPROVEN"]) == list(how.unproven)
@@ -315,7 +315,7 @@ def test_an_artifact_made_without_devices_says_so() -> None:
 def test_where_it_is_compiled_makes_no_other_artifact() -> None:
     post = EXPERIMENTS["post"]
     keys = {
-        artifact_key(spec, spec.variants[1], CATALOGUE).digest
+        compute_artifact_key(spec, spec.variants[1], CATALOGUE).digest
         for spec in (post, with_settings("post", where="cpu", cpu=8, memory_gib=64, deadline_hours=9, attempts=1))
     }
 

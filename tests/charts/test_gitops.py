@@ -22,9 +22,9 @@ from chart_cases import (
     stages,
 )
 
-from charts.driver import driver
-from charts.gitops import flux, gitops
-from charts.tree import files
+from charts.driver import build_driver_release
+from charts.gitops import flux, render_gitops
+from charts.tree import render_files
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -33,7 +33,9 @@ FLUX = ENVIRONMENTS["dev-trn2-3xlarge"]
 
 
 def told(environment: Environment) -> list[dict[str, Any]]:
-    return [body for found in gitops(environment, experiments(environment), CATALOGUE).values() for body in found]
+    return [
+        body for found in render_gitops(environment, experiments(environment), CATALOGUE).values() for body in found
+    ]
 
 
 def applications() -> list[dict[str, Any]]:
@@ -70,7 +72,7 @@ def test_every_object_is_in_the_controllers_namespace(environment: str) -> None:
 @pytest.mark.parametrize("environment", GITOPS)
 def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -> None:
     spec = ENVIRONMENTS[environment]
-    tree = {str(path) for path in files(spec, experiments(spec), CATALOGUE)}
+    tree = {str(path) for path in render_files(spec, experiments(spec), CATALOGUE)}
     synced = [each["source"]["path"] for each in applications()] if spec.delivery.tool == "argocd" else []
     synced += [
         body["spec"]["path"].removeprefix("./") for body in of_kind(controller(environment), "Kustomization").values()
@@ -85,7 +87,7 @@ def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -
 def test_argo_cd_syncs_every_experiment_once() -> None:
     synced = [each["destination"]["namespace"] for each in applications() if each["project"] == ARGOCD.name]
 
-    assert synced == [names.namespace(experiment) for experiment in experiments(ARGOCD)]
+    assert synced == [names.experiment_namespace(experiment) for experiment in experiments(ARGOCD)]
 
 
 def test_argo_cd_follows_its_own_folder_so_that_a_new_experiment_is_a_commit() -> None:
@@ -219,7 +221,7 @@ def test_flux_prunes_what_leaves_the_repository() -> None:
     ],
 )
 def test_flux_is_told_what_kind_of_revision_it_follows(revision: str, expected: dict[str, str]) -> None:
-    assert flux.reference(revision) == expected
+    assert flux.revision_reference(revision) == expected
 
 
 @pytest.mark.parametrize(
@@ -250,13 +252,13 @@ def test_both_tools_give_the_driver_chart_the_values_of_the_data_file() -> None:
 
 
 def test_the_device_plugin_is_off_where_the_driver_is_on() -> None:
-    values = driver(ARGOCD, CATALOGUE).values
+    values = build_driver_release(ARGOCD, CATALOGUE).values
 
     assert (values["devicePlugin"]["enabled"], values["draDriver"]["enabled"]) == (False, True)
 
 
 def test_a_mirror_moves_the_driver_chart() -> None:
-    mirrored = driver(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
+    mirrored = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
 
     assert mirrored.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
 
@@ -271,13 +273,13 @@ def test_flux_logs_in_to_private_ecr_with_its_own_identity(mirrors: dict[str, st
 
 
 def test_a_mirror_moves_every_image_of_the_driver_chart() -> None:
-    values = driver(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE).values
+    values = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE).values
 
     assert values["draDriver"]["image"]["repository"] == f"{MIRROR}/neuron/neuron-dra-driver"
 
 
 def test_without_a_mirror_the_chart_keeps_its_own_images() -> None:
-    assert driver(ARGOCD, CATALOGUE).values == CATALOGUE.dra_chart.values.value
+    assert build_driver_release(ARGOCD, CATALOGUE).values == CATALOGUE.dra_chart.values.value
 
 
 def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
@@ -287,7 +289,7 @@ def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
     known = replace(CATALOGUE, dra_chart=CATALOGUE.dra_chart.model_copy(update={"images": fixed}))
 
     with pytest.raises(ValueError, match="no value that moves"):
-        driver(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known)
+        build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known)
 
 
 def test_the_release_makes_no_namespace_that_the_chart_itself_brings() -> None:

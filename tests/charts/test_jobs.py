@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, stages
 
-from charts import workloads
+from charts import render_workloads
 from tandem.spec import names
 
 Object = dict[str, Any]
@@ -131,19 +131,19 @@ def test_there_is_a_staging_for_each_model(environment: str, experiment: str) ->
     }
 
     wanted = {spec.target} | {variant.draft for variant in spec.all_variants() if variant.draft}
-    assert staged == {CATALOGUE.models[model].pinned() for model in wanted}
+    assert staged == {CATALOGUE.models[model].full_id() for model in wanted}
 
 
 def test_two_models_of_one_name_and_two_commits_are_staged_apart() -> None:
     model = CATALOGUE.models["Qwen/Qwen3-32B"]
     other = model.model_copy(update={"revision": model.revision.model_copy(update={"value": "0" * 40})})
 
-    assert names.stage_job(model) != names.stage_job(other)
+    assert names.stage_job_name(model) != names.stage_job_name(other)
 
 
 def test_two_namespaces_name_the_same_models_job_alike() -> None:
     made = [
-        set(of_kind(workloads(ENVIRONMENTS["post-us-east-2"], EXPERIMENTS[name], CATALOGUE)["stage"], "CronJob"))
+        set(of_kind(render_workloads(ENVIRONMENTS["post-us-east-2"], EXPERIMENTS[name], CATALOGUE)["stage"], "CronJob"))
         for name in ("post", "post-drafts-windows")
     ]
 

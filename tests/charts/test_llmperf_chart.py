@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, objects, of_kind, stages
 
-from charts import workloads
+from charts import render_workloads
 from charts.pod import SKIP_CREDENTIALS
 from tandem.bench.llmperf import ray
-from tandem.bench.llmperf.__main__ import _parser
-from tandem.bench.llmperf.run import START_S
-from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, Load
+from tandem.bench.llmperf.__main__ import _build_parser
+from tandem.bench.llmperf.run import START_TIMEOUT_S
+from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, LlmperfLoad
 from tandem.spec import names
-from tandem.spec.built_image import LLMPERF, TOOLS
+from tandem.spec.project_image import LLMPERF, TOOLS
 
 Spec = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]
@@ -52,7 +52,7 @@ def test_it_is_there_where_a_pair_is_measured_by_the_posts_suite(environment: st
 def test_an_experiment_without_the_posts_suite_has_none() -> None:
     spec = EXPERIMENTS["post"].model_copy(update={"suites": ("real",)})
 
-    assert "llmperf" not in workloads(HOME, spec, CATALOGUE)
+    assert "llmperf" not in render_workloads(HOME, spec, CATALOGUE)
 
 
 @pytest.mark.parametrize(("environment", "experiment"), WITH)
@@ -74,14 +74,14 @@ def test_it_asks_for_the_model_by_the_name_that_servers_go_by() -> None:
 
 
 def test_its_load_is_the_posts() -> None:
-    options = _parser().parse_args(measure()["args"])
+    options = _build_parser().parse_args(measure()["args"])
 
     said = (options.input_tokens, options.output_tokens, options.temperature, options.concurrency, options.requests)
     assert said == (64, 600, 0.0, 4, 8)
 
 
 def test_the_posts_load_is_the_drivers_own_default() -> None:
-    load = Load(model="m")
+    load = LlmperfLoad(model="m")
 
     said = (load.input_tokens, load.output_tokens, load.temperature, load.concurrency, load.requests)
     assert said == (64, 600, 0.0, 4, 8)
@@ -113,7 +113,7 @@ def test_results_are_kept_below_the_experiment() -> None:
     body = of_kind(stages("post-us-east-2", "post")["llmperf"], "CronJob")["qwen-llmperf"]
 
     below = f"results/{flag(keep()['args'], '--below')}/"
-    assert body["metadata"]["annotations"]["tandem/results"] == f"s3://{names.bucket(HOME)}/{below}"
+    assert body["metadata"]["annotations"]["tandem/results"] == f"s3://{names.bucket_name(HOME)}/{below}"
     assert below == "results/post/llmperf/"
 
 
@@ -134,8 +134,8 @@ def test_shared_memory_holds_rays_store() -> None:
 
 def test_the_job_has_time_to_keep_what_the_slowest_servers_gave() -> None:
     (body,) = stages("post-us-east-2", "post")["llmperf"]
-    call_s = START_S + Load.timeout_s + REQUEST_LIMIT_S
-    ray_s = ray.TRIES * (ray.START_S + ray.GRACE_S) + ray.PAUSE_S * sum(range(1, ray.TRIES))
+    call_s = START_TIMEOUT_S + LlmperfLoad.timeout_s + REQUEST_LIMIT_S
+    ray_s = ray.MAX_TRIES * (ray.START_TIMEOUT_S + ray.GRACE_S) + ray.PAUSE_S * sum(range(1, ray.MAX_TRIES))
     measured_s = float(flag(measure()["args"], "--most-s")) + call_s + ray_s
 
     kept_s = float(flag(keep()["args"], "--patience-s"))

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind
 
-from charts import workloads
-from tandem.spec.built_image import LLMPERF, TOOLS
-from tandem.spec.environment import Serving
+from charts import render_workloads
+from tandem.spec.environment import ServingAccess
+from tandem.spec.project_image import LLMPERF, TOOLS
 
 Spec = dict[str, Any]
 
@@ -127,8 +127,10 @@ def test_the_runtimes_own_image_runs_as_root_that_may_nothing(environment: str, 
 
 def served_with(capabilities: Any) -> list[Spec]:
     """The objects of the post, with other capabilities."""
-    environment = ENVIRONMENTS["post-us-east-2"].model_copy(update={"serving": Serving(capabilities=capabilities)})
-    made = workloads(environment, EXPERIMENTS["post"], CATALOGUE)
+    environment = ENVIRONMENTS["post-us-east-2"].model_copy(
+        update={"serving": ServingAccess(capabilities=capabilities)}
+    )
+    made = render_workloads(environment, EXPERIMENTS["post"], CATALOGUE)
     return [body for bodies in made.values() for body in bodies]
 
 

@@ -25,10 +25,10 @@ from chart_cases import (
     templates,
 )
 
-from charts import workloads
+from charts import render_workloads
 from charts.pod import GRACE_S
-from charts.probes import program
-from tandem.spec.built_image import LLMPERF, TOOLS
+from charts.probes import probe_program
+from tandem.spec.project_image import LLMPERF, TOOLS
 
 SERVERS = [
     pytest.param(environment, experiment, variant.name, id=f"{experiment}-{variant.name}")
@@ -140,7 +140,7 @@ def test_a_service_is_inside_the_cluster_on_port_8000(environment: str, experime
 @each_server
 def test_an_image_is_pulled_by_repository_and_tag(environment: str, experiment: str, variant: str) -> None:
     image = CATALOGUE.runtimes[EXPERIMENTS[experiment].runtime].image
-    digest = CATALOGUE.digests.of(image.reference)
+    digest = CATALOGUE.digests.find_digest(image.reference)
     pinned = f"{image.repository}:{image.tag}" + (f"@{digest}" if digest else "")
 
     assert pod(environment, experiment, variant)["containers"][0]["image"] == pinned
@@ -154,7 +154,7 @@ def test_no_pod_asks_for_an_efa_device(environment: str, experiment: str) -> Non
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_with_a_mirror_no_image_has_another_host(environment: str, experiment: str) -> None:
     mirrored = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
-    made = workloads(mirrored, EXPERIMENTS[experiment], CATALOGUE)
+    made = render_workloads(mirrored, EXPERIMENTS[experiment], CATALOGUE)
 
     ours = {image.reference(mirrored) for image in (TOOLS, LLMPERF)}
     images = set(re.findall(r'"image": "([^"]+)"', json.dumps(made))) - ours
@@ -167,7 +167,8 @@ def test_a_mirror_moves_no_artifact(environment: str, experiment: str) -> None:
     mirrored = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
 
     assert (
-        workloads(mirrored, EXPERIMENTS[experiment], CATALOGUE)["storage"] == stages(environment, experiment)["storage"]
+        render_workloads(mirrored, EXPERIMENTS[experiment], CATALOGUE)["storage"]
+        == stages(environment, experiment)["storage"]
     )
 
 
@@ -227,7 +228,7 @@ def test_a_server_has_an_hour_to_start_and_starts_once_it_completed(
     probe = pod(environment, experiment, variant)["containers"][0]["startupProbe"]
 
     assert probe["failureThreshold"] * probe["periodSeconds"] == 3600
-    assert probe["exec"]["command"] == ["python", "-c", program(EXPERIMENTS[experiment].target)]
+    assert probe["exec"]["command"] == ["python", "-c", probe_program(EXPERIMENTS[experiment].target)]
 
 
 @each_server
@@ -258,7 +259,7 @@ def probed(status: int) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
     handler = type("Handler", (Answer,), {"status": status, "asked": []})
     with HTTPServer(("127.0.0.1", 0), handler) as listener:
         threading.Thread(target=listener.handle_request, daemon=True).start()
-        text = program("Qwen/Qwen3-32B").replace(":8000/", f":{listener.server_port}/")
+        text = probe_program("Qwen/Qwen3-32B").replace(":8000/", f":{listener.server_port}/")
         done = subprocess.run(["python3", "-c", text], capture_output=True, check=False)
     return done.returncode, handler.asked
 

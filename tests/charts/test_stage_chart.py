@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, of_kind, stages
 
-from charts import workloads
+from charts import render_workloads
 from charts.stage import DEADLINE_S
 from tandem.spec import names
 from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
-from tandem.spec.environment import Environment, Hub
+from tandem.spec.environment import Environment, HubSettings
 
 Spec = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]
 
 
 def pods(environment: Environment, experiment: str) -> dict[str, Spec]:
-    made = workloads(environment, EXPERIMENTS[experiment], CATALOGUE)["stage"]
+    made = render_workloads(environment, EXPERIMENTS[experiment], CATALOGUE)["stage"]
     return {
         body["metadata"]["annotations"]["tandem/model"]: body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
         for body in of_kind(made, "CronJob").values()
@@ -26,7 +26,7 @@ def pods(environment: Environment, experiment: str) -> dict[str, Spec]:
 
 
 def container(environment: Environment = HOME, experiment: str = "post", model: str = "Qwen/Qwen3-32B") -> Spec:
-    (found,) = pods(environment, experiment)[CATALOGUE.models[model].pinned()]["containers"]
+    (found,) = pods(environment, experiment)[CATALOGUE.models[model].full_id()]["containers"]
     return found
 
 
@@ -35,7 +35,7 @@ def variables(found: Spec) -> dict[str, str | None]:
 
 
 def with_hub(**hub: str) -> Environment:
-    return HOME.model_copy(update={"hub": Hub(**hub)})
+    return HOME.model_copy(update={"hub": HubSettings(**hub)})
 
 
 def test_staging_is_told_the_bucket_the_model_and_its_commit() -> None:

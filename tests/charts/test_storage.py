@@ -9,7 +9,7 @@ import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, experiments, objects, of_kind, stages, templates
 
 from tandem.spec import names
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.variant_key import compute_artifact_key
 
 
 def volumes(environment: str, experiment: str) -> dict[str, dict[str, Any]]:
@@ -41,7 +41,7 @@ def test_a_handle_is_its_volumes_name(environment: str, experiment: str) -> None
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_there_is_a_prefix_for_the_models_and_one_for_each_artifact(environment: str, experiment: str) -> None:
     spec = EXPERIMENTS[experiment]
-    keys = [artifact_key(spec, variant, CATALOGUE) for variant in spec.all_variants()]
+    keys = [compute_artifact_key(spec, variant, CATALOGUE) for variant in spec.all_variants()]
     mounted = [volume["spec"]["mountOptions"][-1] for volume in volumes(environment, experiment).values()]
 
     assert mounted == ["prefix models/", *(f"prefix artifacts/{key.name}/" for key in keys)]
@@ -67,7 +67,7 @@ def test_a_volume_is_read_by_the_runtime_as_root_and_by_the_tools_as_nobody(envi
 def test_a_volume_is_mounted_by_the_role_of_the_pod(environment: str, experiment: str) -> None:
     attributes = [volume["spec"]["csi"]["volumeAttributes"] for volume in volumes(environment, experiment).values()]
 
-    expected = {"bucketName": names.bucket(ENVIRONMENTS[environment]), "authenticationSource": "pod"}
+    expected = {"bucketName": names.bucket_name(ENVIRONMENTS[environment]), "authenticationSource": "pod"}
     assert all(found == expected for found in attributes)
 
 
@@ -89,7 +89,7 @@ def test_a_volume_names_its_region_so_that_nobody_asks_the_node(environment: str
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_a_volume_and_its_claim_name_each_other(environment: str, experiment: str) -> None:
-    space = names.namespace(EXPERIMENTS[experiment])
+    space = names.experiment_namespace(EXPERIMENTS[experiment])
     bound = {name: volume["spec"]["claimRef"] for name, volume in volumes(environment, experiment).items()}
     wanted = {claim["spec"]["volumeName"]: name for name, claim in claims(environment, experiment).items()}
 
@@ -128,7 +128,8 @@ def test_every_claim_is_mounted_and_every_mounted_claim_is_there(environment: st
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_each_artifacts_key_stands_once_and_never_changes(environment: str, experiment: str) -> None:
     keys = {
-        artifact_key(EXPERIMENTS[experiment], each, CATALOGUE).digest for each in EXPERIMENTS[experiment].all_variants()
+        compute_artifact_key(EXPERIMENTS[experiment], each, CATALOGUE).digest
+        for each in EXPERIMENTS[experiment].all_variants()
     }
     maps = of_kind(objects(environment, experiment), "ConfigMap")
 

@@ -26,12 +26,12 @@ MANIFESTS = ROOT / "manifests"
 
 def rendered(environment: str) -> dict[Path, str]:
     spec = ENVIRONMENTS[environment]
-    return tree.files(spec, experiments(spec), CATALOGUE)
+    return tree.render_files(spec, experiments(spec), CATALOGUE)
 
 
 def render(environment: str, out: Path) -> list[Path]:
     spec = ENVIRONMENTS[environment]
-    return tree.render(spec, experiments(spec), CATALOGUE, out)
+    return tree.write_tree(spec, experiments(spec), CATALOGUE, out)
 
 
 TREES = {name: rendered(name) for name in ENVIRONMENTS}
@@ -42,7 +42,7 @@ FOLDERS = [str(path.parent) for files in TREES.values() for path in files if pat
 def test_the_committed_manifests_are_those_the_specs_render(environment: str) -> None:
     spec = ENVIRONMENTS[environment]
 
-    assert tree.stale(spec, experiments(spec), CATALOGUE, MANIFESTS) == []
+    assert tree.list_stale_files(spec, experiments(spec), CATALOGUE, MANIFESTS) == []
 
 
 def test_manifests_hold_no_environment_that_is_not_declared() -> None:
@@ -141,13 +141,13 @@ def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
             (tmp_path / path).write_bytes((tmp_path / path).read_bytes().replace(b"\n", b"\r\n"))
     spec = ENVIRONMENTS["post-us-east-2"]
 
-    assert tree.stale(spec, experiments(spec), CATALOGUE, tmp_path) == [path]
+    assert tree.list_stale_files(spec, experiments(spec), CATALOGUE, tmp_path) == [path]
 
 
 def test_stale_writes_nothing(tmp_path: Path) -> None:
     spec = ENVIRONMENTS["post-us-east-2"]
 
-    tree.stale(spec, experiments(spec), CATALOGUE, tmp_path)
+    tree.list_stale_files(spec, experiments(spec), CATALOGUE, tmp_path)
 
     assert list(tmp_path.iterdir()) == []
 

@@ -12,10 +12,10 @@ import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, carried_key, key_reference, stages, templates
 from chart_cases import variant as find
 
-from charts import serve, workloads
+from charts import render_workloads, serve
 from tandem.spec import names
 from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.variant_key import compute_artifact_key
 
 Template = dict[str, Any]
 PAIRS = [
@@ -50,9 +50,9 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
     (apart,) = left["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert apart["labelSelector"]["matchLabels"].pop("app.kubernetes.io/name") == variant.name
     assert left["spec"]["nodeSelector"].pop(names.raise_label(variant)) == experiment.name
-    key = artifact_key(experiment, variant, CATALOGUE)
+    key = compute_artifact_key(experiment, variant, CATALOGUE)
     text = json.dumps(left)
-    for own in (names.compile_job(key), key.digest):
+    for own in (names.compile_job_name(key), key.digest):
         text = text.replace(own, "<artifact>")
     return json.loads(text)
 
@@ -62,7 +62,7 @@ def admission_without_speculation(admit: dict[str, Any], variant: Variant) -> No
     variables = {each["name"]: each for each in admit["env"]}
     commands = json.loads(variables["TANDEM_STAGE_JOBS"]["value"])
     if variant.draft:
-        draft = CATALOGUE.models[variant.draft].pinned()
+        draft = CATALOGUE.models[variant.draft].full_id()
         del commands[draft]
         at = admit["args"].index(draft)
         del admit["args"][at - 1 : at + 1]
@@ -102,7 +102,7 @@ def test_the_declared_differences_are_all_there(environment: str, experiment: st
     found = templates(stages(environment, experiment)["serve"])
     one, other = (json.dumps(found[name]["spec"]["containers"][0]["args"]) for name in (first, second))
     declared = [find(EXPERIMENTS[experiment], name) for name in (first, second)]
-    key, other_key = (artifact_key(EXPERIMENTS[experiment], variant, CATALOGUE) for variant in declared)
+    key, other_key = (compute_artifact_key(EXPERIMENTS[experiment], variant, CATALOGUE) for variant in declared)
 
     assert (one != other, key.name != other_key.name) == (True, True)
     assert key.digest in json.dumps(found[first])
@@ -134,13 +134,14 @@ def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
     mine, theirs = (
         {
             (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
-            for bodies in workloads(environment, experiment, both).values()
+            for bodies in render_workloads(environment, experiment, both).values()
             for body in bodies
         }
         for experiment in (old, new)
     )
     digests = [
-        {artifact_key(experiment, variant, both).digest for variant in experiment.variants} for experiment in (old, new)
+        {compute_artifact_key(experiment, variant, both).digest for variant in experiment.variants}
+        for experiment in (old, new)
     ]
 
     assert (mine & theirs, digests[0] & digests[1]) == (set(), set())
@@ -191,7 +192,7 @@ def other_key(template: Template) -> None:
 
 @pytest.mark.parametrize("favour", [memory, sampling, variable, length, image, claim, tuning, admitted, other_key])
 def test_a_chart_that_treats_one_variant_otherwise_is_found_out(favour: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    fair, experiment = serve.pod, EXPERIMENTS["post"]
+    fair, experiment = serve.build_server_pod, EXPERIMENTS["post"]
 
     def biased(environment: Any, experiment: Experiment, variant: Variant, catalogue: Any) -> Template:
         template = fair(environment, experiment, variant, catalogue)
@@ -199,8 +200,8 @@ def test_a_chart_that_treats_one_variant_otherwise_is_found_out(favour: Any, mon
             favour(template)
         return template
 
-    monkeypatch.setattr(serve, "pod", biased)
-    bodies = workloads(ENVIRONMENTS["post-us-east-2"], experiment, CATALOGUE)["serve"]
+    monkeypatch.setattr(serve, "build_server_pod", biased)
+    bodies = render_workloads(ENVIRONMENTS["post-us-east-2"], experiment, CATALOGUE)["serve"]
 
     assert compare(bodies, experiment, "qwen-vllm", "qwen-sd-vllm") != set()
 

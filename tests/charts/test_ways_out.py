@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, of_kind, stages
 
-from charts import workloads
-from tandem.spec.environment import Environment, ExistingNetwork, Hub, Subnet
+from charts import render_workloads
+from tandem.spec.environment import Environment, ExistingNetwork, ExistingSubnet, HubSettings
 
 HOME = ENVIRONMENTS["post-us-east-2"]
 AGENT = ("169.254.170.23", 80)
@@ -21,12 +21,12 @@ PEERED = ("192.168.7.7", 443)
 
 EXISTING = ExistingNetwork(
     kind="existing", vpc_id="vpc-0123456789abcdef0", cidr="10.42.0.0/16",
-    subnets=tuple(Subnet(id=f"subnet-{n}0000000", zone=f"use2-az{n}") for n in (1, 2, 3)),
+    subnets=tuple(ExistingSubnet(id=f"subnet-{n}0000000", zone=f"use2-az{n}") for n in (1, 2, 3)),
 )  # fmt: skip
 
 
 def policies(environment: Environment = HOME) -> list[dict[str, Any]]:
-    made = workloads(environment, EXPERIMENTS["post"], CATALOGUE)["base"]
+    made = render_workloads(environment, EXPERIMENTS["post"], CATALOGUE)["base"]
     return [body["spec"] for body in of_kind(made, "NetworkPolicy").values()]
 
 
@@ -83,13 +83,13 @@ def test_who_calls_whom(component: str, to: tuple[str, int], *, expected: bool) 
 
 @pytest.mark.parametrize(("port", "expected"), [(443, False), (8443, True), (8080, False)])
 def test_a_hub_on_a_port_of_its_own_is_reached_there(port: int, *, expected: bool) -> None:
-    own = HOME.model_copy(update={"hub": Hub(endpoint="https://hub.acme.dev:8443", token_secret=None)})
+    own = HOME.model_copy(update={"hub": HubSettings(endpoint="https://hub.acme.dev:8443", token_secret=None)})
 
     assert reaches(policies(own), "stage", ("10.9.9.9", port)) is expected
 
 
 def test_a_hubs_port_is_not_the_compile_pods() -> None:
-    own = HOME.model_copy(update={"hub": Hub(endpoint="https://hub.acme.dev:8443", token_secret=None)})
+    own = HOME.model_copy(update={"hub": HubSettings(endpoint="https://hub.acme.dev:8443", token_secret=None)})
 
     assert not reaches(policies(own), "compile", (PUBLIC[0], 8443))
 

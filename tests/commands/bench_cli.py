@@ -75,12 +75,10 @@ def start(flags: list[str], **how: Any) -> subprocess.Popen[str]:
 @contextmanager
 def without_page() -> Iterator[None]:
     """Leave the page out, which takes seconds to draw: for what the verdict alone shows."""
-    from tandem.bench.report import Written  # noqa: PLC0415 - the chart library, for these tests alone
+    from tandem.report import ReportFiles  # noqa: PLC0415 - the chart library, for these tests alone
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "tandem.bench.report.write", lambda _, __, folder: Written(html=folder / "report.html", charts=())
-        )
+        patch.setattr("tandem.report.write", lambda _, __, folder: ReportFiles(html=folder / "report.html", charts=()))
         yield
 
 
@@ -88,7 +86,7 @@ def without_page() -> Iterator[None]:
 def however_busy() -> Iterator[None]:
     """Void no run because this machine is busy: what is measured here runs beside other tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tandem.bench.judge.conditions.LEAST_S", float("inf"))
+        patch.setattr("tandem.judge.run_checks.LEAST_S", float("inf"))
         yield
 
 

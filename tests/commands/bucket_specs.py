@@ -8,10 +8,10 @@ from typing import Any
 
 from stored_sets import put_set
 
-from tandem.artifacts.needs import Need
-from tandem.artifacts.store import Store
-from tandem.commands.scene import scene
-from tandem.commands.selection import Selection
+from tandem.artifacts.needs import BucketNeed
+from tandem.artifacts.store import ObjectStore
+from tandem.cli.bucket_context import load_bucket_context
+from tandem.cli.selection import Selection
 
 ENV = "post-us-east-2"
 PRICE = ", usd_per_gb_month: 0.025, usd_per_gb_month_date: 2026-11-20"
@@ -42,12 +42,12 @@ def folders(specs: Path) -> list[str]:
     return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
 
 
-def needed(specs: Path) -> tuple[Need, ...]:
+def needed(specs: Path) -> tuple[BucketNeed, ...]:
     chosen = Selection(environments=specs / "environments", experiments=specs / "experiments")
-    return scene(chosen, ENV).needed
+    return load_bucket_context(chosen, ENV).needs
 
 
-def store_needs(store: Store, needs: Iterable[Need]) -> None:
+def store_needs(store: ObjectStore, needs: Iterable[BucketNeed]) -> None:
     """Store each as a small whole set."""
     for need in needs:
         fields: dict[str, Any] = need.fields if need.kind == "artifact" else {**need.fields, "commit": "abc"}

@@ -13,11 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "artifacts"))
 
 from artifact_fixtures import aws, bucket, clients, endpoint, front, proxied, proxy, store
 from bench_cli import however_busy, without_page
+from doubles.fault_proxy.proxy import FaultProxy
 from fleet_world import Fleet, write_environment
 
-from tandem.twin.aws import fleet as knobs
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.faults.proxy import FaultProxy
+from rehearsal.aws import fleet_behavior as knobs
+from rehearsal.aws.endpoint import AwsEndpoint
 
 __all__ = ["aws", "bucket", "clients", "endpoint", "front", "proxied", "proxy", "store"]
 
@@ -28,7 +28,7 @@ LOADER = Loader()  # reads the model of each service once: EC2's alone takes hal
 @pytest.fixture
 def undeployed(
     specs: Path,
-    endpoint: Endpoint,
+    endpoint: AwsEndpoint,
     aws: dict[str, str],
     proxy: FaultProxy,
     monkeypatch: pytest.MonkeyPatch,
@@ -39,10 +39,10 @@ def undeployed(
         monkeypatch.setenv(name, proxy.url)
     monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
-    monkeypatch.setattr("tandem.ops.follow.EVERY_S", 0.05)
-    endpoint.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05))
+    monkeypatch.setattr("tandem.ops.stop_progress.POLL_INTERVAL_S", 0.05)
+    endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05))
     yield Fleet(endpoint=endpoint, specs=specs, name=write_environment(specs))
-    endpoint.fleet()
+    endpoint.set_fleet()
 
 
 @pytest.fixture

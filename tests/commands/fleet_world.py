@@ -15,13 +15,13 @@ from typing import Any
 import yaml
 from bucket_specs import folders
 
-from tandem.cli import main
-from tandem.ops.guarded import guarded, stop_topic_arn
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.cli.program import main
+from tandem.guard.fleet_stop import CLUSTER_TAG, FLEET_USD, INSTANCES_ALIVE, NODE_GROUP_TAG, GuardConfig
+from tandem.ops.guard_config import build_guard_config, stop_topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.spec.load import load
-from tandem.stop import CLUSTER_TAG, FLEET_USD, INSTANCES_ALIVE, NODE_GROUP_TAG, Guarded
-from tandem.twin.aws.endpoint import Endpoint
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = "post-us-east-2"
@@ -52,7 +52,7 @@ def _client(url: str, service: str, make: Callable[[str], Any]) -> Any:
 @cache
 def _declared(specs: Path, name: str, text: bytes) -> Environment:
     assert text  # read anew when a test has written it anew
-    found = load(specs / "environments", specs / "experiments", (name,)).environments[name]
+    found = load_workspace(specs / "environments", specs / "experiments", (name,)).environments[name]
     assert found.environment is not None
     return found.environment
 
@@ -61,7 +61,7 @@ def _declared(specs: Path, name: str, text: bytes) -> Environment:
 class Fleet:
     """One environment, its declared files and what of it exists."""
 
-    endpoint: Endpoint
+    endpoint: AwsEndpoint
     specs: Path
     name: str
 
@@ -71,9 +71,9 @@ class Fleet:
         return _declared(self.specs, self.name, (self.specs / "environments" / f"{self.name}.yaml").read_bytes())
 
     @property
-    def guarded(self) -> Guarded:
+    def guarded(self) -> GuardConfig:
         """What guards it."""
-        return guarded(self.environment)
+        return build_guard_config(self.environment)
 
     def client(self, service: str) -> Any:
         """Somebody who may do all."""
@@ -91,17 +91,17 @@ class Fleet:
             eks.create_nodegroup(
                 clusterName=mine.cluster, nodegroupName=mine.node_group, subnets=["subnet-1"], nodeRole=ROLE,
                 instanceTypes=["trn2.48xlarge"], scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
-                tags=names.tags(self.environment) if tags is None else tags,
+                tags=names.resource_tags(self.environment) if tags is None else tags,
             )  # fmt: skip
         self.client("scheduler").create_schedule_group(Name=mine.schedule_group)
-        self.client("sns").create_topic(Name=names.topic(self.environment))
-        self.client("sqs").create_queue(QueueName=names.dead_letter_queue(self.environment))
+        self.client("sns").create_topic(Name=names.topic_name(self.environment))
+        self.client("sqs").create_queue(QueueName=names.dead_letter_queue_name(self.environment))
         self.client("iam").create_role(
-            RoleName=names.scheduler_role(self.environment),
+            RoleName=names.scheduler_role_name(self.environment),
             AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": []}),
         )
         self.client("budgets").create_budget(AccountId=account, Budget={
-            "BudgetName": names.budget(self.environment), "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
+            "BudgetName": names.budget_name(self.environment), "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
             "TimeUnit": "MONTHLY", "BudgetType": "COST",
         })  # fmt: skip
         self.alert(100)
@@ -109,7 +109,7 @@ class Fleet:
     def alert(self, percent: float, state: str = "OK", kind: str = "ACTUAL") -> None:
         """Let the budget tell the stop function at so many percent."""
         self.client("budgets").create_notification(
-            AccountId=self.environment.account, BudgetName=names.budget(self.environment),
+            AccountId=self.environment.account, BudgetName=names.budget_name(self.environment),
             Notification={"NotificationType": kind, "ComparisonOperator": "GREATER_THAN", "Threshold": percent,
                           "ThresholdType": "PERCENTAGE", "NotificationState": state},
             Subscribers=[{"SubscriptionType": "SNS", "Address": stop_topic_arn(self.environment)}],
@@ -118,7 +118,7 @@ class Fleet:
     def forget_alert(self, percent: float) -> None:
         """Take an alert of actual cost away."""
         self.client("budgets").delete_notification(
-            AccountId=self.environment.account, BudgetName=names.budget(self.environment),
+            AccountId=self.environment.account, BudgetName=names.budget_name(self.environment),
             Notification={"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": percent,
                           "ThresholdType": "PERCENTAGE"},
         )  # fmt: skip
@@ -132,7 +132,7 @@ class Fleet:
     def make_reaper(self) -> None:
         """Make the reaper's function, as a deploy of this moment does."""
         self.client("lambda").create_function(
-            FunctionName=names.guard_function(self.environment, "reap"), Role=ROLE, Runtime="python3.13",
+            FunctionName=names.guard_function_name(self.environment, "reap"), Role=ROLE, Runtime="python3.13",
             Handler="h.h", Code={"ZipFile": EMPTY_ARCHIVE},
         )  # fmt: skip
 

@@ -11,9 +11,9 @@ from bucket_specs import ENV, folders, needed, write_environment
 from compiled import write_artifact
 from stored_sets import keys, put_set
 
-from tandem.artifacts.needs import Need
-from tandem.artifacts.store import Store
-from tandem.cli import main
+from tandem.artifacts.needs import BucketNeed
+from tandem.artifacts.store import ObjectStore
+from tandem.cli.program import main
 from tandem.spec.artifact_key import ArtifactKey
 
 pytestmark = pytest.mark.endpoint
@@ -21,7 +21,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def need(specs: Path, bucket: str, aws: dict[str, str]) -> Need:
+def need(specs: Path, bucket: str, aws: dict[str, str]) -> BucketNeed:
     """The artifact of post/qwen-vllm, in the test's bucket."""
     assert aws
     write_environment(specs, bucket)
@@ -29,7 +29,7 @@ def need(specs: Path, bucket: str, aws: dict[str, str]) -> Need:
 
 
 @pytest.fixture
-def folder(need: Need, tmp_path: Path) -> Path:
+def folder(need: BucketNeed, tmp_path: Path) -> Path:
     return write_artifact(tmp_path / "compiled", key=ArtifactKey.from_fields(need.fields), rank_bytes=10)
 
 
@@ -44,7 +44,7 @@ def run(specs: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_an_adopted_artifact_is_listed_as_present(
-    run: Run, need: Need, specs: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, need: BucketNeed, specs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = run()
     main(["artifacts", "list", "--env", ENV, *folders(specs), "--json"])
@@ -57,20 +57,20 @@ def test_what_is_unproven_of_it_is_said(run: Run) -> None:
     assert "unproven: it was compiled elsewhere" in run()[1]
 
 
-def test_json_is_one_document_though_the_upload_logs(run: Run, need: Need) -> None:
+def test_json_is_one_document_though_the_upload_logs(run: Run, need: BucketNeed) -> None:
     told = json.loads(run("--json")[1])
 
     assert (told["taken"], told["name"], told["made"]["where"]) == (True, need.name, "elsewhere")
 
 
-def test_each_file_that_is_sent_is_told_on_standard_error(run: Run, need: Need, bucket: str) -> None:
+def test_each_file_that_is_sent_is_told_on_standard_error(run: Run, need: BucketNeed, bucket: str) -> None:
     _, out, err = run()
 
     sent = [line for line in err.splitlines() if line.startswith(f"sent: s3://{bucket}/{need.prefix}/adopted-")]
     assert (len(sent), any("/neuron_config.json, " in line for line in sent), "sent:" in out) == (34, True, False)
 
 
-def test_what_is_there_is_left_alone_and_said(run: Run, need: Need, store: Store) -> None:
+def test_what_is_there_is_left_alone_and_said(run: Run, need: BucketNeed, store: ObjectStore) -> None:
     put_set(store, need.prefix, "run", need.fields)
     before = keys(store)
 
@@ -79,7 +79,7 @@ def test_what_is_there_is_left_alone_and_said(run: Run, need: Need, store: Store
     assert (code, out.splitlines()[0], keys(store)) == (0, f"present, left alone: {need.name}", before)
 
 
-def test_an_artifact_of_another_variant_is_refused_and_nothing_is_stored(run: Run, store: Store) -> None:
+def test_an_artifact_of_another_variant_is_refused_and_nothing_is_stored(run: Run, store: ObjectStore) -> None:
     code, _, err = run(variant="post/qwen-sd-vllm")
 
     assert (code, "neuron_config.json" in err, keys(store)) == (1, True, set())

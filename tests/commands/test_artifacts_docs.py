@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from bucket_specs import ENV, folders, needed, write_environment
 from compiled import write_artifact
+from doubles.aws_principal import RolePrincipal, create_principal
 from stored_sets import put_set
 
+from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.artifacts.__main__ import COMMANDS
-from tandem.artifacts.store import Store
-from tandem.cli import _parser, main
+from tandem.artifacts.store import ObjectStore
+from tandem.cli.program import _build_parser, main
 from tandem.spec.artifact_key import ArtifactKey
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.principal import Principal, under
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "artifacts.md").read_text()
@@ -47,7 +47,7 @@ def test_every_command_of_the_documents_parses(words: list[str]) -> None:
     if words[0] == "explain" and len(words) < 5:
         words += ["a", "b"]
 
-    assert _parser().parse_args([command, *words]).command == command
+    assert _build_parser().parse_args([command, *words]).command == command
 
 
 @pytest.mark.parametrize("words", commands("python -m tandem.artifacts"), ids=" ".join)
@@ -86,18 +86,18 @@ def rights() -> dict[str, tuple[list[str], list[str]]]:
 
 
 @pytest.fixture(scope="module")
-def enforcing() -> Iterator[Endpoint]:
-    with Endpoint(account="111122223333", enforce=True) as running:
+def enforcing() -> Iterator[AwsEndpoint]:
+    with AwsEndpoint(account="111122223333", enforces_policies=True) as running:
         where: Any = {"LocationConstraint": running.region}
         running.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
         yield running
 
 
 @pytest.fixture
-def act(enforcing: Endpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def act(enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run a documented command as somebody with just its rights, or with one right less."""
     write_environment(specs, BUCKET)
-    owner = Store(BUCKET, enforcing.client("s3"), 4)
+    owner = ObjectStore(BUCKET, enforcing.client("s3"), 4)
     owner.delete([listed.key for listed in owner.list("")])
     put_set(owner, STALE, "run")
     owner.client.create_multipart_upload(Bucket=BUCKET, Key=f"{STALE}/run/big")
@@ -108,8 +108,8 @@ def act(enforcing: Endpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.Mo
         "adopt": ["adopt", str(folder), "--variant", need.used_by[0]],
         "collect": ["collect"], "collect --delete": ["collect", "--delete"],
     }  # fmt: skip
-    now = Store.now
-    monkeypatch.setattr(Store, "now", lambda store: now(store) + timedelta(days=40))
+    now = ObjectStore.now
+    monkeypatch.setattr(ObjectStore, "now", lambda store: now(store) + timedelta(days=40))
 
     def run(command: str, without: str = "") -> int:
         kept = ([action for action in actions if action != without] for actions in rights()[command])
@@ -119,14 +119,14 @@ def act(enforcing: Endpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.Mo
             for actions, resource in zip(kept, places, strict=True)
             if actions
         ]
-        become(under(enforcing, *allowed), monkeypatch)
+        become(create_principal(enforcing, *allowed), monkeypatch)
         return main(["artifacts", *words[command], "--env", ENV, *folders(specs)])
 
     return run
 
 
-def become(principal: Principal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tandem.artifacts.store._client", lambda *_: principal.client("s3", principal.url))
+def become(principal: RolePrincipal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tandem.artifacts.store._create_client", lambda *_: principal.client("s3", principal.url))
 
 
 @pytest.mark.endpoint

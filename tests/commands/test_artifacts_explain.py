@@ -13,8 +13,8 @@ import pytest
 from bucket_specs import ENV, folders, needed, write_environment
 from stored_sets import put_set
 
-from tandem.artifacts.store import Store
-from tandem.cli import main
+from tandem.artifacts.store import ObjectStore
+from tandem.cli.program import main
 from tandem.spec.artifact_key import ArtifactKey
 
 ROOT = Path(__file__).parent.parent.parent
@@ -61,7 +61,7 @@ def test_two_variants_of_one_artifact_are_said_to_be_the_same(run: Run) -> None:
 
 def test_declared_keys_are_compared_without_boto3(specs: Path) -> None:
     code = (
-        "import sys; from tandem.cli import main; main(sys.argv[1:]); "
+        "import sys; from tandem.cli.program import main; main(sys.argv[1:]); "
         "sys.exit(any(name.split('.')[0] == 'boto3' for name in sys.modules))"
     )
     words = ["artifacts", "explain", "--env", ENV, *folders(specs), "post/qwen-vllm", "post/qwen-sd-vllm"]
@@ -81,7 +81,7 @@ def test_an_unknown_word_gives_2_and_names_the_nearest(specs: Path, run: Run, bu
 
 
 @pytest.mark.endpoint
-def test_a_stored_artifact_is_named_by_its_digest(specs: Path, run: Run, store: Store) -> None:
+def test_a_stored_artifact_is_named_by_its_digest(specs: Path, run: Run, store: ObjectStore) -> None:
     write_environment(specs, store.bucket)
     old = replace(fused(specs), num_speculative_tokens=9)
     put_set(store, old.prefix, "run", old.as_fields())
@@ -95,7 +95,7 @@ def test_a_stored_artifact_is_named_by_its_digest(specs: Path, run: Run, store: 
 
 
 @pytest.mark.endpoint
-def test_a_folder_is_compared_with_a_variant(specs: Path, run: Run, tmp_path: Path, store: Store) -> None:
+def test_a_folder_is_compared_with_a_variant(specs: Path, run: Run, tmp_path: Path, store: ObjectStore) -> None:
     other = replace(fused(specs), max_num_seqs=2)
     put_set(store, other.prefix, "run", other.as_fields())
     manifest = store.read(f"{other.prefix}/tandem-manifest.json")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from bucket_specs import ENV, PRICE, copy_environment, folders, needed, store_needs, write_environment
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from stored_sets import put, put_lease, put_set
 
-from tandem.artifacts.needs import Need
-from tandem.artifacts.store import Store
-from tandem.cli import main
+from tandem.artifacts.needs import BucketNeed
+from tandem.artifacts.store import ObjectStore
+from tandem.cli.program import main
 from tandem.spec.artifact_key import ArtifactKey
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import ACCESS_DENIED, Rule
 
 pytestmark = pytest.mark.endpoint
 Run = Callable[..., tuple[int, str, str]]
@@ -45,7 +45,7 @@ def rows(run: Run) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in json.loads(run("--json")[1])["rows"]}
 
 
-def artifact(mine: Path) -> Need:
+def artifact(mine: Path) -> BucketNeed:
     return needed(mine)[-1]
 
 
@@ -62,7 +62,7 @@ def test_what_is_missing_comes_with_the_commands_that_make_it_models_first(run: 
     assert commands == [need.command for need in needed(mine)]
 
 
-def test_what_is_stored_is_present_and_needs_no_command(run: Run, mine: Path, store: Store) -> None:
+def test_what_is_stored_is_present_and_needs_no_command(run: Run, mine: Path, store: ObjectStore) -> None:
     store_needs(store, needed(mine))
 
     out = run()[1]
@@ -71,21 +71,21 @@ def test_what_is_stored_is_present_and_needs_no_command(run: Run, mine: Path, st
 
 @pytest.mark.parametrize(("whole", "code"), [(True, 0), (False, 1)])
 def test_strict_gives_1_when_something_needed_is_not_whole(
-    run: Run, mine: Path, store: Store, whole: bool, code: int
+    run: Run, mine: Path, store: ObjectStore, whole: bool, code: int
 ) -> None:
     store_needs(store, needed(mine) if whole else needed(mine)[1:])
 
     assert (run()[0], run("--strict")[0]) == (0, code)
 
 
-def test_strict_does_not_mind_what_the_rules_warn_of(run: Run, mine: Path, store: Store) -> None:
+def test_strict_does_not_mind_what_the_rules_warn_of(run: Run, mine: Path, store: ObjectStore) -> None:
     store_needs(store, needed(mine))
     assert main(["check", ENV, "--strict", *folders(mine)]) == 1
 
     assert run("--strict")[0] == 0
 
 
-def test_a_row_has_size_age_and_users(run: Run, mine: Path, store: Store) -> None:
+def test_a_row_has_size_age_and_users(run: Run, mine: Path, store: ObjectStore) -> None:
     store_needs(store, needed(mine))
 
     target = rows(run)[next(need.name for need in needed(mine) if "Qwen3-32B" in need.name and need.kind == "model")]
@@ -93,7 +93,7 @@ def test_a_row_has_size_age_and_users(run: Run, mine: Path, store: Store) -> Non
     assert (target["size"] > 0, target["age_days"] < 1) == (True, True)
 
 
-def test_a_month_costs_the_declared_price_of_the_stored_bytes(run: Run, mine: Path, store: Store) -> None:
+def test_a_month_costs_the_declared_price_of_the_stored_bytes(run: Run, mine: Path, store: ObjectStore) -> None:
     need = artifact(mine)
     put_set(store, need.prefix, "run", need.fields, {"big": bytes(1 << 20)})
 
@@ -102,7 +102,7 @@ def test_a_month_costs_the_declared_price_of_the_stored_bytes(run: Run, mine: Pa
     assert "(your figure of 2026-11-20)" in run()[1]
 
 
-def test_without_a_price_no_money_is_shown(run: Run, mine: Path, store: Store) -> None:
+def test_without_a_price_no_money_is_shown(run: Run, mine: Path, store: ObjectStore) -> None:
     file = mine / "environments" / f"{ENV}.yaml"
     file.write_text(file.read_text().replace(PRICE, ""))
     store_needs(store, needed(mine))
@@ -110,7 +110,7 @@ def test_without_a_price_no_money_is_shown(run: Run, mine: Path, store: Store) -
     assert "USD" not in run()[1]
 
 
-def test_a_stale_artifact_names_the_nearest_needed_and_the_fields(run: Run, mine: Path, store: Store) -> None:
+def test_a_stale_artifact_names_the_nearest_needed_and_the_fields(run: Run, mine: Path, store: ObjectStore) -> None:
     key = ArtifactKey.from_fields(next(need.fields for need in needed(mine) if need.fields.get("mode") == "fused"))
     old = replace(key, num_speculative_tokens=5)
     put_set(store, old.prefix, "run", old.as_fields())
@@ -120,7 +120,7 @@ def test_a_stale_artifact_names_the_nearest_needed_and_the_fields(run: Run, mine
 
 
 def test_a_damaged_artifact_is_to_be_removed_before_it_is_compiled_again(
-    run: Run, mine: Path, store: Store, bucket: str
+    run: Run, mine: Path, store: ObjectStore, bucket: str
 ) -> None:
     store_needs(store, needed(mine))
     need = artifact(mine)
@@ -131,7 +131,7 @@ def test_a_damaged_artifact_is_to_be_removed_before_it_is_compiled_again(
     assert row["commands"] == [f"aws s3 rm s3://{bucket}/{need.prefix}/tandem-manifest.json", need.command]
 
 
-def test_what_a_job_is_making_says_who_and_asks_for_no_other_job(run: Run, mine: Path, store: Store) -> None:
+def test_what_a_job_is_making_says_who_and_asks_for_no_other_job(run: Run, mine: Path, store: ObjectStore) -> None:
     need = artifact(mine)
     put_lease(store, need.prefix, held=True, holder="compile-7")
 
@@ -139,7 +139,7 @@ def test_what_a_job_is_making_says_who_and_asks_for_no_other_job(run: Run, mine:
     assert (row["state"], row["why"][0][:23], row["commands"]) == ("partial", "held by compile-7 until", [])
 
 
-def test_a_bucket_full_of_bad_manifests_still_shows_the_rest(run: Run, mine: Path, store: Store) -> None:
+def test_a_bucket_full_of_bad_manifests_still_shows_the_rest(run: Run, mine: Path, store: ObjectStore) -> None:
     store_needs(store, needed(mine))
     file = b'{"schema_version": 1, "kind": "artifact", "name": "c", "folder": "", "fields": {}, "made": {}, '
     for name, body in {
@@ -156,7 +156,7 @@ def test_a_bucket_full_of_bad_manifests_still_shows_the_rest(run: Run, mine: Pat
     assert [found[need.name]["state"] for need in needed(mine)] == ["present"] * 4
 
 
-def test_what_another_environment_uses_of_the_bucket_is_not_stale(run: Run, mine: Path, store: Store) -> None:
+def test_what_another_environment_uses_of_the_bucket_is_not_stale(run: Run, mine: Path, store: ObjectStore) -> None:
     copy_environment(mine, "other", "post-drafts-windows")
     store_needs(store, needed(mine))
 
@@ -173,7 +173,7 @@ def test_an_environment_that_cannot_be_read_is_told_and_the_list_goes_on(run: Ru
     assert (code, f"not counted, for it is refused: {mine}/environments/broken.yaml" in out) == (0, True)
 
 
-def test_every_line_but_commands_and_addresses_fits_a_screen(run: Run, mine: Path, store: Store) -> None:
+def test_every_line_but_commands_and_addresses_fits_a_screen(run: Run, mine: Path, store: ObjectStore) -> None:
     copy_environment(mine, "other", "post-drafts-windows")
     store_needs(store, needed(mine)[:3])
     put(store, f"{needed(mine)[4].prefix}/tandem-manifest.json", b"{")
@@ -185,10 +185,10 @@ def test_every_line_but_commands_and_addresses_fits_a_screen(run: Run, mine: Pat
 
 
 def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(
-    mine: Path, proxied: Store, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+    mine: Path, proxied: ObjectStore, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store_needs(proxied, needed(mine))
-    proxy.use(Rule(operation="GetObject", path=f"/*/{artifact(mine).prefix}/*", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="GetObject", path=f"/*/{artifact(mine).prefix}/*", fault=ACCESS_DENIED_FAULT))
 
     code = main(["artifacts", "list", "--env", ENV, *folders(mine)])
 
@@ -199,10 +199,10 @@ def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(
 
 
 def test_a_denied_bucket_gives_3_and_names_the_right_that_is_missing(
-    mine: Path, proxied: Store, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+    mine: Path, proxied: ObjectStore, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert proxied
-    proxy.use(Rule(operation="ListObjectsV2", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="ListObjectsV2", fault=ACCESS_DENIED_FAULT))
 
     code = main(["artifacts", "list", "--env", ENV, *folders(mine)])
 
@@ -247,7 +247,7 @@ def test_the_region_is_the_environments(run: Run, mine: Path, monkeypatch: pytes
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     seen: list[str] = []
     monkeypatch.setattr(
-        "tandem.artifacts.contents.contents", lambda store: seen.append(store.client.meta.region_name) or ()
+        "tandem.artifacts.inventory.read_inventory", lambda store: seen.append(store.client.meta.region_name) or ()
     )
 
     run()

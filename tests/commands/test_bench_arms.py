@@ -13,14 +13,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 
 from measured import record, run_manifest, write_run
 
-from tandem.bench.claims.eligibility import explain_unasked
 from tandem.bench.fault import BenchError
-from tandem.bench.judge.observations import observe
-from tandem.bench.manifest import Arm
-from tandem.cli import _parser
-from tandem.commands.bench import _settings
-from tandem.commands.bench_arms import measured, placed
-from tandem.commands.selection import Selection
+from tandem.bench.manifest import ManifestArm
+from tandem.cli.bench import _build_settings
+from tandem.cli.bench_arms import assign_placements, select_arms
+from tandem.cli.program import _build_parser
+from tandem.cli.selection import Selection
+from tandem.judge.claims.eligibility import explain_unasked
+from tandem.judge.request_table import read_request_table
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 
@@ -39,7 +39,7 @@ def _at_the_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def post():
-    return measured(CHOSEN, options(env="post-us-east-2", experiment="post"))
+    return select_arms(CHOSEN, options(env="post-us-east-2", experiment="post"))
 
 
 def test_the_arms_are_the_variants_at_their_services(post):
@@ -54,7 +54,7 @@ def test_the_environment_and_the_experiment_are_named(post):
 
 
 def test_servers_by_address_belong_to_no_environment():
-    chosen = measured(CHOSEN, options(baseline=(None, "http://h:1"), model="m"))
+    chosen = select_arms(CHOSEN, options(baseline=(None, "http://h:1"), model="m"))
 
     assert (chosen.environment, chosen.experiment) == (None, None)
 
@@ -90,13 +90,13 @@ def test_suites_schedule_and_longest_answer_come_from_the_experiment(post):
 
 
 def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
-    chosen = measured(CHOSEN, options(env="post-us-east-2", experiment="post", only=("qwen-sd-vllm", "qwen-vllm")))
+    chosen = select_arms(CHOSEN, options(env="post-us-east-2", experiment="post", only=("qwen-sd-vllm", "qwen-vllm")))
 
     assert [(arm.name, arm.role) for arm in chosen.arms] == [("qwen-sd-vllm", "baseline"), ("qwen-vllm", "variant")]
 
 
 def test_arms_without_a_name_are_numbered():
-    chosen = measured(
+    chosen = select_arms(
         CHOSEN,
         options(baseline=(None, "http://h:1"), variant=[(None, "http://h:2"), (None, "http://h:3")], model="m"),
     )
@@ -104,13 +104,16 @@ def test_arms_without_a_name_are_numbered():
     assert [arm.name for arm in chosen.arms] == ["baseline", "variant", "variant-2"]
 
 
-ARMS = tuple(Arm(name=name, role="variant", url="http://h:1", model="m") for name in ("base", "spec"))
+ARMS = tuple(ManifestArm(name=name, role="variant", url="http://h:1", model="m") for name in ("base", "spec"))
 
 
 def test_a_resumed_run_keeps_a_placement_that_is_not_said_again():
-    before = run_manifest(arms=placed(ARMS, [("base", "first-half"), ("spec", "second-half")], None))
+    before = run_manifest(arms=assign_placements(ARMS, [("base", "first-half"), ("spec", "second-half")], None))
 
-    assert [arm.placement for arm in placed(ARMS, [("base", "second-half")], before)] == ["second-half", "second-half"]
+    assert [arm.placement for arm in assign_placements(ARMS, [("base", "second-half")], before)] == [
+        "second-half",
+        "second-half",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +122,7 @@ def test_a_resumed_run_keeps_a_placement_that_is_not_said_again():
 )
 def test_a_placement_of_no_arm_or_of_one_twice_is_refused(said, refused):
     with pytest.raises(BenchError, match=refused):
-        placed(ARMS, said, None)
+        assign_placements(ARMS, said, None)
 
 
 @pytest.mark.parametrize(("flags", "recorded", "asked"), [([], None, 1), ([], 3, 3), (["--control-rounds", "0"], 3, 0)])
@@ -128,9 +131,9 @@ def test_there_is_one_control_round_or_as_many_as_the_resumed_run_had(tmp_path, 
     if recorded is not None:
         write_run(tmp_path, [], control_rounds=recorded)
         where = ["--resume", str(tmp_path)]
-    given = _parser().parse_args(["bench", "run", "--baseline", "http://h:1", "--model", "m", *flags, *where])
+    given = _build_parser().parse_args(["bench", "run", "--baseline", "http://h:1", "--model", "m", *flags, *where])
 
-    assert _settings(CHOSEN, given).control_rounds == asked
+    assert _build_settings(CHOSEN, given).control_rounds == asked
 
 
 def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
@@ -139,7 +142,7 @@ def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
     named = {"environment": post.environment, "experiment": post.experiment, "instance_type": post.instance_type}
 
     assert post.instance_type == "trn2.48xlarge"
-    assert explain_unasked(observe(write_run(tmp_path, records, arms=arms, **named))) is None
+    assert explain_unasked(read_request_table(write_run(tmp_path, records, arms=arms, **named))) is None
 
 
 @pytest.mark.parametrize(
@@ -152,9 +155,9 @@ def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
 )
 def test_a_model_is_for_all_arms_or_for_one(words, models):
     arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2", "c=http://h:3"]
-    given = _parser().parse_args(["bench", "run", *arms, "--model", *words, "--out", "x"])
+    given = _build_parser().parse_args(["bench", "run", *arms, "--model", *words, "--out", "x"])
 
-    assert [arm.model for arm in measured(CHOSEN, given).arms] == models
+    assert [arm.model for arm in select_arms(CHOSEN, given).arms] == models
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,7 @@ def test_a_model_is_for_all_arms_or_for_one(words, models):
 )
 def test_a_model_of_no_arm_or_too_few_is_refused(words, said):
     arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2"]
-    given = _parser().parse_args(["bench", "run", *arms, "--model", *words, "--out", "x"])
+    given = _build_parser().parse_args(["bench", "run", *arms, "--model", *words, "--out", "x"])
 
     with pytest.raises(BenchError, match=said):
-        measured(CHOSEN, given)
+        select_arms(CHOSEN, given)

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 from measured import chunks, record, run_manifest
 
-from tandem.bench.judge.interval import FEWEST_ROUNDS
 from tandem.bench.schedule import control_numbers
-from tandem.cli import main
+from tandem.cli.program import main
+from tandem.judge.interval import FEWEST_ROUNDS
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from bench_cli import Pair, Schedule, however_busy, records, without_page
 
-from tandem.cli import main
+from tandem.cli.program import main
 
 pytestmark = [
     pytest.mark.xdist_group("bench-codes"),  # its servers and runs are made once

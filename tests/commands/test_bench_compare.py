@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 from measured import record, write_run
 
-from tandem.bench.compare import runs as compare
-from tandem.bench.judge.form import Controls
-from tandem.bench.manifest import SuiteUsed
-from tandem.bench.simulation import BAND
-from tandem.cli import main
+from tandem.bench.manifest import SuiteEntry
+from tandem.bench.simulation import SIMULATED_BAND
+from tandem.cli.program import main
+from tandem.judge.compare import comparison as compare
+from tandem.judge.schema import RunControls
 
 DAYS = ("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z")
 
@@ -51,12 +51,12 @@ def test_a_simulated_run_is_held_against_no_other(tmp_path: Path, capsys: pytest
     assert main(["bench", "compare", *runs(tmp_path, simulated=True)]) == 0
 
     told = capsys.readouterr().out
-    assert told.startswith(f"{BAND}\n")
+    assert told.startswith(f"{SIMULATED_BAND}\n")
     assert "differs: simulated (so nothing is called): False -> True" in told
 
 
 def test_suites_of_other_content_give_code_2_and_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = SuiteUsed(name="real", sha256="1" * 64, prompts=24, classes=("repeat",))
+    other = SuiteEntry(name="real", sha256="1" * 64, prompts=24, classes=("repeat",))
 
     assert main(["bench", "compare", *runs(tmp_path, suites=(other,))]) == 2
 
@@ -84,7 +84,7 @@ def test_a_run_in_which_a_control_failed_gives_code_4(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    monkeypatch.setattr(compare, "controls", lambda _: Controls(void=("the client was the bottleneck",)))
+    monkeypatch.setattr(compare, "check_controls", lambda _: RunControls(void=("the client was the bottleneck",)))
 
     assert main(["bench", "compare", *runs(tmp_path)]) == 4
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench import between, gate, host, interrupt, loops, response_limits, warm
-from tandem.bench.record import ERRORS
-from tandem.bench.wire import TimeOuts
-from tandem.cli import _parser
-from tandem.commands import bench_flags
+from tandem.bench import circuit_breaker, host, interrupt, loops, response_limits, round_callback, warm_up
+from tandem.bench.completion_request import Timeouts
+from tandem.bench.record import ERROR_WORDS
+from tandem.cli import bench_flags
+from tandem.cli.program import _build_parser
 from tandem.publish import Delays, Settings
 from tandem.publish.settle import RECENT_AGE_S
 
@@ -35,7 +35,7 @@ def test_every_command_of_the_page_parses(line):
     if words[1] == "run" and "--out" not in words and "--resume" not in words:
         words += ["--out", "x"]
 
-    assert _parser().parse_args(words).command == "bench"
+    assert _build_parser().parse_args(words).command == "bench"
 
 
 def said() -> list[str]:
@@ -46,7 +46,7 @@ def said() -> list[str]:
 
 @pytest.mark.parametrize("message", said())
 def test_every_message_of_the_page_is_in_the_code(message):
-    if message in ERRORS or message.startswith("status_"):
+    if message in ERROR_WORDS or message.startswith("status_"):
         return
     parts = [part.strip() for part in re.split(r"\.\.\.|\b[A-Z]{4,}\b|\d+", message) if part.strip()]
 
@@ -62,16 +62,16 @@ def test_the_page_names_every_flag():
 @pytest.mark.parametrize(
     "sentence",
     [
-        f"up to {gate.WAIT_S / 60:.0f} min and goes on by itself",
-        f"is paused: {gate.FAILURES} requests in a row failed",
+        f"up to {circuit_breaker.MAX_WAIT_S / 60:.0f} min and goes on by itself",
+        f"is paused: {circuit_breaker.MAX_FAILURES} requests in a row failed",
         f"has {interrupt.GRACE_S:.0f} s to end",
         f"Workers start {1000 * loops.STAGGER_S:.0f} ms apart",
-        f"at most {loops.MOST_RETRY_AFTER_S:.0f} s, and never asks again",
-        f"then at most {warm.SHORT_TOKENS} tokens",
-        f"by at most {warm.SAME:.0%}".replace("%", " %"),
-        f"after {warm.MOST_SHORT_WINDOWS} windows or {warm.MOST_S / 60:.0f} minutes",
-        f"to be back, at most {between.PAUSE_S:.0f} s later",
-        f"up to {between.LAST_S:.0f} s, {between.CUT_S:.0f} s after an interrupt",
+        f"at most {loops.MAX_RETRY_AFTER_S:.0f} s, and never asks again",
+        f"then at most {warm_up.SHORT_TOKENS} tokens",
+        f"by at most {warm_up.MAX_CHANGE:.0%}".replace("%", " %"),
+        f"after {warm_up.MAX_SHORT_WINDOWS} windows or {warm_up.MAX_WARM_UP_S / 60:.0f} minutes",
+        f"to be back, at most {round_callback.ROUND_WAIT_S:.0f} s later",
+        f"up to {round_callback.END_WAIT_S:.0f} s, {round_callback.INTERRUPT_WAIT_S:.0f} s after an interrupt",
         f"{DELAYS.recent_s / 60:.0f} minutes for times less than {RECENT_AGE_S / 3600:.0f} hours old",
         f"{DELAYS.hours_s / 3600:.0f} hours up to a day, {DELAYS.days_s / 3600:.0f} hours beyond",
         f"waits up to {Settings().patience_s / 60:.0f} minutes for it",
@@ -82,7 +82,7 @@ def test_the_page_names_every_flag():
         f"{response_limits.STREAM_BYTES >> 20} MiB, {response_limits.STREAM_BYTES_PER_TOKEN >> 10} KiB a token of",
         f"and {response_limits.STREAM_BYTES_PER_REQUEST_BYTE} bytes a byte of the request |",
         f"| the body of an error | {response_limits.ERROR_BODY_BYTES >> 10} KiB |",
-        f"Above {1000 * host.MOST_LAG_S:.0f} ms, or when the client takes {100 * host.MOST_CPU:.0f} % of a CPU",
+        f"Above {1000 * host.MAX_LAG_S:.0f} ms, or when the client takes {100 * host.MAX_CLIENT_CPU:.0f} % of a CPU",
     ],
 )
 def test_a_figure_of_the_page_is_the_codes(sentence):
@@ -90,7 +90,7 @@ def test_a_figure_of_the_page_is_the_codes(sentence):
 
 
 def test_the_time_outs_of_the_page_are_the_codes():
-    defaults = bench_flags.time_outs("connect:10,first-token:120,gap:60,whole:600")
+    defaults = bench_flags.parse_timeouts("connect:10,first-token:120,gap:60,whole:600")
 
-    assert defaults == {name: getattr(TimeOuts(), name) for name in defaults}
+    assert defaults == {name: getattr(Timeouts(), name) for name in defaults}
     assert "connect:10,first-token:120,gap:60,whole:600" in PAGE

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli import main
-from tandem.commands import bench_flags
+from tandem.cli import bench_flags
+from tandem.cli.program import main
 
 ROOT = Path(__file__).resolve().parents[2]
 ARMS = ["--baseline", "http://127.0.0.1:9", "--model", "m"]
@@ -158,17 +158,17 @@ def test_a_folder_without_a_run_is_not_resumed(tmp_path, capsys):
     ],
 )
 def test_an_arm_is_a_url_and_may_have_a_name(text, read):
-    assert bench_flags.arm(text) == read
+    assert bench_flags.parse_arm(text) == read
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("180m", 10_800), ("3h", 10_800), ("90s", 90), ("1.5m", 90)])
 def test_a_duration_has_a_unit(text, seconds):
-    assert bench_flags.seconds(text) == seconds
+    assert bench_flags.parse_duration(text) == seconds
 
 
 def test_a_run_begins_without_scipy(tmp_path):
     code = (
-        "import sys; from tandem.cli import main; "
+        "import sys; from tandem.cli.program import main; "
         f"sys.exit(main({['bench', 'run', *ARMS, '--out', str(tmp_path / 'out')]}) != 3 or 'scipy' in sys.modules)"
     )
 
@@ -177,7 +177,8 @@ def test_a_run_begins_without_scipy(tmp_path):
 
 def test_the_command_line_loads_no_client_and_no_numbers_until_it_measures():
     code = (
-        "import sys; from tandem.cli import main; main(['check']); heavy = {'aiohttp', 'numpy', 'uvloop', 'msgspec'}; "
+        "import sys; from tandem.cli.program import main; main(['check']); heavy = {'aiohttp', 'numpy', "
+        "'uvloop', 'msgspec'}; "
         "sys.exit(sorted(heavy & {name.partition('.')[0] for name in sys.modules}) != [])"
     )
 

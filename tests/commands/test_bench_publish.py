@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 from bench_cli import MODEL, Pair, Schedule
 from bucket_specs import ENV, folders, write_environment
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, AnswerLossFault, FaultRule
 from measured import arm, record, write_run
 from planned import suite_file
 
 from tandem.bench import manifest
-from tandem.cli import main
-from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
+from tandem.cli.program import main
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.usefixtures("no_page", "busy")]
 ARMS = ("qwen-vllm", "qwen-sd-vllm")
@@ -69,7 +69,7 @@ def measured(folder, class_="chat", **changes):
         for number in range(2)
     ]
     began = datetime.fromtimestamp(time.time() - 600, tz=UTC).isoformat()
-    clock = manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc=began)
+    clock = manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc=began)
     arms = (arm(ARMS[0], role="baseline"), arm(ARMS[1]))
     return write_run(folder, records, **{"arms": arms, "clock": clock, "created_utc": began, **changes})
 
@@ -113,7 +113,7 @@ def test_the_stored_records_are_those_of_the_folder(world, tmp_path, endpoint, b
 
     publish(world, folder)
 
-    run = manifest.run_id(manifest.read(folder))
+    run = manifest.run_id(manifest.read_manifest(folder))
     key = f"results/post/{run}/records/round-00000.jsonl"
     stored = endpoint.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
     assert stored == (folder / "records.jsonl").read_bytes()
@@ -148,7 +148,7 @@ def test_a_class_that_cloudwatch_refuses_gives_3_once(world, tmp_path, capsys):
 
 def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, endpoint, proxy, capsys):
     folder = measured(tmp_path / "out", "denied")
-    proxy.use(Rule(fault=ACCESS_DENIED, operation="PutMetricData"))
+    proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
 
     assert publish(world, folder) == 3
     assert "cloudwatch:PutMetricData" in capsys.readouterr().err
@@ -254,12 +254,12 @@ def test_a_run_publishes_its_rounds_and_its_files(world, pair, tmp_path, endpoin
 def test_a_run_whose_publishing_fails_is_whole_and_gives_3_and_is_published_later(
     world, pair, tmp_path, endpoint, proxy, capsys
 ):
-    proxy.use(Rule(fault=ACCESS_DENIED, operation="PutMetricData"))
+    proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
 
     code = run(world, pair, tmp_path / "a", "failing", "--publish", ENV, "--experiment", "post")
 
     folder = tmp_path / "a" / "out"
-    assert (code, manifest.read(folder).ended.reason) == (3, "done")
+    assert (code, manifest.read_manifest(folder).ended.reason) == (3, "done")
     assert "not all of the run is published" in capsys.readouterr().err
     proxy.use()
     assert publish(world, folder, "--experiment", "post") == 0
@@ -267,7 +267,7 @@ def test_a_run_whose_publishing_fails_is_whole_and_gives_3_and_is_published_late
 
 
 def test_a_run_settles_at_its_end_what_was_not_answered_between_its_rounds(world, pair, tmp_path, endpoint, proxy):
-    proxy.use(Rule(fault=LoseAnswer(), operation="PutMetricData", times=1))
+    proxy.use(FaultRule(fault=AnswerLossFault(), operation="PutMetricData", times=1))
 
     code = run(world, pair, tmp_path / "a", "settling", "--publish", ENV, "--experiment", "post")
 

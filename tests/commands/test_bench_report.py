@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from measured import arm, chunks, failed, record
 from measured import write_run as write_any
 
-from tandem.bench.judge.interval import FEWEST_ROUNDS
-from tandem.bench.manifest import Ended, Plan
-from tandem.bench.record import Record
+from tandem.bench.manifest import PlanTotals, RunEnd
+from tandem.bench.record import RequestRecord
 from tandem.bench.schedule import control_numbers
-from tandem.cli import main
+from tandem.cli.program import main
+from tandem.judge.interval import FEWEST_ROUNDS
 
 WORDS = [f"p{number}" for number in range(12)]
 
@@ -26,7 +26,7 @@ ASKED = [("base", "spec")] * FEWEST_ROUNDS
 ASKED.insert(*control_numbers(FEWEST_ROUNDS, 1), ("base", "base#2"))
 
 
-def write_run(folder: Path, records: list[Record], **changes: object) -> Path:
+def write_run(folder: Path, records: list[RequestRecord], **changes: object) -> Path:
     """A run of one arm: it has figures, and no verdict."""
     return write_any(folder, records, **{"arms": (arm("base", role="baseline"),), **changes})
 
@@ -84,7 +84,7 @@ def test_requests_that_were_planned_and_are_not_recorded_give_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], planned: int | None, code: int
 ) -> None:
     both = [record(), record(request_id="other", prompt_id="other")]
-    folder = write_run(tmp_path / "run", both, plan=Plan(requests=planned))
+    folder = write_run(tmp_path / "run", both, plan=PlanTotals(requests=planned))
 
     assert main(["bench", "report", str(folder)]) == code
     assert ("2 of 3 planned requests are recorded" in capsys.readouterr().out) == (code == 1)
@@ -100,7 +100,7 @@ def test_a_request_that_was_cut_and_asked_again_is_no_failure(tmp_path: Path) ->
     records = [record(), failed(error="interrupted"), record(request_id="r-0~1")]
 
     assert main(["bench", "report", str(write_run(tmp_path / "run", records))]) == 0
-    cut = write_run(tmp_path / "cut", records, ended=Ended(reason="interrupted", utc="2026"))
+    cut = write_run(tmp_path / "cut", records, ended=RunEnd(reason="interrupted", utc="2026"))
     assert main(["bench", "report", str(cut)]) == 1
 
 

@@ -14,20 +14,20 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 from planned import suite_file
 
 from tandem.bench import manifest
-from tandem.bench.estimate import Estimate, request_s
+from tandem.bench.estimate import DurationEstimate, estimate_request_s
 from tandem.bench.fault import BenchError
-from tandem.bench.judge.interval import FEWEST_ROUNDS
-from tandem.bench.probe import Found
-from tandem.bench.resume import refuse_other
-from tandem.bench.run_size import DEFAULT, QUICK
-from tandem.bench.settings import Settings
-from tandem.bench.statement import of_run, plan_lines
-from tandem.bench.suites.suite import load
-from tandem.bench.warm import SHORT_TOKENS
-from tandem.cli import _parser
-from tandem.commands.bench import _settings
-from tandem.commands.bench_resume_flags import flags_of, with_recorded
-from tandem.commands.selection import Selection
+from tandem.bench.probe import ProbeResult
+from tandem.bench.resume import check_same_run
+from tandem.bench.run_description import create_manifest, describe_plan
+from tandem.bench.run_size import DEFAULT_SIZE, QUICK_SIZE
+from tandem.bench.settings import RunSettings
+from tandem.bench.suites.suite import load_suite
+from tandem.bench.warm_up import SHORT_TOKENS
+from tandem.cli.bench import _build_settings
+from tandem.cli.bench_resume_flags import parse_flags, restore_flags
+from tandem.cli.program import _build_parser
+from tandem.cli.selection import Selection
+from tandem.judge.interval import FEWEST_ROUNDS
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 SERVERS = ("--baseline", "http://h:1", "--variant", "http://h:2", "--model", "m")
@@ -48,52 +48,54 @@ def own_file(tmp_path: Path) -> str:
     return str(suite_file(tmp_path, prompts, max_tokens=2000))
 
 
-def settings(*flags: str, arms: tuple[str, ...] = SERVERS) -> Settings:
-    return _settings(CHOSEN, _parser().parse_args(["bench", "run", *arms, *flags, "--out", "x"]))
+def settings(*flags: str, arms: tuple[str, ...] = SERVERS) -> RunSettings:
+    return _build_settings(CHOSEN, _build_parser().parse_args(["bench", "run", *arms, *flags, "--out", "x"]))
 
 
-def build_manifest(asked: Settings, *flags: str) -> manifest.Manifest:
+def build_manifest(asked: RunSettings, *flags: str) -> manifest.RunManifest:
     """The manifest of a run of two servers; `flags` are those that it records beside the servers'."""
-    answers = [Found(offers=manifest.Offers(), version=None, models=frozenset("m"), listed=("m",))] * len(asked.arms)
-    recorded = flags_of(("bench", "run", *SERVERS, *flags, "--out", "x"))
-    return msgspec.structs.replace(of_run(asked, asked.plan(), answers), flags=recorded)
+    answers = [
+        ProbeResult(offers=manifest.ServerOffers(), version=None, models=frozenset("m"), model_ids=("m",))
+    ] * len(asked.arms)
+    recorded = parse_flags(("bench", "run", *SERVERS, *flags, "--out", "x"))
+    return msgspec.structs.replace(create_manifest(asked, asked.plan(), answers), flags=recorded)
 
 
-def resumed(folder: Path) -> Settings:
+def resumed(folder: Path) -> RunSettings:
     """The settings of `--resume DIR` alone."""
     words = ["bench", "run", "--resume", str(folder)]
-    options = _parser().parse_args(words)
+    options = _build_parser().parse_args(words)
     options.words = tuple(words)
-    return _settings(CHOSEN, with_recorded(options))
+    return _build_settings(CHOSEN, restore_flags(options))
 
 
 def expected_s(*flags: str, arms: tuple[str, ...] = SERVERS) -> float:
-    return Estimate().run_s(settings(*flags, arms=arms).plan())
+    return DurationEstimate().run_s(settings(*flags, arms=arms).plan())
 
 
 def warm_up_s(max_tokens: int) -> float:
     """Seconds of both arms' shortest warm-up: a window of full length and two short ones, each one wave."""
-    return 2 * (request_s(max_tokens) + 2 * request_s(SHORT_TOKENS))
+    return 2 * (estimate_request_s(max_tokens) + 2 * estimate_request_s(SHORT_TOKENS))
 
 
-def prompts_by_class(asked: Settings) -> dict[str, int]:
+def prompts_by_class(asked: RunSettings) -> dict[str, int]:
     return {block.class_: len(block.entries) for block in asked.plan().blocks}
 
 
-def longest_answer(asked: Settings) -> int:
+def longest_answer(asked: RunSettings) -> int:
     return max(entry.max_tokens for block in asked.plan().blocks for entry in block.entries)
 
 
 def test_the_default_fills_two_and_a_half_hours():
-    longer = DEFAULT.max_tokens + 10
+    longer = DEFAULT_SIZE.max_tokens + 10
 
-    assert expected_s(arms=HOSTED) + warm_up_s(DEFAULT.max_tokens) <= 2.5 * 3600
+    assert expected_s(arms=HOSTED) + warm_up_s(DEFAULT_SIZE.max_tokens) <= 2.5 * 3600
     assert expected_s("--max-tokens", str(longer), arms=HOSTED) + warm_up_s(longer) > 2.5 * 3600
 
 
 @pytest.mark.parametrize("arms", [SERVERS, HOSTED], ids=["by address", "hosted"])
 def test_a_quick_run_takes_at_most_ten_minutes(arms):
-    assert expected_s("--quick", arms=arms) + warm_up_s(QUICK.max_tokens) <= 600
+    assert expected_s("--quick", arms=arms) + warm_up_s(QUICK_SIZE.max_tokens) <= 600
 
 
 @pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
@@ -105,11 +107,11 @@ def test_every_size_has_four_rounds_and_a_control_round(size):
 
 def test_the_default_asks_eight_prompts_a_class_at_concurrency_4():
     asked = settings(arms=HOSTED)
-    real = load("real").classes
+    real = load_suite("real").classes
 
     assert asked.concurrency == (4,)
     assert {class_: prompts_by_class(asked)[class_] for class_ in real} == dict.fromkeys(real, 8)
-    assert longest_answer(asked) == DEFAULT.max_tokens
+    assert longest_answer(asked) == DEFAULT_SIZE.max_tokens
 
 
 def test_the_full_size_asks_all_that_the_suites_state():
@@ -118,7 +120,7 @@ def test_the_full_size_asks_all_that_the_suites_state():
 
     assert (asked.concurrency, asked.prompts_per_class, asked.max_tokens) == (None, None, None)
     assert {(entry.suite, entry.prompt.id) for entry in entries} == {
-        (name, prompt.id) for name in ("post", "real") for prompt in load(name).prompts
+        (name, prompt.id) for name in ("post", "real") for prompt in load_suite(name).prompts
     }
 
 
@@ -128,14 +130,14 @@ def test_a_quick_run_asks_three_classes_of_the_suite_real(arms):
 
     assert [suite.name for suite in asked.suites] == ["real"]
     assert prompts_by_class(asked) == {"repetition": 6, "code-edit": 6, "open-ended": 6}
-    assert (asked.concurrency, longest_answer(asked)) == ((4,), QUICK.max_tokens)
+    assert (asked.concurrency, longest_answer(asked)) == ((4,), QUICK_SIZE.max_tokens)
 
 
 def test_a_quick_run_asks_three_classes_of_a_users_file(own_file):
     asked = settings("--quick", "--suite", own_file)
 
     assert prompts_by_class(asked) == dict.fromkeys(CLASSES[:3], 6)
-    assert longest_answer(asked) == QUICK.max_tokens
+    assert longest_answer(asked) == QUICK_SIZE.max_tokens
 
 
 @pytest.mark.parametrize("more", [(), ("real",)], ids=["alone", "beside another"])
@@ -170,10 +172,10 @@ def test_named_classes_stand_before_the_size(size):
 
 
 def test_an_experiments_lower_limit_stands_before_the_size(monkeypatch):
-    from tandem.commands import bench_arms  # noqa: PLC0415 - the command imports it when it runs
+    from tandem.cli import bench_arms  # noqa: PLC0415 - the command imports it when it runs
 
-    short = bench_arms.Measured(arms=settings().arms, suites=("real",), most_tokens=550)
-    monkeypatch.setattr(bench_arms, "measured", lambda *_: short)
+    short = bench_arms.RunArms(arms=settings().arms, suites=("real",), most_tokens=550)
+    monkeypatch.setattr(bench_arms, "select_arms", lambda *_: short)
 
     assert [longest_answer(settings(*size)) for size in ((), ("--full",), ("--quick",))] == [550, 550, 192]
 
@@ -192,11 +194,11 @@ def test_an_experiments_lower_limit_stands_before_the_size(monkeypatch):
 )
 def test_a_resumed_run_keeps_the_size_it_began_with(asked, recorded, tmp_path):
     before = build_manifest(settings(*asked), *recorded)
-    manifest.write(tmp_path, before)
+    manifest.write_manifest(tmp_path, before)
 
     again = resumed(tmp_path)
 
-    refuse_other(before, build_manifest(again, *recorded), tmp_path)
+    check_same_run(before, build_manifest(again, *recorded), tmp_path)
     assert list(again.plan().round(0)) == list(settings(*asked).plan().round(0))
 
 
@@ -224,7 +226,7 @@ def test_the_plan_says_that_few_rounds_give_no_verdict(rounds, is_noted):
     asked = settings("--rounds", str(rounds))
     note = f"  note: fewer than {FEWEST_ROUNDS} rounds give figures and no verdict: --rounds {FEWEST_ROUNDS}"
 
-    assert (note in list(plan_lines(asked, asked.plan(), 1.0))) is is_noted
+    assert (note in list(describe_plan(asked, asked.plan(), 1.0))) is is_noted
 
 
 @pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
@@ -232,13 +234,13 @@ def test_the_plan_says_that_a_duration_may_be_short(size):
     asked = settings(*size, "--duration", "1s")
     note = f"  note: fewer than {FEWEST_ROUNDS} rounds in that time give figures and no verdict"
 
-    assert note in list(plan_lines(asked, asked.plan(), 1.0))
+    assert note in list(describe_plan(asked, asked.plan(), 1.0))
 
 
 def test_the_plan_says_how_long_an_answer_may_be():
     asked = settings("--quick")
 
-    assert f"at most {QUICK.max_tokens} tokens" in "\n".join(plan_lines(asked, asked.plan(), 1.0))
+    assert f"at most {QUICK_SIZE.max_tokens} tokens" in "\n".join(describe_plan(asked, asked.plan(), 1.0))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +255,7 @@ def test_the_page_has_the_minutes_of_each_size(row, arms):
 
 def test_the_page_has_the_plan_of_the_default():
     asked = settings("--price", "35.76")
-    lines = list(plan_lines(asked, asked.plan(), Estimate().run_s(asked.plan())))
+    lines = list(describe_plan(asked, asked.plan(), DurationEstimate().run_s(asked.plan())))
     [shown] = re.findall(r"^```\n(plan: .*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
 
     assert len(lines) == len(shown.splitlines())
@@ -268,17 +270,17 @@ def test_the_page_has_the_plan_of_the_default():
 def test_the_page_has_the_figures_of_the_sizes(row, field):
     [cells] = re.findall(rf"^\| {row} \| (.*) \|$", PAGE, flags=re.MULTILINE)
 
-    assert cells.split(" | ")[:2] == [str(getattr(size, field)).strip("(,)") for size in (DEFAULT, QUICK)]
+    assert cells.split(" | ")[:2] == [str(getattr(size, field)).strip("(,)") for size in (DEFAULT_SIZE, QUICK_SIZE)]
 
 
 def test_the_help_has_the_figures_of_the_sizes(capsys):
     with pytest.raises(SystemExit):
-        _parser().parse_args(["bench", "run", "--help"])
+        _build_parser().parse_args(["bench", "run", "--help"])
     text = " ".join(capsys.readouterr().out.split())
 
-    assert f"three classes, {QUICK.prompts_per_class} prompts of each, {QUICK.max_tokens} tokens" in text
-    assert f"(default {DEFAULT.prompts_per_class}; of a file all)" in text
-    assert f"(default {DEFAULT.max_tokens}; of a file what it states)" in text
-    assert f"closed loops (default {DEFAULT.concurrency[0]})" in text
-    assert f"(default {DEFAULT.rounds}; fewer give no verdict)" in text
-    assert f"the noise floor (default {DEFAULT.control_rounds}; 0 is off)" in text
+    assert f"three classes, {QUICK_SIZE.prompts_per_class} prompts of each, {QUICK_SIZE.max_tokens} tokens" in text
+    assert f"(default {DEFAULT_SIZE.prompts_per_class}; of a file all)" in text
+    assert f"(default {DEFAULT_SIZE.max_tokens}; of a file what it states)" in text
+    assert f"closed loops (default {DEFAULT_SIZE.concurrency[0]})" in text
+    assert f"(default {DEFAULT_SIZE.rounds}; fewer give no verdict)" in text
+    assert f"the noise floor (default {DEFAULT_SIZE.control_rounds}; 0 is off)" in text

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli import main
-from tandem.spec.catalogue import catalogue
+from tandem.cli.program import main
+from tandem.spec.catalogue import load_catalogue
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -69,7 +69,7 @@ def test_with_json_a_fault_of_the_world_is_a_document_too(
     def fails(*_: object) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("tandem.cli._run", fails)
+    monkeypatch.setattr("tandem.cli.program._run_command", fails)
 
     assert main(["check", "--json", *folders(specs)]) == 3
     said = {"fault": {"problem": "the disk is gone", "where": "", "change": ""}, "exit_code": 3}
@@ -217,7 +217,7 @@ def test_images_names_the_digest_of_the_pinned_chart(specs: Path, capsys: pytest
     (chart,) = [
         use for use in json.loads(capsys.readouterr().out)["images"]["post-us-east-2"] if use["kind"] == "chart"
     ]
-    assert chart["digest"] == catalogue().dra_chart.digest.value
+    assert chart["digest"] == load_catalogue().dra_chart.digest.value
 
 
 def test_images_seed_pulls_each_image_through_its_mirror(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,7 +240,9 @@ def test_images_seed_pulls_each_image_through_its_mirror(specs: Path, capsys: py
 def test_images_resolve_as_json_is_json(
     specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tandem.commands.resolve.resolve_digests", lambda references, _: dict.fromkeys(references, "d"))
+    monkeypatch.setattr(
+        "tandem.cli.image_digests.resolve_digests", lambda references, _: dict.fromkeys(references, "d")
+    )
 
     main(["images", "--resolve", "--json", "post-us-east-2", *folders(specs)])
 

@@ -17,8 +17,8 @@ import msgspec
 import pytest
 
 from tandem.bench import manifest, summary
-from tandem.bench.simulation import BAND
-from tandem.cli import _parser, main
+from tandem.bench.simulation import SIMULATED_BAND
+from tandem.cli.program import _build_parser, main
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "tests" / "watch" / "measured" / "run"
@@ -52,8 +52,8 @@ def data(page: Path) -> dict:
 
 
 @pytest.fixture(scope="module")
-def cells() -> dict[tuple[str, str, str, str], summary.Cell]:
-    found = summary.summarize(RUN).cells
+def cells() -> dict[tuple[str, str, str, str], summary.SummaryCell]:
+    found = summary.summarize_run(RUN).cells
     return {(cell.class_, str(cell.concurrency), cell.metric, cell.arm): cell for cell in found}
 
 
@@ -72,14 +72,14 @@ def test_the_path_is_printed(written: tuple[Path, str]) -> None:
 
 
 def test_a_dashboard_of_simulated_servers_says_so(copied: Path, tmp_path: Path, page: Path) -> None:
-    kept = manifest.read(copied)
-    manifest.write(copied, msgspec.structs.replace(kept, simulated=True))
+    kept = manifest.read_manifest(copied)
+    manifest.write_manifest(copied, msgspec.structs.replace(kept, simulated=True))
 
     assert main(command(copied, tmp_path / "page.html")) == 0
     text = (tmp_path / "page.html").read_text()
-    assert f'<p class="band" role="note">{BAND}</p>' in text
+    assert f'<p class="band" role="note">{SIMULATED_BAND}</p>' in text
     assert "<title>Simulated: post" in text
-    assert BAND not in page.read_text()
+    assert SIMULATED_BAND not in page.read_text()
 
 
 def test_all_three_dashboards_are_in_the_page(data: dict) -> None:
@@ -302,7 +302,7 @@ def renamed(folder: Path, arm: str, name: str) -> None:
     "line", re.findall(r"^tandem dashboard .*$", (ROOT / "docs/watch.md").read_text(), re.MULTILINE)
 )
 def test_every_command_of_the_page_on_watching_parses(line: str) -> None:
-    assert _parser().parse_args(line.split()[1:]).command == "dashboard"
+    assert _build_parser().parse_args(line.split()[1:]).command == "dashboard"
 
 
 def test_the_demo_asks_the_two_prompts_of_figures_3_to_5() -> None:

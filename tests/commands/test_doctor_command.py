@@ -12,10 +12,10 @@ import boto3
 import pytest
 from artifact_fixtures import ACCOUNT, variables
 
-from tandem.cli import main
-from tandem.commands.doctor import _rows
-from tandem.commands.resolve import ResolveError
-from tandem.ops.doctor import Line
+from tandem.cli.doctor import _format_check
+from tandem.cli.image_digests import ResolveError
+from tandem.cli.program import main
+from tandem.ops.doctor import CheckResult
 
 ROOT = Path(__file__).resolve().parents[2]
 POST, NATIVE, DEV = "post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge"
@@ -42,7 +42,7 @@ def session() -> boto3.Session:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, session: boto3.Session) -> None:
-    monkeypatch.setattr("tandem.commands.resolve.digest_of", silent)
+    monkeypatch.setattr("tandem.cli.image_digests.resolve_digest", silent)
     monkeypatch.setattr("tandem.ops.doctor.account.session", lambda: session)
 
 
@@ -59,7 +59,7 @@ def ran(endpoint, session: boto3.Session, tmp_path_factory: pytest.TempPathFacto
     with pytest.MonkeyPatch.context() as patch:
         for name, value in variables(endpoint, endpoint.url, tmp_path_factory.mktemp("home")).items():
             patch.setenv(name, value)
-        patch.setattr("tandem.commands.resolve.digest_of", silent)
+        patch.setattr("tandem.cli.image_digests.resolve_digest", silent)
         patch.setattr("tandem.ops.doctor.account.session", lambda: session)
         for key, arguments in {"json": (POST, "--json"), POST: (POST,), NATIVE: (NATIVE,), DEV: (DEV,)}.items():
             with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -144,9 +144,9 @@ def test_the_policy_is_printed_without_asking_anybody(
 
 
 def test_no_control_character_of_a_strangers_text_is_printed() -> None:
-    line = Line(
+    line = CheckResult(
         group="cluster", check="fleet", level="warn", said="of \x1b[2Jeve:\ncurl", do="see\x9b31m", command="id\r\x1b",
         code=0,
     )  # fmt: skip
 
-    assert all(row.isprintable() for row in _rows(line))
+    assert all(row.isprintable() for row in _format_check(line))

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from dxf import DXF
 
-from tandem.commands.resolve import ResolveError, UnknownTagError, digest_of, resolve_digests
+from tandem.cli.image_digests import ResolveError, UnknownTagError, resolve_digest, resolve_digests
 from tandem.spec.document import read_document
-from tandem.spec.platform import Digests
-from tandem.spec.record import parse
+from tandem.spec.platform import DigestTable
+from tandem.spec.record import parse_record
 
 DIGEST = "sha256:" + "ab" * 32
 
@@ -50,7 +50,7 @@ def test_a_resolved_digest_is_read_back_by_the_catalogue(host: str, tmp_path: Pa
 
     resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)
 
-    assert parse(Digests, read_document(file)).of(f"{host}/neuron/server:1.0") == DIGEST
+    assert parse_record(DigestTable, read_document(file)).find_digest(f"{host}/neuron/server:1.0") == DIGEST
 
 
 def test_a_resolved_digest_carries_source_and_date(host: str, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_resolved_digest_carries_source_and_date(host: str, tmp_path: Path) ->
 
     resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)
 
-    digests = parse(Digests, read_document(file))
+    digests = parse_record(DigestTable, read_document(file))
     figure = digests.digests[f"{host}/neuron/server:1.0"]
     assert digests.sources[figure.source].where.startswith(host)
 
@@ -71,7 +71,7 @@ def test_resolving_keeps_what_was_known(host: str, tmp_path: Path) -> None:
 
     resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)
 
-    assert parse(Digests, read_document(file)).of("a.example/b:1") == "sha256:00"
+    assert parse_record(DigestTable, read_document(file)).find_digest("a.example/b:1") == "sha256:00"
 
 
 def test_an_unknown_tag_is_named_and_the_file_left_alone(host: str, tmp_path: Path) -> None:
@@ -89,12 +89,12 @@ def test_a_registry_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 
 def test_a_pinned_image_is_asked_for_by_its_digest(host: str) -> None:
-    assert digest_of(f"{host}/neuron/server@{DIGEST}", plain_http) == DIGEST
+    assert resolve_digest(f"{host}/neuron/server@{DIGEST}", plain_http) == DIGEST
 
 
 def test_an_image_that_is_not_there_is_told_from_a_registry_that_does_not_answer(host: str) -> None:
     with pytest.raises(UnknownTagError):
-        digest_of(f"{host}/neuron/server@sha256:{'0' * 64}", plain_http)
+        resolve_digest(f"{host}/neuron/server@sha256:{'0' * 64}", plain_http)
     with pytest.raises(ResolveError) as silent:
-        digest_of("127.0.0.1:9/neuron/server:1.0", plain_http)
+        resolve_digest("127.0.0.1:9/neuron/server:1.0", plain_http)
     assert not isinstance(silent.value, UnknownTagError)

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 from botocore.loaders import Loader
+from doubles.aws_principal import RolePrincipal, create_principal
+from doubles.fault_proxy.proxy import FaultProxy
 from fleet_world import ROLE, Fleet, write_environment
 
-from tandem.ops.people.calls import COMMANDS
-from tandem.ops.people.policies import policy
-from tandem.ops.people.rights import held
+from rehearsal.aws import fleet_behavior as knobs
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.guard.fleet_stop import FENCE_KEY, POINTER_KEY
+from tandem.ops.people.command_calls import COMMAND_CALLS
+from tandem.ops.people.policies import build_policy
+from tandem.ops.people.rights import list_policy_kinds
 from tandem.spec import names
 from tandem.spec.names import PeopleKind
-from tandem.stop import FENCE_KEY, POINTER_KEY
-from tandem.twin.aws import fleet as knobs
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.principal import Principal, under
-from tandem.twin.faults.proxy import FaultProxy
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("people")]
 
@@ -32,32 +32,34 @@ SMALL = json.dumps({"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}})
 
 
 @pytest.fixture(scope="module")
-def enforcing() -> Iterator[Endpoint]:
-    with Endpoint(account="111122223333", region="us-east-2", enforce=True, say=lambda _: None) as endpoint:
-        endpoint.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05))
+def enforcing() -> Iterator[AwsEndpoint]:
+    with AwsEndpoint(
+        account="111122223333", region="us-east-2", enforces_policies=True, report=lambda _: None
+    ) as endpoint:
+        endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05))
         endpoint.client("iam").create_role(RoleName=ROLE.rpartition("/")[2], AssumeRolePolicyDocument=TRUST)
         yield endpoint
 
 
 @pytest.fixture(scope="module")
-def front(enforcing: Endpoint) -> Iterator[FaultProxy]:
+def front(enforcing: AwsEndpoint) -> Iterator[FaultProxy]:
     """What is asked of the endpoint passes it unchanged, and is noted."""
     with FaultProxy(enforcing.url) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def deployed(specs: Path, enforcing: Endpoint) -> Fleet:
+def deployed(specs: Path, enforcing: AwsEndpoint) -> Fleet:
     """A fleet at 0, and one small stack of the environment's own."""
     fleet = Fleet(endpoint=enforcing, specs=specs, name=write_environment(specs))
     fleet.deploy()
     fleet.looked()
     fleet.client("iam").update_assume_role_policy(
-        RoleName=names.scheduler_role(fleet.environment), PolicyDocument=TRUST
+        RoleName=names.scheduler_role_name(fleet.environment), PolicyDocument=TRUST
     )
     fleet.client("cloudformation").create_stack(
-        StackName=names.stack(fleet.environment, "Observability"), TemplateBody=SMALL,
-        Tags=[{"Key": key, "Value": value} for key, value in names.tags(fleet.environment).items()],
+        StackName=names.stack_name(fleet.environment, "Observability"), TemplateBody=SMALL,
+        Tags=[{"Key": key, "Value": value} for key, value in names.resource_tags(fleet.environment).items()],
     )  # fmt: skip
     return fleet
 
@@ -65,15 +67,15 @@ def deployed(specs: Path, enforcing: Endpoint) -> Fleet:
 @pytest.fixture
 def become(
     deployed: Fleet, front: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[[PeopleKind], Principal]:
+) -> Callable[[PeopleKind], RolePrincipal]:
     """Let the commands that follow be somebody of a kind."""
     monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
-    monkeypatch.setattr("tandem.ops.follow.EVERY_S", 0.05)
+    monkeypatch.setattr("tandem.ops.stop_progress.POLL_INTERVAL_S", 0.05)
 
-    def act(kind: PeopleKind) -> Principal:
-        documents = [policy(deployed.environment, one) for one in held(kind)]
-        who = under(deployed.endpoint, *(statement for one in documents for statement in one["Statement"]))
+    def act(kind: PeopleKind) -> RolePrincipal:
+        documents = [build_policy(deployed.environment, one) for one in list_policy_kinds(kind)]
+        who = create_principal(deployed.endpoint, *(statement for one in documents for statement in one["Statement"]))
         for name, value in {**deployed.endpoint.client_environment(tmp_path), **who.environment(front.url)}.items():
             monkeypatch.setenv(name, value)
         front.forget()
@@ -93,7 +95,7 @@ def asked(front: FaultProxy) -> set[str]:
 
 
 def wanted(*commands: str) -> set[str]:
-    return {operation for command in commands for _, operation in COMMANDS[command]}
+    return {operation for command in commands for _, operation in COMMAND_CALLS[command]}
 
 
 def stacks(fleet: Fleet) -> list[str]:
@@ -131,7 +133,7 @@ def test_who_may_not_destroy_is_denied_and_nothing_goes(deployed: Fleet, become,
     code = deployed.tandem("destroy", "--yes-i-mean", deployed.name)
 
     assert (code, "denied" in capsys.readouterr().err) == (3, True)
-    name = names.stack(deployed.environment, "Observability")
+    name = names.stack_name(deployed.environment, "Observability")
     assert refusal(lambda: who.client("cloudformation").delete_stack(StackName=name)).startswith("AccessDenied")
     assert stacks(deployed) == [name]
 
@@ -169,7 +171,7 @@ def test_an_operator_destroys_what_is_not_protected(deployed: Fleet, become, fro
 
 @pytest.mark.proof
 def test_what_is_protected_is_an_admins_to_destroy(deployed: Fleet, become, front: FaultProxy, capsys) -> None:
-    name = names.stack(deployed.environment, "Observability")
+    name = names.stack_name(deployed.environment, "Observability")
     deployed.client("cloudformation").update_termination_protection(StackName=name, EnableTerminationProtection=True)
     words = ["--yes-i-mean", deployed.name, "--poll-s", "0.05"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli import main
-from tandem.commands.outcome import print_json
+from tandem.cli.outcome import print_json
+from tandem.cli.program import main
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "tests" / "watch" / "measured" / "run"

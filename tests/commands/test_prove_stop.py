@@ -11,25 +11,25 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, AnswerLossFault, FaultRule
 from fleet_world import Fleet
 
-from tandem.ops.doctor import prove_stop
+from rehearsal.aws import fleet_behavior as knobs
+from tandem.guard.fleet_start import build_stop_schedule
+from tandem.guard.fleet_stop import Lease
+from tandem.ops.doctor import stop_proof
 from tandem.spec import names
-from tandem.start import schedule
-from tandem.stop import Lease
-from tandem.twin.aws import fleet as knobs
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
 
 PROVE = ("doctor", "--prove-stop")
-BROKEN = knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05)
+BROKEN = knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the schedule be due at once, and nobody wait for minutes."""
     for name, value in {"AHEAD_S": 0.0, "WAIT_S": 60.0, "EVERY_S": 0.05}.items():
-        monkeypatch.setattr(prove_stop, name, value)
+        monkeypatch.setattr(stop_proof, name, value)
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def saying(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def act(said: dict[str, Any]) -> None:
         def spelt(*of: Any) -> dict[str, Any]:
-            wanted = schedule(*of)
+            wanted = build_stop_schedule(*of)
             return {**wanted, "Target": {**wanted["Target"], "Input": json.dumps(said)}}
 
-        monkeypatch.setattr(prove_stop, "schedule", spelt)
+        monkeypatch.setattr(stop_proof, "build_stop_schedule", spelt)
 
     return act
 
@@ -58,8 +58,8 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Do something while the proof waits for a schedule that is not due yet."""
 
     def act(doing: Callable[[float], None], *, ahead_s: float = 60.0, **more: Any) -> None:
-        monkeypatch.setattr(prove_stop, "AHEAD_S", ahead_s)
-        monkeypatch.setattr(prove_stop, "time", Clock(doing, **more))
+        monkeypatch.setattr(stop_proof, "START_DELAY_S", ahead_s)
+        monkeypatch.setattr(stop_proof, "time", Clock(doing, **more))
 
     return act
 
@@ -71,7 +71,7 @@ def schedules(fleet: Fleet) -> list[str]:
 
 def letters(fleet: Fleet) -> list[Any]:
     sqs = fleet.client("sqs")
-    url = sqs.get_queue_url(QueueName=names.dead_letter_queue(fleet.environment))["QueueUrl"]
+    url = sqs.get_queue_url(QueueName=names.dead_letter_queue_name(fleet.environment))["QueueUrl"]
     counted = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     return [counted["ApproximateNumberOfMessages"], counted["ApproximateNumberOfMessagesNotVisible"]]
 
@@ -121,7 +121,7 @@ def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet: Fleet
     now = datetime.now(UTC)
     lease = Lease(run="r", who="anna", experiment=None, node_label={}, created=now, deadline=now, beats=True,
                   schedule="stop-r", nodes=1)  # fmt: skip
-    start = schedule(fleet.guarded, lease)
+    start = build_stop_schedule(fleet.guarded, lease)
     for name in ("Arn", "RoleArn", "Input", "DeadLetterConfig"):
         assert sent[0]["Target"][name] == start["Target"][name]
     for name in ("ActionAfterCompletion", "FlexibleTimeWindow", "ScheduleExpressionTimezone", "State"):
@@ -191,14 +191,14 @@ def test_without_a_node_group_there_is_nothing_to_send_to(
 
 
 def test_a_group_that_is_being_updated_is_left_alone(fleet: Fleet, proxy: FaultProxy) -> None:
-    fleet.endpoint.fleet(knobs.Fleet(refuses_update=True))
+    fleet.endpoint.set_fleet(knobs.FleetBehavior(refuses_update=True))
 
     assert refused(fleet, proxy) == 2
 
 
 @pytest.mark.parametrize("operation", ["GetObject", "DescribeNodegroup", "DescribeInstances", "ListUpdates"])
 def test_what_cannot_be_seen_before_keeps_it_from_being_fired(fleet: Fleet, proxy: FaultProxy, operation: str) -> None:
-    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
     assert refused(fleet, proxy) == 3
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_seen_before_keeps_it_from_being_fired(fleet: Fleet, prox
 def test_a_throttled_target_proves_nothing_and_its_letter_is_taken_out(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet.endpoint.fleet(knobs.Fleet(throttles=True, retry_delay_s=0.05))
+    fleet.endpoint.set_fleet(knobs.FleetBehavior(throttles=True, retry_delay_s=0.05))
 
     assert fleet.tandem(*PROVE) == 3
     told = " ".join(capsys.readouterr().out.split())
@@ -226,13 +226,13 @@ def test_a_payload_that_scheduler_does_not_take_fails(
     assert fleet.tandem(*PROVE) == 3
     told = " ".join(capsys.readouterr().out.split())
     assert "Scheduler does not take the one-shot stop" in told
-    assert "correct the payload in tandem/start.py" in told
+    assert "correct the payload in tandem/guard/fleet_start.py" in told
 
 
 def test_a_payload_that_eks_does_not_take_fails_with_the_letters_words(
     fleet: Fleet, saying: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet.endpoint.fleet(BROKEN)
+    fleet.endpoint.set_fleet(BROKEN)
     saying({"ClusterName": fleet.guarded.cluster, "NodegroupName": fleet.guarded.node_group,
             "ScalingConfig": {"minSize": 0, "desiredSize": 0}})  # fmt: skip
 
@@ -245,7 +245,7 @@ def test_a_payload_that_eks_does_not_take_fails_with_the_letters_words(
 
 def test_a_letter_of_somebody_elses_is_left_in_the_queue(fleet: Fleet) -> None:
     sqs = fleet.client("sqs")
-    url = sqs.get_queue_url(QueueName=names.dead_letter_queue(fleet.environment))["QueueUrl"]
+    url = sqs.get_queue_url(QueueName=names.dead_letter_queue_name(fleet.environment))["QueueUrl"]
     arn = {"DataType": "String", "StringValue": "arn:aws:scheduler:us-east-2:1:schedule/g/stop-r1"}
     sqs.send_message(QueueUrl=url, MessageBody="{}", MessageAttributes={"SCHEDULE_ARN": arn})
 
@@ -256,7 +256,7 @@ def test_a_letter_of_somebody_elses_is_left_in_the_queue(fleet: Fleet) -> None:
 def test_an_update_that_never_ends_is_no_proof(
     fleet: Fleet, proxy: FaultProxy, waiting: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fleet.endpoint.fleet(knobs.Fleet(ignores_request=True))
+    fleet.endpoint.set_fleet(knobs.FleetBehavior(ignores_request=True))
     proxy.forget()
     waiting(time.sleep, ahead_s=0.0, monotonic=lambda: 1000.0 if proxy.requests("DescribeUpdate") else 0.0)
 
@@ -311,7 +311,7 @@ def test_a_stop_in_the_same_minute_leaves_it_unknown(
 def test_a_denied_call_names_what_to_allow(
     fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], operation: str, action: str
 ) -> None:
-    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
     assert fleet.tandem(*PROVE) == 3
     assert f"add {action} on" in capsys.readouterr().out
@@ -341,9 +341,9 @@ def test_an_interrupted_proof_leaves_no_schedule(fleet: Fleet, waiting: Callable
 
 
 def test_what_a_lost_answer_left_is_deleted_too(fleet: Fleet, proxy: FaultProxy) -> None:
-    proxy.use(Rule(operation="CreateSchedule", fault=LoseAnswer()))
+    proxy.use(FaultRule(operation="CreateSchedule", fault=AnswerLossFault()))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prove_stop, "AHEAD_S", 60.0)
+        patch.setattr(stop_proof, "START_DELAY_S", 60.0)
         assert fleet.tandem(*PROVE) == 3
 
     assert schedules(fleet) == []

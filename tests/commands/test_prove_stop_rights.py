@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.aws_principal import create_principal
 from fleet_world import Fleet, write_environment
 
-from tandem.ops.doctor import prove_stop
-from tandem.ops.doctor.calls import policy
+from rehearsal.aws import fleet_behavior as knobs
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.ops.doctor import stop_proof
+from tandem.ops.doctor.call_policy import build_policy
 from tandem.spec import names
-from tandem.twin.aws import fleet as knobs
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.principal import under
 
 pytestmark = pytest.mark.proof
 
@@ -24,31 +24,31 @@ TRUST = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"},
 
 
 @pytest.fixture(scope="module")
-def enforcing() -> Iterator[Endpoint]:
-    with Endpoint(account=ACCOUNT, region="us-east-2", enforce=True) as running:
+def enforcing() -> Iterator[AwsEndpoint]:
+    with AwsEndpoint(account=ACCOUNT, region="us-east-2", enforces_policies=True) as running:
         running.client("iam").create_role(RoleName="any", AssumeRolePolicyDocument="{}")
-        running.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05))
+        running.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05))
         yield running
 
 
 @pytest.fixture
 def proven(
-    enforcing: Endpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, Fleet]]:
     """Deploy, give the schedules' role this trust and these rights, and prove it as somebody; the exit code."""
     for name, value in {"AHEAD_S": 0.0, "WAIT_S": 60.0, "EVERY_S": 0.05}.items():
-        monkeypatch.setattr(prove_stop, name, value)
+        monkeypatch.setattr(stop_proof, name, value)
     fleet = Fleet(endpoint=enforcing, specs=specs, name=write_environment(specs))
     fleet.deploy()
 
     def act(*statements: Any, trust: Any = TRUST, without: str = "") -> tuple[int, Fleet]:
-        iam, role = fleet.client("iam"), names.scheduler_role(fleet.environment)
+        iam, role = fleet.client("iam"), names.scheduler_role_name(fleet.environment)
         document = {"Version": "2012-10-17", "Statement": [trust] if trust else []}
         iam.update_assume_role_policy(RoleName=role, PolicyDocument=json.dumps(document))
         own = {"Version": "2012-10-17", "Statement": list(statements)}
         iam.put_role_policy(RoleName=role, PolicyName="stop", PolicyDocument=json.dumps(own))
-        rights = policy(fleet.environment, proof=True)["Statement"]
-        who = under(enforcing, *(one for one in rights if one["Action"] != without))
+        rights = build_policy(fleet.environment, with_proof=True)["Statement"]
+        who = create_principal(enforcing, *(one for one in rights if one["Action"] != without))
         for name, value in {**enforcing.client_environment(tmp_path), **who.environment()}.items():
             monkeypatch.setenv(name, value)
         return fleet.tandem("doctor", "--prove-stop"), fleet

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tandem.cli import main
-from tandem.commands.recompile import _quickly, _slowly
-from tandem.spec.catalogue import catalogue
+from tandem.cli.program import main
+from tandem.cli.recompile import _match_server_key, _parse_server_key
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment
-from tandem.spec.names import key_map
-from tandem.spec.record import parse
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.names import key_config_map_name
+from tandem.spec.record import parse_record
+from tandem.spec.variant_key import compute_artifact_key
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = "post-us-east-2"
@@ -74,17 +74,19 @@ def referring(name: str, map_name: str) -> dict[str, Any]:
 def rendered(specs: Path, out: Path) -> Path:
     """A manifests folder whose ConfigMaps hold the keys of the experiments as they are now."""
     for path in (specs / "experiments").glob("post*.yaml"):
-        experiment = parse(Experiment, read_document(path), name=path.stem)
-        keys = {each.name: artifact_key(experiment, each, catalogue()) for each in experiment.all_variants()}
+        experiment = parse_record(Experiment, read_document(path), name=path.stem)
+        keys = {
+            each.name: compute_artifact_key(experiment, each, load_catalogue()) for each in experiment.all_variants()
+        }
         maps = [
             {
                 "kind": "ConfigMap",
-                "metadata": {"name": key_map(key)},
+                "metadata": {"name": key_config_map_name(key)},
                 "data": {"fields.json": json.dumps(key.as_fields())},
             }
             for key in keys.values()
         ]
-        write(out, path.stem, "serve", [referring(name, key_map(key)) for name, key in keys.items()])
+        write(out, path.stem, "serve", [referring(name, key_config_map_name(key)) for name, key in keys.items()])
         write(out, path.stem, "storage", maps)
     return out
 
@@ -315,7 +317,9 @@ def test_what_was_committed_tells_its_keys_to_the_quick_reader_and_the_slow_one_
             body["metadata"]["name"]: body["data"]["fields.json"] for body in storage if body["kind"] == "ConfigMap"
         }
 
-        assert [_quickly(text, maps) for text in carrying] == [_slowly(text, maps) for text in carrying]
+        assert [_match_server_key(text, maps) for text in carrying] == [
+            _parse_server_key(text, maps) for text in carrying
+        ]
         assert carrying != []
 
 
@@ -323,8 +327,8 @@ def test_a_key_that_stands_in_the_deployment_itself_is_read(
     specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifests = rendered(specs, tmp_path / "manifests")
-    post = parse(Experiment, read_document(specs / "experiments" / "post.yaml"), name="post")
-    keys = {each.name: artifact_key(post, each, catalogue()) for each in post.all_variants()}
+    post = parse_record(Experiment, read_document(specs / "experiments" / "post.yaml"), name="post")
+    keys = {each.name: compute_artifact_key(post, each, load_catalogue()) for each in post.all_variants()}
     write(manifests, "post", "serve", [deployment(name, json.dumps(key.as_fields())) for name, key in keys.items()])
     (manifests / ENVIRONMENT / "post" / "storage" / "storage.yaml").unlink()
 

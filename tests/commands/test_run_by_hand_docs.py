@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tandem.cli import _parser
+from tandem.cli.program import _build_parser
 from tandem.spec import names
-from tandem.spec.load import load
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "run-by-hand.md").read_text()
@@ -38,14 +38,14 @@ def named(kind: str) -> set[str]:
 def test_a_command_of_tandem_parses(line: str) -> None:
     words = shlex.split(line)[1:]
 
-    assert _parser().parse_args(words).command == words[0]
+    assert _build_parser().parse_args(words).command == words[0]
 
 
 @pytest.mark.parametrize("line", sorted({line for line in LINES if "-m tandem bench" in line}))
 def test_a_command_of_the_pod_parses(line: str) -> None:
     words = shlex.split(line.partition("-m tandem ")[2].partition(" >")[0].rstrip("'&"))
 
-    assert _parser().parse_args(words).command == "bench"
+    assert _build_parser().parse_args(words).command == "bench"
 
 
 def test_jobs_are_made_of_the_rendered_cron_jobs() -> None:
@@ -66,7 +66,7 @@ def test_deployments_and_namespace_are_rendered() -> None:
 
 
 def test_labels_by_hand_are_those_that_a_raise_sets() -> None:
-    workspace = load(ROOT / "environments", ROOT / "experiments", (ENV,))
+    workspace = load_workspace(ROOT / "environments", ROOT / "experiments", (ENV,))
     experiment = workspace.experiments["post"].experiment
     assert experiment is not None
     admits = {f"{names.raise_label(variant)}={experiment.name}" for variant in experiment.all_variants()}

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from fleet_world import Fleet
 
+from tandem.guard.fleet_stop import FENCE_KEY, POINTER_KEY, lease_key
 from tandem.spec import names
-from tandem.stop import FENCE_KEY, POINTER_KEY, lease_key
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import ACCESS_DENIED, Rule
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 POST = ("--experiment", "post")
@@ -147,7 +147,7 @@ def make_unarmed(fleet: Fleet, *, budget: str = "armed") -> None:
     fleet.deploy()
     if budget == "missing":
         fleet.client("budgets").delete_budget(
-            AccountId=fleet.environment.account, BudgetName=names.budget(fleet.environment)
+            AccountId=fleet.environment.account, BudgetName=names.budget_name(fleet.environment)
         )
     if budget == "spent":
         fleet.forget_alert(100)
@@ -216,7 +216,7 @@ def test_a_start_beside_a_schedule_of_no_lease_passes_the_refusal_on(
 def test_a_path_that_cannot_be_seen_is_unknown(
     fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    proxy.use(Rule(operation="DescribeBudget", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="DescribeBudget", fault=ACCESS_DENIED_FAULT))
 
     fleet.tandem("start", "--hours", "2")
 
@@ -263,7 +263,7 @@ def test_an_interrupt_says_that_the_fleet_may_be_raised_and_how_it_is_ended(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tandem.start._Start.require_last_word", interrupted)
+    monkeypatch.setattr("tandem.guard.fleet_start._FleetStart.require_no_late_stop", interrupted)
 
     code = fleet.tandem("start", *YES, "--run", "mine")
 
@@ -364,7 +364,7 @@ def test_a_blocks_hours_are_paid_already(fleet: Fleet, capsys: pytest.CaptureFix
 def test_what_is_denied_gives_3_and_raises_nothing(
     service: str, operation: str, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
     code = fleet.tandem("start", *YES)
 

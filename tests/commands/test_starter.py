@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli import main
-from tandem.commands.inputs import read
-from tandem.commands.selection import Selection
-from tandem.commands.starter import KINDS, NETWORKS, TYPES
-from tandem.spec.catalogue import catalogue
+from tandem.cli.inputs import read_inputs
+from tandem.cli.program import main
+from tandem.cli.selection import Selection
+from tandem.cli.starter import CAPACITY_KINDS, INSTANCE_TYPES, NETWORKS
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.record import FILL_IN
 
 UNSOLD = {("trn2u.48xlarge", "spot")}
 EVERY = [
     (kind_of, bought, region, vpc)
-    for kind_of, bought, vpc in itertools.product(TYPES, KINDS, NETWORKS)
-    for region in catalogue().offerings.offerings[kind_of]
+    for kind_of, bought, vpc in itertools.product(INSTANCE_TYPES, CAPACITY_KINDS, NETWORKS)
+    for region in load_catalogue().offerings.offerings[kind_of]
     if (kind_of, bought) not in UNSOLD
 ]
 WARNED = {"budget-by-hand", "compile-memory", "image-vulnerable", "images-pinned", "reservation-given"}
@@ -57,7 +57,7 @@ def test_check_refuses_nothing_new_but_placeholders(
 ) -> None:
     assert write(tmp_path, "--type", kind_of, "--kind", bought, "--region", region, "--vpc", vpc) == 0
 
-    faults = read(selection(tmp_path), now=datetime.now(tz=UTC)).faults
+    faults = read_inputs(selection(tmp_path), now=datetime.now(tz=UTC)).faults
     refused = [fault for fault in faults if fault.severity == "refusal"]
 
     text = (tmp_path / "environments" / "mine.yaml").read_text()
@@ -72,7 +72,7 @@ def test_filled_in_it_breaks_no_rule(tmp_path: Path, kind_of: str, bought: str, 
     path = tmp_path / "environments" / "mine.yaml"
     path.write_text(filled(path.read_text()))
 
-    faults = read(selection(tmp_path), now=datetime(2026, 11, 22, tzinfo=UTC)).faults
+    faults = read_inputs(selection(tmp_path), now=datetime(2026, 11, 22, tzinfo=UTC)).faults
 
     assert [str(fault) for fault in faults if fault.severity == "refusal"] == []
     assert {fault.rule for fault in faults} <= WARNED

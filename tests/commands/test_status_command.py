@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from fleet_world import Fleet, write_environment
 
-from tandem.ops.status import CALLS
+from rehearsal.aws import fleet_behavior as knobs
+from tandem.guard.fleet_stop import CAPACITY_KIND_TAG, FENCE_KEY, POINTER_KEY, lease_key
+from tandem.ops.status import STATUS_CALLS
 from tandem.spec import names
-from tandem.stop import CAPACITY_KIND_TAG, FENCE_KEY, POINTER_KEY, lease_key
-from tandem.twin.aws import fleet as knobs
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import ACCESS_DENIED, Rule
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 INPUT = '{"ClusterName": "c", "NodegroupName": "n", "ScalingConfig": {"MinSize": 0, "DesiredSize": 0}}'
@@ -60,7 +60,7 @@ def test_a_parked_fleet_needs_nobody(fleet: Fleet, capsys: pytest.CaptureFixture
 
 
 def test_an_instance_is_shown_with_type_zone_state_and_age(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet.endpoint.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
+    fleet.endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
     fleet.scale(1)
     [real] = fleet.instances()
 
@@ -72,7 +72,7 @@ def test_an_instance_is_shown_with_type_zone_state_and_age(fleet: Fleet, capsys:
 
 
 def test_money_is_hours_since_launch_times_the_declared_price(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet.endpoint.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
+    fleet.endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
     fleet.scale(2)
 
     found = seen(fleet, capsys)
@@ -221,7 +221,7 @@ def test_a_budget_that_is_spent_needs_attention(fleet: Fleet, capsys: pytest.Cap
 
 
 def test_a_node_group_of_another_kind_needs_attention(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    undeployed.deploy(tags=names.tags(undeployed.environment) | {CAPACITY_KIND_TAG: "capacity-block"})
+    undeployed.deploy(tags=names.resource_tags(undeployed.environment) | {CAPACITY_KIND_TAG: "capacity-block"})
     undeployed.looked()
 
     found = seen(undeployed, capsys)
@@ -271,7 +271,7 @@ def test_a_reaper_that_is_silent_does_not_look_alive_after_a_stop(
 
 def test_a_budget_that_is_missing_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     fleet.client("budgets").delete_budget(
-        AccountId=fleet.environment.account, BudgetName=names.budget(fleet.environment)
+        AccountId=fleet.environment.account, BudgetName=names.budget_name(fleet.environment)
     )
 
     assert fleet.tandem("status") == 1
@@ -288,7 +288,7 @@ def alarm(fleet: Fleet, name: str) -> None:
 
 
 def test_an_alarm_in_alarm_is_named(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    alarm(fleet, names.alarm(fleet.environment, "stop", "failed"))
+    alarm(fleet, names.alarm_name(fleet.environment, "stop", "failed"))
 
     found = seen(fleet, capsys)
 
@@ -296,7 +296,7 @@ def test_an_alarm_in_alarm_is_named(fleet: Fleet, capsys: pytest.CaptureFixture[
 
 
 def test_the_alarm_of_a_parked_fleet_is_no_fault(fleet: Fleet) -> None:
-    alarm(fleet, names.alarm(fleet.environment, "parked"))
+    alarm(fleet, names.alarm_name(fleet.environment, "parked"))
 
     assert fleet.tandem("status") == 0
 
@@ -346,7 +346,7 @@ RIGHTS = {
 
 
 @pytest.mark.parametrize(
-    ("service", "operation"), [call for call in CALLS if call[1] not in {"GetCallerIdentity", *SELDOM}]
+    ("service", "operation"), [call for call in STATUS_CALLS if call[1] not in {"GetCallerIdentity", *SELDOM}]
 )
 def test_what_is_denied_is_unknown_with_its_right_and_never_fine(
     service: str, operation: str, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
@@ -357,7 +357,7 @@ def test_what_is_denied_is_unknown_with_its_right_and_never_fine(
         fleet.name = write_environment(fleet.specs, kind, reservation_id="cr-0123456789abcdef0")
         fleet.deploy()
     lease(fleet, hours=2)
-    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
     code = fleet.tandem("status")
 
@@ -370,7 +370,7 @@ def test_a_denied_cluster_leaves_open_what_is_deployed(
     undeployed: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     undeployed.deploy(group=False)
-    proxy.use(Rule(operation="DescribeCluster", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="DescribeCluster", fault=ACCESS_DENIED_FAULT))
 
     found = seen(undeployed, capsys)
 
@@ -385,8 +385,8 @@ def test_every_call_is_one_of_the_declared(fleet: Fleet, proxy: FaultProxy) -> N
     fleet.tandem("status")
 
     asked = {(one.service, one.operation) for one in proxy.log}
-    assert {operation for _, operation in asked} <= {operation for _, operation in CALLS}
-    assert {operation for _, operation in CALLS} - {operation for _, operation in asked} == {
+    assert {operation for _, operation in asked} <= {operation for _, operation in STATUS_CALLS}
+    assert {operation for _, operation in STATUS_CALLS} - {operation for _, operation in asked} == {
         *SELDOM, "DescribeCapacityReservations",
     }  # fmt: skip
 
@@ -426,8 +426,8 @@ def test_every_line_fits_a_screen(fleet: Fleet, proxy: FaultProxy, capsys: pytes
     lease(fleet, hours=2)
     fleet.scale(2)
     fence(fleet)
-    alarm(fleet, names.alarm(fleet.environment, "stop", "failed"))
-    proxy.use(Rule(operation="DescribeBudget", fault=ACCESS_DENIED))
+    alarm(fleet, names.alarm_name(fleet.environment, "stop", "failed"))
+    proxy.use(FaultRule(operation="DescribeBudget", fault=ACCESS_DENIED_FAULT))
 
     fleet.tandem("status")
 

@@ -16,23 +16,23 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "ops"))
 
 from fleet_seen import BLOCK, FOUND, NOW, fence, instance, lease, seen, status
 
-from tandem.commands.fleet import span
-from tandem.commands.status_report import lines, plain
+from tandem.cli.fleet import format_span
+from tandem.cli.status_report import format_status, status_as_dict
 from tandem.guard.schedules import ForeignSchedule
-from tandem.ops.concerns import concerns
-from tandem.ops.paths import PathState, StopPath
-from tandem.ops.reservation import Reservation
-from tandem.ops.status import FleetBill, Status
+from tandem.ops.reservation import CapacityReservation
+from tandem.ops.status import FleetBill, StatusReport
+from tandem.ops.status_warnings import list_warnings
+from tandem.ops.stop_paths import PathState, StopPath
 
-PAID = Reservation(
+PAID = CapacityReservation(
     id="cr-0123456789abcdef0", state="active", starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=20), total=2,
     available=1,
 )  # fmt: skip
 LOST = {"instances": "AccessDenied", "lease": "AccessDenied", "heartbeat": "AccessDenied", "alarms": "AccessDenied"}
 
 
-def said(found: Status) -> str:
-    return " ".join("\n".join(lines(found, concerns(found))).split())
+def said(found: StatusReport) -> str:
+    return " ".join("\n".join(format_status(found, list_warnings(found))).split())
 
 
 def test_a_block_says_state_use_and_hours() -> None:
@@ -66,7 +66,7 @@ def test_what_is_unknown_is_nowhere_said_to_be_none() -> None:
 def test_what_is_unknown_is_null_in_json() -> None:
     found = status(seen(), unknown=LOST | {"fence": "AccessDenied", "reservation": "AccessDenied"})
 
-    document = json.loads(json.dumps(plain(found, ())))
+    document = json.loads(json.dumps(status_as_dict(found, ())))
 
     nulls = ("instances", "usd", "node_hours", "fenced", "lease_live", "idle_block", "alarms")
     assert {name: document[name] for name in nulls} == dict.fromkeys(nulls)
@@ -83,7 +83,7 @@ def test_every_line_fits_a_screen() -> None:
     look = seen(*(instance(f"i-{number:017}") for number in range(3)), fence=fence(why="many words " * 30))
     found = status(look, BLOCK, reservation=PAID, alarms=("post-us-east-2-a-long-name",) * 9, unknown=LOST)
 
-    assert [line for line in lines(found, concerns(found)) if len(line) > 100] == []
+    assert [line for line in format_status(found, list_warnings(found)) if len(line) > 100] == []
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_every_line_fits_a_screen() -> None:
      (172800, "2 d 0 h")],
 )  # fmt: skip
 def test_a_span_is_said_in_its_own_unit(seconds: int, text: str) -> None:
-    assert span(timedelta(seconds=seconds)) == text
+    assert format_span(timedelta(seconds=seconds)) == text
 
 
 # the first line, and what comes next
@@ -124,7 +124,7 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
         ),
         (status(seen(instance())), "1 node runs without a live lease", "tandem stop --env post-us-east-2  # stops it"),
         (
-            status(replace(seen(lease=lease()), desired=1)), "nothing runs yet, 1 node wanted under lease r1",
+            status(replace(seen(lease=lease()), desired_size=1)), "nothing runs yet, 1 node wanted under lease r1",
             "tandem stop --end",
         ),
         (status(seen(lease=lease())), "nothing runs, lease r1 until 13:00 UTC (in 1 h 00 min) stands", "--end"),
@@ -134,8 +134,8 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
         (status(seen(), unknown={"fence": "denied"}), "parked, nothing runs, unknown whether a fence", "status"),
     ],
 )  # fmt: skip
-def test_the_first_line_concludes_and_the_next_command_follows(found: Status, first: str, second: str) -> None:
-    printed = list(lines(found, concerns(found)))
+def test_the_first_line_concludes_and_the_next_command_follows(found: StatusReport, first: str, second: str) -> None:
+    printed = list(format_status(found, list_warnings(found)))
 
     assert " ".join(" ".join(printed[:2]).split()).startswith(f"post-us-east-2: {first}")
     [following] = [line for line in printed if line.startswith("  next ")]
@@ -144,14 +144,14 @@ def test_the_first_line_concludes_and_the_next_command_follows(found: Status, fi
 
 def test_what_needs_attention_stands_before_the_details() -> None:
     found = status(seen(instance()), alarms=("an-alarm",))
-    labels = [line.split()[0] for line in lines(found, concerns(found)) if line[2:3].strip()]
+    labels = [line.split()[0] for line in format_status(found, list_warnings(found)) if line[2:3].strip()]
 
     assert labels.index("attention") < labels.index("next") < labels.index("fleet")
 
 
 def test_a_lease_says_its_nodes_its_end_and_what_was_accepted() -> None:
     ending = lease(ending=NOW - timedelta(minutes=3), unarmed=("reaper", "budget"), prefix="guard/old/")
-    text = said(status(replace(seen(instance(), lease=ending), desired=64)))
+    text = said(status(replace(seen(instance(), lease=ending), desired_size=64)))
 
     for words in ("for 1 node; the node group wants 64", "ending since 11:57 UTC", "unarmed accepted: reaper, budget",
                   "it lies in the old place s3://tandem-post-us-east-2-111122223333/guard/old/"):  # fmt: skip
@@ -168,14 +168,14 @@ def test_a_schedules_name_is_quoted_in_the_command_that_deletes_it() -> None:
     foreign = ForeignSchedule(name="x; curl evil", state="ENABLED", target_arn="arn:aws:lambda:x")
     found = status(seen(), schedules=(foreign,))
 
-    [command] = [line for line in lines(found, concerns(found)) if "delete-schedule" in line]
+    [command] = [line for line in format_status(found, list_warnings(found)) if "delete-schedule" in line]
     assert shlex.split(command)[-1] == "x; curl evil"
 
 
 def test_the_state_of_a_path_is_a_word_in_json() -> None:
     paths = tuple(StopPath(name="budget", state=state, sentence="s") for state in get_args(PathState))
 
-    stops = plain(status(seen(), paths=paths), ())["stops"]
+    stops = status_as_dict(status(seen(), paths=paths), ())["stops"]
 
     assert [(path["state"], path["armed"]) for path in stops] == [
         ("armed", True), ("unarmed", False), ("absent", None), ("unknown", None),

@@ -15,17 +15,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import (
+    ACCESS_DENIED_FAULT,
+    THROTTLING_FAULT,
+    AnswerCutFault,
+    DropFault,
+    FaultRule,
+    ProxyFault,
+    StatusFault,
+)
 from fleet_world import Fleet
 
-from tandem.ops import follow
-from tandem.stop import FENCE_KEY, POINTER_KEY, Clients, reap
-from tandem.twin.aws import fleet as knobs
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import ACCESS_DENIED, THROTTLING, CutAnswer, Drop, Fault, Rule, Status
+from rehearsal.aws import fleet_behavior as knobs
+from tandem.guard.fleet_stop import FENCE_KEY, POINTER_KEY, AwsClients, run_reaper_pass
+from tandem.ops import stop_progress
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
-QUICK = knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05)
-LASTING = knobs.Fleet(start_delay_s=0.05, keeps_surplus=True, stop_delay_s=0.05)  # EKS takes 0 and ends nobody
+QUICK = knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05)
+LASTING = knobs.FleetBehavior(start_delay_s=0.05, keeps_surplus=True, stop_delay_s=0.05)  # EKS takes 0 and ends nobody
 
 
 def size(fleet: Fleet) -> int:
@@ -54,7 +62,7 @@ def test_a_stop_leaves_a_fence_with_who_and_why(fleet: Fleet) -> None:
 
 
 def test_without_wait_it_says_who_finishes_it(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet.endpoint.fleet(LASTING)
+    fleet.endpoint.set_fleet(LASTING)
     fleet.scale(1)
 
     fleet.tandem("stop")
@@ -89,13 +97,13 @@ def test_wait_ends_when_ec2_lists_none_and_says_each_change(fleet: Fleet, capsys
 def test_wait_follows_the_reaper_to_the_end_where_eks_ends_nobody(
     fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet.endpoint.fleet(LASTING)
+    fleet.endpoint.set_fleet(LASTING)
     fleet.scale(1)
     minutes = itertools.count(6, 6)
-    clients = Clients.of("us-east-2")
+    clients = AwsClients.create("us-east-2")
 
     def passes(_: float) -> None:
-        reap(clients, fleet.guarded, datetime.now(UTC) + timedelta(minutes=next(minutes)))
+        run_reaper_pass(clients, fleet.guarded, datetime.now(UTC) + timedelta(minutes=next(minutes)))
 
     monkeypatch.setattr("time.sleep", passes)
 
@@ -108,9 +116,9 @@ def test_an_interrupt_of_wait_leaves_the_stop_to_go_on(
     fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet.scale(1)
-    fleet.endpoint.fleet(knobs.Fleet(stop_delay_s=0.6))
+    fleet.endpoint.set_fleet(knobs.FleetBehavior(stop_delay_s=0.6))
     with monkeypatch.context() as patch:
-        patch.setattr("tandem.ops.follow.time.sleep", interrupted)
+        patch.setattr("tandem.ops.stop_progress.time.sleep", interrupted)
         code = fleet.tandem("stop", "--wait")
 
     fleet.until([])
@@ -125,7 +133,7 @@ def test_a_follower_that_sees_nothing_gives_up_and_says_that_the_stop_goes_on(
     fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet.scale(1)
-    proxy.use(Rule(operation="DescribeInstances", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="DescribeInstances", fault=ACCESS_DENIED_FAULT))
 
     code = fleet.tandem("stop", "--wait")
 
@@ -137,7 +145,7 @@ def test_a_document_of_a_follower_that_gave_up_has_what_was_done(
     fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet.scale(1)
-    proxy.use(Rule(operation="DescribeInstances", fault=ACCESS_DENIED, skip=1))
+    proxy.use(FaultRule(operation="DescribeInstances", fault=ACCESS_DENIED_FAULT, skip=1))
 
     code = fleet.tandem("stop", "--wait", "--json")
 
@@ -147,15 +155,15 @@ def test_a_document_of_a_follower_that_gave_up_has_what_was_done(
 
 
 def test_a_reaper_that_does_not_look_is_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet.endpoint.fleet(LASTING)
+    fleet.endpoint.set_fleet(LASTING)
     fleet.scale(1)
-    monkeypatch.setattr("tandem.ops.follow.time.sleep", lambda _: fleet.endpoint.fleet(QUICK))
+    monkeypatch.setattr("tandem.ops.stop_progress.time.sleep", lambda _: fleet.endpoint.set_fleet(QUICK))
     moments = itertools.count()
     clock = lambda: datetime.now(UTC) + next(moments) * timedelta(hours=1)  # noqa: E731 - a clock that runs
     fleet.tandem("stop")
 
     said = []
-    for _, line in follow.follow(Clients.of("us-east-2"), fleet.guarded, clock):
+    for _, line in stop_progress.follow_stop(AwsClients.create("us-east-2"), fleet.guarded, clock):
         said.append(line)
         if "the reaper has not looked" in line:
             break
@@ -191,7 +199,7 @@ def test_clear_lifts_the_fence(fleet: Fleet) -> None:
 
 
 def test_clear_is_refused_while_an_instance_lives(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet.endpoint.fleet(LASTING)
+    fleet.endpoint.set_fleet(LASTING)
     fleet.scale(1)
     fleet.tandem("stop")
 
@@ -226,7 +234,7 @@ def test_what_is_denied_gives_3_and_is_named_and_all_else_is_done(
     operation: str, stops: bool, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet.scale(1)
-    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
     code = fleet.tandem("stop")
 
@@ -241,7 +249,7 @@ def test_a_fence_that_cannot_be_read_is_told_and_hinders_no_stop(
     fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet.scale(1)
-    proxy.use(Rule(operation="GetObject", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="GetObject", fault=ACCESS_DENIED_FAULT))
 
     code = fleet.tandem("stop")
 
@@ -317,7 +325,7 @@ def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed: Fleet, monkeyp
     undeployed.deploy(tags={"owner": "eksctl"})
     undeployed.scale(1)
     pauses: list[float] = []
-    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(stop_progress, "time", SimpleNamespace(sleep=pauses.append))
 
     assert (undeployed.tandem("stop", "--wait"), undeployed.states(), len(pauses)) == (3, ["running"], 1)
 
@@ -326,7 +334,7 @@ def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(
     fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet.scale(1)
-    proxy.use(Rule(operation="UpdateNodegroupConfig", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="UpdateNodegroupConfig", fault=ACCESS_DENIED_FAULT))
 
     code = fleet.tandem("stop")
 
@@ -334,17 +342,17 @@ def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(
 
 
 STS_FAULTS = {
-    "dropped": Drop(), "503": Status(status=503, code="ServiceUnavailable"), "throttled": THROTTLING,
-    "denied": ACCESS_DENIED, "half an answer": CutAnswer(),
+    "dropped": DropFault(), "503": StatusFault(status=503, code="ServiceUnavailable"), "throttled": THROTTLING_FAULT,
+    "denied": ACCESS_DENIED_FAULT, "half an answer": AnswerCutFault(),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", STS_FAULTS.values(), ids=STS_FAULTS)
 def test_a_stop_goes_on_where_sts_gives_no_answer(
-    fault: Fault, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+    fault: ProxyFault, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet.scale(1)
-    proxy.use(Rule(operation="GetCallerIdentity", fault=fault))
+    proxy.use(FaultRule(operation="GetCallerIdentity", fault=fault))
 
     code = fleet.tandem("stop")
 
@@ -395,7 +403,7 @@ def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(
     account = fleet.environment.account
     file = fleet.specs / "environments" / f"{fleet.name}.yaml"
     file.write_text(file.read_text().replace(account, "999988887777"))
-    proxy.use(Rule(operation="GetCallerIdentity", fault=Drop()))
+    proxy.use(FaultRule(operation="GetCallerIdentity", fault=DropFault()))
     proxy.forget()
 
     code = fleet.tandem("stop")
@@ -443,7 +451,7 @@ END = ("start", "--hours", "2", "--yes", "--run", "mine")
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the pauses of a normal end take no time."""
-    monkeypatch.setattr("tandem.commands.stop.time", SimpleNamespace(sleep=lambda _: time.sleep(0.05)))
+    monkeypatch.setattr("tandem.cli.stop.time", SimpleNamespace(sleep=lambda _: time.sleep(0.05)))
 
 
 @pytest.mark.usefixtures("at_once")
@@ -498,7 +506,7 @@ def test_an_end_behind_a_fence_is_refused_and_names_the_release(
 
 def test_an_end_that_aws_denies_gives_3(fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]) -> None:
     fleet.tandem(*END)
-    proxy.use(Rule(operation="UpdateNodegroupConfig", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="UpdateNodegroupConfig", fault=ACCESS_DENIED_FAULT))
 
     code = fleet.tandem("stop", "--end")
 
@@ -508,10 +516,10 @@ def test_an_end_that_aws_denies_gives_3(fleet: Fleet, proxy: FaultProxy, capsys:
 def test_an_interrupted_end_says_how_it_goes_on(
     fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet.endpoint.fleet(LASTING)
+    fleet.endpoint.set_fleet(LASTING)
     fleet.tandem(*END)
     fleet.until(["running"])
-    monkeypatch.setattr("tandem.commands.stop.time", SimpleNamespace(sleep=interrupted))
+    monkeypatch.setattr("tandem.cli.stop.time", SimpleNamespace(sleep=interrupted))
 
     code = fleet.tandem("stop", "--end", "--run", "mine")
 
@@ -538,7 +546,7 @@ def test_clear_of_what_was_never_deployed_is_bad_input(undeployed: Fleet, capsys
 
 
 def test_every_line_fits_a_screen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    fleet.endpoint.fleet(LASTING)
+    fleet.endpoint.set_fleet(LASTING)
     fleet.scale(2)
 
     fleet.tandem("stop", "--why", "a reason that needs many words " * 5)

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from lone_twin import lone
 
-from tandem.cli import main
-from tandem.twin.server.knobs import read_knobs
+from tandem.cli.program import main
+from tandem.simulator.settings import read_settings
 
 ROOT = Path(__file__).parents[2]
 END_S = 20
@@ -98,7 +98,7 @@ def test_the_knobs_can_be_written_instead_and_read_again(tmp_path, capsys):
 
     written = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert [path.name for path in written] == ["qwen-vllm.yaml", "qwen-sd-vllm.yaml"]
-    assert [read_knobs(path).law for path in written] == ["none", "nxdi"]
+    assert [read_settings(path).law for path in written] == ["none", "nxdi"]
 
 
 @pytest.mark.parametrize("port", ["70000", "-1", "x"])
@@ -125,8 +125,8 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
 
 
 def test_the_command_line_loads_nothing_of_the_twin():
-    loaded = "{'aiohttp', 'numpy', 'uvloop', 'prometheus_client', 'tandem.twin.server.knobs'} & set(sys.modules)"
-    code = f"import sys; import tandem.cli; print(sorted({loaded}))"
+    loaded = "{'aiohttp', 'numpy', 'uvloop', 'prometheus_client', 'tandem.simulator.settings'} & set(sys.modules)"
+    code = f"import sys; import tandem.cli.program; print(sorted({loaded}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
@@ -136,10 +136,10 @@ def test_a_faster_twin_has_every_time_divided_and_nothing_else_changed(tmp_path)
     for folder, flags in (("plain", []), ("fast", ["--faster", "5"])):
         assert main(["twin", "--experiment", "post", "--write", str(tmp_path / folder), *flags]) == 0
 
-    plain, fast = (read_knobs(tmp_path / folder / "qwen-sd-vllm.yaml") for folder in ("plain", "fast"))
+    plain, fast = (read_settings(tmp_path / folder / "qwen-sd-vllm.yaml") for folder in ("plain", "fast"))
     times = ("step_ms", "draft_ms", "prefill_base_ms", "prefill_ms_per_token")
 
-    assert fast == plain.faster(5)
+    assert fast == plain.scale_time(5)
     assert fast.step_ms == (9.0,)
     assert fast.model_dump(exclude=set(times)) == plain.model_dump(exclude=set(times))
     assert all(getattr(fast, name) == pytest.approx(getattr(plain, name) / 5) for name in times[1:])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from lone_twin import lone
 
-from tandem.cli import main
+from tandem.cli.program import main
 
 ROOT = Path(__file__).parent.parent.parent
 ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1] + '/health').status, sys.argv[2])"

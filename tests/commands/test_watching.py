@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tandem.bench.suites.suite import load as suite
-from tandem.cli import main
-from tandem.commands.inputs import legal
-from tandem.commands.selection import Selection
-from tandem.commands.watching import scope, too_many_alarms
+from tandem.bench.suites.suite import load_suite as suite
+from tandem.cli.inputs import read_legal_inputs
+from tandem.cli.monitoring_cost import build_scope, list_alarm_faults
+from tandem.cli.program import main
+from tandem.cli.selection import Selection
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError
-from tandem.spec.load import load
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.fixture(scope="module")
 def hosting() -> tuple[Environment, list[Experiment]]:
     """The committed environment of the post, with what it hosts."""
-    workspace = load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
+    workspace = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
     environment = workspace.environments["post-us-east-2"].environment
     experiments = [workspace.experiments[name].experiment for name in ("post", "post-drafts-windows")]
     assert environment
@@ -34,14 +34,14 @@ def hosting() -> tuple[Environment, list[Experiment]]:
 
 
 def test_every_hosted_experiment_is_watched_in_its_order(hosting: tuple[Environment, list[Experiment]]) -> None:
-    found = scope(*hosting)
+    found = build_scope(*hosting)
 
     assert [watching.experiment.name for watching in found.experiments] == ["post", "post-drafts-windows"]
     assert found.environment is hosting[0]
 
 
 def test_classes_are_those_of_the_suites(hosting: tuple[Environment, list[Experiment]]) -> None:
-    traffic = scope(*hosting).experiments[0].traffic
+    traffic = build_scope(*hosting).experiments[0].traffic
 
     assert traffic.suites == {name: suite(name).classes for name in hosting[1][0].suites}
     assert set(traffic.classes) == {*suite("post").classes, *suite("real").classes}
@@ -50,7 +50,7 @@ def test_classes_are_those_of_the_suites(hosting: tuple[Environment, list[Experi
 def test_concurrencies_of_several_suites_stand_once_and_ascend(
     hosting: tuple[Environment, list[Experiment]],
 ) -> None:
-    assert scope(*hosting).experiments[0].traffic.concurrencies == (1, 4)
+    assert build_scope(*hosting).experiments[0].traffic.concurrencies == (1, 4)
 
 
 POST, LIMIT = "post-us-east-2", "observability.monthly_limit_usd"
@@ -121,7 +121,9 @@ def test_what_builds_refuses_it_as_well(specs: Path) -> None:
     limited(specs, "100")
 
     with pytest.raises(SpecError) as refused:
-        legal(Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,)))
+        read_legal_inputs(
+            Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
+        )
 
     assert [fault.path for fault in refused.value.faults] == [LIMIT]
 
@@ -170,7 +172,9 @@ def test_a_reference_of_what_no_suite_asks_is_warned_of(specs: Path, prompt_clas
     told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", load)
     edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
 
-    inputs = legal(Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,)))
+    inputs = read_legal_inputs(
+        Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
+    )
 
     (fault,) = [fault for fault in inputs.faults if "reference" in fault.path]
     assert (fault.path, fault.severity) == (path, "warning")
@@ -182,7 +186,9 @@ def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs: Path, pro
     told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", "4")
     edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
 
-    inputs = legal(Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,)))
+    inputs = read_legal_inputs(
+        Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
+    )
 
     assert not [fault for fault in inputs.faults if "reference" in fault.path]
 
@@ -190,7 +196,7 @@ def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs: Path, pro
 @pytest.mark.parametrize(("variants", "refused"), [(100, False), (130, True)])
 def test_more_alarms_than_a_template_takes_are_refused(variants: int, *, refused: bool) -> None:
     """The synthesis would refuse them too, and say less of where."""
-    workspace = load(ROOT / "environments", ROOT / "experiments", ("native-us-east-2",))
+    workspace = load_workspace(ROOT / "environments", ROOT / "experiments", ("native-us-east-2",))
     name, *_ = workspace.environments["native-us-east-2"].environment.experiments  # type: ignore[union-attr]
     post = workspace.experiments[name].experiment
     assert post is not None
@@ -199,7 +205,7 @@ def test_more_alarms_than_a_template_takes_are_refused(variants: int, *, refused
     )})  # fmt: skip
     declared = {**workspace.experiments, name: replace(workspace.experiments[name], experiment=wide)}
 
-    found = list(too_many_alarms(replace(workspace, experiments=declared), ["native-us-east-2"]))
+    found = list(list_alarm_faults(replace(workspace, experiments=declared), ["native-us-east-2"]))
 
     assert [(fault.path, fault.severity) for fault in found] == ([("experiments", "refusal")] if refused else [])
 

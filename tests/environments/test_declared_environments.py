@@ -12,9 +12,9 @@ import pytest
 import yaml
 from declared_environments import ARGOCD_DELIVERY, ARGOCD_NAME, FOLDER, ROOT, read_environments
 
-from tandem.commands.inputs import read
-from tandem.commands.selection import Selection
-from tandem.twin.aws.rehearse import Request, rehearse
+from rehearsal.aws.rehearsal import RehearsalRequest, run_rehearsal
+from tandem.cli.inputs import read_inputs
+from tandem.cli.selection import Selection
 
 NAMES = sorted(read_environments())
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def inputs(folder):
-    return read(Selection(environments=folder, experiments=ROOT / "experiments"))
+    return read_inputs(Selection(environments=folder, experiments=ROOT / "experiments"))
 
 
 def test_the_files_declare_what_the_other_tests_take(inputs):
@@ -49,10 +49,10 @@ def test_the_rules_refuse_none_of_them(inputs):
 @pytest.mark.xdist_group("endpoint")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rehearsed_life_differs_in_no_property(folder, name):
-    request = Request(name=name, environments=folder, experiments=ROOT / "experiments")
+    request = RehearsalRequest(name=name, environments=folder, experiments=ROOT / "experiments")
 
-    rehearsal = rehearse(request, print)
+    rehearsal = run_rehearsal(request, print)
 
-    assert [step.found for step in rehearsal.steps if step.failed] == []
-    assert {item.logical_id: item.differs for item in rehearsal.resources if item.differs} == {}
-    assert sum(len(item.held) for item in rehearsal.resources) > 0
+    assert [step.outcome for step in rehearsal.steps if step.is_failure] == []
+    assert {item.logical_id: item.differences for item in rehearsal.resources if item.differences} == {}
+    assert sum(len(item.matching_properties) for item in rehearsal.resources) > 0

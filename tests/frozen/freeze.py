@@ -28,7 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "stacks"), 
 from bench_cli import without_page  # noqa: E402 - the paths stand above
 
 from tandem.artifacts.__main__ import main as pod_main  # noqa: E402
-from tandem.cli import main  # noqa: E402
+from tandem.cli.program import main  # noqa: E402
 
 ENVIRONMENTS = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge", "customer-keys", "private-charts")
 RUNS = {
@@ -89,13 +89,13 @@ def freeze_manifests() -> Golden:
 
 def freeze_artifact_keys() -> Golden:
     """Return the key and its fields of each variant of each experiment."""
-    from tandem.spec.catalogue import catalogue  # noqa: PLC0415 - of this section alone
-    from tandem.spec.load import load  # noqa: PLC0415
-    from tandem.spec.variant_key import artifact_key  # noqa: PLC0415
+    from tandem.spec.catalogue import load_catalogue  # noqa: PLC0415 - of this section alone
+    from tandem.spec.variant_key import compute_artifact_key  # noqa: PLC0415
+    from tandem.spec.workspace import load_workspace  # noqa: PLC0415
 
-    declared = load(ROOT / "environments", ROOT / "experiments").experiments
+    declared = load_workspace(ROOT / "environments", ROOT / "experiments").experiments
     keys = {
-        f"{name} {variant.name}": artifact_key(file.experiment, variant, catalogue())
+        f"{name} {variant.name}": compute_artifact_key(file.experiment, variant, load_catalogue())
         for name, file in sorted(declared.items())
         if file.experiment
         for variant in file.experiment.all_variants()
@@ -169,7 +169,7 @@ def synthesize() -> Golden:
     environments = [place for place in assemblies.places() if place.name in ENVIRONMENTS]
     hosts = [(environment, assemblies.hosted(environment)) for environment in environments]
     with tempfile.TemporaryDirectory() as folder:
-        app.app(hosts, assemblies.inputs().catalogue, outdir=folder, validate=False).synth()
+        app.app_command(hosts, assemblies.inputs().catalogue, outdir=folder, validate=False).synth()
         return freeze_templates(assemblies.templates(Path(folder)))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from guard_world import GUARDED, LABEL, World
 
-from tandem.start import raise_fleet
-from tandem.stop import Guarded, reap, release, stop
+from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_stop import GuardConfig, release_fence, run_reaper_pass, stop_fleet
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def world() -> World:
 def start(world):
     """Start a run as an operator does; keywords change what is asked."""
 
-    def act(run="r1", guarded: Guarded = GUARDED, **more):
+    def act(run="r1", guarded: GuardConfig = GUARDED, **more):
         asked = {"hours": 2.0, "experiment": "first", "nodes": 1, "label": LABEL, "who": "anna", "beats": False, **more}
         return raise_fleet(world.clients, guarded, run=run, now=world.now, **asked)
 
@@ -29,26 +29,26 @@ def start(world):
 def halt(world):
     """Stop as an operator does."""
 
-    def act(why="enough", guarded: Guarded = GUARDED, **more):
-        return stop(world.clients, guarded, **{"who": "anna", "why": why, "run": None, "now": world.now, **more})
+    def act(why="enough", guarded: GuardConfig = GUARDED, **more):
+        return stop_fleet(world.clients, guarded, **{"who": "anna", "why": why, "run": None, "now": world.now, **more})
 
     return act
 
 
 @pytest.fixture
 def lift(world):
-    return lambda who="anna": release(world.clients, GUARDED, who=who, now=world.now)
+    return lambda who="anna": release_fence(world.clients, GUARDED, who=who, now=world.now)
 
 
 @pytest.fixture
 def passes(world):
     """Let time pass with a pass of the reaper every five minutes; the report of the last one."""
 
-    def act(minutes, guarded: Guarded = GUARDED):
-        report = reap(world.clients, guarded, world.now)
+    def act(minutes, guarded: GuardConfig = GUARDED):
+        report = run_reaper_pass(world.clients, guarded, world.now)
         for _ in range(int(minutes // 5)):
             world.advance(5)
-            report = reap(world.clients, guarded, world.now)
+            report = run_reaper_pass(world.clients, guarded, world.now)
         return report
 
     return act

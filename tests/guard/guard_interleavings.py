@@ -16,20 +16,20 @@ from typing import Any
 
 from guard_world import GUARDED, Crash, World
 
-from tandem.start import raise_fleet
-from tandem.stop import (
+from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_stop import (
+    CLOCK_TOLERANCE,
     FENCE_KEY,
-    FUTURE,
     OLDEST_INSTANCE_HOURS,
     PASS_MINUTES,
     POINTER_KEY,
     STOP_FAILURES,
-    StopError,
+    GuardError,
     heartbeat_key,
     lease_key,
-    reap,
-    release,
-    stop,
+    release_fence,
+    run_reaper_pass,
+    stop_fleet,
 )
 
 LIMITS = replace(GUARDED, max_hours=2, idle_minutes=20)
@@ -75,19 +75,27 @@ class History:
         run = f"r{self.runs if fresh else self.chance.randint(1, self.runs)}"
         hours, nodes = self.chance.choice([0.25, 0.5, 1, 2]), self.chance.choice([1, 2])
         raise_fleet(
-            self.world.clients, LIMITS, run=run, hours=hours, experiment="first", nodes=nodes,
-            label={"raise.tandem/fast": "first"}, who="anna", beats=self.chance.random() < 0.5, now=self.world.now,
-        )  # fmt: skip
+            self.world.clients,
+            LIMITS,
+            run=run,
+            hours=hours,
+            experiment="first",
+            nodes=nodes,
+            node_labels={"raise.tandem/fast": "first"},
+            who="anna",
+            beats=self.chance.random() < 0.5,
+            now=self.world.now,
+        )
         self.seen["raised"] += 1
 
     def halt(self) -> None:
         """A stop by a person or a budget."""
         who = self.chance.choice(["anna", "budget"])
-        report = stop(self.world.clients, LIMITS, who=who, why="enough", run=None, now=self.world.now)
-        self.cry(bool(report.failed))
+        report = stop_fleet(self.world.clients, LIMITS, who=who, why="enough", run=None, now=self.world.now)
+        self.cry(bool(report.failures))
 
     def lift(self) -> None:
-        release(self.world.clients, LIMITS, who="anna", now=self.world.now)
+        release_fence(self.world.clients, LIMITS, who="anna", now=self.world.now)
         self.seen["lifted"] += 1
 
     def deploy(self) -> None:
@@ -99,7 +107,7 @@ class History:
         self.world.size({"minSize": self.chance.choice([0, desired]), "desiredSize": desired})
 
     def beat(self) -> None:
-        beat = self.world.now + self.chance.choice([-1, 0, 0, 0, 0.5, 3]) * FUTURE
+        beat = self.world.now + self.chance.choice([-1, 0, 0, 0, 0.5, 3]) * CLOCK_TOLERANCE
         pointer = self.world.read(POINTER_KEY) if self.readable(POINTER_KEY) else None
         if isinstance(pointer, dict) and pointer.get("run"):
             self.world.put(heartbeat_key(str(pointer["run"])), {"at": beat.isoformat()})
@@ -127,11 +135,11 @@ class History:
             setattr(self.world, knob, self.chance.random() < 0.1)
 
     def one_pass(self) -> None:
-        report = reap(self.world.clients, LIMITS, self.world.now)
+        report = run_reaper_pass(self.world.clients, LIMITS, self.world.now)
         old = report.metrics.get(OLDEST_INSTANCE_HOURS, 0) > LIMITS.max_hours
         self.seen["passes"] += 1
-        self.cry(bool(report.failed) or report.metrics.get(STOP_FAILURES, 0) > 0 or old)
-        self.seen["stops due"] += bool(report.due.why)
+        self.cry(bool(report.failures) or report.metrics.get(STOP_FAILURES, 0) > 0 or old)
+        self.seen["stops due"] += bool(report.plan.reasons)
 
     def cry(self, alarm: bool) -> None:
         """Remember an alarm."""
@@ -170,7 +178,7 @@ class History:
             act()
         except Crash:
             self.seen["crashes"] += 1
-        except StopError as fault:
+        except GuardError as fault:
             self.seen[type(fault).__name__] += 1
 
     def wait(self, minutes: float, *, missed: float) -> None:

@@ -17,26 +17,26 @@ from datetime import datetime, timedelta
 
 from guard_world import GUARDED, Crash, World
 
-from tandem.guard.normal_end import end_lease
-from tandem.guard.ownership import FRESH_S
-from tandem.guard.relabel import relabel_nodes
-from tandem.start import raise_fleet
-from tandem.stop import (
-    ENDING_LIMIT,
+from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_stop import (
     FENCE_KEY,
+    NORMAL_END_LIMIT,
     PASS_MINUTES,
     POINTER_KEY,
     REAPER,
-    Seen,
-    StopError,
+    FleetState,
+    GuardError,
     lease_key,
-    reap,
-    release,
-    stop,
+    release_fence,
+    run_reaper_pass,
+    stop_fleet,
 )
+from tandem.guard.node_labels import relabel_nodes
+from tandem.guard.normal_end import end_lease
+from tandem.guard.ownership import MAX_READING_AGE_S
 
 LIMITS = replace(GUARDED, max_hours=2, idle_minutes=20)
-STANDING = timedelta(minutes=2 * PASS_MINUTES) + LIMITS.grace  # two passes and the grace
+STANDING = timedelta(minutes=2 * PASS_MINUTES) + LIMITS.grace_period  # two passes and the grace
 RETRIES = timedelta(hours=1)  # of Scheduler
 PASSES = timedelta(minutes=2 * PASS_MINUTES)
 LONGEST = timedelta(hours=LIMITS.max_hours)
@@ -75,7 +75,7 @@ class Process:
             reads: calls by which it sees whose fleet it is, directly before this one.
         """
         since = self.calls - self.slept_at
-        return since > reads or (since > 0 and self.slept_for > timedelta(seconds=FRESH_S))
+        return since > reads or (since > 0 and self.slept_for > timedelta(seconds=MAX_READING_AGE_S))
 
 
 class Race:
@@ -199,7 +199,7 @@ class Race:
     def check_deadline(self) -> None:
         """Nothing of a lease is alive after its deadline, two passes, three graces and Scheduler's retries."""
         latest = max([*self.deadlines.values(), self.raised_at])
-        if self.world.alive and self.world.now > latest + PASSES + 3 * LIMITS.grace + RETRIES:
+        if self.world.alive and self.world.now > latest + PASSES + 3 * LIMITS.grace_period + RETRIES:
             self.faults.append(f"{len(self.world.alive)} alive at {self.world.now:%H:%M}: {self.picture()}")
 
     def picture(self) -> object:
@@ -223,7 +223,7 @@ class Race:
             self.driver.release()
             process.turn.acquire()
             process.slept_for = self.world.now - began
-            process.dozed = process.dozed or process.slept_for <= timedelta(seconds=FRESH_S)
+            process.dozed = process.dozed or process.slept_for <= timedelta(seconds=MAX_READING_AGE_S)
             if process.dies:
                 raise Crash
 
@@ -245,7 +245,7 @@ class Race:
                 process.act()
             except Crash:
                 self.seen["killed"] += 1
-            except StopError as fault:
+            except GuardError as fault:
                 self.seen[type(fault).__name__] += 1
             except BaseException as error:  # noqa: BLE001 - told by whoever waits
                 process.error = error
@@ -277,7 +277,7 @@ class Race:
                                       self.world.now + timedelta(hours=hours))  # fmt: skip
             raise_fleet(
                 self.world.clients, LIMITS, run=run, hours=hours, experiment="first", nodes=nodes,
-                label=self.labels[run], who="anna", beats=False, now=self.world.now,
+                node_labels=self.labels[run], who="anna", beats=False, now=self.world.now,
             )  # fmt: skip
             self.seen["raised"] += 1
 
@@ -285,14 +285,14 @@ class Race:
 
     def halt(self) -> Process:
         def act() -> None:
-            stop(self.world.clients, LIMITS, who="anna", why="enough", run=None, now=self.world.now)
+            stop_fleet(self.world.clients, LIMITS, who="anna", why="enough", run=None, now=self.world.now)
             self.seen["stopped"] += 1
 
         return Process(act)
 
     def lift(self) -> Process:
         def act() -> None:
-            release(self.world.clients, LIMITS, who="anna", now=self.world.now)
+            release_fence(self.world.clients, LIMITS, who="anna", now=self.world.now)
             self.seen["released"] += 1
 
         return Process(act)
@@ -311,7 +311,7 @@ class Race:
 
         def act() -> None:
             if run is not None:
-                end_lease(self.world.clients, LIMITS, run=run, clock=lambda: self.world.now, rest=rest)
+                end_lease(self.world.clients, LIMITS, run=run, clock=lambda: self.world.now, wait=rest)
                 self.seen["ended"] += 1
                 self.ended[run] = self.world.now
 
@@ -324,7 +324,7 @@ class Race:
 
         def act() -> None:
             if run is not None:
-                relabel_nodes(self.world.clients, LIMITS, run=run, label=label, now=self.world.now)
+                relabel_nodes(self.world.clients, LIMITS, run=run, node_labels=label, now=self.world.now)
                 self.seen["relabelled"] += 1
 
         return Process(act, run=run)
@@ -404,13 +404,13 @@ class Race:
                 self.wake(process)
 
     def reap(self) -> None:
-        report = reap(self.world.clients, LIMITS, self.world.now)
-        fenced = report.seen.fence
-        if fenced is not None and fenced.who == REAPER and any(line.startswith("fenced") for line in report.done):
+        report = run_reaper_pass(self.world.clients, LIMITS, self.world.now)
+        fenced = report.fleet.fence
+        if fenced is not None and fenced.who == REAPER and any(line.startswith("fenced") for line in report.actions):
             self.seen["fenced by the reaper"] += 1
-            self.check_end(report.seen, fenced.run or "", fenced.why)
+            self.check_end(report.fleet, fenced.run or "", fenced.why)
 
-    def check_end(self, seen: Seen, run: str, why: str) -> None:
+    def check_end(self, seen: FleetState, run: str, why: str) -> None:
         """The reaper fences neither a lease that ends, nor one that has ended; what goes beyond a lease it does."""
         ending = seen.lease.ending if seen.lease else None
         latest = max(self.ended.values(), default=self.raised_at)
@@ -418,7 +418,7 @@ class Race:
             self.faults.append(f"fenced after a normal end left something: {why}")
         if any(words in why for words in ("the node group wants", "the nodes carry", "without a lease")):
             return
-        if ending is not None and ending <= seen.now < ending + ENDING_LIMIT:
+        if ending is not None and ending <= seen.now < ending + NORMAL_END_LIMIT:
             self.faults.append(f"fenced while {run} ends since {ending:%H:%M}: {why}")
         if run in self.ended and self.ended[run] < seen.now:
             self.faults.append(f"fenced after the normal end of {run}: {why}")
@@ -436,7 +436,7 @@ class Race:
 
     def settle(self) -> None:
         """Let nobody act any more but the armed stops."""
-        horizon = LONGEST + PASSES + 3 * LIMITS.grace + RETRIES + timedelta(minutes=PASS_MINUTES)
+        horizon = LONGEST + PASSES + 3 * LIMITS.grace_period + RETRIES + timedelta(minutes=PASS_MINUTES)
         while horizon > timedelta() and not self.is_quiet():
             self.advance(PASS_MINUTES, meddles=False)
             horizon -= timedelta(minutes=PASS_MINUTES)

@@ -1,5 +1,5 @@
 # ruff: noqa: N803 - arguments have the names of boto3
-"""An account in memory, in virtual time: what tandem.stop and tandem.start call of S3, EKS, EC2, Scheduler and SNS.
+"""An account in memory, in virtual time: what tandem.guard calls of S3, EKS, EC2, Scheduler and SNS.
 
 It knows no more than they ask for, and refuses what AWS refuses of it: conditions on objects, sizes out of order, a
 second schedule of one name. What AWS is believed to do and nobody recorded is said beside it. The same facts are held
@@ -22,11 +22,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from tandem.guard.scaling import GROUP_TAG
-from tandem.stop import CLUSTER_TAG, NODE_GROUP_TAG, OWNER_TAG, Clients, Guarded
+from tandem.guard.fleet_stop import CLUSTER_TAG, NODE_GROUP_TAG, OWNER_TAG, AwsClients, GuardConfig
+from tandem.guard.scaling_groups import SCALING_GROUP_TAG
 
 START = datetime(2026, 11, 21, 8, tzinfo=UTC)
-GUARDED = Guarded(
+GUARDED = GuardConfig(
     environment="home", account="111122223333", region="us-east-2", cluster="tandem-home", node_group="home-trn2",
     bucket="tandem-home-111122223333", topic_arn="arn:aws:sns:us-east-2:111122223333:people",
     namespace="Tandem/Guard/home", nodes=2, max_hours=8, idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand",
@@ -116,9 +116,9 @@ class World:
     # the clients
 
     @property
-    def clients(self) -> Clients:
+    def clients(self) -> AwsClients:
         """What stands in for boto3's clients."""
-        return Clients(
+        return AwsClients(
             s3=SimpleNamespace(get_object=self._get, put_object=self._put),
             eks=SimpleNamespace(describe_nodegroup=self._describe),
             eks_once=SimpleNamespace(update_nodegroup_config=self._update),
@@ -292,7 +292,7 @@ class World:
         for one in [] if self.keeps else up[desired:]:
             self._end(one)
         for _ in range(0 if self.no_capacity or "Launch" in self.suspended else desired - len(up)):
-            tags = {CLUSTER_TAG: GUARDED.cluster, NODE_GROUP_TAG: GUARDED.node_group, GROUP_TAG: SCALING_GROUP}
+            tags = {CLUSTER_TAG: GUARDED.cluster, NODE_GROUP_TAG: GUARDED.node_group, SCALING_GROUP_TAG: SCALING_GROUP}
             owner = self.group["tags"].get(OWNER_TAG)  # Fleet's launch template has the same tag
             self.machines.append(Machine(
                 f"i-{next(self._number):017x}", self.now, {**tags, **({OWNER_TAG: owner} if owner else {})},

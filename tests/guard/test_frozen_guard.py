@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from guard_world import GUARDED
 
-from tandem.fence import FENCE_FIELDS, LEASE_FIELDS, said_of
-from tandem.stop import FENCE_KEY, POINTER_KEY, RefusedError, lease_key, look
+from tandem.guard.fence import FENCE_FIELDS, LEASE_FIELDS, select_json_fields
+from tandem.guard.fleet_stop import FENCE_KEY, POINTER_KEY, GuardRefusedError, lease_key, observe_fleet
 
 SITUATIONS = json.loads((Path(__file__).parents[1] / "frozen" / "objects" / "guard_59a2544.json").read_text())
 ALIVE = ("live", "relabelled", "ending", "stopping", "suspended")
@@ -35,21 +35,21 @@ def meet(world):
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_every_field_of_a_frozen_lease_is_read(world, meet, name):
     objects = meet(name)
-    seen = look(world.clients, GUARDED, world.now)
+    seen = observe_fleet(world.clients, GUARDED, world.now)
 
     assert seen.pointer.run == objects[POINTER_KEY]["run"]
     assert seen.faults == ()
     if seen.lease:
-        assert {"schema": 2, **said_of(seen.lease, *LEASE_FIELDS)} == objects[lease_key("r1")]
+        assert {"schema": 2, **select_json_fields(seen.lease, *LEASE_FIELDS)} == objects[lease_key("r1")]
 
 
 @pytest.mark.parametrize("name", [*FENCED, "lifted"])
 def test_every_field_of_a_frozen_fence_is_read(world, meet, name):
     objects = meet(name)
 
-    fence = look(world.clients, GUARDED, world.now).fence
+    fence = observe_fleet(world.clients, GUARDED, world.now).fence
 
-    assert {"schema": 1, **said_of(fence, *FENCE_FIELDS)} == objects[FENCE_KEY]
+    assert {"schema": 1, **select_json_fields(fence, *FENCE_FIELDS)} == objects[FENCE_KEY]
 
 
 @pytest.mark.parametrize("name", ALIVE)
@@ -65,7 +65,7 @@ def test_a_stop_ends_a_frozen_fleet(world, meet, halt, passes, name):
 def test_a_frozen_fence_forbids_a_start(meet, start, name):
     meet(name)
 
-    with pytest.raises(RefusedError, match=r"stop\.json: fenced by"):
+    with pytest.raises(GuardRefusedError, match=r"stop\.json: fenced by"):
         start("r2")
 
 
@@ -73,7 +73,7 @@ def test_a_frozen_fence_forbids_a_start(meet, start, name):
 def test_a_frozen_live_lease_forbids_a_start(meet, start, name):
     meet(name)
 
-    with pytest.raises(RefusedError, match="r1"):
+    with pytest.raises(GuardRefusedError, match="r1"):
         start("r2")
 
 

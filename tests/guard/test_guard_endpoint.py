@@ -20,20 +20,31 @@ from guard_world import LABEL
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "images"))
 
 from closure import closure
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, THROTTLING_FAULT, DropFault, FaultRule
 
-from tandem.start import raise_fleet
-from tandem.stop import FENCE_KEY, OWNER_TAG, Clients, Guarded, RefusedError, StopError, WorldError, reap, release, stop
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.fleet import Fleet
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import INTERNAL_ERROR, THROTTLING, Drop, Rule
+from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.aws.fleet_behavior import FleetBehavior
+from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_stop import (
+    FENCE_KEY,
+    OWNER_TAG,
+    AwsClients,
+    GuardConfig,
+    GuardError,
+    GuardExternalError,
+    GuardRefusedError,
+    release_fence,
+    run_reaper_pass,
+    stop_fleet,
+)
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("guard-endpoint"), pytest.mark.proof]
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "222233334444"
 NODES = f"arn:aws:iam::{ACCOUNT}:role/nodes"
-QUICK = Fleet(start_delay_s=0.1, stop_delay_s=0.1)
+QUICK = FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1)
 LIBRARIES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3")
 CALLS = ["GetObject", "PutObject", "DescribeNodegroup", "UpdateNodegroupConfig", "DescribeInstances", "Publish"]
 _NUMBER = itertools.count()
@@ -41,7 +52,7 @@ _NUMBER = itertools.count()
 
 @pytest.fixture(scope="module")
 def endpoint():
-    with Endpoint(account=ACCOUNT, region="us-east-2") as running:
+    with AwsEndpoint(account=ACCOUNT, region="us-east-2") as running:
         yield running
 
 
@@ -60,29 +71,29 @@ def clients(endpoint, proxy, tmp_path_factory):
             patch.setenv(name, value)
         patch.setenv("AWS_ENDPOINT_URL", proxy.url)
         patch.delenv("AWS_ENDPOINT_URL_S3")
-        yield Clients.of("us-east-2")
+        yield AwsClients.create("us-east-2")
 
 
 @pytest.fixture(scope="module")
 def impatient(clients):  # noqa: ARG001 - their settings
     """The same without retries, whose waits would be all that a test of a lasting fault does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tandem.fence.CALLS", Config(retries={"total_max_attempts": 1}))
-        yield Clients.of("us-east-2")
+        patch.setattr("tandem.guard.fence.CLIENT_CONFIG", Config(retries={"total_max_attempts": 1}))
+        yield AwsClients.create("us-east-2")
 
 
 @pytest.fixture
 def scene(endpoint, proxy, clients):
     """A new environment: cluster, node group, bucket, topic, schedules; and what EC2 lists of it."""
     proxy.use()
-    endpoint.fleet(QUICK)
+    endpoint.set_fleet(QUICK)
     name = f"g{next(_NUMBER)}"
     topic = endpoint.client("sns").create_topic(Name=f"{name}-people")["TopicArn"]
     queue = endpoint.client("sqs").create_queue(QueueName=f"{name}-people")["QueueUrl"]
     endpoint.client("sns").subscribe(
         TopicArn=topic, Protocol="sqs", Endpoint=f"arn:aws:sqs:us-east-2:{ACCOUNT}:{name}-people"
     )
-    guarded = Guarded(
+    guarded = GuardConfig(
         environment=name, account=ACCOUNT, region="us-east-2", cluster=f"tandem-{name}", node_group=f"{name}-trn2",
         bucket=f"tandem-{name}", topic_arn=topic, namespace=f"Tandem/{name}", nodes=2, max_hours=8, idle_minutes=30,
         usd_per_hour=36, capacity_kind="on-demand", schedule_group=f"tandem-{name}",
@@ -97,7 +108,7 @@ def scene(endpoint, proxy, clients):
     made.group({OWNER_TAG: name})
     yield made
     proxy.use()
-    endpoint.fleet()
+    endpoint.set_fleet()
 
 
 class Scene:
@@ -115,13 +126,13 @@ class Scene:
 
     def start(self, run="r1", hours=2.0, nodes=1):
         return raise_fleet(self.clients, self.guarded, run=run, hours=hours, experiment="first", nodes=nodes,
-                           label=LABEL, who="anna", beats=False, now=self.endpoint.now())  # fmt: skip
+                           node_labels=LABEL, who="anna", beats=False, now=self.endpoint.now())  # fmt: skip
 
     def halt(self, why="enough"):
-        return stop(self.clients, self.guarded, who="anna", why=why, run=None, now=self.endpoint.now())
+        return stop_fleet(self.clients, self.guarded, who="anna", why=why, run=None, now=self.endpoint.now())
 
     def reap(self):
-        return reap(self.clients, self.guarded, self.endpoint.now())
+        return run_reaper_pass(self.clients, self.guarded, self.endpoint.now())
 
     def states(self):
         wanted = [{"Name": "tag:eks:cluster-name", "Values": [self.guarded.cluster]}]
@@ -149,7 +160,7 @@ class Scene:
         return json.loads(self.s3.get_object(Bucket=self.guarded.bucket, Key=key)["Body"].read())
 
     def later(self, knobs=QUICK, **time_):
-        self.endpoint.fleet(replace(knobs, clock_offset_s=timedelta(**time_).total_seconds()))
+        self.endpoint.set_fleet(replace(knobs, clock_offset_s=timedelta(**time_).total_seconds()))
 
     def told(self):
         sqs = self.endpoint.client("sqs")
@@ -172,9 +183,9 @@ def test_a_start_raises_and_a_stop_leaves_nothing(scene):
 
 def test_a_start_behind_a_fence_is_refused_until_it_is_lifted(scene):
     scene.halt()
-    with pytest.raises(RefusedError, match="fenced by anna"):
+    with pytest.raises(GuardRefusedError, match="fenced by anna"):
         scene.start()
-    release(scene.clients, scene.guarded, who="anna", now=scene.endpoint.now())
+    release_fence(scene.clients, scene.guarded, who="anna", now=scene.endpoint.now())
     scene.raised()
 
 
@@ -195,7 +206,7 @@ def test_the_one_shot_stop_alone_ends_the_fleet_at_its_deadline(scene):
     scene.later(hours=2, minutes=1)
 
     assert scene.until([]) == []
-    with pytest.raises(StopError, match="the lease of run r1 ended"):
+    with pytest.raises(GuardError, match="the lease of run r1 ended"):
         scene.start()
 
 
@@ -224,7 +235,7 @@ def test_the_reaper_alone_ends_what_somebody_raised(scene):
 def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
     knobs = replace(QUICK, **{knob: True})
     scene.raised()
-    scene.endpoint.fleet(knobs)
+    scene.endpoint.set_fleet(knobs)
     scene.halt()
     between = scene.states()
     scene.later(knobs, minutes=11)
@@ -240,7 +251,7 @@ def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
 def test_slow_machines_are_followed_to_their_end(scene):
     scene.raised()
     slow = replace(QUICK, slow_factor=6000)
-    scene.endpoint.fleet(slow)
+    scene.endpoint.set_fleet(slow)
     scene.halt()
     scene.later(slow, minutes=5)
     between = (scene.reap().seen.fence.state, scene.states())
@@ -252,10 +263,10 @@ def test_slow_machines_are_followed_to_their_end(scene):
 
 
 def test_half_a_fleet_is_stopped_whole(scene):
-    scene.endpoint.fleet(replace(QUICK, half=True))
+    scene.endpoint.set_fleet(replace(QUICK, half=True))
     scene.start(nodes=2)
     assert scene.until(["running"]) == ["running"]
-    scene.endpoint.fleet(QUICK)
+    scene.endpoint.set_fleet(QUICK)
     scene.halt()
 
     assert scene.until([]) == []
@@ -266,8 +277,8 @@ def test_half_a_fleet_is_stopped_whole(scene):
 
 def test_what_fails_once_is_tried_again_within_the_pass(scene, proxy):
     scene.raised()
-    faults = itertools.cycle([THROTTLING, INTERNAL_ERROR, Drop()])
-    proxy.use(*(Rule(fault=next(faults), operation=operation, times=1) for operation in CALLS))
+    faults = itertools.cycle([THROTTLING_FAULT, INTERNAL_ERROR_FAULT, DropFault()])
+    proxy.use(*(FaultRule(fault=next(faults), operation=operation, times=1) for operation in CALLS))
     report = scene.halt()
 
     assert (report.failed, scene.until([])) == ((), [])
@@ -278,7 +289,7 @@ def test_what_fails_once_is_tried_again_within_the_pass(scene, proxy):
 def test_a_call_that_always_fails_is_said_and_made_good_by_the_next_pass(scene, proxy, impatient, operation):
     scene.raised()
     scene.clients = impatient
-    proxy.use(Rule(fault=INTERNAL_ERROR, operation=operation))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation=operation))
     failed = scene.halt().failed
     proxy.use()
     scene.later(minutes=11)
@@ -291,7 +302,7 @@ def test_a_call_that_always_fails_is_said_and_made_good_by_the_next_pass(scene, 
 def test_s3_out_of_reach_does_not_keep_the_fleet_up(scene, proxy, impatient):
     scene.raised()
     scene.clients = impatient
-    proxy.use(Rule(fault=Drop(), service="s3"))
+    proxy.use(FaultRule(fault=DropFault(), service="s3"))
     report = scene.halt()
     gone = scene.until([])
     proxy.use()
@@ -305,25 +316,25 @@ def test_s3_out_of_reach_does_not_keep_the_fleet_up(scene, proxy, impatient):
 @pytest.mark.parametrize("operation", ["CreateSchedule", "GetSchedule", "ListSchedules"])
 def test_a_start_that_cannot_arm_raises_nothing(scene, proxy, impatient, operation):
     scene.clients = impatient
-    proxy.use(Rule(fault=INTERNAL_ERROR, operation=operation))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation=operation))
 
-    with pytest.raises(WorldError, match="nothing was raised"):
+    with pytest.raises(GuardExternalError, match="nothing was raised"):
         scene.start()
     assert scene.states() == []
 
 
 def test_a_stop_while_a_raise_is_under_way_has_the_last_word(scene, monkeypatch):
-    from tandem import start  # noqa: PLC0415 - the module, to come in between
+    from tandem.guard import fleet_start  # noqa: PLC0415 - the module, to come in between
 
-    size_group = start._Start._size_group
+    size_group = fleet_start._FleetStart._set_group_size
 
     def halt_first(self, labels):
         scene.halt()
         size_group(self, labels)
 
-    monkeypatch.setattr(start._Start, "_size_group", halt_first)
+    monkeypatch.setattr(fleet_start._FleetStart, "_set_group_size", halt_first)
 
-    with pytest.raises(RefusedError, match="stopped while it was being raised"):
+    with pytest.raises(GuardRefusedError, match="stopped while it was being raised"):
         scene.start()
     assert scene.until([]) == []
 
@@ -408,7 +419,7 @@ def test_the_stop_function_only_tells_of_a_budget_of_a_capacity_block(scene, inv
 def test_the_reap_function_makes_a_pass(scene, invoke):
     scene.by_hand(1)
     scene.until(["running"])
-    scene.endpoint.fleet(replace(QUICK, older_s=3600))
+    scene.endpoint.set_fleet(replace(QUICK, older_s=3600))
     done = invoke("reap")
 
     assert (done.code, done.error, scene.until([])) == (0, "", [])
@@ -416,7 +427,7 @@ def test_the_reap_function_makes_a_pass(scene, invoke):
 
 
 def test_a_function_that_cannot_see_all_ends_as_an_error(proxy, invoke):
-    proxy.use(Rule(fault=INTERNAL_ERROR, service="eks"))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, service="eks"))
     done = invoke("reap", AWS_ENDPOINT_URL=proxy.url)
 
     assert done.code == 1
@@ -427,4 +438,4 @@ def test_a_function_that_cannot_see_all_ends_as_an_error(proxy, invoke):
 def test_a_function_packs_all_that_it_imports_and_no_more(name):
     lines = (ROOT / "lambdas" / name / "files.txt").read_text().split()
 
-    assert lines == sorted(closure([f"lambdas.{name}.handler", "tandem.stop"]))
+    assert lines == sorted(closure([f"lambdas.{name}.handler", "tandem.guard.fleet_stop"]))

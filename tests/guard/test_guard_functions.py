@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from guard_world import GUARDED
 
-from tandem.stop import FENCE_KEY, Clients
+from tandem.guard.fleet_stop import FENCE_KEY, AwsClients
 
 LAMBDAS = Path(__file__).resolve().parents[2] / "lambdas"
 BUDGET = {"Records": [{"Sns": {"Subject": "AWS Budgets: home\nhas exceeded", "Message": "Budget: 2000 USD"}}]}
@@ -26,7 +26,7 @@ def function(world, monkeypatch):
         spec.loader.exec_module(module)
         for variable, value in guarded.variables().items():
             monkeypatch.setenv(variable, value)
-        monkeypatch.setattr(Clients, "of", classmethod(lambda *_: world.clients))
+        monkeypatch.setattr(AwsClients, "create", classmethod(lambda *_: world.clients))
         monkeypatch.setattr(module, "datetime", type("Now", (datetime,), {"now": staticmethod(lambda _: world.now)}))
         return module
 

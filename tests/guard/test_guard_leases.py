@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from guard_world import GUARDED, START
 
-from tandem.spec.budgets import SPOT_OVERLAP_HOURS
-from tandem.stop import (
+from tandem.guard.fleet_stop import (
     CAPACITY_KIND_TAG,
     EXCESS_NODES,
     FENCE_KEY,
     FLEET_USD,
     POINTER_KEY,
-    REPLACED_GRACES,
-    RefusedError,
+    REPLACEMENT_GRACES,
+    GuardRefusedError,
     lease_key,
-    look,
-    reap,
-    release,
-    stop,
+    observe_fleet,
+    release_fence,
+    run_reaper_pass,
+    stop_fleet,
 )
+from tandem.spec.budgets import SPOT_OVERLAP_HOURS
 
 WRITTEN = json.loads((Path(__file__).parent / "objects_299892d.json").read_text())
 FORMER = replace(GUARDED, prefix="guard/111122223333/us-east-2/home/", former_prefix="guard/home/")
@@ -32,7 +32,7 @@ FAST = {"raise.tandem/fast": "first"}
 
 
 def why(world, limits=GUARDED):
-    return "; ".join(reap(world.clients, limits, world.now).due.why)
+    return "; ".join(run_reaper_pass(world.clients, limits, world.now).plan.reasons)
 
 
 def resize(world, desired):
@@ -67,27 +67,27 @@ def test_more_nodes_than_the_lease_says_are_counted(world, start):
     world.group["scalingConfig"]["maxSize"] = 64
     resize(world, 64)
 
-    assert reap(world.clients, GUARDED, world.now).metrics[EXCESS_NODES] == 63
+    assert run_reaper_pass(world.clients, GUARDED, world.now).metrics[EXCESS_NODES] == 63
 
 
 def test_a_fleet_within_its_lease_has_no_excess(world, start):
     start("r1", nodes=2, hours=8)
 
-    assert reap(world.clients, GUARDED, world.now).metrics[EXCESS_NODES] == 0
+    assert run_reaper_pass(world.clients, GUARDED, world.now).metrics[EXCESS_NODES] == 0
 
 
 def test_both_nodes_of_a_spot_replacement_are_counted_as_cost(world, start):
     start("r1", nodes=1, hours=8)
-    alone = reap(world.clients, GUARDED, world.now).metrics[FLEET_USD]
+    alone = run_reaper_pass(world.clients, GUARDED, world.now).metrics[FLEET_USD]
     world.keeps = True
     resize(world, 2)
     resize(world, 1)
 
-    assert reap(world.clients, GUARDED, world.now).metrics[FLEET_USD] == pytest.approx(2 * alone)
+    assert run_reaper_pass(world.clients, GUARDED, world.now).metrics[FLEET_USD] == pytest.approx(2 * alone)
 
 
 def test_the_budgets_overlap_is_the_guards_grace():
-    assert timedelta(hours=SPOT_OVERLAP_HOURS) == REPLACED_GRACES * GUARDED.grace
+    assert timedelta(hours=SPOT_OVERLAP_HOURS) == REPLACEMENT_GRACES * GUARDED.grace_period
 
 
 def test_a_replacement_beside_its_node_is_no_excess_at_once(world, start):
@@ -153,7 +153,7 @@ def test_a_pass_that_meets_a_start_half_way_reads_the_lease_again(world, start):
 def test_a_lease_of_an_older_release_counts_as_capacity_nodes(world, older):
     older()
 
-    assert look(world.clients, GUARDED, world.now).lease.nodes == GUARDED.nodes
+    assert observe_fleet(world.clients, GUARDED, world.now).lease.nodes == GUARDED.nodes
 
 
 def test_a_fleet_under_a_lease_of_an_older_release_goes_on(world, older):
@@ -174,7 +174,7 @@ def test_a_stop_ends_a_lease_of_an_older_release(world, older, halt, passes):
 def test_a_fence_of_an_older_release_is_a_fence(world, start):
     world.put(FENCE_KEY, WRITTEN[FENCE_KEY])
 
-    with pytest.raises(RefusedError, match="fenced by arn:aws:sts::111122223333:assumed-role/ops/anna"):
+    with pytest.raises(GuardRefusedError, match="fenced by arn:aws:sts::111122223333:assumed-role/ops/anna"):
         start("r2")
 
 
@@ -191,7 +191,7 @@ def test_a_fence_of_an_older_release_is_released(world, lift):
 def test_an_object_at_the_old_prefix_is_named(world, older):
     older("guard/home/")
 
-    assert look(world.clients, FORMER, world.now).faults[0] == (
+    assert observe_fleet(world.clients, FORMER, world.now).faults[0] == (
         "s3://tandem-home-111122223333/guard/home/runs/r1/lease.json: "
         "an older release of Tandem wrote this lease; it counts until it ends"
     )
@@ -214,15 +214,15 @@ def test_a_lease_at_the_old_prefix_ends_at_its_deadline(world, older):
 def test_a_start_beside_a_lease_at_the_old_prefix_is_refused(older, start):
     older("guard/home/")
 
-    with pytest.raises(RefusedError, match=r"guard/home/runs/r1/lease\.json: run r1 of arn"):
+    with pytest.raises(GuardRefusedError, match=r"guard/home/runs/r1/lease\.json: run r1 of arn"):
         start("r2", guarded=FORMER)
 
 
 def test_a_stop_and_its_release_end_a_lease_at_the_old_prefix(world, older):
     older("guard/home/")
-    stop(world.clients, FORMER, who="anna", why="enough", run=None, now=world.now)
+    stop_fleet(world.clients, FORMER, who="anna", why="enough", run=None, now=world.now)
     world.advance(5)
-    release(world.clients, FORMER, who="anna", now=world.now)
+    release_fence(world.clients, FORMER, who="anna", now=world.now)
 
     assert [world.read(prefix + POINTER_KEY)["run"] for prefix in (FORMER.prefix, FORMER.former_prefix)] == [None, None]
 
@@ -230,13 +230,13 @@ def test_a_stop_and_its_release_end_a_lease_at_the_old_prefix(world, older):
 def test_a_fence_at_the_old_prefix_is_obeyed(world, start):
     world.put("guard/home/" + FENCE_KEY, WRITTEN[FENCE_KEY])
 
-    with pytest.raises(RefusedError, match=r"guard/home/stop\.json: fenced by"):
+    with pytest.raises(GuardRefusedError, match=r"guard/home/stop\.json: fenced by"):
         start("r2", guarded=FORMER)
 
 
 def test_a_fence_at_the_old_prefix_is_released_where_it_stands(world):
     world.put("guard/home/" + FENCE_KEY, WRITTEN[FENCE_KEY])
-    release(world.clients, FORMER, who="anna", now=world.now)
+    release_fence(world.clients, FORMER, who="anna", now=world.now)
 
     assert world.read("guard/home/" + FENCE_KEY)["state"] == "lifted"
 
@@ -250,7 +250,7 @@ def test_a_number_that_is_none_is_not_understood(world, field, value):
     key, kind = (FENCE_KEY, "fence") if field == "passes" else (lease_key("r1"), "lease")
     world.put(POINTER_KEY, WRITTEN[POINTER_KEY])
     world.put(key, WRITTEN[key] | {field: value})
-    seen = look(world.clients, GUARDED, world.now)
+    seen = observe_fleet(world.clients, GUARDED, world.now)
 
     assert f"so it counts as {'a fence' if kind == 'fence' else 'no lease'}" in seen.faults[0]
 
@@ -276,7 +276,7 @@ def test_replacements_do_not_make_a_fleet_young_while_s3_is_lost(world, start):
         if world.now.minute == 0:
             world._end(world.alive[0])
             world._reconcile()
-        reasons += reap(world.clients, GUARDED, world.now).due.why
+        reasons += run_reaper_pass(world.clients, GUARDED, world.now).plan.reasons
 
     assert reasons[0] == "instances have lived for 8 hours, one after another, and the lease cannot be read"
 
@@ -284,7 +284,7 @@ def test_replacements_do_not_make_a_fleet_young_while_s3_is_lost(world, start):
 def test_people_hear_that_the_guard_is_blind(world, start):
     start("r1", hours=8)
     world.down = {"s3"}
-    reap(world.clients, GUARDED, world.now)
+    run_reaper_pass(world.clients, GUARDED, world.now)
 
     assert world.told[0]["subject"] == "Tandem home: fleet not seen whole: part of AWS does not answer the guard"
 
@@ -293,7 +293,7 @@ def test_people_hear_of_a_blind_guard_once_an_hour(world, start):
     start("r1", hours=8)
     world.down = {"s3"}
     for _ in range(12):
-        reap(world.clients, GUARDED, world.now)
+        run_reaper_pass(world.clients, GUARDED, world.now)
         world.advance(5)
 
     assert len(world.told) == 1
@@ -305,10 +305,13 @@ def test_people_hear_of_a_blind_guard_once_an_hour(world, start):
 def test_the_kind_on_the_node_group_comes_before_the_declared_one(world):
     world.group["tags"][CAPACITY_KIND_TAG] = "spot"
 
-    assert look(world.clients, replace(GUARDED, capacity_kind="capacity-block"), world.now).capacity_kind == "spot"
+    assert (
+        observe_fleet(world.clients, replace(GUARDED, capacity_kind="capacity-block"), world.now).capacity_kind
+        == "spot"
+    )
 
 
 def test_a_deadline_is_read_from_an_older_lease(world, older):
     older()
 
-    assert look(world.clients, GUARDED, world.now).lease.deadline == START + timedelta(hours=2)
+    assert observe_fleet(world.clients, GUARDED, world.now).lease.deadline == START + timedelta(hours=2)

@@ -7,8 +7,16 @@ from datetime import timedelta
 import pytest
 from guard_world import GUARDED, Crash
 
-from tandem.guard.normal_end import EMPTY_LOOKS, end_lease
-from tandem.stop import FENCE_KEY, OWNER_TAG, POINTER_KEY, RefusedError, WorldError, lease_key, reap
+from tandem.guard.fleet_stop import (
+    FENCE_KEY,
+    OWNER_TAG,
+    POINTER_KEY,
+    GuardExternalError,
+    GuardRefusedError,
+    lease_key,
+    run_reaper_pass,
+)
+from tandem.guard.normal_end import EMPTY_OBSERVATIONS, end_lease
 
 
 @pytest.fixture
@@ -20,9 +28,9 @@ def end(world):
             before = world.now
             world.advance(pause.total_seconds() / 60)
             if reaper and before.minute // 5 != world.now.minute // 5:
-                reap(world.clients, GUARDED, world.now)
+                run_reaper_pass(world.clients, GUARDED, world.now)
 
-        return end_lease(world.clients, GUARDED, run=run, clock=lambda: world.now, rest=rest, say=say)
+        return end_lease(world.clients, GUARDED, run=run, clock=lambda: world.now, wait=rest, log=say)
 
     return act
 
@@ -81,14 +89,14 @@ def test_an_end_looks_twice_before_it_removes_the_stop(world, start, end):
     world.between = between
     end(reaper=False)
 
-    assert looks[1:] == [1] * EMPTY_LOOKS  # the first look is for the lease
+    assert looks[1:] == [1] * EMPTY_OBSERVATIONS  # the first look is for the lease
 
 
 def test_an_end_waits_while_ec2_cannot_be_asked(world, start, end):
     start("r1")
     world.down = {"ec2"}
 
-    with pytest.raises(WorldError, match="the fleet is not gone after 25 minutes: instances unknown"):
+    with pytest.raises(GuardExternalError, match="the fleet is not gone after 25 minutes: instances unknown"):
         end(reaper=False)
     assert "stop-r1" in world.schedules
 
@@ -96,12 +104,12 @@ def test_an_end_waits_while_ec2_cannot_be_asked(world, start, end):
 def test_an_end_of_another_run_is_refused(start, end):
     start("r1")
 
-    with pytest.raises(RefusedError, match="run r1 of anna has the lease, not run r2"):
+    with pytest.raises(GuardRefusedError, match="run r1 of anna has the lease, not run r2"):
         end("r2")
 
 
 def test_an_end_without_a_lease_is_refused(end):
-    with pytest.raises(RefusedError, match="there is no lease, so nothing to end"):
+    with pytest.raises(GuardRefusedError, match="there is no lease, so nothing to end"):
         end()
 
 
@@ -109,7 +117,7 @@ def test_an_end_behind_a_fence_is_refused(start, halt, end):
     start("r1")
     halt("enough")
 
-    with pytest.raises(RefusedError, match="anna fenced it: enough"):
+    with pytest.raises(GuardRefusedError, match="anna fenced it: enough"):
         end()
 
 
@@ -122,7 +130,7 @@ def test_a_stop_during_an_end_has_the_last_word(world, start, halt, end):
             halt("enough")
 
     world.between = between
-    with pytest.raises(WorldError, match="the end was interrupted: anna fenced it: enough"):
+    with pytest.raises(GuardExternalError, match="the end was interrupted: anna fenced it: enough"):
         end(reaper=False)
     assert "stop-r1" in world.schedules
 
@@ -136,7 +144,7 @@ def test_an_end_that_dies_anywhere_is_finished_by_the_next(world, start, end, ca
     world.dies_after = None
     try:
         end()
-    except RefusedError as refusal:
+    except GuardRefusedError as refusal:
         assert "there is no lease" in str(refusal)  # noqa: PT017 - it died behind its last write
 
     assert (world.alive, world.schedules, world.read(FENCE_KEY)) == ([], {}, None)
@@ -174,7 +182,7 @@ def test_an_end_leaves_a_strangers_node_group(world, start, end):
     for machine in world.machines:
         machine.tags.pop(OWNER_TAG)
 
-    with pytest.raises(RefusedError, match="it is another's, so it is left alone"):
+    with pytest.raises(GuardRefusedError, match="it is another's, so it is left alone"):
         end(reaper=False)
     assert len(world.alive) == 1
 
@@ -208,5 +216,5 @@ def test_a_start_of_an_ending_lease_is_refused(world, start):
     start("r1", hours=8)
     world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
 
-    with pytest.raises(RefusedError, match="run r1 of anna ends since"):
+    with pytest.raises(GuardRefusedError, match="run r1 of anna ends since"):
         start("r1", hours=8)

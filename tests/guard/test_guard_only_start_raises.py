@@ -1,4 +1,4 @@
-"""Nothing but tandem/start.py asks EKS for a node; a template's desired size is 0, and so is a stop's."""
+"""Nothing but tandem/guard/fleet_start.py asks EKS for a node; a template's desired size is 0, and so is a stop's."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ def sizes(path):
 
 
 def test_three_files_update_the_node_group():
-    assert calls() == {"tandem/start.py", "tandem/stop.py", "tandem/guard/relabel.py"}
+    assert calls() == {"tandem/guard/fleet_start.py", "tandem/guard/fleet_stop.py", "tandem/guard/node_labels.py"}
 
 
 def test_a_relabel_knows_no_size():
-    assert sizes(ROOT / "tandem/guard/relabel.py") == set()
+    assert sizes(ROOT / "tandem/guard/node_labels.py") == set()
 
 
 def test_the_third_lever_knows_no_size_but_0():
-    source = (ROOT / "tandem/guard/scaling.py").read_text()
+    source = (ROOT / "tandem/guard/scaling_groups.py").read_text()
 
     assert set(re.findall(r"(?:MinSize|DesiredCapacity)=(\w+)", source)) == {"0"}
 
 
 def test_a_stop_knows_no_size_but_0():
-    assert sizes(ROOT / "tandem/stop.py") <= {"0"}
+    assert sizes(ROOT / "tandem/guard/fleet_stop.py") <= {"0"}
 
 
 def test_a_start_knows_one_size_that_is_not_0():
-    assert sizes(ROOT / "tandem/start.py") == {"0", "self.asked.nodes"}
+    assert sizes(ROOT / "tandem/guard/fleet_start.py") == {"0", "self.asked.nodes"}
 
 
 def test_no_template_asks_for_an_accelerator():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from guard_world import GUARDED
 
+from tandem.guard.fleet_stop import CALL_ERRORS, stop_fleet
 from tandem.guard.pager import PagingError, iterate_pages
-from tandem.stop import RAISED, stop
 
 
 def pages_of(tokens):
@@ -31,11 +31,11 @@ def test_a_token_that_comes_twice_ends_the_list():
 
 def test_a_list_has_so_many_pages_at_most():
     with pytest.raises(PagingError, match="more than 3 pages"):
-        list(iterate_pages(pages_of("abcdefg"), most=3))
+        list(iterate_pages(pages_of("abcdefg"), max_pages=3))
 
 
 def test_a_list_of_just_so_many_pages_is_read():
-    assert len(list(iterate_pages(pages_of(["a", "b", None]), most=3))) == 3
+    assert len(list(iterate_pages(pages_of(["a", "b", None]), max_pages=3))) == 3
 
 
 def test_the_request_goes_with_every_page():
@@ -50,7 +50,7 @@ def test_the_request_goes_with_every_page():
 
 
 def test_a_list_that_does_not_end_is_a_fault_of_the_world():
-    assert issubclass(PagingError, RAISED)
+    assert issubclass(PagingError, CALL_ERRORS)
 
 
 def test_a_stop_goes_on_where_the_list_of_instances_does_not_end(world, start):
@@ -58,6 +58,6 @@ def test_a_stop_goes_on_where_the_list_of_instances_does_not_end(world, start):
     clients = world.clients
     clients.ec2.describe_instances = lambda **_: {"Reservations": [], "NextToken": "again"}
 
-    report = stop(clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
+    report = stop_fleet(clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
     assert world.group["scalingConfig"]["desiredSize"] == 0
-    assert "the list does not end" in report.seen.unknown["instances"]
+    assert "the list does not end" in report.fleet.unknown["instances"]

@@ -18,13 +18,18 @@ from typing import Any
 
 import pytest
 
-from tandem.cli import main
+from rehearsal.aws.cdk_cli import CdkCli, read_stacks
+from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.aws.fleet_behavior import FleetBehavior
+from rehearsal.aws.sandbox import (
+    FICTITIOUS_ACCOUNT,
+    EnvironmentSandbox,
+    create_prerequisites,
+    create_sandbox,
+)
+from tandem.cli.program import main
+from tandem.guard.fleet_stop import INSTANCES_ALIVE
 from tandem.spec import names
-from tandem.stop import INSTANCES_ALIVE
-from tandem.twin.aws.cdk import Cdk, deployed
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.fleet import Fleet
-from tandem.twin.aws.scene import ACCOUNT, Scene, furnish, scene
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("guard-paths"), pytest.mark.proof]
 
@@ -37,32 +42,36 @@ OLD_S = 9 * 3600.0  # more than guard.max_hours
 
 
 @pytest.fixture(scope="module")
-def stamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scene, Path]:
+def stamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSandbox, Path]:
     """On-demand capacity, of which a budget stops the fleet; deployed once, and kept as an endpoint's state."""
     home = tmp_path_factory.mktemp("paths")
-    copied = scene(NAME, ROOT / "environments", ROOT / "experiments", home)
+    copied = create_sandbox(NAME, ROOT / "environments", ROOT / "experiments", home)
     copied.edit(lambda document: document["capacity"].update(
         kind="on-demand", reservation_id=None, nodes=NODES
     ))  # fmt: skip
     region = copied.environment.region
-    with Endpoint(account=ACCOUNT, region=region, state_dir=home / "deployed", say=lambda _: None) as endpoint:
-        furnish(copied, endpoint.client)
-        cdk = Cdk(endpoint=endpoint, scene=copied, work=home)
+    with AwsEndpoint(
+        account=FICTITIOUS_ACCOUNT, region=region, state_dir=home / "deployed", report=lambda _: None
+    ) as endpoint:
+        create_prerequisites(copied, endpoint.client)
+        cdk = CdkCli(endpoint=endpoint, sandbox=copied, work_folder=home)
         cdk.bootstrap(copied.environment.bootstrap.qualifier)
         cdk.deploy()
-        there = {name.rpartition("-")[2] for name in deployed(endpoint, NAME)}
+        there = {name.rpartition("-")[2] for name in read_stacks(endpoint, NAME)}
         assert there == set(names.stack_kinds(copied.environment))
     return copied, home / "deployed"
 
 
 @pytest.fixture
-def guard(stamped: tuple[Scene, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
+def guard(stamped: tuple[EnvironmentSandbox, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
     """The deployed state once more, with a fleet that `tandem start` raised."""
     copied, state = stamped
     shutil.copytree(state, tmp_path / "state")
     region = copied.environment.region
-    with Endpoint(account=ACCOUNT, region=region, state_dir=tmp_path / "state", say=lambda _: None) as endpoint:
-        endpoint.fleet(Fleet(**QUICK))
+    with AwsEndpoint(
+        account=FICTITIOUS_ACCOUNT, region=region, state_dir=tmp_path / "state", report=lambda _: None
+    ) as endpoint:
+        endpoint.set_fleet(FleetBehavior(**QUICK))
         for name, value in endpoint.client_environment(tmp_path).items():
             monkeypatch.setenv(name, value)
         made = Guard(endpoint, copied)
@@ -73,9 +82,9 @@ def guard(stamped: tuple[Scene, Path], tmp_path: Path, monkeypatch: pytest.Monke
 class Guard:
     """The deployed environment, its ways of being stopped, and what EC2 lists."""
 
-    def __init__(self, endpoint: Endpoint, copied: Scene) -> None:
+    def __init__(self, endpoint: AwsEndpoint, copied: EnvironmentSandbox) -> None:
         self.endpoint, self.copied, self.place = endpoint, copied, copied.environment
-        self.group = names.schedule_group(self.place)
+        self.group = names.schedule_group_name(self.place)
 
     def client(self, service: str) -> Any:
         return self.endpoint.client(service)
@@ -88,7 +97,7 @@ class Guard:
         assert self.until(self.states, ["running"] * NODES) == ["running"] * NODES
 
     def states(self) -> list[str]:
-        wanted = [{"Name": "tag:eks:nodegroup-name", "Values": [names.node_group(self.place)]}]
+        wanted = [{"Name": "tag:eks:nodegroup-name", "Values": [names.node_group_name(self.place)]}]
         listed = self.client("ec2").describe_instances(Filters=wanted)["Reservations"]
         found = [one["State"]["Name"] for reservation in listed for one in reservation["Instances"]]
         return sorted(state for state in found if state != "terminated")
@@ -101,13 +110,13 @@ class Guard:
 
     def pass_time(self, span: timedelta, **more: Any) -> None:
         """Put the endpoint's clock forward; what that makes due has been fired then."""
-        self.endpoint.fleet(Fleet(**QUICK, clock_offset_s=span.total_seconds(), **more))
+        self.endpoint.set_fleet(FleetBehavior(**QUICK, clock_offset_s=span.total_seconds(), **more))
 
     def schedules(self) -> list[str]:
         return [one["Name"] for one in self.client("scheduler").list_schedules(GroupName=self.group)["Schedules"]]
 
     def functions(self) -> set[str]:
-        mine = {names.guard_function(self.place, what) for what in ("stop", "reap")}
+        mine = {names.guard_function_name(self.place, what) for what in ("stop", "reap")}
         return mine & {one["FunctionName"] for one in self.client("lambda").list_functions()["Functions"]}
 
     def rules(self) -> list[str]:
@@ -116,7 +125,7 @@ class Guard:
 
     def budgets(self) -> list[str]:
         return [one["BudgetName"] for one in
-                self.client("budgets").describe_budgets(AccountId=ACCOUNT).get("Budgets", [])]  # fmt: skip
+                self.client("budgets").describe_budgets(AccountId=FICTITIOUS_ACCOUNT).get("Budgets", [])]  # fmt: skip
 
     # what is taken away
 
@@ -132,19 +141,22 @@ class Guard:
         assert self.rules() == []
 
     def without_function(self, what: Any) -> None:
-        name = names.guard_function(self.place, what)
+        name = names.guard_function_name(self.place, what)
         self.client("lambda").delete_function(FunctionName=name)
         assert name not in self.functions()
 
     def without_budget(self) -> None:
         topic = self.stop_topic()
-        self.client("budgets").delete_budget(AccountId=ACCOUNT, BudgetName=names.budget(self.place))
+        self.client("budgets").delete_budget(AccountId=FICTITIOUS_ACCOUNT, BudgetName=names.budget_name(self.place))
         self.client("sns").delete_topic(TopicArn=topic)
         assert self.budgets() == []
 
     def stop_topic(self) -> str:
         """The one that the deployed budget tells of what was really spent, at each threshold."""
-        budgets, mine = self.client("budgets"), {"AccountId": ACCOUNT, "BudgetName": names.budget(self.place)}
+        budgets, mine = (
+            self.client("budgets"),
+            {"AccountId": FICTITIOUS_ACCOUNT, "BudgetName": names.budget_name(self.place)},
+        )
         actual = [one for one in budgets.describe_notifications_for_budget(**mine)["Notifications"]
                   if one["NotificationType"] == "ACTUAL"]  # fmt: skip
         (topic,) = {
@@ -201,7 +213,7 @@ def test_the_reaper_alone_ends_a_fleet_that_is_too_old(guard: Guard) -> None:
 
     assert guard.until(guard.states, []) == []
     assert (guard.schedules(), guard.budgets()) == ([], [])
-    assert guard.functions() == {names.guard_function(guard.place, "reap")}
+    assert guard.functions() == {names.guard_function_name(guard.place, "reap")}
 
 
 def test_the_budget_alone_ends_a_fleet(guard: Guard) -> None:
@@ -210,13 +222,13 @@ def test_the_budget_alone_ends_a_fleet(guard: Guard) -> None:
     guard.without_function("reap")
 
     guard.client("sns").publish(
-        TopicArn=guard.stop_topic(), Subject=f"AWS Budgets: {names.budget(guard.place)}",
+        TopicArn=guard.stop_topic(), Subject=f"AWS Budgets: {names.budget_name(guard.place)}",
         Message="the actual cost is above the budget",
     )  # fmt: skip
 
     assert guard.until(guard.states, []) == []
     assert (guard.schedules(), guard.rules()) == ([], [])
-    assert guard.functions() == {names.guard_function(guard.place, "stop")}
+    assert guard.functions() == {names.guard_function_name(guard.place, "stop")}
 
 
 def test_with_all_three_gone_nothing_ends_a_fleet(guard: Guard) -> None:

@@ -53,34 +53,34 @@ def test_a_start_that_does_not_read_again_is_caught(monkeypatch):
 
 
 def test_a_take_back_of_anothers_fleet_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.ownership.LeaseOwner.may_take_back", lambda _: True)
+    assert disturb(monkeypatch, "tandem.guard.ownership.LeaseOwner.can_scale_down", lambda _: True)
 
 
 def test_a_reaper_that_knows_no_unleased_fleet_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.stop._unleased", lambda *_: iter(()))
+    assert disturb(monkeypatch, "tandem.guard.fleet_stop._list_missing_lease_reasons", lambda *_: iter(()))
 
 
 def test_a_reaper_that_reads_no_lease_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.stop._misused", lambda *_: iter(()))
+    assert disturb(monkeypatch, "tandem.guard.fleet_stop._list_misuse_reasons", lambda *_: iter(()))
 
 
 def test_a_reaper_that_fences_an_ending_lease_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.stop.Seen.ending", False)
+    assert disturb(monkeypatch, "tandem.guard.fleet_stop.FleetState.is_ending", False)
 
 
 def test_an_end_that_does_not_wait_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.normal_end.EMPTY_LOOKS", 0)
+    assert disturb(monkeypatch, "tandem.guard.normal_end.EMPTY_OBSERVATIONS", 0)
 
 
 def test_a_stop_that_does_not_look_at_its_fence_again_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.stop._Pass._is_still_due", lambda *_, **__: True)
+    assert disturb(monkeypatch, "tandem.guard.fleet_stop._StopPass._is_still_due", lambda *_, **__: True)
 
 
 def test_a_start_that_deletes_the_schedules_of_others_is_caught(monkeypatch):
+    from tandem.guard.fleet_start import _FleetStart  # noqa: PLC0415
     from tandem.guard.schedules import _delete_schedule, list_foreign_schedules  # noqa: PLC0415
-    from tandem.start import _Start  # noqa: PLC0415
 
-    arm = _Start.arm
+    arm = _FleetStart.arm_stop
 
     def arm_alone(self):
         arn = arm(self)
@@ -88,7 +88,7 @@ def test_a_start_that_deletes_the_schedules_of_others_is_caught(monkeypatch):
             _delete_schedule(self.clients, self.guarded, schedule.name)
         return arn
 
-    assert disturb(monkeypatch, "tandem.start._Start.arm", arm_alone)
+    assert disturb(monkeypatch, "tandem.guard.fleet_start._FleetStart.arm_stop", arm_alone)
 
 
 def test_a_seed_repeats_its_histories():

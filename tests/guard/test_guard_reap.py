@@ -9,23 +9,23 @@ from types import SimpleNamespace
 import pytest
 from guard_world import GUARDED, START
 
-from tandem.stop import (
+from tandem.guard.fleet_stop import (
     BLOCK_ENDS_TAG,
     BLOCK_STARTS_TAG,
     FENCE_KEY,
+    METRIC_UNITS,
     OWNER_TAG,
     POINTER_KEY,
-    UNITS,
-    Guarded,
-    Instance,
+    FleetInstance,
+    FleetState,
+    GuardConfig,
+    GuardRefusedError,
     Lease,
-    RefusedError,
-    Seen,
-    due,
     heartbeat_key,
     lease_key,
-    look,
-    reap,
+    observe_fleet,
+    plan_stop,
+    run_reaper_pass,
 )
 
 BLOCK = replace(
@@ -35,8 +35,8 @@ BEATS = {"beats": True, "hours": 8}
 DEEP = b"[" * 100_000  # deeper than Python reads
 
 
-def why(world, guarded: Guarded = GUARDED) -> str:
-    return "; ".join(due(look(world.clients, guarded, world.now), guarded).why)
+def why(world, guarded: GuardConfig = GUARDED) -> str:
+    return "; ".join(plan_stop(observe_fleet(world.clients, guarded, world.now), guarded).reasons)
 
 
 def raised(world, desired=1):
@@ -169,16 +169,16 @@ def test_a_beat_that_cannot_be_understood_is_none_and_said(world, start, body):
     world.put(heartbeat_key("r1"), body)
 
     assert "has not beaten" in why(world)
-    assert "runs/r1/heartbeat.json: not understood" in look(world.clients, GUARDED, world.now).faults[0]
+    assert "runs/r1/heartbeat.json: not understood" in observe_fleet(world.clients, GUARDED, world.now).faults[0]
 
 
 def test_a_beat_that_cannot_be_read_is_unknown_and_no_reason(world, start):
     start(**BEATS)
     world.advance(60)
     world.refuses = {"s3.get_object": ["", "", "", "InternalError"]}
-    seen = look(world.clients, GUARDED, world.now)
+    seen = observe_fleet(world.clients, GUARDED, world.now)
 
-    assert (list(seen.unknown), due(seen, GUARDED).why) == (["heartbeat"], ())
+    assert (list(seen.unknown), plan_stop(seen, GUARDED).reasons) == (["heartbeat"], ())
 
 
 def test_a_lease_by_hand_needs_no_beat(start, passes):
@@ -244,7 +244,7 @@ def test_a_renewed_block_is_known_by_the_node_groups_tags(world, start, passes):
 
 def test_tags_of_a_block_that_cannot_be_understood_are_said(world):
     world.group["tags"] |= {BLOCK_STARTS_TAG: "soon", BLOCK_ENDS_TAG: "later"}
-    seen = look(world.clients, BLOCK, world.now)
+    seen = observe_fleet(world.clients, BLOCK, world.now)
 
     assert (seen.block_ends, len(seen.faults)) == (BLOCK.block_ends, 1)
 
@@ -260,9 +260,9 @@ def test_a_lease_that_cannot_be_understood_is_none_and_said(world, start, key, b
     start(hours=8)
     world.put(key, body)
     world.advance(30)
-    seen = look(world.clients, GUARDED, world.now)
+    seen = observe_fleet(world.clients, GUARDED, world.now)
 
-    assert (seen.lease, due(seen, GUARDED).why) == (None, ("instances live without a lease",))
+    assert (seen.lease, plan_stop(seen, GUARDED).reasons) == (None, ("instances live without a lease",))
     assert f"{key}: not understood" in seen.faults[0]
 
 
@@ -271,10 +271,10 @@ def test_a_lease_from_another_time_is_none(world, start, created):
     start(**BEATS)
     world.put(lease_key("r1"), {**world.read(lease_key("r1")), "created": created})
     world.advance(30)
-    seen = look(world.clients, GUARDED, world.now)
+    seen = observe_fleet(world.clients, GUARDED, world.now)
 
     assert (seen.lease, len(seen.faults)) == (None, 1)
-    assert due(seen, GUARDED).why == ("instances live without a lease",)
+    assert plan_stop(seen, GUARDED).reasons == ("instances live without a lease",)
 
 
 @pytest.mark.parametrize("run", ["caf\udce9", "x" * 2000, "../r1", "r1/", "-"], ids=lambda run: ascii(run[:9]))
@@ -282,9 +282,9 @@ def test_a_pointer_to_what_is_no_runs_name_leads_to_no_lease(world, start, run):
     start(hours=8)
     world.put(POINTER_KEY, {"run": run})
     world.advance(30)
-    seen = look(world.clients, GUARDED, world.now)
+    seen = observe_fleet(world.clients, GUARDED, world.now)
 
-    assert due(seen, GUARDED).why == ("instances live without a lease",)
+    assert plan_stop(seen, GUARDED).reasons == ("instances live without a lease",)
     assert "names no run" in seen.faults[0]
 
 
@@ -305,14 +305,14 @@ def test_a_lease_of_another_run_under_its_name_is_none(world, start):
     start(hours=8)
     world.put(lease_key("r1"), {**world.read(lease_key("r1")), "run": "r2"})
 
-    assert look(world.clients, GUARDED, world.now).lease is None
+    assert observe_fleet(world.clients, GUARDED, world.now).lease is None
 
 
 def test_a_lease_that_is_not_there_is_none_and_said(world, start):
     start(hours=8)
     del world.objects[lease_key("r1")]
 
-    assert "runs/r1/lease.json: not there" in look(world.clients, GUARDED, world.now).faults[0]
+    assert "runs/r1/lease.json: not there" in observe_fleet(world.clients, GUARDED, world.now).faults[0]
 
 
 # unknown
@@ -321,15 +321,15 @@ def test_a_lease_that_is_not_there_is_none_and_said(world, start):
 def test_an_answer_that_is_none_of_the_services_is_unknown(world):
     world.size({"minSize": 0, "desiredSize": 1})
     odd = replace(world.clients, eks=SimpleNamespace(describe_nodegroup=lambda **_: {"ResponseMetadata": {}}))
-    seen = look(odd, GUARDED, world.now)
+    seen = observe_fleet(odd, GUARDED, world.now)
 
-    assert (seen.present, len(seen.instances)) == (None, 1)
+    assert (seen.has_node_group, len(seen.instances)) == (None, 1)
     assert seen.unknown["node group"].startswith("an answer that is none of the service's: KeyError")
 
 
 def test_a_bucket_that_does_not_answer_is_asked_once(world):
     world.down = {"s3"}
-    seen = look(world.clients, GUARDED, world.now)
+    seen = observe_fleet(world.clients, GUARDED, world.now)
 
     assert (set(seen.unknown), world.calls["s3.get_object"]) == ({"fence", "lease"}, 1)
 
@@ -345,7 +345,11 @@ def test_an_unknown_lease_is_no_missing_one(world):
 def test_what_is_unknown_fails_the_pass(world):
     world.down = {"s3"}
 
-    assert reap(world.clients, GUARDED, world.now).failed[0].startswith("fence unknown: EndpointConnectionError")
+    assert (
+        run_reaper_pass(world.clients, GUARDED, world.now)
+        .failures[0]
+        .startswith("fence unknown: EndpointConnectionError")
+    )
 
 
 @pytest.mark.parametrize("down", ["s3", "s3.put_object"])
@@ -365,13 +369,13 @@ def test_max_hours_hold_without_s3(world, start, passes, down):
 def test_a_pass_publishes_each_metric_once(world, start):
     start(nodes=2)
     world.advance(60)
-    reap(world.clients, GUARDED, world.now)
+    run_reaper_pass(world.clients, GUARDED, world.now)
 
     assert world.metrics == [{
         "instances_alive": 2, "oldest_instance_hours": 1, "fleet_usd": 2 * 36 / 12, "excess_nodes": 0,
         "idle_block_minutes": 0, "stop_failures": 0,
     }]  # fmt: skip
-    assert world.metrics[0].keys() == UNITS.keys()
+    assert world.metrics[0].keys() == METRIC_UNITS.keys()
 
 
 def test_a_paid_block_without_a_run_is_idle(start, passes):
@@ -404,33 +408,40 @@ def test_nothing_is_published_of_what_is_unknown(world, passes):
 
 
 def test_due_depends_on_its_arguments_alone():
-    instance = Instance(id="i-1", launched=START, state="running", ours=True)
-    seen = Seen(now=START + timedelta(hours=1), desired=1, minimum=0, present=True, owned=True, instances=(instance,))
+    instance = FleetInstance(id="i-1", launched_at=START, state="running", is_ours=True)
+    seen = FleetState(
+        now=START + timedelta(hours=1),
+        desired_size=1,
+        min_size=0,
+        has_node_group=True,
+        has_owner_tag=True,
+        instances=(instance,),
+    )
 
-    assert due(seen, GUARDED) == due(seen, GUARDED)
-    assert due(seen, GUARDED).scale_down
+    assert plan_stop(seen, GUARDED) == plan_stop(seen, GUARDED)
+    assert plan_stop(seen, GUARDED).scale_down
 
 
 def test_a_lease_is_live_before_its_deadline_and_without_a_fence(world, start, halt):
     start(hours=2)
-    live = look(world.clients, GUARDED, world.now).live
-    late = look(world.clients, GUARDED, world.now + timedelta(hours=2)).live
+    live = observe_fleet(world.clients, GUARDED, world.now).live_lease
+    late = observe_fleet(world.clients, GUARDED, world.now + timedelta(hours=2)).live_lease
     halt()
 
     assert isinstance(live, Lease)
-    assert (late, look(world.clients, GUARDED, world.now).live) == (None, None)
+    assert (late, observe_fleet(world.clients, GUARDED, world.now).live_lease) == (None, None)
 
 
 @pytest.mark.parametrize("guarded", [GUARDED, BLOCK, replace(GUARDED, topic_arn=None)])
 def test_a_guarded_fleet_is_read_back_from_its_variables(guarded):
-    assert Guarded.from_variables(guarded.variables()) == guarded
+    assert GuardConfig.from_variables(guarded.variables()) == guarded
 
 
 @pytest.mark.parametrize(("name", "value"), [("TANDEM_CLUSTER", ""), ("TANDEM_MAX_HOURS", "many"),
                                              ("TANDEM_BLOCK_ENDS", "2026-11-21")])  # fmt: skip
 def test_a_variable_that_is_missing_or_spoilt_is_named(name, value):
-    with pytest.raises(RefusedError, match=name):
-        Guarded.from_variables({**BLOCK.variables(), name: value})
+    with pytest.raises(GuardRefusedError, match=name):
+        GuardConfig.from_variables({**BLOCK.to_variables(), name: value})
 
 
 def test_the_tags_are_those_of_the_stacks():

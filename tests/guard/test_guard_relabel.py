@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 from guard_world import GUARDED, LABEL
 
-from tandem.guard.relabel import relabel_nodes
-from tandem.stop import RefusedError, WorldError, lease_key, reap
+from tandem.guard.fleet_stop import GuardExternalError, GuardRefusedError, lease_key, run_reaper_pass
+from tandem.guard.node_labels import relabel_nodes
 
 COMPILE = {"compile.tandem/experiment": "first"}
 
 
 @pytest.fixture
 def relabel(world):
-    return lambda run="r1", label=COMPILE: relabel_nodes(world.clients, GUARDED, run=run, label=label, now=world.now)
+    return lambda run="r1", label=COMPILE: relabel_nodes(
+        world.clients, GUARDED, run=run, node_labels=label, now=world.now
+    )
 
 
 def test_nodes_take_the_labels_and_lose_the_former_ones(world, start, relabel):
@@ -57,18 +59,18 @@ def test_the_reaper_takes_neither_label_for_a_strangers(world, start, relabel, d
     start("r1")
     world.down = {"eks.update_nodegroup_config"} if dies else set()
     if dies:
-        with pytest.raises(WorldError, match="relabelling failed"):
+        with pytest.raises(GuardExternalError, match="relabelling failed"):
             relabel()
     else:
         relabel()
 
-    assert reap(world.clients, GUARDED, world.now).due.why == ()
+    assert run_reaper_pass(world.clients, GUARDED, world.now).plan.reasons == ()
 
 
 def test_a_relabel_that_failed_is_done_by_the_next(world, start, relabel):
     start("r1")
     world.refuses = {"eks.update_nodegroup_config": ["ResourceInUseException"]}
-    with pytest.raises(WorldError):
+    with pytest.raises(GuardExternalError):
         relabel()
     relabel()
 
@@ -85,7 +87,7 @@ def test_the_labels_that_nodes_have_are_not_set_again(world, start, relabel):
 def test_another_runs_nodes_keep_their_labels(world, start, relabel):
     start("r1")
 
-    with pytest.raises(RefusedError, match="run r2 has no live lease: run r1 has it"):
+    with pytest.raises(GuardRefusedError, match="run r2 has no live lease: run r1 has it"):
         relabel("r2")
     assert world.group["labels"]["raise.tandem/fast"] == "first"
 
@@ -94,7 +96,7 @@ def test_a_run_behind_a_fence_is_not_relabelled(start, halt, relabel):
     start("r1")
     halt()
 
-    with pytest.raises(RefusedError, match="run r1 has no live lease"):
+    with pytest.raises(GuardRefusedError, match="run r1 has no live lease"):
         relabel()
 
 
@@ -110,6 +112,6 @@ def test_a_relabel_that_slept_touches_nobody_elses_nodes(world, start, halt, pas
             start("r2")
 
     world.between = between
-    with pytest.raises(RefusedError, match="somebody changed the lease"):
+    with pytest.raises(GuardRefusedError, match="somebody changed the lease"):
         relabel()
     assert world.group["labels"]["raise.tandem/fast"] == "first"

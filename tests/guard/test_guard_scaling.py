@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from guard_world import SCALING_GROUP
 
-from tandem.stop import FENCE_KEY, OWNER_TAG, RefusedError, WorldError
+from tandem.guard.fleet_stop import FENCE_KEY, OWNER_TAG, GuardExternalError, GuardRefusedError
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_what_was_resumed_is_forgotten(stubborn, passes, lift, start):
 def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
     world.suspended = {"Launch"}
 
-    with pytest.raises(RefusedError, match="no stop of Tandem wrote that it did so") as refusal:
+    with pytest.raises(GuardRefusedError, match="no stop of Tandem wrote that it did so") as refusal:
         start("r1")
     assert refusal.value.change.endswith(
         f"aws autoscaling resume-processes --auto-scaling-group-name {SCALING_GROUP} --scaling-processes Launch "
@@ -125,7 +125,7 @@ def test_a_start_raises_nothing_where_launches_cannot_be_resumed(stubborn, passe
     lift()
     stubborn.refuses = {"autoscaling.resume_processes": ["AccessDenied"]}
 
-    with pytest.raises(WorldError, match="resuming the launches"):
+    with pytest.raises(GuardExternalError, match="resuming the launches"):
         start("r2")
     assert stubborn.group["scalingConfig"]["desiredSize"] == 0
 

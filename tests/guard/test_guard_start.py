@@ -10,9 +10,17 @@ from types import SimpleNamespace
 import pytest
 from guard_world import GUARDED, START, Crash
 
+from tandem.guard.fleet_start import LABEL_PREFIXES, build_stop_schedule, raise_fleet
+from tandem.guard.fleet_stop import (
+    FENCE_KEY,
+    POINTER_KEY,
+    GuardExternalError,
+    GuardRefusedError,
+    Lease,
+    lease_key,
+    stop_fleet,
+)
 from tandem.spec import names
-from tandem.start import LABELS, raise_fleet, schedule
-from tandem.stop import FENCE_KEY, POINTER_KEY, Lease, RefusedError, WorldError, lease_key, stop
 
 BLOCK = replace(GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=4))
 CALLS = 23  # of a start that nothing disturbs; a test counts them
@@ -78,7 +86,7 @@ def test_nodes_carry_the_labels_of_this_run_alone(world, start):
 
 
 def test_the_labels_that_a_start_takes_off_are_those_of_the_charts():
-    assert (f"{names.RAISE_LABEL_PREFIX}/", f"{names.COMPILE_LABEL.partition('/')[0]}/") == LABELS
+    assert (f"{names.RAISE_LABEL_PREFIX}/", f"{names.COMPILE_LABEL.partition('/')[0]}/") == LABEL_PREFIXES
 
 
 def test_stops_of_ended_runs_are_taken_away(world, start, halt, passes, lift):
@@ -95,7 +103,7 @@ def test_stops_of_ended_runs_are_taken_away(world, start, halt, passes, lift):
 # refused
 
 
-def refusal(start, words, error=RefusedError, **more):
+def refusal(start, words, error=GuardRefusedError, **more):
     with pytest.raises(error, match=words) as told:
         start(**more)
     assert told.value.change
@@ -220,7 +228,7 @@ def test_a_fleet_that_still_goes_down_is_refused(world, start):
 def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
     world.down = {operation}
 
-    assert refusal(start, "unknown", WorldError).code == 3
+    assert refusal(start, "unknown", GuardExternalError).code == 3
     assert (size(world), world.objects) == (0, {})
 
 
@@ -229,7 +237,7 @@ def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
 )
 def test_a_start_that_cannot_arm_raises_nothing_and_gives_its_lease_back(world, start, operation):
     world.down = {operation}
-    refusal(start, "failed", WorldError)
+    refusal(start, "failed", GuardExternalError)
     raised = size(world)
     world.down = set()
     start("r2")
@@ -244,14 +252,14 @@ def test_a_schedule_that_is_not_as_it_was_asked_for_raises_nothing(world, start)
 
     world.between = between
 
-    refusal(start, "not as it was asked for", WorldError)
+    refusal(start, "not as it was asked for", GuardExternalError)
     assert size(world) == 0
 
 
 def test_a_raise_that_fails_is_taken_back(world, start):
     world.refuses = {"eks.update_nodegroup_config": ["InternalFailure"]}
 
-    refusal(start, "the node group was set to 0 again", WorldError)
+    refusal(start, "the node group was set to 0 again", GuardExternalError)
     assert size(world) == 0
 
 
@@ -262,7 +270,7 @@ def test_a_fence_that_cannot_be_read_after_the_raise_takes_it_back(world, start)
 
     world.between = between
 
-    refusal(start, "could not be read after the raise", WorldError)
+    refusal(start, "could not be read after the raise", GuardExternalError)
     assert size(world) == 0
 
 
@@ -335,12 +343,12 @@ def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, call)
         left[0] -= 1
         if not left[0]:
             world.between = None
-            stop(world.clients, GUARDED, who="budget", why="enough", run=None, now=world.now)
+            stop_fleet(world.clients, GUARDED, who="budget", why="enough", run=None, now=world.now)
 
     world.between = between
     try:
         start()
-    except RefusedError as told:
+    except GuardRefusedError as told:
         assert "enough" in str(told) or "came first" in str(told)  # noqa: PT017 - some come after the raise
     world.advance(3)
 
@@ -357,15 +365,15 @@ def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
             world.between = None
             try:
                 other.append(start("r2", nodes=1))
-            except RefusedError as told:
+            except GuardRefusedError as told:
                 other.append(told)
 
     world.between = between
     try:
         mine = start("r1", nodes=1)
-    except RefusedError as told:
+    except GuardRefusedError as told:
         mine = told
-    won = [one for one in (mine, *other) if not isinstance(one, RefusedError)]
+    won = [one for one in (mine, *other) if not isinstance(one, GuardRefusedError)]
 
     assert [one.lease.run for one in won] == [world.read(POINTER_KEY)["run"]]
     assert list(world.schedules) == [f"stop-{won[0].lease.run}"]
@@ -405,8 +413,8 @@ def test_a_schedule_that_scheduler_does_not_describe_arms_nothing_and_gives_the_
     scheduler = SimpleNamespace(**{**vars(world.clients.scheduler), "get_schedule": lambda **_: {}})
     odd = replace(world.clients, scheduler=scheduler)
 
-    with pytest.raises(WorldError, match="arming the one-shot stop failed"):
-        raise_fleet(odd, GUARDED, run="r1", hours=2, experiment=None, nodes=1, label={}, who="anna", beats=False,
+    with pytest.raises(GuardExternalError, match="arming the one-shot stop failed"):
+        raise_fleet(odd, GUARDED, run="r1", hours=2, experiment=None, nodes=1, node_labels={}, who="anna", beats=False,
                     now=world.now)  # fmt: skip
     assert (size(world), world.read(POINTER_KEY)["run"]) == (0, None)
 
@@ -415,4 +423,4 @@ def test_a_deadline_has_no_fraction_of_a_second():
     lease = Lease(run="r", who="a", experiment=None, node_label={}, created=START,
                   deadline=START.replace(second=5), beats=False, schedule="stop-r", nodes=1)  # fmt: skip
 
-    assert schedule(GUARDED, lease)["ScheduleExpression"] == "at(2026-11-21T08:00:05)"
+    assert build_stop_schedule(GUARDED, lease)["ScheduleExpression"] == "at(2026-11-21T08:00:05)"

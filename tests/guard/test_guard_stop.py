@@ -8,7 +8,15 @@ from datetime import timedelta
 import pytest
 from guard_world import GUARDED, World, refused
 
-from tandem.stop import FENCE_KEY, POINTER_KEY, RefusedError, WorldError, look, reap, stop
+from tandem.guard.fleet_stop import (
+    FENCE_KEY,
+    POINTER_KEY,
+    GuardExternalError,
+    GuardRefusedError,
+    observe_fleet,
+    run_reaper_pass,
+    stop_fleet,
+)
 
 READS = ["s3.get_object", "eks.describe_nodegroup", "ec2.describe_instances"]
 WRITES = ["s3.put_object", "eks.update_nodegroup_config", "sns.publish", "cloudwatch.put_metric_data"]
@@ -41,7 +49,7 @@ def test_a_stop_is_over_when_ec2_lists_no_instance(world, start, halt, passes):
     start()
     halt()
     world.advance(5)
-    between = (reap(world.clients, GUARDED, world.now).seen.fence.state, len(world.alive))
+    between = (run_reaper_pass(world.clients, GUARDED, world.now).fleet.fence.state, len(world.alive))
     passes(10)
 
     assert (between, world.read(FENCE_KEY)["state"], world.alive) == (("stopping", 1), "stopped", [])
@@ -159,14 +167,14 @@ def test_two_stops_at_once_agree_on_one(world, start, call):
         left[0] -= 1
         if not left[0]:
             world.between = None
-            stop(world.clients, GUARDED, who="budget", why="second", run=None, now=world.now)
+            stop_fleet(world.clients, GUARDED, who="budget", why="second", run=None, now=world.now)
 
     world.between = between
-    report = stop(world.clients, GUARDED, who="anna", why="first", run=None, now=world.now)
+    report = stop_fleet(world.clients, GUARDED, who="anna", why="first", run=None, now=world.now)
 
-    assert report.failed == ()
+    assert report.failures == ()
     assert world.read(FENCE_KEY)["who"] in {"anna", "budget"}
-    assert report.seen.fence.who == world.read(FENCE_KEY)["who"]
+    assert report.fleet.fence.who == world.read(FENCE_KEY)["who"]
     assert size(world) == 0
 
 
@@ -287,7 +295,11 @@ def test_a_stop_is_told_whatever_its_reason_is_made_of(world, start, halt, why):
 def test_a_fence_that_cannot_be_understood_is_told(world):
     world.put(FENCE_KEY, b"{")
 
-    assert look(world.clients, GUARDED, world.now).faults[0].startswith("s3://tandem-home-111122223333/stop.json: not")
+    assert (
+        observe_fleet(world.clients, GUARDED, world.now)
+        .faults[0]
+        .startswith("s3://tandem-home-111122223333/stop.json: not")
+    )
 
 
 def test_an_instance_that_ec2_will_not_end_keeps_no_other(world, start, halt, passes):
@@ -381,11 +393,11 @@ def test_lifting_ends_the_lease_too(world, start, halt, lift, passes):
     lift()
 
     assert (world.read(FENCE_KEY)["state"], world.read(POINTER_KEY)["run"]) == ("lifted", None)
-    assert look(world.clients, GUARDED, world.now).live is None
+    assert observe_fleet(world.clients, GUARDED, world.now).live_lease is None
 
 
 def test_lifting_is_refused_without_a_fence(lift):
-    with pytest.raises(RefusedError, match="there is no fence"):
+    with pytest.raises(GuardRefusedError, match="there is no fence"):
         lift()
 
 
@@ -394,7 +406,7 @@ def test_lifting_is_refused_while_an_instance_lives(world, start, halt, lift):
     start()
     halt()
 
-    with pytest.raises(RefusedError, match=f"instances {world.machines[0].id}"):
+    with pytest.raises(GuardRefusedError, match=f"instances {world.machines[0].id}"):
         lift()
 
 
@@ -403,7 +415,7 @@ def test_lifting_is_refused_while_the_group_wants_nodes(world, halt, lift):
     world.no_capacity = True
     world.size({"minSize": 0, "desiredSize": 1})
 
-    with pytest.raises(RefusedError, match="desired 1"):
+    with pytest.raises(GuardRefusedError, match="desired 1"):
         lift()
 
 
@@ -412,7 +424,7 @@ def test_lifting_is_refused_while_anything_is_unknown(world, halt, lift, operati
     halt()
     world.down = {operation}
 
-    with pytest.raises(WorldError, match="unknown"):
+    with pytest.raises(GuardExternalError, match="unknown"):
         lift()
     assert world.read(FENCE_KEY)["state"] == "stopped"
 
@@ -426,7 +438,7 @@ def test_lifting_is_refused_where_somebody_writes_the_fence_at_that_moment(world
 
     world.between = between
 
-    with pytest.raises(WorldError, match="somebody wrote it"):
+    with pytest.raises(GuardExternalError, match="somebody wrote it"):
         lift()
 
 

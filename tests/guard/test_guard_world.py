@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from guard_world import GUARDED, START, Crash, World
 
-from tandem.stop import read, scale_to_zero, write
+from tandem.guard.fleet_stop import read_object, scale_to_zero, write_object
 
 ONE = {"minSize": 0, "desiredSize": 1}
 ZERO = {"minSize": 0, "desiredSize": 0}
@@ -134,7 +134,7 @@ def test_a_lost_answer_is_that_of_a_call_that_was_done(world):
     world.loses = 1
 
     with pytest.raises(EndpointConnectionError):
-        write(world.clients, GUARDED, "stop.json", {}, etag="")
+        write_object(world.clients, GUARDED, "stop.json", {}, etag="")
     assert world.read("stop.json") == {"schema": 1}
 
 
@@ -142,27 +142,27 @@ def test_a_process_dies_after_its_last_call_is_done(world):
     world.dies_after = 1
 
     with pytest.raises(Crash):
-        write(world.clients, GUARDED, "stop.json", {}, etag="")
+        write_object(world.clients, GUARDED, "stop.json", {}, etag="")
     assert world.read("stop.json") == {"schema": 1}
 
 
 def test_others_act_before_a_call(world):
     world.between = lambda operation: world.put("stop.json", operation.encode())
 
-    assert read(world.clients, GUARDED, "stop.json").body == b"s3.get_object"
+    assert read_object(world.clients, GUARDED, "stop.json").body == b"s3.get_object"
 
 
 def test_a_write_on_a_condition_that_does_not_hold_is_refused(world):
-    first = write(world.clients, GUARDED, "stop.json", {"is": 1}, etag="")
+    first = write_object(world.clients, GUARDED, "stop.json", {"is": 1}, etag="")
 
-    assert write(world.clients, GUARDED, "stop.json", {"is": 2}, etag="") is None
-    assert write(world.clients, GUARDED, "stop.json", {"is": 3}, etag=first)
-    assert write(world.clients, GUARDED, "stop.json", {"is": 4}, etag=first) is None
+    assert write_object(world.clients, GUARDED, "stop.json", {"is": 2}, etag="") is None
+    assert write_object(world.clients, GUARDED, "stop.json", {"is": 3}, etag=first)
+    assert write_object(world.clients, GUARDED, "stop.json", {"is": 4}, etag=first) is None
     assert world.read("stop.json") == {"schema": 1, "is": 3}
 
 
 def test_a_write_over_an_object_that_is_gone_is_refused(world):
-    assert write(world.clients, GUARDED, "stop.json", {}, etag='"1"') is None
+    assert write_object(world.clients, GUARDED, "stop.json", {}, etag='"1"') is None
 
 
 def test_sizes_out_of_order_are_refused(world):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.spec.built_image import ROOT, TOOLS, BuiltImage
+from tandem.spec.project_image import ROOT, TOOLS, ProjectImage
 
 INSIDE = "/opt/tandem"  # where the image has what the folder has
 FOLDER = ROOT / ".venv-tools"  # kept between runs; `make clean` removes it
@@ -26,7 +26,7 @@ class Instruction:
     text: str
 
 
-def instructions(image: BuiltImage = TOOLS) -> list[Instruction]:
+def instructions(image: ProjectImage = TOOLS) -> list[Instruction]:
     """Return the Dockerfile's instructions, continued lines joined, comments left out."""
     lines = [line for line in (ROOT / image.dockerfile).read_text().splitlines() if not line.lstrip().startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
@@ -38,18 +38,18 @@ def instructions(image: BuiltImage = TOOLS) -> list[Instruction]:
     return found
 
 
-def last_stage(image: BuiltImage = TOOLS) -> list[Instruction]:
+def last_stage(image: ProjectImage = TOOLS) -> list[Instruction]:
     stages = instructions(image)
     return [each for each in stages if each.stage == stages[-1].stage]
 
 
-def text(word: str, image: BuiltImage = TOOLS) -> str:
+def text(word: str, image: ProjectImage = TOOLS) -> str:
     """Return the text of the last stage's only instruction of a kind."""
     (found,) = [each.text for each in last_stage(image) if each.word == word]
     return found
 
 
-def environment(folder: Path, image: BuiltImage = TOOLS) -> dict[str, str]:
+def environment(folder: Path, image: ProjectImage = TOOLS) -> dict[str, str]:
     """Return the variables that the image sets, with the folder in the place that it has there."""
     pairs = re.findall(r"(\w+)=(\S+)", text("ENV", image))
     return {name: value.replace(INSIDE, str(folder)) for name, value in pairs}
@@ -111,7 +111,7 @@ def _copy(source: str, target: Path) -> None:
         shutil.copyfile(ROOT / file, place)
 
 
-def admitted(source: str, image: BuiltImage = TOOLS) -> Iterator[str]:
+def admitted(source: str, image: ProjectImage = TOOLS) -> Iterator[str]:
     return (file for file in image.source_files() if file == source or file.startswith(f"{source}/"))
 
 

@@ -13,8 +13,8 @@ from recipe import environment, instructions, last_stage, text
 
 from charts.tools import USER
 from supply.lock_file import read_lock
-from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage
 from tandem.spec.names import WORK_MOUNT
+from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage
 
 PROGRAMS = {TOOLS: "tandem.artifacts", LLMPERF: "tandem.bench.llmperf"}
 each_image = pytest.mark.parametrize("image", PROGRAMS, ids=lambda image: image.name)
@@ -30,7 +30,7 @@ def lint(path: Path) -> set[str]:
 
 
 @each_image
-def test_the_linter_finds_nothing(image: BuiltImage) -> None:
+def test_the_linter_finds_nothing(image: ProjectImage) -> None:
     assert lint(ROOT / image.dockerfile) == set()
 
 
@@ -43,7 +43,7 @@ def test_the_linter_finds_nothing(image: BuiltImage) -> None:
         ("USER 65532:65532", "USER root", "DL3002"),
     ],
 )
-def test_the_linter_finds_a_spoilt_line(tmp_path: Path, image: BuiltImage, old: str, new: str, code: str) -> None:
+def test_the_linter_finds_a_spoilt_line(tmp_path: Path, image: ProjectImage, old: str, new: str, code: str) -> None:
     spoilt = tmp_path / "Dockerfile"
     content = (ROOT / image.dockerfile).read_text()
     old, new = (words.replace("{program}", PROGRAMS[image]) for words in (old, new))
@@ -54,14 +54,14 @@ def test_the_linter_finds_a_spoilt_line(tmp_path: Path, image: BuiltImage, old: 
 
 
 @each_image
-def test_every_stage_stands_on_the_one_base_that_an_argument_replaces(image: BuiltImage) -> None:
+def test_every_stage_stands_on_the_one_base_that_an_argument_replaces(image: ProjectImage) -> None:
     bases = {step.text.split()[0] for step in instructions(image) if step.word == "FROM"}
 
     assert bases == {"${BASE_IMAGE}"}
 
 
 @each_image
-def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image: BuiltImage) -> None:
+def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image: ProjectImage) -> None:
     base = image.base()
 
     assert re.fullmatch(r"public\.ecr\.aws/docker/library/python:3\.13\.\d+-slim-[a-z]+", base.reference)
@@ -74,7 +74,7 @@ def test_all_images_stand_on_one_base() -> None:
 
 
 @each_image
-def test_it_runs_as_a_number_that_is_not_roots(image: BuiltImage) -> None:
+def test_it_runs_as_a_number_that_is_not_roots(image: ProjectImage) -> None:
     uid, gid = (int(part) for part in text("USER", image).split(":"))
 
     assert min(uid, gid) > 0
@@ -82,19 +82,19 @@ def test_it_runs_as_a_number_that_is_not_roots(image: BuiltImage) -> None:
 
 
 @each_image
-def test_it_starts_without_a_shell(image: BuiltImage) -> None:
+def test_it_starts_without_a_shell(image: ProjectImage) -> None:
     assert json.loads(text("ENTRYPOINT", image)) == ["python", "-m", PROGRAMS[image]]
 
 
 @each_image
-def test_nothing_is_run_or_copied_after_rights_are_given_up(image: BuiltImage) -> None:
+def test_nothing_is_run_or_copied_after_rights_are_given_up(image: ProjectImage) -> None:
     words = [step.word for step in last_stage(image)]
 
     assert set(words[words.index("USER") :]) == {"USER", "ENTRYPOINT"}
 
 
 @each_image
-def test_no_installer_is_left(image: BuiltImage) -> None:
+def test_no_installer_is_left(image: ProjectImage) -> None:
     (run,) = [step.text for step in last_stage(image) if step.word == "RUN"]
 
     assert re.search(r"pip uninstall --yes \S* ?pip\b", run)
@@ -102,7 +102,7 @@ def test_no_installer_is_left(image: BuiltImage) -> None:
 
 
 @each_image
-def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image: BuiltImage) -> None:
+def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image: ProjectImage) -> None:
     variables = environment(Path("/"), image)
 
     assert {variables["HOME"], variables["TMPDIR"]} == {WORK_MOUNT}
@@ -110,12 +110,12 @@ def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image: Built
 
 
 @each_image
-def test_nothing_is_imported_from_the_working_directory(image: BuiltImage) -> None:
+def test_nothing_is_imported_from_the_working_directory(image: ProjectImage) -> None:
     assert environment(Path("/"), image)["PYTHONSAFEPATH"] == "1"
 
 
 @each_image
-def test_only_wheels_are_installed_and_nothing_that_is_not_listed(image: BuiltImage) -> None:
+def test_only_wheels_are_installed_and_nothing_that_is_not_listed(image: ProjectImage) -> None:
     installs = [step.text for step in instructions(image) if " install " in step.text]
 
     assert installs

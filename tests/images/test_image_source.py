@@ -14,7 +14,7 @@ from recipe import admitted, instructions
 
 from supply.lock_file import normalize_name, read_lock
 from tandem.artifacts.__main__ import COMMANDS
-from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage
+from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage
 
 # the program imports its commands by name
 ENTRIES = {
@@ -31,26 +31,26 @@ each_image = pytest.mark.parametrize("image", ENTRIES, ids=lambda image: image.n
 
 
 @each_image
-def test_the_allow_list_admits_every_module_that_is_imported(image: BuiltImage) -> None:
+def test_the_allow_list_admits_every_module_that_is_imported(image: ProjectImage) -> None:
     missing = closure(ENTRIES[image]) - set(image.source_files())
 
     assert missing == set(), f"add to {image.allow_list}: {sorted(f'!{file}' for file in missing)}"
 
 
 @each_image
-def test_the_allow_list_admits_no_other_module(image: BuiltImage) -> None:
+def test_the_allow_list_admits_no_other_module(image: ProjectImage) -> None:
     needless = set(image.source_files()) - closure(ENTRIES[image]) - RECIPES[image]
 
     assert needless == set(), f"take out of {image.allow_list}: {sorted(f'!{file}' for file in needless)}"
 
 
 @each_image
-def test_the_allow_list_admits_the_recipe(image: BuiltImage) -> None:
+def test_the_allow_list_admits_the_recipe(image: ProjectImage) -> None:
     assert set(image.source_files()) >= RECIPES[image]
 
 
 @each_image
-def test_the_allow_list_begins_by_refusing_everything(image: BuiltImage) -> None:
+def test_the_allow_list_begins_by_refusing_everything(image: ProjectImage) -> None:
     rules = [line for line in (ROOT / image.allow_list).read_text().splitlines() if not line.startswith("#")]
 
     assert rules[0] == "*"
@@ -63,7 +63,7 @@ def test_no_list_at_the_root_stands_before_those_of_the_images() -> None:
 
 
 @each_image
-def test_the_dockerfile_copies_all_that_is_admitted(image: BuiltImage) -> None:
+def test_the_dockerfile_copies_all_that_is_admitted(image: ProjectImage) -> None:
     copied = {
         file
         for step in instructions(image)
@@ -76,11 +76,11 @@ def test_the_dockerfile_copies_all_that_is_admitted(image: BuiltImage) -> None:
 
 
 @each_image
-def test_two_images_share_no_tag(image: BuiltImage) -> None:
+def test_two_images_share_no_tag(image: ProjectImage) -> None:
     assert [other.name for other in ENTRIES if other.tag() == image.tag()] == [image.name]
 
 
-def pinned(image: BuiltImage = TOOLS) -> set[str]:
+def pinned(image: ProjectImage = TOOLS) -> set[str]:
     return {package.name for package in read_lock(ROOT / image.requirements)}
 
 

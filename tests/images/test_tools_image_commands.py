@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli import main
-from tandem.spec.built_image import LLMPERF, TOOLS
+from tandem.cli.program import main
+from tandem.spec.project_image import LLMPERF, TOOLS
 
 
 def folders(specs: Path) -> list[str]:
@@ -41,7 +41,9 @@ def test_images_lists_the_base_behind_the_mirror(specs: Path, capsys: pytest.Cap
 def test_resolve_leaves_the_base_to_its_dockerfile(
     specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tandem.commands.resolve.resolve_digests", lambda references, _: dict.fromkeys(references, "d"))
+    monkeypatch.setattr(
+        "tandem.cli.image_digests.resolve_digests", lambda references, _: dict.fromkeys(references, "d")
+    )
 
     main(["images", "--resolve", "--json", *folders(specs)])
 

@@ -7,17 +7,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tandem.ops.guarded import guarded
-from tandem.ops.paths import StopPath
-from tandem.ops.status import Machine, NodeGroup, Status
+from tandem.guard.fleet_stop import Fence, FleetInstance, FleetState, Lease
+from tandem.ops.guard_config import build_guard_config
+from tandem.ops.status import AcceleratorNode, NodeGroup, StatusReport
+from tandem.ops.stop_paths import StopPath
 from tandem.spec.environment import Environment
-from tandem.spec.load import load
-from tandem.stop import Fence, Instance, Lease, Seen
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FOUND = (
-    load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).environments["post-us-east-2"].environment
+    load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
+    .environments["post-us-east-2"]
+    .environment
 )
 assert FOUND is not None
 BLOCK: Environment = FOUND.model_copy(
@@ -27,12 +29,12 @@ SPOT: Environment = FOUND.model_copy(
     update={"capacity": FOUND.capacity.model_copy(update={"kind": "spot", "reservation_id": None})}
 )
 ARMED = tuple(StopPath(name=name, state="armed", sentence="as it should be") for name in ("schedule", "reaper"))
-GROUP = NodeGroup(status="ACTIVE", desired=0, minimum=0, maximum=1, owned=True, labels={})
+GROUP = NodeGroup(status="ACTIVE", desired=0, minimum=0, maximum=1, ownership=True, labels={})
 
 
-def instance(name: str = "i-1", *, minutes: float = 10, state: str = "running", ours: bool = True) -> Instance:
+def instance(name: str = "i-1", *, minutes: float = 10, state: str = "running", ours: bool = True) -> FleetInstance:
     """One that was launched so many minutes ago."""
-    return Instance(id=name, launched=NOW - timedelta(minutes=minutes), state=state, ours=ours)
+    return FleetInstance(id=name, launched_at=NOW - timedelta(minutes=minutes), state=state, is_ours=ours)
 
 
 def lease(*, minutes: float = 60, beats: bool = False, **changes: Any) -> Lease:
@@ -50,21 +52,43 @@ def fence(*, minutes: float = 2, **changes: Any) -> Fence:
     return replace(made, **changes)
 
 
-def seen(*instances: Instance, **changes: Any) -> Seen:
+def seen(*instances: FleetInstance, **changes: Any) -> FleetState:
     """A look at these instances; else a parked fleet."""
-    return Seen(
-        now=NOW, desired=len(instances), minimum=0, present=True, owned=True, instances=instances, **changes,
-    )  # fmt: skip
+    return FleetState(
+        now=NOW,
+        desired_size=len(instances),
+        min_size=0,
+        has_node_group=True,
+        has_owner_tag=True,
+        instances=instances,
+        **changes,
+    )
 
 
-def status(look: Seen, environment: Environment = SPOT, **changes: Any) -> Status:
+def status(look: FleetState, environment: Environment = SPOT, **changes: Any) -> StatusReport:
     """What `tandem status` makes of a look."""
     machines = tuple(
-        Machine(id=one.id, type="trn2.48xlarge", zone="use2-az3", state=one.state, launched=one.launched, ours=one.ours)
+        AcceleratorNode(
+            id=one.id,
+            type="trn2.48xlarge",
+            zone="use2-az3",
+            state=one.state,
+            launched=one.launched_at,
+            ours=one.is_ours,
+        )
         for one in look.instances
     )
-    made = Status(
-        environment=environment, guarded=guarded(environment), now=NOW, seen=look, deployed="fleet", group=GROUP,
-        machines=machines, reservation=None, paths=ARMED, alarms=(), unknown={},
-    )  # fmt: skip
+    made = StatusReport(
+        environment=environment,
+        guard_config=build_guard_config(environment),
+        now=NOW,
+        fleet=look,
+        deployment="fleet",
+        node_group=GROUP,
+        nodes=machines,
+        reservation=None,
+        paths=ARMED,
+        alarms=(),
+        unknown={},
+    )
     return replace(made, **changes)

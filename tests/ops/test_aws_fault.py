@@ -8,11 +8,11 @@ from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
 from tandem.artifacts import store_fault
-from tandem.aws_fault import Kind, unanswered
-from tandem.ops import fault as ops_fault
+from tandem.aws.faults import FaultKind, classify_fault
+from tandem.ops import faults as ops_fault
 from tandem.publish import fault as publish_fault
 
-CASES: list[tuple[Exception, Kind]] = [
+CASES: list[tuple[Exception, FaultKind]] = [
     (boto.NoCredentialsError(), "no credentials"),
     (boto.RefreshWithMFAUnsupportedError(), "no credentials"),
     (boto.ProfileNotFound(profile="x"), "misconfigured"),
@@ -24,8 +24,8 @@ CASES: list[tuple[Exception, Kind]] = [
 
 
 @pytest.mark.parametrize(("error", "kind"), CASES)
-def test_an_exception_is_of_one_kind_and_in_its_sentence(error: Exception, kind: Kind) -> None:
-    found = unanswered(error, "GetObject")
+def test_an_exception_is_of_one_kind_and_in_its_sentence(error: Exception, kind: FaultKind) -> None:
+    found = classify_fault(error, "GetObject")
 
     assert found is not None
     assert found.kind == kind
@@ -34,15 +34,15 @@ def test_an_exception_is_of_one_kind_and_in_its_sentence(error: Exception, kind:
 
 @pytest.mark.parametrize("error", [ClientError({"Error": {"Code": "500"}}, "GetObject"), ValueError("no")])
 def test_an_answer_is_none_of_them(error: Exception) -> None:
-    assert unanswered(error, "GetObject") is None
+    assert classify_fault(error, "GetObject") is None
 
 
 @pytest.mark.parametrize(("error", "kind"), CASES)
-def test_everybody_tells_it_with_what_to_do_and_the_same_code(error: Exception, kind: Kind) -> None:
+def test_everybody_tells_it_with_what_to_do_and_the_same_code(error: Exception, kind: FaultKind) -> None:
     told = (
-        ops_fault.fault_of(error, service="s3", operation="GetObject", where="s3://b/k"),
+        ops_fault.convert_error(error, service="s3", operation="GetObject", where="s3://b/k"),
         publish_fault.fault_of(error, publish_fault.Asked(operation="GetObject", where="s3://b/k")),
-        store_fault.fault_of(error, store_fault.Asked(operation="GetObject", bucket="b", key="k")),
+        store_fault.convert_error(error, store_fault.S3Request(operation="GetObject", bucket="b", key="k")),
     )
 
     assert {fault.code for fault in told} == {2 if kind == "misconfigured" else 3}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from fleet_seen import BLOCK, GROUP, NOW, SPOT, fence, instance, lease, seen, status
 
-from tandem.ops.concerns import concerns
-from tandem.ops.paths import StopPath
-from tandem.ops.reservation import Reservation
+from tandem.ops.reservation import CapacityReservation
+from tandem.ops.status_warnings import list_warnings
+from tandem.ops.stop_paths import StopPath
 
-PAID = Reservation(
+PAID = CapacityReservation(
     id="cr-0123456789abcdef0", state="active", starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=20), total=1,
     available=1,
 )  # fmt: skip
@@ -29,12 +29,12 @@ SILENT = StopPath(name="reaper", state="unarmed", sentence="silent")
         status(seen(fence=fence(state="lifted"))),
         status(seen(instance(), lease=lease()), BLOCK, reservation=PAID),
         status(seen(), deployed="nothing", paths=()),
-        status(replace(seen(instance(ours=False)), owned=False)),
+        status(replace(seen(instance(ours=False)), has_owner_tag=False)),
     ],
     ids=["parked", "leased", "fenced and gone", "lifted", "a block in use", "not deployed", "another's"],
 )
 def test_nothing_needs_attention(found: Any) -> None:
-    assert concerns(found) == ()
+    assert list_warnings(found) == ()
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,12 @@ def test_nothing_needs_attention(found: Any) -> None:
         (status(seen(instance(minutes=600), lease=lease())), "older than 8 hours"),
         (status(seen(instance(), lease=lease()), paths=(SILENT,)), "reaper stops nothing: silent"),
         (status(seen(), paths=(SILENT,)), "reaper stops nothing: silent"),
-        (status(replace(seen(lease=lease()), desired=64)), "the node group wants 64 nodes and has 0, and the lease"),
+        (
+            status(replace(seen(lease=lease()), desired_size=64)),
+            "the node group wants 64 nodes and has 0, and the lease",
+        ),
         (status(replace(seen(), capacity_kind="capacity-block")), "is of capacity-block, the file declares spot"),
-        (status(replace(seen(), desired=1)), "the node group wants 1 without a live lease"),
+        (status(replace(seen(), desired_size=1)), "the node group wants 1 without a live lease"),
         (status(replace(seen(), faults=("stop.json: not understood",))), "stop.json: not understood"),
         (status(seen(), group=replace(GROUP, issues=("AsgInstanceLaunchFailures: none",))), "AsgInstanceLaunch"),
         (status(seen(), BLOCK, reservation=PAID), "is paid for and nothing runs on it"),
@@ -60,7 +63,7 @@ def test_nothing_needs_attention(found: Any) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_it_needs_attention(found: Any, problem: str) -> None:
-    assert [one for one in concerns(found) if problem in one.problem]
+    assert [one for one in list_warnings(found) if problem in one.problem]
 
 
 def test_every_concern_says_what_to_do() -> None:
@@ -69,7 +72,7 @@ def test_every_concern_says_what_to_do() -> None:
         paths=(SILENT,), alarms=("an-alarm",),
     )  # fmt: skip
 
-    assert [one for one in concerns(found) if not one.change] == []
+    assert [one for one in list_warnings(found) if not one.change] == []
 
 
 @pytest.mark.parametrize(("region", "change"), [("us-east-2", "deploy the stack Guard"), ("eu-north-1", "by hand")])
@@ -77,7 +80,7 @@ def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_on
     missing = StopPath(name="budget", state="unarmed", sentence="missing")
     found = status(seen(), SPOT.model_copy(update={"region": region}), paths=(missing,))
 
-    (concern,) = concerns(found)
+    (concern,) = list_warnings(found)
 
     assert change in concern.change
     assert ("deploy" in concern.change) is (region == "us-east-2")
@@ -87,27 +90,27 @@ def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_on
 def test_an_unknown_lease_is_not_told_as_none(source: str) -> None:
     found = status(replace(seen(instance()), unknown={source: "denied"}), unknown={source: "denied"})
 
-    assert [one for one in concerns(found) if "without a live lease" in one.problem] == []
+    assert [one for one in list_warnings(found) if "without a live lease" in one.problem] == []
 
 
 def test_a_block_whose_instances_are_unknown_is_not_told_as_idle() -> None:
     found = status(seen(), BLOCK, reservation=PAID, unknown={"instances": "denied"})
 
-    assert found.block_idle is False
+    assert found.is_block_idle is False
 
 
 @pytest.mark.parametrize(
     "changes", [{"state": "scheduled"}, {"starts": NOW + timedelta(hours=1)}, {"ends": NOW}], ids=str
 )
 def test_a_block_that_is_not_active_is_not_idle(changes: dict[str, Any]) -> None:
-    assert status(seen(), BLOCK, reservation=replace(PAID, **changes)).block_idle is False
+    assert status(seen(), BLOCK, reservation=replace(PAID, **changes)).is_block_idle is False
 
 
 def test_money_is_of_each_instance_since_its_own_launch() -> None:
     found = status(seen(instance("i-1", minutes=90), instance("i-2", minutes=30)))
 
-    assert (found.node_hours, found.usd) == (2.0, pytest.approx(2 * 35.76))
+    assert (found.node_hours, found.cost_usd) == (2.0, pytest.approx(2 * 35.76))
 
 
 def test_an_instance_launched_by_a_faster_clock_costs_nothing_yet() -> None:
-    assert status(seen(instance(minutes=-5))).usd == 0
+    assert status(seen(instance(minutes=-5))).cost_usd == 0

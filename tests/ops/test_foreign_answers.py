@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl
 import pytest
 from fleet_seen import SPOT
 
-from tandem import cli
-from tandem.ops.account import client, require_account
-from tandem.ops.fault import OpsError, ask
+from tandem.cli import program
+from tandem.ops.account import create_client, require_account
+from tandem.ops.faults import OperationError, call_operation
 from tandem.ops.row_pages import iterate_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,13 +95,13 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 def test_whatever_stands_in_for_a_service_is_a_fault_of_the_world(
     proxy: Proxy, service: str, operation: str, parameters: dict[str, str]
 ) -> None:
-    made = client(SPOT, service)
+    made = create_client(SPOT, service)
     answers = [(name, 200) for name in PAGES] + [(name, status) for name in HARD for status in (403, 502)]
     for name, status in answers:
         proxy.answer = lambda _, said=(status, PAGES[name]): said  # type: ignore[misc]
 
-        with pytest.raises(OpsError) as raised:
-            ask(made, operation, "home", **parameters)
+        with pytest.raises(OperationError) as raised:
+            call_operation(made, operation, "home", **parameters)
 
         assert raised.value.code == 3, (name, status)
         if status == 200 and service != "s3":  # botocore takes a page of S3 for a server's failure
@@ -113,21 +113,24 @@ def test_whatever_stands_in_for_a_service_is_a_fault_of_the_world(
 def test_an_object_may_be_a_page(proxy: Proxy) -> None:
     proxy.answer = lambda _: (200, PAGES["page"])
 
-    assert ask(client(SPOT, "s3"), "GetObject", "home", Bucket="b-b", Key="k")["Body"].read() == PAGES["page"]
+    assert (
+        call_operation(create_client(SPOT, "s3"), "GetObject", "home", Bucket="b-b", Key="k")["Body"].read()
+        == PAGES["page"]
+    )
 
 
 def test_a_server_that_fails_with_a_page_is_asked_again(proxy: Proxy) -> None:
     answers = iter([(503, PAGES["page"]), (200, b'{"Schedules": []}')])
     proxy.answer = lambda _: next(answers)
 
-    assert ask(client(SPOT, "scheduler"), "ListSchedules", "home")["Schedules"] == []
+    assert call_operation(create_client(SPOT, "scheduler"), "ListSchedules", "home")["Schedules"] == []
 
 
 @pytest.mark.parametrize("body", PAGES.values(), ids=PAGES)
 def test_sts_behind_a_sign_in_page_is_told_with_what_to_do(proxy: Proxy, body: bytes) -> None:
     proxy.answer = lambda _: (200, body)
 
-    with pytest.raises(OpsError, match=r"not AWS.*proxies") as raised:
+    with pytest.raises(OperationError, match=r"not AWS.*proxies") as raised:
         require_account(SPOT)
 
     assert raised.value.code == 3
@@ -138,11 +141,11 @@ def test_a_command_behind_a_sign_in_page_ends_with_3(
     proxy: Proxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     proxy.answer = lambda _: (200, PAGES["page"])
-    monkeypatch.setattr("tandem.commands.resolve.digest_of", lambda *_: "sha256:" + "ab" * 32)
+    monkeypatch.setattr("tandem.cli.image_digests.resolve_digest", lambda *_: "sha256:" + "ab" * 32)
     folders = ["--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments")]
 
     # the example's file has placeholders, which are of code 2 in doctor
-    code = cli.main([command, "--env", "post-us-east-2", *folders])
+    code = program.main([command, "--env", "post-us-east-2", *folders])
 
     said = "".join(capsys.readouterr())
     assert "Traceback" not in said
@@ -159,19 +162,19 @@ def schedule(name: str, token: str = "") -> bytes:
 def test_a_list_whose_tokens_repeat_ends_with_a_sentence(proxy: Proxy, length: int) -> None:
     proxy.answer = lambda _: (200, schedule("s", f"token-{len(proxy.requests) % length}"))
 
-    with pytest.raises(OpsError, match="does not end") as raised:
-        list(iterate_rows(client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
+    with pytest.raises(OperationError, match="does not end") as raised:
+        list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
 
     assert raised.value.code == 3
     assert len(proxy.requests) == length + 1
 
 
 def test_a_list_of_ever_new_tokens_ends_with_a_sentence(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tandem.ops.row_pages.MOST_PAGES", 5)
+    monkeypatch.setattr("tandem.ops.row_pages.MAX_PAGES", 5)
     proxy.answer = lambda _: (200, schedule("s", f"token-{len(proxy.requests)}"))
 
-    with pytest.raises(OpsError, match="more than 5 pages"):
-        list(iterate_rows(client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
+    with pytest.raises(OperationError, match="more than 5 pages"):
+        list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
 
     assert len(proxy.requests) == 5
 
@@ -180,7 +183,7 @@ def test_rows_of_every_page_come_in_their_order(proxy: Proxy) -> None:
     pages = {"": schedule("a", "1"), "1": schedule("b", "2"), "2": schedule("c")}
     proxy.answer = lambda said: (200, pages[said.get("NextToken", "")])
 
-    rows = list(iterate_rows(client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
+    rows = list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
 
     assert [row["Name"] for row in rows] == ["a", "b", "c"]
 
@@ -198,7 +201,7 @@ def test_the_two_tokens_of_a_buckets_versions_travel_together(proxy: Proxy) -> N
 
     proxy.answer = answer
 
-    rows = list(iterate_rows(client(SPOT, "s3"), "ListObjectVersions", "Versions", "home", Bucket="b-b"))
+    rows = list(iterate_rows(create_client(SPOT, "s3"), "ListObjectVersions", "Versions", "home", Bucket="b-b"))
 
     assert [row["Size"] for row in rows] == [1, 2]
     assert (proxy.requests[1]["key-marker"], proxy.requests[1]["version-id-marker"]) == ("k", "v")

@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 import pytest
 from fleet_seen import BLOCK, SPOT
 
-from tandem.ops.doctor.calls import resources
-from tandem.ops.guarded import guarded, partition_of
-from tandem.ops.people.places import Where, places
+from tandem.guard.fleet_stop import FENCE_KEY, POINTER_KEY
+from tandem.ops.doctor.call_policy import list_action_arns
+from tandem.ops.guard_config import aws_partition, build_guard_config
+from tandem.ops.people.policy_targets import TargetName, build_targets
 from tandem.spec import names
-from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID, Block, Environment
-from tandem.stop import FENCE_KEY, POINTER_KEY
+from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID, CapacityBlock, Environment
 
 # in a bucket of others: where fence and leases are, and where releases up to 0.1 kept them
 PREFIXES = ("guard/111122223333/us-east-2/one/", "guard/one/")
 STARTS = tuple(f"arn:aws:s3:::shared/{prefix}" for prefix in PREFIXES)
-HOURS = Block(starts="2026-12-01T11:30:00Z", ends="2026-12-02T11:30:00Z")  # type: ignore[arg-type]  # as YAML has it
+HOURS = CapacityBlock(starts="2026-12-01T11:30:00Z", ends="2026-12-02T11:30:00Z")  # type: ignore[arg-type]  # as YAML has it
 
 
 def with_capacity(**changes: object) -> object:
@@ -25,19 +25,19 @@ def with_capacity(**changes: object) -> object:
 
 
 def test_the_limits_are_the_declared_ones() -> None:
-    found = guarded(SPOT)
+    found = build_guard_config(SPOT)
 
     assert (found.max_hours, found.idle_minutes, found.usd_per_hour) == (8, 30, 35.76)
 
 
 def test_names_are_the_computed_ones() -> None:
-    found = guarded(SPOT)
+    found = build_guard_config(SPOT)
 
     assert (found.cluster, found.node_group, found.bucket, found.schedule_group) == (
-        names.cluster(SPOT), names.node_group(SPOT), names.bucket(SPOT), names.schedule_group(SPOT),
+        names.cluster_name(SPOT), names.node_group_name(SPOT), names.bucket_name(SPOT), names.schedule_group_name(SPOT),
     )  # fmt: skip
-    assert found.scheduler_role_arn == f"arn:aws:iam::111122223333:role/{names.scheduler_role(SPOT)}"
-    assert found.dead_letter_arn == f"arn:aws:sqs:us-east-2:111122223333:{names.dead_letter_queue(SPOT)}"
+    assert found.scheduler_role_arn == f"arn:aws:iam::111122223333:role/{names.scheduler_role_name(SPOT)}"
+    assert found.dead_letter_arn == f"arn:aws:sqs:us-east-2:111122223333:{names.dead_letter_queue_name(SPOT)}"
 
 
 def in_a_shared_bucket(name: str) -> Environment:
@@ -46,7 +46,7 @@ def in_a_shared_bucket(name: str) -> Environment:
 
 
 def test_environments_of_one_bucket_have_no_fence_nor_lease_in_common() -> None:
-    one, other = (guarded(in_a_shared_bucket(name)) for name in ("one", "other"))
+    one, other = (build_guard_config(in_a_shared_bucket(name)) for name in ("one", "other"))
 
     assert one.bucket == other.bucket
     assert (one.url(FENCE_KEY), one.url(POINTER_KEY)) == (
@@ -59,36 +59,39 @@ def test_environments_of_one_bucket_have_no_fence_nor_lease_in_common() -> None:
 def test_one_name_in_two_accounts_or_regions_has_two_places(elsewhere: dict[str, str]) -> None:
     here = in_a_shared_bucket("one")
 
-    assert guarded(here).prefix != guarded(here.model_copy(update=elsewhere)).prefix
+    assert build_guard_config(here).prefix != build_guard_config(here.model_copy(update=elsewhere)).prefix
 
 
 def test_the_prefix_of_releases_before_is_known_where_the_bucket_is_of_others_alone() -> None:
-    assert (guarded(in_a_shared_bucket("one")).prefix, guarded(in_a_shared_bucket("one")).former_prefix) == PREFIXES
-    assert (guarded(SPOT).prefix, guarded(SPOT).former_prefix) == ("", "")
+    assert (
+        build_guard_config(in_a_shared_bucket("one")).prefix,
+        build_guard_config(in_a_shared_bucket("one")).former_prefix,
+    ) == PREFIXES
+    assert (build_guard_config(SPOT).prefix, build_guard_config(SPOT).former_prefix) == ("", "")
 
 
 def test_a_bucket_of_its_own_has_fence_and_lease_at_its_root() -> None:
-    assert guarded(SPOT).url(FENCE_KEY) == f"s3://{names.bucket(SPOT)}/stop.json"
+    assert build_guard_config(SPOT).url(FENCE_KEY) == f"s3://{names.bucket_name(SPOT)}/stop.json"
 
 
 @pytest.mark.parametrize("where", ["guard's objects", "fence", "leases"])
-def test_people_have_their_rights_where_the_guard_keeps_its_objects(where: Where) -> None:
-    arns = places(in_a_shared_bucket("one"))[where].arns
+def test_people_have_their_rights_where_the_guard_keeps_its_objects(where: TargetName) -> None:
+    arns = build_targets(in_a_shared_bucket("one"))[where].arns
 
     assert all(arn.startswith(STARTS) for arn in arns)
 
 
 def test_the_doctor_reads_where_the_guard_keeps_its_objects() -> None:
-    arns = resources(in_a_shared_bucket("one"), "s3:GetObject")
+    arns = list_action_arns(in_a_shared_bucket("one"), "s3:GetObject")
 
     assert all(arn.startswith(STARTS) for arn in arns)
 
 
 @pytest.mark.cdk
 def test_the_functions_have_their_rights_where_the_guard_keeps_its_objects() -> None:
-    from stacks.guard_rights import of_functions  # noqa: PLC0415 - starts Node
+    from stacks.guard_rights import list_function_statements  # noqa: PLC0415 - starts Node
 
-    said = of_functions(in_a_shared_bucket("one"), topic_arn="t", key_arn="k")
+    said = list_function_statements(in_a_shared_bucket("one"), topic_arn="t", key_arn="k")
     arns = [arn for one in said if {"s3:GetObject", "s3:PutObject"} & set(one["Action"]) for arn in one["Resource"]]
 
     assert len(arns) == 10
@@ -96,7 +99,7 @@ def test_the_functions_have_their_rights_where_the_guard_keeps_its_objects() -> 
 
 
 def test_a_blocks_hours_are_those_of_the_file() -> None:
-    found = guarded(with_capacity(block=HOURS))  # type: ignore[arg-type]
+    found = build_guard_config(with_capacity(block=HOURS))  # type: ignore[arg-type]
 
     assert (found.block_starts, found.block_ends) == (
         datetime(2026, 12, 1, 11, 30, tzinfo=UTC), datetime(2026, 12, 2, 11, 30, tzinfo=UTC),
@@ -105,11 +108,11 @@ def test_a_blocks_hours_are_those_of_the_file() -> None:
 
 @pytest.mark.parametrize("given", [None, PLACEHOLDER_RESERVATION_ID])
 def test_a_placeholder_is_no_reservation(given: str | None) -> None:
-    assert guarded(with_capacity(reservation_id=given)).reservation_id is None  # type: ignore[arg-type]
+    assert build_guard_config(with_capacity(reservation_id=given)).reservation_id is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("region", "partition"), [("us-east-2", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")]
 )
 def test_an_arn_has_its_regions_partition(region: str, partition: str) -> None:
-    assert partition_of(region) == partition
+    assert aws_partition(region) == partition

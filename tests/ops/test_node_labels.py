@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 from fleet_seen import ROOT, SPOT
 
-from tandem.ops.labels import for_compiling, for_serving
-from tandem.spec.catalogue import catalogue
+from tandem.ops.node_admission import admit_compile_jobs, admit_servers
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.experiment import Experiment
-from tandem.spec.load import load
+from tandem.spec.workspace import load_workspace
 
 
 def experiment(name: str) -> Experiment:
-    found = load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).experiments[name].experiment
+    found = (
+        load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).experiments[name].experiment
+    )
     assert found is not None
     return found
 
@@ -21,17 +23,17 @@ def experiment(name: str) -> Experiment:
 def test_as_many_variants_are_admitted_as_there_are_devices_for(nodes: int, admitted: int) -> None:
     many = experiment("post-drafts-windows")
 
-    found = for_serving(SPOT, many, catalogue(), nodes=nodes)
+    found = admit_servers(SPOT, many, load_catalogue(), nodes=nodes)
 
     assert [one.name for one in found.variants] == [one.name for one in many.all_variants()][:admitted]
-    assert len(found.variants) + len(found.waiting) == len(many.all_variants())
+    assert len(found.variants) + len(found.waiting_variants) == len(many.all_variants())
 
 
 def test_the_labels_are_those_that_the_servers_select() -> None:
-    found = for_serving(SPOT, experiment("post"), catalogue(), nodes=1)
+    found = admit_servers(SPOT, experiment("post"), load_catalogue(), nodes=1)
 
     assert found.labels == {"raise.tandem/qwen-vllm": "post", "raise.tandem/qwen-sd-vllm": "post"}
 
 
 def test_compile_jobs_are_admitted_alone() -> None:
-    assert for_compiling(experiment("post")).labels == {"compile.tandem/experiment": "post"}
+    assert admit_compile_jobs(experiment("post")).labels == {"compile.tandem/experiment": "post"}

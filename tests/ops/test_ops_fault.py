@@ -8,8 +8,8 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from fleet_seen import SPOT
 
-from tandem.ops.account import client
-from tandem.ops.fault import OpsError, RefusedError, ask, fault_of
+from tandem.ops.account import create_client
+from tandem.ops.faults import OperationError, OperationRefusedError, call_operation, convert_error
 
 
 def answered(code: str, status: int = 400, message: str = "as told") -> ClientError:
@@ -46,7 +46,7 @@ def answered(code: str, status: int = 400, message: str = "as told") -> ClientEr
     ],
 )
 def test_a_fault_says_what_where_and_what_to_do(error: Exception, says: str, change: str, code: int) -> None:
-    fault = fault_of(error, service="s3", operation="GetObject", where="s3://bucket/key")
+    fault = convert_error(error, service="s3", operation="GetObject", where="s3://bucket/key")
 
     assert (says in fault.problem, fault.where, change in fault.change, fault.code) == (
         True, "s3://bucket/key", True, code,
@@ -54,16 +54,16 @@ def test_a_fault_says_what_where_and_what_to_do(error: Exception, says: str, cha
 
 
 def test_an_answer_that_is_none_of_the_services_is_a_fault_and_no_traceback() -> None:
-    with Stubber(client(SPOT, "sts")) as stub:
+    with Stubber(create_client(SPOT, "sts")) as stub:
         stub.add_response("get_caller_identity", {})
-        answer = ask(stub.client, "GetCallerIdentity", "home")
+        answer = call_operation(stub.client, "GetCallerIdentity", "home")
 
-    with pytest.raises(OpsError, match="home: GetCallerIdentity was answered without Account; try again"):
+    with pytest.raises(OperationError, match="home: GetCallerIdentity was answered without Account; try again"):
         answer["Account"]
 
 
 def test_the_right_of_a_budget_is_not_its_operations_name() -> None:
-    fault = fault_of(answered("AccessDeniedException"), service="budgets", operation="DescribeBudget", where="x")
+    fault = convert_error(answered("AccessDeniedException"), service="budgets", operation="DescribeBudget", where="x")
 
     assert "allow budgets:ViewBudget" in fault.change
 
@@ -73,12 +73,12 @@ def test_a_profile_that_does_not_exist_is_bad_input(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
 
-    with pytest.raises(RefusedError, match="nobody"):
-        client(SPOT, "sts")
+    with pytest.raises(OperationRefusedError, match="nobody"):
+        create_client(SPOT, "sts")
 
 
 def test_an_endpoint_that_is_no_url_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
 
-    with pytest.raises(OpsError, match="AWS_ENDPOINT_URL"):
-        client(SPOT, "sts")
+    with pytest.raises(OperationError, match="AWS_ENDPOINT_URL"):
+        create_client(SPOT, "sts")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.ops.owned import Owned
+from tandem.ops.ownership import ResourceOwnership
 
-OWNED = Owned(name="post", cluster="tandem-post", others=("post-too",))
+OWNED = ResourceOwnership(name="post", cluster="tandem-post", neighbours=("post-too",))
 
 
 @pytest.mark.parametrize(("namespace", "own"), [
@@ -15,4 +15,4 @@ OWNED = Owned(name="post", cluster="tandem-post", others=("post-too",))
     ("AWS/EC2", False),
 ])  # fmt: skip
 def test_an_alarm_is_ours_by_the_namespace_of_its_metric(namespace: str, own: bool) -> None:
-    assert OWNED.speaks([namespace]) == own
+    assert OWNED.mentions_environment([namespace]) == own

@@ -11,34 +11,34 @@ import pytest
 from botocore.stub import Stubber
 from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen
 
-from tandem.ops.fault import OpsError
-from tandem.ops.guarded import guarded, stop_topic_arn
-from tandem.ops.paths import (
+from tandem.guard.fleet_stop import FleetState
+from tandem.ops.faults import OperationError
+from tandem.ops.guard_config import build_guard_config, stop_topic_arn
+from tandem.ops.reservation import CapacityReservation, read_reservation
+from tandem.ops.stop_paths import (
     NOTIFICATION_PAGES,
     StopPath,
-    list_reasons,
+    list_stop_times,
     read_budget_path,
-    read_or_unknown,
+    read_path,
     read_reaper_path,
     read_schedule_path,
 )
-from tandem.ops.reservation import Reservation, reservation
-from tandem.stop import Seen
 
-LIMITS = guarded(SPOT)
+LIMITS = build_guard_config(SPOT)
 
 
-def first(look: Seen) -> tuple[timedelta, str]:
-    at, why = min(list_reasons(look, LIMITS))
+def first(look: FleetState) -> tuple[timedelta, str]:
+    at, why = min(list_stop_times(look, LIMITS))
     return at - NOW, why
 
 
 def test_a_parked_fleet_is_stopped_for_nothing() -> None:
-    assert list(list_reasons(seen(), LIMITS)) == []
+    assert list(list_stop_times(seen(), LIMITS)) == []
 
 
 def test_nothing_is_foretold_of_what_is_anothers() -> None:
-    assert list(list_reasons(seen(instance(minutes=600, ours=False), fence=fence()), LIMITS)) == []
+    assert list(list_stop_times(seen(instance(minutes=600, ours=False), fence=fence()), LIMITS)) == []
 
 
 def test_a_lease_ends_at_its_deadline() -> None:
@@ -99,9 +99,9 @@ def test_a_reservation_is_read_as_ec2_says_it(ec2: object) -> None:
             {"CapacityReservationIds": ["cr-0123456789abcdef0"]},
         )  # fmt: skip
 
-        found = reservation(ec2, BLOCK)
+        found = read_reservation(ec2, BLOCK)
 
-    assert found == Reservation(
+    assert found == CapacityReservation(
         id="cr-0123456789abcdef0", state="active", starts=NOW, ends=None, total=2, available=1
     )  # fmt: skip
 
@@ -110,20 +110,20 @@ def test_a_reservation_that_ec2_does_not_know_is_none(ec2: object) -> None:
     with Stubber(ec2) as stub:
         stub.add_client_error("describe_capacity_reservations", "InvalidCapacityReservationId.NotFound")
 
-        assert reservation(ec2, BLOCK) is None
+        assert read_reservation(ec2, BLOCK) is None
 
 
 def test_a_reservation_that_may_not_be_read_is_a_fault_with_its_right(ec2: object) -> None:
     with Stubber(ec2) as stub:
         stub.add_client_error("describe_capacity_reservations", "UnauthorizedOperation")
 
-        with pytest.raises(OpsError, match="allow ec2:DescribeCapacityReservations"):
-            reservation(ec2, BLOCK)
+        with pytest.raises(OperationError, match="allow ec2:DescribeCapacityReservations"):
+            read_reservation(ec2, BLOCK)
 
 
 def test_what_is_bought_by_the_hour_has_no_reservation(ec2: object) -> None:
     with Stubber(ec2):
-        assert reservation(ec2, SPOT) is None
+        assert read_reservation(ec2, SPOT) is None
 
 
 # the budget and the reaper: answers have the form of botocore's own models; nobody has recorded one
@@ -214,7 +214,7 @@ def test_a_budget_that_is_no_monthly_one_of_cost_is_unarmed(changes: dict[str, A
 
 
 def test_an_amount_that_is_no_number_is_said() -> None:
-    with pytest.raises(OpsError, match="an amount is no number: 'abc'"):
+    with pytest.raises(OperationError, match="an amount is no number: 'abc'"):
         budget_path(10, alert(100), BudgetLimit={"Amount": "abc", "Unit": "USD"})
 
 
@@ -263,7 +263,7 @@ def test_a_budget_that_cannot_be_asked_is_unknown() -> None:
     with Stubber(budgets) as stub:
         stub.add_client_error("describe_budget", "AccessDeniedException")
 
-        path = read_or_unknown("budget", lambda: read_budget_path(budgets, SPOT, "spot"))
+        path = read_path("budget", lambda: read_budget_path(budgets, SPOT, "spot"))
 
     assert (path.state, "budgets:ViewBudget" in path.sentence) == ("unknown", True)
 

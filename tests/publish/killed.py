@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from doubles.fault_proxy.proxy import FaultProxy
 from publishing import Published
-
-from tandem.twin.faults.proxy import FaultProxy
 
 ROOT = Path(__file__).resolve().parents[2]
 END_S = 120
@@ -60,10 +59,10 @@ def killed(published: Published, proxy: FaultProxy, moment: Moment) -> bool:
             process.kill()
 
     try:
-        proxy.watch = watch
+        proxy.moment_callback = watch
         return process.wait(END_S) == -signal.SIGKILL
     finally:
-        proxy.watch = None
+        proxy.moment_callback = None
         _settled(proxy)
 
 

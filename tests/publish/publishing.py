@@ -17,6 +17,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.publish import (
     Datum,
     Delays,
@@ -32,7 +33,6 @@ from tandem.publish import (
     Slice,
     publish,
 )
-from tandem.twin.aws.endpoint import Endpoint
 
 ACCOUNT = "111122223333"
 CLASSES, CONCURRENCIES, ARMS = ("chat", "code", "math"), (1, 8), ("baseline", "draft-k7")
@@ -99,7 +99,7 @@ class Made:
 class Published:
     """One run on its way to the endpoint."""
 
-    endpoint: Endpoint
+    endpoint: AwsEndpoint
     url: str
     bucket: str
     folder: Path
@@ -164,7 +164,7 @@ class Published:
 
 
 def read(
-    endpoint: Endpoint, namespace: str, series: Iterable[Series], stat: str = "SampleCount"
+    endpoint: AwsEndpoint, namespace: str, series: Iterable[Series], stat: str = "SampleCount"
 ) -> dict[Series, float]:
     """One statistic of minutes of series, as a reader of CloudWatch gets it."""
     client, found = endpoint.client("cloudwatch"), {}
@@ -208,7 +208,7 @@ def services(url: str, region: str, access_key: str = ACCOUNT) -> Services:
 def main() -> None:
     """Publish in a process of its own, which may be killed."""
     url, region, bucket, environment, folder, *numbers = sys.argv[1:]
-    endpoint = Endpoint(account=ACCOUNT, region=region)
+    endpoint = AwsEndpoint(account=ACCOUNT, region=region)
     one = Published(endpoint=endpoint, url=url, bucket=bucket, folder=Path(folder), environment=environment)
     seed, number, first_s, step_s, gaps = map(int, numbers)
     one.made_of = Made(folder=Path(folder), seed=seed, number=number, first_s=first_s, step_s=step_s, gaps=gaps)

@@ -7,10 +7,10 @@ import json
 import shutil
 
 import pytest
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, INTERNAL_ERROR_FAULT, AnswerLossFault, FaultRule
 from publishing import QUICK, Made, Published, services
 
 from tandem.publish import CALLS, PublishError, RefusedError
-from tandem.twin.faults.rules import ACCESS_DENIED, INTERNAL_ERROR, LoseAnswer, Rule
 
 pytestmark = pytest.mark.endpoint
 HIDDEN = dataclasses.replace(QUICK, delays=dataclasses.replace(QUICK.delays, recent_s=900.0))
@@ -40,8 +40,8 @@ def test_a_copy_that_was_made_before_learns_from_s3_what_was_sent(published, tmp
 def test_a_copy_settles_what_the_original_left_in_doubt(published, tmp_path, proxy):
     copy = copied(published, tmp_path)
     published.settings = HIDDEN
-    proxy.use(Rule(fault=LoseAnswer(), operation="PutMetricData", times=1),
-              Rule(fault=INTERNAL_ERROR, operation="PutMetricData", skip=1, times=1))  # fmt: skip
+    proxy.use(FaultRule(fault=AnswerLossFault(), operation="PutMetricData", times=1),
+              FaultRule(fault=INTERNAL_ERROR_FAULT, operation="PutMetricData", skip=1, times=1))  # fmt: skip
     published.publish()
     copy.settings = QUICK
 
@@ -52,7 +52,7 @@ def test_a_copy_settles_what_the_original_left_in_doubt(published, tmp_path, pro
 
 def test_the_original_learns_what_a_copy_settled(published, tmp_path, proxy):
     published.settings = HIDDEN
-    proxy.use(Rule(fault=INTERNAL_ERROR, operation="PutMetricData", times=1))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation="PutMetricData", times=1))
     published.publish()
     copy = copied(published, tmp_path)
     copy.settings = QUICK
@@ -127,7 +127,7 @@ def test_one_folder_may_be_published_to_two_environments(published):
 
 def test_what_was_published_in_part_from_other_records_is_given_up_and_told_once(published, proxy):
     published.settings = dataclasses.replace(QUICK, retries=dataclasses.replace(QUICK.retries, tries=1))
-    proxy.use(Rule(fault=ACCESS_DENIED, operation="PutMetricData", skip=1))
+    proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData", skip=1))
     with pytest.raises(PublishError, match="PutMetricData is denied"):
         published.publish()
     proxy.use()
@@ -149,8 +149,8 @@ def test_no_call_is_made_but_those_declared_and_each_of_them_is(published, proxy
     one = next(published.made_of.rounds())
     large = dataclasses.replace(one, records=(dataclasses.replace(one.records[0], path=path, first=0, end=20 << 20),))
     copy: Published = copied(published, tmp_path)
-    proxy.use(Rule(fault=LoseAnswer(), operation="PutMetricData", times=1),
-              Rule(fault=ACCESS_DENIED, operation="UploadPart", times=1))  # fmt: skip
+    proxy.use(FaultRule(fault=AnswerLossFault(), operation="PutMetricData", times=1),
+              FaultRule(fault=ACCESS_DENIED_FAULT, operation="UploadPart", times=1))  # fmt: skip
     with pytest.raises(PublishError, match="UploadPart is denied"):
         published.publish(lambda _: [large], services=given)
 

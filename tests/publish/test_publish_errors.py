@@ -8,19 +8,19 @@ import time
 
 import pytest
 from botocore import exceptions as boto
+from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, DropFault, FaultRule, StatusFault
 from publishing import minute_now, services
 
+from rehearsal.loopback import find_free_port
 from tandem.publish import Limits, PublishError, RefusedError, connect
 from tandem.publish.fault import Asked, fault_of, outcome
-from tandem.twin.faults.rules import INTERNAL_ERROR, Drop, Rule, Status
-from tandem.twin.loopback import free_port
 
 pytestmark = pytest.mark.endpoint
 DAY_S = 86400
 
 
 def refuse(operation, status, code, **when):
-    return Rule(fault=Status(status=status, code=code), operation=operation, **when)
+    return FaultRule(fault=StatusFault(status=status, code=code), operation=operation, **when)
 
 
 def completes(published, proxy):
@@ -65,7 +65,7 @@ def test_what_aws_refuses_is_said_with_what_to_do_and_a_later_publish_completes(
 
 
 def test_a_denied_read_leaves_the_batch_in_doubt_until_it_is_allowed(published, proxy):
-    proxy.use(Rule(fault=INTERNAL_ERROR, operation="PutMetricData", times=1),
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation="PutMetricData", times=1),
               refuse("GetMetricData", 403, "AccessDenied"))  # fmt: skip
 
     with pytest.raises(PublishError, match=r"cloudwatch:GetMetricData on \*"):
@@ -104,7 +104,7 @@ def test_no_credentials_are_said_so(published, proxy, monkeypatch):
 
 
 def test_an_endpoint_that_is_down_is_said_so_and_a_later_publish_completes(published, proxy):
-    down, published.url = f"http://127.0.0.1:{free_port()}", proxy.url
+    down, published.url = f"http://127.0.0.1:{find_free_port()}", proxy.url
     with pytest.raises(PublishError, match="GetCallerIdentity reached nobody"):
         published.publish(services=services(down, published.endpoint.region))
 
@@ -122,7 +122,7 @@ def test_a_name_that_resolves_to_nothing_leaves_no_batch_in_doubt(published):
 
 
 def test_a_connection_that_ends_while_reading_the_account_is_said_so(published, proxy):
-    proxy.use(Rule(fault=Drop(), operation="GetCallerIdentity"))
+    proxy.use(FaultRule(fault=DropFault(), operation="GetCallerIdentity"))
 
     with pytest.raises(PublishError, match="check the region's name, DNS"):
         published.publish()
@@ -189,7 +189,7 @@ def test_the_client_of_cloudwatch_sends_a_failed_request_once_whatever_the_varia
 ):  # fmt: skip
     for name, value in {**aws, "AWS_ENDPOINT_URL": proxy.url, "AWS_MAX_ATTEMPTS": "5"}.items():
         monkeypatch.setenv(name, value)
-    proxy.use(Rule(fault=INTERNAL_ERROR, operation="PutMetricData"))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation="PutMetricData"))
     client = connect(published.endpoint.region, Limits()).cloudwatch
 
     with pytest.raises(client.exceptions.ClientError):

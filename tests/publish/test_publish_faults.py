@@ -7,26 +7,26 @@ import json
 import time
 
 import pytest
+from doubles.fault_proxy.rules import (
+    ACCESS_DENIED_FAULT,
+    INTERNAL_ERROR_FAULT,
+    THROTTLING_FAULT,
+    AnswerCutFault,
+    AnswerLossFault,
+    DropFault,
+    FaultRule,
+    StatusFault,
+)
 from publishing import QUICK, minute_now, read
 
 from tandem.publish import Delays, PublishError, Retries, batches
-from tandem.twin.faults.rules import (
-    ACCESS_DENIED,
-    INTERNAL_ERROR,
-    THROTTLING,
-    CutAnswer,
-    Drop,
-    LoseAnswer,
-    Rule,
-    Status,
-)
 
 pytestmark = pytest.mark.endpoint
 FEW = Retries(tries=2, first_s=0.001, most_s=0.001)
 
 
 def put(fault, **when):
-    return Rule(fault=fault, operation="PutMetricData", **when)
+    return FaultRule(fault=fault, operation="PutMetricData", **when)
 
 
 def whole(published):
@@ -37,7 +37,7 @@ def whole(published):
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "Throttling", "RequestLimitExceeded"])
 def test_a_throttled_batch_is_sent_again_at_once(published, proxy, code):
-    proxy.use(put(Status(status=400, code=code), every=2, times=5))
+    proxy.use(put(StatusFault(status=400, code=code), every=2, times=5))
 
     report = published.publish()
 
@@ -45,7 +45,9 @@ def test_a_throttled_batch_is_sent_again_at_once(published, proxy, code):
     assert whole(published)
 
 
-@pytest.mark.parametrize("fault", [LoseAnswer(), INTERNAL_ERROR, Drop(), Status(status=503, code="ServiceUnavailable")])
+@pytest.mark.parametrize(
+    "fault", [AnswerLossFault(), INTERNAL_ERROR_FAULT, DropFault(), StatusFault(status=503, code="ServiceUnavailable")]
+)
 def test_a_batch_that_was_not_answered_is_read_back_and_lands_once(published, proxy, fault):
     proxy.use(put(fault, skip=1, every=2, times=2))
 
@@ -56,7 +58,7 @@ def test_a_batch_that_was_not_answered_is_read_back_and_lands_once(published, pr
 
 
 def test_a_done_batch_whose_answer_was_lost_is_not_sent_again(published, proxy):
-    proxy.use(put(LoseAnswer(), times=1))
+    proxy.use(put(AnswerLossFault(), times=1))
 
     published.publish()
 
@@ -65,7 +67,7 @@ def test_a_done_batch_whose_answer_was_lost_is_not_sent_again(published, proxy):
 
 def test_unanswered_batches_of_rounds_that_share_a_minute_are_told_apart(published, proxy):
     published.made(number=4, step_s=0)
-    proxy.use(put(LoseAnswer(), every=4), put(INTERNAL_ERROR, skip=1, every=3, times=2))
+    proxy.use(put(AnswerLossFault(), every=4), put(INTERNAL_ERROR_FAULT, skip=1, every=3, times=2))
 
     report = published.publish()
 
@@ -76,12 +78,14 @@ def test_unanswered_batches_of_rounds_that_share_a_minute_are_told_apart(publish
 def test_faults_of_every_kind_together_change_no_count(published, proxy):
     published.made(number=5, step_s=30, seed=7)
     proxy.use(
-        put(THROTTLING, probability=0.2, seed=1), put(LoseAnswer(), probability=0.2, seed=2, times=4),
-        put(INTERNAL_ERROR, probability=0.2, seed=3, times=4), put(CutAnswer(), probability=0.2, seed=4, times=4),
-        Rule(fault=INTERNAL_ERROR, service="s3", probability=0.1, seed=5, times=6),
-        Rule(fault=LoseAnswer(), operation="PutObject", probability=0.2, seed=6, times=6),
-        Rule(fault=THROTTLING, operation="GetMetricData", probability=0.3, seed=7, times=5),
-    )  # fmt: skip
+        put(THROTTLING_FAULT, probability=0.2, seed=1),
+        put(AnswerLossFault(), probability=0.2, seed=2, times=4),
+        put(INTERNAL_ERROR_FAULT, probability=0.2, seed=3, times=4),
+        put(AnswerCutFault(), probability=0.2, seed=4, times=4),
+        FaultRule(fault=INTERNAL_ERROR_FAULT, service="s3", probability=0.1, seed=5, times=6),
+        FaultRule(fault=AnswerLossFault(), operation="PutObject", probability=0.2, seed=6, times=6),
+        FaultRule(fault=THROTTLING_FAULT, operation="GetMetricData", probability=0.3, seed=7, times=5),
+    )
 
     for _ in range(10):
         try:
@@ -96,7 +100,7 @@ def test_faults_of_every_kind_together_change_no_count(published, proxy):
 
 def test_a_batch_that_cloudwatch_does_not_show_yet_is_left_in_doubt_and_named(published, proxy):
     published.settings = dataclasses.replace(QUICK, delays=dataclasses.replace(QUICK.delays, recent_s=900.0))
-    proxy.use(put(INTERNAL_ERROR, times=1))
+    proxy.use(put(INTERNAL_ERROR_FAULT, times=1))
 
     report = published.publish()
 
@@ -107,7 +111,7 @@ def test_a_batch_that_cloudwatch_does_not_show_yet_is_left_in_doubt_and_named(pu
 
 def test_a_batch_in_doubt_is_sent_again_once_cloudwatch_had_shown_it(published, proxy):
     published.settings = dataclasses.replace(QUICK, delays=dataclasses.replace(QUICK.delays, recent_s=900.0))
-    proxy.use(put(INTERNAL_ERROR, times=1))
+    proxy.use(put(INTERNAL_ERROR_FAULT, times=1))
     published.publish()
     published.settings = QUICK
 
@@ -121,7 +125,7 @@ def test_values_of_somebody_else_leave_a_batch_unsettled_and_told_once(published
     made = batches(next(published.made_of.rounds()).data)
     foreign = {"MetricData": [{**part.as_datum(), "Values": [1.0], "Counts": [3.0]} for part in made[0].parts]}
     published.endpoint.client("cloudwatch").put_metric_data(Namespace=published.run.namespace, **foreign)
-    proxy.use(put(INTERNAL_ERROR, times=1))
+    proxy.use(put(INTERNAL_ERROR_FAULT, times=1))
 
     first, second = published.publish(), published.publish()
 
@@ -130,7 +134,7 @@ def test_values_of_somebody_else_leave_a_batch_unsettled_and_told_once(published
 
 
 def test_after_three_unanswered_batches_in_turn_nothing_more_is_sent(published, proxy):
-    proxy.use(put(INTERNAL_ERROR))
+    proxy.use(put(INTERNAL_ERROR_FAULT))
 
     with pytest.raises(PublishError, match="did not say of 3 batches in turn"):
         published.publish()
@@ -140,7 +144,7 @@ def test_after_three_unanswered_batches_in_turn_nothing_more_is_sent(published, 
 
 def test_a_batch_that_was_throttled_at_every_try_waits_for_nothing_later(published, proxy):
     published.settings = dataclasses.replace(QUICK, retries=FEW)
-    proxy.use(put(THROTTLING))
+    proxy.use(put(THROTTLING_FAULT))
     with pytest.raises(PublishError, match="PutMetricData failed at every try"):
         published.publish()
     proxy.use()
@@ -153,7 +157,7 @@ def test_a_batch_that_was_throttled_at_every_try_waits_for_nothing_later(publish
 
 
 def test_a_journal_that_s3_did_not_take_keeps_the_batch_from_being_sent(published, proxy):
-    proxy.use(Rule(fault=ACCESS_DENIED, operation="PutObject", path="*/published/*"))
+    proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutObject", path="*/published/*"))
     with pytest.raises(PublishError, match="PutObject is denied"):
         published.publish()
 
@@ -173,7 +177,7 @@ def test_the_gauge_of_unpublished_rounds_is_0_when_all_were_sent(published):
 
 def test_the_gauge_counts_earlier_rounds_that_were_not_sent(published, proxy):
     published.made(number=3)
-    proxy.use(put(INTERNAL_ERROR, times=1))
+    proxy.use(put(INTERNAL_ERROR_FAULT, times=1))
     published.settings = dataclasses.replace(QUICK, delays=dataclasses.replace(QUICK.delays, recent_s=900.0))
 
     published.publish(now=lambda: published.made_of.first_s + 600.0)
@@ -196,7 +200,7 @@ def test_what_the_time_does_not_allow_is_left_to_a_later_publish(published, prox
 
 
 def test_a_throttled_batch_is_not_waited_for_beyond_the_time_there_is(published, proxy):
-    proxy.use(put(THROTTLING))
+    proxy.use(put(THROTTLING_FAULT))
     publisher = published.publisher(sleep=lambda _: setattr(publisher, "until_s", 0.0))
     with publisher, pytest.raises(PublishError, match="PutMetricData failed at every try"):
         publisher.publish(next(published.made_of.rounds()))
@@ -205,7 +209,7 @@ def test_a_throttled_batch_is_not_waited_for_beyond_the_time_there_is(published,
 
 
 def test_an_intent_is_written_anew_before_a_try_that_comes_a_minute_later(published, proxy):
-    proxy.use(put(THROTTLING, times=1))
+    proxy.use(put(THROTTLING_FAULT, times=1))
     clock = [published.made_of.first_s + 600.0]
     published.made(number=1, classes=("chat",))
 
@@ -225,7 +229,7 @@ def test_how_long_cloudwatch_may_hide_what_it_took_follows_the_age_of_the_time(a
 def test_a_batch_in_doubt_is_waited_for_as_long_as_it_may_be_hidden(published, proxy):
     published.made(number=1, first_s=minute_now(600))
     published.settings = dataclasses.replace(QUICK, delays=Delays(), patience_s=960.0, look_s=2.0)
-    proxy.use(put(INTERNAL_ERROR, times=1))
+    proxy.use(put(INTERNAL_ERROR_FAULT, times=1))
     clock, waits = [float(minute_now())], []
 
     def sleep(wait_s):
@@ -243,7 +247,7 @@ def test_a_batch_in_doubt_is_waited_for_as_long_as_it_may_be_hidden(published, p
 def test_a_batch_that_may_be_hidden_for_hours_is_looked_for_briefly_and_left(published, proxy):
     published.made(number=1, first_s=minute_now(5 * 3600))
     published.settings = dataclasses.replace(QUICK, delays=Delays(), patience_s=960.0, glance_s=30.0, look_s=2.0)
-    proxy.use(put(INTERNAL_ERROR, times=1))
+    proxy.use(put(INTERNAL_ERROR_FAULT, times=1))
     clock, waits = [time.time()], []
 
     def sleep(wait_s):

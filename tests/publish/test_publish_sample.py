@@ -17,9 +17,9 @@ import pytest
 from publishing import Published
 
 from tandem import metrics
-from tandem.bench import manifest, points
-from tandem.commands.publish import _round
-from tandem.metrics import BENCH, BENCH_DIMENSIONS, EVERY, PUBLISHERS, cloudwatch_unit, metric
+from tandem.bench import datapoints, manifest
+from tandem.cli.publish import _build_round
+from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, PUBLISHERS, cloudwatch_unit, find_metric
 
 TESTS = Path(__file__).parent.parent
 SAMPLE = TESTS / "watch" / "samples" / str(PUBLISHERS[BENCH].sample)
@@ -32,10 +32,10 @@ def sent(published: Published) -> list[dict[str, Any]]:
     folder = published.folder
     shutil.rmtree(folder)
     shutil.copytree(MEASURED, folder)
-    run = manifest.read(folder)
+    run = manifest.read_manifest(folder)
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)  # CloudWatch takes two weeks
     clock = msgspec.structs.replace(run.clock, utc=today.isoformat())
-    manifest.write(folder, msgspec.structs.replace(run, clock=clock, goodput={"ttft_ms": 1000.0}))
+    manifest.write_manifest(folder, msgspec.structs.replace(run, clock=clock, goodput={"ttft_ms": 1000.0}))
     data: list[dict[str, Any]] = []
 
     def keep(params: dict[str, Any], **_: object) -> None:
@@ -44,7 +44,9 @@ def sent(published: Published) -> list[dict[str, Any]]:
     events = published.services().cloudwatch.meta.events
     events.register("provide-client-params.cloudwatch.PutMetricData", keep)
     try:
-        published.publish(lambda without: (_round(one, folder, "post") for one in points.rounds(folder, without)))
+        published.publish(
+            lambda without: (_build_round(one, folder, "post") for one in datapoints.read_rounds(folder, without))
+        )
     finally:
         events.unregister("provide-client-params.cloudwatch.PutMetricData", keep)
     return data
@@ -52,7 +54,7 @@ def sent(published: Published) -> list[dict[str, Any]]:
 
 def recording(data: list[dict[str, Any]]) -> dict[str, Any]:
     """What is kept of them: of each metric its unit, its dimensions and one datum, that of all classes first."""
-    pooled = sorted(data, key=lambda one: [dimension["Value"] != EVERY for dimension in one["Dimensions"]])
+    pooled = sorted(data, key=lambda one: [dimension["Value"] != ALL_VALUES for dimension in one["Dimensions"]])
     first = {one["MetricName"]: one for one in reversed(pooled)}
     return {
         "publisher": BENCH,
@@ -80,9 +82,9 @@ def test_the_recording_is_what_the_bench_sends(sent: list[dict[str, Any]]) -> No
 
 
 def test_all_that_is_published_and_nothing_else_is_sent(sent: list[dict[str, Any]]) -> None:
-    assert {one["MetricName"] for one in sent} == {one.name for one in metrics.published()}
+    assert {one["MetricName"] for one in sent} == {one.name for one in metrics.list_published_metrics()}
 
 
 def test_everything_is_sent_with_the_benchs_dimensions_and_its_unit(sent: list[dict[str, Any]]) -> None:
     assert {tuple(dimension["Name"] for dimension in one["Dimensions"]) for one in sent} == {BENCH_DIMENSIONS}
-    assert all(one["Unit"] == cloudwatch_unit(metric(one["MetricName"])) for one in sent)
+    assert all(one["Unit"] == cloudwatch_unit(find_metric(one["MetricName"])) for one in sent)

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tandem.bench import manifest, points, summary
-from tandem.commands.publish import _round
+from tandem.bench import datapoints, manifest, summary
+from tandem.cli.publish import _build_round
 from tandem.metrics import BENCH_DIMENSIONS
-from tandem.metrics import published as published_metrics
+from tandem.metrics import list_published_metrics as published_metrics
 
 pytestmark = pytest.mark.endpoint
 REAL = Path(__file__).parent.parent / "benchmarks" / "real_run" / "ngram"
@@ -32,10 +32,12 @@ def run(published):
     folder = published.folder
     shutil.rmtree(folder)
     shutil.copytree(REAL, folder)
-    read = manifest.read(folder)
+    read = manifest.read_manifest(folder)
     clock = msgspec.structs.replace(read.clock, utc=datetime.fromtimestamp(yesterday() + DAY_S / 2, tz=UTC).isoformat())
-    manifest.write(folder, msgspec.structs.replace(read, clock=clock, goodput={"ttft_ms": 1000.0}))
-    published.publish(lambda without: (_round(one, folder, "post") for one in points.rounds(folder, without)))
+    manifest.write_manifest(folder, msgspec.structs.replace(read, clock=clock, goodput={"ttft_ms": 1000.0}))
+    published.publish(
+        lambda without: (_build_round(one, folder, "post") for one in datapoints.read_rounds(folder, without))
+    )
     return published
 
 
@@ -57,7 +59,7 @@ def shown(published, cell, statistic):
 @pytest.mark.proof
 def test_every_percentile_of_the_summary_is_cloudwatchs_within_the_bucket_error(run):
     names = {one.name for one in published_metrics()}
-    cells = [cell for cell in summary.summarize(run.folder).cells if cell.metric in names]
+    cells = [cell for cell in summary.summarize_run(run.folder).cells if cell.metric in names]
 
     far = [
         (cell.metric, cell.arm, cell.class_, statistic, true, seen)
@@ -71,7 +73,7 @@ def test_every_percentile_of_the_summary_is_cloudwatchs_within_the_bucket_error(
 
 
 def test_the_pooled_counts_of_requests_are_the_summarys(run):
-    read = summary.summarize(run.folder)
+    read = summary.summarize_run(run.folder)
     cells = [
         msgspec.structs.replace(read.cells[0], arm=one.arm, class_=one.class_, metric="requests",
                                 concurrency=one.concurrency)

@@ -12,29 +12,29 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tandem.rules import judge
+from tandem.rules import check_workspace
 from tandem.spec import catalogue as real
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.document import Document
+from tandem.spec.document import YamlDocument
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.faults import Fault
-from tandem.spec.figure import Figure, Source
-from tandem.spec.load import Declared, Workspace
-from tandem.spec.model import Model
+from tandem.spec.faults import SpecFault
+from tandem.spec.figure import DataFigure, FigureSource
+from tandem.spec.model import ModelConfig
 from tandem.spec.platform import (
     ChartImage,
-    Digests,
+    DigestTable,
     DraChart,
-    Instance,
-    Instances,
-    Kubernetes,
+    InstanceTable,
+    InstanceType,
     KubernetesMinor,
-    Offerings,
+    KubernetesTable,
+    OfferingTable,
 )
-from tandem.spec.record import parse
+from tandem.spec.record import parse_record
+from tandem.spec.workspace import SpecFile, Workspace
 
-SOURCES = {"s": Source(where="made up", date=date(2026, 11, 21))}
+SOURCES = {"s": FigureSource(where="made up", date=date(2026, 11, 21))}
 DELETE = object()
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -74,12 +74,12 @@ EXPERIMENT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def fig(value: Any) -> Figure[Any]:
+def fig(value: Any) -> DataFigure[Any]:
     """Return a figure of the made-up source."""
-    return Figure[Any](value=value, source="s")
+    return DataFigure[Any](value=value, source="s")
 
 
-def model(id_: str, **figures: Any) -> Model:
+def model(id_: str, **figures: Any) -> ModelConfig:
     """Return a model like Qwen3-32B, except for `figures`."""
     values: dict[str, Any] = {
         "kind": "causal-lm", "revision": "0" * 40, "family": "qwen3", "layers": 64, "attention_heads": 64,
@@ -89,10 +89,10 @@ def model(id_: str, **figures: Any) -> Model:
     }  # fmt: skip
     head_of = figures.pop("head_of", None)
     wrapped = {name: fig(value) for name, value in {**values, **figures}.items()}
-    return Model(id=id_, head_of=head_of, sources=SOURCES, **wrapped)
+    return ModelConfig(id=id_, head_of=head_of, sources=SOURCES, **wrapped)
 
 
-def _models() -> dict[str, Model]:
+def _models() -> dict[str, ModelConfig]:
     small = {
         "layers": 28,
         "attention_heads": 16,
@@ -133,8 +133,8 @@ def _models() -> dict[str, Model]:
     return {each.id: each for each in models}
 
 
-def _instances() -> Instances:
-    large = Instance(
+def _instances() -> InstanceTable:
+    large = InstanceType(
         vcpu=fig(192), memory_gib=fig(2048), devices=fig(16), physical_cores_per_device=fig(8),
         hbm_gib_per_device=fig(96),
         allocatable_cpu_m=fig(191450), allocatable_memory_mib=fig(1938410), pods=fig(100), efa_cards=fig(16),
@@ -149,7 +149,7 @@ def _instances() -> Instances:
         }
     )  # fmt: skip
     types = {"trn2.48xlarge": large, "trn2u.48xlarge": large, "trn2.3xlarge": small}
-    return Instances(instances=types, sources=SOURCES)
+    return InstanceTable(instances=types, sources=SOURCES)
 
 
 def _minor(driver: str = "2.29.0.0", **figures: Any) -> KubernetesMinor:
@@ -162,7 +162,7 @@ def _minor(driver: str = "2.29.0.0", **figures: Any) -> KubernetesMinor:
 @cache
 def known() -> Catalogue:
     """Return the made-up catalogue around the real runtimes, freed of what they warn of."""
-    runtimes = {path.stem: real._runtime(path) for path in sorted((real.DATA / "runtimes").glob("*.yaml"))}
+    runtimes = {path.stem: real._read_runtime(path) for path in sorted((real.DATA / "runtimes").glob("*.yaml"))}
     for name, runtime in runtimes.items():
         safe = runtime.image.vulnerabilities.model_copy(update={"value": None})
         runtimes[name] = runtime.model_copy(
@@ -178,31 +178,42 @@ def known() -> Catalogue:
     references = [runtime.image.reference for runtime in runtimes.values()] + ["registry.k8s.io/npd:v1"]
     zones = ("use2-az1", "use2-az2", "use2-az3")
     return Catalogue(
-        models=_models(), runtimes=runtimes, instances=_instances(), dra_chart=chart,
-        offerings=Offerings(
+        models=_models(),
+        runtimes=runtimes,
+        instances=_instances(),
+        dra_chart=chart,
+        offerings=OfferingTable(
             offerings={
                 "trn2.48xlarge": {"us-east-2": fig(("use2-az1", "use2-az3"))},
                 "trn2.3xlarge": {"us-east-2": fig(zones), "ap-southeast-4": fig(("apse4-az3",))},
             },
             zones={"us-east-2": fig(zones), "us-west-2": fig(("usw2-az1", "usw2-az2"))},
-            billing_codes={"us-east-2": fig("USE2"), "ap-southeast-4": fig("APS6")}, sources=SOURCES,
+            billing_codes={"us-east-2": fig("USE2"), "ap-southeast-4": fig("APS6")},
+            sources=SOURCES,
         ),
-        kubernetes=Kubernetes(
-            floor=fig("1.35"), default=fig("1.36"), kubectl=fig("1.36"), sources=SOURCES,
+        kubernetes=KubernetesTable(
+            floor=fig("1.35"),
+            default=fig("1.36"),
+            kubectl=fig("1.36"),
+            sources=SOURCES,
             minors={
-                "1.34": _minor(), "1.35": _minor(ends=date(2027, 3, 27)), "1.36": _minor(),
+                "1.34": _minor(),
+                "1.35": _minor(ends=date(2027, 3, 27)),
+                "1.36": _minor(),
                 "1.37": _minor(driver="2.25.4.0", release=None, cni=None),
             },
         ),
-        digests=Digests(digests={reference: fig(f"sha256:{'0' * 64}") for reference in references}, sources=SOURCES),
-        watch_prices=real.catalogue().watch_prices,  # no rule reads them
-        standing_prices=real.catalogue().standing_prices,
-    )  # fmt: skip
+        digests=DigestTable(
+            digests={reference: fig(f"sha256:{'0' * 64}") for reference in references}, sources=SOURCES
+        ),
+        watch_prices=real.load_catalogue().watch_prices,  # no rule reads them
+        standing_prices=real.load_catalogue().standing_prices,
+    )
 
 
 def judged(
     changes: dict[str, Any], catalogue: Catalogue | None = None, now: datetime | None = NOW
-) -> tuple[Fault, ...]:
+) -> tuple[SpecFault, ...]:
     """Judge the clean pair after `changes`: dotted path to a value or DELETE, beginning with one of these.
 
     `environment` and `experiment` are the pair; `twin` is a second environment, whose own faults are left out.
@@ -214,14 +225,14 @@ def judged(
     for path, value in changes.items():
         _set(files, path, value)
     names = {kind: data.pop("name", "pair" if kind == "experiment" else kind) for kind, data in files.items()}
-    documents = {kind: Document(file=f"{kind}.yaml", data=data, lines=_lines(data)) for kind, data in files.items()}
+    documents = {kind: YamlDocument(file=f"{kind}.yaml", data=data, lines=_lines(data)) for kind, data in files.items()}
     experiment = documents.pop("experiment")
     declared = {
-        kind: Declared(document=document, environment=parse(Environment, document, name=names[kind]))
+        kind: SpecFile(document=document, environment=parse_record(Environment, document, name=names[kind]))
         for kind, document in documents.items()
     }
-    pair = Declared(document=experiment, experiment=parse(Experiment, experiment, name=names["experiment"]))
-    faults = judge(Workspace(environments=declared, experiments={"pair": pair}), catalogue or known(), now)
+    pair = SpecFile(document=experiment, experiment=parse_record(Experiment, experiment, name=names["experiment"]))
+    faults = check_workspace(Workspace(environments=declared, experiments={"pair": pair}), catalogue or known(), now)
     return tuple(fault for fault in faults if fault.file != "twin.yaml")
 
 

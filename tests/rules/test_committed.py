@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from known import EXPERIMENT
 
-from tandem.rules import judge
-from tandem.spec.catalogue import catalogue
+from tandem.rules import check_workspace
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.load import load
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 EXPECTED = {
@@ -28,8 +28,8 @@ EXPECTED = {
     "experiments/post.yaml": {"compile-memory", "image-vulnerable"},
     "experiments/qwen3-native.yaml": {"batch-shown", "compile-memory", "mode-unproven-accepted", "cores-idle"},
 }  # fmt: skip
-COMMITTED = load(ROOT / "environments", ROOT / "experiments")
-FAULTS = judge(COMMITTED, catalogue())
+COMMITTED = load_workspace(ROOT / "environments", ROOT / "experiments")
+FAULTS = check_workspace(COMMITTED, load_catalogue())
 
 
 @pytest.mark.parametrize("file", EXPECTED)
@@ -55,7 +55,7 @@ HOSTED = [
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED, ids=lambda each: each.name)
 def test_a_committed_hosting_uses_no_more_than_is_present(environment: Environment, experiment: Experiment) -> None:
-    instance = catalogue().instances.instances[environment.capacity.instance_type]
+    instance = load_catalogue().instances.instances[environment.capacity.instance_type]
     serving = experiment.serving
     cores = serving.devices * (instance.physical_cores_per_device.value or 0) // serving.logical_neuron_core
 

@@ -13,15 +13,15 @@ from environment_examples import ENVIRONMENT_EXAMPLES
 from example import EXISTING, MIRRORS, native, small
 from known import judged, known
 
-from tandem.rules import RULES, judge
-from tandem.rules.doc import page
-from tandem.rules.subjects import DatedEnvironment, trial
-from tandem.spec.catalogue import catalogue
-from tandem.spec.load import load
+from tandem.rules import RULES, check_workspace
+from tandem.rules.contexts import DateContext, build_experiment_context
+from tandem.rules.doc import render_page
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
-COMMITTED = load(ROOT / "environments", ROOT / "experiments")
-FAULTS = judge(COMMITTED, catalogue())
+COMMITTED = load_workspace(ROOT / "environments", ROOT / "experiments")
+FAULTS = check_workspace(COMMITTED, load_catalogue())
 
 
 def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
     for index in range(3):
         (tmp_path / "environments" / f"e{index}.yaml").write_text(text)
 
-    faults = judge(load(tmp_path / "environments", tmp_path / "experiments"), catalogue())
+    faults = check_workspace(load_workspace(tmp_path / "environments", tmp_path / "experiments"), load_catalogue())
 
     assert [fault.rule for fault in faults if "/experiments/" in fault.file] == [
         "compile-memory",
@@ -167,7 +167,7 @@ def test_logical_cores_are_those_of_the_devices_at_the_lnc() -> None:
     experiment = COMMITTED.experiments["post"].experiment
     assert experiment is not None
 
-    assert trial(experiment, known()).logical_cores() == 32
+    assert build_experiment_context(experiment, known()).logical_cores() == 32
 
 
 def test_an_unknown_runtime_and_unknown_models_are_told_and_nothing_follows_from_them() -> None:
@@ -318,7 +318,7 @@ def test_the_generated_pages_are_checked_from_the_command_line(module: str) -> N
 
 
 def test_without_a_moment_no_date_is_judged() -> None:
-    assert {rule.id for rule in RULES if rule.of is DatedEnvironment} == {"block-over", "price-to-come"}
+    assert {rule.id for rule in RULES if rule.context_type is DateContext} == {"block-over", "price-to-come"}
     assert [fault.rule for fault in judged(ENVIRONMENT_EXAMPLES["price-to-come"].found, now=None)] == []
 
 
@@ -329,12 +329,12 @@ def test_two_independent_faults_are_both_told() -> None:
 
 
 def test_the_committed_page_of_rules_is_current() -> None:
-    assert (ROOT / "docs" / "rules.md").read_text() == page()
+    assert (ROOT / "docs" / "rules.md").read_text() == render_page()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_is_a_row_of_the_page(rule: object) -> None:
-    assert f"| `{rule.id}` | {rule.sentence} | {rule.severity} |" in page()  # type: ignore[attr-defined]
+    assert f"| `{rule.id}` | {rule.sentence} | {rule.severity} |" in render_page()  # type: ignore[attr-defined]
 
 
 def changes_proposed(rule: str, changes: dict[str, object]) -> list[str]:

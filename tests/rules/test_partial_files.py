@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tandem.rules import judge
-from tandem.spec.catalogue import catalogue
-from tandem.spec.load import load
+from tandem.rules import check_workspace
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT, EXPERIMENT = "environments/post-us-east-2.yaml", "experiments/post.yaml"
@@ -36,8 +36,8 @@ def spoil(specs: Path, file: str, *changes: tuple[str, str]) -> None:
 
 def told(specs: Path, *, refusals: bool = True) -> set[tuple[str | None, str]]:
     """Return (rule, path) of what is told."""
-    workspace = load(specs / "environments", specs / "experiments")
-    faults = (*workspace.faults, *judge(workspace, catalogue(), NOW))
+    workspace = load_workspace(specs / "environments", specs / "experiments")
+    faults = (*workspace.faults, *check_workspace(workspace, load_catalogue(), NOW))
     return {(fault.rule, fault.path) for fault in faults if not refusals or fault.severity == "refusal"}
 
 
@@ -89,9 +89,9 @@ def test_a_spoilt_leaf_of_an_environment_hides_no_rule(specs: Path, old: str, ne
 def test_nothing_told_names_a_value_that_stands_in(specs: Path) -> None:
     spoil(specs, ENVIRONMENT, ('account: "111122223333"', "account: 12"))
     spoil(specs, ENVIRONMENT, ("role/Viewer", "role/Viewer, 'arn:aws:iam::999999999999:role/Other'"))
-    workspace = load(specs / "environments", specs / "experiments")
+    workspace = load_workspace(specs / "environments", specs / "experiments")
 
-    faults = judge(workspace, catalogue(), NOW)
+    faults = check_workspace(workspace, load_catalogue(), NOW)
 
     assert [str(fault) for fault in faults if "00000000000" in str(fault).replace("cr-00000000000000000", "")] == []
     assert "example-leftover" in {fault.rule for fault in faults}
@@ -101,9 +101,9 @@ def test_nothing_told_names_a_value_that_stands_in(specs: Path) -> None:
 def test_a_spoilt_environment_hides_no_fault_of_its_experiment(specs: Path) -> None:
     spoil(specs, ENVIRONMENT, ('account: "111122223333"', "account: 12"))
     spoil(specs, EXPERIMENT, ("shm_gib: 16", "shm_gib: 256"))
-    workspace = load(specs / "environments", specs / "experiments", ("post-us-east-2",))
+    workspace = load_workspace(specs / "environments", specs / "experiments", ("post-us-east-2",))
 
-    assert "shm-in-memory" in {fault.rule for fault in judge(workspace, catalogue())}
+    assert "shm-in-memory" in {fault.rule for fault in check_workspace(workspace, load_catalogue())}
 
 
 def test_a_file_that_cannot_be_mended_is_judged_in_form_alone(specs: Path) -> None:
@@ -114,6 +114,6 @@ def test_a_file_that_cannot_be_mended_is_judged_in_form_alone(specs: Path) -> No
 
 def test_no_command_builds_a_mended_file(specs: Path) -> None:
     spoil(specs, EXPERIMENT, ("devices: 8", "devices: 20"))
-    workspace = load(specs / "environments", specs / "experiments")
+    workspace = load_workspace(specs / "environments", specs / "experiments")
 
     assert set(workspace.experiments) == {"post-drafts-windows"}

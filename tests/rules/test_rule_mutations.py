@@ -22,12 +22,12 @@ from test_judge import FURTHER
 
 from tandem.rules import RULES
 from tandem.rules.rule import Rule
-from tandem.spec.catalogue import catalogue
+from tandem.spec.catalogue import load_catalogue
 
 pytestmark = pytest.mark.proof
 
 ROOT = Path(__file__).parent.parent.parent
-JUDGE = importlib.import_module("tandem.rules.judge")
+JUDGE = importlib.import_module("tandem.rules.check")
 EXAMPLES: dict[str, Example] = {**EXPERIMENT_EXAMPLES, **ENVIRONMENT_EXAMPLES}
 CORPUS: dict[str, tuple[dict[str, Any], Vary | None]] = {
     **{name: (example.found, example.vary) for name, example in EXAMPLES.items()},
@@ -122,7 +122,7 @@ def test_proof_names_the_rules_that_todays_data_leave_silent() -> None:
     silent = [
         name
         for name, example in EXAMPLES.items()
-        if name not in {fault.rule for fault in judged(example.found, catalogue())}
+        if name not in {fault.rule for fault in judged(example.found, load_catalogue())}
     ]
     page = (ROOT / "docs" / "proof.md").read_text()
     listing = page.partition("## Rules that no fixture reaches")[2].partition("\n## ")[0]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tandem.rules import judge
-from tandem.spec.catalogue import catalogue
-from tandem.spec.faults import Fault
-from tandem.spec.load import load
+from tandem.rules import check_workspace
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.faults import SpecFault
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 SLIPS = (
@@ -33,9 +33,9 @@ def spoilt(text: str, chance: random.Random) -> str:
     return "\n".join(lines)
 
 
-def told(folder: Path) -> tuple[Fault, ...]:
-    workspace = load(folder / "environments", folder / "experiments")
-    return workspace.faults + judge(workspace, catalogue())
+def told(folder: Path) -> tuple[SpecFault, ...]:
+    workspace = load_workspace(folder / "environments", folder / "experiments")
+    return workspace.faults + check_workspace(workspace, load_catalogue())
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from tandem.spec.catalogue import Catalogue, catalogue
+from tandem.spec.catalogue import Catalogue, load_catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.load import Workspace, load
+from tandem.spec.workspace import Workspace, load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 @cache
 def workspace() -> Workspace:
     """Return every committed environment and experiment."""
-    return load(ROOT / "environments", ROOT / "experiments")
+    return load_workspace(ROOT / "environments", ROOT / "experiments")
 
 
 def experiment(name: str) -> Experiment:
@@ -35,7 +35,7 @@ def environment(name: str) -> Environment:
 
 def known() -> Catalogue:
     """Return the committed data files."""
-    return catalogue()
+    return load_catalogue()
 
 
 EXPERIMENTS = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))

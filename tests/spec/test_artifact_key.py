@@ -12,9 +12,9 @@ from committed import EXPERIMENTS, environment, experiment, known
 from tandem.spec.artifact_key import DIGEST_CHARACTERS, ArtifactKey
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment
-from tandem.spec.figure import Figure
-from tandem.spec.images import image_uses, mirror, pull_name
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.figure import DataFigure
+from tandem.spec.images import apply_mirror, list_image_uses, pull_name
+from tandem.spec.variant_key import compute_artifact_key
 
 POST = experiment("post")
 FAST = POST.variants[1]
@@ -22,7 +22,7 @@ FIELDS = [field.name for field in fields(ArtifactKey)]
 
 
 def key(declared: Experiment = POST, catalogue: Catalogue | None = None, **variant: Any) -> ArtifactKey:
-    return artifact_key(declared, FAST.model_copy(update=variant), catalogue or known())
+    return compute_artifact_key(declared, FAST.model_copy(update=variant), catalogue or known())
 
 
 def serving(**update: Any) -> Experiment:
@@ -52,7 +52,7 @@ def image(**update: Any) -> Catalogue:
 
 def digest() -> Catalogue:
     reference = known().runtimes["nxdi-v0"].image.reference
-    digests = {reference: Figure[str](value=f"sha256:{'1' * 64}", source="s")}
+    digests = {reference: DataFigure[str](value=f"sha256:{'1' * 64}", source="s")}
     return replace(known(), digests=known().digests.model_copy(update={"digests": digests}))
 
 
@@ -117,7 +117,7 @@ def test_the_variable_that_excuses_a_missing_efa_device_is_no_part_of_it() -> No
     declared = experiment("llama-eagle3")
 
     assert all(
-        "NEURON_SKIP_EFA_AFFINITY" not in artifact_key(declared, variant, known()).environment
+        "NEURON_SKIP_EFA_AFFINITY" not in compute_artifact_key(declared, variant, known()).environment
         for variant in declared.variants
     )
 
@@ -144,7 +144,7 @@ def test_a_setting_that_the_runtime_does_not_read_is_no_part_of_it() -> None:
 
 
 def test_the_baseline_has_no_draft() -> None:
-    baseline = artifact_key(POST, POST.variants[0], known())
+    baseline = compute_artifact_key(POST, POST.variants[0], known())
 
     assert (baseline.draft, baseline.draft_tensor_parallel_size, baseline.num_speculative_tokens) == (None, None, 0)
 
@@ -152,15 +152,15 @@ def test_the_baseline_has_no_draft() -> None:
 def test_two_experiments_with_the_same_settings_share_the_artifact() -> None:
     drafts = experiment("post-drafts-windows")
 
-    shared = {artifact_key(drafts, variant, known()).digest for variant in drafts.all_variants()}
+    shared = {compute_artifact_key(drafts, variant, known()).digest for variant in drafts.all_variants()}
 
-    assert {artifact_key(POST, variant, known()).digest for variant in POST.all_variants()} <= shared
+    assert {compute_artifact_key(POST, variant, known()).digest for variant in POST.all_variants()} <= shared
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_no_two_variants_of_an_experiment_share_an_artifact(name: str) -> None:
     declared = experiment(name)
-    digests = [artifact_key(declared, variant, known()).digest for variant in declared.all_variants()]
+    digests = [compute_artifact_key(declared, variant, known()).digest for variant in declared.all_variants()]
 
     assert len(set(digests)) == len(digests)
 
@@ -170,7 +170,7 @@ def test_a_mirror_changes_what_is_pulled_and_not_the_key() -> None:
         update={"registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"}}
     )
 
-    use = image_uses(mirrored, [POST], known())[0]
+    use = list_image_uses(mirrored, [POST], known())[0]
 
     assert use.mirrored == f"mirror.acme.dev/public/{use.reference.removeprefix('public.ecr.aws/')}"
     assert use.reference == f"{key().image_repository}:{key().image_tag}"
@@ -221,7 +221,7 @@ def test_plain_fields_with_a_strange_one_are_refused_by_its_name() -> None:
     ],
 )
 def test_the_longest_mirror_replaces_whole_parts_of_a_name(name: str, mirrors: dict[str, str], expected: str) -> None:
-    assert mirror(name, mirrors) == expected
+    assert apply_mirror(name, mirrors) == expected
 
 
 @pytest.mark.parametrize(("digest_", "expected"), [(None, "m/x:1"), ("sha256:1", "m/x:1@sha256:1")])
@@ -230,7 +230,7 @@ def test_a_pod_pulls_by_digest_once_one_is_known(digest_: str | None, expected: 
 
 
 def test_an_image_that_two_experiments_share_is_listed_once() -> None:
-    uses = image_uses(environment("post-us-east-2"), [POST, experiment("post-drafts-windows")], known())
+    uses = list_image_uses(environment("post-us-east-2"), [POST, experiment("post-drafts-windows")], known())
 
     assert uses[0].used_by == ("post", "post-drafts-windows")
     assert len({use.reference for use in uses}) == len(uses)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tandem.spec.document import MAX_BYTES, read_document
-from tandem.spec.faults import Fault, SpecError
+from tandem.spec.faults import SpecError, SpecFault
 
 LAUGHS = "a: &a [x, x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 9)}]\n" for n in range(20)
 )
 
 
-def refused(path: Path) -> tuple[Fault, ...]:
+def refused(path: Path) -> tuple[SpecFault, ...]:
     """Read a file that must be refused; return its faults."""
     with pytest.raises(SpecError) as caught:
         read_document(path)

@@ -14,11 +14,11 @@ from complete import ENVIRONMENT, EXPERIMENT, OTHER_ENVIRONMENT, removed, replac
 from tandem.spec.document import read_document
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.faults import Fault, SpecError
-from tandem.spec.record import Record, parse
-from tandem.spec.reference import Leaf, leaves
+from tandem.spec.faults import SpecError, SpecFault
+from tandem.spec.record import SpecRecord, parse_record
+from tandem.spec.reference import SchemaKey, walk_schema_keys
 
-WHOLE: dict[str, tuple[type[Record], dict[str, Any]]] = {
+WHOLE: dict[str, tuple[type[SpecRecord], dict[str, Any]]] = {
     "environment": (Environment, ENVIRONMENT),
     "other-environment": (Environment, OTHER_ENVIRONMENT),
     "experiment": (Experiment, EXPERIMENT),
@@ -34,14 +34,14 @@ WRONG: dict[str, Any] = {
 }
 
 
-def written(kind: str) -> Iterator[tuple[str, Leaf]]:
+def written(kind: str) -> Iterator[tuple[str, SchemaKey]]:
     """Yield (key path, leaf) of every leaf that the whole file of a kind holds."""
     record, data = WHOLE[kind]
-    for leaf in leaves(record):
+    for leaf in walk_schema_keys(record):
         path = leaf.path.replace("[]", "[0]")
         if leaf.path == "name":
             continue
-        section, _, only = leaf.only.partition(".kind: ")
+        section, _, only = leaf.only_kind.partition(".kind: ")
         if not only or value(data, f"{section}.kind") == only:
             yield path, leaf
 
@@ -57,7 +57,7 @@ def takes(annotation: Any) -> set[object]:
     return {annotation} if isinstance(annotation, type) else set()
 
 
-def wrong(leaf: Leaf) -> Iterator[str]:
+def wrong(leaf: SchemaKey) -> Iterator[str]:
     """Yield the names of the values in WRONG that a leaf must refuse."""
     admitted = takes(leaf.field.annotation)
     free_text = leaf.takes.startswith(("text", "a relative folder"))
@@ -73,12 +73,12 @@ def wrong(leaf: Leaf) -> Iterator[str]:
         yield "null"
 
 
-def faults(folder: Path, kind: str, data: Any) -> tuple[Fault, ...]:
+def faults(folder: Path, kind: str, data: Any) -> tuple[SpecFault, ...]:
     """Write a file (JSON is YAML, and quicker written), read it back and return what is wrong with it."""
     path = folder / "file.yaml"
     path.write_text(json.dumps(data, indent=1))
     try:
-        parse(WHOLE[kind][0], read_document(path), name="file")
+        parse_record(WHOLE[kind][0], read_document(path), name="file")
     except SpecError as error:
         return error.faults
     return ()
@@ -98,9 +98,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LEAVES = [(kind, path, leaf) for kind in WHOLE for path, leaf in written(kind)]
 
 
-def chooses(leaf: Leaf) -> bool:
+def chooses(leaf: SchemaKey) -> bool:
     """Whether a leaf says which others its section has: a wrong one hides their faults."""
-    return bool(leaf.only) and leaf.path.endswith(".kind")
+    return bool(leaf.only_kind) and leaf.path.endswith(".kind")
 
 
 def together(kind: str, name: str) -> list[str]:
@@ -149,7 +149,7 @@ def assert_rejected_alone(kind: str, path: str, name: str, folder: Path) -> None
 
 @pytest.mark.parametrize(
     ("kind", "path"),
-    [(kind, path) for kind, path, leaf in LEAVES if leaf.required],
+    [(kind, path) for kind, path, leaf in LEAVES if leaf.has_no_default],
     ids=lambda part: part,
 )
 def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -> None:
@@ -165,7 +165,7 @@ def test_every_leaf_with_a_default_may_be_left_out(kind: str, folder: Path) -> N
     refused = [
         path
         for whose, path, leaf in LEAVES
-        if whose == kind and not leaf.required and faults(folder, kind, removed(WHOLE[kind][1], path))
+        if whose == kind and not leaf.has_no_default and faults(folder, kind, removed(WHOLE[kind][1], path))
     ]
 
     assert refused == []

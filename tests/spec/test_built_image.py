@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from committed import environment, experiment
 
-from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage, registry, runs_llmperf
-from tandem.spec.names import repository
+from tandem.spec.names import repository_name
+from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage, has_llmperf, registry_host
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_copy_elsewhere_has_the_same_tag(source: Path) -> None:
 
 
 @pytest.mark.parametrize("image", [TOOLS, LLMPERF], ids=lambda image: image.name)
-def test_a_byte_of_any_file_of_the_source_changes_the_tag(tmp_path: Path, image: BuiltImage) -> None:
+def test_a_byte_of_any_file_of_the_source_changes_the_tag(tmp_path: Path, image: ProjectImage) -> None:
     copied = tmp_path / "source"
     for each in (image.allow_list, *image.source_files()):
         (copied / each).parent.mkdir(parents=True, exist_ok=True)
@@ -55,11 +55,11 @@ def test_a_byte_of_one_images_own_source_leaves_the_others_tag(source: Path) -> 
 
 @pytest.mark.parametrize(("suites", "runs"), [(("post", "real"), True), (("real",), False)], ids=["post", "real"])
 def test_llmperf_runs_where_the_posts_suite_is_measured(suites: tuple[str, ...], *, runs: bool) -> None:
-    assert runs_llmperf(experiment("post").model_copy(update={"suites": suites})) is runs
+    assert has_llmperf(experiment("post").model_copy(update={"suites": suites})) is runs
 
 
 def test_llmperf_runs_beside_no_sweep() -> None:
-    assert not runs_llmperf(experiment("post-drafts-windows"))
+    assert not has_llmperf(experiment("post-drafts-windows"))
 
 
 def test_bytes_that_move_from_one_file_to_the_next_change_the_tag(source: Path) -> None:
@@ -89,7 +89,12 @@ def test_a_pattern_admits_every_file_that_it_fits(source: Path) -> None:
 
 @pytest.mark.parametrize(
     "file",
-    ["README.md", "tandem/cli.py", "tandem/artifacts/__pycache__/log.cpython-313.pyc", "tandem/artifacts/x.yaml"],
+    [
+        "README.md",
+        "tandem/cli/program.py",
+        "tandem/artifacts/__pycache__/log.cpython-313.pyc",
+        "tandem/artifacts/x.yaml",
+    ],
 )
 def test_what_the_image_does_not_hold_changes_no_tag(source: Path, file: str) -> None:
     (source / file).parent.mkdir(parents=True, exist_ok=True)
@@ -121,13 +126,15 @@ def test_a_tag_is_16_hexadecimal_digits() -> None:
 def test_a_pod_pulls_from_the_accounts_own_registry() -> None:
     place = environment("post-us-east-2")
 
-    assert TOOLS.reference(place) == (f"111122223333.dkr.ecr.us-east-2.amazonaws.com/{repository(place)}:{TOOLS.tag()}")
+    assert TOOLS.reference(place) == (
+        f"111122223333.dkr.ecr.us-east-2.amazonaws.com/{repository_name(place)}:{TOOLS.tag()}"
+    )
 
 
 def test_a_region_in_china_has_chinas_suffix() -> None:
     place = environment("post-us-east-2").model_copy(update={"region": "cn-north-1"})
 
-    assert registry(place) == "111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn"
+    assert registry_host(place) == "111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn"
 
 
 def test_no_mirror_stands_in_front_of_it() -> None:
@@ -140,7 +147,7 @@ def test_no_mirror_stands_in_front_of_it() -> None:
 def test_two_environments_of_one_account_and_region_do_not_share_a_repository() -> None:
     place = environment("post-us-east-2")
 
-    assert repository(place) != repository(place.model_copy(update={"name": "other"}))
+    assert repository_name(place) != repository_name(place.model_copy(update={"name": "other"}))
 
 
 def test_two_images_of_one_environment_do_not_share_a_repository() -> None:

@@ -11,12 +11,12 @@ from typing import Any, get_args
 import pytest
 from committed import known
 
-from tandem.spec.catalogue import DATA, catalogue
-from tandem.spec.environment import Capacity, SystemNodes
-from tandem.spec.experiment import Mode, Tuning
+from tandem.spec.catalogue import DATA, load_catalogue
+from tandem.spec.environment import CapacitySettings, SystemNodeSettings
+from tandem.spec.experiment import Mode, TuningSettings
 from tandem.spec.faults import SpecError
-from tandem.spec.figure import Source, figures
-from tandem.spec.platform import Instance
+from tandem.spec.figure import FigureSource, walk_figures
+from tandem.spec.platform import InstanceType
 
 TODAY = date(2026, 11, 22)  # the day of the last reading; a later reading moves it
 FILES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.yaml"))
@@ -38,18 +38,18 @@ SOURCES = {f"{name} {key}": source for name, record in RECORDS.items() for key, 
 def test_every_figure_cites_a_source_that_its_file_lists(name: str) -> None:
     record = RECORDS[name]
 
-    assert {figure.source for _, figure in figures(record, "")} <= set(record.sources)
+    assert {figure.source for _, figure in walk_figures(record, "")} <= set(record.sources)
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_no_source_is_listed_in_vain(name: str) -> None:
     record = RECORDS[name]
 
-    assert set(record.sources) - {figure.source for _, figure in figures(record, "")} == set()
+    assert set(record.sources) - {figure.source for _, figure in walk_figures(record, "")} == set()
 
 
 @pytest.mark.parametrize("source", list(SOURCES.values()), ids=SOURCES)
-def test_a_source_names_a_place_and_a_day_that_has_been(source: Source) -> None:
+def test_a_source_names_a_place_and_a_day_that_has_been(source: FigureSource) -> None:
     assert source.date <= TODAY
     assert len(source.where) > len("no source")
 
@@ -87,13 +87,13 @@ def test_a_runtime_is_spelt_exactly_when_it_is_rendered(runtime: str) -> None:
     "key", sorted({key for each in known().runtimes.values() if each.spelling for key in each.spelling.tuning_keys})
 )
 def test_a_tuning_key_is_one_that_an_experiment_can_declare(key: str) -> None:
-    assert key in Tuning.model_fields
+    assert key in TuningSettings.model_fields
 
 
 def test_every_tuning_key_is_read_by_some_runtime() -> None:
     read = {key for each in known().runtimes.values() if each.spelling for key in each.spelling.tuning_keys}
 
-    assert read == set(Tuning.model_fields)
+    assert read == set(TuningSettings.model_fields)
 
 
 PROVEN = {
@@ -123,20 +123,20 @@ def test_only_heads_are_heads_of_something(id_: str) -> None:
     assert (model.kind.value == "causal-lm") == (model.head_of is None)
 
 
-@pytest.mark.parametrize("kind", get_args(Capacity.model_fields["instance_type"].annotation))
+@pytest.mark.parametrize("kind", get_args(CapacitySettings.model_fields["instance_type"].annotation))
 def test_an_accelerator_type_has_its_figures(kind: str) -> None:
     instance = known().instances.instances[kind]
-    named = set(Instance.model_fields) - {"resource_slice"}
+    named = set(InstanceType.model_fields) - {"resource_slice"}
 
     assert [name for name in sorted(named) if getattr(instance, name).value is None] == []
 
 
-@pytest.mark.parametrize("kind", get_args(Capacity.model_fields["instance_type"].annotation))
+@pytest.mark.parametrize("kind", get_args(CapacitySettings.model_fields["instance_type"].annotation))
 def test_an_accelerator_type_has_eight_physical_cores_per_device(kind: str) -> None:
     assert known().instances.instances[kind].physical_cores_per_device.value == 8
 
 
-@pytest.mark.parametrize("kind", get_args(Capacity.model_fields["instance_type"].annotation))
+@pytest.mark.parametrize("kind", get_args(CapacitySettings.model_fields["instance_type"].annotation))
 def test_no_claim_can_be_larger_than_the_type(kind: str) -> None:
     instance = known().instances.instances[kind]
     devices = instance.devices.value or 0
@@ -144,12 +144,12 @@ def test_no_claim_can_be_larger_than_the_type(kind: str) -> None:
     assert max((*instance.device_counts.value, *instance.device_groups.value)) <= devices
 
 
-@pytest.mark.parametrize("kind", get_args(Capacity.model_fields["instance_type"].annotation))
+@pytest.mark.parametrize("kind", get_args(CapacitySettings.model_fields["instance_type"].annotation))
 def test_an_accelerator_type_is_offered_somewhere(kind: str) -> None:
     assert known().offerings.offerings[kind]
 
 
-@pytest.mark.parametrize("kind", get_args(SystemNodes.model_fields["instance_type"].annotation))
+@pytest.mark.parametrize("kind", get_args(SystemNodeSettings.model_fields["instance_type"].annotation))
 def test_system_nodes_can_be_had_wherever_accelerators_can(kind: str) -> None:
     offerings = known().offerings.offerings
     regions = {region for name, table in offerings.items() if name.startswith("trn2") for region in table}
@@ -199,7 +199,7 @@ def test_rejects_a_figure_whose_source_is_not_listed(data: Path) -> None:
     )
 
     with pytest.raises(SpecError, match=r"versions\.sdk: got the source 'rumour'"):
-        catalogue(data)
+        load_catalogue(data)
 
 
 def test_rejects_a_runtime_that_leaves_a_mode_out(data: Path) -> None:
@@ -207,7 +207,7 @@ def test_rejects_a_runtime_that_leaves_a_mode_out(data: Path) -> None:
     file.write_text(file.read_text().replace("  - mode: medusa\n", "  - mode: eagle\n"))
 
     with pytest.raises(SpecError, match="no entry for medusa"):
-        catalogue(data)
+        load_catalogue(data)
 
 
 FLAGS = [
@@ -224,7 +224,7 @@ def test_rejects_a_runtime_whose_compile_has_no_flag_for_a_setting(data: Path, s
     file.write_text("\n".join(lines))
 
     with pytest.raises(SpecError, match=rf"spelling\.compile\.flags: got no flag for {setting}"):
-        catalogue(data)
+        load_catalogue(data)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -233,8 +233,8 @@ def test_rejects_a_data_file_with_an_unknown_key(data: Path, name: str) -> None:
         file.write("unheard_of: 1\n")
 
     with pytest.raises(SpecError, match="unheard_of"):
-        catalogue(data)
+        load_catalogue(data)
 
 
 def test_the_data_files_are_read_once() -> None:
-    assert catalogue() is catalogue()
+    assert load_catalogue() is load_catalogue()

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from committed import EXPERIMENTS, experiment, known
 
-from tandem.spec.compiler import Compilation, compilation
-from tandem.spec.experiment import Compiling, Experiment, Variant
-from tandem.spec.server import Server, server
+from tandem.spec.compile_command import CompileCommand, build_compile_command
+from tandem.spec.experiment import CompileSettings, Experiment, Variant
+from tandem.spec.server_command import ServerCommand, build_server_command
 
 Settings = dict[str, Any]
 
@@ -83,7 +83,7 @@ def from_flags(arguments: tuple[str, ...]) -> Settings:
     return found
 
 
-def compiled(how: Compilation) -> Settings:
+def compiled(how: CompileCommand) -> Settings:
     """The NeuronConfig that the compile makes, as far as any setting of ours reaches."""
     flags = {name: value for name, value in from_flags(how.arguments).items() if name not in OTHERS}
     sampling = {name: flags.pop(name, default) for name, default in SAMPLING.items()}
@@ -91,7 +91,7 @@ def compiled(how: Compilation) -> Settings:
     return {**NEURON_CONFIG, **flags, **on}
 
 
-def loaded(told: Server) -> Settings:
+def loaded(told: ServerCommand) -> Settings:
     """The NeuronConfig that the server's loader makes, with the same reach.
 
     Source: vllm 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py, _get_default_neuron_config,
@@ -159,7 +159,9 @@ CASES = [
 
 @pytest.mark.parametrize(("declared", "variant"), CASES)
 def test_the_compile_makes_the_config_that_the_servers_loader_makes(declared: Experiment, variant: Variant) -> None:
-    assert compiled(compilation(declared, variant, known())) == loaded(server(declared, variant, known()))
+    assert compiled(build_compile_command(declared, variant, known())) == loaded(
+        build_server_command(declared, variant, known())
+    )
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -168,12 +170,12 @@ def test_asynchronous_execution_is_compiled_as_it_is_served(*, asynchronous: boo
     serving = post.serving.model_copy(update={"async_mode": asynchronous})
     declared = post.model_copy(update={"serving": serving})
 
-    assert compiled(compilation(declared, declared.variants[1], known()))["async_mode"] is asynchronous
+    assert compiled(build_compile_command(declared, declared.variants[1], known()))["async_mode"] is asynchronous
 
 
 @pytest.mark.parametrize("declared", NXDI, ids=lambda each: each.target)
 def test_two_variants_are_compiled_alike_but_for_speculation(declared: Experiment) -> None:
-    settings = [compiled(compilation(declared, variant, known())) for variant in declared.all_variants()]
+    settings = [compiled(build_compile_command(declared, variant, known())) for variant in declared.all_variants()]
     own = {"speculation_length", "enable_fused_speculation", "enable_eagle_speculation"}
 
     left = [{name: value for name, value in each.items() if name not in own} for each in settings]
@@ -183,7 +185,7 @@ def test_two_variants_are_compiled_alike_but_for_speculation(declared: Experimen
 
 def test_the_posts_speculating_artifact_is_made_by_exactly_this() -> None:
     post = experiment("post")
-    how = compilation(post, post.variants[1], known())
+    how = build_compile_command(post, post.variants[1], known())
 
     assert how.command + how.arguments == (
         "inference_demo", "--model-type", "qwen3", "--task-type", "causal-lm", "run",
@@ -201,7 +203,7 @@ def test_the_posts_speculating_artifact_is_made_by_exactly_this() -> None:
 def test_the_posts_compile_gets_its_variables() -> None:
     post = experiment("post")
 
-    assert compilation(post, post.variants[0], known()).environment == {
+    assert build_compile_command(post, post.variants[0], known()).environment == {
         "NEURON_LOGICAL_NC_CONFIG": "2",
         "HF_HUB_OFFLINE": "1",
         "BASE_COMPILE_WORK_DIR": "/work/nxd_model/",
@@ -219,17 +221,17 @@ NATIVE = [
 
 @pytest.mark.parametrize(("declared", "variant"), NATIVE)
 def test_a_native_artifact_is_made_by_the_servers_own_command(declared: Experiment, variant: Variant) -> None:
-    how, told = compilation(declared, variant, known()), server(declared, variant, known())
+    how, told = build_compile_command(declared, variant, known()), build_server_command(declared, variant, known())
 
     assert (how.command, how.arguments) == (told.command, told.arguments)
-    assert how.until_healthy == "http://127.0.0.1:8000/health"
+    assert how.health_url == "http://127.0.0.1:8000/health"
 
 
 @pytest.mark.parametrize(("declared", "variant"), NATIVE)
 def test_a_native_compile_has_the_servers_variables_but_the_one_that_forbids_it(
     declared: Experiment, variant: Variant
 ) -> None:
-    how, told = compilation(declared, variant, known()), server(declared, variant, known())
+    how, told = build_compile_command(declared, variant, known()), build_server_command(declared, variant, known())
 
     assert set(told.environment) - set(how.environment) == {"VLLM_NEURON_DISABLE_WARMUP_COMPILE"}
     assert {name: value for name, value in told.environment.items() if name in how.environment}.items() <= (
@@ -239,7 +241,7 @@ def test_a_native_compile_has_the_servers_variables_but_the_one_that_forbids_it(
 
 @pytest.mark.parametrize(("declared", "variant"), NATIVE)
 def test_what_a_native_compile_has_beyond_the_server_is_patience(declared: Experiment, variant: Variant) -> None:
-    how, told = compilation(declared, variant, known()), server(declared, variant, known())
+    how, told = build_compile_command(declared, variant, known()), build_server_command(declared, variant, known())
     more = set(how.environment) - set(told.environment)
 
     assert all(name.endswith(("_TIMEOUT", "_TIMEOUT_S", "_TIMEOUT_SECONDS")) for name in more)
@@ -248,14 +250,14 @@ def test_what_a_native_compile_has_beyond_the_server_is_patience(declared: Exper
 
 @pytest.mark.parametrize(("declared", "variant"), NATIVE)
 def test_an_engine_may_start_for_as_long_as_any_compile(declared: Experiment, variant: Variant) -> None:
-    longest = Compiling.model_json_schema()["properties"]["deadline_hours"]["maximum"]
-    how = compilation(declared, variant, known())
+    longest = CompileSettings.model_json_schema()["properties"]["deadline_hours"]["maximum"]
+    how = build_compile_command(declared, variant, known())
 
     assert int(how.environment["VLLM_ENGINE_READY_TIMEOUT_S"]) == longest * 3600
 
 
 def without_devices(name: str) -> Experiment:
-    return experiment(name).model_copy(update={"compile": Compiling(where="cpu")})
+    return experiment(name).model_copy(update={"compile": CompileSettings(where="cpu")})
 
 
 @pytest.mark.parametrize(
@@ -267,7 +269,8 @@ def without_devices(name: str) -> Experiment:
 )
 def test_a_compile_without_devices_is_told_so_and_nothing_else(name: str, added: dict[str, str]) -> None:
     with_, without = (
-        compilation(declared, declared.variants[0], known()) for declared in (experiment(name), without_devices(name))
+        build_compile_command(declared, declared.variants[0], known())
+        for declared in (experiment(name), without_devices(name))
     )
 
     assert without.arguments == with_.arguments
@@ -277,7 +280,7 @@ def test_a_compile_without_devices_is_told_so_and_nothing_else(name: str, added:
 @pytest.mark.parametrize(("name", "sentences"), [("post", 0), ("llama-eagle3", 1)])
 def test_what_no_source_shows_is_said(name: str, sentences: int) -> None:
     unproven = [
-        compilation(declared, declared.variants[0], known()).unproven
+        build_compile_command(declared, declared.variants[0], known()).unproven
         for declared in (experiment(name), without_devices(name))
     ]
 

@@ -10,8 +10,8 @@ import pytest
 from committed import ROOT
 from complete import ENVIRONMENT, EXPERIMENT
 
-from tandem.spec.faults import Fault, SpecError
-from tandem.spec.load import Workspace, load
+from tandem.spec.faults import SpecError, SpecFault
+from tandem.spec.workspace import Workspace, load_workspace
 
 
 @pytest.fixture
@@ -29,17 +29,17 @@ def put(path: Path, data: dict[str, Any]) -> None:
 
 
 def loaded(folders: Path, *names: str) -> Workspace:
-    return load(folders / "environments", folders / "experiments", names)
+    return load_workspace(folders / "environments", folders / "experiments", names)
 
 
-def refused(folders: Path, *names: str) -> tuple[Fault, ...]:
+def refused(folders: Path, *names: str) -> tuple[SpecFault, ...]:
     with pytest.raises(SpecError) as caught:
         loaded(folders, *names)
     return caught.value.faults
 
 
 def test_the_committed_files_are_of_good_form() -> None:
-    assert load(ROOT / "environments", ROOT / "experiments").faults == ()
+    assert load_workspace(ROOT / "environments", ROOT / "experiments").faults == ()
 
 
 def test_a_file_is_named_by_its_stem(folders: Path) -> None:
@@ -137,7 +137,7 @@ def test_an_environment_named_twice_is_loaded_once(folders: Path) -> None:
 
 
 def test_a_fault_prints_as_one_line() -> None:
-    fault = Fault(
+    fault = SpecFault(
         file="e.yaml", path="a.b", got="1", allowed="2", change="write 2", line=3, rule="r", source="s, 2026-11-21"
     )
 
@@ -145,13 +145,13 @@ def test_a_fault_prints_as_one_line() -> None:
 
 
 def test_a_fault_of_a_whole_file_prints_without_key() -> None:
-    fault = Fault(file="e.yaml", path="", got="an empty file", allowed="a mapping", change="write one")
+    fault = SpecFault(file="e.yaml", path="", got="an empty file", allowed="a mapping", change="write one")
 
     assert str(fault) == "e.yaml: got an empty file; allowed: a mapping; change: write one"
 
 
 def test_an_error_carries_every_fault_on_a_line_of_its_own() -> None:
-    fault = Fault(file="e.yaml", path="", got="x", allowed="y", change="z")
+    fault = SpecFault(file="e.yaml", path="", got="x", allowed="y", change="z")
 
     assert str(SpecError([fault, fault])).count("\n") == 1
 

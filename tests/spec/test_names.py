@@ -11,8 +11,8 @@ from committed import ENVIRONMENTS, EXPERIMENTS, environment, experiment, known
 
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.spec.slug import slug
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.slug import model_slug
+from tandem.spec.variant_key import compute_artifact_key
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
@@ -26,21 +26,21 @@ def test_an_experiments_names_are_within_their_limits(name: str) -> None:
 
 
 def test_the_bucket_is_unique_by_account() -> None:
-    assert names.bucket(environment("post-us-east-2")) == "tandem-post-us-east-2-111122223333"
+    assert names.bucket_name(environment("post-us-east-2")) == "tandem-post-us-east-2-111122223333"
 
 
 def test_an_existing_bucket_keeps_its_name() -> None:
     mine = environment("post-us-east-2")
     artifacts = mine.artifacts.model_copy(update={"existing_bucket": "mine"})
 
-    assert names.bucket(mine.model_copy(update={"artifacts": artifacts})) == "mine"
+    assert names.bucket_name(mine.model_copy(update={"artifacts": artifacts})) == "mine"
 
 
 def test_no_log_bucket_is_named_beside_an_existing_one() -> None:
     mine = environment("post-us-east-2")
     artifacts = mine.artifacts.model_copy(update={"existing_bucket": "mine"})
 
-    whats = {each.what for each in names.environment_names(mine.model_copy(update={"artifacts": artifacts}))}
+    whats = {each.resource_type for each in names.environment_names(mine.model_copy(update={"artifacts": artifacts}))}
 
     assert "S3 log bucket" not in whats
 
@@ -48,7 +48,9 @@ def test_no_log_bucket_is_named_beside_an_existing_one() -> None:
 def test_two_artifacts_of_one_experiment_have_two_volumes() -> None:
     declared = experiment("post-drafts-windows")
     volumes = {
-        names.artifact_volume(environment("post-us-east-2"), declared, artifact_key(declared, variant, known()))
+        names.artifact_volume_name(
+            environment("post-us-east-2"), declared, compute_artifact_key(declared, variant, known())
+        )
         for variant in declared.all_variants()
     }
 
@@ -57,7 +59,7 @@ def test_two_artifacts_of_one_experiment_have_two_volumes() -> None:
 
 @pytest.mark.parametrize(("one", "other"), list(itertools.combinations(EXPERIMENTS, 2)))
 def test_two_experiments_share_no_namespace(one: str, other: str) -> None:
-    assert names.namespace(experiment(one)) != names.namespace(experiment(other))
+    assert names.experiment_namespace(experiment(one)) != names.experiment_namespace(experiment(other))
 
 
 def test_a_raise_names_its_variant() -> None:
@@ -73,7 +75,7 @@ def test_a_raise_names_its_variant() -> None:
     ],
 )
 def test_a_models_name_becomes_a_label(id_: str, expected: str) -> None:
-    assert slug(id_) == expected
+    assert model_slug(id_) == expected
 
 
 def test_a_sweep_is_every_draft_at_every_window() -> None:
@@ -98,9 +100,9 @@ def test_a_swept_name_that_is_too_long_is_a_name_still() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        (names.cluster, "tandem-post-us-east-2"),
-        (names.log_bucket, "tandem-post-us-east-2-111122223333-logs"),
-        (names.node_group, "post-us-east-2-trn2"),
+        (names.cluster_name, "tandem-post-us-east-2"),
+        (names.log_bucket_name, "tandem-post-us-east-2-111122223333-logs"),
+        (names.node_group_name, "post-us-east-2-trn2"),
     ],
 )
 def test_an_environments_names_are_made_of_its_own(name: Callable[[Environment], str], expected: str) -> None:
@@ -108,11 +110,11 @@ def test_an_environments_names_are_made_of_its_own(name: Callable[[Environment],
 
 
 def test_a_stack_is_named_by_environment_and_kind() -> None:
-    assert names.stack(environment("post-us-east-2"), "Cluster") == "post-us-east-2-Cluster"
+    assert names.stack_name(environment("post-us-east-2"), "Cluster") == "post-us-east-2-Cluster"
 
 
 def test_a_volume_of_models_is_named_by_its_experiment() -> None:
-    assert names.models_volume(environment("post-us-east-2"), experiment("post")) == "post-models"
+    assert names.models_volume_name(environment("post-us-east-2"), experiment("post")) == "post-models"
 
 
 def test_a_volume_on_another_bucket_has_another_name() -> None:
@@ -122,21 +124,21 @@ def test_a_volume_on_another_bucket_has_another_name() -> None:
         for bucket in (None, "one", "other")
     )
 
-    volumes = {names.models_volume(environment_, experiment("post")) for environment_ in buckets}
+    volumes = {names.models_volume_name(environment_, experiment("post")) for environment_ in buckets}
 
     assert len(volumes) == 3
 
 
 @pytest.mark.parametrize("model", known().models)
 def test_the_job_that_stages_a_model_has_a_legal_name(model: str) -> None:
-    name = names.stage_job(known().models[model])
+    name = names.stage_job_name(known().models[model])
 
     assert re.fullmatch(r"stage-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{7}", name)
     assert len(name) <= 52
 
 
 def test_no_two_models_are_staged_by_one_job() -> None:
-    assert len({names.stage_job(model) for model in known().models.values()}) == len(known().models)
+    assert len({names.stage_job_name(model) for model in known().models.values()}) == len(known().models)
 
 
 def test_two_unpinned_models_of_one_long_name_are_staged_apart() -> None:
@@ -144,13 +146,15 @@ def test_two_unpinned_models_of_one_long_name_are_staged_apart() -> None:
     unpinned = model.model_copy(update={"revision": model.revision.model_copy(update={"value": None})})
     one, other = (unpinned.model_copy(update={"id": f"{start}/{'a' * 60}"}) for start in ("first", "second"))
 
-    assert names.stage_job(one) != names.stage_job(other)
+    assert names.stage_job_name(one) != names.stage_job_name(other)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_job_that_compiles_an_artifact_has_a_legal_name(name: str) -> None:
     declared = experiment(name)
-    jobs = [names.compile_job(artifact_key(declared, variant, known())) for variant in declared.all_variants()]
+    jobs = [
+        names.compile_job_name(compute_artifact_key(declared, variant, known())) for variant in declared.all_variants()
+    ]
 
     assert all(re.fullmatch(r"compile-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{12}", job) for job in jobs)
     assert max(len(job) for job in jobs) <= 52
@@ -158,9 +162,9 @@ def test_the_job_that_compiles_an_artifact_has_a_legal_name(name: str) -> None:
 
 def test_a_compile_is_named_by_target_mode_window_and_key() -> None:
     declared = experiment("post")
-    key = artifact_key(declared, declared.variants[1], known())
+    key = compute_artifact_key(declared, declared.variants[1], known())
 
-    assert names.compile_job(key) == f"compile-qwen3-32b-fused-k7-{key.digest}"
+    assert names.compile_job_name(key) == f"compile-qwen3-32b-fused-k7-{key.digest}"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -182,17 +186,17 @@ def test_what_is_watched_is_named_after_its_environment() -> None:
 
     assert names.bench_namespace(mine) == "Tandem/post-us-east-2"
     assert names.guard_namespace(mine) == "Tandem/Guard/post-us-east-2"
-    assert names.simulated_namespace(mine) == "Tandem/Simulated/post-us-east-2"
-    assert names.dashboard(mine, "machine") == "tandem-post-us-east-2-machine"
-    assert names.alarm(mine, "errors", "post", "qwen-vllm") == "post-us-east-2-errors-post-qwen-vllm"
-    assert names.topic(mine) == "tandem-post-us-east-2-alarms"
+    assert names.simulation_namespace(mine) == "Tandem/Simulated/post-us-east-2"
+    assert names.dashboard_name(mine, "machine") == "tandem-post-us-east-2-machine"
+    assert names.alarm_name(mine, "errors", "post", "qwen-vllm") == "post-us-east-2-errors-post-qwen-vllm"
+    assert names.topic_name(mine) == "tandem-post-us-east-2-alarms"
 
 
 def test_container_logs_are_named_as_the_agent_names_them() -> None:
     """AmazonCloudWatch user guide, Container Insights: /aws/containerinsights/<cluster>/<kind>."""
     mine = environment("post-us-east-2")
 
-    assert [names.container_log_group(mine, kind) for kind in names.CONTAINER_LOG_KINDS] == [
+    assert [names.container_log_group_name(mine, kind) for kind in names.CONTAINER_LOG_KINDS] == [
         f"/aws/containerinsights/tandem-post-us-east-2/{kind}"
         for kind in ("application", "dataplane", "host", "performance", "prometheus")
     ]
@@ -202,7 +206,10 @@ def test_container_logs_are_named_as_the_agent_names_them() -> None:
 def test_every_dashboard_and_topic_is_a_name_that_aws_takes(name: str) -> None:
     """PutDashboard and CreateTopic: letters, digits, dash and underscore."""
     mine = environment(name)
-    made = [names.topic(mine), *(names.dashboard(mine, part) for part in (*mine.experiments, "machine", "money"))]
+    made = [
+        names.topic_name(mine),
+        *(names.dashboard_name(mine, part) for part in (*mine.experiments, "machine", "money")),
+    ]
 
     assert [each for each in made if not re.fullmatch(r"[A-Za-z0-9_-]{1,255}", each)] == []
 
@@ -211,4 +218,4 @@ def test_every_dashboard_and_topic_is_a_name_that_aws_takes(name: str) -> None:
 def test_every_experiments_namespace_has_the_prefix_that_rights_are_given_to(name: str) -> None:
     declared = [experiment(each) for each in environment(name).experiments]
 
-    assert all(names.namespace(each).startswith(names.NAMESPACE_PREFIX) for each in declared)
+    assert all(names.experiment_namespace(each).startswith(names.NAMESPACE_PREFIX) for each in declared)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from complete import ENVIRONMENT
 
-from tandem.spec.document import Document
+from tandem.spec.document import YamlDocument
 from tandem.spec.environment import Environment
-from tandem.spec.faults import Fault, SpecError
-from tandem.spec.record import parse
+from tandem.spec.faults import SpecError, SpecFault
+from tandem.spec.record import parse_record
 
 GITOPS = {
     "kind": "gitops", "repo_url": "https://git.acme.dev/x.git", "revision": "main", "path": "manifests/home",
@@ -16,10 +16,10 @@ GITOPS = {
 }  # fmt: skip
 
 
-def faults(**changes: object) -> tuple[Fault, ...]:
-    document = Document(file="home.yaml", data={**ENVIRONMENT, **changes}, lines={})
+def faults(**changes: object) -> tuple[SpecFault, ...]:
+    document = YamlDocument(file="home.yaml", data={**ENVIRONMENT, **changes}, lines={})
     try:
-        parse(Environment, document, name="home")
+        parse_record(Environment, document, name="home")
     except SpecError as error:
         return error.faults
     return ()

@@ -7,7 +7,7 @@ import re
 import pytest
 from committed import ENVIRONMENTS, ROOT, environment, experiment, known
 
-from tandem.spec.pins import UNPINNED, VersionPin, list_pins
+from tandem.spec.pins import NO_PIN_TEXT, VersionPin, list_pins
 
 
 def pins(name: str) -> list[VersionPin]:
@@ -22,7 +22,7 @@ PINS = [pytest.param(pin, id=f"{name}-{pin.component}") for name in ENVIRONMENTS
 def test_a_pins_value_stands_in_its_file(pin: VersionPin) -> None:
     texts = [(ROOT / file).read_text() for file in pin.file.split(", ")]
 
-    assert pin.value == UNPINNED or pin.value.partition(",")[0] in texts[-1]
+    assert pin.value == NO_PIN_TEXT or pin.value.partition(",")[0] in texts[-1]
 
 
 def test_an_environments_pins_are_of_all_that_moves_together() -> None:

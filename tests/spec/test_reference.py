@@ -10,44 +10,46 @@ from committed import ROOT
 from tandem.spec import reference
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.record import Record
-from tandem.spec.reference import leaves, pages, write
+from tandem.spec.record import SpecRecord
+from tandem.spec.reference import render_pages, walk_schema_keys, write_pages
 
-SCHEMAS: list[tuple[str, type[Record]]] = [("environment.md", Environment), ("experiment.md", Experiment)]
-LEAVES = [(page, leaf) for page, record in SCHEMAS for leaf in leaves(record)]
+SCHEMAS: list[tuple[str, type[SpecRecord]]] = [("environment.md", Environment), ("experiment.md", Experiment)]
+LEAVES = [(page, leaf) for page, record in SCHEMAS for leaf in walk_schema_keys(record)]
 
 
-@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize("page", render_pages())
 def test_the_committed_page_is_current(page: str) -> None:
-    assert (ROOT / "docs" / page).read_text() == pages()[page]
+    assert (ROOT / "docs" / page).read_text() == render_pages()[page]
 
 
 @pytest.mark.parametrize("leaf", [leaf for _, leaf in LEAVES], ids=lambda leaf: f"{leaf.path} {leaf.only}")
-def test_every_leaf_says_what_it_means(leaf: reference.Leaf) -> None:
+def test_every_leaf_says_what_it_means(leaf: reference.SchemaKey) -> None:
     assert leaf.field.description
 
 
-@pytest.mark.parametrize(("page", "leaf"), LEAVES, ids=[f"{page} {leaf.path} {leaf.only}" for page, leaf in LEAVES])
-def test_every_leaf_but_the_name_is_a_row(page: str, leaf: reference.Leaf) -> None:
-    assert (f"| `{leaf.path}` |" in pages()[page]) == (leaf.path != "name")
+@pytest.mark.parametrize(
+    ("page", "leaf"), LEAVES, ids=[f"{page} {leaf.path} {leaf.only_kind}" for page, leaf in LEAVES]
+)
+def test_every_leaf_but_the_name_is_a_row(page: str, leaf: reference.SchemaKey) -> None:
+    assert (f"| `{leaf.path}` |" in render_pages()[page]) == (leaf.path != "name")
 
 
 def test_a_row_says_type_limits_default_and_meaning() -> None:
     row = "| `capacity.nodes` | a whole number, from 1 to 64 | 1 | most nodes the fleet may ever have |"
 
-    assert row in pages()["environment.md"]
+    assert row in render_pages()["environment.md"]
 
 
 def test_a_stale_page_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "DOCS", tmp_path)
 
-    assert write({"page.md": "new"}, ["--check"]) == 1
+    assert write_pages({"page.md": "new"}, ["--check"]) == 1
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stale_page_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference, "DOCS", tmp_path)
 
-    assert write({"page.md": "new"}, []) == 0
-    assert write({"page.md": "new"}, ["--check"]) == 0
+    assert write_pages({"page.md": "new"}, []) == 0
+    assert write_pages({"page.md": "new"}, ["--check"]) == 0
     assert (tmp_path / "page.md").read_text() == "new"

@@ -11,8 +11,8 @@ import pytest
 from committed import EXPERIMENTS, experiment, known
 
 from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.server import Server, server
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.server_command import ServerCommand, build_server_command
+from tandem.spec.variant_key import compute_artifact_key
 
 QWEN = "/models/Qwen/Qwen3-32B/9216db5781bf21249d130ec9da846c4624c16137"
 DRAFT = "/models/Qwen/Qwen3-1.7B/70d244cc86ccca08cf5af4e1e306ecf908b1ad5e"
@@ -22,11 +22,11 @@ HEAD = "/models/RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3/f4fa34a8f803a0b
 LISTENING = ("--host", "0.0.0.0", "--port", "8000")  # noqa: S104  # inside the pod
 
 
-def told(experiment_: Experiment, variant: Variant) -> Server:
-    return server(experiment_, variant, known())
+def told(experiment_: Experiment, variant: Variant) -> ServerCommand:
+    return build_server_command(experiment_, variant, known())
 
 
-def named(name: str, variant: str) -> Server:
+def named(name: str, variant: str) -> ServerCommand:
     declared = experiment(name)
     return told(declared, next(each for each in declared.all_variants() if each.name == variant))
 
@@ -116,10 +116,10 @@ def test_the_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:
     changed = replace(known(), runtimes={"nxdi-v0": runtime.model_copy(update={"spelling": spelling})})
     fused = post.variants[1]
 
-    config = json.loads(flags(server(post, fused, changed).arguments)["--speculative-config"])
+    config = json.loads(flags(build_server_command(post, fused, changed).arguments)["--speculative-config"])
 
     assert config["method"] == "eagle"
-    assert artifact_key(post, fused, changed) == artifact_key(post, fused, known())
+    assert compute_artifact_key(post, fused, changed) == compute_artifact_key(post, fused, known())
 
 
 @pytest.mark.parametrize(("name", "variant"), [("post", "qwen-vllm"), ("llama-eagle3", "llama-native")])
@@ -169,9 +169,9 @@ def test_two_variants_differ_in_speculation_only(name: str, first: Variant, seco
     declared, catalogue = experiment(name), known()
     spelling = catalogue.runtimes[declared.runtime].spelling
     assert spelling is not None
-    one, other = (server(declared, variant, catalogue) for variant in (first, second))
+    one, other = (build_server_command(declared, variant, catalogue) for variant in (first, second))
 
-    def plain(told_: Server) -> dict[str, Any]:
+    def plain(told_: ServerCommand) -> dict[str, Any]:
         pairs = flags(told_.arguments)
         config = json.loads(pairs.pop(spelling.neuron_config_flag))
         settings = config.get(spelling.neuron_config_key, config)

@@ -15,11 +15,11 @@ from typing import Any
 
 from declared_environments import read_environments
 
-from tandem.commands.inputs import Inputs, legal
-from tandem.commands.selection import Selection
+from tandem.cli.inputs import CommandInputs, read_legal_inputs
+from tandem.cli.selection import Selection
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.record import Record
+from tandem.spec.record import SpecRecord
 
 ROOT = Path(__file__).parent.parent.parent
 RANGE, GROUP = "10.8.0.0/16", "sg-0123456789abcdef0"
@@ -33,8 +33,8 @@ Synth = Callable[..., Path]  # environments to the folder of their cloud assembl
 
 
 @cache
-def inputs() -> Inputs:
-    return legal(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
+def inputs() -> CommandInputs:
+    return read_legal_inputs(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
 
 
 def environment(name: str) -> Environment:
@@ -47,7 +47,7 @@ def changed(base: Environment, **parts: Any) -> Environment:
     """Copy `base`; a dict updates the fields of a part, anything else replaces it."""
     update = {
         name: part.model_copy(update=value)
-        if isinstance(part := getattr(base, name), Record) and isinstance(value, dict)
+        if isinstance(part := getattr(base, name), SpecRecord) and isinstance(value, dict)
         else value
         for name, value in parts.items()
     }
@@ -87,7 +87,7 @@ def places() -> list[Environment]:
 
 
 def hosted(place: Environment) -> list[Experiment]:
-    return inputs().hosted(place)
+    return inputs().list_experiments(place)
 
 
 def texts(folder: Path) -> dict[str, bytes]:

@@ -77,7 +77,7 @@ def test_what_needs_a_node_follows_the_nodes(stack: Template, name: str) -> None
 
 def test_a_version_nobody_knows_is_left_to_eks() -> None:
     stack = cdk.Stack(cdk.App(builtin_cloud_formation_validation=False))
-    addons.addon(stack, "coredns", cluster_ref="there", versions={"coredns": None})
+    addons.add_addon(stack, "coredns", cluster_ref="there", versions={"coredns": None})
 
     unpinned = {"AddonVersion": assertions.Match.absent()}
     assertions.Template.from_stack(stack).has_resource_properties("AWS::EKS::Addon", unpinned)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tandem.ops.doctor.identity import BOOTSTRAP_VERSION, LOOKUP_VERSION
+from tandem.ops.doctor.identity import MIN_BOOTSTRAP_VERSION, MIN_LOOKUP_VERSION
 
 pytestmark = pytest.mark.cdk
 NEEDS = "requiresBootstrapStackVersion"
@@ -23,8 +23,8 @@ def properties(assembly: Path) -> Iterator[dict[str, Any]]:
 
 
 def test_the_newest_bootstrap_that_a_stack_needs_is_the_one_looked_for(assembly: Path) -> None:
-    assert max(each[NEEDS] for each in properties(assembly) if NEEDS in each) == BOOTSTRAP_VERSION
+    assert max(each[NEEDS] for each in properties(assembly) if NEEDS in each) == MIN_BOOTSTRAP_VERSION
 
 
 def test_the_newest_bootstrap_that_a_look_up_needs_is_the_one_warned_of(assembly: Path) -> None:
-    assert max(each["lookupRole"][NEEDS] for each in properties(assembly) if "lookupRole" in each) == LOOKUP_VERSION
+    assert max(each["lookupRole"][NEEDS] for each in properties(assembly) if "lookupRole" in each) == MIN_LOOKUP_VERSION

@@ -14,11 +14,11 @@ import aws_cdk as cdk
 import pytest
 from assemblies import changed, environment, templates
 
+from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.aws.fleet_behavior import FleetBehavior
 from stacks.guard import GuardStack
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.fleet import Fleet
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("guard-deployed"), pytest.mark.proof]
 
@@ -42,8 +42,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
 
 @pytest.fixture(scope="module")
 def deployed(template: tuple[dict[str, Any], Path]) -> Iterator[Deployed]:
-    with Endpoint(account=ACCOUNT, region=REGION, say=lambda _: None) as endpoint:
-        endpoint.fleet(Fleet(start_delay_s=0.1, stop_delay_s=0.1))
+    with AwsEndpoint(account=ACCOUNT, region=REGION, report=lambda _: None) as endpoint:
+        endpoint.set_fleet(FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1))
         made = Deployed(endpoint, PLACE)
         made.deploy(*template)
         yield made
@@ -52,13 +52,13 @@ def deployed(template: tuple[dict[str, Any], Path]) -> Iterator[Deployed]:
 class Deployed:
     """The stack, a cluster with a node group beside it, and what EC2 lists."""
 
-    def __init__(self, endpoint: Endpoint, place: Environment) -> None:
+    def __init__(self, endpoint: AwsEndpoint, place: Environment) -> None:
         self.endpoint, self.place = endpoint, place
         self.eks, self.s3, self.lambda_ = (endpoint.client(name) for name in ("eks", "s3", "lambda"))
 
     def deploy(self, template: dict[str, Any], folder: Path) -> None:
         here = {"LocationConstraint": REGION}
-        self.s3.create_bucket(Bucket=names.bucket(self.place), CreateBucketConfiguration=here)
+        self.s3.create_bucket(Bucket=names.bucket_name(self.place), CreateBucketConfiguration=here)
         self.s3.create_bucket(Bucket="assets", CreateBucketConfiguration=here)
         for found in template["Resources"].values():
             if found["Type"] == "AWS::Lambda::Function":
@@ -75,15 +75,18 @@ class Deployed:
             StackName="guarded-Guard", WaiterConfig={"Delay": 1, "MaxAttempts": 60}
         )
         nodes = f"arn:aws:iam::{ACCOUNT}:role/nodes"
-        self.eks.create_cluster(name=names.cluster(self.place), roleArn=nodes, resourcesVpcConfig={})
+        self.eks.create_cluster(name=names.cluster_name(self.place), roleArn=nodes, resourcesVpcConfig={})
         self.eks.create_nodegroup(
-            clusterName=names.cluster(self.place), nodegroupName=names.node_group(self.place), subnets=["subnet-1"],
-            nodeRole=nodes, scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
-            tags=names.tags(self.place),
-        )  # fmt: skip
+            clusterName=names.cluster_name(self.place),
+            nodegroupName=names.node_group_name(self.place),
+            subnets=["subnet-1"],
+            nodeRole=nodes,
+            scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
+            tags=names.resource_tags(self.place),
+        )
 
     def instances(self) -> list[str]:
-        wanted = [{"Name": "tag:eks:nodegroup-name", "Values": [names.node_group(self.place)]}]
+        wanted = [{"Name": "tag:eks:nodegroup-name", "Values": [names.node_group_name(self.place)]}]
         listed = self.endpoint.client("ec2").describe_instances(Filters=wanted)["Reservations"]
         found = [one["State"]["Name"] for reservation in listed for one in reservation["Instances"]]
         return sorted(state for state in found if state != "terminated")
@@ -96,14 +99,14 @@ class Deployed:
 
     def raised(self) -> None:
         self.eks.update_nodegroup_config(
-            clusterName=names.cluster(self.place), nodegroupName=names.node_group(self.place),
+            clusterName=names.cluster_name(self.place), nodegroupName=names.node_group_name(self.place),
             scalingConfig={"minSize": 0, "desiredSize": 2},
         )  # fmt: skip
         assert self.until(["running"] * 2) == ["running"] * 2
 
     def call(self, what: Any, event: dict[str, Any]) -> dict[str, Any]:
         answer = self.lambda_.invoke(
-            FunctionName=names.guard_function(self.place, what), Payload=json.dumps(event).encode()
+            FunctionName=names.guard_function_name(self.place, what), Payload=json.dumps(event).encode()
         )
         said: dict[str, Any] = json.loads(answer["Payload"].read())
         assert "FunctionError" not in answer, said
@@ -111,7 +114,7 @@ class Deployed:
 
     def fence(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(
-            self.s3.get_object(Bucket=names.bucket(self.place), Key="stop.json")["Body"].read()
+            self.s3.get_object(Bucket=names.bucket_name(self.place), Key="stop.json")["Body"].read()
         )
         return found
 
@@ -138,13 +141,14 @@ def test_the_stop_function_fences_and_ends_every_instance_and_the_reaper_says_th
 
 
 def test_a_message_on_the_budgets_topic_stops_the_fleet_with_nobody_else_about(deployed: Deployed) -> None:
-    deployed.s3.delete_object(Bucket=names.bucket(PLACE), Key="stop.json")
+    deployed.s3.delete_object(Bucket=names.bucket_name(PLACE), Key="stop.json")
     deployed.raised()
 
     deployed.endpoint.client("sns").publish(
-        TopicArn=f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.stop_topic(PLACE)}", Subject="AWS Budgets: tandem-guarded",
+        TopicArn=f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.stop_topic_name(PLACE)}",
+        Subject="AWS Budgets: tandem-guarded",
         Message="the budget is exceeded",
-    )  # fmt: skip
+    )
 
     assert deployed.until([]) == []
     assert deployed.fence()["who"] == "budget"

@@ -17,15 +17,15 @@ import pytest
 from assemblies import COMMITTED, Template, Templates, changed, environment, one, resources, templates
 
 from stacks.guard import GuardStack
-from stacks.guard_functions import FUNCTIONS, LIMIT_S, ROOT, files, variables
-from stacks.guard_rights import LISTINGS
-from tandem.fence import CALLS, Clients, Lease
-from tandem.ops.guarded import guarded
-from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, WITHOUT
-from tandem.spec.environment import Block, Environment, Subscription
-from tandem.start import schedule
-from tandem.stop import PASS_MINUTES, Guarded
-from tandem.watch.guard_alarms import guard_alarms
+from stacks.guard_functions import FUNCTIONS, ROOT, TIMEOUT_S, function_variables, list_function_files
+from stacks.guard_rights import LISTING_ACTIONS
+from tandem.guard.fence import CLIENT_CONFIG, AwsClients, Lease
+from tandem.guard.fleet_start import build_stop_schedule
+from tandem.guard.fleet_stop import PASS_MINUTES, GuardConfig
+from tandem.monitoring.guard_alarms import build_guard_alarms
+from tandem.ops.guard_config import build_guard_config
+from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, REGIONS_WITHOUT_BUDGETS
+from tandem.spec.environment import AlarmSubscription, CapacityBlock, Environment
 
 pytestmark = pytest.mark.cdk
 
@@ -95,14 +95,21 @@ class TestFunctions:
 
         found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
         assert found == {
-            "handler.py", "tandem/__init__.py", "tandem/aws_fault.py", "tandem/fence.py", "tandem/stop.py",
-            "tandem/guard/__init__.py", "tandem/guard/ownership.py", "tandem/guard/pager.py",
-            "tandem/guard/scaling.py", "tandem/guard/schedules.py",
-        }  # fmt: skip
+            "handler.py",
+            "tandem/__init__.py",
+            "tandem/aws/faults.py",
+            "tandem/guard/fence.py",
+            "tandem/guard/fleet_stop.py",
+            "tandem/guard/__init__.py",
+            "tandem/guard/ownership.py",
+            "tandem/guard/pager.py",
+            "tandem/guard/scaling_groups.py",
+            "tandem/guard/schedules.py",
+        }
         for file in found:
             source = ROOT / ("lambdas/" + what + "/handler.py" if file == "handler.py" else file)
             assert (folder / file).read_bytes() == source.read_bytes()
-        assert len(files(what)) == len(found)  # type: ignore[arg-type]  # a parameter
+        assert len(list_function_files(what)) == len(found)  # type: ignore[arg-type]  # a parameter
 
     @pytest.mark.parametrize("what", FUNCTIONS)
     def test_the_packed_handler_loads_where_there_is_nothing_else(
@@ -132,8 +139,8 @@ class TestFunctions:
             if each["FunctionName"] == f"tandem-{name}-{what}"
         ]  # fmt: skip
 
-        told = Guarded.from_variables(found["Environment"]["Variables"])
-        meant = guarded(environment(name))
+        told = GuardConfig.from_variables(found["Environment"]["Variables"])
+        meant = build_guard_config(environment(name))
         assert (told.cluster, told.node_group, told.bucket) == (meant.cluster, meant.node_group, meant.bucket)
         assert (told.topic_arn, told.namespace, told.capacity_kind) == (
             meant.topic_arn, meant.namespace, meant.capacity_kind,
@@ -142,17 +149,17 @@ class TestFunctions:
 
     def test_no_function_is_told_of_a_reservation_or_of_a_blocks_hours(self) -> None:
         starts = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
-        block = Block.model_construct(starts=starts, ends=starts + timedelta(days=1))
+        block = CapacityBlock.model_construct(starts=starts, ends=starts + timedelta(days=1))
         place = changed(environment(HOME), capacity={"reservation_id": "cr-0123456789abcdef0", "block": block})
 
-        assert guarded(place).block_ends == block.ends
-        assert variables(place) == variables(environment(HOME))
+        assert build_guard_config(place).block_ends == block.ends
+        assert function_variables(place) == function_variables(environment(HOME))
 
     def test_a_pass_has_the_time_that_its_calls_may_take(self) -> None:
-        tries = CALLS.retries["total_max_attempts"]
-        longest_s = tries * (CALLS.connect_timeout + CALLS.read_timeout) + 3
+        tries = CLIENT_CONFIG.retries["total_max_attempts"]
+        longest_s = tries * (CLIENT_CONFIG.connect_timeout + CLIENT_CONFIG.read_timeout) + 3
 
-        assert 24 * longest_s <= LIMIT_S <= 900  # twenty calls, and a write that others come before
+        assert 24 * longest_s <= TIMEOUT_S <= 900  # twenty calls, and a write that others come before
 
     @pytest.mark.parametrize("what", FUNCTIONS)
     def test_its_log_is_its_own_encrypted_and_forgotten(self, stack: Template, what: str) -> None:
@@ -194,7 +201,7 @@ class TestFunctions:
 
 
 class TestRights:
-    """Action by action: what a role may is what tandem/stop.py calls."""
+    """Action by action: what a role may is what tandem/guard/fleet_stop.py calls."""
 
     CALLED = frozenset({
         "s3:GetObject", "s3:PutObject", "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig", "ec2:DescribeInstances",
@@ -214,10 +221,10 @@ class TestRights:
         assert set(allowed(rights(stack, "Stop"))) == self.CALLED | self.BESIDE | {"sqs:SendMessage"}
 
     def test_every_call_of_the_stop_is_among_them(self) -> None:
-        source = "".join((ROOT / file).read_text() for file in files("reap"))
+        source = "".join((ROOT / file).read_text() for file in list_function_files("reap"))
         made = {
             f"{service}:{''.join(part.capitalize() for part in operation.split('_'))}"
-            for service in [each.name for each in fields(Clients) if each.default is MISSING]
+            for service in [each.name for each in fields(AwsClients) if each.default is MISSING]
             for operation in _called(source, service)
         }
 
@@ -256,8 +263,8 @@ class TestRights:
             action for action, statement in allowed(rights(stack, "Reap")).items() if statement["Resource"] == ["*"]
         }
 
-        assert wide == {*LISTINGS, "cloudwatch:PutMetricData"}
-        for service, _, name in (action.partition(":") for action in LISTINGS):
+        assert wide == {*LISTING_ACTIONS, "cloudwatch:PutMetricData"}
+        for service, _, name in (action.partition(":") for action in LISTING_ACTIONS):
             assert known[service]["Actions"][name.lower()].get("Resources", []) == []
 
     @pytest.mark.parametrize("what", ["Stop", "Reap", "OneShotRole"])
@@ -344,12 +351,12 @@ class TestOneShot:
         assert found["sqs:SendMessage"]["Resource"] == [queue]
 
     def test_a_start_names_the_group_the_role_and_the_queue_that_are_made(self, stack: Template) -> None:
-        meant = guarded(environment(HOME))
+        meant = build_guard_config(environment(HOME))
         now = datetime(2026, 12, 1, 8, tzinfo=UTC)
         lease = Lease(run="r", who="w", experiment=None, node_label={}, nodes=1, created=now,
                       deadline=now + timedelta(hours=1), beats=False, schedule="stop-r")  # fmt: skip
 
-        asked = schedule(meant, lease)
+        asked = build_stop_schedule(meant, lease)
 
         role = stack["Resources"][logical(stack, "OneShotRole", "AWS::IAM::Role")]["Properties"]["RoleName"]
         assert asked["GroupName"] == one(stack, "AWS::Scheduler::ScheduleGroup")["Name"]
@@ -429,10 +436,10 @@ class TestNotices:
         assert (caller["Principal"], caller["SourceArn"]) == ("sns.amazonaws.com", topic)
 
     def test_a_subscriber_keeps_its_resource_wherever_it_stands(self, tmp_path: Path) -> None:
-        mail = Subscription(protocol="email", endpoint="ops@example.com")
-        queue = Subscription(protocol="sqs", endpoint="arn:aws:sqs:us-east-2:111122223333:alarms")
+        mail = AlarmSubscription(protocol="email", endpoint="ops@example.com")
+        queue = AlarmSubscription(protocol="sqs", endpoint="arn:aws:sqs:us-east-2:111122223333:alarms")
 
-        def made(folder: str, *subscribers: Subscription) -> dict[str, Any]:
+        def made(folder: str, *subscribers: AlarmSubscription) -> dict[str, Any]:
             place = changed(environment(HOME), observability={"alarm_subscriptions": subscribers})
             found = alone(place, tmp_path / folder)["Resources"]
             heard = {name: each for name, each in found.items() if each["Type"] == "AWS::SNS::Subscription"}
@@ -515,7 +522,7 @@ class TestBudget:
         )
 
     def test_a_region_without_budgets_has_none_and_all_else(self, stacks: Templates) -> None:
-        assert environment("dev-trn2-3xlarge").region in WITHOUT
+        assert environment("dev-trn2-3xlarge").region in REGIONS_WITHOUT_BUDGETS
         assert resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Budgets::Budget") == []
         assert len(resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Lambda::Function")) == 2
 
@@ -531,7 +538,7 @@ class TestBudget:
                 return True
             return False
 
-        assert {region for region in REGIONS if missing(region)} == WITHOUT
+        assert {region for region in REGIONS if missing(region)} == REGIONS_WITHOUT_BUDGETS
 
 
 class TestAlarms:
@@ -539,7 +546,7 @@ class TestAlarms:
     def test_every_alarm_of_the_guard_is_made(self, stacks: Templates, name: str) -> None:
         made = {each["AlarmName"]: each for each in resources(stacks[f"{name}-Guard"], "AWS::CloudWatch::Alarm")}
 
-        found = guard_alarms(environment(name)).alarms
+        found = build_guard_alarms(environment(name)).alarms
         assert made.keys() == {alarm.name for alarm in found}
         for alarm in found:
             said = made[alarm.name]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from assemblies import COMMITTED, KEY, Template, Templates, environment, hosted, one, resources
 
-from tandem.spec.names import namespace
+from tandem.spec.names import experiment_namespace
 
 pytestmark = pytest.mark.cdk
 
@@ -154,7 +154,7 @@ def test_every_experiment_has_every_account_bound_to_its_role(stacks: Templates,
         for found in resources(stacks[f"{name}-Workloads"], "AWS::EKS::PodIdentityAssociation")
     }
 
-    spaces = [namespace(experiment) for experiment in hosted(environment(name))]
+    spaces = [experiment_namespace(experiment) for experiment in hosted(environment(name))]
     assert bound == {(space, account, f"{name}-Cluster-RoleArn-{account}") for space in spaces for account in ACCOUNTS}
 
 

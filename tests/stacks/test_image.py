@@ -28,17 +28,17 @@ from assemblies import (
 from aws_cdk import aws_s3_assets as assets
 
 from stacks.image import RESOURCE_TYPE, ImageStack
-from stacks.network import Network
-from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage
+from stacks.network import NetworkIds
 from tandem.spec.environment import Environment
+from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage
 
-NOWHERE = Network(vpc_id="vpc-0123456789abcdef0", subnet_ids={})
+NOWHERE = NetworkIds(vpc_id="vpc-0123456789abcdef0", subnet_ids={})
 pytestmark = pytest.mark.cdk
 
 MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
 
 
-def part(template: Template, image: BuiltImage) -> Template:
+def part(template: Template, image: ProjectImage) -> Template:
     """Return the resources of one image and those that all share."""
     theirs = {LLMPERF: "Llmperf"}
     own, strange = theirs.get(image), tuple(start for other, start in theirs.items() if other != image)
@@ -53,13 +53,13 @@ def part(template: Template, image: BuiltImage) -> Template:
 
 
 @pytest.fixture(scope="session", params=[TOOLS, LLMPERF], ids=lambda image: image.name)
-def image(request: pytest.FixtureRequest) -> BuiltImage:
-    found: BuiltImage = request.param
+def image(request: pytest.FixtureRequest) -> ProjectImage:
+    found: ProjectImage = request.param
     return found
 
 
 @pytest.fixture(scope="session")
-def template(stacks: Templates, image: BuiltImage) -> Template:
+def template(stacks: Templates, image: ProjectImage) -> Template:
     return part(stacks["post-us-east-2-Image"], image)
 
 
@@ -107,7 +107,7 @@ def arguments(template: Template) -> dict[str, str]:
 
 @pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
 def test_every_environment_has_its_image_under_the_name_that_pods_pull(
-    stacks: Templates, place: Environment, image: BuiltImage
+    stacks: Templates, place: Environment, image: ProjectImage
 ) -> None:
     made = part(stacks[f"{place.name}-Image"], image)
     found, repository = one(made, RESOURCE_TYPE), one(made, "AWS::ECR::Repository")["RepositoryName"]
@@ -163,7 +163,7 @@ class TestTheRepository:
 
 
 class TestTheBuild:
-    def test_builds_and_pushes_the_image_that_pods_pull(self, template: Template, image: BuiltImage) -> None:
+    def test_builds_and_pushes_the_image_that_pods_pull(self, template: Template, image: ProjectImage) -> None:
         _, build, push = commands(template)
         reference = image.reference(environment("post-us-east-2"))
 
@@ -295,7 +295,7 @@ class TestRights:
         arn = "arn:aws:ecr:us-east-2:111122223333:repository/ecr-public/docker/library/python"
         assert pull["Resource"] == [arn]
 
-    def test_codebuild_takes_the_role_for_this_project_only(self, template: Template, image: BuiltImage) -> None:
+    def test_codebuild_takes_the_role_for_this_project_only(self, template: Template, image: ProjectImage) -> None:
         (trust,) = [
             each["AssumeRolePolicyDocument"]["Statement"][0]
             for each in resources(template, "AWS::IAM::Role")
@@ -313,19 +313,24 @@ class TestRights:
 
 class TestTheSource:
     @pytest.fixture
-    def staged(self, assembly: Path, image: BuiltImage) -> list[str]:
+    def staged(self, assembly: Path, image: ProjectImage) -> list[str]:
         """The files of the asset that the build takes."""
         project = one(part(_templates(assembly)["post-us-east-2-Image"], image), "AWS::CodeBuild::Project")
         folder = assembly / f"asset.{Path(project['Source']['Location']).stem}"
         return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
-    def test_is_what_the_tag_is_a_digest_of(self, staged: list[str], image: BuiltImage) -> None:
+    def test_is_what_the_tag_is_a_digest_of(self, staged: list[str], image: ProjectImage) -> None:
         assert tuple(staged) == image.source_files()
 
-    def test_is_what_docker_sees(self, tmp_path: Path, image: BuiltImage) -> None:
+    def test_is_what_docker_sees(self, tmp_path: Path, image: ProjectImage) -> None:
         """By the CDK's own reading of an ignore file in Docker's way."""
         context = tmp_path / "context"
-        strangers = ("README.md", "tandem/cli.py", "tandem/spec/data/x.yaml", "tandem/artifacts/__pycache__/log.pyc")
+        strangers = (
+            "README.md",
+            "tandem/cli/program.py",
+            "tandem/spec/data/x.yaml",
+            "tandem/artifacts/__pycache__/log.pyc",
+        )
         for file in (*image.source_files(), *strangers):
             (context / file).parent.mkdir(parents=True, exist_ok=True)
             (context / file).write_text("")
@@ -350,7 +355,7 @@ class TestTheSource:
 def test_another_tag_is_another_template(
     image_of: Callable[[Environment], Template], stacks: Templates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(BuiltImage, "tag", lambda _: "0" * 16)
+    monkeypatch.setattr(ProjectImage, "tag", lambda _: "0" * 16)
 
     after = image_of(environment("dev-trn2-3xlarge"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from assemblies import RESERVATION, Synth, Templates, changed, environment, hosted, texts, variants
 
-from tandem.spec.environment import Block, Environment
+from tandem.spec.environment import CapacityBlock, Environment
 from tandem.spec.experiment import Experiment
 
 pytestmark = pytest.mark.cdk
@@ -47,7 +47,7 @@ FLEET_AND_ITS_DASHBOARD = {"capacity-block-Fleet", "capacity-block-Observability
 def test_renewing_a_block_whose_hours_are_said_changes_fleet_and_what_a_dashboard_says_of_it(synth: Synth) -> None:
     def during(reservation: str, day: int) -> Path:
         starts = datetime(2026, 12, day, 11, 30, tzinfo=UTC)
-        block = Block.model_construct(starts=starts, ends=starts + timedelta(days=1))
+        block = CapacityBlock.model_construct(starts=starts, ends=starts + timedelta(days=1))
         return synth(changed(variants()["capacity-block"], capacity={"reservation_id": reservation, "block": block}))
 
     assert differing(during(RESERVATION, 1), during(OTHER_RESERVATION, 8)) == FLEET_AND_ITS_DASHBOARD

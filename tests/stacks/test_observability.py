@@ -11,18 +11,18 @@ import pytest
 from assemblies import COMMITTED, Template, Templates, changed, environment, hosted, inputs, one, resources, templates
 
 import app
-from stacks.observability import MOST_RESOURCES, ObservabilityStack
-from stacks.stack import RefusedError
-from tandem.commands.watching import scope
-from tandem.spec.environment import Environment, Reference, ReferenceValue
+from stacks.observability import MAX_RESOURCES, ObservabilityStack
+from stacks.stack import TemplateLimitError
+from tandem.cli.monitoring_cost import build_scope
+from tandem.monitoring.agent import build_addon_configuration
+from tandem.monitoring.alarms import build_alarms
+from tandem.monitoring.dashboard_body import build_body
+from tandem.monitoring.dashboards import build_dashboards
+from tandem.monitoring.log_filters import build_log_filters
+from tandem.monitoring.widget import MathExpression, MetricLine
+from tandem.spec.environment import Environment, ReferenceRun, ReferenceValue
 from tandem.spec.experiment import Experiment
-from tandem.spec.names import container_log_group
-from tandem.watch.agent import addon_configuration
-from tandem.watch.alarms import alarms
-from tandem.watch.body import body
-from tandem.watch.dashboards import dashboards
-from tandem.watch.filters import filters
-from tandem.watch.widget import Expression, Line
+from tandem.spec.names import container_log_group_name
 
 pytestmark = pytest.mark.cdk
 
@@ -32,7 +32,7 @@ GROUP, FILTER, ADDON = "AWS::Logs::LogGroup", "AWS::Logs::MetricFilter", "AWS::E
 
 
 def watched(name: str = HOME) -> Any:
-    return scope(environment(name), hosted(environment(name)))
+    return build_scope(environment(name), hosted(environment(name)))
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def alone(place: Environment, folder: Path, experiments: list[Experiment]) -> Te
     root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
     home = cdk.Environment(account=place.account, region=place.region)
     stage = cdk.Stage(root, place.name, env=home)
-    ObservabilityStack(stage, "Observability", watched=scope(place, experiments), agent_version=None)
+    ObservabilityStack(stage, "Observability", monitoring_scope=build_scope(place, experiments), agent_version=None)
     root.synth()
     return templates(folder)[f"{place.name}-Observability"]
 
@@ -62,7 +62,7 @@ class TestDashboards:
         made = {each["DashboardName"]: json.loads(each["DashboardBody"]) for each in
                 resources(stacks[f"{name}-Observability"], DASHBOARD)}  # fmt: skip
 
-        drawn = {each.name: body(each, environment(name).region) for each in dashboards(watched(name))}
+        drawn = {each.name: build_body(each, environment(name).region) for each in build_dashboards(watched(name))}
         assert made == drawn
 
     def test_an_environment_has_one_for_each_experiment_one_for_the_machine_and_one_for_money(
@@ -78,9 +78,9 @@ class TestAlarms:
     def test_every_alarm_stands_under_its_name_and_says_what_to_do(self, stack: Template) -> None:
         made = {each["AlarmName"]: each["AlarmDescription"] for each in resources(stack, ALARM)}
 
-        found = alarms(watched())
-        assert found.parked is not None
-        assert made == {alarm.name: alarm.description for alarm in (*found.alarms, found.parked)}
+        found = build_alarms(watched())
+        assert found.suppressor is not None
+        assert made == {alarm.name: alarm.description for alarm in (*found.alarms, found.suppressor)}
 
     def test_no_alarm_tells_anybody_by_itself(self, stack: Template) -> None:
         acts = ("AlarmActions", "OKActions", "InsufficientDataActions")
@@ -91,7 +91,7 @@ class TestAlarms:
     def test_each_compares_what_its_value_says(self, stacks: Templates, name: str) -> None:
         made = {each["AlarmName"]: each for each in resources(stacks[f"{name}-Observability"], ALARM)}
 
-        for alarm in alarms(watched(name)).alarms:
+        for alarm in build_alarms(watched(name)).alarms:
             said = made[alarm.name]
             assert (said["Threshold"], said["TreatMissingData"]) == (alarm.threshold, alarm.missing)
             assert (said["EvaluationPeriods"], said["DatapointsToAlarm"]) == (alarm.periods, alarm.datapoints)
@@ -101,12 +101,12 @@ class TestAlarms:
 
     def test_metric_math_reads_every_line_and_compares_the_shown_one(self, stack: Template) -> None:
         made = {each["AlarmName"]: each["Metrics"] for each in resources(stack, ALARM) if "Metrics" in each}
-        meant = [alarm for alarm in alarms(watched()).alarms if len(alarm.lines) > 1]
+        meant = [alarm for alarm in build_alarms(watched()).alarms if len(alarm.lines) > 1]
 
         assert meant
         for alarm in meant:
             queries = {query["Id"]: query for query in made[alarm.name]}
-            shown = [line.id for line in alarm.lines if line.shown]
+            shown = [line.id for line in alarm.lines if line.is_visible]
             assert [id_ for id_, query in queries.items() if query["ReturnData"]] == shown
             for line in alarm.lines:
                 assert line.id is not None
@@ -114,7 +114,7 @@ class TestAlarms:
 
     def test_a_percentile_is_an_extended_statistic_of_one_metric(self, tmp_path: Path) -> None:
         value = ReferenceValue(experiment="post", variant="qwen-vllm", prompt_class="all", concurrency=1, ttft_ms=100.0)
-        place = changed(environment(HOME), observability={"reference": Reference(run="r", values=(value,))})
+        place = changed(environment(HOME), observability={"reference": ReferenceRun(run="r", values=(value,))})
 
         made = [
             each for each in resources(alone(place, tmp_path, hosted(place)), ALARM) if "-ttft" in each["AlarmName"]
@@ -150,7 +150,7 @@ class TestAlarms:
     def test_a_composite_is_made_after_all_that_it_names_and_goes_before(self, stack: Template) -> None:
         made = ids(stack, ALARM)
 
-        for composite in alarms(watched()).composites:
+        for composite in build_alarms(watched()).composites:
             found = stack["Resources"][ids(stack, COMPOSITE)[composite.name]]
             assert composite.suppressor is not None
             assert {made[name] for name in (*composite.alarms, composite.suppressor)} <= set(found["DependsOn"])
@@ -170,8 +170,8 @@ def read(query: dict[str, Any]) -> tuple[object, ...]:
     return metric["Namespace"], metric["MetricName"], dimensions, query["MetricStat"]["Stat"]
 
 
-def said(line: Line | Expression) -> tuple[object, ...]:
-    if isinstance(line, Expression):
+def said(line: MetricLine | MathExpression) -> tuple[object, ...]:
+    if isinstance(line, MathExpression):
         return (line.text,)
     return line.namespace, line.metric, line.dimensions, line.statistic
 
@@ -210,7 +210,7 @@ class TestContainerInsights:
     def test_the_agent_is_told_what_is_said_of_it(self, stack: Template) -> None:
         told = json.loads(one(stack, ADDON)["ConfigurationValues"])
 
-        assert told == addon_configuration(environment(HOME))
+        assert told == build_addon_configuration(environment(HOME))
 
     def test_the_agent_has_its_role_by_pod_identity(self, stack: Template) -> None:
         (association,) = one(stack, ADDON)["PodIdentityAssociations"]
@@ -234,12 +234,12 @@ class TestContainerInsights:
         assert trust["Condition"]["StringLike"] == {"aws:RequestTag/kubernetes-namespace": "amazon-cloudwatch"}
 
     def test_accelerator_nodes_are_counted_in_the_performance_log(self, stack: Template) -> None:
-        (meant,) = filters(environment(HOME))
+        (meant,) = build_log_filters(environment(HOME))
         found = one(stack, FILTER)
         (counted,) = found["MetricTransformations"]
 
         assert (found["LogGroupName"], found["FilterPattern"]) == (
-            container_log_group(environment(HOME), "performance"), meant.pattern,
+            container_log_group_name(environment(HOME), "performance"), meant.pattern,
         )  # fmt: skip
         assert counted == {
             "MetricName": meant.metric, "MetricNamespace": f"Tandem/{HOME}", "MetricValue": "1", "DefaultValue": 0,
@@ -270,13 +270,13 @@ class TestLimits:
 
         made = alone(place, tmp_path, [wide(100)])
 
-        assert len(made["Resources"]) <= MOST_RESOURCES
+        assert len(made["Resources"]) <= MAX_RESOURCES
         assert len(json.dumps(made)) < 1_000_000  # CloudFormation user guide, quotas
 
     def test_more_alarms_than_a_template_takes_are_refused_in_plain_words(self, tmp_path: Path) -> None:
         place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
 
-        with pytest.raises(RefusedError, match=r"alarms; a template takes 500\. Host fewer variants"):
+        with pytest.raises(TemplateLimitError, match=r"alarms; a template takes 500\. Host fewer variants"):
             alone(place, tmp_path, [wide(200)])
 
     def test_the_app_tells_them_in_a_line_and_ends_with_2(

@@ -10,16 +10,16 @@ import aws_cdk as cdk
 import pytest
 import yaml
 from assemblies import ROOT, changed, templates
+from doubles.aws_principal import RolePrincipal, assume_role
 from test_guard_deployed import ACCOUNT, PLACE, REGION, Deployed
 
+from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.aws.fleet_behavior import FleetBehavior
 from stacks.guard import GuardStack
-from tandem.cli import main
-from tandem.ops.people.rights import held
+from tandem.cli.program import main
+from tandem.ops.people.rights import list_policy_kinds
 from tandem.spec import names
 from tandem.spec.names import PeopleKind
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.fleet import Fleet
-from tandem.twin.aws.principal import Principal, with_role
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("people-deployed"), pytest.mark.proof]
 
@@ -36,8 +36,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     stage = cdk.Stage(root, ASKING.name, env=cdk.Environment(account=ACCOUNT, region=REGION))
     GuardStack(stage, "Guard", environment=ASKING)
     root.synth()
-    with Endpoint(account=ACCOUNT, region=REGION, enforce=True, say=lambda _: None) as endpoint:
-        endpoint.fleet(Fleet(start_delay_s=0.1, stop_delay_s=0.1))
+    with AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True, report=lambda _: None) as endpoint:
+        endpoint.set_fleet(FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1))
         endpoint.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument=TRUST)
         made = Deployed(endpoint, ASKING)
         made.deploy(templates(folder)[f"{ASKING.name}-Guard"], folder)
@@ -45,9 +45,9 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         yield made
 
 
-def in_the_clear(endpoint: Endpoint) -> None:
+def in_the_clear(endpoint: AwsEndpoint) -> None:
     """Take the refusal of plain HTTP from the topic for people: nothing on this machine's loopback speaks TLS."""
-    sns, topic = endpoint.client("sns"), f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.topic(ASKING)}"
+    sns, topic = endpoint.client("sns"), f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.topic_name(ASKING)}"
     policy = json.loads(sns.get_topic_attributes(TopicArn=topic)["Attributes"]["Policy"])
     policy["Statement"] = [one for one in policy["Statement"] if one["Effect"] == "Allow"]
     sns.set_topic_attributes(TopicArn=topic, AttributeName="Policy", AttributeValue=json.dumps(policy))
@@ -65,14 +65,14 @@ def files(tmp_path: Path) -> list[str]:
     return ["--environments", str(tmp_path / "environments"), "--experiments", str(ROOT / "experiments")]
 
 
-def somebody(deployed: Deployed, kind: PeopleKind) -> Principal:
+def somebody(deployed: Deployed, kind: PeopleKind) -> RolePrincipal:
     """A new role with the deployed policies of a kind attached, as an account's owner attaches them."""
     iam, role = deployed.endpoint.client("iam"), f"one-{kind}"
     arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
-    for one in held(kind):
-        name = names.people_policy(ASKING, one)
+    for one in list_policy_kinds(kind):
+        name = names.people_policy_name(ASKING, one)
         iam.attach_role_policy(RoleName=role, PolicyArn=f"arn:aws:iam::{ACCOUNT}:policy/{name}")
-    return with_role(deployed.endpoint, arn)
+    return assume_role(deployed.endpoint, arn)
 
 
 def become(deployed: Deployed, kind: PeopleKind, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def become(deployed: Deployed, kind: PeopleKind, home: Path, monkeypatch: pytest
 def test_who_may_not_size_a_node_group_stops_through_the_function(
     deployed: Deployed, files: list[str], kind: PeopleKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    deployed.s3.delete_object(Bucket=names.bucket(ASKING), Key="stop.json")
+    deployed.s3.delete_object(Bucket=names.bucket_name(ASKING), Key="stop.json")
     deployed.raised()
     become(deployed, kind, tmp_path, monkeypatch)
 

@@ -11,9 +11,9 @@ from aws_cdk import App, Stack
 from declared_environments import read_environments
 
 from stacks.people import PeoplePolicies
-from stacks.stack import RefusedError
-from tandem.ops.people.places import places
-from tandem.ops.people.policies import policy
+from stacks.stack import TemplateLimitError
+from tandem.ops.people.policies import build_policy
+from tandem.ops.people.policy_targets import build_targets
 from tandem.spec import names
 
 pytestmark = pytest.mark.cdk
@@ -31,7 +31,7 @@ def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> No
     place = read_environments()[ASKING]
     made = {one["ManagedPolicyName"]: one["PolicyDocument"] for one in resources(stacks[f"{ASKING}-Guard"], POLICY)}
 
-    assert made == {names.people_policy(place, kind): policy(place, kind) for kind in names.PEOPLE}
+    assert made == {names.people_policy_name(place, kind): build_policy(place, kind) for kind in names.PEOPLE}
 
 
 def test_no_policy_is_attached_and_each_outlives_its_stack(stacks: Templates) -> None:
@@ -46,7 +46,7 @@ def test_a_policy_that_iam_would_not_take_is_refused_with_what_to_do() -> None:
     base = environment("post-us-east-2")
     place = changed(base, cluster={"access": base.cluster.access.model_copy(update={"engineer": many})})
 
-    with pytest.raises(RefusedError, match=r"IAM takes 6144\. Name fewer principals in cluster\.access"):
+    with pytest.raises(TemplateLimitError, match=r"IAM takes 6144\. Name fewer principals in cluster\.access"):
         PeoplePolicies(Stack(App(), "Guard"), "People", environment=place)
 
 
@@ -59,7 +59,7 @@ def test_the_pipeline_takes_on_the_roles_that_a_deploy_asks_for_and_no_other(ass
         asked |= set(roles(json.loads(path.read_text())))
 
     spelt = {arn.replace("${AWS::Partition}", "aws") for arn in asked}
-    assert spelt == set(places(place)["bootstrap roles"].arns)
+    assert spelt == set(build_targets(place)["bootstrap roles"].arns)
 
 
 def roles(found: object) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.place import Place
+from stacks.aws_location import AwsLocation
 
 
 @pytest.mark.parametrize(
     ("region", "partition"), [("us-east-2", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
 )
 def test_the_partition_follows_the_region(region: str, partition: str) -> None:
-    arn = Place(account="210987654321", region=region).cluster_arn("tandem-a")
+    arn = AwsLocation(account="210987654321", region=region).cluster_arn("tandem-a")
 
     assert arn == f"arn:{partition}:eks:{region}:210987654321:cluster/tandem-a"

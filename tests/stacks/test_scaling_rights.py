@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from assemblies import changed, environment
 from botocore.exceptions import ClientError
+from doubles.aws_principal import create_principal
 
-from stacks.guard_rights import of_functions
-from tandem.fence import FENCE_KEY
-from tandem.ops.guarded import former_prefix_of, prefix_of
-from tandem.ops.people.policies import policy
+from rehearsal.aws.endpoint import AwsEndpoint
+from stacks.guard_rights import list_function_statements
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.fleet_stop import INSTANCES_ALIVE
+from tandem.ops.guard_config import former_object_prefix, object_prefix
+from tandem.ops.people.policies import build_policy
 from tandem.spec import names
 from tandem.spec.names import PeopleKind
-from tandem.stop import INSTANCES_ALIVE
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.principal import under
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("scaling-rights")]
 
@@ -28,41 +28,41 @@ ZERO = {"MinSize": 0, "DesiredCapacity": 0}
 
 
 @pytest.fixture(scope="module")
-def account() -> Iterator[Endpoint]:
+def account() -> Iterator[AwsEndpoint]:
     """The environment's cluster with its node group and one of another tool; neither has an instance."""
-    with Endpoint(account=ACCOUNT, region=REGION, enforce=True, say=lambda _: None) as endpoint:
+    with AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True, report=lambda _: None) as endpoint:
         role = endpoint.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
         eks = endpoint.client("eks")
-        eks.create_cluster(name=names.cluster(PLACE), roleArn=role, resourcesVpcConfig={})
-        for name in (names.node_group(PLACE), "other"):
+        eks.create_cluster(name=names.cluster_name(PLACE), roleArn=role, resourcesVpcConfig={})
+        for name in (names.node_group_name(PLACE), "other"):
             eks.create_nodegroup(
-                clusterName=names.cluster(PLACE), nodegroupName=name, subnets=["subnet-1"], nodeRole=role,
+                clusterName=names.cluster_name(PLACE), nodegroupName=name, subnets=["subnet-1"], nodeRole=role,
                 scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
             )  # fmt: skip
-        endpoint.client("scheduler").create_schedule_group(Name=names.schedule_group(PLACE))
+        endpoint.client("scheduler").create_schedule_group(Name=names.schedule_group_name(PLACE))
         endpoint.client("s3").create_bucket(
             Bucket="theirs", CreateBucketConfiguration={"LocationConstraint": REGION}
         )  # fmt: skip
         yield endpoint
 
 
-def scaling_group(account: Endpoint, node_group: str) -> str:
+def scaling_group(account: AwsEndpoint, node_group: str) -> str:
     described = account.client("eks").describe_nodegroup(
-        clusterName=names.cluster(PLACE), nodegroupName=node_group
+        clusterName=names.cluster_name(PLACE), nodegroupName=node_group
     )  # fmt: skip
     (group,) = described["nodegroup"]["resources"]["autoScalingGroups"]
     return str(group["name"])
 
 
-def function(account: Endpoint, service: str) -> Any:
+def function(account: AwsEndpoint, service: str) -> Any:
     """A client with the rights of the guard's functions."""
-    arn = f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.topic(PLACE)}"
-    statements = of_functions(PLACE, topic_arn=arn, key_arn=f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1")
-    return under(account, *statements).client(service)
+    arn = f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.topic_name(PLACE)}"
+    statements = list_function_statements(PLACE, topic_arn=arn, key_arn=f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1")
+    return create_principal(account, *statements).client(service)
 
 
-def person(account: Endpoint, kind: PeopleKind) -> Any:
-    return under(account, *policy(PLACE, kind)["Statement"]).client("autoscaling")
+def person(account: AwsEndpoint, kind: PeopleKind) -> Any:
+    return create_principal(account, *build_policy(PLACE, kind)["Statement"]).client("autoscaling")
 
 
 def is_denied(call: Any, **request: Any) -> bool:
@@ -75,9 +75,9 @@ def is_denied(call: Any, **request: Any) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("node_group", "denied"), [(names.node_group(PLACE), False), ("other", True)])
+@pytest.mark.parametrize(("node_group", "denied"), [(names.node_group_name(PLACE), False), ("other", True)])
 def test_a_function_holds_the_auto_scaling_group_of_its_node_group_alone(
-    account: Endpoint, node_group: str, denied: bool
+    account: AwsEndpoint, node_group: str, denied: bool
 ) -> None:
     scaling, name = function(account, "autoscaling"), scaling_group(account, node_group)
 
@@ -86,7 +86,7 @@ def test_a_function_holds_the_auto_scaling_group_of_its_node_group_alone(
     assert is_denied(scaling.resume_processes, AutoScalingGroupName=name)
 
 
-def test_a_function_lists_what_a_pass_reads(account: Endpoint) -> None:
+def test_a_function_lists_what_a_pass_reads(account: AwsEndpoint) -> None:
     now = account.now()
     figures = {
         "Namespace": names.guard_namespace(PLACE), "MetricName": INSTANCES_ALIVE, "Period": 300,
@@ -94,24 +94,26 @@ def test_a_function_lists_what_a_pass_reads(account: Endpoint) -> None:
     }  # fmt: skip
 
     assert not is_denied(function(account, "autoscaling").describe_auto_scaling_groups)
-    assert not is_denied(function(account, "scheduler").list_schedules, GroupName=names.schedule_group(PLACE))
+    assert not is_denied(function(account, "scheduler").list_schedules, GroupName=names.schedule_group_name(PLACE))
     assert not is_denied(function(account, "cloudwatch").get_metric_statistics, **figures)
 
 
 @pytest.mark.parametrize(("key", "denied"), [
-    (prefix_of(PLACE) + FENCE_KEY, False), (former_prefix_of(PLACE) + FENCE_KEY, False),
-    (prefix_of(PLACE) + "lease.json", True), (former_prefix_of(PLACE) + "lease.json", True), (FENCE_KEY, True),
+    (object_prefix(PLACE) + FENCE_KEY, False), (former_object_prefix(PLACE) + FENCE_KEY, False),
+    (object_prefix(PLACE) + "lease.json", True), (former_object_prefix(PLACE) + "lease.json", True), (FENCE_KEY, True),
 ])  # fmt: skip
-def test_a_function_fences_below_both_prefixes_and_writes_no_lease(account: Endpoint, key: str, denied: bool) -> None:
+def test_a_function_fences_below_both_prefixes_and_writes_no_lease(
+    account: AwsEndpoint, key: str, denied: bool
+) -> None:
     assert is_denied(function(account, "s3").put_object, Bucket="theirs", Key=key, Body=b"{}") == denied
 
 
 @pytest.mark.parametrize(("kind", "denied"), [("viewer", True), ("engineer", True), ("operator", False)])
 def test_an_operator_alone_resumes_launches_and_of_this_node_group_alone(
-    account: Endpoint, kind: PeopleKind, denied: bool
+    account: AwsEndpoint, kind: PeopleKind, denied: bool
 ) -> None:
     somebody = person(account, kind)
-    own, other = (scaling_group(account, name) for name in (names.node_group(PLACE), "other"))
+    own, other = (scaling_group(account, name) for name in (names.node_group_name(PLACE), "other"))
 
     assert is_denied(somebody.resume_processes, AutoScalingGroupName=own) == denied
     assert is_denied(somebody.resume_processes, AutoScalingGroupName=other)

@@ -13,13 +13,13 @@ import pytest
 import yaml
 from assemblies import Template, Templates, environment, hosted, inputs, one, resources
 
-from charts import stages_of
-from charts import workloads as workloads_of
-from charts.driver import driver
+from charts import list_stages
+from charts import render_workloads as workloads_of
+from charts.driver import build_driver_release
 from charts.people import render_people
-from charts.tree import files
-from stacks.workloads import pieces
-from tandem.rules.comparison import MOST_SENT
+from charts.tree import render_files
+from stacks.workloads import split_chart
+from tandem.rules.comparison import MAX_CDK_VARIANTS
 from tandem.spec.experiment import Experiment
 
 pytestmark = pytest.mark.cdk
@@ -32,7 +32,7 @@ MOST_TEMPLATE = 1_000_000  # CloudFormation user guide, quotas
 
 
 @pytest.fixture(scope="session")
-def workloads(stacks: Templates) -> Template:
+def render_workloads(stacks: Templates) -> Template:
     return stacks["post-us-east-2-Workloads"]
 
 
@@ -41,7 +41,7 @@ PEOPLE = ("people", "people")
 
 @cache
 def rendered() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    tree = files(environment("post-us-east-2"), hosted(environment("post-us-east-2")), inputs().catalogue)
+    tree = render_files(environment("post-us-east-2"), hosted(environment("post-us-east-2")), inputs().catalogue)
     return {
         (path.parts[1], path.parts[-2]): list(yaml.safe_load_all(text))
         for path, text in tree.items()
@@ -53,8 +53,8 @@ def placed(template: Template) -> dict[tuple[str, str], list[str]]:
     """Return (experiment, stage) -> resources; a template lists manifests in the order they are applied."""
     ids = iter(name for name, found in template["Resources"].items() if found["Type"] == MANIFEST)
     objects = rendered()
-    charts = [(found.name, stage) for found in hosted(environment("post-us-east-2")) for stage in stages_of(found)]
-    made = {chart: [next(ids) for _ in pieces(chart[1], objects[chart])] for chart in charts}
+    charts = [(found.name, stage) for found in hosted(environment("post-us-east-2")) for stage in list_stages(found)]
+    made = {chart: [next(ids) for _ in split_chart(chart[1], objects[chart])] for chart in charts}
     return made | {PEOPLE: list(ids)}
 
 
@@ -101,7 +101,7 @@ def test_objects_that_exist_already_are_taken_over(workloads: Template) -> None:
 @pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
 def test_charts_wait_for_each_other_in_order(workloads: Template, experiment: str) -> None:
     (found,) = [each for each in hosted(environment("post-us-east-2")) if each.name == experiment]
-    stages = stages_of(found)
+    stages = list_stages(found)
     made = placed(workloads)
     ids = {stage: made[experiment, stage] for stage in stages}
 
@@ -124,7 +124,7 @@ def test_a_server_and_its_service_are_sent_together_and_apart_from_others(worklo
 def test_another_variant_moves_no_object_to_another_resource() -> None:
     """An object that moved would be deleted by its old resource before its new one makes it."""
     serve = rendered()["post-drafts-windows", "serve"]
-    some, all_ = pieces("serve", serve[4:]), pieces("serve", serve)
+    some, all_ = split_chart("serve", serve[4:]), split_chart("serve", serve)
 
     assert some.items() <= all_.items()
 
@@ -163,7 +163,7 @@ def test_the_driver_is_the_pinned_chart(workloads: Template) -> None:
 
 
 def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
-    values = driver(environment("post-us-east-2"), inputs().catalogue).values
+    values = build_driver_release(environment("post-us-east-2"), inputs().catalogue).values
 
     assert json.loads(one(workloads, HELM)["Values"]) == values
 
@@ -243,18 +243,18 @@ def sent(variants: int) -> dict[str, list[Any]]:
     """What the CDK sends of an environment that hosts `wide` alone: custom resource -> objects."""
     place, experiment = environment("post-us-east-2"), wide(variants)
     charts = workloads_of(place, experiment, inputs().catalogue)
-    held = {name: list(objects) for stage, made in charts.items() for name, objects in pieces(stage, made).items()}
+    held = {name: list(objects) for stage, made in charts.items() for name, objects in split_chart(stage, made).items()}
     return held | render_people(place, [experiment], {experiment.name: charts})
 
 
 def test_as_many_variants_as_the_rule_admits_fit_a_template() -> None:
-    text = [json.dumps(json.dumps(objects)) for objects in sent(MOST_SENT).values()]
+    text = [json.dumps(json.dumps(objects)) for objects in sent(MAX_CDK_VARIANTS).values()]
 
-    assert sum(len(each) for each in text) < MOST_TEMPLATE - len(stages_of(wide(1))) * 1000 - MOST_SENT * 3000
+    assert sum(len(each) for each in text) < MOST_TEMPLATE - len(list_stages(wide(1))) * 1000 - MAX_CDK_VARIANTS * 3000
 
 
 def test_as_many_variants_can_be_sent_piece_by_piece() -> None:
-    sizes = [2 * len(json.dumps(json.dumps(objects))) + ENVELOPE for objects in sent(MOST_SENT).values()]
+    sizes = [2 * len(json.dumps(json.dumps(objects))) + ENVELOPE for objects in sent(MAX_CDK_VARIANTS).values()]
 
     assert max(sizes) < MOST_BYTES
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_of, read_lock, write_lock
-from supply.make_locks import GLIBC, TARGETS, holds, list_tags
+from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, read_lock, write_lock
+from supply.make_locks import GLIBC, TARGETS, is_marker_true, list_tags
 
-LARGE = {"benchmarks/aiperf-requirements.in", "tandem/twin/real/requirements.in"}  # a GB each, for each target
+LARGE = {"benchmarks/aiperf-requirements.in", "rehearsal/vllm_cpu/requirements.in"}  # a GB each, for each target
 Target = tuple[tuple[int, int], str]
 BIN = Path(sys.executable).parent
 pytestmark = [
@@ -23,7 +23,9 @@ pytestmark = [
 
 def on(target: Target, source: Path) -> list[LockedPackage]:
     """What a lock installs on a target; its torch is left out where PyTorch's own index would have to be asked."""
-    packages = [replace(found, marker="") for found in read_lock(lock_of(source)) if holds(found.marker, target)]
+    packages = [
+        replace(found, marker="") for found in read_lock(lock_path(source)) if is_marker_true(found.marker, target)
+    ]
     return [found for found in packages if found.name != "torch"]
 
 

@@ -11,16 +11,30 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_of, normalize_name, read_lock, write_lock
-from tandem.twin.real import installation
+from rehearsal.vllm_cpu import installation
+from supply.lock_file import (
+    ROOT,
+    LockedPackage,
+    find_inputs,
+    lock_path,
+    normalize_name,
+    read_lock,
+    write_lock,
+)
 
 INPUTS = find_inputs()
 FOLDERS = ("tandem/bench", "images/tandem")  # of locks whose packages .venv has too
 CLOSED = ("requirements.txt", "requirements-test.txt", *(f"{folder}/requirements.txt" for folder in FOLDERS))
 INSTALLERS = (
-    "Makefile", "images/tandem/Dockerfile", "images/llmperf/Dockerfile", "tandem/twin/aws/installation.py",
-    "tandem/twin/real/installation.py", "benchmarks/llmperf_tool.py", "benchmarks/artifacts.py", "docs/run-by-hand.md",
-)  # fmt: skip
+    "Makefile",
+    "images/tandem/Dockerfile",
+    "images/llmperf/Dockerfile",
+    "rehearsal/aws/installation.py",
+    "rehearsal/vllm_cpu/installation.py",
+    "benchmarks/llmperf_tool.py",
+    "benchmarks/artifacts.py",
+    "docs/run-by-hand.md",
+)
 each_input = pytest.mark.parametrize("source", INPUTS, ids=lambda path: str(path.relative_to(ROOT)))
 
 
@@ -61,12 +75,12 @@ def brought_along(requirements: list[Requirement]) -> set[str]:
 def test_every_requirements_file_has_an_input() -> None:
     files = [ROOT / name for name in tracked() if re.search(r"requirements[\w-]*\.txt$|constraints\.txt$", name)]
 
-    assert set(files) == {lock_of(source) for source in INPUTS}
+    assert set(files) == {lock_path(source) for source in INPUTS}
 
 
 @each_input
 def test_every_package_has_an_exact_version_and_a_hash(source: Path) -> None:
-    packages = read_lock(lock_of(source))
+    packages = read_lock(lock_path(source))
 
     digests = [digest for package in packages for digest in package.hashes]
     assert len({package.name for package in packages}) == len(packages) > 0
@@ -75,13 +89,13 @@ def test_every_package_has_an_exact_version_and_a_hash(source: Path) -> None:
 
 @each_input
 def test_no_lock_and_no_input_names_an_address_or_an_index(source: Path) -> None:
-    for file in (source, lock_of(source)):
+    for file in (source, lock_path(source)):
         assert not re.search(r"://|^-+(i|index-url|extra-index-url|find-links|f)\b", file.read_text(), re.MULTILINE)
 
 
 @each_input
 def test_every_choice_is_exact_and_stands_in_its_lock(source: Path) -> None:
-    locked = {package.name: package.version for package in read_lock(lock_of(source))}
+    locked = {package.name: package.version for package in read_lock(lock_path(source))}
 
     assert {normalize_name(found.name): str(found.specifier) for found in all_choices(source)}.items() <= {
         name: f"=={version}" for name, version in locked.items()

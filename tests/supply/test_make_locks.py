@@ -62,7 +62,7 @@ def test_a_package_without_a_file_for_a_target_is_refused() -> None:
     ],
 )
 def test_a_marker_stays_where_targets_differ(marker: str, written: str) -> None:
-    package = make_locks.to_locked(entry("p-1-py3-none-any.whl", marker=marker), {})
+    package = make_locks.build_locked_package(entry("p-1-py3-none-any.whl", marker=marker), {})
 
     assert package is not None
     assert package.marker == written
@@ -70,14 +70,14 @@ def test_a_marker_stays_where_targets_differ(marker: str, written: str) -> None:
 
 @pytest.mark.parametrize("marker", ["sys_platform == 'win32'", "python_version < '3.11'", "extra == 'docs'"])
 def test_what_no_target_installs_is_left_out(marker: str) -> None:
-    assert make_locks.to_locked(entry("p-1-py3-none-any.whl", marker=marker), {}) is None
+    assert make_locks.build_locked_package(entry("p-1-py3-none-any.whl", marker=marker), {}) is None
 
 
 def test_a_hash_of_the_input_stands_before_the_index(tmp_path: Path) -> None:
     source = tmp_path / "requirements.in"
     source.write_text("# --hash=sha256:no\nP==1 \\\n    --hash=sha256:own\nq==2\n")
 
-    package = make_locks.to_locked(entry("p-1-py3-none-any.whl"), make_locks.read_own_hashes(source))
+    package = make_locks.build_locked_package(entry("p-1-py3-none-any.whl"), make_locks.read_own_hashes(source))
 
     assert package is not None
     assert package.hashes == ("sha256:own",)

@@ -14,23 +14,23 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.hold import Held, hold
+from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.aws.template_check import ResourceCheck, check_stack
 
 ACCOUNT = "222233334444"
 HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint(account=ACCOUNT, region="us-east-2") as running:
+def endpoint() -> Iterator[AwsEndpoint]:
+    with AwsEndpoint(account=ACCOUNT, region="us-east-2") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def enforcing() -> Iterator[Endpoint]:
+def enforcing() -> Iterator[AwsEndpoint]:
     """An endpoint where policies bind."""
-    with Endpoint(account=ACCOUNT, region="us-east-2", enforce=True) as running:
+    with AwsEndpoint(account=ACCOUNT, region="us-east-2", enforces_policies=True) as running:
         yield running
 
 
@@ -38,7 +38,7 @@ def enforcing() -> Iterator[Endpoint]:
 def renewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     """An endpoint that keeps its state, in its second life, and what was seen of the first one and at its end."""
     folder = tmp_path_factory.mktemp("state")
-    endpoint = Endpoint(account=ACCOUNT, region="us-east-2", state_dir=folder)
+    endpoint = AwsEndpoint(account=ACCOUNT, region="us-east-2", state_dir=folder)
     where = {"LocationConstraint": "us-east-2"}
     with endpoint:
         s3 = endpoint.client("s3")
@@ -54,7 +54,7 @@ def renewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespac
         yield SimpleNamespace(endpoint=endpoint, folder=folder, after_reset=after_reset, left=left)
 
 
-def settled(endpoint: Endpoint, stack: str) -> str:
+def settled(endpoint: AwsEndpoint, stack: str) -> str:
     """Wait until CloudFormation has done with the stack; its status."""
     cloudformation = endpoint.client("cloudformation")
     for _ in range(400):
@@ -65,7 +65,9 @@ def settled(endpoint: Endpoint, stack: str) -> str:
     raise TimeoutError(stack)
 
 
-def deployed(endpoint: Endpoint, template: dict[str, Any], stack: str = "", *, update: bool = False) -> SimpleNamespace:
+def deployed(
+    endpoint: AwsEndpoint, template: dict[str, Any], stack: str = "", *, update: bool = False
+) -> SimpleNamespace:
     """Create (or update) a stack; its name, status and the reasons of what failed."""
     name = stack or f"stack-{uuid.uuid4().hex[:8]}"
     cloudformation = endpoint.client("cloudformation")
@@ -78,7 +80,7 @@ def deployed(endpoint: Endpoint, template: dict[str, Any], stack: str = "", *, u
 
 
 @pytest.fixture
-def deploy(endpoint: Endpoint) -> Callable[..., SimpleNamespace]:
+def deploy(endpoint: AwsEndpoint) -> Callable[..., SimpleNamespace]:
     """Deploy resources given as logical id to definition, or a whole template."""
 
     def act(resources: dict[str, Any], stack: str = "", *, update: bool = False) -> SimpleNamespace:
@@ -89,7 +91,7 @@ def deploy(endpoint: Endpoint) -> Callable[..., SimpleNamespace]:
 
 
 @pytest.fixture
-def delete(endpoint: Endpoint) -> Callable[[SimpleNamespace], str]:
+def delete(endpoint: AwsEndpoint) -> Callable[[SimpleNamespace], str]:
     def act(stack: SimpleNamespace) -> str:
         endpoint.client("cloudformation").delete_stack(StackName=stack.name)
         return settled(endpoint, stack.id)
@@ -98,7 +100,7 @@ def delete(endpoint: Endpoint) -> Callable[[SimpleNamespace], str]:
 
 
 @pytest.fixture
-def change_set(endpoint: Endpoint) -> Callable[..., str]:
+def change_set(endpoint: AwsEndpoint) -> Callable[..., str]:
     """Make a new stack by change set, as the CDK CLI does; its status."""
 
     def act(resources: dict[str, Any], *, adopt: bool) -> str:
@@ -126,11 +128,11 @@ def refusal() -> Callable[..., str]:
 
 
 @pytest.fixture
-def held(endpoint: Endpoint) -> Callable[[str], dict[str, Held]]:
+def held(endpoint: AwsEndpoint) -> Callable[[str], dict[str, ResourceCheck]]:
     """Hold a stack; by logical id."""
 
-    def act(stack: str) -> dict[str, Held]:
-        return {item.logical_id: item for item in hold(endpoint.client, stack, endpoint.recorded())}
+    def act(stack: str) -> dict[str, ResourceCheck]:
+        return {item.logical_id: item for item in check_stack(endpoint.client, stack, endpoint.list_custom_resources())}
 
     return act
 
@@ -143,11 +145,13 @@ def templates() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def everything(endpoint: Endpoint, templates: dict[str, Any]) -> dict[str, Held]:
+def everything(endpoint: AwsEndpoint, templates: dict[str, Any]) -> dict[str, ResourceCheck]:
     """Every resource of all templates, deployed once and held."""
-    found: dict[str, Held] = {}
+    found: dict[str, ResourceCheck] = {}
     for name, template in templates.items():
         stack = deployed(endpoint, template, name)
         assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", [])
-        found |= {item.logical_id: item for item in hold(endpoint.client, name, endpoint.recorded())}
+        found |= {
+            item.logical_id: item for item in check_stack(endpoint.client, name, endpoint.list_custom_resources())
+        }
     return found

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from tandem.twin.aws.cdk import Cdk
-from tandem.twin.aws.installation import REPOSITORY
+from rehearsal.aws.cdk_cli import CdkCli
+from rehearsal.aws.installation import REPOSITORY
 
 
 def test_each_command_synthesizes_into_a_folder_of_its_own(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(Cdk, "run", lambda _, *words, **_more: asked.append(words) or "")
+    monkeypatch.setattr(CdkCli, "run", lambda _, *words, **_more: asked.append(words) or "")
     here = SimpleNamespace(account="222233334444", region="us-east-2")
-    cdk = Cdk(endpoint=here, scene=SimpleNamespace(name="e", environments="a", experiments="b"), work=tmp_path)
+    cdk = CdkCli(
+        endpoint=here, sandbox=SimpleNamespace(name="e", environments="a", experiments="b"), work_folder=tmp_path
+    )
 
     for act in (cdk.deploy, cdk.diff, cdk.destroy):
         act()
@@ -24,10 +26,10 @@ def test_each_command_synthesizes_into_a_folder_of_its_own(tmp_path, monkeypatch
 
 def test_bootstrapping_synthesizes_nothing(tmp_path, monkeypatch):
     asked = {}
-    monkeypatch.setattr(Cdk, "run", lambda _, *words, folder: asked.update(words=words, folder=folder) or "")
+    monkeypatch.setattr(CdkCli, "run", lambda _, *words, folder: asked.update(words=words, folder=folder) or "")
     here = SimpleNamespace(account="222233334444", region="us-east-2")
 
-    Cdk(endpoint=here, scene=None, work=tmp_path).bootstrap("tandem")
+    CdkCli(endpoint=here, sandbox=None, work_folder=tmp_path).bootstrap("tandem")
 
     assert "--app" not in asked["words"]
     assert not (asked["folder"] / "cdk.json").exists()

@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from doubles.checkpoint import MIB, RandomCheckpoint
 from safetensors import deserialize
-
-from tandem.twin.checkpoint import MIB, Checkpoint
 
 
 def tensors(path):
@@ -25,7 +24,7 @@ def digests(folder):
 
 
 def test_every_tensor_is_read_back_with_its_shape_and_type(tmp_path):
-    checkpoint = Checkpoint()
+    checkpoint = RandomCheckpoint()
     checkpoint.write(tmp_path)
     read = {name: (tuple(said["shape"]), said["dtype"])
             for path in tmp_path.glob("*.safetensors") for name, said in tensors(path).items()}  # fmt: skip
@@ -34,7 +33,7 @@ def test_every_tensor_is_read_back_with_its_shape_and_type(tmp_path):
 
 
 def test_the_index_tells_where_each_tensor_is(tmp_path):
-    Checkpoint().write(tmp_path)
+    RandomCheckpoint().write(tmp_path)
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
     found = {name: path.name for path in tmp_path.glob("*.safetensors") for name in tensors(path)}
 
@@ -43,15 +42,15 @@ def test_the_index_tells_where_each_tensor_is(tmp_path):
 
 
 def test_the_index_counts_the_bytes_of_the_tensors(tmp_path):
-    Checkpoint().write(tmp_path)
+    RandomCheckpoint().write(tmp_path)
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
 
     held = sum(len(said["data"]) for path in tmp_path.glob("*.safetensors") for said in tensors(path).values())
-    assert index["metadata"]["total_size"] == held == Checkpoint().size
+    assert index["metadata"]["total_size"] == held == RandomCheckpoint().size
 
 
 def test_files_are_numbered_of_how_many(tmp_path):
-    Checkpoint().write(tmp_path)
+    RandomCheckpoint().write(tmp_path)
 
     assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == [
         f"model-0000{number}-of-00004.safetensors" for number in (1, 2, 3, 4)
@@ -59,7 +58,7 @@ def test_files_are_numbered_of_how_many(tmp_path):
 
 
 def test_one_file_has_no_index(tmp_path):
-    Checkpoint(shard_bytes=MIB).write(tmp_path)
+    RandomCheckpoint(shard_bytes=MIB).write(tmp_path)
 
     assert [path.name for path in tmp_path.glob("model*")] == ["model.safetensors"]
 
@@ -68,7 +67,7 @@ def test_one_file_has_no_index(tmp_path):
     ("embeddings", "tied", "stored"), [("untied", False, True), ("tied", True, False), ("tied-stored", True, True)]
 )
 def test_embeddings_can_be_tied_and_stored(tmp_path, embeddings, tied, stored):
-    checkpoint = Checkpoint(embeddings=embeddings)
+    checkpoint = RandomCheckpoint(embeddings=embeddings)
     checkpoint.write(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
 
@@ -77,7 +76,7 @@ def test_embeddings_can_be_tied_and_stored(tmp_path, embeddings, tied, stored):
 
 @pytest.mark.parametrize(("family", "norms"), [("qwen3", True), ("llama", False)])
 def test_a_family_has_its_own_tensors_and_type(tmp_path, family, norms):
-    checkpoint = Checkpoint(family=family)
+    checkpoint = RandomCheckpoint(family=family)
     checkpoint.write(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
 
@@ -85,7 +84,7 @@ def test_a_family_has_its_own_tensors_and_type(tmp_path, family, norms):
 
 
 def test_the_configuration_fits_the_tensors(tmp_path):
-    checkpoint = Checkpoint(layers=3)
+    checkpoint = RandomCheckpoint(layers=3)
     checkpoint.write(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
 
@@ -95,15 +94,15 @@ def test_the_configuration_fits_the_tensors(tmp_path):
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path):
-    Checkpoint(seed=1).write(tmp_path / "a")
-    Checkpoint(seed=1).write(tmp_path / "b")
+    RandomCheckpoint(seed=1).write(tmp_path / "a")
+    RandomCheckpoint(seed=1).write(tmp_path / "b")
 
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
 
 
 def test_another_seed_gives_other_weights_and_the_same_settings(tmp_path):
-    Checkpoint(seed=1).write(tmp_path / "a")
-    Checkpoint(seed=2).write(tmp_path / "b")
+    RandomCheckpoint(seed=1).write(tmp_path / "a")
+    RandomCheckpoint(seed=2).write(tmp_path / "b")
     first, second = digests(tmp_path / "a"), digests(tmp_path / "b")
 
     assert {name for name in first if first[name] != second[name]} == {
@@ -112,15 +111,15 @@ def test_another_seed_gives_other_weights_and_the_same_settings(tmp_path):
 
 
 def test_no_two_files_are_alike(tmp_path):
-    Checkpoint(vocabulary=480, embeddings="untied").write(tmp_path)
+    RandomCheckpoint(vocabulary=480, embeddings="untied").write(tmp_path)
 
     found = digests(tmp_path)
     assert len(set(found.values())) == len(found)
 
 
 def test_weights_do_not_depend_on_how_they_are_cut(tmp_path):
-    Checkpoint(shard_bytes=MIB).write(tmp_path / "one")
-    Checkpoint().write(tmp_path / "many")
+    RandomCheckpoint(shard_bytes=MIB).write(tmp_path / "one")
+    RandomCheckpoint().write(tmp_path / "many")
     whole = tensors(tmp_path / "one" / "model.safetensors")
 
     for path in (tmp_path / "many").glob("*.safetensors"):
@@ -129,7 +128,7 @@ def test_weights_do_not_depend_on_how_they_are_cut(tmp_path):
 
 
 def test_every_weight_is_a_small_number(tmp_path):
-    Checkpoint(shard_bytes=MIB).write(tmp_path)
+    RandomCheckpoint(shard_bytes=MIB).write(tmp_path)
     data = tensors(tmp_path / "model.safetensors")["model.embed_tokens.weight"]["data"]
     values = [struct.unpack("<f", b"\0\0" + data[at : at + 2])[0] for at in range(0, len(data), 2)]
 
@@ -138,7 +137,7 @@ def test_every_weight_is_a_small_number(tmp_path):
 
 
 def test_a_tokenizer_knows_every_byte_and_fits_the_vocabulary(tmp_path):
-    checkpoint = Checkpoint()
+    checkpoint = RandomCheckpoint()
     checkpoint.write(tmp_path)
     tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
 
@@ -148,7 +147,7 @@ def test_a_tokenizer_knows_every_byte_and_fits_the_vocabulary(tmp_path):
 
 
 def test_the_usual_files_are_there(tmp_path):
-    written = Checkpoint(shard_bytes=MIB).write(tmp_path)
+    written = RandomCheckpoint(shard_bytes=MIB).write(tmp_path)
 
     assert [path.name for path in written] == [
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
@@ -158,7 +157,7 @@ def test_the_usual_files_are_there(tmp_path):
 @pytest.mark.parametrize("size", [MIB, 30 * MIB, 500 * MIB, 4096 * MIB])
 @pytest.mark.parametrize("embeddings", ["untied", "tied"])
 def test_a_size_is_met_within_a_tenth(size, embeddings):
-    checkpoint = Checkpoint.of_size(size, shards=4, embeddings=embeddings)
+    checkpoint = RandomCheckpoint.from_size(size, shards=4, embeddings=embeddings)
 
     assert abs(checkpoint.size - size) < size / 10
     assert len(checkpoint.shards()) == 4
@@ -166,7 +165,7 @@ def test_a_size_is_met_within_a_tenth(size, embeddings):
 
 def test_a_large_one_is_written_in_little_memory(tmp_path):
     script = (
-        "import resource, sys; from pathlib import Path; from tandem.twin.checkpoint import Checkpoint, MIB\n"
+        "import resource, sys; from pathlib import Path; from doubles.checkpoint import Checkpoint, MIB\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "Checkpoint.of_size(96 * MIB, shards=1).write(Path(sys.argv[1]))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"

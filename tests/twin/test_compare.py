@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.twin.aws.compare import differences
+from rehearsal.aws.differences import find_differences
 
 SAME = {
     "more is described": ({"a": 1}, {"a": 1, "default": 2}),
@@ -30,9 +30,9 @@ DIFFERENT = {
 
 @pytest.mark.parametrize(("template", "described"), SAME.values(), ids=SAME)
 def test_no_difference(template, described):
-    assert list(differences(template, described, "")) == []
+    assert list(find_differences(template, described, "")) == []
 
 
 @pytest.mark.parametrize(("template", "described", "where"), DIFFERENT.values(), ids=DIFFERENT)
 def test_a_difference_is_named_by_its_place(template, described, where):
-    assert [part.property for part in differences(template, described, "")] == [where]
+    assert [part.property_path for part in find_differences(template, described, "")] == [where]

@@ -14,11 +14,11 @@ from pathlib import Path
 import boto3
 import pytest
 
-from tandem.twin.aws import endpoint as module
-from tandem.twin.aws.__main__ import _parser, _place
-from tandem.twin.aws.endpoint import PROXIES, Endpoint, exports, listening
-from tandem.twin.aws.installation import EndpointError, python
-from tandem.twin.loopback import free_port
+from rehearsal.aws import endpoint as module
+from rehearsal.aws.__main__ import _build_parser, _select_location
+from rehearsal.aws.endpoint import PROXY_VARIABLES, AwsEndpoint, is_listening, list_exports
+from rehearsal.aws.installation import EndpointError, ensure_python
+from rehearsal.loopback import find_free_port
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -40,7 +40,7 @@ def test_the_access_key_is_the_account(endpoint):
 
 
 def test_a_client_is_made_once_for_each_account_and_region():
-    asked = Endpoint(account="111122223333", region="us-east-2", port=1)
+    asked = AwsEndpoint(account="111122223333", region="us-east-2", port=1)
     first = asked.client("sts")
     asked.account, asked.region = "444455556666", "us-west-2"
     second = asked.client("sts")
@@ -56,7 +56,7 @@ def test_it_listens_on_loopback_only(endpoint):
     for address in elsewhere:
         with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
             probe.connect((address, endpoint.port))
-    assert listening(endpoint.port)
+    assert is_listening(endpoint.port)
 
 
 def test_a_stopped_endpoint_leaves_neither_process_nor_files(renewed):
@@ -76,13 +76,13 @@ def test_rejects_a_port_in_use():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(EndpointError, match="already in use"):
-            Endpoint(port=taken.getsockname()[1]).start()
+            AwsEndpoint(port=taken.getsockname()[1]).start()
 
 
 def test_one_that_never_answers_is_stopped_at_the_deadline(monkeypatch):
     monkeypatch.setattr(module, "READY_S", 0.3)
-    monkeypatch.setattr(Endpoint, "_answers", lambda _self: False)
-    silent = Endpoint()
+    monkeypatch.setattr(AwsEndpoint, "_answers", lambda _self: False)
+    silent = AwsEndpoint()
 
     with pytest.raises(EndpointError, match="did not answer within"):
         silent.start()
@@ -92,7 +92,7 @@ def test_one_that_never_answers_is_stopped_at_the_deadline(monkeypatch):
 
 def test_it_ends_and_tidies_up_when_its_starter_is_killed():
     script = (
-        "from tandem.twin.aws.endpoint import Endpoint; import time\n"
+        "from rehearsal.aws.endpoint import Endpoint; import time\n"
         "e = Endpoint().start(); print(e.process_id, e.log.parent, flush=True); time.sleep(60)"
     )
     root = str(Path(__file__).parents[2])
@@ -114,7 +114,7 @@ def interruptible():
 
 @pytest.mark.usefixtures("interruptible")
 def test_it_can_be_run_by_itself_until_interrupted():
-    command = [sys.executable, "-m", "tandem.twin.aws", "start", "--account", "333344445555"]
+    command = [sys.executable, "-m", "rehearsal.aws", "start", "--account", "333344445555"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as alone:
         said = alone.stdout.readline().decode()
         alone.send_signal(signal.SIGINT)
@@ -146,49 +146,49 @@ def test_a_proxy_is_not_asked_for_the_endpoint(monkeypatch, endpoint, tmp_path):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
     assert endpoint.client("sts").get_caller_identity()["Account"] == endpoint.account
-    assert isinstance(endpoint.recorded(), list)
-    assert not any({**os.environ, **endpoint.client_environment(tmp_path)}[name] for name in PROXIES)
+    assert isinstance(endpoint.list_custom_resources(), list)
+    assert not any({**os.environ, **endpoint.client_environment(tmp_path)}[name] for name in PROXY_VARIABLES)
 
 
 def test_a_fitting_environment_is_not_made_again():
     said: list[str] = []
 
-    python(say=said.append)
+    ensure_python(report=said.append)
 
     assert said == []
 
 
 def test_an_environment_of_other_requirements_is_made_anew(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr("tandem.twin.aws.installation.venv.create", lambda *_, **more: calls.append(more["clear"]))
+    monkeypatch.setattr("rehearsal.aws.installation.venv.create", lambda *_, **more: calls.append(more["clear"]))
     monkeypatch.setattr(
-        "tandem.twin.aws.installation.subprocess.run", lambda command, **_: subprocess.CompletedProcess(command, 0)
+        "rehearsal.aws.installation.subprocess.run", lambda command, **_: subprocess.CompletedProcess(command, 0)
     )
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").touch()
     (tmp_path / "requirements.sha256").write_text("of another day")
 
-    python(tmp_path, lambda _: None)
+    ensure_python(tmp_path, lambda _: None)
 
     assert calls == [True]
 
 
 def test_a_failed_installation_is_not_taken_for_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("tandem.twin.aws.installation.venv.create", lambda *_, **__: None)
+    monkeypatch.setattr("rehearsal.aws.installation.venv.create", lambda *_, **__: None)
     monkeypatch.setattr(
-        "tandem.twin.aws.installation.subprocess.run", lambda command, **_: subprocess.CompletedProcess(command, 1)
+        "rehearsal.aws.installation.subprocess.run", lambda command, **_: subprocess.CompletedProcess(command, 1)
     )
     directory = tmp_path / "v"
     directory.mkdir()
 
     with pytest.raises(EndpointError, match="pip could not install"):
-        python(directory, lambda _: None)
+        ensure_python(directory, lambda _: None)
 
     assert not (directory / "requirements.sha256").exists()
 
 
 def test_a_free_port_is_free():
-    assert not listening(free_port())
+    assert not is_listening(find_free_port())
 
 
 def test_a_key_that_is_no_account_is_of_the_endpoints(endpoint):
@@ -201,7 +201,7 @@ def test_a_key_that_is_no_account_is_of_the_endpoints(endpoint):
 
 
 def test_the_exports_make_a_shell_speak_to_the_endpoint(endpoint):
-    lines = "\n".join(exports(endpoint))
+    lines = "\n".join(list_exports(endpoint))
     program = "import boto3; print(boto3.client('sts').get_caller_identity()['Account'])"
 
     said = subprocess.run(
@@ -213,7 +213,7 @@ def test_the_exports_make_a_shell_speak_to_the_endpoint(endpoint):
 
 
 def test_the_endpoint_of_an_environment_has_its_account_and_region():
-    chosen = _parser().parse_args(["start", "--env", "dev-trn2-3xlarge"])
+    chosen = _build_parser().parse_args(["start", "--env", "dev-trn2-3xlarge"])
 
-    assert _place(chosen) == ("111122223333", "ap-southeast-4")
-    assert _place(_parser().parse_args(["start"])) == ("000000000000", "us-east-2")
+    assert _select_location(chosen) == ("111122223333", "ap-southeast-4")
+    assert _select_location(_build_parser().parse_args(["start"])) == ("000000000000", "us-east-2")

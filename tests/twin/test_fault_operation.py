@@ -9,8 +9,7 @@ import boto3
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
-
-from tandem.twin.faults.operation import operation_of, service_of
+from doubles.fault_proxy.aws_operation import find_operation, find_service
 
 UPLOAD = {"Bucket": "b", "Key": "k/é x", "UploadId": "u"}
 S3 = {
@@ -72,8 +71,8 @@ def sent(service, operation, arguments):
     form = request.body.encode() if isinstance(request.body, str) else request.body or b""
     is_form = headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
     fields = dict(parse_qsl(form.decode())) if is_form else {}
-    signed_for = service_of(headers, query)
-    told = operation_of(signed_for, request.method, unquote(address.path), {**query, **fields}, headers)
+    signed_for = find_service(headers, query)
+    told = find_operation(signed_for, request.method, unquote(address.path), {**query, **fields}, headers)
     return signed_for, told
 
 
@@ -88,8 +87,8 @@ def test_an_operation_of_another_protocol_is_known(service, signing_name, operat
 
 
 def test_a_presigned_address_names_its_service():
-    assert service_of({}, {"X-Amz-Credential": "AK/20261121/us-east-2/s3/aws4_request"}) == "s3"
+    assert find_service({}, {"X-Amz-Credential": "AK/20261121/us-east-2/s3/aws4_request"}) == "s3"
 
 
 def test_a_request_of_no_known_service_has_no_operation():
-    assert operation_of("nosuchservice", "GET", "/", {}, {}) == ""
+    assert find_operation("nosuchservice", "GET", "/", {}, {}) == ""

@@ -10,20 +10,20 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-
-from tandem.twin import loopback
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import (
-    INTERNAL_ERROR,
-    CorruptAnswer,
-    CutAnswer,
-    Delay,
-    Drop,
-    LoseAnswer,
-    Rule,
-    SlowAnswer,
-    Status,
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import (
+    INTERNAL_ERROR_FAULT,
+    AnswerCorruptionFault,
+    AnswerCutFault,
+    AnswerLossFault,
+    DelayFault,
+    DropFault,
+    FaultRule,
+    SlowAnswerFault,
+    StatusFault,
 )
+
+from rehearsal import loopback
 
 PAYLOAD = bytes(range(256)) * 4096  # 1 MiB, several pieces
 
@@ -42,7 +42,7 @@ class Upstream(BaseHTTPRequestHandler):
         pass
 
     def answer(self):
-        said = b"".join(loopback.body(self.headers, self.rfile))
+        said = b"".join(loopback.read_body(self.headers, self.rfile))
         self.asked.append((self.command, self.path, self.headers.items(), said))
         chunked = self.path == "/chunked"
         body = b"" if self.path == "/empty" else PAYLOAD
@@ -64,7 +64,7 @@ def asked():
 
 @pytest.fixture
 def proxy(asked):
-    upstream = loopback.Loopback(partial(Upstream, asked))
+    upstream = loopback.LoopbackServer(partial(Upstream, asked))
     upstream.start()
     with FaultProxy(upstream.url) as running:
         yield running
@@ -142,21 +142,21 @@ def test_a_connection_serves_many_requests(connection):
 
 
 def test_a_status_is_answered_in_place_of_the_endpoint(proxy, connection, asked):
-    proxy.use(Rule(fault=INTERNAL_ERROR))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT))
     answer, said = get(connection, method="PUT", body=PAYLOAD)
 
     assert (answer.status, b"<Code>InternalError</Code>" in said, asked) == (500, True, [])
 
 
 def test_a_status_leaves_the_connection_usable(proxy, connection):
-    proxy.use(Rule(fault=INTERNAL_ERROR, times=1))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, times=1))
     get(connection, method="PUT", body=PAYLOAD)
 
     assert get(connection)[1] == PAYLOAD
 
 
 def test_a_delay_holds_the_request_back(proxy, connection, asked):
-    proxy.use(Rule(fault=Delay(delay_s=0.3)))
+    proxy.use(FaultRule(fault=DelayFault(delay_s=0.3)))
     client = threading.Thread(target=get, args=[connection])
     client.start()
     while not proxy.log:
@@ -169,14 +169,14 @@ def test_a_delay_holds_the_request_back(proxy, connection, asked):
 
 
 def test_a_dropped_request_is_never_asked(proxy, connection, asked):
-    proxy.use(Rule(fault=Drop()))
+    proxy.use(FaultRule(fault=DropFault()))
 
     assert isinstance(broken(connection), http.client.RemoteDisconnected)
     assert (asked, proxy.log[0].status, proxy.log[0].done) == ([], None, False)
 
 
 def test_a_lost_answer_was_asked_and_done(proxy, connection, asked):
-    proxy.use(Rule(fault=LoseAnswer()))
+    proxy.use(FaultRule(fault=AnswerLossFault()))
 
     assert isinstance(broken(connection), http.client.RemoteDisconnected)
     assert (len(asked), proxy.log[0].status, proxy.log[0].done) == (1, 200, True)
@@ -185,7 +185,7 @@ def test_a_lost_answer_was_asked_and_done(proxy, connection, asked):
 @pytest.mark.parametrize("path", ["/x", "/chunked"])
 @pytest.mark.parametrize("after", [1, 300_000, 1_000_000])
 def test_a_cut_answer_ends_within_its_body(proxy, connection, path, after):
-    proxy.use(Rule(fault=CutAnswer(after=after)))
+    proxy.use(FaultRule(fault=AnswerCutFault(after=after)))
 
     ended = broken(connection, path)
 
@@ -193,20 +193,20 @@ def test_a_cut_answer_ends_within_its_body(proxy, connection, path, after):
 
 
 def test_an_answer_is_cut_in_its_middle_by_default(proxy, connection):
-    proxy.use(Rule(fault=CutAnswer()))
+    proxy.use(FaultRule(fault=AnswerCutFault()))
 
     assert broken(connection).partial == PAYLOAD[: len(PAYLOAD) // 2]
 
 
 def test_a_cut_answer_without_a_body_is_lost(proxy, connection):
-    proxy.use(Rule(fault=CutAnswer()))
+    proxy.use(FaultRule(fault=AnswerCutFault()))
 
     assert isinstance(broken(connection, "/empty"), http.client.RemoteDisconnected)
 
 
 @pytest.mark.parametrize("at", [None, 0, 300_000, len(PAYLOAD) - 1])
 def test_a_corrupt_answer_differs_in_one_byte(proxy, connection, at):
-    proxy.use(Rule(fault=CorruptAnswer(at=at)))
+    proxy.use(FaultRule(fault=AnswerCorruptionFault(at=at)))
 
     said = get(connection)[1]
 
@@ -216,7 +216,7 @@ def test_a_corrupt_answer_differs_in_one_byte(proxy, connection, at):
 
 @pytest.mark.parametrize("path", ["/x", "/chunked"])
 def test_a_slow_answer_comes_whole_and_late(proxy, connection, path):
-    proxy.use(Rule(fault=SlowAnswer(bytes_per_s=4 * len(PAYLOAD))))
+    proxy.use(FaultRule(fault=SlowAnswerFault(bytes_per_s=4 * len(PAYLOAD))))
 
     assert get(connection, path)[1] == PAYLOAD
     assert proxy.log[0].ended_s - proxy.log[0].began_s >= 0.2
@@ -227,19 +227,19 @@ def outcomes(connection, requests, path="/x"):
 
 
 def test_the_first_requests_can_pass(proxy, connection):
-    proxy.use(Rule(fault=INTERNAL_ERROR, skip=2))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, skip=2))
 
     assert outcomes(connection, 4) == [200, 200, 500, 500]
 
 
 def test_a_fault_can_end_after_some_times(proxy, connection):
-    proxy.use(Rule(fault=INTERNAL_ERROR, times=2))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, times=2))
 
     assert outcomes(connection, 4) == [500, 500, 200, 200]
 
 
 def test_every_nth_request_can_fail(proxy, connection):
-    proxy.use(Rule(fault=INTERNAL_ERROR, skip=1, every=3, times=2))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, skip=1, every=3, times=2))
 
     assert outcomes(connection, 11) == [200, 200, 200, 500, 200, 200, 500, 200, 200, 200, 200]
 
@@ -247,7 +247,7 @@ def test_every_nth_request_can_fail(proxy, connection):
 def test_a_probability_is_the_same_for_the_same_seed(proxy, connection):
     seen = []
     for seed in (1, 1, 2):
-        proxy.use(Rule(fault=INTERNAL_ERROR, probability=0.5, seed=seed))
+        proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, probability=0.5, seed=seed))
         seen.append(outcomes(connection, 40, "/empty"))
 
     assert seen[0] == seen[1] != seen[2]
@@ -257,11 +257,11 @@ def test_a_probability_is_the_same_for_the_same_seed(proxy, connection):
 @pytest.mark.parametrize(
     ("rule", "path", "method"),
     [
-        (Rule(fault=INTERNAL_ERROR, path="/other/*"), "/other/one", "GET"),
-        (Rule(fault=INTERNAL_ERROR, method="PUT"), "/x", "PUT"),
-        (Rule(fault=INTERNAL_ERROR, operation="UploadPart"), "/b/k?uploadId=u&partNumber=1", "PUT"),
-        (Rule(fault=INTERNAL_ERROR, operation="List*"), "/b?list-type=2", "GET"),
-        (Rule(fault=INTERNAL_ERROR, query={"partNumber": "3"}), "/b/k?uploadId=u&partNumber=3", "PUT"),
+        (FaultRule(fault=INTERNAL_ERROR_FAULT, path="/other/*"), "/other/one", "GET"),
+        (FaultRule(fault=INTERNAL_ERROR_FAULT, method="PUT"), "/x", "PUT"),
+        (FaultRule(fault=INTERNAL_ERROR_FAULT, operation="UploadPart"), "/b/k?uploadId=u&partNumber=1", "PUT"),
+        (FaultRule(fault=INTERNAL_ERROR_FAULT, operation="List*"), "/b?list-type=2", "GET"),
+        (FaultRule(fault=INTERNAL_ERROR_FAULT, query={"partNumber": "3"}), "/b/k?uploadId=u&partNumber=3", "PUT"),
     ],
     ids=str,
 )
@@ -272,14 +272,17 @@ def test_a_rule_fits_only_what_it_names(proxy, connection, rule, path, method):
 
 
 def test_a_rule_for_a_service_looks_at_the_signature(proxy, connection):
-    proxy.use(Rule(fault=INTERNAL_ERROR, service="eks"))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, service="eks"))
     signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=AK/20261121/us-east-2/eks/aws4_request, SignedHeaders=host"}
 
     assert [get(connection)[0].status, get(connection, headers=signed)[0].status] == [200, 500]
 
 
 def test_the_first_rule_that_fires_decides(proxy, connection):
-    proxy.use(Rule(fault=Status(status=503, code="A"), times=1), Rule(fault=Status(status=500, code="B"), times=1))
+    proxy.use(
+        FaultRule(fault=StatusFault(status=503, code="A"), times=1),
+        FaultRule(fault=StatusFault(status=500, code="B"), times=1),
+    )
 
     assert outcomes(connection, 3) == [503, 500, 200]
     assert proxy.fired == (1, 1)
@@ -294,14 +297,14 @@ def test_rules_travel_as_json(connection):
 
 
 def test_rules_are_taken_away_over_http(proxy, connection):
-    proxy.use(Rule(fault=INTERNAL_ERROR))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT))
     get(connection, "/__faults", "DELETE")
 
     assert outcomes(connection, 1) == [200]
 
 
 def test_rejects_a_rule_it_does_not_know(proxy, connection):
-    proxy.use(Rule(fault=INTERNAL_ERROR))
+    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT))
     answer, said = get(connection, "/__faults", "PUT", body=json.dumps([{"fault": {"kind": "dorp"}}]))
 
     assert (answer.status, b"dorp" in said, len(proxy.rules)) == (400, True, 1)

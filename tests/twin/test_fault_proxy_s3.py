@@ -12,19 +12,18 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
-
-from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import (
-    ACCESS_DENIED,
-    NO_SUCH_BUCKET,
-    SLOW_DOWN,
-    THROTTLING,
-    CorruptAnswer,
-    CutAnswer,
-    Delay,
-    Drop,
-    LoseAnswer,
-    Rule,
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import (
+    ACCESS_DENIED_FAULT,
+    NO_SUCH_BUCKET_FAULT,
+    SLOW_DOWN_FAULT,
+    THROTTLING_FAULT,
+    AnswerCorruptionFault,
+    AnswerCutFault,
+    AnswerLossFault,
+    DelayFault,
+    DropFault,
+    FaultRule,
 )
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
@@ -100,16 +99,16 @@ def test_a_stream_in_chunks_of_aws_arrives_decoded(endpoint, proxy, s3, bucket):
     assert (status, s3.get_object(Bucket=bucket, Key="k")["Body"].read() == said) == (200, True)
 
 
-@pytest.mark.parametrize(("fault", "said"), [(SLOW_DOWN, "SlowDown"), (ACCESS_DENIED, "AccessDenied"),
-                                             (NO_SUCH_BUCKET, "NoSuchBucket")])  # fmt: skip
+@pytest.mark.parametrize(("fault", "said"), [(SLOW_DOWN_FAULT, "SlowDown"), (ACCESS_DENIED_FAULT, "AccessDenied"),
+                                             (NO_SUCH_BUCKET_FAULT, "NoSuchBucket")])  # fmt: skip
 def test_an_sdk_reads_the_error(s3, proxy, bucket, fault, said):
-    proxy.use(Rule(operation="PutObject", fault=fault))
+    proxy.use(FaultRule(operation="PutObject", fault=fault))
 
     assert code(s3.put_object, Bucket=bucket, Key="k", Body=b"x") == said
 
 
 def test_an_sdk_reads_the_status_of_a_head(s3, proxy, bucket):
-    proxy.use(Rule(operation="HeadObject", fault=ACCESS_DENIED))
+    proxy.use(FaultRule(operation="HeadObject", fault=ACCESS_DENIED_FAULT))
 
     assert code(s3.head_object, Bucket=bucket, Key="k") == "403"
 
@@ -118,20 +117,20 @@ def test_an_sdk_reads_the_status_of_a_head(s3, proxy, bucket):
 def test_an_sdk_reads_the_error_in_every_protocol(endpoint, proxy, service):
     calls = {"secretsmanager": "list_secrets", "sts": "get_caller_identity", "ec2": "describe_vpcs",
              "cloudwatch": "list_metrics", "eks": "list_clusters"}  # fmt: skip
-    proxy.use(Rule(fault=THROTTLING))
+    proxy.use(FaultRule(fault=THROTTLING_FAULT))
 
     assert code(getattr(endpoint.client(service, proxy.url), calls[service])) == "ThrottlingException"
 
 
 def test_an_sdk_tries_again_after_slow_down(patient, proxy, bucket):
-    proxy.use(Rule(operation="PutObject", fault=SLOW_DOWN, times=2))
+    proxy.use(FaultRule(operation="PutObject", fault=SLOW_DOWN_FAULT, times=2))
     patient.put_object(Bucket=bucket, Key="k", Body=b"x")
 
     assert [one.status for one in proxy.requests("PutObject")] == [503, 503, 200]
 
 
 def test_a_dropped_connection_is_one_to_the_sdk(s3, proxy, bucket):
-    proxy.use(Rule(operation="PutObject", fault=Drop()))
+    proxy.use(FaultRule(operation="PutObject", fault=DropFault()))
 
     with pytest.raises(ConnectionClosedError):
         s3.put_object(Bucket=bucket, Key="k", Body=b"x")
@@ -143,14 +142,14 @@ def test_a_delay_outlasts_the_patience_of_the_sdk(endpoint, proxy, bucket):
         aws_secret_access_key="x",  # noqa: S106  # any will do
         config=Config(s3={"addressing_style": "path"}, read_timeout=0.2, retries={"total_max_attempts": 1}),
     )  # fmt: skip
-    proxy.use(Rule(operation="ListObjectsV2", fault=Delay(delay_s=1)))
+    proxy.use(FaultRule(operation="ListObjectsV2", fault=DelayFault(delay_s=1)))
 
     with pytest.raises(ReadTimeoutError):
         hasty.list_objects_v2(Bucket=bucket)
 
 
 def test_after_a_lost_answer_the_retry_meets_its_own_object(patient, proxy, bucket):
-    proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1))
+    proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
 
     assert code(patient.put_object, Bucket=bucket, Key="k", Body=b"mine", IfNoneMatch="*") == "PreconditionFailed"
     assert patient.get_object(Bucket=bucket, Key="k")["Body"].read() == b"mine"
@@ -158,7 +157,7 @@ def test_after_a_lost_answer_the_retry_meets_its_own_object(patient, proxy, buck
 
 def test_a_cut_object_is_seen_as_cut(s3, proxy, bucket):
     s3.put_object(Bucket=bucket, Key="k", Body=b"x" * MIB)
-    proxy.use(Rule(operation="GetObject", fault=CutAnswer()))
+    proxy.use(FaultRule(operation="GetObject", fault=AnswerCutFault()))
 
     with pytest.raises(Exception, match=r"bytes|IncompleteRead"):
         s3.get_object(Bucket=bucket, Key="k")["Body"].read()
@@ -166,13 +165,13 @@ def test_a_cut_object_is_seen_as_cut(s3, proxy, bucket):
 
 def test_a_corrupt_byte_reaches_a_client_that_does_not_check(s3, proxy, bucket):
     s3.put_object(Bucket=bucket, Key="k", Body=b"x" * 100)
-    proxy.use(Rule(operation="GetObject", fault=CorruptAnswer(at=7)))
+    proxy.use(FaultRule(operation="GetObject", fault=AnswerCorruptionFault(at=7)))
 
     assert s3.get_object(Bucket=bucket, Key="k", Range="bytes=0-99")["Body"].read() == b"x" * 7 + b"y" + b"x" * 92
 
 
 def test_one_part_of_an_upload_can_fail(s3, proxy, bucket):
-    proxy.use(Rule(operation="UploadPart", query={"partNumber": "2"}, fault=SLOW_DOWN))
+    proxy.use(FaultRule(operation="UploadPart", query={"partNumber": "2"}, fault=SLOW_DOWN_FAULT))
     upload = {"Bucket": bucket, "Key": "k", "UploadId": s3.create_multipart_upload(Bucket=bucket, Key="k")["UploadId"]}
     s3.upload_part(**upload, PartNumber=1, Body=b"x")
 

@@ -6,10 +6,10 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
+from doubles.aws_principal import create_principal
 from twin_looking import client, until
 
-from tandem.twin.aws.fleet import Fleet
-from tandem.twin.aws.principal import under
+from rehearsal.aws.fleet_behavior import FleetBehavior
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -20,7 +20,7 @@ DENIED = "AccessDeniedException"
 @pytest.fixture
 def fleet(enforcing):
     """A raised node group and its instance, made by the account itself."""
-    enforcing.fleet(Fleet(start_delay_s=0.1, stop_delay_s=0.1))
+    enforcing.set_fleet(FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1))
     name, eks, ec2 = f"permitted-{next(_NUMBER)}", client(enforcing, "eks"), client(enforcing, "ec2")
     role = client(enforcing, "iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")["Role"]["Arn"]
     eks.create_cluster(name=name, roleArn=role, resourcesVpcConfig={})
@@ -40,7 +40,7 @@ def fleet(enforcing):
         identity={"clusterName": name, "nodegroupName": "fleet"},
         arn=f"arn:aws:eks:us-east-2:{enforcing.account}:nodegroup/{name}/fleet/*",
     )  # fmt: skip
-    enforcing.fleet()
+    enforcing.set_fleet()
 
 
 def allowed(action, resource, **condition):
@@ -50,7 +50,7 @@ def allowed(action, resource, **condition):
 
 @pytest.mark.parametrize("call", ["describe_nodegroup", "update_nodegroup_config", "delete_nodegroup"])
 def test_a_call_about_a_node_group_is_allowed_by_its_arn(fleet, call):
-    somebody = under(fleet.endpoint, allowed("eks:*", fleet.arn)).client("eks")
+    somebody = create_principal(fleet.endpoint, allowed("eks:*", fleet.arn)).client("eks")
 
     assert getattr(somebody, call)(**fleet.identity)["ResponseMetadata"]["HTTPStatusCode"] == 200
 
@@ -58,7 +58,7 @@ def test_a_call_about_a_node_group_is_allowed_by_its_arn(fleet, call):
 @pytest.mark.parametrize("resource", ["cluster/{name}", "nodegroup/{name}/other/*", "nodegroup/other/fleet/*"])
 def test_rejects_a_call_about_another_node_group_than_the_policy_names(fleet, refusal, resource):
     arn = f"arn:aws:eks:us-east-2:{fleet.endpoint.account}:{resource.format(name=fleet.name)}"
-    somebody = under(fleet.endpoint, allowed("eks:UpdateNodegroupConfig", arn)).client("eks")
+    somebody = create_principal(fleet.endpoint, allowed("eks:UpdateNodegroupConfig", arn)).client("eks")
 
     code = refusal(somebody.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
 
@@ -67,7 +67,9 @@ def test_rejects_a_call_about_another_node_group_than_the_policy_names(fleet, re
 
 def test_a_node_group_may_be_allowed_by_its_tag(fleet, refusal):
     ours, others = (
-        under(fleet.endpoint, allowed("eks:UpdateNodegroupConfig", "*", **{"aws:ResourceTag/team": team})).client("eks")
+        create_principal(
+            fleet.endpoint, allowed("eks:UpdateNodegroupConfig", "*", **{"aws:ResourceTag/team": team})
+        ).client("eks")
         for team in ("blue", "red")
     )
 
@@ -79,7 +81,9 @@ def test_a_node_group_may_be_allowed_by_its_tag(fleet, refusal):
 
 @pytest.mark.parametrize("key", ["aws:ResourceTag/eks:cluster-name", "ec2:ResourceTag/eks:cluster-name"])
 def test_an_instance_may_be_terminated_where_the_policy_names_its_tag(fleet, key):
-    somebody = under(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})).client("ec2")
+    somebody = create_principal(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})).client(
+        "ec2"
+    )
     [instance] = fleet.instances()
 
     [answer] = somebody.terminate_instances(InstanceIds=[instance])["TerminatingInstances"]
@@ -89,7 +93,7 @@ def test_an_instance_may_be_terminated_where_the_policy_names_its_tag(fleet, key
 
 @pytest.mark.parametrize("key", ["aws:ResourceTag/eks:cluster-name", "ec2:ResourceTag/eks:cluster-name"])
 def test_rejects_the_termination_of_an_instance_with_another_tag(fleet, refusal, key):
-    somebody = under(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: "other"})).client("ec2")
+    somebody = create_principal(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: "other"})).client("ec2")
     [instance] = fleet.instances()
 
     assert refusal(somebody.terminate_instances, InstanceIds=[instance]) == "UnauthorizedOperation"
@@ -100,7 +104,9 @@ def test_rejects_a_termination_of_several_where_one_is_not_the_caller_s(fleet, r
     ec2 = client(fleet.endpoint, "ec2")
     [other] = [one["InstanceId"] for one in ec2.run_instances(MinCount=1, MaxCount=1, ImageId="ami-1")["Instances"]]
     key = "aws:ResourceTag/eks:cluster-name"
-    somebody = under(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})).client("ec2")
+    somebody = create_principal(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})).client(
+        "ec2"
+    )
     [instance] = fleet.instances()
 
     code = refusal(somebody.terminate_instances, InstanceIds=[instance, other])
@@ -113,7 +119,7 @@ def holding(fleet, **tags):
     arn = f"arn:aws:autoscaling:us-east-2:{fleet.endpoint.account}:autoScalingGroup:*:autoScalingGroupName/*"
     condition = {f"aws:ResourceTag/eks:{name}": value for name, value in tags.items()}
     actions = ["autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup"]
-    return under(fleet.endpoint, allowed(actions, arn, **condition)).client("autoscaling")
+    return create_principal(fleet.endpoint, allowed(actions, arn, **condition)).client("autoscaling")
 
 
 def scaling_group(fleet):
@@ -149,7 +155,7 @@ def test_rejects_launches_resumed_by_who_may_only_hold(fleet, refusal):
 
 def publish(endpoint, allowed_namespace, namespace):
     condition = {"cloudwatch:namespace": allowed_namespace}
-    somebody = under(endpoint, allowed("cloudwatch:PutMetricData", "*", **condition)).client("cloudwatch")
+    somebody = create_principal(endpoint, allowed("cloudwatch:PutMetricData", "*", **condition)).client("cloudwatch")
     return somebody.put_metric_data(Namespace=namespace, MetricData=[{"MetricName": "m", "Value": 1}])
 
 
@@ -169,7 +175,7 @@ def schedule(endpoint, group):
     name = f"group-{next(_NUMBER)}"
     scheduler.create_schedule_group(Name=name)
     arn = f"arn:aws:scheduler:us-east-2:{endpoint.account}:schedule/{group or name}/*"
-    somebody = under(endpoint, allowed("scheduler:GetSchedule", arn)).client("scheduler")
+    somebody = create_principal(endpoint, allowed("scheduler:GetSchedule", arn)).client("scheduler")
     return somebody.get_schedule(GroupName=name, Name="none")
 
 
@@ -181,7 +187,7 @@ def test_a_schedule_is_allowed_by_its_own_group(enforcing, refusal, group, code)
 @pytest.mark.parametrize(("budget", "code"), [("mine", "NotFoundException"), ("another", DENIED)])
 def test_a_budget_is_allowed_by_its_arn_and_the_action_that_aws_names(enforcing, refusal, budget, code):
     arn = f"arn:aws:budgets::{enforcing.account}:budget/{budget}"
-    somebody = under(enforcing, allowed("budgets:ViewBudget", arn)).client("budgets")
+    somebody = create_principal(enforcing, allowed("budgets:ViewBudget", arn)).client("budgets")
 
     for call in (somebody.describe_budget, somebody.describe_notifications_for_budget):
         assert refusal(call, AccountId=enforcing.account, BudgetName="mine") == code
@@ -193,6 +199,6 @@ def test_a_budget_is_allowed_by_its_arn_and_the_action_that_aws_names(enforcing,
 ])  # fmt: skip
 def test_a_listing_of_all_is_allowed_by_the_arn_of_all(enforcing, service, arn, call):
     action = {"budgets": "budgets:ViewBudget", "ecr": "ecr:DescribeRepositories"}[service]
-    somebody = under(enforcing, allowed(action, arn.format(account=enforcing.account))).client(service)
+    somebody = create_principal(enforcing, allowed(action, arn.format(account=enforcing.account))).client(service)
 
     assert call(somebody, enforcing.account)["ResponseMetadata"]["HTTPStatusCode"] == 200

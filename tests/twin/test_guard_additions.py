@@ -8,7 +8,7 @@ import json
 import pytest
 from twin_looking import client, until
 
-from tandem.twin.aws.fleet import Fleet
+from rehearsal.aws.fleet_behavior import FleetBehavior
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -112,7 +112,7 @@ def test_a_stack_goes_whose_budget_is_gone_already(endpoint, deploy, delete, nam
 @pytest.fixture
 def timed(endpoint, deploy, name):
     """A rule that puts a message into a queue every five minutes; how many stand there."""
-    endpoint.fleet()
+    endpoint.set_fleet()
     deploy({
         "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}},
         "Rule": {"Type": "AWS::Events::Rule", "Properties": {
@@ -127,22 +127,22 @@ def timed(endpoint, deploy, name):
         return int(asked["Attributes"]["ApproximateNumberOfMessages"])
 
     yield count
-    endpoint.fleet()
+    endpoint.set_fleet()
 
 
 def test_a_timed_rule_fires_when_the_clock_has_passed_its_time(endpoint, timed):
     found = []
     for offset in (290, 310, 320, 620):
-        endpoint.fleet(Fleet(clock_offset_s=offset))
+        endpoint.set_fleet(FleetBehavior(clock_offset_s=offset))
         found.append(timed())
 
     assert found == [0, 1, 1, 2]
 
 
 def test_a_timed_rule_fires_again_after_the_clock_was_put_back(endpoint, timed):
-    endpoint.fleet(Fleet(clock_offset_s=86400))
-    endpoint.fleet()
-    endpoint.fleet(Fleet(clock_offset_s=301))
+    endpoint.set_fleet(FleetBehavior(clock_offset_s=86400))
+    endpoint.set_fleet()
+    endpoint.set_fleet(FleetBehavior(clock_offset_s=301))
 
     assert until(timed, 2) == 2
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tandem.twin.aws.describe import DESCRIBE
-from tandem.twin.aws.fidelity import FIDELITY, Level, UnknownTypeError, fidelity
+from rehearsal.aws.descriptions import DESCRIBE
+from rehearsal.aws.fidelity import FIDELITY, FidelityLevel, UnknownTypeError, find_fidelity
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -35,7 +35,7 @@ def test_every_property_is_held_or_said_to_be_unseen(everything, templates, logi
 
     item = everything[logical_id]
 
-    assert set(item.held) | set(item.not_rehearsed) - {"*"} == set(said["Properties"])
+    assert set(item.held) | set(item.unverifiable_properties) - {"*"} == set(said["Properties"])
 
 
 def test_the_templates_have_every_type_of_the_table_but_rarer_ones(everything):
@@ -46,7 +46,7 @@ def test_the_templates_have_every_type_of_the_table_but_rarer_ones(everything):
 
 
 def test_every_type_that_is_not_only_recorded_can_be_described():
-    assert {name for name, row in FIDELITY.items() if row.level is not Level.RECORDED} == set(DESCRIBE)
+    assert {name for name, row in FIDELITY.items() if row.level is not FidelityLevel.RECORDED} == set(DESCRIBE)
 
 
 def test_a_resource_whose_condition_is_false_is_not_looked_for(everything):
@@ -55,7 +55,7 @@ def test_a_resource_whose_condition_is_false_is_not_looked_for(everything):
 
 def test_rejects_a_type_that_the_table_does_not_know():
     with pytest.raises(UnknownTypeError, match="AWS::Quantum::Computer"):
-        fidelity("AWS::Quantum::Computer")
+        find_fidelity("AWS::Quantum::Computer")
 
 
 def test_a_known_service_without_a_row_is_an_error_and_not_skipped(deploy, held):
@@ -66,11 +66,11 @@ def test_a_known_service_without_a_row_is_an_error_and_not_skipped(deploy, held)
 
 
 def test_a_custom_resource_is_not_rehearsed_as_a_whole(everything):
-    assert "no Kubernetes API" in everything["Manifest"].not_rehearsed["*"]
+    assert "no Kubernetes API" in everything["Manifest"].unverifiable_properties["*"]
 
 
 def test_a_property_that_no_api_returns_is_said_with_its_reason(everything):
-    assert "no API returns it" in everything["Csi"].not_rehearsed["ResolveConflicts"]
+    assert "no API returns it" in everything["Csi"].unverifiable_properties["ResolveConflicts"]
 
 
 BUCKET = {"Type": "AWS::S3::Bucket", "Properties": {
@@ -86,7 +86,7 @@ def test_a_setting_changed_behind_cloudformation_differs(endpoint, deploy, held)
 
     (difference,) = held(stack.name)["Bucket"].differs
 
-    assert (difference.property, difference.template, difference.described) == (
+    assert (difference.property_path, difference.template, difference.described) == (
         "VersioningConfiguration.Status", "Enabled", "Suspended",
     )  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_a_lost_setting_differs(endpoint, deploy, held):
     stack = deploy({"Bucket": BUCKET})
     endpoint.client("s3").delete_bucket_lifecycle(Bucket=held(stack.name)["Bucket"].physical_id)
 
-    assert [part.property for part in held(stack.name)["Bucket"].differs] == ["LifecycleConfiguration.Rules"]
+    assert [part.property_path for part in held(stack.name)["Bucket"].differs] == ["LifecycleConfiguration.Rules"]
 
 
 def test_a_resource_deleted_behind_cloudformation_differs_as_a_whole(endpoint, deploy, held):
@@ -104,13 +104,13 @@ def test_a_resource_deleted_behind_cloudformation_differs_as_a_whole(endpoint, d
 
     item = held(stack.name)["Bucket"]
 
-    assert ([part.property for part in item.differs], item.held) == (["*"], ())
+    assert ([part.property_path for part in item.differs], item.held) == (["*"], ())
 
 
 def test_a_property_that_the_endpoint_ignores_differs(deploy, held):
     stack = deploy({"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16", "Colour": "blue"}}})
 
-    assert [part.property for part in held(stack.name)["Vpc"].differs] == ["Colour"]
+    assert [part.property_path for part in held(stack.name)["Vpc"].differs] == ["Colour"]
 
 
 def test_a_policy_document_is_held_statement_by_statement(endpoint, deploy, held):
@@ -124,7 +124,7 @@ def test_a_policy_document_is_held_statement_by_statement(endpoint, deploy, held
     wider = json.dumps({"Version": "2012-10-17", "Statement": [{**statement, "Action": "s3:PutObject"}]})
     endpoint.client("iam").put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=wider)
 
-    assert [part.property for part in held(stack.name)["Role"].differs] == [
+    assert [part.property_path for part in held(stack.name)["Role"].differs] == [
         "Policies[].PolicyDocument.Statement[].Action"
     ]
 
@@ -140,7 +140,7 @@ def test_inline_code_is_held_by_its_text(endpoint, deploy, held):
         FunctionName=held(stack.name)["Function"].physical_id, ZipFile=archive.getvalue()
     )
 
-    assert [part.property for part in held(stack.name)["Function"].differs] == ["Code.ZipFile"]
+    assert [part.property_path for part in held(stack.name)["Function"].differs] == ["Code.ZipFile"]
 
 
 def test_code_in_a_bucket_is_held_by_its_digest(endpoint, deploy, held):
@@ -155,4 +155,4 @@ def test_code_in_a_bucket_is_held_by_its_digest(endpoint, deploy, held):
     before = held(stack.name)["Layer"].differs
     s3.put_object(Bucket=place["S3Bucket"], Key=place["S3Key"], Body=b"something else")
 
-    assert (before, [part.property for part in held(stack.name)["Layer"].differs]) == ((), ["Content"])
+    assert (before, [part.property_path for part in held(stack.name)["Layer"].differs]) == ((), ["Content"])

@@ -9,6 +9,16 @@ import sys
 
 import httpx
 import pytest
+from doubles.fault_proxy.rules import (
+    AnswerCorruptionFault,
+    AnswerCutFault,
+    DelayFault,
+    FaultRule,
+    SlowAnswerFault,
+    StatusFault,
+)
+from doubles.hub.connection import HubAccess
+from doubles.hub.server import LocalHub
 from huggingface_hub import HfApi, hf_hub_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
@@ -17,10 +27,6 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-
-from tandem.twin.faults.rules import CorruptAnswer, CutAnswer, Delay, Rule, SlowAnswer, Status
-from tandem.twin.hub.serve import Access
-from tandem.twin.hub.server import Hub
 
 MODEL = "org/small"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -40,7 +46,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def hub(folder):
-    with Hub(folder) as running:
+    with LocalHub(folder) as running:
         yield running
 
 
@@ -200,10 +206,12 @@ def test_rejects_a_file_that_is_not_there(download):
 
 @pytest.fixture
 def guarded(folder):
-    access = Access(
-        tokens=frozenset({"hf_good"}), strangers=frozenset({"hf_stranger"}), gated=frozenset({MODEL}),
-    )  # fmt: skip
-    with Hub(folder, access=access) as running:
+    access = HubAccess(
+        tokens=frozenset({"hf_good"}),
+        unauthorized_tokens=frozenset({"hf_stranger"}),
+        gated_repositories=frozenset({MODEL}),
+    )
+    with LocalHub(folder, access=access) as running:
         yield running
 
 
@@ -247,7 +255,7 @@ def test_a_token_that_the_hub_does_not_know_is_refused(guarded, tmp_path):
 
 @pytest.mark.parametrize("gates", [True, False])
 def test_the_files_of_a_gated_model_are_told_to_all_or_to_none(folder, gates):
-    with Hub(folder, access=Access(gated=frozenset({MODEL}), gates_metadata=gates)) as hub:
+    with LocalHub(folder, access=HubAccess(gated_repositories=frozenset({MODEL}), gates_metadata=gates)) as hub:
         api = HfApi(endpoint=hub.url, token=False)
         try:
             told = api.model_info(MODEL).gated == "manual"
@@ -266,8 +274,12 @@ def test_access_can_be_asked_for(guarded):
 
 @pytest.mark.parametrize("token", [False, "hf_stranger"])
 def test_a_private_model_is_not_there_for_others(folder, token):
-    access = Access(tokens=frozenset({"hf_good"}), strangers=frozenset({"hf_stranger"}), private=frozenset({MODEL}))
-    with Hub(folder, access=access) as hub, pytest.raises(RepositoryNotFoundError):
+    access = HubAccess(
+        tokens=frozenset({"hf_good"}),
+        unauthorized_tokens=frozenset({"hf_stranger"}),
+        private_repositories=frozenset({MODEL}),
+    )
+    with LocalHub(folder, access=access) as hub, pytest.raises(RepositoryNotFoundError):
         HfApi(endpoint=hub.url, token=token).model_info(MODEL)
 
 
@@ -281,7 +293,7 @@ def test_a_hub_that_is_down_refuses_and_comes_back_on_its_port(hub, api, downloa
 
 
 def test_a_hub_can_answer_that_it_is_unavailable(hub, api):
-    hub.use(Rule(fault=Status(status=503, code="Unavailable")))
+    hub.use(FaultRule(fault=StatusFault(status=503, code="Unavailable")))
 
     with pytest.raises(HfHubHTTPError) as refused:
         api.model_info(MODEL)
@@ -289,14 +301,14 @@ def test_a_hub_can_answer_that_it_is_unavailable(hub, api):
 
 
 def test_a_hub_can_be_slow(hub, download):
-    hub.use(Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=10 * len(SHARD))))
+    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=10 * len(SHARD))))
 
     assert download() == SHARD
     assert hub.log[-1].ended_s - hub.log[-1].began_s >= 0.09
 
 
 def test_a_hub_can_hesitate(hub):
-    hub.use(Rule(fault=Delay(delay_s=0.3)))
+    hub.use(FaultRule(fault=DelayFault(delay_s=0.3)))
 
     with pytest.raises(httpx.ReadTimeout):
         httpx.get(f"{hub.url}/api/models", timeout=0.1)
@@ -305,7 +317,7 @@ def test_a_hub_can_hesitate(hub):
 def test_a_download_cut_in_the_middle_goes_on_where_it_was(hub, download, monkeypatch):
     """The client keeps whole chunks only, of 10 MB unless told otherwise."""
     monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1 << 18)
-    hub.use(Rule(path="/cdn/*", fault=CutAnswer(after=1 << 20), times=1))
+    hub.use(FaultRule(path="/cdn/*", fault=AnswerCutFault(after=1 << 20), times=1))
     content = download()
 
     first, second = (one for one in hub.log if one.path.startswith("/cdn/"))
@@ -316,7 +328,7 @@ def test_a_download_cut_in_the_middle_goes_on_where_it_was(hub, download, monkey
 
 
 def test_a_corrupt_byte_passes_the_client_and_not_the_checksum(hub, download):
-    hub.use(Rule(path="/cdn/*", fault=CorruptAnswer()))
+    hub.use(FaultRule(path="/cdn/*", fault=AnswerCorruptionFault()))
 
     content = download()
     assert (len(content), hashlib.sha256(content).digest() == hashlib.sha256(SHARD).digest()) == (len(SHARD), False)

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 import app
-from tandem.commands.inputs import legal
-from tandem.commands.selection import Selection
+from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT
+from tandem.cli.inputs import read_legal_inputs
+from tandem.cli.selection import Selection
 from tandem.spec import names
-from tandem.spec.built_image import LLMPERF, TOOLS
 from tandem.spec.environment import Environment
-from tandem.twin.aws.scene import ACCOUNT
+from tandem.spec.project_image import LLMPERF, TOOLS
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -29,9 +29,9 @@ MIRROR = "registry.invalid/public"  # a host that can never be found, as a misty
 
 
 def place(name: str, **more: Any) -> Environment:
-    inputs = legal(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
+    inputs = read_legal_inputs(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
     (found,) = [each for each in inputs.environments() if each.name == "dev-trn2-3xlarge"]
-    return found.model_copy(update={"name": name, "account": ACCOUNT, "region": "us-east-2", **more})
+    return found.model_copy(update={"name": name, "account": FICTITIOUS_ACCOUNT, "region": "us-east-2", **more})
 
 
 WHOLE, BROKEN = place("whole"), place("broken", registry_mirrors={"public.ecr.aws": MIRROR})
@@ -40,10 +40,10 @@ WHOLE, BROKEN = place("whole"), place("broken", registry_mirrors={"public.ecr.aw
 @pytest.fixture(scope="module")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("image")
-    inputs = legal(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
+    inputs = read_legal_inputs(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
     hosts = [(each, [inputs.workspace.experiments[name].experiment for name in each.experiments])
              for each in (WHOLE, BROKEN)]  # fmt: skip
-    app.app(hosts, inputs.catalogue, outdir=str(folder), validate=False).synth()
+    app.app_command(hosts, inputs.catalogue, outdir=str(folder), validate=False).synth()
     return folder
 
 
@@ -58,7 +58,7 @@ def deploy_image(endpoint, assembly) -> Callable[..., SimpleNamespace]:
         (file,) = folder.glob("*Image*.template.json")
         template = json.loads(file.read_text())
         resources(template["Resources"])
-        return _created(endpoint, names.stack(environment, "Image"), template)
+        return _created(endpoint, names.stack_name(environment, "Image"), template)
 
     return act
 
@@ -133,7 +133,7 @@ def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_th
         image.name: [
             found["imageTags"]
             for found in endpoint.client("ecr").describe_images(
-                repositoryName=names.repository(WHOLE, image.name)
+                repositoryName=names.repository_name(WHOLE, image.name)
             )["imageDetails"]
         ]
         for image in (TOOLS, LLMPERF)
@@ -155,7 +155,7 @@ def test_a_stack_goes_with_its_images_and_leaves_its_log(endpoint, deploy_image,
 
     repositories = endpoint.client("ecr").describe_repositories()["repositories"]
     groups = endpoint.client("logs").describe_log_groups(logGroupNamePrefix=group)["logGroups"]
-    assert names.repository(WHOLE) not in {each["repositoryName"] for each in repositories}
+    assert names.repository_name(WHOLE) not in {each["repositoryName"] for each in repositories}
     assert [each["logGroupName"] for each in groups] == [group]
 
 

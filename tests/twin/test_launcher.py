@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tandem.twin.aws.installation import HERE, python
-from tandem.twin.aws.launcher import REFUSED, _tidy, pinned, refusals
+from rehearsal.aws.installation import PACKAGE_FOLDER, ensure_python
+from rehearsal.aws.launcher import START_ERROR, _remove_work_folder, find_refusals, read_pinned_version
 
-ADDITIONS = sorted((HERE / "additions").glob("*.py"))
+ADDITIONS = sorted((PACKAGE_FOLDER / "additions").glob("*.py"))
 MODULE = types.ModuleType("ministack.services.somewhere")
 MODULE._known = 1
 
@@ -61,15 +61,17 @@ def test_an_addition_imports_only_what_the_endpoint_environment_has(path):
 
 
 def test_the_pinned_version_with_all_names_is_taken():
-    assert refusals(pinned(), pinned(), [(MODULE, ("_known",))]) == []
+    assert find_refusals(read_pinned_version(), read_pinned_version(), [(MODULE, ("_known",))]) == []
 
 
 def test_rejects_another_version():
-    assert refusals("1.5.34", "1.5.33", []) == ["ministack 1.5.34 is installed, the additions are tested with 1.5.33"]
+    assert find_refusals("1.5.34", "1.5.33", []) == [
+        "ministack 1.5.34 is installed, the additions are tested with 1.5.33"
+    ]
 
 
 def test_rejects_a_missing_name():
-    assert refusals("1.5.33", "1.5.33", [(MODULE, ("_known", "_moved"))]) == [
+    assert find_refusals("1.5.33", "1.5.33", [(MODULE, ("_known", "_moved"))]) == [
         "ministack.services.somewhere has no _moved in ministack 1.5.33"
     ]
 
@@ -79,7 +81,7 @@ def test_no_directory_but_its_own_is_ever_removed(tmp_path, name):
     kept = tmp_path / name
     kept.mkdir(exist_ok=True)
 
-    _tidy(str(kept) if name else "")
+    _remove_work_folder(str(kept) if name else "")
 
     assert kept.exists()
 
@@ -95,10 +97,14 @@ def test_a_refusal_is_one_line_and_ends_the_start(tmp_path):
     )
 
     refused = subprocess.run(
-        [str(python()), "-c", script, str(HERE)], capture_output=True, text=True, cwd=tmp_path, check=False
+        [str(ensure_python()), "-c", script, str(PACKAGE_FOLDER)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
     )
 
     (line,) = [line for line in refused.stderr.splitlines() if line.startswith("the local AWS endpoint")]
-    assert refused.returncode == REFUSED
-    reason = f"ministack.services.eks has no _create_nodegroup in ministack {pinned()}"
+    assert refused.returncode == START_ERROR
+    reason = f"ministack.services.eks has no _create_nodegroup in ministack {read_pinned_version()}"
     assert line == f"the local AWS endpoint does not start: {reason}"

@@ -13,21 +13,21 @@ import pytest
 from twin_looking import client, until
 from twin_resources import cluster, launch_template, nodegroup, subnet
 
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.fleet import Fleet
+from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.aws.fleet_behavior import FleetBehavior
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint"), pytest.mark.proof]
 
-QUICK = Fleet(start_delay_s=0.1, stop_delay_s=0.1)
-FROZEN = Fleet(start_delay_s=3600, stop_delay_s=3600)
+QUICK = FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1)
+FROZEN = FleetBehavior(start_delay_s=3600, stop_delay_s=3600)
 _NUMBER = itertools.count()
 
 
 @pytest.fixture(autouse=True)
 def quick(endpoint):
-    endpoint.fleet(QUICK)
+    endpoint.set_fleet(QUICK)
     yield
-    endpoint.fleet()
+    endpoint.set_fleet()
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_new_node_group_of_size_0_has_no_instance(group):
 
 def test_raised_instances_are_pending_first(endpoint, group):
     fleet = group()
-    endpoint.fleet(FROZEN)
+    endpoint.set_fleet(FROZEN)
     fleet.scale(2)
 
     assert fleet.states() == ["pending", "pending"]
@@ -105,7 +105,7 @@ def test_pending_instances_run_after_the_delay(group):
 def test_surplus_instances_are_shutting_down_first(endpoint, group):
     fleet = group()
     fleet.raised(2)
-    endpoint.fleet(FROZEN)
+    endpoint.set_fleet(FROZEN)
     fleet.scale(1)
 
     assert fleet.states() == ["running", "shutting-down"]
@@ -122,9 +122,9 @@ def test_size_0_terminates_every_instance(group):
 
 def test_a_raise_that_is_taken_back_while_instances_are_pending_leaves_none(endpoint, group):
     fleet = group()
-    endpoint.fleet(FROZEN)
+    endpoint.set_fleet(FROZEN)
     fleet.scale(2)
-    endpoint.fleet(QUICK)
+    endpoint.set_fleet(QUICK)
     fleet.scale(0)
 
     assert until(fleet.states, []) == []
@@ -147,10 +147,10 @@ def test_terminated_instances_leave_no_volume(group):
 
 def test_an_update_is_in_progress_until_the_instances_run(endpoint, group):
     fleet = group()
-    endpoint.fleet(FROZEN)
+    endpoint.set_fleet(FROZEN)
     update = fleet.scale(1)
     before = fleet.update(update)
-    endpoint.fleet(replace(FROZEN, clock_offset_s=3601))
+    endpoint.set_fleet(replace(FROZEN, clock_offset_s=3601))
 
     assert (before, fleet.states(), fleet.update(update)) == ("InProgress", ["running"], "Successful")
 
@@ -158,17 +158,17 @@ def test_an_update_is_in_progress_until_the_instances_run(endpoint, group):
 def test_an_update_is_in_progress_until_the_surplus_is_terminated(endpoint, group):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(FROZEN)
+    endpoint.set_fleet(FROZEN)
     update = fleet.scale(0)
     before = fleet.update(update)
-    endpoint.fleet(replace(FROZEN, clock_offset_s=3601))
+    endpoint.set_fleet(replace(FROZEN, clock_offset_s=3601))
 
     assert (before, fleet.states(), fleet.update(update)) == ("InProgress", [], "Successful")
 
 
 def test_a_new_size_is_taken_while_an_update_is_in_progress(endpoint, group):
     fleet = group()
-    endpoint.fleet(FROZEN)
+    endpoint.set_fleet(FROZEN)
     fleet.scale(2)
 
     assert fleet.scale(0)["status"] == "InProgress"
@@ -215,11 +215,11 @@ def test_a_new_launch_template_version_replaces_the_instances(group):
 def test_a_node_group_whose_version_changes_refuses_a_size_until_its_instances_are_replaced(endpoint, group, refusal):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(FROZEN)
+    endpoint.set_fleet(FROZEN)
     fleet.eks.update_nodegroup_version(**fleet.identity, releaseVersion="1.35.0-1")
     during = fleet.described()["status"]
     code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
-    endpoint.fleet(replace(FROZEN, clock_offset_s=3601))
+    endpoint.set_fleet(replace(FROZEN, clock_offset_s=3601))
 
     assert (during, code, fleet.described()["status"]) == ("UPDATING", "ResourceInUseException", "ACTIVE")
 
@@ -452,7 +452,7 @@ def test_a_suspension_without_names_is_of_every_process(group):
 def test_an_auto_scaling_group_at_0_ends_its_instances_while_eks_refuses(endpoint, group):
     fleet = group()
     fleet.raised(2)
-    endpoint.fleet(replace(QUICK, refuses_update=True))
+    endpoint.set_fleet(replace(QUICK, refuses_update=True))
     fleet.scaling.update_auto_scaling_group(
         AutoScalingGroupName=fleet.group_name(), MinSize=0, DesiredCapacity=0
     )  # fmt: skip
@@ -464,7 +464,7 @@ def test_an_auto_scaling_group_at_0_ends_its_instances_while_eks_refuses(endpoin
 def test_what_eks_ignores_is_refilled_until_launches_are_suspended(endpoint, group):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(replace(QUICK, ignores_request=True))
+    endpoint.set_fleet(replace(QUICK, ignores_request=True))
     fleet.scale(0)
 
     def ended():
@@ -518,7 +518,7 @@ def test_rejects_processes_of_no_group_and_unknown_ones(group, refusal, call, pr
 def test_an_instance_terminated_by_id_is_shutting_down_first(endpoint, group):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(FROZEN)
+    endpoint.set_fleet(FROZEN)
     [instance] = fleet.instances()
 
     answer = fleet.ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])["TerminatingInstances"]
@@ -542,7 +542,7 @@ def test_an_instance_terminated_by_id_is_replaced_while_the_size_stays(group):
 def test_an_instance_terminated_by_id_stays_away_at_size_0(endpoint, group):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(replace(QUICK, keeps_surplus=True))
+    endpoint.set_fleet(replace(QUICK, keeps_surplus=True))
     fleet.scale(0)
     fleet.ec2.terminate_instances(InstanceIds=[one["InstanceId"] for one in fleet.instances()])
 
@@ -552,11 +552,11 @@ def test_an_instance_terminated_by_id_stays_away_at_size_0(endpoint, group):
 def test_a_second_termination_does_not_start_the_delay_again(endpoint, group):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(replace(QUICK, stop_delay_s=100))
+    endpoint.set_fleet(replace(QUICK, stop_delay_s=100))
     fleet.scale(0)
-    endpoint.fleet(replace(QUICK, stop_delay_s=100, clock_offset_s=60))
+    endpoint.set_fleet(replace(QUICK, stop_delay_s=100, clock_offset_s=60))
     fleet.ec2.terminate_instances(InstanceIds=[one["InstanceId"] for one in fleet.instances()])
-    endpoint.fleet(replace(QUICK, stop_delay_s=100, clock_offset_s=110))
+    endpoint.set_fleet(replace(QUICK, stop_delay_s=100, clock_offset_s=110))
 
     assert fleet.states() == []
 
@@ -579,10 +579,10 @@ def test_a_stopped_instance_is_replaced(group):
 def test_a_node_group_is_deleting_until_its_instances_are_gone(endpoint, group, refusal):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(FROZEN)
+    endpoint.set_fleet(FROZEN)
     fleet.eks.delete_nodegroup(**fleet.identity)
     during = fleet.described()["status"], fleet.states()
-    endpoint.fleet(replace(FROZEN, clock_offset_s=3601))
+    endpoint.set_fleet(replace(FROZEN, clock_offset_s=3601))
 
     assert during == ("DELETING", ["shutting-down"])
     assert refusal(fleet.eks.describe_nodegroup, **fleet.identity) == "ResourceNotFoundException"
@@ -600,7 +600,7 @@ def test_the_auto_scaling_group_goes_with_its_node_group(group):
 def test_a_node_group_that_is_being_deleted_refuses_a_size(endpoint, group, refusal):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(FROZEN)
+    endpoint.set_fleet(FROZEN)
     fleet.eks.delete_nodegroup(**fleet.identity)
 
     code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
@@ -621,7 +621,7 @@ def test_a_stack_with_a_raised_node_group_deletes_it_with_its_instances(group, d
 
 def test_without_capacity_no_instance_starts(endpoint, group):
     fleet = group()
-    endpoint.fleet(replace(QUICK, no_capacity=True))
+    endpoint.set_fleet(replace(QUICK, no_capacity=True))
     update = fleet.scale(2)
     time.sleep(0.3)
 
@@ -635,9 +635,9 @@ def test_without_capacity_no_instance_starts(endpoint, group):
 
 def test_a_degraded_node_group_takes_size_0_and_stays_degraded(endpoint, group):
     fleet = group()
-    endpoint.fleet(replace(QUICK, no_capacity=True))
+    endpoint.set_fleet(replace(QUICK, no_capacity=True))
     fleet.scale(2)
-    endpoint.fleet(QUICK)
+    endpoint.set_fleet(QUICK)
     fleet.scale(0)
     until(fleet.states, [])
 
@@ -646,16 +646,16 @@ def test_a_degraded_node_group_takes_size_0_and_stays_degraded(endpoint, group):
 
 def test_a_degraded_node_group_is_active_when_it_has_grown(endpoint, group):
     fleet = group()
-    endpoint.fleet(replace(QUICK, no_capacity=True))
+    endpoint.set_fleet(replace(QUICK, no_capacity=True))
     fleet.scale(2)
-    endpoint.fleet(QUICK)
+    endpoint.set_fleet(QUICK)
 
     assert until(lambda: fleet.described()["status"], "ACTIVE") == "ACTIVE"
     assert (fleet.states(), fleet.described()["health"]["issues"]) == (["running", "running"], [])
 
 
 def test_a_stack_fails_where_its_node_group_finds_no_capacity(endpoint, deploy):
-    endpoint.fleet(replace(QUICK, no_capacity=True))
+    endpoint.set_fleet(replace(QUICK, no_capacity=True))
     name = f"fleet-{next(_NUMBER)}"
     stack = deploy(nodegroup(name, ScalingConfig={"MinSize": 0, "DesiredSize": 1, "MaxSize": 2}))
 
@@ -665,7 +665,7 @@ def test_a_stack_fails_where_its_node_group_finds_no_capacity(endpoint, deploy):
 
 def test_half_of_the_instances_start(endpoint, group):
     fleet = group()
-    endpoint.fleet(replace(QUICK, half=True))
+    endpoint.set_fleet(replace(QUICK, half=True))
     fleet.scale(2)
 
     assert until(fleet.states, ["running"]) == ["running"]
@@ -675,7 +675,7 @@ def test_half_of_the_instances_start(endpoint, group):
 def test_an_ignored_request_changes_nothing(endpoint, group):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(replace(QUICK, ignores_request=True))
+    endpoint.set_fleet(replace(QUICK, ignores_request=True))
     update = fleet.scale(0)
     time.sleep(0.4)
 
@@ -686,7 +686,7 @@ def test_an_ignored_request_changes_nothing(endpoint, group):
 def test_a_kept_surplus_runs_at_size_0(endpoint, group):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(replace(QUICK, keeps_surplus=True))
+    endpoint.set_fleet(replace(QUICK, keeps_surplus=True))
     update = fleet.scale(0)
     time.sleep(0.4)
 
@@ -697,7 +697,7 @@ def test_a_kept_surplus_runs_at_size_0(endpoint, group):
 def test_a_refused_update_leaves_the_group_updating_and_as_it_was(endpoint, group, refusal):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(replace(QUICK, refuses_update=True))
+    endpoint.set_fleet(replace(QUICK, refuses_update=True))
 
     code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
 
@@ -708,7 +708,7 @@ def test_a_refused_update_leaves_the_group_updating_and_as_it_was(endpoint, grou
 def test_a_throttled_update_is_refused_and_changes_nothing(endpoint, group, refusal):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(replace(QUICK, throttles=True))
+    endpoint.set_fleet(replace(QUICK, throttles=True))
 
     code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
 
@@ -717,12 +717,12 @@ def test_a_throttled_update_is_refused_and_changes_nothing(endpoint, group, refu
 
 def test_the_slow_factor_multiplies_the_delays(endpoint, group):
     fleet = group()
-    slow = Fleet(start_delay_s=10, stop_delay_s=10, slow_factor=10)
-    endpoint.fleet(slow)
+    slow = FleetBehavior(start_delay_s=10, stop_delay_s=10, slow_factor=10)
+    endpoint.set_fleet(slow)
     fleet.scale(1)
     seen_at = {}
     for offset in (50, 101):
-        endpoint.fleet(replace(slow, clock_offset_s=offset))
+        endpoint.set_fleet(replace(slow, clock_offset_s=offset))
         seen_at[offset] = fleet.states()
 
     assert seen_at == {50: ["pending"], 101: ["running"]}
@@ -730,7 +730,7 @@ def test_the_slow_factor_multiplies_the_delays(endpoint, group):
 
 def test_only_the_named_node_group_has_the_knobs(endpoint, group):
     one, other = group(), group()
-    endpoint.fleet(Fleet(no_capacity=True, only=f"{one.name}/fleet"))
+    endpoint.set_fleet(FleetBehavior(no_capacity=True, only=f"{one.name}/fleet"))
     for fleet in (one, other):
         fleet.scale(1)
 
@@ -740,7 +740,7 @@ def test_only_the_named_node_group_has_the_knobs(endpoint, group):
 
 def test_the_clock_moves_delays_and_launch_times(endpoint, group):
     fleet = group()
-    endpoint.fleet(replace(FROZEN, clock_offset_s=7200))
+    endpoint.set_fleet(replace(FROZEN, clock_offset_s=7200))
     fleet.scale(1)
     [instance] = fleet.instances()
 
@@ -751,9 +751,9 @@ def test_the_clock_moves_delays_and_launch_times(endpoint, group):
 def test_instances_can_say_that_they_are_older(endpoint, group):
     fleet = group()
     fleet.raised(1)
-    endpoint.fleet(replace(QUICK, older_s=7200))
+    endpoint.set_fleet(replace(QUICK, older_s=7200))
     [instance] = fleet.instances()
-    endpoint.fleet(QUICK)
+    endpoint.set_fleet(QUICK)
     [again] = fleet.instances()
 
     assert instance["LaunchTime"] == again["LaunchTime"] - timedelta(hours=2)
@@ -768,10 +768,10 @@ def test_rejects_a_knob_that_is_none(endpoint, said):
 
 
 def test_the_endpoint_has_the_same_knobs_and_defaults_as_its_client(endpoint):
-    endpoint.fleet()
+    endpoint.set_fleet()
 
-    assert {name: endpoint.fleet_in_force()[name] for name in asdict(Fleet())} == asdict(Fleet())
-    assert set(endpoint.fleet_in_force()) == {field.name for field in fields(Fleet)} | {"now"}
+    assert {name: endpoint.read_fleet()[name] for name in asdict(FleetBehavior())} == asdict(FleetBehavior())
+    assert set(endpoint.read_fleet()) == {field.name for field in fields(FleetBehavior)} | {"now"}
 
 
 def made(running, desired):
@@ -786,23 +786,23 @@ def made(running, desired):
 
 
 def test_a_reset_forgets_fleets_and_knobs():
-    with Endpoint(region="us-east-2") as running:
-        running.fleet(replace(FROZEN, clock_offset_s=60))
+    with AwsEndpoint(region="us-east-2") as running:
+        running.set_fleet(replace(FROZEN, clock_offset_s=60))
         fleet = made(running, 1)
         before = fleet.states()
         running.reset()
 
         assert (before, fleet.instances()) == (["pending"], [])
-        assert running.fleet_in_force()["clock_offset_s"] == 0
+        assert running.read_fleet()["clock_offset_s"] == 0
         assert fleet.scaling.describe_auto_scaling_groups()["AutoScalingGroups"] == []
 
 
 def test_a_fleet_outlives_a_restart_where_state_is_kept(tmp_path):
-    with Endpoint(state_dir=tmp_path / "state") as running:
+    with AwsEndpoint(state_dir=tmp_path / "state") as running:
         fleet = made(running, 1)
         assert until(fleet.states, ["running"]) == ["running"]
         [before] = [one["InstanceId"] for one in fleet.instances()]
-    with Endpoint(state_dir=tmp_path / "state") as running:
+    with AwsEndpoint(state_dir=tmp_path / "state") as running:
         fleet = seen(running, "c")
         [after] = [one["InstanceId"] for one in fleet.instances()]
         fleet.scale(0)

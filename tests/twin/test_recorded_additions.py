@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 @pytest.mark.usefixtures("everything")
 def test_a_custom_resource_is_listed_with_what_its_provider_would_get(endpoint):
-    (found,) = [item for item in endpoint.recorded() if item["LogicalId"] == "Manifest"]
+    (found,) = [item for item in endpoint.list_custom_resources() if item["LogicalId"] == "Manifest"]
 
     assert (found["Type"], found["Stack"], found["Account"]) == (
         "Custom::AWSCDK-EKS-KubernetesResource", "consumer", "222233334444",
@@ -34,14 +34,16 @@ def test_an_updated_custom_resource_is_listed_as_it_now_is(endpoint, deploy):
         custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f", Manifest="2"), stack.name, update=True
     )
 
-    assert [item["Properties"]["Manifest"] for item in endpoint.recorded() if item["Stack"] == stack.name] == ["2"]
+    assert [
+        item["Properties"]["Manifest"] for item in endpoint.list_custom_resources() if item["Stack"] == stack.name
+    ] == ["2"]
 
 
 def test_a_deleted_custom_resource_is_listed_no_more(endpoint, deploy, delete):
     stack = deploy(custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f"))
     delete(stack)
 
-    assert [item for item in endpoint.recorded() if item["Stack"] == stack.name] == []
+    assert [item for item in endpoint.list_custom_resources() if item["Stack"] == stack.name] == []
 
 
 def test_rejects_a_custom_resource_without_a_provider(deploy):

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tandem.twin.aws import __main__ as command
-from tandem.twin.aws import cdk as cdk_module
-from tandem.twin.aws.cdk import Cdk, CdkError
-from tandem.twin.aws.compare import Difference
-from tandem.twin.aws.fidelity import FIDELITY, NOT_REHEARSED
-from tandem.twin.aws.hold import Held
-from tandem.twin.aws.play import Play, Rehearsal, Step, UnfulfilledError
-from tandem.twin.aws.rehearse import Request, rehearse
-from tandem.twin.aws.report import document, lines
-from tandem.twin.aws.scene import ACCOUNT, scene
+from rehearsal.aws import __main__ as command
+from rehearsal.aws import cdk_cli as cdk_module
+from rehearsal.aws.cdk_cli import CdkCli, CdkError
+from rehearsal.aws.differences import PropertyDifference
+from rehearsal.aws.fidelity import FIDELITY, REHEARSAL_LIMITS
+from rehearsal.aws.rehearsal import RehearsalRequest, run_rehearsal
+from rehearsal.aws.rehearsal_steps import MissingEffectError, RehearsalResult, RehearsalSteps, StepResult
+from rehearsal.aws.report import build_document, format_summary
+from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_sandbox
+from rehearsal.aws.template_check import ResourceCheck
 
 ROOT = Path(__file__).parents[2]
 SMALL = shlex.join([sys.executable, str(Path(__file__).parent / "small_app.py")])
@@ -29,15 +29,15 @@ SMALL = shlex.join([sys.executable, str(Path(__file__).parent / "small_app.py")]
 def play(endpoint, tmp_path_factory):
     """The steps of a small environment of its own name, on the running endpoint."""
 
-    def act(name: str, faults: str = "") -> Play:
+    def act(name: str, faults: str = "") -> RehearsalSteps:
         work = tmp_path_factory.mktemp(name)
         declared = work / "declared"
         declared.mkdir()
         shutil.copy(ROOT / "environments" / "post-us-east-2.yaml", declared / f"{name}.yaml")
-        copied = scene(name, declared, ROOT / "experiments", work)
-        cdk = Cdk(endpoint=endpoint, scene=copied, work=work, app=f"{SMALL} {faults}")
-        found = Rehearsal(environment=name, account=ACCOUNT, region="us-east-2")
-        return Play(endpoint=endpoint, scene=copied, cdk=cdk, found=found)
+        copied = create_sandbox(name, declared, ROOT / "experiments", work)
+        cdk = CdkCli(endpoint=endpoint, sandbox=copied, work_folder=work, app_command=f"{SMALL} {faults}")
+        found = RehearsalResult(environment=name, account=FICTITIOUS_ACCOUNT, region="us-east-2")
+        return RehearsalSteps(endpoint=endpoint, sandbox=copied, cdk=cdk, result=found)
 
     return act
 
@@ -55,13 +55,13 @@ def changed(play):
 @pytest.mark.xdist_group("endpoint")  # a group begins early: nothing waits for it at the end
 def test_the_app_is_bootstrapped_deployed_and_held():
     said: list[str] = []
-    request = Request(
-        name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments", quick=True
+    request = RehearsalRequest(
+        name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments", is_quick=True
     )
 
-    found = rehearse(request, said.append)
+    found = run_rehearsal(request, said.append)
 
-    assert (found.passed, [step.found for step in found.steps if step.failed]) == (True, [])
+    assert (found.is_success, [step.outcome for step in found.steps if step.is_failure]) == (True, [])
     assert {item.stack.rpartition("-")[2] for item in found.resources} == {
         "Network", "Artifacts", "Image", "Cluster", "Guard", "Fleet", "Observability", "Workloads",
     }  # fmt: skip
@@ -74,13 +74,13 @@ def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
     life = play("whole")
     steps = [name for name, _ in life.steps()]
 
-    for act in (life.deploy, life.hold, life.diff, life.deploy_again, life.renew, life.refuse):
+    for act in (life.deploy, life.hold, life.diff, life.deploy_again, life.renew, life.refuse_destroy):
         act()
     life.destroy()
     left = {bucket["Name"] for bucket in endpoint.client("s3").list_buckets()["Buckets"]}
     life.adopt()
 
-    assert f"tandem-whole-{ACCOUNT}" in left
+    assert f"tandem-whole-{FICTITIOUS_ACCOUNT}" in left
     assert [item.differs for item in life.found.resources if item.type == "AWS::S3::Bucket"] == [()]
     assert len(steps) == 10
 
@@ -92,7 +92,7 @@ def test_a_renewal_that_touches_another_stack_fails(play):
     leaky = play("leaky", "leaky")
     leaky.deploy()
 
-    with pytest.raises(UnfulfilledError, match=r"must change leaky-Fleet alone, it changed \['leaky-Network'"):
+    with pytest.raises(MissingEffectError, match=r"must change leaky-Fleet alone, it changed \['leaky-Network'"):
         leaky.renew()
 
 
@@ -103,18 +103,18 @@ def test_stacks_that_anybody_may_destroy_fail(play):
     open_ = play("open", "unprotected")
     open_.deploy()
 
-    with pytest.raises(UnfulfilledError, match=r"not complete: \{'open-Cluster': 'DELETE_FAILED'\}"):
-        open_.refuse()
+    with pytest.raises(MissingEffectError, match=r"not complete: \{'open-Cluster': 'DELETE_FAILED'\}"):
+        open_.refuse_destroy()
 
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
 def test_a_resource_that_differs_fails_its_step_by_name(changed, endpoint):
     endpoint.client("s3").put_bucket_versioning(
-        Bucket=f"tandem-changed-{ACCOUNT}", VersioningConfiguration={"Status": "Suspended"}
+        Bucket=f"tandem-changed-{FICTITIOUS_ACCOUNT}", VersioningConfiguration={"Status": "Suspended"}
     )
 
-    with pytest.raises(UnfulfilledError, match=r"changed-Artifacts Bucket \(AWS::S3::Bucket\): VersioningConf"):
+    with pytest.raises(MissingEffectError, match=r"changed-Artifacts Bucket \(AWS::S3::Bucket\): VersioningConf"):
         changed.hold()
 
 
@@ -131,11 +131,11 @@ def test_a_change_of_the_app_is_a_difference(changed):
 @pytest.mark.xdist_group("endpoint")
 def test_an_app_that_fails_ends_with_what_it_printed(play):
     broken = play("broken")
-    broken.cdk = Cdk(
+    broken.cdk = CdkCli(
         endpoint=broken.endpoint,
-        scene=broken.scene,
-        work=broken.cdk.work,
-        app=shlex.join([sys.executable, "-c", 'exit("no spec")']),
+        sandbox=broken.scene,
+        work_folder=broken.cdk.work,
+        app_command=shlex.join([sys.executable, "-c", 'exit("no spec")']),
     )
 
     with pytest.raises(CdkError, match="no spec"):
@@ -146,47 +146,58 @@ def test_a_missing_cli_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(cdk_module, "CLI", tmp_path / "cdk")
 
     with pytest.raises(CdkError, match="make setup"):
-        Cdk(endpoint=None, scene=None, work=tmp_path).run("diff")
+        CdkCli(endpoint=None, sandbox=None, work_folder=tmp_path).run("diff")
 
 
 def test_a_failing_first_step_ends_the_rehearsal(monkeypatch):
-    monkeypatch.setattr("tandem.twin.aws.play.Endpoint.start", lambda _: (_ for _ in ()).throw(OSError("no room")))
-    request = Request(name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments")
+    monkeypatch.setattr(
+        "rehearsal.aws.rehearsal_steps.Endpoint.start", lambda _: (_ for _ in ()).throw(OSError("no room"))
+    )
+    request = RehearsalRequest(
+        name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments"
+    )
 
-    found = rehearse(request, lambda _: None)
+    found = run_rehearsal(request, lambda _: None)
 
-    assert [(step.name, step.found, step.failed) for step in found.steps] == [("start the endpoint", "no room", True)]
-    assert not found.passed
+    assert [(step.name, step.outcome, step.is_failure) for step in found.steps] == [
+        ("start the endpoint", "no room", True)
+    ]
+    assert not found.is_success
 
 
-def rehearsed(*, differs: bool = False, failed: bool = False) -> Rehearsal:
-    difference = Difference(property="Colour", template="blue", described="red")
-    item = Held(
-        stack="e-Network", logical_id="Vpc", type="AWS::EC2::VPC", physical_id="vpc-1",
-        fidelity=FIDELITY["AWS::EC2::VPC"], held=("CidrBlock",), differs=(difference,) if differs else (),
-        not_rehearsed={"Odd": "nobody returns it"},
-    )  # fmt: skip
-    step = Step(name="deploy", seconds=1.25, found="one\ntwo", failed=failed)
-    return Rehearsal(environment="e", account=ACCOUNT, region="r", steps=[step], resources=[item])
+def rehearsed(*, differs: bool = False, failed: bool = False) -> RehearsalResult:
+    difference = PropertyDifference(property_path="Colour", template_value="blue", actual_value="red")
+    item = ResourceCheck(
+        stack="e-Network",
+        logical_id="Vpc",
+        type="AWS::EC2::VPC",
+        physical_id="vpc-1",
+        fidelity=FIDELITY["AWS::EC2::VPC"],
+        matching_properties=("CidrBlock",),
+        differences=(difference,) if differs else (),
+        unverifiable_properties={"Odd": "nobody returns it"},
+    )
+    step = StepResult(name="deploy", seconds=1.25, outcome="one\ntwo", is_failure=failed)
+    return RehearsalResult(environment="e", account=FICTITIOUS_ACCOUNT, region="r", steps=[step], resources=[item])
 
 
 @pytest.mark.parametrize(
     ("faults", "passed"), [({}, True), ({"differs": True}, False), ({"failed": True}, False)], ids=str
 )
 def test_a_difference_or_a_failed_step_is_no_pass(faults, passed):
-    assert rehearsed(**faults).passed is passed
+    assert rehearsed(**faults).is_success is passed
 
 
 def test_the_summary_says_what_is_not_rehearsed():
-    said = "\n".join(lines(rehearsed()))
+    said = "\n".join(format_summary(rehearsed()))
 
-    assert all(sentence in said for sentence in NOT_REHEARSED)
+    assert all(sentence in said for sentence in REHEARSAL_LIMITS)
     assert "EC2::VPC: kept and described; no packet flows" in said
     assert "EC2::VPC Odd: nobody returns it" in said
 
 
 def test_the_document_is_json_with_every_resource():
-    found = json.loads(json.dumps(document(rehearsed(differs=True))))
+    found = json.loads(json.dumps(build_document(rehearsed(differs=True))))
 
     assert found["resources"][0]["differs"] == [{"property": "Colour", "template": "blue", "described": "red"}]
     assert (found["passed"], found["resources"][0]["level"], found["steps"][0]["seconds"]) == (False, "stored", 1.2)
@@ -194,7 +205,7 @@ def test_the_document_is_json_with_every_resource():
 
 @pytest.mark.parametrize(("faults", "code"), [({}, 0), ({"failed": True}, 3)], ids=str)
 def test_the_exit_code_says_whether_it_passed(monkeypatch, capsys, faults, code):
-    monkeypatch.setattr(command, "rehearse", lambda _request, say: say("working") or rehearsed(**faults))
+    monkeypatch.setattr(command, "run_rehearsal", lambda _request, say: say("working") or rehearsed(**faults))
 
     assert command.main(["rehearse", "--env", "e", "--json"]) == code
     out, err = capsys.readouterr()

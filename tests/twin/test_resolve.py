@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.twin.aws.resolve import Names, UnresolvedError, holds, resolved
+from rehearsal.aws.intrinsic_functions import (
+    TemplateNames,
+    UnknownExpressionError,
+    is_condition_true,
+    resolve_value,
+)
 
-NAMES = Names(
-    physical={"Vpc": "vpc-1", "Bucket": "b"},
+NAMES = TemplateNames(
+    physical_ids={"Vpc": "vpc-1", "Bucket": "b"},
     attribute=lambda resource, attribute: f"{resource}/{attribute}",
     parameters={"Zone": "use2-az1"},
-    pseudo={"AWS::Region": "us-east-2"},
+    pseudo_parameters={"AWS::Region": "us-east-2"},
     exports={"net-Vpc": "vpc-9"},
     mappings={"Table": {"us-east-2": {"x": "y"}}},
     conditions={
@@ -43,15 +48,15 @@ CASES = {
 
 @pytest.mark.parametrize(("value", "expected"), CASES.values(), ids=CASES)
 def test_a_function_gives_its_value(value, expected):
-    assert resolved(value, NAMES) == expected
+    assert resolve_value(value, NAMES) == expected
 
 
 @pytest.mark.parametrize(("name", "expected"), [("Here", True), ("There", False), ("Both", False), ("Either", True)])
 def test_a_condition_holds_or_not(name, expected):
-    assert holds(name, NAMES) is expected
+    assert is_condition_true(name, NAMES) is expected
 
 
 @pytest.mark.parametrize("value", [{"Ref": "Nobody"}, {"Fn::Quantum": 1}, {"Fn::ImportValue": "nothing"}])
 def test_rejects_what_it_cannot_read(value):
-    with pytest.raises(UnresolvedError):
-        resolved(value, NAMES)
+    with pytest.raises(UnknownExpressionError):
+        resolve_value(value, NAMES)

@@ -23,15 +23,15 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from doubles.checkpoint import RandomCheckpoint
+from doubles.runtime import inference_demo, settings, vllm
+from doubles.runtime.http_server import serve_requests
+from doubles.runtime.installation import install_programs
+from doubles.runtime.programs import read_programs
 from served import Served
 
-from tandem.artifacts.driver import graphs
+from tandem.artifacts.driver import find_graphs
 from tandem.artifacts.tensor_file import read_tensor_file
-from tandem.twin.checkpoint import Checkpoint
-from tandem.twin.runtime import inference_demo, knobs, vllm
-from tandem.twin.runtime.install import install
-from tandem.twin.runtime.programs import programs
-from tandem.twin.runtime.serving import serve
 
 NXDI_ARTIFACT = {"neuron_config.json", "model.pt", "weights/tp0_sharded_checkpoint.safetensors",
                  "weights/tp1_sharded_checkpoint.safetensors"}  # fmt: skip
@@ -42,10 +42,10 @@ class Image:
 
     def __init__(self, folder: Path, runtime: Any) -> None:
         self.folder, self.native = folder, runtime == "native"
-        self.bin = install(folder / "bin", runtime)
+        self.bin = install_programs(folder / "bin", runtime)
         self.target, self.draft = folder / "models/target", folder / "models/draft"
-        Checkpoint().write(self.target)
-        Checkpoint(layers=1, seed=1).write(self.draft)
+        RandomCheckpoint().write(self.target)
+        RandomCheckpoint(layers=1, seed=1).write(self.draft)
         self.output, self.cache = folder / "artifact", folder / "cache"
         self.environment = {
             "PATH": f"{self.bin}:/usr/bin:/bin", "BASE_COMPILE_WORK_DIR": str(folder / "work"),
@@ -82,7 +82,7 @@ class Image:
         hears = signal.getsignal(signal.SIGTERM)  # a server takes it over before it loads anything
         with (
             patch.dict(os.environ, told, clear=True),
-            patch.object(vllm, "serve", endless),
+            patch.object(vllm, "serve_requests", endless),
             redirect_stdout(said),
             redirect_stderr(said),
         ):
@@ -156,7 +156,7 @@ def first(run: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_every_list_of_a_program_has_source_and_date() -> None:
-    listed = programs()
+    listed = read_programs()
     named = [listed[name] for name in ("inference_demo", "vllm-nxdi", "vllm-native")]
 
     assert all(one["source"] and one["date"] for one in named)
@@ -220,7 +220,7 @@ def test_a_compile_leaves_the_files_of_nxd_inference(nxdi: Image) -> None:
     assert (run.returncode, nxdi.files) == (0, NXDI_ARTIFACT)
     assert zipfile.ZipFile(nxdi.output / "model.pt").testzip() is None
     assert "rank_util.rank" in read_tensor_file(nxdi.output / "weights/tp1_sharded_checkpoint.safetensors").tensors
-    assert [graph.state for graph in graphs(nxdi.cache)] == ["finished"] * 2
+    assert [graph.state for graph in find_graphs(nxdi.cache)] == ["finished"] * 2
 
 
 def test_the_configuration_has_the_settings_that_were_told_and_the_models_own(nxdi: Image) -> None:
@@ -279,7 +279,7 @@ def test_the_same_settings_make_the_same_bytes_and_others_do_not(nxdi: Image) ->
     assert weights() != weights("--fused-qkv")
 
 
-CRASH = {name: status for name, (_, status) in knobs.CRASHES.items()}
+CRASH = {name: status for name, (_, status) in settings.CRASH_KINDS.items()}
 
 
 @pytest.mark.parametrize("crash", CRASH)
@@ -287,7 +287,7 @@ def test_it_crashes_as_told_with_the_log_of_that_crash(nxdi: Image, crash: str) 
     run = nxdi.start(nxdi.compile_command(), TANDEM_STANDIN_CRASH=crash)
 
     assert run.returncode == CRASH[crash]
-    assert knobs.CRASHES[crash][0] in run.stdout
+    assert settings.CRASH_KINDS[crash][0] in run.stdout
     assert nxdi.files == {"neuron_config.json"}
 
 
@@ -380,7 +380,7 @@ def test_a_stand_in_says_that_it_is_simulated() -> None:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    threading.Thread(target=serve, args=("127.0.0.1", port, ended, ""), daemon=True).start()
+    threading.Thread(target=serve_requests, args=("127.0.0.1", port, ended, ""), daemon=True).start()
     ends = time.monotonic() + 10
     try:
         while True:
@@ -461,8 +461,8 @@ def test_a_native_server_fills_its_cache_root_and_is_warm_the_next_time(native: 
     cold, warm = serving(native).end(), serving(native, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1").end()
 
     assert ("2 graphs compiled" in cold, "0 graphs compiled, 2 from the cache" in warm) == (True, True)
-    assert [graph.state for graph in graphs(native.output)] == ["finished"] * 2
-    assert all(graph.folder.parent == native.output / "neuron/compile_cache" for graph in graphs(native.output))
+    assert [graph.state for graph in find_graphs(native.output)] == ["finished"] * 2
+    assert all(graph.folder.parent == native.output / "neuron/compile_cache" for graph in find_graphs(native.output))
 
 
 @pytest.mark.parametrize("skipped", ["0", None])
@@ -507,7 +507,7 @@ def test_a_native_cache_root_that_is_read_only_ends_the_server(warm: Image) -> N
 def test_a_native_graph_may_be_half(native: Image) -> None:
     serving(native, TANDEM_STANDIN_HALF="half-graph").end()
 
-    assert sorted(graph.state for graph in graphs(native.output)) == ["finished", "half"]
+    assert sorted(graph.state for graph in find_graphs(native.output)) == ["finished", "half"]
 
 
 def test_native_speculation_needs_a_method_it_has_and_a_device(native: Image) -> None:

@@ -9,9 +9,8 @@ import sys
 
 import pytest
 from botocore.exceptions import ClientError
-
-from tandem.twin.aws.principal import Principal, under, with_role
-from tandem.twin.faults.proxy import FaultProxy
+from doubles.aws_principal import RolePrincipal, assume_role, create_principal
+from doubles.fault_proxy.proxy import FaultProxy
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -31,7 +30,7 @@ def bucket(enforcing):
 
 @pytest.fixture(scope="module")
 def writer(enforcing):
-    return under(enforcing, WRITES, LISTS)
+    return create_principal(enforcing, WRITES, LISTS)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +80,7 @@ def test_a_writer_may_upload_in_parts_below_its_prefix_only(s3):
 def test_parts_may_be_listed_by_who_is_allowed_to_only(s3, enforcing):
     begun = s3.create_multipart_upload(Bucket=BUCKET, Key="models/listed")["UploadId"]
     upload = {"Bucket": BUCKET, "Key": "models/listed", "UploadId": begun}
-    allowed = under(enforcing, {**WRITES, "Action": "s3:ListMultipartUploadParts"}).client("s3")
+    allowed = create_principal(enforcing, {**WRITES, "Action": "s3:ListMultipartUploadParts"}).client("s3")
 
     assert code(s3.list_parts, **upload) == "AccessDenied"
     assert allowed.list_parts(**upload)["UploadId"] == begun
@@ -89,7 +88,7 @@ def test_parts_may_be_listed_by_who_is_allowed_to_only(s3, enforcing):
 
 def test_uploads_may_be_listed_by_who_is_allowed_to_only(s3, enforcing):
     may = {"Effect": "Allow", "Action": "s3:ListBucketMultipartUploads", "Resource": f"arn:aws:s3:::{BUCKET}"}
-    allowed = under(enforcing, may).client("s3")
+    allowed = create_principal(enforcing, may).client("s3")
 
     assert code(s3.list_multipart_uploads, Bucket=BUCKET) == "AccessDenied"
     assert allowed.list_multipart_uploads(Bucket=BUCKET)["Bucket"] == BUCKET
@@ -105,7 +104,7 @@ def test_a_list_is_held_to_its_prefix(s3, prefix, allowed):
 
 def test_what_a_policy_denies_outweighs_what_it_allows(enforcing):
     deny = {"Effect": "Deny", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{BUCKET}/models/secret/*"}
-    s3 = under(enforcing, WRITES, deny).client("s3")
+    s3 = create_principal(enforcing, WRITES, deny).client("s3")
 
     assert code(s3.put_object, Bucket=BUCKET, Key="models/secret/a", Body=b"x") == "AccessDenied"
 
@@ -116,7 +115,7 @@ def test_what_the_policy_of_the_bucket_denies_outweighs_too(enforcing, writer):
     everything = ["arn:aws:s3:::denying", "arn:aws:s3:::denying/*"]
     deny = {"Effect": "Deny", "Principal": "*", "Action": "s3:DeleteObject", "Resource": everything}
     admin.put_bucket_policy(Bucket="denying", Policy=json.dumps({"Version": "2012-10-17", "Statement": [deny]}))
-    s3 = under(enforcing, {"Effect": "Allow", "Action": "s3:*", "Resource": everything}).client("s3")
+    s3 = create_principal(enforcing, {"Effect": "Allow", "Action": "s3:*", "Resource": everything}).client("s3")
     s3.put_object(Bucket="denying", Key="k", Body=b"x")
 
     assert code(s3.delete_object, Bucket="denying", Key="k") == "AccessDenied"
@@ -125,7 +124,9 @@ def test_what_the_policy_of_the_bucket_denies_outweighs_too(enforcing, writer):
 
 def test_a_secret_is_read_by_who_is_allowed_to_only(enforcing, writer):
     arn = enforcing.client("secretsmanager").create_secret(Name="token", SecretString="hf_x")["ARN"]
-    reader = under(enforcing, {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": arn})
+    reader = create_principal(
+        enforcing, {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": arn}
+    )
 
     assert reader.client("secretsmanager").get_secret_value(SecretId="token")["SecretString"] == "hf_x"
     refused = code(writer.client("secretsmanager").get_secret_value, SecretId="token")
@@ -133,7 +134,7 @@ def test_a_secret_is_read_by_who_is_allowed_to_only(enforcing, writer):
 
 
 def test_a_wrong_secret_is_refused(writer):
-    forged = Principal(**{**{name: getattr(writer, name) for name in Principal.__slots__}, "secret": "x"})
+    forged = RolePrincipal(**{**{name: getattr(writer, name) for name in RolePrincipal.__slots__}, "secret": "x"})
 
     assert code(forged.client("s3").get_object, Bucket=BUCKET, Key="models/a") == "SignatureDoesNotMatch"
 
@@ -146,7 +147,7 @@ def test_a_role_that_trusts_pods_can_be_had(enforcing):
     role = iam.create_role(RoleName="pods", AssumeRolePolicyDocument=json.dumps(trust))["Role"]["Arn"]
     iam.put_role_policy(RoleName="pods", PolicyName="p",
                         PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [WRITES]}))  # fmt: skip
-    s3 = with_role(enforcing, role).client("s3")
+    s3 = assume_role(enforcing, role).client("s3")
     s3.put_object(Bucket=BUCKET, Key="models/pods", Body=b"x")
 
     assert code(s3.put_object, Bucket=BUCKET, Key="elsewhere", Body=b"x") == "AccessDenied"
@@ -177,6 +178,6 @@ def test_signatures_hold_through_the_fault_proxy(enforcing, writer):
 def test_without_enforcement_nobody_is_held_to_a_policy(endpoint):
     name = "not-enforced"
     endpoint.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
-    anybody = under(endpoint, {"Effect": "Deny", "Action": "*", "Resource": "*"})
+    anybody = create_principal(endpoint, {"Effect": "Deny", "Action": "*", "Resource": "*"})
 
     assert anybody.client("s3").put_object(Bucket=name, Key="k", Body=b"x")["ETag"]

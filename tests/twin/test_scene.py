@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_prerequisites, create_sandbox
 from tandem.spec.faults import SpecError
-from tandem.twin.aws.scene import ACCOUNT, furnish, scene
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
@@ -17,12 +17,15 @@ NAMES = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
 
 @pytest.fixture
 def copied(tmp_path):
-    return scene("post-us-east-2", ROOT / "environments", ROOT / "experiments", tmp_path)
+    return create_sandbox("post-us-east-2", ROOT / "environments", ROOT / "experiments", tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_committed_environment_can_be_copied(name, tmp_path):
-    assert scene(name, ROOT / "environments", ROOT / "experiments", tmp_path).environment.account == ACCOUNT
+    assert (
+        create_sandbox(name, ROOT / "environments", ROOT / "experiments", tmp_path).environment.account
+        == FICTITIOUS_ACCOUNT
+    )
 
 
 def test_the_original_account_is_nowhere_in_the_copy(copied):
@@ -32,7 +35,7 @@ def test_the_original_account_is_nowhere_in_the_copy(copied):
 def test_the_originals_are_not_written(copied):
     before = (ROOT / "environments" / "post-us-east-2.yaml").read_bytes()
     copied.renew_reservation()
-    copied.protect(on=False)
+    copied.set_protection(on=False)
 
     assert (ROOT / "environments" / "post-us-east-2.yaml").read_bytes() == before
 
@@ -54,7 +57,7 @@ def test_a_renewal_changes_the_reservation_and_nothing_else(copied):
 
 
 def test_both_protections_are_lifted_together(copied):
-    copied.protect(on=False)
+    copied.set_protection(on=False)
 
     environment = copied.environment
     assert (environment.termination_protection, environment.cluster.deletion_protection) == (False, False)
@@ -67,13 +70,14 @@ def test_spot_nodes_get_no_reservation(tmp_path):
     )  # fmt: skip
 
     assert (
-        scene(name, ROOT / "environments", ROOT / "experiments", tmp_path).environment.capacity.reservation_id is None
+        create_sandbox(name, ROOT / "environments", ROOT / "experiments", tmp_path).environment.capacity.reservation_id
+        is None
     )
 
 
 def test_rejects_an_unknown_environment(tmp_path):
     with pytest.raises(SpecError):
-        scene("nowhere", ROOT / "environments", ROOT / "experiments", tmp_path)
+        create_sandbox("nowhere", ROOT / "environments", ROOT / "experiments", tmp_path)
 
 
 def test_rejects_an_edit_that_the_loader_refuses(copied):
@@ -92,23 +96,23 @@ def test_what_an_environment_takes_as_given_is_made(endpoint, copied):
         document["bootstrap"] = {"qualifier": "tandem", "permissions_boundary": "Boundary"}
 
     copied.edit(change)
-    furnish(copied, endpoint.client)
+    create_prerequisites(copied, endpoint.client)
 
     made = copied.environment.network
     found = endpoint.client("ec2").describe_subnets(SubnetIds=[item.id for item in made.subnets])["Subnets"]
     assert {item["AvailabilityZoneId"] for item in found} == {"use2-az1", "use2-az3"}
     assert {item["VpcId"] for item in found} == {made.vpc_id}
     assert endpoint.client("s3").head_bucket(Bucket="ours-already")
-    assert endpoint.client("iam").get_policy(PolicyArn=f"arn:aws:iam::{ACCOUNT}:policy/Boundary")
+    assert endpoint.client("iam").get_policy(PolicyArn=f"arn:aws:iam::{FICTITIOUS_ACCOUNT}:policy/Boundary")
 
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
 def test_a_customers_key_is_made_and_written_down(endpoint, copied):
-    key = f"arn:aws:kms:us-east-2:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
+    key = f"arn:aws:kms:us-east-2:{FICTITIOUS_ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
     copied.edit(lambda document: document.update(artifacts={"kms_key_arn": key}))
 
-    furnish(copied, endpoint.client)
+    create_prerequisites(copied, endpoint.client)
 
     described = endpoint.client("kms").describe_key(KeyId=copied.environment.artifacts.kms_key_arn)["KeyMetadata"]
     assert (described["Arn"] == key, described["KeyState"]) == (False, "Enabled")

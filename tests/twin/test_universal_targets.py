@@ -10,16 +10,16 @@ from datetime import timedelta
 
 import pytest
 from botocore.exceptions import ClientError
+from doubles.aws_principal import create_principal
 from twin_looking import client, until
 
-from tandem.twin.aws.fleet import Fleet
-from tandem.twin.aws.principal import under
+from rehearsal.aws.fleet_behavior import FleetBehavior
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint"), pytest.mark.proof]
 
 ACCOUNT = "222233334444"
 TARGET = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
-QUICK = Fleet(start_delay_s=0.1, stop_delay_s=0.1, retry_delay_s=10)
+QUICK = FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1, retry_delay_s=10)
 TRUST = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"}
 _NUMBER = itertools.count()
 
@@ -92,7 +92,7 @@ class Scene:
 
     def pass_time(self, seconds):
         """Put the endpoint's clock forward; what is due has been done then."""
-        self.endpoint.fleet(replace(QUICK, clock_offset_s=seconds))
+        self.endpoint.set_fleet(replace(QUICK, clock_offset_s=seconds))
 
     def dead(self):
         """What stands in the queue: body and attributes."""
@@ -108,16 +108,16 @@ class Scene:
 
 @pytest.fixture
 def scene(endpoint):
-    endpoint.fleet(QUICK)
+    endpoint.set_fleet(QUICK)
     yield Scene(endpoint)
-    endpoint.fleet()
+    endpoint.set_fleet()
 
 
 @pytest.fixture
 def strict(enforcing):
-    enforcing.fleet(QUICK)
+    enforcing.set_fleet(QUICK)
     yield Scene(enforcing)
-    enforcing.fleet()
+    enforcing.set_fleet()
 
 
 # firing
@@ -209,7 +209,7 @@ def test_a_schedule_of_a_template_fires_and_goes(scene, deploy):
 def test_a_reset_forgets_what_fired(enforcing):
     for _ in range(2):
         enforcing.reset()
-        enforcing.fleet(QUICK)
+        enforcing.set_fleet(QUICK)
         scene = Scene(enforcing, "same")
         scene.have_role(scene.scale_statement())
         scene.schedule()
@@ -308,7 +308,7 @@ def test_a_success_leaves_the_dead_letter_queue_empty(scene):
 
 
 def test_a_failed_call_is_made_again_until_it_succeeds(scene):
-    scene.endpoint.fleet(replace(QUICK, refuses_update=True))
+    scene.endpoint.set_fleet(replace(QUICK, refuses_update=True))
     scene.schedule(scene.at(0), retries=3)
     time.sleep(0.5)
     before = scene.states()
@@ -428,7 +428,7 @@ def test_who_makes_a_schedule_must_be_allowed_to_pass_its_role(strict, passes):
     strict.have_role(strict.scale_statement())
     condition = {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
     role = strict.role if passes else f"{strict.role}-of-others"
-    somebody = under(
+    somebody = create_principal(
         strict.endpoint, {"Effect": "Allow", "Action": "scheduler:CreateSchedule", "Resource": "*"},
         {"Effect": "Allow", "Action": "iam:PassRole", "Resource": role, "Condition": condition},
     )  # fmt: skip

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from tandem.commands.watching import scope
-from tandem.spec.environment import Reference, ReferenceValue
-from tandem.spec.load import Workspace, load
-from tandem.watch.alarm import Alarm, Alarms
-from tandem.watch.alarms import alarms
-from tandem.watch.scope import Scope, Watching
-from tandem.watch.series import Key, Series
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
+from tandem.cli.monitoring_cost import build_scope
+from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm
+from tandem.monitoring.alarms import build_alarms
+from tandem.monitoring.scope import ExperimentScope, MonitoringScope
+from tandem.spec.environment import ReferenceRun, ReferenceValue
+from tandem.spec.workspace import Workspace, load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENTS = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
@@ -23,7 +23,7 @@ QUARTER = 15  # minutes
 HOUR = 60  # minutes
 
 EXPERIMENT, BASELINE, DRAFTING = "post", "qwen-vllm", "qwen-sd-vllm"
-REFERENCE = Reference(
+REFERENCE = ReferenceRun(
     run="20261121T101500Z-0a1b2c3d",
     values=(
         ReferenceValue(
@@ -39,10 +39,10 @@ REFERENCE = Reference(
 
 @cache
 def workspace() -> Workspace:
-    return load(ROOT / "environments", ROOT / "experiments")
+    return load_workspace(ROOT / "environments", ROOT / "experiments")
 
 
-def watched(name: str = "post-us-east-2", *, only: Iterable[str] | None = None, **observability) -> Scope:
+def watched(name: str = "post-us-east-2", *, only: Iterable[str] | None = None, **observability) -> MonitoringScope:
     """A committed environment; `only` some of its experiments, and other settings of `observability`."""
     environment = workspace().environments[name].environment
     assert environment
@@ -50,42 +50,42 @@ def watched(name: str = "post-us-east-2", *, only: Iterable[str] | None = None, 
     hosted = tuple(only or environment.experiments)
     environment = environment.model_copy(update={"observability": settings, "experiments": hosted})
     found = [workspace().experiments[one].experiment for one in hosted]
-    return scope(environment, [one for one in found if one])
+    return build_scope(environment, [one for one in found if one])
 
 
-def crowded(count: int) -> Scope:
+def crowded(count: int) -> MonitoringScope:
     """The post's environment with one experiment of so many speculating variants."""
     plain = watched(only=["post"])
     (watching,) = plain.experiments
     baseline, drafting = watching.experiment.variants
     more = tuple(drafting.model_copy(update={"name": f"{drafting.name}-{at:03}"}) for at in range(count - 1))
     experiment = watching.experiment.model_copy(update={"variants": (baseline, *more)})
-    return Scope(
-        environment=plain.environment, experiments=(Watching(experiment=experiment, traffic=watching.traffic),)
+    return MonitoringScope(
+        environment=plain.environment, experiments=(ExperimentScope(experiment=experiment, traffic=watching.traffic),)
     )
 
 
-def of(found: Alarms, what: str, variant: str | None = None) -> Alarm:
+def of(found: EnvironmentAlarms, what: str, variant: str | None = None) -> MetricAlarm:
     """The one alarm on something; of one variant of the post's experiment."""
     named = f"-{what}-{EXPERIMENT}-{variant}" if variant else f"-{what}"
     (one,) = [alarm for alarm in found.alarms if alarm.anchor == what and re.search(rf"{named}(-|$)", alarm.name)]
     return one
 
 
-def every(**observability) -> Alarms:
+def every(**observability) -> EnvironmentAlarms:
     """All alarms of the post's environment, its experiment alone, with a reference."""
-    return alarms(watched(only=["post"], **({"reference": REFERENCE} | observability)))
+    return build_alarms(watched(only=["post"], **({"reference": REFERENCE} | observability)))
 
 
 class Happening:
     """A store in which things happen, minute by minute after START."""
 
     def __init__(self, environment: str = "post-us-east-2", experiment: str = EXPERIMENT) -> None:
-        self.series = Series()
+        self.series = SeriesStore()
         self._environment, self._experiment = environment, experiment
 
     def put(self, namespace: str, metric: str, value: float, minutes: Iterable[int], **dimensions: str) -> Happening:
-        key = Key.of(namespace, metric, tuple(dimensions.items()))
+        key = MetricKey.from_dimensions(namespace, metric, tuple(dimensions.items()))
         for minute in minutes:
             self.series.add(key, START + MINUTE * minute, {value: 1})
         return self

@@ -9,15 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tandem.commands.watching import scope
+from tandem.cli.monitoring_cost import build_scope
 from tandem.metrics import PUBLISHERS
+from tandem.monitoring.dashboard_body import build_body
+from tandem.monitoring.dashboards import build_dashboards
+from tandem.monitoring.scope import MonitoringScope
+from tandem.monitoring.widget import Dashboard, GraphWidget, TextWidget
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.load import load
-from tandem.watch.body import body
-from tandem.watch.dashboards import dashboards
-from tandem.watch.scope import Scope
-from tandem.watch.widget import Dashboard, Graph, Text
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
@@ -34,30 +34,32 @@ class Read(NamedTuple):
 
 
 @cache
-def watched(environment: str) -> Scope:
+def watched(environment: str) -> MonitoringScope:
     """Return what a committed environment watches."""
-    workspace = load(ROOT / "environments", ROOT / "experiments", (environment,))
+    workspace = load_workspace(ROOT / "environments", ROOT / "experiments", (environment,))
     found = workspace.environments[environment].environment
     assert found
     hosted = [workspace.experiments[name].experiment for name in found.experiments]
-    return scope(found, [experiment for experiment in hosted if experiment])
+    return build_scope(found, [experiment for experiment in hosted if experiment])
 
 
-def changed(environment: str, **sections: dict[str, Any]) -> Scope:
+def changed(environment: str, **sections: dict[str, Any]) -> MonitoringScope:
     """Return a committed environment's scope with some values of some sections changed."""
     whole = watched(environment)
     values = whole.environment.model_dump(mode="json")
     for section, given in sections.items():
         values[section] |= given
     other = Environment.model_validate_json(json.dumps(values))
-    return Scope(environment=other, experiments=whole.experiments)
+    return MonitoringScope(environment=other, experiments=whole.experiments)
 
 
-def asking(environment: str, experiment: str, **given: Any) -> Scope:
+def asking(environment: str, experiment: str, **given: Any) -> MonitoringScope:
     """Return the scope of one committed experiment with some of its values changed."""
     whole = watched(environment)
     (one,) = [watching.experiment for watching in whole.experiments if watching.experiment.name == experiment]
-    return scope(whole.environment, [Experiment.model_validate_json(json.dumps(one.model_dump(mode="json") | given))])
+    return build_scope(
+        whole.environment, [Experiment.model_validate_json(json.dumps(one.model_dump(mode="json") | given))]
+    )
 
 
 @cache
@@ -66,18 +68,18 @@ def drawn(environment: str) -> dict[str, Dashboard]:
     return by_part(watched(environment))
 
 
-def by_part(whole: Scope) -> dict[str, Dashboard]:
+def by_part(whole: MonitoringScope) -> dict[str, Dashboard]:
     """Return the dashboards of a scope by the last part of their name."""
     start = f"tandem-{whole.environment.name}-"
-    return {dashboard.name.removeprefix(start): dashboard for dashboard in dashboards(whole)}
+    return {dashboard.name.removeprefix(start): dashboard for dashboard in build_dashboards(whole)}
 
 
-def graphs(dashboard: Dashboard) -> list[Graph]:
+def graphs(dashboard: Dashboard) -> list[GraphWidget]:
     """Return the drawn widgets."""
-    return [widget for widget in dashboard.widgets if isinstance(widget, Graph)]
+    return [widget for widget in dashboard.widgets if isinstance(widget, GraphWidget)]
 
 
-def graph(dashboard: Dashboard, title: str) -> Graph:
+def graph(dashboard: Dashboard, title: str) -> GraphWidget:
     """Return the one graph whose title begins so."""
     (found,) = [one for one in graphs(dashboard) if one.title.startswith(title)]
     return found
@@ -85,12 +87,12 @@ def graph(dashboard: Dashboard, title: str) -> Graph:
 
 def words(dashboard: Dashboard) -> str:
     """Return all that its text widgets say."""
-    return "\n".join(widget.markdown for widget in dashboard.widgets if isinstance(widget, Text))
+    return "\n".join(widget.markdown for widget in dashboard.widgets if isinstance(widget, TextWidget))
 
 
 def reads(dashboard: Dashboard) -> Iterator[Read]:
     """Yield every metric that CloudWatch's JSON of a dashboard reads, as the JSON has it."""
-    for widget in body(dashboard, REGION)["widgets"]:
+    for widget in build_body(dashboard, REGION)["widgets"]:
         for metric in widget["properties"].get("metrics", ()):
             *named, options = metric
             if named:

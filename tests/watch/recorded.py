@@ -79,5 +79,7 @@ def _sent(publisher: str) -> Iterator[Sent]:
         yield Sent(name=metric["Name"], dimensions=frozenset(metric["Dimensions"]), unit=metric.get("Unit"))
     for page in recording.get("pages", ()):
         for name in sendable((SAMPLES / page).read_text()):
-            for dimensions in PUBLISHERS[publisher].dimensions:  # labels that the agent adds: tandem/watch/agent.py
+            for dimensions in PUBLISHERS[
+                publisher
+            ].dimensions:  # labels that the agent adds: tandem/monitoring/agent.py
                 yield Sent(name=name, dimensions=frozenset(dimensions), unit=None)

@@ -12,20 +12,20 @@ import pytest
 import yaml
 from recorded import SAMPLES, pages, types
 
-from tandem.metrics import PUBLISHERS, VLLM_SCRAPE, WATCHED
+from tandem.metrics import CLOUDWATCH_METRICS, PUBLISHERS, VLLM_SCRAPE
+from tandem.monitoring.agent import NAMESPACE, SCRAPER, SERVER_SELECTOR, build_addon_configuration
 from tandem.spec.environment import Environment
-from tandem.spec.load import load
-from tandem.watch.agent import NAMESPACE, SCRAPER, SERVERS, addon_configuration
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 KNOWN = (SAMPLES / "addon-values.txt").read_text().split()
 FREE = ("agent/config", "agent/prometheus/config", "tolerations", "agent/tolerations")  # any content is taken
-WATCHED_OF_VLLM = {name for publisher, name in WATCHED if publisher == VLLM_SCRAPE}
+WATCHED_OF_VLLM = {name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE}
 
 
 def environments() -> dict[str, Environment]:
     """Every committed environment."""
-    found = load(ROOT / "environments", ROOT / "experiments").environments
+    found = load_workspace(ROOT / "environments", ROOT / "experiments").environments
     return {name: declared.environment for name, declared in found.items() if declared.environment}
 
 
@@ -41,7 +41,7 @@ def environment(request: pytest.FixtureRequest) -> Environment:
 
 @pytest.fixture(scope="module")
 def values(environment: Environment) -> dict[str, Any]:
-    return addon_configuration(environment)
+    return build_addon_configuration(environment)
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,7 @@ def test_every_committed_server_is_read_as_its_experiment_and_variant_and_no_oth
 
 
 def test_there_are_servers_to_find() -> None:
-    wanted = dict(pair.split("=") for pair in SERVERS.split(","))
+    wanted = dict(pair.split("=") for pair in SERVER_SELECTOR.split(","))
 
     assert any(wanted.items() <= pod["labels"].items() for pod in servers().values())
 
@@ -202,4 +202,6 @@ def test_there_are_servers_to_find() -> None:
 def test_another_experiment_changes_nothing() -> None:
     one = environments()["post-us-east-2"]
 
-    assert addon_configuration(one.model_copy(update={"experiments": ("post",)})) == addon_configuration(one)
+    assert build_addon_configuration(one.model_copy(update={"experiments": ("post",)})) == build_addon_configuration(
+        one
+    )

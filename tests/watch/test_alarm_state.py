@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.watch.alarm import Alarm, Alarms, Composite
-from tandem.watch.alarm_state import Notification, Tick, actions, breaches, enough_samples, notifications, state, states
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Expression, Line
+from rehearsal.cloudwatch.alarm_state import (
+    AlarmNotification,
+    CompositeTick,
+    compute_state,
+    compute_states,
+    count_needed_samples,
+    is_breaching,
+    list_actions,
+    list_notifications,
+)
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
+from tandem.monitoring.alarm import CompositeAlarm, EnvironmentAlarms, MetricAlarm
+from tandem.monitoring.widget import MathExpression, MetricLine
 
 NAMESPACE = "Tandem/test"
 START = 1_699_999_200  # a whole quarter-hour
 
 
-def line(metric: str = "m", statistic: str = "Maximum", *, shown: bool = True) -> Line:
-    return Line(metric=metric, namespace=NAMESPACE, dimensions=(), statistic=statistic, id=metric, shown=shown)
+def line(metric: str = "m", statistic: str = "Maximum", *, shown: bool = True) -> MetricLine:
+    return MetricLine(
+        metric=metric, namespace=NAMESPACE, dimensions=(), statistic=statistic, id=metric, is_visible=shown
+    )
 
 
-def alarm(name: str = "alarm", **changed) -> Alarm:
+def alarm(name: str = "alarm", **changed) -> MetricAlarm:
     given = {
         "name": name, "says": "It is.", "reason": "so", "anchor": "here", "publishers": ("bench",),
         "lines": (line(),), "comparison": "above", "threshold": 0, "period_s": 60, "periods": 3, "datapoints": 3,
         "missing": "missing",
     }  # fmt: skip
-    return Alarm(**(given | changed))
+    return MetricAlarm(**(given | changed))
 
 
 def looked_at(points: str) -> list[bool | None]:
@@ -56,19 +67,19 @@ CELLS = [
 @pytest.mark.parametrize("before", ["OK", "ALARM"])
 @pytest.mark.parametrize(("datapoints", "points", "treatment", "told"), CELLS)
 def test_a_state_is_as_the_guides_tables_have_it(datapoints, points, treatment, told, before):
-    found = state(alarm(datapoints=datapoints, missing=treatment), looked_at(points), before)
+    found = compute_state(alarm(datapoints=datapoints, missing=treatment), looked_at(points), before)
 
     assert found == (before if told == "-" else told)
 
 
 @pytest.mark.parametrize("points", ["- - - - X", "- - - X -"])
 def test_a_late_first_breach_is_no_alarm_yet(points):
-    assert state(alarm(), looked_at(points), "OK") == "OK"
+    assert compute_state(alarm(), looked_at(points), "OK") == "OK"
 
 
 @pytest.mark.parametrize("points", ["- - - X 0", "- - X - 0"])
 def test_a_breach_that_passed_is_none(points):
-    assert state(alarm(), looked_at(points), "OK") == "OK"
+    assert compute_state(alarm(), looked_at(points), "OK") == "OK"
 
 
 @pytest.mark.parametrize(
@@ -76,21 +87,21 @@ def test_a_breach_that_passed_is_none(points):
     [("above", 1.0, False), ("above", 1.01, True), ("below", 1.0, False), ("below", 0.99, True)],
 )
 def test_the_level_itself_is_not_beyond_it(comparison, value, beyond):
-    assert breaches(alarm(comparison=comparison, threshold=1), value) is beyond
+    assert is_breaching(alarm(comparison=comparison, threshold=1), value) is beyond
 
 
-def minutes(values: dict[str, list[float | None]]) -> Series:
-    series = Series()
+def minutes(values: dict[str, list[float | None]]) -> SeriesStore:
+    series = SeriesStore()
     for metric, one_a_minute in values.items():
         for minute, value in enumerate(one_a_minute):
             if value is not None:
-                series.add(Key.of(NAMESPACE, metric, ()), START + 60 * minute, {value: 1})
+                series.add(MetricKey.from_dimensions(NAMESPACE, metric, ()), START + 60 * minute, {value: 1})
     return series
 
 
-def over_time(watched: Alarm, values: dict[str, list[float | None]], length: int) -> str:
+def over_time(watched: MetricAlarm, values: dict[str, list[float | None]], length: int) -> str:
     """The states at the end of each minute, by their first letters."""
-    found = states(watched, minutes(values), START, START + 60 * length)
+    found = compute_states(watched, minutes(values), START, START + 60 * length)
     return "".join(one[0] for one in found.values())
 
 
@@ -123,7 +134,7 @@ def test_a_statistic_is_of_the_whole_period():
 
 
 def test_metric_math_is_compared_where_it_is_shown():
-    ratio = Expression(text="100 * bad / all", label="percent", id="share")
+    ratio = MathExpression(text="100 * bad / all", label="percent", id="share")
     watched = alarm(
         lines=(line("bad", "Sum", shown=False), line("all", "Sum", shown=False), ratio),
         threshold=5, periods=1, datapoints=1, missing="notBreaching",
@@ -133,17 +144,17 @@ def test_metric_math_is_compared_where_it_is_shown():
 
 
 def test_a_median_counts_from_twenty_values_on_a_99th_percentile_from_a_thousand():
-    assert [round(enough_samples(percent), 6) for percent in (50, 90, 99, 10)] == [20, 100, 1000, 100]
+    assert [round(count_needed_samples(percent), 6) for percent in (50, 90, 99, 10)] == [20, 100, 1000, 100]
 
 
 @pytest.mark.parametrize(("each", "told"), [(6, "I"), (7, "A")])
 def test_a_percentile_of_too_few_values_changes_nothing_where_it_is_told_to_ignore(each, told):
-    series = Series()
+    series = SeriesStore()
     for minute in range(3):
-        series.add(Key.of(NAMESPACE, "m", ()), START + 60 * minute, {1.0: each})
+        series.add(MetricKey.from_dimensions(NAMESPACE, "m", ()), START + 60 * minute, {1.0: each})
     watched = alarm(lines=(line(statistic="p50"),), low_samples="ignore")
 
-    assert states(watched, series, START + 180, START + 180)[START + 180][0] == told
+    assert compute_states(watched, series, START + 180, START + 180)[START + 180][0] == told
 
 
 def test_a_percentile_of_few_values_is_compared_where_it_is_told_to_evaluate():
@@ -155,10 +166,10 @@ def test_a_percentile_of_few_values_is_compared_where_it_is_told_to_evaluate():
 # user guide, "Suppressing composite alarm actions": WaitPeriod 2, ExtensionPeriod 3; A is in alarm, 0 is not
 def acted(composite: str, suppressor: str) -> list[tuple[int, str]]:
     ticks = [
-        Tick(at, "ALARM" if one == "A" else "OK", muted == "A")
+        CompositeTick(at, "ALARM" if one == "A" else "OK", muted == "A")
         for at, (one, muted) in enumerate(zip(composite, suppressor, strict=True))
     ]
-    return list(actions(ticks, wait_s=2, extend_s=3))
+    return list(list_actions(ticks, wait_s=2, extend_s=3))
 
 
 @pytest.mark.parametrize(
@@ -177,21 +188,27 @@ def test_a_composite_acts_as_in_the_guides_example(composite, suppressor, told):
 
 
 def test_without_a_suppressor_a_change_is_told_at_once():
-    ticks = [Tick(at, told) for at, told in enumerate(("OK", "OK", "ALARM", "ALARM", "OK"))]
+    ticks = [CompositeTick(at, told) for at, told in enumerate(("OK", "OK", "ALARM", "ALARM", "OK"))]
 
-    assert list(actions(ticks, wait_s=0, extend_s=0)) == [(2, "ALARM"), (4, "OK")]
+    assert list(list_actions(ticks, wait_s=0, extend_s=0)) == [(2, "ALARM"), (4, "OK")]
 
 
 def test_a_second_alarm_of_a_composite_in_alarm_is_not_told():
     one = alarm("one", lines=(line("one"),), periods=1, datapoints=1, missing="notBreaching")
     other = alarm("other", lines=(line("other"),), periods=1, datapoints=1, missing="notBreaching")
-    both = Composite(
-        name="both", says="Either.", anchor="here", alarms=("one", "other"), suppressor=None, wait_s=0, extend_s=0
+    both = CompositeAlarm(
+        name="both",
+        sentence="Either.",
+        anchor="here",
+        alarms=("one", "other"),
+        suppressor=None,
+        wait_s=0,
+        extension_s=0,
     )
     series = minutes({"one": [0, 1, 1, 1, 0, 0], "other": [0, 0, 1, 1, 1, 0]})
 
-    told = notifications(
-        Alarms(alarms=(one, other), parked=None, composites=(both,)), series, START, START + 600
+    told = list_notifications(
+        EnvironmentAlarms(alarms=(one, other), suppressor=None, composites=(both,)), series, START, START + 600
     )  # fmt: skip
 
-    assert told == (Notification(START + 120, "both", "ALARM"), Notification(START + 360, "both", "OK"))
+    assert told == (AlarmNotification(START + 120, "both", "ALARM"), AlarmNotification(START + 360, "both", "OK"))

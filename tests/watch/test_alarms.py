@@ -11,44 +11,45 @@ import pytest
 from alarmed import BASELINE, DRAFTING, ENVIRONMENTS, REFERENCE, crowded, every, of, watched
 
 from tandem import metrics
-from tandem.bench.suites.suite import load as suite
-from tandem.spec.environment import Reference, ReferenceValue
-from tandem.watch import alarm as limits
-from tandem.watch import bench_alarms, serving_alarms
-from tandem.watch.alarm import Alarm
-from tandem.watch.alarms import _groups, _unique, alarms
-from tandem.watch.scope import Scope, Watching
-from tandem.watch.source import Cell
-from tandem.watch.widget import Expression, Line
+from tandem.bench.suites.suite import load_suite as suite
+from tandem.monitoring import alarm as limits
+from tandem.monitoring import bench_alarms, serving_alarms
+from tandem.monitoring.alarm import MetricAlarm
+from tandem.monitoring.alarms import _group_names, _rename_duplicates, build_alarms
+from tandem.monitoring.metric_source import MetricSource
+from tandem.monitoring.scope import ExperimentScope, MonitoringScope
+from tandem.monitoring.widget import MathExpression, MetricLine
+from tandem.spec.environment import ReferenceRun, ReferenceValue
 
 SCOPES = {name: watched(name) for name in ENVIRONMENTS} | {
     "reference": watched(only=["post"], reference=REFERENCE),
     "no Container Insights": watched(container_insights=False),
     "130 variants": crowded(130),
 }
-ALL = {name: alarms(scope) for name, scope in SCOPES.items()}
+ALL = {name: build_alarms(scope) for name, scope in SCOPES.items()}
 in_every_scope = pytest.mark.parametrize("name", ALL)
 
 
-def each(name: str) -> list[Alarm]:
+def each(name: str) -> list[MetricAlarm]:
     found = ALL[name]
-    return [*found.alarms, *([found.parked] if found.parked else [])]
+    return [*found.alarms, *([found.suppressor] if found.suppressor else [])]
 
 
-def lines(alarm: Alarm) -> list[Line]:
-    return [line for line in alarm.lines if isinstance(line, Line)]
+def lines(alarm: MetricAlarm) -> list[MetricLine]:
+    return [line for line in alarm.lines if isinstance(line, MetricLine)]
 
 
 @in_every_scope
 def test_an_alarm_reads_what_its_publishers_send_and_names_them_all(name):
-    bench = {metric.name for metric in metrics.published()}
+    bench = {metric.name for metric in metrics.list_published_metrics()}
     for alarm in each(name):
         senders = set()
         for line in lines(alarm):
             (sender,) = {
                 publisher
                 for publisher in alarm.publishers
-                if (publisher, line.metric) in metrics.WATCHED or (publisher == metrics.BENCH and line.metric in bench)
+                if (publisher, line.metric) in metrics.CLOUDWATCH_METRICS
+                or (publisher == metrics.BENCH and line.metric in bench)
             }
             sets = metrics.PUBLISHERS[sender].dimensions
             assert tuple(dimension for dimension, _ in line.dimensions) in sets, line
@@ -60,30 +61,30 @@ def test_an_alarm_reads_what_its_publishers_send_and_names_them_all(name):
 @in_every_scope
 def test_an_alarm_says_what_is_wrong_why_at_this_level_and_what_to_do(name):
     for alarm in each(name):
-        assert len(alarm.description) <= limits.MOST_DESCRIPTION_CHARACTERS
+        assert len(alarm.description) <= limits.MAX_DESCRIPTION_CHARACTERS
         assert alarm.description.endswith(f"docs/runbook.md#{alarm.anchor}")
-        assert alarm.says.endswith(".")
-        assert SCOPES[name].environment.name in alarm.says
+        assert alarm.sentence.endswith(".")
+        assert SCOPES[name].environment.name in alarm.sentence
         assert re.search(r"[:;] ", alarm.reason), alarm.reason
 
 
 @in_every_scope
 def test_an_alarm_keeps_cloudwatchs_limits(name):
     for alarm in each(name):
-        assert len(lines(alarm)) <= limits.MOST_ALARM_METRICS
+        assert len(lines(alarm)) <= limits.MAX_ALARM_METRICS
         assert alarm.period_s % 60 == 0
-        assert alarm.periods * alarm.period_s <= limits.MOST_EVALUATION_S
+        assert alarm.periods * alarm.period_s <= limits.MAX_EVALUATION_S
         assert 1 <= alarm.datapoints <= alarm.periods
-        assert [line.shown for line in alarm.lines].count(True) == 1
-        assert "SEARCH" not in "".join(line.text for line in alarm.lines if isinstance(line, Expression))
+        assert [line.is_visible for line in alarm.lines].count(True) == 1
+        assert "SEARCH" not in "".join(line.text for line in alarm.lines if isinstance(line, MathExpression))
         assert re.fullmatch(r"[\x20-\x7e]{1,255}", alarm.name)
 
 
 @in_every_scope
 def test_every_metric_of_an_expression_has_an_id_that_it_names(name):
     for alarm in each(name):
-        texts = " ".join(line.text for line in alarm.lines if isinstance(line, Expression))
-        hidden = [line for line in lines(alarm) if not line.shown]
+        texts = " ".join(line.text for line in alarm.lines if isinstance(line, MathExpression))
+        hidden = [line for line in lines(alarm) if not line.is_visible]
         assert all(re.search(rf"\b{line.id}\b", texts) for line in hidden)
         assert len({line.id for line in alarm.lines}) == len(alarm.lines)
 
@@ -103,7 +104,7 @@ def test_only_a_percentile_says_what_too_few_values_mean(name):
 @in_every_scope
 def test_names_are_unique_and_begin_with_the_environments(name):
     found = ALL[name]
-    named = [one.name for one in (*found.alarms, *found.composites, *([found.parked] if found.parked else []))]
+    named = [one.name for one in (*found.alarms, *found.composites, *([found.suppressor] if found.suppressor else []))]
 
     assert max(Counter(named).values()) == 1
     assert all(one.startswith(f"{SCOPES[name].environment.name}-") for one in named)
@@ -124,10 +125,10 @@ def test_a_composite_keeps_cloudwatchs_limits(name):
     region = SCOPES[name].environment.region
     for composite in ALL[name].composites:
         arns = composite.rule.replace('("', f'("arn:aws:cloudwatch:{region}:111122223333:alarm:')
-        assert len(composite.alarms) <= limits.MOST_CHILDREN
-        assert len(arns) <= limits.MOST_RULE_CHARACTERS
-        assert len(composite.name) <= limits.MOST_NAME_CHARACTERS
-        assert len(composite.description) <= limits.MOST_DESCRIPTION_CHARACTERS
+        assert len(composite.alarms) <= limits.MAX_CHILDREN
+        assert len(arns) <= limits.MAX_RULE_CHARACTERS
+        assert len(composite.name) <= limits.MAX_NAME_CHARACTERS
+        assert len(composite.description) <= limits.MAX_DESCRIPTION_CHARACTERS
         assert composite.rule.count("ALARM(") == len(composite.alarms)
 
 
@@ -142,7 +143,7 @@ def test_a_hundred_and_thirty_variants_take_several_composites_of_a_kind():
 def test_a_composite_holds_a_hundred_alarms_at_most_however_short_their_names():
     short = [f"a{at}" for at in range(250)]
 
-    groups = list(_groups(short))
+    groups = list(_group_names(short))
 
     assert [len(group) for group in groups] == [100, 100, 50]
     assert [name for group in groups for name in group] == short
@@ -151,10 +152,10 @@ def test_a_composite_holds_a_hundred_alarms_at_most_however_short_their_names():
 def test_every_composite_is_muted_while_the_fleet_is_parked():
     found = ALL["reference"]
 
-    assert found.parked
-    assert {composite.suppressor for composite in found.composites} == {found.parked.name}
-    assert all(composite.wait_s > 60 * found.parked.periods for composite in found.composites)
-    assert all(composite.extend_s > 0 for composite in found.composites)
+    assert found.suppressor
+    assert {composite.suppressor for composite in found.composites} == {found.suppressor.name}
+    assert all(composite.wait_s > 60 * found.suppressor.periods for composite in found.composites)
+    assert all(composite.extension_s > 0 for composite in found.composites)
 
 
 def test_a_slow_arm_hides_no_dead_one():
@@ -175,15 +176,15 @@ def test_a_slow_arm_hides_no_dead_one():
 def test_without_container_insights_nothing_is_muted_and_no_server_is_watched_and_both_are_said():
     found = ALL["no Container Insights"]
 
-    assert found.parked is None
-    assert {(one.suppressor, one.wait_s, one.extend_s) for one in found.composites} == {(None, 0, 0)}
+    assert found.suppressor is None
+    assert {(one.suppressor, one.wait_s, one.extension_s) for one in found.composites} == {(None, 0, 0)}
     assert not {alarm.anchor for alarm in found.alarms} & {"not-ready", "not-started", "nothing-runs"}
-    assert any("Nothing is muted" in said for said in found.unwatched)
-    assert any("Container Insights is off" in said for said in found.unwatched)
+    assert any("Nothing is muted" in said for said in found.coverage_gaps)
+    assert any("Container Insights is off" in said for said in found.coverage_gaps)
 
 
 def test_the_suppressor_counts_nodes_and_takes_silence_for_a_living_fleet():
-    parked = ALL["reference"].parked
+    parked = ALL["reference"].suppressor
 
     assert parked
     assert [(line.namespace, line.metric, line.dimensions) for line in lines(parked)] == [
@@ -196,24 +197,24 @@ def test_names_that_join_alike_are_told_apart_and_stay_the_same_from_one_time_to
     plain = watched(only=["post"])
     (watching,) = plain.experiments
 
-    def named(experiment: str, variant: str) -> Watching:
+    def named(experiment: str, variant: str) -> ExperimentScope:
         one = watching.experiment.variants[0].model_copy(update={"name": variant})
         changed = watching.experiment.model_copy(update={"name": experiment, "variants": (one,)})
-        return Watching(experiment=changed, traffic=watching.traffic)
+        return ExperimentScope(experiment=changed, traffic=watching.traffic)
 
-    scope = Scope(environment=plain.environment, experiments=(named("a", "b-c"), named("a-b", "c")))
-    names = [alarm.name for alarm in alarms(scope).alarms]
+    scope = MonitoringScope(environment=plain.environment, experiments=(named("a", "b-c"), named("a-b", "c")))
+    names = [alarm.name for alarm in build_alarms(scope).alarms]
 
     assert len(set(names)) == len(names)
-    assert names == [alarm.name for alarm in alarms(scope).alarms]
-    assert all(child in names for composite in alarms(scope).composites for child in composite.alarms)
+    assert names == [alarm.name for alarm in build_alarms(scope).alarms]
+    assert all(child in names for composite in build_alarms(scope).composites for child in composite.alarms)
 
 
 def test_a_name_that_is_too_long_is_cut_and_stays_unique():
     scope = watched(only=["post"])
-    long = [of(alarms(scope), "errors", variant) for variant in (BASELINE, DRAFTING)]
+    long = [of(build_alarms(scope), "errors", variant) for variant in (BASELINE, DRAFTING)]
 
-    found = _unique([replace(alarm, name=f"{'x' * 300}") for alarm in long])
+    found = _rename_duplicates([replace(alarm, name=f"{'x' * 300}") for alarm in long])
 
     assert [len(alarm.name) for alarm in found] == [255, 255]
     assert found[0].name != found[1].name
@@ -228,10 +229,10 @@ def test_a_name_that_is_too_long_is_cut_and_stays_unique():
     ],
 )
 def test_a_server_that_runs_nothing_is_watched_only_where_all_variants_fit_the_fleet(environment, experiment, watched_):
-    found = alarms(watched(environment, only=[experiment]))
+    found = build_alarms(watched(environment, only=[experiment]))
 
     assert any(alarm.anchor == "not-started" for alarm in found.alarms) is watched_
-    assert any(experiment in said and "fit the fleet" in said for said in found.unwatched) is not watched_
+    assert any(experiment in said and "fit the fleet" in said for said in found.coverage_gaps) is not watched_
 
 
 def test_acceptance_is_watched_of_speculating_variants_alone():
@@ -248,7 +249,7 @@ def test_acceptance_is_held_against_the_reference_where_it_has_it():
     assert dict(lines(alarm)[0].dimensions) == {
         "Experiment": "post", "Variant": DRAFTING, "PromptClass": "repeat", "Concurrency": "4",
     }  # fmt: skip
-    assert REFERENCE.run in alarm.says
+    assert REFERENCE.run in alarm.sentence
 
 
 def test_acceptance_without_a_reference_is_held_against_what_the_definition_gives():
@@ -263,21 +264,21 @@ def test_a_runtime_that_cannot_give_acceptance_has_no_alarm_on_it_and_it_is_said
     plain = watched(only=["post"])
     (watching,) = plain.experiments
     experiment = watching.experiment.model_copy(update={"runtime": "nxdi-v1"})  # known, not rendered
-    scope = Scope(
-        environment=plain.environment, experiments=(Watching(experiment=experiment, traffic=watching.traffic),)
+    scope = MonitoringScope(
+        environment=plain.environment, experiments=(ExperimentScope(experiment=experiment, traffic=watching.traffic),)
     )
 
-    found = alarms(scope)
+    found = build_alarms(scope)
 
     assert not any(alarm.anchor == "acceptance" for alarm in found.alarms)
-    assert any("nxdi-v1" in said for said in found.unwatched)
+    assert any("nxdi-v1" in said for said in found.coverage_gaps)
 
 
 def test_without_a_reference_no_latency_is_watched_and_it_is_said():
     found = every(reference=None)
 
     assert not {alarm.anchor for alarm in found.alarms} & {"ttft", "tpot"}
-    assert any("observability.reference is null" in said for said in found.unwatched)
+    assert any("observability.reference is null" in said for said in found.coverage_gaps)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +301,7 @@ def test_a_null_of_the_reference_is_no_alarm():
 
 
 def test_a_reference_of_what_is_not_hosted_is_no_alarm():
-    strange = Reference(
+    strange = ReferenceRun(
         run="r",
         values=(ReferenceValue(experiment="post", variant="gone", prompt_class="open", concurrency=1, ttft_ms=1),),
     )
@@ -337,6 +338,6 @@ def test_what_no_publisher_sends_is_read_by_no_alarm():
     scope = watched()
 
     with pytest.raises(ValueError, match="sends nothing by PodName"):
-        Cell(scope.environment, "container-insights", {"PodName": "x"}).line("m", "Sum", id_="m")
-    assert not serving_alarms.sent("neuron", "node_neuroncore_utilization")
-    assert not serving_alarms.sent("nobody", "m")
+        MetricSource(scope.environment, "container-insights", {"PodName": "x"}).line("m", "Sum", id_="m")
+    assert not serving_alarms.is_published("neuron", "node_neuroncore_utilization")
+    assert not serving_alarms.is_published("nobody", "m")

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from alarmed import BASELINE, DRAFTING, REFERENCE, of, watched
 
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.watch.alarm import Alarm, Alarms
-from tandem.watch.alarms import alarms
-from tandem.watch.widget import Expression, Line
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm
+from tandem.monitoring.alarms import build_alarms
+from tandem.monitoring.widget import MathExpression, MetricLine
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("watch-endpoint")]
 
@@ -30,29 +30,29 @@ HEARD_S = 10.0
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint(account="555566667777", region="us-east-2", say=lambda _: None) as running:
+def endpoint() -> Iterator[AwsEndpoint]:
+    with AwsEndpoint(account="555566667777", region="us-east-2", report=lambda _: None) as running:
         yield running
 
 
-def named(name: str) -> Alarms:
+def named(name: str) -> EnvironmentAlarms:
     scope = watched(only=["post"], reference=REFERENCE)
-    return alarms(replace(scope, environment=scope.environment.model_copy(update={"name": name})))
+    return build_alarms(replace(scope, environment=scope.environment.model_copy(update={"name": name})))
 
 
-def metric(line: Line) -> dict[str, Any]:
+def metric(line: MetricLine) -> dict[str, Any]:
     dimensions = [{"Name": name, "Value": value} for name, value in line.dimensions]
     return {"Namespace": line.namespace, "MetricName": line.metric, "Dimensions": dimensions}
 
 
-def query(line: Line | Expression, period_s: int) -> dict[str, Any]:
-    if isinstance(line, Expression):
-        return {"Id": line.id, "Expression": line.text, "Label": line.label, "ReturnData": line.shown}
+def query(line: MetricLine | MathExpression, period_s: int) -> dict[str, Any]:
+    if isinstance(line, MathExpression):
+        return {"Id": line.id, "Expression": line.text, "Label": line.label, "ReturnData": line.is_visible}
     stat = {"Metric": metric(line), "Period": period_s, "Stat": line.statistic}
-    return {"Id": line.id, "MetricStat": stat, "ReturnData": line.shown}
+    return {"Id": line.id, "MetricStat": stat, "ReturnData": line.is_visible}
 
 
-def request(alarm: Alarm) -> dict[str, Any]:
+def request(alarm: MetricAlarm) -> dict[str, Any]:
     """What PutMetricAlarm is asked."""
     asked = {
         "AlarmName": alarm.name, "AlarmDescription": alarm.description, "Threshold": alarm.threshold,
@@ -64,7 +64,7 @@ def request(alarm: Alarm) -> dict[str, Any]:
     if len(alarm.lines) > 1:
         return {**asked, "Metrics": [query(line, alarm.period_s) for line in alarm.lines]}
     (line,) = alarm.lines
-    assert isinstance(line, Line)
+    assert isinstance(line, MetricLine)
     statistic = "ExtendedStatistic" if line.statistic.startswith("p") else "Statistic"
     return {**asked, **metric(line), "Period": alarm.period_s, statistic: line.statistic}
 
@@ -72,31 +72,31 @@ def request(alarm: Alarm) -> dict[str, Any]:
 class Listening:
     """One environment's alarms at the endpoint, and the queue that hears of them."""
 
-    def __init__(self, endpoint: Endpoint, name: str) -> None:
+    def __init__(self, endpoint: AwsEndpoint, name: str) -> None:
         self.cloudwatch, self._sqs, sns = (endpoint.client(one) for one in ("cloudwatch", "sqs", "sns"))
         self.alarms = named(name)
         topic = sns.create_topic(Name=f"tandem-{name}-alarms")["TopicArn"]
         self._queue = self._sqs.create_queue(QueueName=f"heard-{name}")["QueueUrl"]
         arn = self._sqs.get_queue_attributes(QueueUrl=self._queue, AttributeNames=["QueueArn"])
         sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["Attributes"]["QueueArn"])
-        for alarm in (*self.alarms.alarms, *([self.alarms.parked] if self.alarms.parked else [])):
+        for alarm in (*self.alarms.alarms, *([self.alarms.suppressor] if self.alarms.suppressor else [])):
             self.cloudwatch.put_metric_alarm(**request(alarm))
         for composite in self.alarms.composites:
             self.cloudwatch.put_composite_alarm(
                 AlarmName=composite.name, AlarmDescription=composite.description, AlarmRule=composite.rule,
                 AlarmActions=[topic], ActionsSuppressor=composite.suppressor,
-                ActionsSuppressorWaitPeriod=composite.wait_s, ActionsSuppressorExtensionPeriod=composite.extend_s,
+                ActionsSuppressorWaitPeriod=composite.wait_s, ActionsSuppressorExtensionPeriod=composite.extension_s,
             )  # fmt: skip
 
-    def send(self, alarm: Alarm, values: list[float]) -> None:
-        (line,) = (line for line in alarm.lines if isinstance(line, Line))
+    def send(self, alarm: MetricAlarm, values: list[float]) -> None:
+        (line,) = (line for line in alarm.lines if isinstance(line, MetricLine))
         asked = metric(line)
         self.cloudwatch.put_metric_data(
             Namespace=asked.pop("Namespace"),
             MetricData=[{**asked, "Timestamp": datetime.now(UTC), "Values": values, "Counts": [1] * len(values)}],
         )
 
-    def state(self, alarm: Alarm) -> str:
+    def state(self, alarm: MetricAlarm) -> str:
         (found,) = self.cloudwatch.describe_alarms(AlarmNames=[alarm.name])["MetricAlarms"]
         return str(found["StateValue"])
 
@@ -115,7 +115,7 @@ class Listening:
 
 
 @pytest.fixture
-def listening(endpoint: Endpoint, request: pytest.FixtureRequest) -> Callable[[str], Listening]:
+def listening(endpoint: AwsEndpoint, request: pytest.FixtureRequest) -> Callable[[str], Listening]:
     number = zlib.crc32(request.node.name.encode())
 
     def begin(what: str) -> Listening:
@@ -165,22 +165,22 @@ def test_rounds_that_stay_unpublished_reach_the_queue(listening, values, state, 
 @pytest.mark.parametrize(("nodes", "state"), [(0.0, "ALARM"), (1.0, "OK")])
 def test_the_suppressor_is_in_alarm_while_no_node_lives_and_tells_nobody(listening, nodes, state):
     begun = listening("parked")
-    assert begun.alarms.parked
+    assert begun.alarms.suppressor
 
-    begun.send(begun.alarms.parked, [nodes])
+    begun.send(begun.alarms.suppressor, [nodes])
 
-    assert (begun.state(begun.alarms.parked), begun.silent()) == (state, True)
+    assert (begun.state(begun.alarms.suppressor), begun.silent()) == (state, True)
 
 
 def test_a_parked_fleet_keeps_the_queue_silent(listening):
     begun = listening("muted")
     alarm = of(begun.alarms, "tpot", DRAFTING)
-    assert begun.alarms.parked
+    assert begun.alarms.suppressor
 
-    begun.send(begun.alarms.parked, [0.0])
+    begun.send(begun.alarms.suppressor, [0.0])
     begun.send(alarm, [99.0])
 
-    assert [begun.state(one) for one in (begun.alarms.parked, alarm)] == ["ALARM", "ALARM"]
+    assert [begun.state(one) for one in (begun.alarms.suppressor, alarm)] == ["ALARM", "ALARM"]
     assert begun.silent()
 
 
@@ -189,6 +189,6 @@ def test_every_alarm_is_of_the_apis_shape_and_has_no_action(listening):
 
     found = begun.cloudwatch.describe_alarms(AlarmNamePrefix="shape-", MaxRecords=100)["MetricAlarms"]
 
-    wanted = {alarm.name for alarm in begun.alarms.alarms} | {begun.alarms.parked.name}
+    wanted = {alarm.name for alarm in begun.alarms.alarms} | {begun.alarms.suppressor.name}
     assert {one["AlarmName"] for one in found} == wanted
     assert {len(one.get("AlarmActions", [])) for one in found} == {0}

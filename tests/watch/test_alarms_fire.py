@@ -7,28 +7,28 @@ from itertools import pairwise
 import pytest
 from alarmed import BASELINE, DRAFTING, HOUR, MINUTE, QUARTER, START, Happening, every, of, watched
 
-from tandem.watch.alarm import Alarm, Alarms
-from tandem.watch.alarm_state import notifications, state_at, states
-from tandem.watch.alarms import EXTEND_S, WAIT_S, alarms
-from tandem.watch.series import Key
-from tandem.watch.widget import Line
+from rehearsal.cloudwatch.alarm_state import compute_state_at, compute_states, list_notifications
+from rehearsal.cloudwatch.series_store import MetricKey
+from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm
+from tandem.monitoring.alarms import SUPPRESSOR_EXTENSION_S, SUPPRESSOR_WAIT_S, build_alarms
+from tandem.monitoring.widget import MetricLine
 
 ALARMS = every()
 DAY = 24 * HOUR
 
 
-def fired(alarm: Alarm, happening: Happening, minutes: int) -> list[int]:
+def fired(alarm: MetricAlarm, happening: Happening, minutes: int) -> list[int]:
     """The minutes after START in which an alarm goes into alarm."""
-    found = states(alarm, happening.series, START, START + MINUTE * minutes)
+    found = compute_states(alarm, happening.series, START, START + MINUTE * minutes)
     times = sorted(found)
     return [
         (at - START) // MINUTE for before, at in pairwise(times) if found[at] == "ALARM" and found[before] != "ALARM"
     ]
 
 
-def called(found: Alarms, happening: Happening, minutes: int) -> list[tuple[int, str]]:
+def called(found: EnvironmentAlarms, happening: Happening, minutes: int) -> list[tuple[int, str]]:
     """Who is called: minute after START, kind of the composite."""
-    told = notifications(found, happening.series, START, START + MINUTE * minutes)
+    told = list_notifications(found, happening.series, START, START + MINUTE * minutes)
     return [((one.at_s - START) // MINUTE, one.composite.split("-notify-")[1]) for one in told if one.state == "ALARM"]
 
 
@@ -121,7 +121,7 @@ def test_a_parked_fleet_is_no_idle_one():
 
 
 def test_pods_of_one_experiment_keep_an_environment_of_two_from_firing():
-    found = alarms(watched())
+    found = build_alarms(watched())
     happening = Happening().nodes(1, range(90)).running(1, range(10, 90))
 
     assert fired(of(found, "nothing-runs"), happening, 90) == []
@@ -170,12 +170,12 @@ def test_a_round_that_is_sent_when_it_ends_five_hours_later_fires_then():
     alarm, now = of(ALARMS, "errors", DRAFTING), START + 5 * HOUR * MINUTE
     late = errors([8], asked=8)
 
-    assert state_at(alarm, Happening().series, now) == "OK"
-    assert state_at(alarm, late.series, now) == "ALARM"
+    assert compute_state_at(alarm, Happening().series, now) == "OK"
+    assert compute_state_at(alarm, late.series, now) == "ALARM"
 
 
 def test_failures_are_forgotten_six_hours_after_the_last():
-    found = states(of(ALARMS, "errors", DRAFTING), errors([8], asked=8).series, START, START + MINUTE * DAY)
+    found = compute_states(of(ALARMS, "errors", DRAFTING), errors([8], asked=8).series, START, START + MINUTE * DAY)
 
     alarmed = [(at - START) // (HOUR * MINUTE) for at, one in found.items() if one == "ALARM"]
     assert (min(alarmed), max(alarmed)) == (0, 6)
@@ -280,7 +280,7 @@ def test_a_quarter_hour_in_which_the_backlog_was_made_up_for_does_not_count():
 def test_whoever_is_called_is_called_once_by_kind_after_the_wait():
     happening = Happening().nodes(1, range(90)).serves(BASELINE, range(90)).container(DRAFTING, range(90))
 
-    assert called(ALARMS, happening, 90) == [(30 + WAIT_S // MINUTE, "serving")]
+    assert called(ALARMS, happening, 90) == [(30 + SUPPRESSOR_WAIT_S // MINUTE, "serving")]
 
 
 def test_a_parked_fleet_calls_nobody_whatever_the_bench_sends():
@@ -298,7 +298,7 @@ def test_a_fleet_that_is_parked_takes_its_servers_along_and_calls_nobody():
     happening.bench("requests", [8], 99, variant=DRAFTING).bench("failed_requests", [8], 99, variant=DRAFTING)
 
     assert fired(of(ALARMS, "errors", DRAFTING), happening, 240) == [105]
-    assert fired(ALARMS.parked, happening, 240) == [103]
+    assert fired(ALARMS.suppressor, happening, 240) == [103]
     assert called(ALARMS, happening, 240) == []
 
 
@@ -307,7 +307,7 @@ def test_requests_that_fail_minutes_before_the_fleet_is_parked_call_nobody():
     happening.bench("requests", [8], 99, variant=DRAFTING).bench("failed_requests", [8], 99, variant=DRAFTING)
 
     assert fired(of(ALARMS, "errors", DRAFTING), happening, 240) == [105]
-    assert fired(ALARMS.parked, happening, 240) == [109]  # within the wait
+    assert fired(ALARMS.suppressor, happening, 240) == [109]  # within the wait
     assert called(ALARMS, happening, 240) == []
 
 
@@ -324,27 +324,27 @@ def test_what_is_still_in_alarm_when_the_fleet_wakes_is_told_after_the_extension
     happening = errors([8], asked=8).nodes(0, range(120)).nodes(1, range(120, 240)).running(1, range(120, 240))
 
     woke = 121  # the minute of the first node has ended
-    assert called(ALARMS, happening, 240) == [(woke + EXTEND_S // MINUTE, "requests")]
+    assert called(ALARMS, happening, 240) == [(woke + SUPPRESSOR_EXTENSION_S // MINUTE, "requests")]
 
 
 def test_a_server_that_does_not_come_up_after_the_fleet_woke_calls():
     happening = Happening().nodes(0, range(60)).nodes(1, range(60, 180)).running(1, range(62, 180))
     happening.serves(BASELINE, range(62, 180)).container(DRAFTING, range(62, 180))
 
-    assert called(ALARMS, happening, 180) == [(62 + 30 + WAIT_S // MINUTE, "serving")]
+    assert called(ALARMS, happening, 180) == [(62 + 30 + SUPPRESSOR_WAIT_S // MINUTE, "serving")]
 
 
 @pytest.mark.parametrize("gaps", [(80,), (80, 81), (80, 85, 90)])
 def test_a_nodes_event_that_falls_into_the_next_minute_parks_nothing(gaps):
     happening = Happening().nodes(1, [at for at in range(240) if at not in gaps]).nodes(0, gaps)
 
-    assert fired(ALARMS.parked, happening, 240) == []
+    assert fired(ALARMS.suppressor, happening, 240) == []
 
 
 def test_an_agent_that_falls_silent_mutes_nothing():
     silent = errors([8], asked=8).nodes(1, range(10))
 
-    assert called(ALARMS, silent, 90) == [(15 + WAIT_S // MINUTE, "requests")]
+    assert called(ALARMS, silent, 90) == [(15 + SUPPRESSOR_WAIT_S // MINUTE, "requests")]
 
 
 def test_a_server_that_runs_nothing_calls_beside_one_that_is_slow():
@@ -364,9 +364,9 @@ def test_the_store_of_these_tests_holds_metrics_by_the_names_that_alarms_read():
         happening.bench(metric, [1], 0, variant=BASELINE)
 
     read = {
-        Key.of(line.namespace, line.metric, line.dimensions)
+        MetricKey.from_dimensions(line.namespace, line.metric, line.dimensions)
         for what in ("not-ready", "errors")
         for line in of(ALARMS, what, BASELINE).lines
-        if isinstance(line, Line)
+        if isinstance(line, MetricLine)
     }
     assert read < set(happening.series.metrics())

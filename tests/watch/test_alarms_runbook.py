@@ -12,18 +12,18 @@ from alarmed import DRAFTING, EXPERIMENT, REFERENCE, ROOT, watched
 from botocore import xform_name
 
 from charts import manifest, pod, storage
-from tandem import cli
+from tandem.cli import program
+from tandem.monitoring.alarms import build_alarms
+from tandem.monitoring.guard_alarms import STOP_ANCHOR, build_guard_alarms
 from tandem.spec import names
-from tandem.spec.environment import Observability
-from tandem.watch.alarms import alarms
-from tandem.watch.guard_alarms import FLEET_STOPS, guard_alarms
+from tandem.spec.environment import ObservabilitySettings
 
 RUNBOOK = ROOT / "docs" / "runbook.md"
 SCOPE = watched(only=["post"], reference=REFERENCE)
 ENVIRONMENT = SCOPE.environment
-ALARMS = [alarms(watched()), alarms(SCOPE)]
-GUARD = guard_alarms(ENVIRONMENT)
-FLOOR = alarms(watched(only=["post"], reference=None))
+ALARMS = [build_alarms(watched()), build_alarms(SCOPE)]
+GUARD = build_guard_alarms(ENVIRONMENT)
+FLOOR = build_alarms(watched(only=["post"], reference=None))
 CALLED = "when-you-are-called"
 # what people do, without an alarm
 PROCEDURES = {
@@ -67,8 +67,8 @@ def commands(program: str) -> list[str]:
 def wanted() -> set[str]:
     found = {CALLED}
     for each in (*ALARMS, FLOOR):
-        assert each.parked
-        found |= {one.anchor for one in (*each.alarms, *each.composites, each.parked)}
+        assert each.suppressor
+        found |= {one.anchor for one in (*each.alarms, *each.composites, each.suppressor)}
     return found | {one.anchor for one in (*GUARD.alarms, *GUARD.composites)}
 
 
@@ -76,7 +76,7 @@ def test_every_alarm_has_a_section_and_every_section_an_alarm():
     assert set(SECTIONS) == wanted() | PROCEDURES
 
 
-@pytest.mark.parametrize("section", sorted(wanted() - {CALLED, FLEET_STOPS, "parked"}))
+@pytest.mark.parametrize("section", sorted(wanted() - {CALLED, STOP_ANCHOR, "parked"}))
 def test_a_section_has_commands_causes_and_says_when_the_alarm_is_false(section):
     body = SECTIONS[section]
 
@@ -94,7 +94,7 @@ def test_the_three_causes_of_a_server_that_is_not_ready_are_told_apart(cause):
 def test_a_command_of_tandem_is_one(line):
     words = shlex.split(filled(line), comments=True)[1:]
 
-    options = cli._parser().parse_args(words)
+    options = program._build_parser().parse_args(words)
 
     assert options.command == words[0]
 
@@ -136,25 +136,27 @@ def test_a_command_of_kubectl_names_what_is_rendered(line):
     assert set(containers) <= {pod.SERVER, pod.ADMIT, "s3-plugin"}
     assert set(labels) <= {manifest.NAME, *manifest.PART_OF, "node.kubernetes.io/instance-type"}
     assert set(deployments) <= {DRAFTING}
-    assert set(re.findall(r" -n (tandem-[\w-]+)", text)) <= {names.namespace(SCOPE.experiments[0].experiment)}
+    assert set(re.findall(r" -n (tandem-[\w-]+)", text)) <= {
+        names.experiment_namespace(SCOPE.experiments[0].experiment)
+    }
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        names.cluster(ENVIRONMENT),
-        names.node_group(ENVIRONMENT),
+        names.cluster_name(ENVIRONMENT),
+        names.node_group_name(ENVIRONMENT),
         names.bench_namespace(ENVIRONMENT),
-        names.function_log_group(ENVIRONMENT, "stop"),
-        names.function_log_group(ENVIRONMENT, "reap"),
-        names.dead_letter_queue(ENVIRONMENT),
-        names.scheduler_role(ENVIRONMENT),
+        names.function_log_group_name(ENVIRONMENT, "stop"),
+        names.function_log_group_name(ENVIRONMENT, "reap"),
+        names.dead_letter_queue_name(ENVIRONMENT),
+        names.scheduler_role_name(ENVIRONMENT),
         *(composite.name for composite in GUARD.composites),
-        names.container_log_group(ENVIRONMENT, "application"),
-        names.container_log_group(ENVIRONMENT, "performance"),
-        names.namespace(SCOPE.experiments[0].experiment),
+        names.container_log_group_name(ENVIRONMENT, "application"),
+        names.container_log_group_name(ENVIRONMENT, "performance"),
+        names.experiment_namespace(SCOPE.experiments[0].experiment),
         names.raise_label(SCOPE.experiments[0].experiment.variants[1]),
-        *((ALARMS[0].parked and [ALARMS[0].parked.name]) or []),
+        *((ALARMS[0].suppressor and [ALARMS[0].suppressor.name]) or []),
         *(composite.name for composite in ALARMS[0].composites if composite.name.endswith("-serving")),
         names.SERVE_ACCOUNT,
         names.BENCH_ACCOUNT,
@@ -178,7 +180,7 @@ def test_every_kind_of_composite_is_named():
 def test_a_setting_is_one_of_the_environments():
     named = set(re.findall(r"`observability\.(\w+)`", TEXT))
 
-    assert named <= set(Observability.model_fields)
+    assert named <= set(ObservabilitySettings.model_fields)
     assert {"not_ready_minutes", "failed_percent", "regression_percent", "reference"} <= named
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hosted import asking, by_part, drawn, graph, graphs, watched, words
 
-from tandem.bench.suites.suite import load as suite
-from tandem.metrics import EVERY, metric
-from tandem.watch.compared import DRAWN_VARIANTS, Arms
-from tandem.watch.expression import evaluate, overall
-from tandem.watch.post_figures import PROMPTS
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Dashboard, Graph, Line
+from rehearsal.cloudwatch.expression import evaluate_periods, evaluate_range
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
+from tandem.bench.suites.suite import load_suite as suite
+from tandem.metrics import ALL_VALUES, find_metric
+from tandem.monitoring.dashboard_arms import MAX_VARIANTS, DashboardArms
+from tandem.monitoring.post_figures import PROMPTS
+from tandem.monitoring.widget import Dashboard, GraphWidget, MetricLine
 
 ENVIRONMENT = "post-us-east-2"
 SPACE = f"Tandem/{ENVIRONMENT}"
@@ -29,31 +29,31 @@ def posting(**given: object) -> Dashboard:
     return by_part(asking(ENVIRONMENT, "post", **given))["post"]
 
 
-def put(series: Series, name: str, variant: str, values: list[float], **at: str | int) -> None:
+def put(series: SeriesStore, name: str, variant: str, values: list[float], **at: str | int) -> None:
     """Publish values as the bench does; at the chosen class and concurrency unless said otherwise."""
     class_, concurrency, minute = at.get("class_", "repeat"), at.get("concurrency", "4"), int(at.get("minute", 0))
     dimensions = (("Experiment", "post"), ("Variant", variant), ("PromptClass", class_), ("Concurrency", concurrency))
-    key = Key.of(SPACE, name, [(dimension, str(value)) for dimension, value in dimensions])
+    key = MetricKey.from_dimensions(SPACE, name, [(dimension, str(value)) for dimension, value in dimensions])
     for value in values:
         series.add(key, START_S + 60 * minute, {value: 1})
 
 
-def over_time(one: Graph, series: Series, minutes: int = 10) -> dict[str, dict[int, float]]:
+def over_time(one: GraphWidget, series: SeriesStore, minutes: int = 10) -> dict[str, dict[int, float]]:
     """Label to points, by minutes since the start."""
-    found = evaluate(one.lines, series, START_S, START_S + 60 * minutes, one.period_s)
+    found = evaluate_periods(one.lines, series, START_S, START_S + 60 * minutes, one.period_s)
     return {result.label: {(at - START_S) // 60: value for at, value in result.points} for result in found}
 
 
-def in_the_range(one: Graph, series: Series, minutes: int = 10) -> dict[str, list[float]]:
+def in_the_range(one: GraphWidget, series: SeriesStore, minutes: int = 10) -> dict[str, list[float]]:
     """Label to the one number of the whole range, or none."""
-    found = overall(one.lines, series, START_S, START_S + 60 * minutes)
+    found = evaluate_range(one.lines, series, START_S, START_S + 60 * minutes)
     return {result.label: [value for _, value in result.points] for result in found}
 
 
-def arms_of(experiment: str) -> Arms:
+def arms_of(experiment: str) -> DashboardArms:
     whole = watched(ENVIRONMENT)
     (one,) = [watching for watching in whole.experiments if watching.experiment.name == experiment]
-    return Arms(whole.environment, one)
+    return DashboardArms(whole.environment, one)
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_p50_and_p90_of_every_arm_stand_side_by_side(title: str, name: str) -> N
     median = shown.index(graph(post(), f"{title}, p50"))
 
     for one, statistic in zip(shown[median : median + 2], ("p50", "p90"), strict=True):
-        assert one.title == f"{title}, {statistic} [{metric(name).unit}]"
-        assert [(line.metric, line.statistic, line.label) for line in one.lines if isinstance(line, Line)] == [
+        assert one.title == f"{title}, {statistic} [{find_metric(name).unit}]"
+        assert [(line.metric, line.statistic, line.label) for line in one.lines if isinstance(line, MetricLine)] == [
             (name, statistic, BASE), (name, statistic, FAST),
         ]  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_acceptance_length_is_of_the_arms_that_speculate_alone() -> None:
 def test_a_speed_up_is_above_one_where_the_arm_is_better(
     title: str, name: str, base: list[float], fast: list[float], expected: float
 ) -> None:
-    series = Series()
+    series = SeriesStore()
     put(series, name, BASE, base)
     put(series, name, FAST, fast, minute=7)
 
@@ -104,7 +104,7 @@ def test_a_speed_up_is_above_one_where_the_arm_is_better(
 
 @pytest.mark.parametrize("measured", [BASE, FAST])
 def test_no_speed_up_is_shown_while_only_one_arm_is_measured(measured: str) -> None:
-    series = Series()
+    series = SeriesStore()
     put(series, "tpot_ms", measured, [40])
 
     assert in_the_range(graph(post(), "TPOT, speed-up"), series) == {FAST: []}
@@ -116,7 +116,7 @@ def test_what_no_arm_is_faster_by_has_no_speed_up(title: str) -> None:
 
 
 def test_another_class_or_load_is_another_series() -> None:
-    series = Series()
+    series = SeriesStore()
     put(series, "ttft_ms", BASE, [100])
     put(series, "ttft_ms", BASE, [900], class_="open")
     put(series, "ttft_ms", BASE, [500], concurrency="1")
@@ -125,7 +125,7 @@ def test_another_class_or_load_is_another_series() -> None:
 
 
 def test_the_failed_share_is_failed_of_asked() -> None:
-    series = Series()
+    series = SeriesStore()
     put(series, "requests", FAST, [8, 8])
     put(series, "failed_requests", FAST, [4, 0])
     put(series, "requests", BASE, [8])
@@ -142,7 +142,7 @@ def test_the_failed_share_is_failed_of_asked() -> None:
     ],
 )  # fmt: skip
 def test_a_figure_of_the_post_has_four_series_two_prompts_with_and_without_speculation(title: str, name: str) -> None:
-    series = Series()
+    series = SeriesStore()
     cells = [(prompt, variant) for prompt in PROMPTS for variant in (BASE, FAST)]
     for number, (prompt, variant) in enumerate(cells):
         put(series, name, variant, [number + 1, number + 1, 99], class_=prompt)
@@ -156,7 +156,7 @@ def test_a_figure_of_the_post_has_four_series_two_prompts_with_and_without_specu
 
 
 def test_a_figure_finds_what_was_measured_at_another_concurrency_too() -> None:
-    series = Series()
+    series = SeriesStore()
     put(series, "e2e_ms", FAST, [100], concurrency="4")
     put(series, "e2e_ms", FAST, [300], concurrency="16")
 
@@ -176,7 +176,7 @@ def test_the_choices_of_a_dashboard_change_no_figure_of_the_post() -> None:
 def test_the_choices_are_the_classes_and_loads_of_the_suites() -> None:
     classes, loads = post().variables
 
-    assert classes.values == (*suite("post").classes, *suite("real").classes, EVERY)
+    assert classes.values == (*suite("post").classes, *suite("real").classes, ALL_VALUES)
     assert loads.values == ("4", "1")
 
 
@@ -184,7 +184,7 @@ def test_unpublished_rounds_pool_all_whatever_is_chosen() -> None:
     one = graph(post(), "Rounds recorded, not yet published")
 
     assert not one.varies
-    assert {dict(line.dimensions)["Concurrency"] for line in one.lines if isinstance(line, Line)} == {EVERY}
+    assert {dict(line.dimensions)["Concurrency"] for line in one.lines if isinstance(line, MetricLine)} == {ALL_VALUES}
 
 
 def test_the_baseline_is_the_first_variant_that_decodes_plainly() -> None:
@@ -224,14 +224,14 @@ def test_arms_that_are_told_apart_are_drawn_and_no_more() -> None:
     """The committed sweep has a baseline and eight arms: all of them are drawn."""
     committed = drawn(ENVIRONMENT)["post-drafts-windows"]
 
-    assert len(graph(committed, "TPOT, p50").lines) == DRAWN_VARIANTS + 1
-    assert not arms_of("post-drafts-windows").undrawn
+    assert len(graph(committed, "TPOT, p50").lines) == MAX_VARIANTS + 1
+    assert not arms_of("post-drafts-windows").overflow_variants
     assert "not drawn above" not in words(committed)
 
 
 def test_the_graph_of_every_arm_finds_those_that_are_not_drawn() -> None:
     many = [{"name": BASE, "mode": "none"}, *({"name": f"arm{number}", **DRAFTED} for number in range(12))]
-    series = Series()
+    series = SeriesStore()
     for number in range(12):
         put(series, "tpot_ms", f"arm{number}", [10 + number])
 

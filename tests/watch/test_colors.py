@@ -7,8 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from tandem.watch.compared import BASELINE_COLOR, VARIANT_COLORS
-from tandem.watch.post_figures import COLORS
+from tandem.monitoring.dashboard_arms import BASELINE_COLOR, VARIANT_COLORS
+from tandem.monitoring.post_figures import PROMPT_COLORS
 
 Triple = tuple[float, float, float]
 # Machado, Oliveira and Fernandes 2009, "A physiologically-based model for simulation of color vision deficiency",
@@ -24,7 +24,7 @@ SIGHTS: dict[str, tuple[Triple, Triple, Triple]] = {
 }  # fmt: skip
 TOLD_APART = 20  # CIE 1976 difference; 2.3 is just noticeable side by side, lines of a graph lie apart
 WHITE, DARK = "#ffffff", "#0f1b2a"
-FIGURES = tuple(color for pair in COLORS.values() for color in pair)
+FIGURES = tuple(color for pair in PROMPT_COLORS.values() for color in pair)
 
 
 def linear(color: str) -> Triple:

@@ -10,20 +10,26 @@ import pytest
 from hosted import ENVIRONMENTS, ROOT, asking, changed, watched
 from recorded import events, sample
 
-from tandem.bench import points
-from tandem.metrics import ALL_LOADS, CATALOGUE, CONTAINER_INSIGHTS, published
-from tandem.spec.catalogue import catalogue
+from tandem.bench import datapoints
+from tandem.metrics import ALL_LOADS, CATALOGUE, CONTAINER_INSIGHTS, list_published_metrics
+from tandem.monitoring import cost as costing
+from tandem.monitoring.alarms import build_alarms
+from tandem.monitoring.cost import (
+    HOURS_PER_MONTH,
+    MonitoringCost,
+    compute_fleet_hours,
+    compute_monitoring_cost,
+    count_bench_series,
+)
+from tandem.monitoring.guard_alarms import build_guard_alarms
+from tandem.monitoring.scope import MonitoringScope, SuiteTraffic
+from tandem.monitoring.widget import MetricLine
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.platform import WatchPrices
-from tandem.watch import cost as costing
-from tandem.watch.alarms import alarms
-from tandem.watch.cost import HOURS_OF_A_MONTH, Cost, bench_series, cost, fleet_hours
-from tandem.watch.guard_alarms import guard_alarms
-from tandem.watch.scope import Scope, Traffic
-from tandem.watch.widget import Line
 
 POST, DEV = "post-us-east-2", "dev-trn2-3xlarge"
 REAL_RUN = ROOT / "tests" / "benchmarks" / "real_run" / "ngram"
-PRICES = catalogue().watch_prices
+PRICES = load_catalogue().watch_prices
 
 
 def priced(**usd: float) -> WatchPrices:
@@ -38,12 +44,12 @@ def priced(**usd: float) -> WatchPrices:
     )
 
 
-def amounts(found: Cost) -> dict[str, float]:
+def amounts(found: MonitoringCost) -> dict[str, float]:
     """Return the amount of each part, by its name."""
     return {part.name: part.amount for part in found.parts}
 
 
-def with_traffic(scope: Scope, **changes: Any) -> Scope:
+def with_traffic(scope: MonitoringScope, **changes: Any) -> MonitoringScope:
     """Return a scope whose experiments ask something else."""
     return replace(
         scope,
@@ -51,7 +57,7 @@ def with_traffic(scope: Scope, **changes: Any) -> Scope:
     )
 
 
-def variants(count: int) -> Scope:
+def variants(count: int) -> MonitoringScope:
     """Return the post's experiment with a baseline and so many drafts that it has `count` variants."""
     drafted = [
         {"name": f"k{number}", "mode": "fused", "draft": "Qwen/Qwen3-1.7B", "num_speculative_tokens": number % 64 + 1}
@@ -68,9 +74,9 @@ def test_a_case_worked_by_hand() -> None:
     scope = changed(DEV, capacity={"usd_per_hour": 2.0}, guard={"budget_usd": 200})
     share = 100 / 730
 
-    found = cost(scope)
+    found = compute_monitoring_cost(scope)
 
-    assert len(published()) == 14
+    assert len(list_published_metrics()) == 14
     assert amounts(found) == pytest.approx(
         {
             # 13 figures with a draft, 12 without, in 6 classes + all; 4 and 3 more of all loads
@@ -93,11 +99,11 @@ def test_a_case_worked_by_hand() -> None:
 
 
 def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece() -> None:
-    found, made = amounts(cost(watched(POST))), alarms(watched(POST))
-    guarding = guard_alarms(watched(POST).environment)
+    found, made = amounts(compute_monitoring_cost(watched(POST))), build_alarms(watched(POST))
+    guarding = build_guard_alarms(watched(POST).environment)
     read = [
-        len({line for line in alarm.lines if isinstance(line, Line)})
-        for alarm in (*made.alarms, *([made.parked] if made.parked else []), *guarding.alarms)
+        len({line for line in alarm.lines if isinstance(line, MetricLine)})
+        for alarm in (*made.alarms, *([made.suppressor] if made.suppressor else []), *guarding.alarms)
     ]
 
     assert max(read) > 1
@@ -106,14 +112,14 @@ def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece() -> No
 
 
 def test_each_part_is_its_amount_at_its_price() -> None:
-    found = cost(watched(POST), priced(metric_month=2.0, key_month=7.0))
+    found = compute_monitoring_cost(watched(POST), priced(metric_month=2.0, key_month=7.0))
 
     metrics = sum(part.amount for part in found.parts if part.price == "metric_month")
     assert found.usd == pytest.approx(2 * metrics + 2 * 7)
 
 
 def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
-    (part,) = [part for part in cost(watched(POST)).parts if part.name == "dashboards"]
+    (part,) = [part for part in compute_monitoring_cost(watched(POST)).parts if part.name == "dashboards"]
 
     assert (part.amount, part.usd) == (2, 6.0)  # four, of which two name more than 50 metrics
 
@@ -124,32 +130,32 @@ def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
 def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
     """A real run of two arms; without limits there is no goodput, and only who publishes knows what he did not."""
     found = defaultdict(set)
-    for one in points.rounds(REAL_RUN):
+    for one in datapoints.read_rounds(REAL_RUN):
         for row in one.rows:
             found[row.arm].add((row.class_, row.concurrency, row.all_loads, row.metric))
     cells = {row[:2] for rows in found.values() for row in rows if not row[2]}
     classes = {class_ for class_, _ in cells} - {"all"}
-    traffic = Traffic(suites={"real": tuple(classes)}, concurrencies=tuple({load for _, load in cells if load}))
+    traffic = SuiteTraffic(suites={"real": tuple(classes)}, concurrencies=tuple({load for _, load in cells if load}))
     (watching,) = asking(POST, "post").experiments
 
-    counted = bench_series(replace(watching, traffic=traffic))
+    counted = count_bench_series(replace(watching, traffic=traffic))
 
     not_sent = len(found) * (len(cells) + 1)  # goodput_per_s in each cell, unpublished_rounds once
     assert counted == sum(map(len, found.values())) + not_sent
 
 
 def test_figures_of_all_loads_are_published_ones() -> None:
-    assert all(CATALOGUE[name].published for name in ALL_LOADS)
+    assert all(CATALOGUE[name].goes_to_cloudwatch for name in ALL_LOADS)
 
 
 @pytest.mark.parametrize(
     ("dimensions", "counted"),
     [
-        ({"NodeName", "InstanceId", "ClusterName"}, costing.PER_NODE),
-        ({"ClusterName"}, costing.PER_CLUSTER),
-        ({"Namespace", "ClusterName"}, costing.PER_NAMESPACE),
-        ({"Service", "Namespace", "ClusterName"}, costing.PER_SERVICE),
-        ({"PodName", "Namespace", "ClusterName"}, costing.PER_WORKLOAD),
+        ({"NodeName", "InstanceId", "ClusterName"}, costing.SERIES_PER_NODE),
+        ({"ClusterName"}, costing.SERIES_PER_CLUSTER),
+        ({"Namespace", "ClusterName"}, costing.SERIES_PER_NAMESPACE),
+        ({"Service", "Namespace", "ClusterName"}, costing.SERIES_PER_SERVICE),
+        ({"PodName", "Namespace", "ClusterName"}, costing.SERIES_PER_WORKLOAD),
     ],
     ids=lambda value: "-".join(sorted(value)) if isinstance(value, set) else "",
 )
@@ -203,31 +209,35 @@ GROWN = {
 
 @pytest.mark.parametrize("what", GROWN)
 def test_it_grows_with(what: str) -> None:
-    assert cost(GROWN[what]).usd > cost(BASE).usd
+    assert compute_monitoring_cost(GROWN[what]).usd > compute_monitoring_cost(BASE).usd
 
 
 @pytest.mark.parametrize("name", [name for name in WatchPrices.model_fields if PRICES.sources and name.endswith(
     ("month", "ingested", "stored", "thousand")
 )])  # fmt: skip
 def test_it_grows_with_every_price(name: str) -> None:
-    assert cost(watched(POST), priced(**{name: 1.0})).usd > 0
+    assert compute_monitoring_cost(watched(POST), priced(**{name: 1.0})).usd > 0
 
 
 def test_a_published_metric_more_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = cost(BASE).usd
-    monkeypatch.setattr(costing, "published", lambda: (*published(), replace(CATALOGUE["ttft_ms"], name="new_ms")))
+    before = compute_monitoring_cost(BASE).usd
+    monkeypatch.setattr(
+        costing,
+        "list_published_metrics",
+        lambda: (*list_published_metrics(), replace(CATALOGUE["ttft_ms"], name="new_ms")),
+    )
 
-    assert cost(BASE).usd > before
+    assert compute_monitoring_cost(BASE).usd > before
 
 
 def test_without_container_insights_neither_it_nor_its_logs_cost() -> None:
-    blind = cost(changed(POST, observability={"container_insights": False}))
+    blind = compute_monitoring_cost(changed(POST, observability={"container_insights": False}))
 
     assert not {part.name for part in blind.parts} & {
         "metrics of Container Insights", "metrics of the servers", "metrics of the log-filter", "logs taken in",
         "logs kept",
     }  # fmt: skip
-    assert blind.usd < cost(watched(POST)).usd
+    assert blind.usd < compute_monitoring_cost(watched(POST)).usd
 
 
 # hours
@@ -242,14 +252,14 @@ def test_the_fleet_lives_as_long_as_the_budget_buys(
 ) -> None:
     scope = changed(POST, capacity={"usd_per_hour": usd_per_hour, "nodes": nodes}, guard={"budget_usd": budget_usd})
 
-    assert fleet_hours(scope.environment) == hours
+    assert compute_fleet_hours(scope.environment) == hours
 
 
 def test_a_whole_month_is_what_a_fleet_costs_that_always_lives() -> None:
     always = changed(POST, guard={"budget_usd": 9_000_000})
 
-    assert cost(watched(POST)).whole_month_usd == pytest.approx(cost(always).usd)
-    assert cost(always).hours == HOURS_OF_A_MONTH
+    assert compute_monitoring_cost(watched(POST)).whole_month_usd == pytest.approx(compute_monitoring_cost(always).usd)
+    assert compute_monitoring_cost(always).hours == HOURS_PER_MONTH
 
 
 # limits and prices
@@ -259,24 +269,24 @@ def test_a_whole_month_is_what_a_fleet_costs_that_always_lives() -> None:
 def test_a_committed_environment_stays_below_its_limit(environment: str) -> None:
     scope = watched(environment)
 
-    assert cost(scope).usd <= scope.environment.observability.monthly_limit_usd
+    assert compute_monitoring_cost(scope).usd <= scope.environment.observability.monthly_limit_usd
 
 
 def test_130_variants_cost_more_than_the_limit_that_nobody_wrote() -> None:
     scope = variants(130)
 
     assert len(scope.experiments[0].experiment.all_variants()) == 130
-    assert cost(scope).usd > type(scope.environment.observability)().monthly_limit_usd
+    assert compute_monitoring_cost(scope).usd > type(scope.environment.observability)().monthly_limit_usd
 
 
 def test_an_unverified_price_is_named() -> None:
-    found = cost(watched(POST))
+    found = compute_monitoring_cost(watched(POST))
 
-    assert "metrics of the bench" in found.unverified
-    assert "keys of logs and alarms" not in found.unverified
+    assert "metrics of the bench" in found.unverified_parts
+    assert "keys of logs and alarms" not in found.unverified_parts
 
 
 def test_nothing_is_named_where_every_price_was_read_in_awss_own_text() -> None:
     read = {key: source.model_copy(update={"verified": True}) for key, source in PRICES.sources.items()}
 
-    assert cost(watched(POST), PRICES.model_copy(update={"sources": read})).unverified == ()
+    assert compute_monitoring_cost(watched(POST), PRICES.model_copy(update={"sources": read})).unverified_parts == ()

@@ -9,33 +9,40 @@ from typing import Any
 import pytest
 from hosted import REGION, drawn
 
-from tandem.watch.body import body
-from tandem.watch.widget import Dashboard, Expression, Graph, Line, Mark, Variable
+from tandem.monitoring.dashboard_body import build_body
+from tandem.monitoring.widget import (
+    Dashboard,
+    DashboardVariable,
+    GraphMark,
+    GraphWidget,
+    MathExpression,
+    MetricLine,
+)
 
 SPACE = "Tandem/home"
-CLASSES = Variable(dimension="PromptClass", label="Prompt class", values=("json", "open", "all"))
+CLASSES = DashboardVariable(dimension="PromptClass", label="Prompt class", values=("json", "open", "all"))
 SEARCH = f'SEARCH(\'{{"{SPACE}",Variant,PromptClass}} MetricName="ttft_ms" PromptClass="json"\', \'p50\', 300)'
 
 
-def line(**given: Any) -> Line:
+def line(**given: Any) -> MetricLine:
     whole: dict[str, Any] = {
         "metric": "ttft_ms", "namespace": SPACE, "dimensions": (("Variant", "fast"), ("PromptClass", "json")),
         "statistic": "p50", "label": "fast",
     }  # fmt: skip
-    return Line(**whole | given)
+    return MetricLine(**whole | given)
 
 
-def graph(**given: Any) -> Graph:
+def graph(**given: Any) -> GraphWidget:
     whole: dict[str, Any] = {
         "title": "TTFT, p50 [ms]", "sentence": "Until the first token.", "unit": "ms", "publishers": ("bench",),
         "lines": (line(),), "width": 24, "period_s": 300,
     }  # fmt: skip
-    return Graph(**whole | given)
+    return GraphWidget(**whole | given)
 
 
-def properties(one: Graph, *variables: Variable) -> dict[str, Any]:
+def properties(one: GraphWidget, *variables: DashboardVariable) -> dict[str, Any]:
     """The properties of the one metric widget of a dashboard."""
-    whole = body(Dashboard(name="one", title="One", widgets=(one,), variables=variables), REGION)
+    whole = build_body(Dashboard(name="one", title="One", widgets=(one,), variables=variables), REGION)
     (widget,) = [widget for widget in whole["widgets"] if widget["type"] == "metric"]
     found: dict[str, Any] = widget["properties"]
     return found
@@ -70,7 +77,10 @@ def test_numbers_are_of_the_whole_time_range() -> None:
 
 
 def test_a_hidden_line_is_read_and_not_drawn() -> None:
-    lines = (line(id="a", shown=False, label=None), Expression(text="a / 60", label="hours", id="b", color="#112233"))
+    lines = (
+        line(id="a", shown=False, label=None),
+        MathExpression(text="a / 60", label="hours", id="b", color="#112233"),
+    )
 
     assert [metric[-1] for metric in properties(graph(lines=lines))["metrics"]] == [
         {"stat": "p50", "id": "a", "visible": False},
@@ -79,7 +89,7 @@ def test_a_hidden_line_is_read_and_not_drawn() -> None:
 
 
 def test_levels_and_moments_are_marked() -> None:
-    marks = (Mark(label="budget", value=2000.0), Mark(label="block ends", at="2026-12-08T11:30:00Z"))
+    marks = (GraphMark(label="budget", value=2000.0), GraphMark(label="block ends", moment="2026-12-08T11:30:00Z"))
     found = properties(graph(marks=marks))["annotations"]
 
     assert [(mark["label"], mark["value"]) for mark in found["horizontal"]] == [("budget", 2000.0)]
@@ -87,7 +97,9 @@ def test_levels_and_moments_are_marked() -> None:
 
 
 def test_a_choice_offers_its_values_and_begins_with_the_first() -> None:
-    (found,) = body(Dashboard(name="one", title="One", widgets=(graph(),), variables=(CLASSES,)), REGION)["variables"]
+    (found,) = build_body(Dashboard(name="one", title="One", widgets=(graph(),), variables=(CLASSES,)), REGION)[
+        "variables"
+    ]
 
     assert found["type"] == "pattern"
     assert found["inputType"] == "select"
@@ -96,7 +108,7 @@ def test_a_choice_offers_its_values_and_begins_with_the_first() -> None:
 
 
 def test_a_choice_stands_in_the_lines_and_searches_of_a_graph_that_varies() -> None:
-    lines = (line(), Expression(text=SEARCH, label="", id="every"))
+    lines = (line(), MathExpression(text=SEARCH, label="", id="every"))
     first, second = properties(graph(lines=lines), CLASSES)["metrics"]
 
     assert first[4:6] == ["PromptClass", "chosen_PromptClass"]
@@ -104,7 +116,7 @@ def test_a_choice_stands_in_the_lines_and_searches_of_a_graph_that_varies() -> N
 
 
 def test_a_choice_leaves_a_graph_that_does_not_vary_as_it_is() -> None:
-    lines = (line(), Expression(text=SEARCH, label="", id="every"))
+    lines = (line(), MathExpression(text=SEARCH, label="", id="every"))
     found = properties(graph(lines=lines, varies=False), CLASSES)
 
     assert not [one for one in strings(found) if "chosen_" in one]
@@ -123,7 +135,7 @@ def test_a_choice_replaces_the_value_of_its_own_dimension_alone() -> None:
 def test_with_a_value_in_the_place_of_its_pattern_the_json_reads_that_cell(value: str) -> None:
     """What CloudWatch does when somebody chooses: it replaces the pattern in the text of the body."""
     dashboard = drawn("post-us-east-2")["post"]
-    whole = json.dumps(body(dashboard, REGION)["widgets"])
+    whole = json.dumps(build_body(dashboard, REGION)["widgets"])
     variable = dashboard.variables[1 if value == "4" else 0]
     chosen = json.loads(whole.replace(f"chosen_{variable.dimension}", value))
     (widget,) = [one for one in chosen if one["properties"].get("title", "").startswith("TPOT, p90")]
@@ -133,11 +145,11 @@ def test_with_a_value_in_the_place_of_its_pattern_the_json_reads_that_cell(value
 
 def test_the_body_is_json_without_anything_that_is_null() -> None:
     for dashboard in drawn("post-us-east-2").values():
-        assert '": null' not in json.dumps(body(dashboard, REGION), allow_nan=False)
+        assert '": null' not in json.dumps(build_body(dashboard, REGION), allow_nan=False)
 
 
 def test_a_dashboard_opens_with_its_own_range_and_keeps_the_graphs_periods() -> None:
-    found = body(drawn("post-us-east-2")["money"], REGION)
+    found = build_body(drawn("post-us-east-2")["money"], REGION)
 
     assert (found["start"], found["periodOverride"]) == ("-P7D", "inherit")
     assert "variables" not in found

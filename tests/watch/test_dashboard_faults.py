@@ -10,9 +10,17 @@ import pytest
 from hosted import drawn, graphs
 
 from tandem import metrics
-from tandem.watch import body as of_body
-from tandem.watch.body import faults
-from tandem.watch.widget import Dashboard, Expression, Graph, Line, Mark, Text, Variable
+from tandem.monitoring import dashboard_body as of_body
+from tandem.monitoring.dashboard_body import find_faults
+from tandem.monitoring.widget import (
+    Dashboard,
+    DashboardVariable,
+    GraphMark,
+    GraphWidget,
+    MathExpression,
+    MetricLine,
+    TextWidget,
+)
 
 LATENCY = "E2E latency, p50"
 SPEED_UP = "E2E latency, speed-up"
@@ -23,17 +31,17 @@ def sound(part: str = "post") -> Dashboard:
     return drawn("post-us-east-2")[part]
 
 
-def spoiled(title: str, spoil: Callable[[Graph], Graph], part: str = "post") -> list[str]:
+def spoiled(title: str, spoil: Callable[[GraphWidget], GraphWidget], part: str = "post") -> list[str]:
     """Return the faults of a sound dashboard in which one graph is spoiled."""
     (chosen,) = [graph for graph in graphs(sound(part)) if graph.title.startswith(title)]
     widgets = tuple(spoil(widget) if widget is chosen else widget for widget in sound(part).widgets)
-    return faults(replace(sound(part), widgets=widgets))
+    return find_faults(replace(sound(part), widgets=widgets))
 
 
-def with_line(number: int, **given: Any) -> Callable[[Graph], Graph]:
+def with_line(number: int, **given: Any) -> Callable[[GraphWidget], GraphWidget]:
     """Return a spoiler that changes one line."""
 
-    def spoil(graph: Graph) -> Graph:
+    def spoil(graph: GraphWidget) -> GraphWidget:
         lines = list(graph.lines)
         lines[number] = replace(lines[number], **given)
         return replace(graph, lines=tuple(lines))
@@ -41,25 +49,25 @@ def with_line(number: int, **given: Any) -> Callable[[Graph], Graph]:
     return spoil
 
 
-def with_dimension(name: str, value: str) -> Callable[[Graph], Graph]:
+def with_dimension(name: str, value: str) -> Callable[[GraphWidget], GraphWidget]:
     """Return a spoiler that puts another dimension in the place of the first line's first one."""
 
-    def spoil(graph: Graph) -> Graph:
+    def spoil(graph: GraphWidget) -> GraphWidget:
         line = graph.lines[0]
-        assert isinstance(line, Line)
+        assert isinstance(line, MetricLine)
         return with_line(0, dimensions=((name, value), *line.dimensions[1:]))(graph)
 
     return spoil
 
 
-def given(**values: Any) -> Callable[[Graph], Graph]:
+def given(**values: Any) -> Callable[[GraphWidget], GraphWidget]:
     return lambda graph: replace(graph, **values)
 
 
-def searching(old: str, new: str) -> Callable[[Graph], Graph]:
-    def spoil(graph: Graph) -> Graph:
+def searching(old: str, new: str) -> Callable[[GraphWidget], GraphWidget]:
+    def spoil(graph: GraphWidget) -> GraphWidget:
         line = graph.lines[0]
-        assert isinstance(line, Expression)
+        assert isinstance(line, MathExpression)
         return with_line(0, text=line.text.replace(old, new))(graph)
 
     return spoil
@@ -103,9 +111,9 @@ WORDS = [
     (LATENCY, given(period_s=90), "a period of 90 s"),
     (LATENCY, given(lines=()), "it shows no line"),
     (LATENCY, with_line(0, label=None), "a shown line without a label: e2e_ms"),
-    (LATENCY, given(marks=(Mark(label="end"),)), "not exactly one of a level and a moment"),
-    (LATENCY, given(marks=(Mark(label="end", value=1.0, at="2026-12-01T11:30:00Z"),)), "not exactly one"),
-    (LATENCY, given(marks=(Mark(label="end", at="1 December"),)), "'1 December' is no moment"),
+    (LATENCY, given(marks=(GraphMark(label="end"),)), "not exactly one of a level and a moment"),
+    (LATENCY, given(marks=(GraphMark(label="end", value=1.0, moment="2026-12-01T11:30:00Z"),)), "not exactly one"),
+    (LATENCY, given(marks=(GraphMark(label="end", moment="1 December"),)), "'1 December' is no moment"),
 ]
 PUBLISHERS = [
     (LATENCY, given(publishers=("bnch",)), "publisher 'bnch' is not in the catalogue"),
@@ -121,7 +129,7 @@ SPOILED = REFERENCES + IDS + WORDS + PUBLISHERS
 
 @pytest.mark.parametrize(("title", "spoil", "said"), SPOILED, ids=[said[:50] for _, _, said in SPOILED])
 def test_a_spoiled_graph_is_refused_by_its_title_and_the_reason(
-    title: str, spoil: Callable[[Graph], Graph], said: str
+    title: str, spoil: Callable[[GraphWidget], GraphWidget], said: str
 ) -> None:
     found = spoiled(title, spoil)
 
@@ -139,21 +147,21 @@ def test_a_metric_whose_publisher_has_no_recording_any_more_is_refused(monkeypat
     unrecorded = replace(metrics.PUBLISHERS["container-insights"], sample=None)
     monkeypatch.setitem(metrics.PUBLISHERS, "container-insights", unrecorded)
 
-    assert any("nobody has recorded what container-insights sends" in fault for fault in faults(machine))
+    assert any("nobody has recorded what container-insights sends" in fault for fault in find_faults(machine))
 
 
 def test_a_metric_that_left_the_catalogue_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     money = sound("money")
-    monkeypatch.delitem(metrics.WATCHED, ("log-filter", "accelerator_nodes"))
+    monkeypatch.delitem(metrics.CLOUDWATCH_METRICS, ("log-filter", "accelerator_nodes"))
 
-    assert any("nobody named publishes accelerator_nodes" in fault for fault in faults(money))
+    assert any("nobody named publishes accelerator_nodes" in fault for fault in find_faults(money))
 
 
 def test_a_figure_that_the_bench_no_longer_publishes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = sound()
-    monkeypatch.setitem(metrics.CATALOGUE, "ttft_ms", replace(metrics.CATALOGUE["ttft_ms"], published=False))
+    monkeypatch.setitem(metrics.CATALOGUE, "ttft_ms", replace(metrics.CATALOGUE["ttft_ms"], goes_to_cloudwatch=False))
 
-    assert any("nobody named publishes ttft_ms" in fault for fault in faults(arms))
+    assert any("nobody named publishes ttft_ms" in fault for fault in find_faults(arms))
 
 
 @pytest.mark.parametrize(("width", "said"), [(25, "stands outside the 24 columns"), (7, "cells of"), (0, "outside")])
@@ -163,13 +171,13 @@ def test_a_graph_that_leaves_a_hole_or_the_columns_is_refused(width: int, said: 
 
 @pytest.mark.parametrize("name", ["", "with blank", "with/slash", "n" * 256])
 def test_a_name_that_cloudwatch_refuses_is_refused(name: str) -> None:
-    assert "is no name of a dashboard" in the_only(faults(replace(sound(), name=name)))
+    assert "is no name of a dashboard" in the_only(find_faults(replace(sound(), name=name)))
 
 
 def test_a_text_that_says_nothing_is_refused() -> None:
-    silent = replace(sound(), widgets=(*sound().widgets, Text(markdown=" \n", height=1)))
+    silent = replace(sound(), widgets=(*sound().widgets, TextWidget(markdown=" \n", height=1)))
 
-    assert the_only(faults(silent)).endswith("a text that says nothing")
+    assert the_only(find_faults(silent)).endswith("a text that says nothing")
 
 
 def repeated(count: int) -> Dashboard:
@@ -180,7 +188,7 @@ def repeated(count: int) -> Dashboard:
 
 @pytest.mark.parametrize(("count", "refused"), [(250, False), (251, True)])
 def test_captions_count_among_the_500_widgets(count: int, refused: bool) -> None:
-    found = [fault for fault in faults(repeated(count)) if "CloudWatch draws 500" in fault]
+    found = [fault for fault in find_faults(repeated(count)) if "CloudWatch draws 500" in fault]
 
     assert bool(found) == refused
 
@@ -196,26 +204,29 @@ def test_a_widget_has_500_metrics_at_most(lines: int, refused: bool) -> None:
 def test_a_dashboard_has_2500_metrics_at_most(graphs_of_ten: int, refused: bool) -> None:
     whole = repeated(graphs_of_ten)
     graph = whole.widgets[0]
-    assert isinstance(graph, Graph)
+    assert isinstance(graph, GraphWidget)
     crowded = replace(whole, widgets=(replace(graph, lines=(graph.lines[0],) * 10),) * graphs_of_ten)
 
-    assert any("CloudWatch takes 2500 a dashboard" in fault for fault in faults(crowded)) == refused
+    assert any("CloudWatch takes 2500 a dashboard" in fault for fault in find_faults(crowded)) == refused
 
 
 def test_a_body_that_no_template_could_carry_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_body, "BODY_BYTES", 10_000)
+    monkeypatch.setattr(of_body, "MAX_BODY_BYTES", 10_000)
 
-    assert "more than 10000 are not deployed" in the_only(faults(sound()))
+    assert "more than 10000 are not deployed" in the_only(find_faults(sound()))
 
 
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ((Variable(dimension="PromptClass", label="Class", values=()),), "its values are none"),
-        ((Variable(dimension="PromptClass", label="Class", values=("repeat", "repeat")),), "one stands twice"),
-        ((Variable(dimension="PromptClass", label="Class", values=("open",)),), "PromptClass 'open' is not in it"),
+        ((DashboardVariable(dimension="PromptClass", label="Class", values=()),), "its values are none"),
+        ((DashboardVariable(dimension="PromptClass", label="Class", values=("repeat", "repeat")),), "one stands twice"),
+        (
+            (DashboardVariable(dimension="PromptClass", label="Class", values=("open",)),),
+            "PromptClass 'open' is not in it",
+        ),
         ((), "varies, and the dashboard has no variable"),
     ],
 )
-def test_a_choice_that_changes_nothing_is_refused(variables: tuple[Variable, ...], said: str) -> None:
-    assert any(said in fault for fault in faults(replace(sound(), variables=variables)))
+def test_a_choice_that_changes_nothing_is_refused(variables: tuple[DashboardVariable, ...], said: str) -> None:
+    assert any(said in fault for fault in find_faults(replace(sound(), variables=variables)))

@@ -5,37 +5,46 @@ from __future__ import annotations
 import pytest
 from hosted import ENVIRONMENTS, drawn
 
-from tandem.watch.layout import COLUMNS, TALLEST, Box, boxes, caption, faults_of, rows_of, text
-from tandem.watch.widget import Dashboard, Graph, Line, Text
+from tandem.monitoring.layout import (
+    COLUMNS,
+    MAX_TEXT_ROWS,
+    WidgetBox,
+    build_caption,
+    build_text,
+    count_text_rows,
+    find_layout_faults,
+    place_widgets,
+)
+from tandem.monitoring.widget import Dashboard, GraphWidget, MetricLine, TextWidget
 
 EVERY = [(environment, part) for environment in ENVIRONMENTS for part in drawn(environment)]
 
 
-def graph(width: int, sentence: str = "It says something.", height: int = 6) -> Graph:
-    line = Line(metric="ttft_ms", namespace="Tandem/home", dimensions=(), statistic="p50", label="one")
-    return Graph(
+def graph(width: int, sentence: str = "It says something.", height: int = 6) -> GraphWidget:
+    line = MetricLine(metric="ttft_ms", namespace="Tandem/home", dimensions=(), statistic="p50", label="one")
+    return GraphWidget(
         title="TTFT [ms]", sentence=sentence, unit="ms", publishers=("bench",), lines=(line,), width=width,
         height=height,
     )  # fmt: skip
 
 
-def placed(*widgets: Graph | Text) -> tuple[Box, ...]:
-    return boxes(Dashboard(name="one", title="One", widgets=widgets))
+def placed(*widgets: GraphWidget | TextWidget) -> tuple[WidgetBox, ...]:
+    return place_widgets(Dashboard(name="one", title="One", widgets=widgets))
 
 
-def places(found: tuple[Box, ...]) -> list[tuple[int, int, int, int]]:
+def places(found: tuple[WidgetBox, ...]) -> list[tuple[int, int, int, int]]:
     return [(box.x, box.y, box.width, box.height) for box in found]
 
 
-def box(x: int, y: int, width: int, height: int) -> Box:
-    return Box(x=x, y=y, width=width, height=height, content="said")
+def box(x: int, y: int, width: int, height: int) -> WidgetBox:
+    return WidgetBox(x=x, y=y, width=width, height=height, content="said")
 
 
 @pytest.mark.parametrize(("environment", "part"), EVERY)
 def test_no_committed_dashboard_has_a_hole_or_an_overlap(environment: str, part: str) -> None:
     cells = [
         (column, row)
-        for one in boxes(drawn(environment)[part])
+        for one in place_widgets(drawn(environment)[part])
         for column in range(one.x, one.x + one.width)
         for row in range(one.y, one.y + one.height)
     ]
@@ -48,32 +57,32 @@ def test_no_committed_dashboard_has_a_hole_or_an_overlap(environment: str, part:
 def test_a_graph_stands_above_its_sentence_and_its_publisher() -> None:
     drawn_box, said = placed(graph(24))
 
-    assert isinstance(drawn_box.content, Graph)
-    assert said.content == "It says something. *Published by: bench.*" == caption(graph(24))
+    assert isinstance(drawn_box.content, GraphWidget)
+    assert said.content == "It says something. *Published by: bench.*" == build_caption(graph(24))
     assert (said.x, said.y, said.width) == (0, 6, 24)
 
 
 def test_captions_of_a_row_are_as_high_as_the_longest_of_them() -> None:
     found = placed(graph(12), graph(12, sentence=f"{'long ' * 60}."))
 
-    assert {one.height for one in found if isinstance(one.content, str)} == {rows_of("x" * 330, 12)}
-    assert not list(faults_of(found))
+    assert {one.height for one in found if isinstance(one.content, str)} == {count_text_rows("x" * 330, 12)}
+    assert not list(find_layout_faults(found))
 
 
 def test_a_text_beside_a_graph_is_as_high_as_graph_and_caption() -> None:
-    found = placed(graph(16), text("Said.", 8))
+    found = placed(graph(16), build_text("Said.", 8))
 
-    assert places(found)[-1] == (16, 0, 8, 6 + rows_of(caption(graph(16)), 16))
+    assert places(found)[-1] == (16, 0, 8, 6 + count_text_rows(build_caption(graph(16)), 16))
 
 
 def test_a_widget_that_does_not_fit_begins_the_next_row() -> None:
-    found = placed(text("one", 12), text("two", 12), text("three", 24))
+    found = placed(build_text("one", 12), build_text("two", 12), build_text("three", 24))
 
     assert [(one.x, one.y > 0) for one in found] == [(0, False), (12, False), (0, True)]
 
 
 def test_a_text_is_as_high_as_what_it_says() -> None:
-    heights = [text("x" * length).height for length in (10, 400, 800, 1200)]
+    heights = [build_text("x" * length).height for length in (10, 400, 800, 1200)]
 
     assert heights == sorted(heights)
     assert len(set(heights)) > 2
@@ -82,11 +91,11 @@ def test_a_text_is_as_high_as_what_it_says() -> None:
 def test_a_table_is_given_more_room_than_as_many_lines() -> None:
     rows = ["one | two"] * 10
 
-    assert text("\n".join(f"| {row} |" for row in rows)).height > text("\n".join(rows)).height
+    assert build_text("\n".join(f"| {row} |" for row in rows)).height > build_text("\n".join(rows)).height
 
 
 def test_a_text_without_end_scrolls_and_does_not_push_the_graphs_away() -> None:
-    assert text("word " * 10_000).height == TALLEST
+    assert build_text("word " * 10_000).height == MAX_TEXT_ROWS
 
 
 @pytest.mark.parametrize(
@@ -101,9 +110,9 @@ def test_a_text_without_end_scrolls_and_does_not_push_the_graphs_away() -> None:
         ([box(-1, 0, 24, 1)], "stands outside"),
     ],
 )
-def test_wrong_places_are_told(spoiled: list[Box], said: str) -> None:
-    assert any(said in fault for fault in faults_of(tuple(spoiled)))
+def test_wrong_places_are_told(spoiled: list[WidgetBox], said: str) -> None:
+    assert any(said in fault for fault in find_layout_faults(tuple(spoiled)))
 
 
 def test_boxes_that_touch_are_sound() -> None:
-    assert not list(faults_of((box(0, 0, 12, 2), box(12, 0, 12, 2), box(0, 2, 24, 1))))
+    assert not list(find_layout_faults((box(0, 0, 12, 2), box(12, 0, 12, 2), box(0, 2, 24, 1))))

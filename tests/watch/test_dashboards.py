@@ -8,13 +8,13 @@ import pytest
 from hosted import ENVIRONMENTS, REGION, asking, by_part, drawn, graphs, publishers, reads, watched
 from recorded import sends
 
-from tandem.metrics import BENCH, GUARD, LAMBDA, SQS, WATCHED, published
+from rehearsal.cloudwatch.expression import evaluate_periods
+from rehearsal.cloudwatch.series_store import SeriesStore
+from tandem.metrics import BENCH, CLOUDWATCH_METRICS, GUARD, LAMBDA, SQS, list_published_metrics
+from tandem.monitoring.dashboard_body import build_body, find_faults
+from tandem.monitoring.dashboards import build_dashboards
+from tandem.monitoring.widget import Dashboard, GraphWidget
 from tandem.spec import names
-from tandem.watch.body import body, faults
-from tandem.watch.dashboards import dashboards
-from tandem.watch.expression import evaluate
-from tandem.watch.series import Series
-from tandem.watch.widget import Dashboard, Graph
 
 EVERY = [(environment, part) for environment in ENVIRONMENTS for part in drawn(environment)]
 ARMS = [(environment, part) for environment, part in EVERY if part not in {"machine", "money"}]
@@ -36,7 +36,7 @@ def enormous() -> dict[str, Dashboard]:
 
 @every_dashboard
 def test_every_committed_dashboard_is_sound(environment: str, part: str) -> None:
-    assert faults(drawn(environment)[part]) == []
+    assert find_faults(drawn(environment)[part]) == []
 
 
 @every_dashboard
@@ -54,7 +54,7 @@ def test_all_that_is_drawn_stands_in_a_recording_of_a_publisher_that_its_graph_n
 def test_all_that_the_bench_publishes_is_drawn_for_every_experiment(environment: str, part: str) -> None:
     seen = {read.metric for read in reads(drawn(environment)[part])}
 
-    assert seen == {metric.name for metric in published()}
+    assert seen == {metric.name for metric in list_published_metrics()}
 
 
 def test_all_that_is_watched_of_others_is_drawn_somewhere() -> None:
@@ -65,18 +65,18 @@ def test_all_that_is_watched_of_others_is_drawn_somewhere() -> None:
         for publisher in publishers(read)
     }
 
-    alarmed_on = {key for key in WATCHED if key[0] in {LAMBDA, SQS}} | {
+    alarmed_on = {key for key in CLOUDWATCH_METRICS if key[0] in {LAMBDA, SQS}} | {
         (GUARD, "stop_failures"), (GUARD, "excess_nodes"),
     }  # fmt: skip  # no figure of a run
-    assert seen >= WATCHED.keys() - alarmed_on
+    assert seen >= CLOUDWATCH_METRICS.keys() - alarmed_on
 
 
 @every_dashboard
 def test_the_same_scope_gives_the_same_json(environment: str, part: str) -> None:
-    again = {one.name: one for one in dashboards(watched(environment))}
+    again = {one.name: one for one in build_dashboards(watched(environment))}
     first = drawn(environment)[part]
 
-    assert json.dumps(body(first, REGION)) == json.dumps(body(again[first.name], REGION))
+    assert json.dumps(build_body(first, REGION)) == json.dumps(build_body(again[first.name], REGION))
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -84,13 +84,15 @@ def test_there_is_a_dashboard_for_each_experiment_one_for_the_machine_and_one_fo
     whole = watched(environment)
     parts = [*whole.environment.experiments, "machine", "money"]
 
-    assert [one.name for one in dashboards(whole)] == [names.dashboard(whole.environment, part) for part in parts]
+    assert [one.name for one in build_dashboards(whole)] == [
+        names.dashboard_name(whole.environment, part) for part in parts
+    ]
 
 
 @every_dashboard
 def test_every_graph_says_its_unit_its_publisher_and_what_it_does_not(environment: str, part: str) -> None:
     """The sentence stands in a text widget under the graph, since CloudWatch has no caption."""
-    widgets = body(drawn(environment)[part], REGION)["widgets"]
+    widgets = build_body(drawn(environment)[part], REGION)["widgets"]
     captions = {(box["x"], box["y"]): box["properties"] for box in widgets if box["type"] == "text"}
     metrics = [box for box in widgets if box["type"] == "metric"]
 
@@ -106,7 +108,7 @@ def test_one_arm_has_one_color_in_all_graphs_but_the_posts(environment: str, par
     colors: dict[str, set[str]] = {}
     for graph in graphs(drawn(environment)[part]):
         for line in graph.lines:
-            if line.shown and line.label and line.color and not graph.title.startswith("Figure"):
+            if line.is_visible and line.label and line.color and not graph.title.startswith("Figure"):
                 colors.setdefault(line.label, set()).add(line.color)
 
     assert all(len(found) == 1 for found in colors.values())
@@ -114,12 +116,12 @@ def test_one_arm_has_one_color_in_all_graphs_but_the_posts(environment: str, par
 
 @pytest.mark.parametrize("part", ["post-drafts-windows", "machine"])
 def test_an_experiment_of_130_variants_stays_within_the_limits(part: str) -> None:
-    assert faults(enormous()[part]) == []
+    assert find_faults(enormous()[part]) == []
 
 
 def test_what_is_not_drawn_of_130_variants_is_named_and_found_in_one_graph() -> None:
     dashboard = enormous()["post-drafts-windows"]
-    said = json.dumps(body(dashboard, REGION)["widgets"])
+    said = json.dumps(build_body(dashboard, REGION)["widgets"])
     arms = [
         "qwen-vllm",
         "qwen-control",
@@ -130,19 +132,19 @@ def test_what_is_not_drawn_of_130_variants_is_named_and_found_in_one_graph() -> 
     assert len(arms) == 130
     assert [arm for arm in arms if arm not in said] == []
     assert "121 arms that are not drawn" in said
-    assert isinstance(whole, Graph)
+    assert isinstance(whole, GraphWidget)
     assert "Variant=" not in whole.lines[0].text  # type: ignore[union-attr]
 
 
 @every_dashboard
 def test_every_expression_is_evaluated_without_cloudwatch(environment: str, part: str) -> None:
     for graph in graphs(drawn(environment)[part]):
-        evaluate(graph.lines, Series(), 0, 3600, graph.period_s)
+        evaluate_periods(graph.lines, SeriesStore(), 0, 3600, graph.period_s)
 
 
 @every_dashboard
 def test_every_widget_says_its_region(environment: str, part: str) -> None:
-    widgets = body(drawn(environment)[part], "ap-southeast-4")["widgets"]
+    widgets = build_body(drawn(environment)[part], "ap-southeast-4")["widgets"]
 
     assert {box["properties"]["region"] for box in widgets if box["type"] == "metric"} == {"ap-southeast-4"}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.watch.expression import ExpressionError, evaluate, overall
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Expression, Line
+from rehearsal.cloudwatch.expression import ExpressionError, evaluate_periods, evaluate_range
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
+from tandem.monitoring.widget import MathExpression, MetricLine
 
 NAMESPACE = "Tandem/test"
 START = 1_700_000_040  # a whole minute
@@ -14,26 +14,26 @@ GONE = None
 FOUND = "SEARCH('{Tandem/test,Of}', 'Sum')"
 
 
-def line(name: str, *, shown: bool = False, statistic: str = "Sum", label: str | None = None) -> Line:
-    return Line(
+def line(name: str, *, shown: bool = False, statistic: str = "Sum", label: str | None = None) -> MetricLine:
+    return MetricLine(
         metric=name, namespace=NAMESPACE, dimensions=(("Of", name),), statistic=statistic, label=label, id=name,
-        shown=shown,
+        is_visible=shown,
     )  # fmt: skip
 
 
-def stored(**values: list[float | None]) -> Series:
+def stored(**values: list[float | None]) -> SeriesStore:
     """One value a minute and metric; None for a minute without."""
-    series = Series()
+    series = SeriesStore()
     for name, minutes in values.items():
         for minute, value in enumerate(minutes):
             if value is not None:
-                series.add(Key.of(NAMESPACE, name, [("Of", name)]), START + 60 * minute, {value: 1})
+                series.add(MetricKey.from_dimensions(NAMESPACE, name, [("Of", name)]), START + 60 * minute, {value: 1})
     return series
 
 
 def drawn(text: str, minutes: int = 5, **values: list[float | None]) -> list[float | None]:
-    lines = [*(line(name) for name in values), Expression(text=text, label="shown", id="shown")]
-    (result,) = evaluate(lines, stored(**values), START, START + 60 * minutes, 60)
+    lines = [*(line(name) for name in values), MathExpression(text=text, label="shown", id="shown")]
+    (result,) = evaluate_periods(lines, stored(**values), START, START + 60 * minutes, 60)
     points = dict(result.points)
     assert set(points) <= {START + 60 * minute for minute in range(minutes)}
     return [points.get(START + 60 * minute) for minute in range(minutes)]
@@ -97,11 +97,11 @@ def test_an_expression_gives_what_was_worked_by_hand(
 def test_an_expression_reads_another_expression() -> None:
     lines = [
         line("a"),
-        Expression(text="a * 2", label=None, id="twice", shown=False),
-        Expression(text="twice + a", label="thrice", id="thrice"),
+        MathExpression(text="a * 2", label=None, id="twice", is_visible=False),
+        MathExpression(text="twice + a", label="thrice", id="thrice"),
     ]
 
-    (result,) = evaluate(lines, stored(a=[5]), START, START + 60, 60)
+    (result,) = evaluate_periods(lines, stored(a=[5]), START, START + 60, 60)
 
     assert (result.label, result.points) == ("thrice", ((START, 15.0),))
 
@@ -110,30 +110,30 @@ def test_only_shown_lines_are_drawn_in_their_order() -> None:
     lines = [
         line("b", shown=True, label="second arm"),
         line("c"),
-        Expression(text="b - c", label=None, id="e1"),
+        MathExpression(text="b - c", label=None, id="e1"),
         line("a", shown=True),
     ]
 
-    found = evaluate(lines, stored(a=[1], b=[2], c=[3]), START, START + 60, 60)
+    found = evaluate_periods(lines, stored(a=[1], b=[2], c=[3]), START, START + 60, 60)
 
     assert [result.label for result in found] == ["second arm", "e1", "a"]
 
 
 def test_a_line_that_nobody_sent_is_drawn_without_points() -> None:
-    (found,) = evaluate([line("a", shown=True, label="arm")], Series(), START, START + 60, 60)
+    (found,) = evaluate_periods([line("a", shown=True, label="arm")], SeriesStore(), START, START + 60, 60)
 
     assert (found.label, found.points) == ("arm", ())
 
 
 def test_a_longer_period_has_the_statistic_of_all_its_values() -> None:
-    series = Series()
-    key = Key.of(NAMESPACE, "a", [("Of", "a")])
+    series = SeriesStore()
+    key = MetricKey.from_dimensions(NAMESPACE, "a", [("Of", "a")])
     hour = START - START % 3600
     series.add(key, hour, {1.0: 2, 2.0: 1})
     series.add(key, hour + 240, {9.0: 1})
     series.add(key, hour + 300, {5.0: 1})
 
-    (found,) = evaluate([line("a", shown=True, statistic="p50")], series, hour, hour + 600, 300)
+    (found,) = evaluate_periods([line("a", shown=True, statistic="p50")], series, hour, hour + 600, 300)
 
     assert found.points == ((hour, 1.5), (hour + 300, 5.0))
 
@@ -142,7 +142,7 @@ def test_a_start_inside_a_period_reads_the_whole_of_it() -> None:
     series = stored(a=[1, 2, 3, 4, 5])
     five = START - START % 300
 
-    (found,) = evaluate([line("a", shown=True)], series, START, START + 300, 300)
+    (found,) = evaluate_periods([line("a", shown=True)], series, START, START + 300, 300)
 
     assert [at % 300 for at, _ in found.points] == [0] * len(found.points)
     assert found.points[0][0] == five
@@ -150,15 +150,15 @@ def test_a_start_inside_a_period_reads_the_whole_of_it() -> None:
 
 def test_the_whole_range_is_one_period() -> None:
     series = stored(a=[1, 2, 9], b=[2, 2, 2])
-    lines = [line("a", statistic="p50"), line("b", statistic="p50"), Expression(text="a / b", label="x", id="e")]
+    lines = [line("a", statistic="p50"), line("b", statistic="p50"), MathExpression(text="a / b", label="x", id="e")]
 
-    (found,) = overall(lines, series, START, START + 180)
+    (found,) = evaluate_range(lines, series, START, START + 180)
 
     assert found.points == ((START, 1.0),)
 
 
 def test_the_end_is_not_part_of_what_is_read() -> None:
-    (found,) = evaluate([line("a", shown=True)], stored(a=[1, 2]), START, START + 60, 60)
+    (found,) = evaluate_periods([line("a", shown=True)], stored(a=[1, 2]), START, START + 60, 60)
 
     assert found.points == ((START, 1.0),)
 
@@ -171,29 +171,31 @@ def test_the_end_is_not_part_of_what_is_read() -> None:
     ],
 )  # fmt: skip
 def test_statistics_of_1_to_100(statistic: str, expected: float) -> None:
-    series = Series()
-    series.add(Key.of(NAMESPACE, "a", [("Of", "a")]), START, {float(value): 1 for value in range(1, 101)})
+    series = SeriesStore()
+    series.add(
+        MetricKey.from_dimensions(NAMESPACE, "a", [("Of", "a")]), START, {float(value): 1 for value in range(1, 101)}
+    )
 
-    (found,) = evaluate([line("a", shown=True, statistic=statistic)], series, START, START + 60, 60)
+    (found,) = evaluate_periods([line("a", shown=True, statistic=statistic)], series, START, START + 60, 60)
 
     assert found.points[0][1] == pytest.approx(expected)
 
 
 def test_a_percentile_counts_each_value_as_often_as_it_was_seen() -> None:
-    series = Series()
-    series.add(Key.of(NAMESPACE, "a", [("Of", "a")]), START, {10.0: 9, 20.0: 1})
+    series = SeriesStore()
+    series.add(MetricKey.from_dimensions(NAMESPACE, "a", [("Of", "a")]), START, {10.0: 9, 20.0: 1})
 
-    (found,) = evaluate([line("a", shown=True, statistic="p90")], series, START, START + 60, 60)
+    (found,) = evaluate_periods([line("a", shown=True, statistic="p90")], series, START, START + 60, 60)
 
     assert found.points[0][1] == pytest.approx(11.0)  # between the 9th and the 10th of ten, a tenth of the way
 
 
 def test_the_order_of_dimensions_says_nothing() -> None:
-    series = Series()
-    series.add(Key.of(NAMESPACE, "a", [("B", "2"), ("A", "1")]), START, {4.0: 1})
-    wanted = Line(metric="a", namespace=NAMESPACE, dimensions=(("A", "1"), ("B", "2")), statistic="Sum")
+    series = SeriesStore()
+    series.add(MetricKey.from_dimensions(NAMESPACE, "a", [("B", "2"), ("A", "1")]), START, {4.0: 1})
+    wanted = MetricLine(metric="a", namespace=NAMESPACE, dimensions=(("A", "1"), ("B", "2")), statistic="Sum")
 
-    (found,) = evaluate([wanted], series, START, START + 60, 60)
+    (found,) = evaluate_periods([wanted], series, START, START + 60, 60)
 
     assert found.points == ((START, 4.0),)
 
@@ -265,17 +267,17 @@ def test_a_refusal_names_the_column() -> None:
 
 def test_rejects_an_id_that_stands_twice() -> None:
     with pytest.raises(ExpressionError, match="a: two lines have this id"):
-        evaluate([line("a"), line("a")], Series(), START, START + 60, 60)
+        evaluate_periods([line("a"), line("a")], SeriesStore(), START, START + 60, 60)
 
 
 def test_rejects_an_id_that_cloudwatch_does_not_take() -> None:
     with pytest.raises(ExpressionError, match="an id begins with a small letter"):
-        evaluate([line("A")], Series(), START, START + 60, 60)
+        evaluate_periods([line("A")], SeriesStore(), START, START + 60, 60)
 
 
 def test_rejects_a_statistic_that_is_not_computed_here() -> None:
     with pytest.raises(ExpressionError, match="tm90 is no statistic"):
-        evaluate([line("a", shown=True, statistic="tm90")], Series(), START, START + 60, 60)
+        evaluate_periods([line("a", shown=True, statistic="tm90")], SeriesStore(), START, START + 60, 60)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e109])

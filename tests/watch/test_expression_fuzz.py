@@ -9,9 +9,9 @@ from functools import cache
 
 import pytest
 
-from tandem.watch.expression import ExpressionError, Result, evaluate
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Expression, Line
+from rehearsal.cloudwatch.expression import ExpressionError, LineResult, evaluate_periods
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
+from tandem.monitoring.widget import MathExpression, MetricLine
 
 START = 1_700_000_040
 PIECES = [
@@ -25,23 +25,23 @@ QUERY = [*'{}()",=\\ \t', "AND", "OR", "NOT", "and", "N", "D", "MetricName", "x"
 
 
 @cache
-def series() -> Series:
-    store = Series()
+def series() -> SeriesStore:
+    store = SeriesStore()
     for name, values in {"a": (1.0, 0.0, -3.0), "b": (2.0**360, -(2.0**360), 2.0**360), "x": (5e-324,)}.items():
         for minute, value in enumerate(values):
-            store.add(Key.of("N", name, [("D", name)]), START + 60 * minute, {value: 1 + minute})
+            store.add(MetricKey.from_dimensions("N", name, [("D", name)]), START + 60 * minute, {value: 1 + minute})
     return store
 
 
-def evaluated(text: str) -> tuple[Result, ...]:
+def evaluated(text: str) -> tuple[LineResult, ...]:
     lines = [
-        *(Line(metric=name, namespace="N", dimensions=(("D", name),), statistic="Sum", id=name) for name in "ab"),
-        Expression(text=text, label=None, id="e"),
+        *(MetricLine(metric=name, namespace="N", dimensions=(("D", name),), statistic="Sum", id=name) for name in "ab"),
+        MathExpression(text=text, label=None, id="e"),
     ]
-    return evaluate(lines, series(), START, START + 240, 60)
+    return evaluate_periods(lines, series(), START, START + 240, 60)
 
 
-def finite(results: tuple[Result, ...]) -> bool:
+def finite(results: tuple[LineResult, ...]) -> bool:
     return all(math.isfinite(value) for result in results for _, value in result.points)
 
 

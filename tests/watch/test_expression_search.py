@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.watch.expression import ExpressionError, evaluate
-from tandem.watch.search import SearchError, search, tokens
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Expression
+from rehearsal.cloudwatch.expression import ExpressionError, evaluate_periods
+from rehearsal.cloudwatch.search import SearchError, search_metrics, split_tokens
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
+from tandem.monitoring.widget import MathExpression
 
 NAMESPACE = "Tandem/test"
 START = 1_700_000_040
 
 
-def key(metric: str, namespace: str = NAMESPACE, **dimensions: str) -> Key:
-    return Key.of(namespace, metric, dimensions.items())
+def key(metric: str, namespace: str = NAMESPACE, **dimensions: str) -> MetricKey:
+    return MetricKey.from_dimensions(namespace, metric, dimensions.items())
 
 
 BASE = key("tpot_ms", Variant="base", Concurrency="4")
@@ -57,18 +57,18 @@ SCHEMA = '{"Tandem/test",Variant,Concurrency}'
         pytest.param(SCHEMA + ' "Concurrency"', {BASE, DRAFT, OPEN, TTFT, NAMED}, id="a dimension's name is a name"),
     ],
 )
-def test_a_search_finds(query: str, expected: set[Key]) -> None:
-    assert set(search(query, ALL)) == expected
+def test_a_search_finds(query: str, expected: set[MetricKey]) -> None:
+    assert set(search_metrics(query, ALL)) == expected
 
 
 def test_what_is_found_is_sorted_by_name_and_dimensions() -> None:
-    assert search(SCHEMA + ' MetricName="tpot_ms"', reversed(ALL)) == (BASE, DRAFT, OPEN)
+    assert search_metrics(SCHEMA + ' MetricName="tpot_ms"', reversed(ALL)) == (BASE, DRAFT, OPEN)
 
 
 def test_an_escaped_quote_is_part_of_an_exact_term() -> None:
     strange = key('a "b" \\ (c)', Variant="v", Concurrency="1")
 
-    assert search(SCHEMA + r' "a \"b\" \\ \(c\)"', (*ALL, strange)) == (strange,)
+    assert search_metrics(SCHEMA + r' "a \"b\" \\ \(c\)"', (*ALL, strange)) == (strange,)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_escaped_quote_is_part_of_an_exact_term() -> None:
     ],
 )
 def test_tokens_are_those_of_the_user_guide(name: str, expected: set[str]) -> None:
-    assert set(tokens(name)) == expected
+    assert set(split_tokens(name)) == expected
 
 
 @pytest.mark.parametrize(
@@ -100,20 +100,20 @@ def test_tokens_are_those_of_the_user_guide(name: str, expected: set[str]) -> No
 )
 def test_rejects_a_query_of_no_known_form(query: str, says: str) -> None:
     with pytest.raises(SearchError) as refused:
-        search(query, ALL)
+        search_metrics(query, ALL)
 
     assert says in str(refused.value)
 
 
-def stored() -> Series:
-    series = Series()
+def stored() -> SeriesStore:
+    series = SeriesStore()
     for at, metric in enumerate((BASE, DRAFT, OPEN, TTFT)):
         series.add(metric, START, {float(at + 1): 1})
     return series
 
 
 def shown(text: str, label: str | None = None, period_s: int = 60) -> list[tuple[str, float]]:
-    found = evaluate([Expression(text=text, label=label, id="e")], stored(), START, START + 60, period_s)
+    found = evaluate_periods([MathExpression(text=text, label=label, id="e")], stored(), START, START + 60, period_s)
     return [(each.label, each.points[0][1]) for each in found]
 
 

@@ -6,33 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from tandem.commands.inputs import read
-from tandem.commands.selection import Selection
-from tandem.commands.watching import scope
-from tandem.watch.alarms import alarms
-from tandem.watch.dashboards import dashboards
-from tandem.watch.expression import evaluate, overall
-from tandem.watch.series import Series
-from tandem.watch.widget import Expression, Graph, Line
+from rehearsal.cloudwatch.expression import evaluate_periods, evaluate_range
+from rehearsal.cloudwatch.series_store import SeriesStore
+from tandem.cli.inputs import read_inputs
+from tandem.cli.monitoring_cost import build_scope
+from tandem.cli.selection import Selection
+from tandem.monitoring.alarms import build_alarms
+from tandem.monitoring.dashboards import build_dashboards
+from tandem.monitoring.widget import GraphWidget, MathExpression, MetricLine
 
 ROOT = Path(__file__).resolve().parents[2]
 START = 1_700_000_100
 
 
-def deployed() -> dict[str, tuple[Line | Expression, ...]]:
+def deployed() -> dict[str, tuple[MetricLine | MathExpression, ...]]:
     """Graphs and alarms of every committed environment, by name."""
-    inputs = read(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
-    found: dict[str, tuple[Line | Expression, ...]] = {}
+    inputs = read_inputs(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
+    found: dict[str, tuple[MetricLine | MathExpression, ...]] = {}
     for environment in inputs.environments():
-        watched = scope(environment, inputs.hosted(environment))
-        for dashboard in dashboards(watched):
+        watched = build_scope(environment, inputs.list_experiments(environment))
+        for dashboard in build_dashboards(watched):
             found |= {
                 f"{dashboard.name}/{graph.title}": graph.lines
                 for graph in dashboard.widgets
-                if isinstance(graph, Graph)
+                if isinstance(graph, GraphWidget)
             }
-        every = alarms(watched)
-        found |= {alarm.name: alarm.lines for alarm in (*every.alarms, *((every.parked,) if every.parked else ()))}
+        every = build_alarms(watched)
+        found |= {
+            alarm.name: alarm.lines for alarm in (*every.alarms, *((every.suppressor,) if every.suppressor else ()))
+        }
     return found
 
 
@@ -44,15 +46,15 @@ def test_a_deployed_graph_or_alarm_is_evaluated(name: str) -> None:
     lines = DEPLOYED[name]
 
     over_time, whole = (
-        evaluate(lines, Series(), START, START + 3600, 300),
-        overall(lines, Series(), START, START + 3600),
+        evaluate_periods(lines, SeriesStore(), START, START + 3600, 300),
+        evaluate_range(lines, SeriesStore(), START, START + 3600),
     )
 
-    assert len(over_time) == len(whole) <= len([line for line in lines if line.shown])
+    assert len(over_time) == len(whole) <= len([line for line in lines if line.is_visible])
 
 
 def test_expressions_are_among_what_is_deployed() -> None:
-    expressions = [line for lines in DEPLOYED.values() for line in lines if isinstance(line, Expression)]
+    expressions = [line for lines in DEPLOYED.values() for line in lines if isinstance(line, MathExpression)]
 
     assert any("SEARCH(" in line.text for line in expressions)
     assert any("IF(" in line.text for line in expressions)

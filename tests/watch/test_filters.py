@@ -10,9 +10,9 @@ import pytest
 from recorded import events, sample, sent
 
 from tandem.metrics import CONTAINER_INSIGHTS, LOG_FILTER
+from tandem.monitoring.log_filters import LogFilter, build_log_filters
 from tandem.spec.environment import Environment
-from tandem.spec.load import load
-from tandem.watch.filters import LogFilter, filters
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 TERM = re.compile(r'\(\$\.(\w+) = "([^"]*)"\)')
@@ -21,7 +21,9 @@ TERM = re.compile(r'\(\$\.(\w+) = "([^"]*)"\)')
 @pytest.fixture(scope="module")
 def environment() -> Environment:
     """The committed environment of the post."""
-    found = load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).environments["post-us-east-2"]
+    found = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).environments[
+        "post-us-east-2"
+    ]
     assert found.environment
     return found.environment
 
@@ -29,7 +31,7 @@ def environment() -> Environment:
 @pytest.fixture(scope="module")
 def nodes(environment: Environment) -> LogFilter:
     """The one filter there is."""
-    (found,) = filters(environment)
+    (found,) = build_log_filters(environment)
     return found
 
 
@@ -84,4 +86,4 @@ def test_its_metric_is_the_recorded_one_without_dimensions(nodes: LogFilter) -> 
 def test_without_container_insights_there_is_nothing_to_filter(environment: Environment) -> None:
     blind = environment.observability.model_copy(update={"container_insights": False})
 
-    assert filters(environment.model_copy(update={"observability": blind})) == ()
+    assert build_log_filters(environment.model_copy(update={"observability": blind})) == ()

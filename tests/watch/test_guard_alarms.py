@@ -8,47 +8,51 @@ from itertools import pairwise
 import pytest
 from alarmed import MINUTE, START, watched, workspace
 
+from rehearsal.cloudwatch.alarm_state import compute_states, list_notifications
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem import metrics
+from tandem.monitoring import alarm as limits
+from tandem.monitoring.alarm import MetricAlarm
+from tandem.monitoring.alarms import build_alarms
+from tandem.monitoring.guard_alarms import build_guard_alarms
+from tandem.monitoring.widget import MetricLine
 from tandem.spec import names
-from tandem.watch import alarm as limits
-from tandem.watch.alarm import Alarm
-from tandem.watch.alarm_state import notifications, states
-from tandem.watch.alarms import alarms
-from tandem.watch.guard_alarms import guard_alarms
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Line
 
 HOME = "post-us-east-2"
 ENVIRONMENTS = {name: found.environment for name, found in workspace().environments.items() if found.environment}
 ENVIRONMENT = ENVIRONMENTS[HOME]
-FOUND = guard_alarms(ENVIRONMENT)
+FOUND = build_guard_alarms(ENVIRONMENT)
 PASS = 5  # minutes
 every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
 
 
-def of(name: str) -> Alarm:
+def of(name: str) -> MetricAlarm:
     (found,) = [alarm for alarm in FOUND.alarms if alarm.name == f"{HOME}-{name}"]
     return found
 
 
-def line(alarm: Alarm) -> Line:
+def line(alarm: MetricAlarm) -> MetricLine:
     (found,) = alarm.lines
-    assert isinstance(found, Line)
+    assert isinstance(found, MetricLine)
     return found
 
 
-def series(alarm: Alarm, *values: float | None) -> Series:
+def series(alarm: MetricAlarm, *values: float | None) -> SeriesStore:
     """One value a pass of what an alarm reads; None where nothing is sent."""
-    read, found = line(alarm), Series()
+    read, found = line(alarm), SeriesStore()
     for at, value in enumerate(values):
         if value is not None:
-            found.add(Key.of(read.namespace, read.metric, read.dimensions), START + MINUTE * PASS * at, {value: 1})
+            found.add(
+                MetricKey.from_dimensions(read.namespace, read.metric, read.dimensions),
+                START + MINUTE * PASS * at,
+                {value: 1},
+            )
     return found
 
 
-def fired(alarm: Alarm, *values: float | None, more: int = 0) -> list[int]:
+def fired(alarm: MetricAlarm, *values: float | None, more: int = 0) -> list[int]:
     """The minutes after START in which it goes into alarm, by one value a pass; `more` passes bring nothing."""
-    found = states(alarm, series(alarm, *values), START, START + MINUTE * PASS * (len(values) + more))
+    found = compute_states(alarm, series(alarm, *values), START, START + MINUTE * PASS * (len(values) + more))
     times = sorted(found)
     return [
         (at - START) // MINUTE for before, at in pairwise(times) if found[at] == "ALARM" and found[before] != "ALARM"
@@ -57,28 +61,28 @@ def fired(alarm: Alarm, *values: float | None, more: int = 0) -> list[int]:
 
 @every_environment
 def test_an_alarm_reads_what_its_publisher_sends_and_says_what_to_do(name):
-    for alarm in guard_alarms(ENVIRONMENTS[name]).alarms:
+    for alarm in build_guard_alarms(ENVIRONMENTS[name]).alarms:
         (publisher,) = alarm.publishers
         read = line(alarm)
-        assert (publisher, read.metric) in metrics.WATCHED
+        assert (publisher, read.metric) in metrics.CLOUDWATCH_METRICS
         assert tuple(dimension for dimension, _ in read.dimensions) in metrics.PUBLISHERS[publisher].dimensions
         assert metrics.PUBLISHERS[publisher].sample
         assert alarm.description.endswith(f"docs/runbook.md#{alarm.anchor}")
-        assert len(alarm.description) <= limits.MOST_DESCRIPTION_CHARACTERS
-        assert name in alarm.says
-        assert alarm.says.endswith(".")
+        assert len(alarm.description) <= limits.MAX_DESCRIPTION_CHARACTERS
+        assert name in alarm.sentence
+        assert alarm.sentence.endswith(".")
         assert re.search(r"[:;] ", alarm.reason)
-        assert alarm.periods * alarm.period_s <= limits.MOST_EVALUATION_S
+        assert alarm.periods * alarm.period_s <= limits.MAX_EVALUATION_S
 
 
 @every_environment
 def test_each_alarm_notifies_by_one_composite_and_nothing_mutes_it(name):
-    found = guard_alarms(ENVIRONMENTS[name])
+    found = build_guard_alarms(ENVIRONMENTS[name])
 
     held = [child for composite in found.composites for child in composite.alarms]
     assert sorted(held) == sorted(alarm.name for alarm in found.alarms)
     assert {composite.suppressor for composite in found.composites} == {None}
-    assert found.parked is None
+    assert found.suppressor is None
 
 
 def test_what_is_wrong_with_the_guard_hides_no_fleet_that_is_too_old():
@@ -92,9 +96,9 @@ def test_a_fleet_that_is_too_old_calls_while_its_nodes_count_as_parked():
     """No node logs anything: the suppressor of the others is in alarm, and EC2 lists an instance all the same."""
     alarm = of("too-old")
     store = series(alarm, *[ENVIRONMENT.guard.max_hours + 1.0] * 12)
-    store.add(Key.of(f"Tandem/{HOME}", "accelerator_nodes", ()), START, {0: 1})
+    store.add(MetricKey.from_dimensions(f"Tandem/{HOME}", "accelerator_nodes", ()), START, {0: 1})
 
-    told = notifications(FOUND, store, START, START + MINUTE * 60)
+    told = list_notifications(FOUND, store, START, START + MINUTE * 60)
 
     assert f"{HOME}-notify-fleet" in {one.composite for one in told if one.state == "ALARM"}
 
@@ -111,7 +115,7 @@ def test_a_fleet_that_is_too_old_stays_in_alarm_while_nobody_can_see_it():
     alarm = of("too-old")
     store = series(alarm, *[ENVIRONMENT.guard.max_hours + 1.0] * 8)
 
-    assert states(alarm, store, START, START + MINUTE * 120)[START + MINUTE * 120] == "ALARM"
+    assert compute_states(alarm, store, START, START + MINUTE * 120)[START + MINUTE * 120] == "ALARM"
 
 
 def test_more_nodes_than_the_lease_is_for_fire_in_one_pass():
@@ -124,7 +128,7 @@ def test_a_fleet_that_is_too_large_tells_people_by_the_composite_of_the_fleet():
     (fleet,) = [composite for composite in FOUND.composites if composite.name == f"{HOME}-notify-fleet"]
 
     assert f"{HOME}-excess-nodes" in fleet.alarms
-    assert of("excess-nodes").says == f"The fleet of {HOME} has more nodes than its lease."
+    assert of("excess-nodes").sentence == f"The fleet of {HOME} has more nodes than its lease."
 
 
 def test_the_alarms_of_the_fleet_read_the_guards_own_namespace():
@@ -143,7 +147,7 @@ def test_a_paid_block_that_lies_idle_in_every_pass_fires_after_the_idle_minutes(
 
 def test_only_a_capacity_block_can_lie_idle():
     capacity = ENVIRONMENT.capacity.model_copy(update={"kind": "on-demand", "reservation_id": None, "block": None})
-    found = guard_alarms(ENVIRONMENT.model_copy(update={"capacity": capacity}))
+    found = build_guard_alarms(ENVIRONMENT.model_copy(update={"capacity": capacity}))
 
     assert "idle-block" not in {alarm.anchor for alarm in found.alarms}
     assert f"{HOME}-notify-idle" not in {composite.name for composite in found.composites}
@@ -178,17 +182,17 @@ def test_one_error_of_the_stop_function_fires_and_one_of_the_reaper_does_not():
 def test_errors_and_throttles_are_those_of_the_function_that_is_made(what):
     for name in (f"guard-errors-{what}", f"guard-throttles-{what}"):
         assert line(of(name)).namespace == "AWS/Lambda"
-        assert line(of(name)).dimensions == (("FunctionName", names.guard_function(ENVIRONMENT, what)),)
+        assert line(of(name)).dimensions == (("FunctionName", names.guard_function_name(ENVIRONMENT, what)),)
     assert fired(of(f"guard-throttles-{what}"), 0, 4, 4, 0) == [15]
 
 
 def test_one_call_that_was_given_up_fires_and_an_unused_queue_is_no_alarm():
-    assert line(of("guard-gave-up")).dimensions == (("QueueName", names.dead_letter_queue(ENVIRONMENT)),)
+    assert line(of("guard-gave-up")).dimensions == (("QueueName", names.dead_letter_queue_name(ENVIRONMENT)),)
     assert fired(of("guard-gave-up"), 0, 1, 1) == [10]
     assert fired(of("guard-gave-up"), 0, more=20) == []
 
 
 def test_names_collide_with_no_other_alarm_of_the_environment():
-    others = alarms(watched(HOME))
+    others = build_alarms(watched(HOME))
     taken = {one.name for one in (*others.alarms, *others.composites)}
     assert taken & {one.name for one in (*FOUND.alarms, *FOUND.composites)} == set()

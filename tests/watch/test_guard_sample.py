@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from recorded import SAMPLES
 
+from rehearsal.aws.endpoint import AwsEndpoint
 from tandem import metrics
-from tandem.metrics import GUARD, PUBLISHERS, WATCHED, cloudwatch_unit
-from tandem.stop import UNITS, Clients, Guarded, reap
-from tandem.twin.aws.endpoint import Endpoint
+from tandem.guard.fleet_stop import METRIC_UNITS, AwsClients, GuardConfig, run_reaper_pass
+from tandem.metrics import CLOUDWATCH_METRICS, GUARD, PUBLISHERS, cloudwatch_unit
 
 SAMPLE = SAMPLES / str(PUBLISHERS[GUARD].sample)
 
@@ -26,22 +26,26 @@ SAMPLE = SAMPLES / str(PUBLISHERS[GUARD].sample)
 def sent() -> list[dict[str, Any]]:
     """Every PutMetricData of a pass, as it was passed to boto3."""
     asked: list[dict[str, Any]] = []
-    with Endpoint(account="666677778888", region="us-east-2", say=lambda _: None) as endpoint:
+    with AwsEndpoint(account="666677778888", region="us-east-2", report=lambda _: None) as endpoint:
         endpoint.client("s3").create_bucket(
             Bucket="tandem-home", CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
         )
-        clients = Clients(
-            **{service.name: endpoint.client(service.name) for service in fields(Clients) if service.default is MISSING}
+        clients = AwsClients(
+            **{
+                service.name: endpoint.client(service.name)
+                for service in fields(AwsClients)
+                if service.default is MISSING
+            }
         )
         clients.cloudwatch.meta.events.register(
             "provide-client-params.cloudwatch.PutMetricData", lambda params, **_: asked.append(params)
         )
-        guarded = Guarded(
+        guarded = GuardConfig(
             environment="home", account="666677778888", region="us-east-2", cluster="tandem-home",
             node_group="home-trn2", bucket="tandem-home", namespace="Tandem/Guard/home", nodes=1, max_hours=8,
             idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand",
         )  # fmt: skip
-        reap(clients, guarded, datetime.now(UTC))
+        run_reaper_pass(clients, guarded, datetime.now(UTC))
     return asked
 
 
@@ -72,10 +76,10 @@ def test_a_pass_sends_what_is_recorded(sent: list[dict[str, Any]]) -> None:
 
 
 def test_the_catalogue_knows_every_metric_of_the_guard_with_its_unit() -> None:
-    known = {name: cloudwatch_unit(one) for (publisher, name), one in WATCHED.items() if publisher == GUARD}
+    known = {name: cloudwatch_unit(one) for (publisher, name), one in CLOUDWATCH_METRICS.items() if publisher == GUARD}
 
-    assert known == UNITS
+    assert known == METRIC_UNITS
 
 
 def test_the_recorded_namespace_is_the_publishers() -> None:
-    assert json.loads(SAMPLE.read_text())["namespace"] == metrics.namespace(GUARD, "home", "tandem-home")
+    assert json.loads(SAMPLE.read_text())["namespace"] == metrics.format_namespace(GUARD, "home", "tandem-home")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hosted import by_part, changed, drawn, graph, graphs, words
 
+from rehearsal.cloudwatch.expression import evaluate_periods
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.metrics import NEURON, PUBLISHERS
-from tandem.watch.expression import evaluate
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Dashboard, Graph, Text
+from tandem.monitoring.widget import Dashboard, GraphWidget, TextWidget
 
 START_S = 1_795_000_200  # a whole five minutes
 
@@ -22,24 +22,28 @@ def of_experiment(dashboard: Dashboard, experiment: str) -> Dashboard:
     heads = {
         place: one.markdown
         for place, one in enumerate(dashboard.widgets)
-        if isinstance(one, Text) and one.markdown.startswith("###")
+        if isinstance(one, TextWidget) and one.markdown.startswith("###")
     }
     start = next(place for place, head in heads.items() if head.startswith(f"### Servers of {experiment}\n"))
     end = next(place for place in heads if place > start)
     return Dashboard(name="part", title="Part", widgets=dashboard.widgets[start:end])
 
 
-def scraped(experiment: str, service: str, **counts: float) -> Series:
+def scraped(experiment: str, service: str, **counts: float) -> SeriesStore:
     """What the agent sends of a server in the first minute."""
-    series = Series()
+    series = SeriesStore()
     where = {"ClusterName": "tandem-native-us-east-2", "Namespace": f"tandem-{experiment}", "Service": service}
     for name, value in counts.items():
-        series.add(Key.of("ContainerInsights/Prometheus", f"vllm:{name}", where.items()), START_S, {value: 1})
+        series.add(
+            MetricKey.from_dimensions("ContainerInsights/Prometheus", f"vllm:{name}", where.items()),
+            START_S,
+            {value: 1},
+        )
     return series
 
 
-def points(one: Graph, series: Series, minutes: int = 10) -> dict[str, list[float]]:
-    found = evaluate(one.lines, series, START_S, START_S + 60 * minutes, one.period_s)
+def points(one: GraphWidget, series: SeriesStore, minutes: int = 10) -> dict[str, list[float]]:
+    found = evaluate_periods(one.lines, series, START_S, START_S + 60 * minutes, one.period_s)
     return {result.label: [value for _, value in result.points] for result in found}
 
 
@@ -49,10 +53,12 @@ def test_every_node_is_found_whatever_its_name(title: str) -> None:
         "CPU": "node_cpu_utilization", "Memory": "node_memory_utilization", "Disk": "node_filesystem_utilization",
         "Network": "node_network_total_bytes",
     }  # fmt: skip
-    series = Series()
+    series = SeriesStore()
     for node, cluster in (("one", "post-us-east-2"), ("two", "post-us-east-2"), ("three", "dev-trn2-3xlarge")):
         where = {"NodeName": node, "InstanceId": f"i-{node}", "ClusterName": f"tandem-{cluster}"}
-        series.add(Key.of("ContainerInsights", names[title], where.items()), START_S, {float(len(node)): 1})
+        series.add(
+            MetricKey.from_dimensions("ContainerInsights", names[title], where.items()), START_S, {float(len(node)): 1}
+        )
 
     found = points(graph(machine("post-us-east-2"), f"{title} of each node"), series)
 
@@ -61,9 +67,9 @@ def test_every_node_is_found_whatever_its_name(title: str) -> None:
 
 def test_a_server_of_which_nothing_is_sent_counts_as_not_ready() -> None:
     one = graph(of_experiment(machine("post-us-east-2"), "post"), "Ready servers")
-    series = Series()
+    series = SeriesStore()
     where = {"Service": "qwen-vllm", "Namespace": "tandem-post", "ClusterName": "tandem-post-us-east-2"}
-    key = Key.of("ContainerInsights", "service_number_of_running_pods", where.items())
+    key = MetricKey.from_dimensions("ContainerInsights", "service_number_of_running_pods", where.items())
     series.add(key, START_S, {1.0: 1})
 
     assert points(one, series)["qwen-vllm"] == [1, 0]
@@ -72,14 +78,14 @@ def test_a_server_of_which_nothing_is_sent_counts_as_not_ready() -> None:
 def test_readiness_is_drawn_for_every_arm() -> None:
     one = graph(of_experiment(machine("post-us-east-2"), "post"), "Ready servers")
 
-    assert [line.label for line in one.lines if line.shown] == ["qwen-vllm", "qwen-sd-vllm"]
+    assert [line.label for line in one.lines if line.is_visible] == ["qwen-vllm", "qwen-sd-vllm"]
 
 
 @pytest.mark.parametrize("title", ["Requests running", "Requests waiting", "Requests preempted", "Requests ended"])
 def test_both_arms_stand_in_one_graph_of_the_servers_own_figures(title: str) -> None:
     one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), title)
 
-    assert [line.label for line in one.lines if line.shown] == ["qwen-native", "qwen-eagle3"]
+    assert [line.label for line in one.lines if line.is_visible] == ["qwen-native", "qwen-eagle3"]
 
 
 def test_generated_tokens_are_a_rate() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hosted import by_part, changed, drawn, graph, graphs, watched, words
 
-from tandem.watch.expression import evaluate, overall
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Dashboard, Graph, Mark
+from rehearsal.cloudwatch.expression import evaluate_periods, evaluate_range
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
+from tandem.monitoring.widget import Dashboard, GraphMark, GraphWidget
 
 ENVIRONMENT = "post-us-east-2"
-NODES = Key.of(f"Tandem/{ENVIRONMENT}", "accelerator_nodes", ())
+NODES = MetricKey.from_dimensions(f"Tandem/{ENVIRONMENT}", "accelerator_nodes", ())
 START_S = 1_795_000_200  # a whole five minutes
 BLOCK = {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"}
 RESERVED = {"reservation_id": "cr-0123456789abcdef0"}
@@ -21,21 +21,21 @@ def money(**capacity: object) -> Dashboard:
     return by_part(changed(ENVIRONMENT, capacity=capacity))["money"]
 
 
-def lived(*nodes: float) -> Series:
+def lived(*nodes: float) -> SeriesStore:
     """As many events as there were nodes, minute by minute; 0 where a minute had none."""
-    series = Series()
+    series = SeriesStore()
     for minute, count in enumerate(nodes):
         series.add(NODES, START_S + 60 * minute, {1.0: int(count)} if count else {0.0: 1})
     return series
 
 
-def points(one: Graph, series: Series, minutes: int) -> list[float]:
-    (found,) = evaluate(one.lines, series, START_S, START_S + 60 * minutes, one.period_s)
+def points(one: GraphWidget, series: SeriesStore, minutes: int) -> list[float]:
+    (found,) = evaluate_periods(one.lines, series, START_S, START_S + 60 * minutes, one.period_s)
     return [value for _, value in found.points]
 
 
-def number(one: Graph, series: Series, minutes: int) -> float:
-    (found,) = overall(one.lines, series, START_S, START_S + 60 * minutes)
+def number(one: GraphWidget, series: SeriesStore, minutes: int) -> float:
+    (found,) = evaluate_range(one.lines, series, START_S, START_S + 60 * minutes)
     ((_, value),) = found.points
     return value
 
@@ -87,8 +87,8 @@ def test_the_price_stands_with_its_date_in_the_title() -> None:
 def test_start_and_end_of_the_block_are_marked_over_time(title: str) -> None:
     marks = graph(money(**RESERVED, block=BLOCK), title).marks
 
-    assert Mark(label="block starts", at="2026-12-01T11:30:00Z") in marks
-    assert Mark(label="block ends", at="2026-12-08T11:30:00Z") in marks
+    assert GraphMark(label="block starts", moment="2026-12-01T11:30:00Z") in marks
+    assert GraphMark(label="block ends", moment="2026-12-08T11:30:00Z") in marks
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,16 @@ def test_the_monthly_budget_is_a_level_of_the_cost() -> None:
 
 
 def test_the_last_run_of_each_experiment_is_one_line_of_all_its_arms() -> None:
-    series = Series()
+    series = SeriesStore()
     for variant, count in (("qwen-vllm", 8.0), ("qwen-sd-vllm", 16.0)):
         for experiment, class_ in (("post", "all"), ("post-drafts-windows", "all"), ("post", "repeat")):
             cell = {"Experiment": experiment, "Variant": variant, "PromptClass": class_, "Concurrency": "all"}
-            series.add(Key.of(f"Tandem/{ENVIRONMENT}", "requests", cell.items()), START_S, {count: 1})
+            series.add(
+                MetricKey.from_dimensions(f"Tandem/{ENVIRONMENT}", "requests", cell.items()), START_S, {count: 1}
+            )
     one = graph(drawn(ENVIRONMENT)["money"], "Last runs")
 
-    found = evaluate(one.lines, series, START_S, START_S + 300, 300)
+    found = evaluate_periods(one.lines, series, START_S, START_S + 300, 300)
 
     assert [(result.label, [value for _, value in result.points]) for result in found] == [
         ("post", [24]), ("post-drafts-windows", [24]),
@@ -144,11 +146,11 @@ def test_what_is_not_drawn_is_said() -> None:
 # what the guard saw
 
 
-def looked(metric: str, *values: float) -> Series:
+def looked(metric: str, *values: float) -> SeriesStore:
     """One value a pass."""
-    series = Series()
+    series = SeriesStore()
     for at, value in enumerate(values):
-        series.add(Key.of(f"Tandem/Guard/{ENVIRONMENT}", metric, ()), START_S + 300 * at, {value: 1})
+        series.add(MetricKey.from_dimensions(f"Tandem/Guard/{ENVIRONMENT}", metric, ()), START_S + 300 * at, {value: 1})
     return series
 
 

@@ -14,16 +14,23 @@ from pathlib import Path
 import pytest
 import vl_convert
 
-from tandem.watch.page import About, page
-from tandem.watch.picture import MOST_POINTS, Held
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Dashboard, Graph, Line, Mark, Text, Variable
+from rehearsal.cloudwatch.page import PageHeader, render_page
+from rehearsal.cloudwatch.page_data import MAX_POINTS, PageSource
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
+from tandem.monitoring.widget import (
+    Dashboard,
+    DashboardVariable,
+    GraphMark,
+    GraphWidget,
+    MetricLine,
+    TextWidget,
+)
 
 pytestmark = pytest.mark.xdist_group("watch-chart")  # the library is bundled once, for this module and test_chart
 START = 1_700_000_100
 EVIL = """</script><script>alert(1)</script>'"><img src=x onerror=alert(2)>&amp;\u2028<!--"""
 MARKDOWN = "## Head\n\n**Bold** {}\n\n<b>raw</b> [do](javascript:alert(3))"
-ABOUT = About(title="A & B", place="here / there", facts=(("Run", "r-1"),), notes=("Note <one>.",))
+ABOUT = PageHeader(title="A & B", place="here / there", facts=(("Run", "r-1"),), notes=("Note <one>.",))
 
 
 class Parsed(HTMLParser):
@@ -58,23 +65,23 @@ class Parsed(HTMLParser):
 
 
 def drawn(class_: str = "json", arm: str = "base", **options: object) -> str:
-    series = Series()
+    series = SeriesStore()
     dimensions = (("Variant", arm), ("PromptClass", class_))
-    series.add(Key.of("N", "tpot_ms", dimensions), START, {45.0: 3})
-    line = Line(metric="tpot_ms", namespace="N", dimensions=dimensions, statistic="p50", label=arm)
-    graph = Graph(
+    series.add(MetricKey.from_dimensions("N", "tpot_ms", dimensions), START, {45.0: 3})
+    line = MetricLine(metric="tpot_ms", namespace="N", dimensions=dimensions, statistic="p50", label=arm)
+    graph = GraphWidget(
         title=f"TPOT of {arm} [ms]", sentence=f"Says `tandem bench` of {class_}.", unit="ms", publishers=("bench",),
-        lines=(line,), marks=(Mark(label=arm, value=50.0),),
+        lines=(line,), marks=(GraphMark(label=arm, value=50.0),),
     )  # fmt: skip
     absent = dataclasses.replace(graph, title="CPU [percent]", publishers=("container-insights",))
     numbers = dataclasses.replace(graph, title="Speed-up [1]", unit="1", view="numbers")
     dashboard = Dashboard(
         name="tandem-x", title=f"Arms of {arm}",
-        variables=(Variable(dimension="PromptClass", label="Class", values=("json", "open")),),
-        widgets=(Text(markdown=MARKDOWN.format(class_)), graph, numbers, absent),
+        variables=(DashboardVariable(dimension="PromptClass", label="Class", values=("json", "open")),),
+        widgets=(TextWidget(markdown=MARKDOWN.format(class_)), graph, numbers, absent),
     )  # fmt: skip
-    held = Held(series=series, publishers=frozenset({"bench"}), start_s=START, end_s=START + 60)
-    return page([dashboard], held, dataclasses.replace(ABOUT, **options))
+    held = PageSource(series=series, publishers=frozenset({"bench"}), start_s=START, end_s=START + 60)
+    return render_page([dashboard], held, dataclasses.replace(ABOUT, **options))
 
 
 @pytest.fixture(scope="module")
@@ -200,11 +207,11 @@ def test_a_page_with_all_the_points_that_it_has_room_for_is_below_two_megabytes(
     """A point is at most a period of five digits and a value of four, with sign, point and commas: 13 characters."""
     longest = len("99999,") + len("0.0001234,") - 2
 
-    assert len(plain.encode()) + MOST_POINTS * longest < 2_000_000
+    assert len(plain.encode()) + MAX_POINTS * longest < 2_000_000
 
 
 def test_light_dark_and_paper_define_the_same_colors() -> None:
-    style = (Path(__file__).parents[2] / "tandem/watch/templates/page.css").read_text()
+    style = (Path(__file__).parents[2] / "rehearsal/cloudwatch/templates/page.css").read_text()
     roots = [set(re.findall(r"(--[\w-]+):", root)) for root in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]
 
     assert len(roots) == 3
@@ -231,7 +238,7 @@ def light_of(color: str) -> float:
     ids=["text", "lines"],
 )
 def test_words_and_lines_are_seen_on_what_they_stand_on(scheme: int, names: tuple[str, ...], least: float) -> None:
-    style = (Path(__file__).parents[2] / "tandem/watch/templates/page.css").read_text()
+    style = (Path(__file__).parents[2] / "rehearsal/cloudwatch/templates/page.css").read_text()
     root = re.findall(r":root \{(.*?)\}", style, re.DOTALL)[scheme]
     colors = dict(re.findall(r"--([\w-]+): (#\w{6});", root))
 

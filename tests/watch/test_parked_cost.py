@@ -7,20 +7,20 @@ import json
 import pytest
 from hosted import changed, watched
 
-from tandem.spec.catalogue import catalogue
-from tandem.watch.cost import cost
-from tandem.watch.parked_cost import ParkedCost, compute_parked_cost
-from tandem.watch.scope import Scope
+from tandem.monitoring.cost import compute_monitoring_cost
+from tandem.monitoring.scope import MonitoringScope
+from tandem.monitoring.standing_cost import ParkedCost, compute_parked_cost
+from tandem.spec.catalogue import load_catalogue
 
 POST, DEV = "post-us-east-2", "dev-trn2-3xlarge"
-PRICES = catalogue().standing_prices
+PRICES = load_catalogue().standing_prices
 
 
-def parked(scope: Scope) -> ParkedCost:
-    return compute_parked_cost(scope.environment, cost(scope), PRICES)
+def parked(scope: MonitoringScope) -> ParkedCost:
+    return compute_parked_cost(scope.environment, compute_monitoring_cost(scope), PRICES)
 
 
-def parts(scope: Scope) -> dict[str, float | None]:
+def parts(scope: MonitoringScope) -> dict[str, float | None]:
     return {part.name: part.usd for part in parked(scope).parts}
 
 
@@ -34,11 +34,11 @@ def test_a_case_worked_by_hand() -> None:
         "EKS control plane": 73.0, "system nodes": 2 * 0.1008 * 730, "their volumes": 2 * 50 * 0.08,
         "NAT gateways": 32.85, "their public addresses": 3.65,
     })  # fmt: skip
-    assert watching == pytest.approx(cost(scope).parked_usd)
+    assert watching == pytest.approx(compute_monitoring_cost(scope).parked_usd)
 
 
 def test_watching_a_parked_fleet_costs_less() -> None:
-    found = cost(watched(POST))
+    found = compute_monitoring_cost(watched(POST))
 
     assert 0 < found.parked_usd < found.usd
 
@@ -60,14 +60,14 @@ def test_an_unknown_price_makes_the_total_a_lower_bound() -> None:
     found = parked(watched(DEV))
 
     assert found.is_lower_bound
-    assert found.usd == pytest.approx(73.0 + cost(watched(DEV)).parked_usd)
+    assert found.usd == pytest.approx(73.0 + compute_monitoring_cost(watched(DEV)).parked_usd)
 
 
 def test_a_region_without_prices_knows_no_part() -> None:
     elsewhere = changed(DEV, capacity={"zone": "sae1-az1"})
     place = elsewhere.environment.model_copy(update={"region": "sa-east-1"})
 
-    found = compute_parked_cost(place, cost(elsewhere), PRICES)
+    found = compute_parked_cost(place, compute_monitoring_cost(elsewhere), PRICES)
 
     assert {part.name for part in found.parts if part.usd is not None} == {"watching"}
 
@@ -80,7 +80,7 @@ def test_each_nat_gateway_is_paid_for(nat: str, gateways: int) -> None:
 def test_endpoints_are_paid_for_by_service_and_zone() -> None:
     found = parked(changed(POST, network={"nat": "none"}))
 
-    assert [part.says for part in found.parts if part.name == "interface endpoints"] == ["10 in 3 zones"]
+    assert [part.explanation for part in found.parts if part.name == "interface endpoints"] == ["10 in 3 zones"]
 
 
 def test_an_existing_network_is_paid_by_its_owner() -> None:
@@ -90,6 +90,6 @@ def test_an_existing_network_is_paid_by_its_owner() -> None:
     values = scope.environment.model_dump(mode="json") | {"network": network}
     place = type(scope.environment).model_validate_json(json.dumps(values))
 
-    found = compute_parked_cost(place, cost(scope), PRICES)
+    found = compute_parked_cost(place, compute_monitoring_cost(scope), PRICES)
 
     assert [part.name for part in found.parts] == ["EKS control plane", "system nodes", "their volumes", "watching"]

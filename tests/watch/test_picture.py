@@ -7,52 +7,66 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tandem.watch.picture import Held, picture
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Dashboard, Expression, Graph, Line, Mark, Text, Variable
+from rehearsal.cloudwatch.page_data import PageSource, build_page_data
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
+from tandem.monitoring.widget import (
+    Dashboard,
+    DashboardVariable,
+    GraphMark,
+    GraphWidget,
+    MathExpression,
+    MetricLine,
+    TextWidget,
+)
 
 NAMESPACE = "Tandem/test"
 START = 1_700_000_100
 VARIABLES = (
-    Variable(dimension="PromptClass", label="Class", values=("json", "open")),
-    Variable(dimension="Concurrency", label="Concurrency", values=("4", "1")),
+    DashboardVariable(dimension="PromptClass", label="Class", values=("json", "open")),
+    DashboardVariable(dimension="Concurrency", label="Concurrency", values=("4", "1")),
 )
 
 
-def line(arm: str, statistic: str = "p50", metric: str = "tpot_ms", **options: str) -> Line:
+def line(arm: str, statistic: str = "p50", metric: str = "tpot_ms", **options: str) -> MetricLine:
     dimensions = (("Variant", arm), ("PromptClass", "json"), ("Concurrency", "4"))
-    return Line(metric=metric, namespace=NAMESPACE, dimensions=dimensions, statistic=statistic, label=arm, **options)
+    return MetricLine(
+        metric=metric, namespace=NAMESPACE, dimensions=dimensions, statistic=statistic, label=arm, **options
+    )
 
 
-GRAPH = Graph(
+GRAPH = GraphWidget(
     title="TPOT [ms]", sentence="Time per token.", unit="ms", publishers=("bench",), period_s=300,
     lines=(line("base"), line("draft")),
 )  # fmt: skip
 
 
-def dashboard(*widgets: Graph | Text, variables: tuple[Variable, ...] = VARIABLES) -> Dashboard:
+def dashboard(*widgets: GraphWidget | TextWidget, variables: tuple[DashboardVariable, ...] = VARIABLES) -> Dashboard:
     return Dashboard(name="d", title="D", widgets=widgets, variables=variables)
 
 
-def stored(cells: dict[tuple[str, str, str], dict[int, list[float]]], metric: str = "tpot_ms") -> Series:
+def stored(cells: dict[tuple[str, str, str], dict[int, list[float]]], metric: str = "tpot_ms") -> SeriesStore:
     """Arm, class and concurrency -> minute -> values."""
-    series = Series()
+    series = SeriesStore()
     for (arm, class_, load), minutes in cells.items():
-        key = Key.of(NAMESPACE, metric, [("Variant", arm), ("PromptClass", class_), ("Concurrency", load)])
+        key = MetricKey.from_dimensions(
+            NAMESPACE, metric, [("Variant", arm), ("PromptClass", class_), ("Concurrency", load)]
+        )
         for minute, values in minutes.items():
             for value in values:
                 series.add(key, START + 60 * minute, {value: 1})
     return series
 
 
-def held(series: Series, publishers: tuple[str, ...] = ("bench",), minutes: int = 20, **options: object) -> Held:
-    return Held(
+def held(
+    series: SeriesStore, publishers: tuple[str, ...] = ("bench",), minutes: int = 20, **options: object
+) -> PageSource:
+    return PageSource(
         series=series, publishers=frozenset(publishers), start_s=START, end_s=START + 60 * minutes, **options
     )  # fmt: skip
 
 
-def drawn(series: Series, *widgets: Graph | Text, **options: object) -> dict:
-    return picture([dashboard(*widgets)], held(series, **options))["dashboards"][0]
+def drawn(series: SeriesStore, *widgets: GraphWidget | TextWidget, **options: object) -> dict:
+    return build_page_data([dashboard(*widgets)], held(series, **options))["dashboards"][0]
 
 
 def test_each_choice_has_the_lines_of_its_own_class_and_concurrency() -> None:
@@ -70,7 +84,7 @@ def test_a_choice_replaces_the_value_that_a_search_names() -> None:
     text = (
         """SEARCH('{"Tandem/test",Variant,PromptClass,Concurrency} PromptClass="json" Concurrency="4"', 'p50', 300)"""
     )
-    search = dataclasses.replace(GRAPH, lines=(Expression(text=text, label="", id="e"),))
+    search = dataclasses.replace(GRAPH, lines=(MathExpression(text=text, label="", id="e"),))
     series = stored({("base", "json", "4"): {0: [10.0]}, ("base", 'o"p\\en', "1"): {1: [50.0]}})
 
     (graph,) = drawn(series, search)["widgets"]
@@ -120,7 +134,7 @@ def test_the_whole_is_the_statistic_of_all_values_and_not_of_the_points() -> Non
 def test_short_records_are_drawn_minute_by_minute_and_the_page_says_so() -> None:
     series = stored({("base", "json", "4"): {0: [1.0], 1: [2.0]}})
 
-    found = picture([dashboard(GRAPH)], held(series))
+    found = build_page_data([dashboard(GRAPH)], held(series))
 
     assert found["dashboards"][0]["widgets"][0]["lines"]["json\n4"][0]["periods"] == [0, 1]
     assert "drawn minute by minute; in the deployed dashboard a point is 5 minutes" in found["notes"][0]
@@ -138,7 +152,7 @@ def test_counts_keep_the_period_that_their_sentence_speaks_of() -> None:
 def test_long_records_keep_the_dashboard_s_own_period() -> None:
     series = stored({("base", "json", "4"): {0: [1.0], 1: [2.0]}})
 
-    found = picture([dashboard(GRAPH)], held(series, minutes=61))
+    found = build_page_data([dashboard(GRAPH)], held(series, minutes=61))
 
     assert (found["dashboards"][0]["widgets"][0]["period_s"], found["notes"]) == (300, [])
 
@@ -146,12 +160,12 @@ def test_long_records_keep_the_dashboard_s_own_period() -> None:
 def test_more_points_than_a_page_has_room_for_are_thinned_to_longer_periods_of_all_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tandem.watch.picture.MOST_POINTS", 700)
+    monkeypatch.setattr("rehearsal.cloudwatch.page_data.MAX_POINTS", 700)
     choice = np.random.default_rng(1)
     minutes = {minute: [float(value) for value in choice.integers(1, 900, 3)] for minute in range(0, 2400, 5)}
     cells = {("base", "json", "4"): minutes, ("draft", "json", "4"): minutes}
 
-    found = picture([dashboard(GRAPH)], held(stored(cells), minutes=2400))
+    found = build_page_data([dashboard(GRAPH)], held(stored(cells), minutes=2400))
     base = found["dashboards"][0]["widgets"][0]["lines"]["json\n4"][0]
     first = [value for minute in range(0, 15, 5) for value in minutes[minute]]
 
@@ -191,7 +205,7 @@ def test_numbers_are_of_the_whole_time_and_have_no_points() -> None:
     speed_up = dataclasses.replace(
         GRAPH, view="numbers",
         lines=(line("base", id="a", shown=False), line("draft", id="b", shown=False),
-               Expression(text="a / b", label="draft", id="e")),
+               MathExpression(text="a / b", label="draft", id="e")),
     )  # fmt: skip
     series = stored({("base", "json", "4"): {0: [30.0]}, ("draft", "json", "4"): {9: [15.0]}})
 
@@ -204,10 +218,10 @@ def test_numbers_are_of_the_whole_time_and_have_no_points() -> None:
 
 def test_marks_and_texts_are_kept() -> None:
     marked = dataclasses.replace(
-        GRAPH, marks=(Mark(label="most", value=4.0), Mark(label="end", at="2026-01-01T00:00:00Z"))
+        GRAPH, marks=(GraphMark(label="most", value=4.0), GraphMark(label="end", moment="2026-01-01T00:00:00Z"))
     )
 
-    graph, text = drawn(stored({("base", "json", "4"): {0: [1.0]}}), marked, Text(markdown="# Say"))["widgets"]
+    graph, text = drawn(stored({("base", "json", "4"): {0: [1.0]}}), marked, TextWidget(markdown="# Say"))["widgets"]
 
     assert graph["marks"] == [
         {"label": "most", "value": 4.0, "at": None},

@@ -9,15 +9,15 @@ from recorded import SAMPLES, pages, sample, sends, sent, types
 
 from tandem.metrics import (
     BENCH,
+    CLOUDWATCH_METRICS,
     CONTAINER_INSIGHTS,
     LOG_FILTER,
     NEURON,
     PUBLISHERS,
     VLLM_SCRAPE,
-    WATCHED,
     cloudwatch_unit,
-    namespace,
-    published,
+    format_namespace,
+    list_published_metrics,
 )
 
 README = (SAMPLES / "README.md").read_text()
@@ -25,28 +25,30 @@ DATED = re.compile(r"20\d\d-\d\d")
 
 
 def test_the_bench_was_recorded_to_send_every_published_metric_with_its_unit_and_no_other() -> None:
-    assert {(one.name, one.unit) for one in sent(BENCH)} == {(one.name, cloudwatch_unit(one)) for one in published()}
+    assert {(one.name, one.unit) for one in sent(BENCH)} == {
+        (one.name, cloudwatch_unit(one)) for one in list_published_metrics()
+    }
 
 
 def test_the_bench_was_recorded_to_send_all_of_it_with_its_dimensions() -> None:
     assert {one.dimensions for one in sent(BENCH)} == {frozenset(names) for names in PUBLISHERS[BENCH].dimensions}
 
 
-@pytest.mark.parametrize(("publisher", "name"), WATCHED, ids=str)
+@pytest.mark.parametrize(("publisher", "name"), CLOUDWATCH_METRICS, ids=str)
 def test_a_watched_metric_stands_in_its_publishers_recording(publisher: str, name: str) -> None:
     assert any(sends(publisher, name, frozenset(dimensions)) for dimensions in PUBLISHERS[publisher].dimensions)
 
 
-@pytest.mark.parametrize(("publisher", "name"), WATCHED, ids=str)
+@pytest.mark.parametrize(("publisher", "name"), CLOUDWATCH_METRICS, ids=str)
 def test_a_watched_metric_has_the_unit_of_the_recording(publisher: str, name: str) -> None:
     units = {one.unit for one in sent(publisher) if one.name == name and one.unit}
 
-    assert units <= {cloudwatch_unit(WATCHED[publisher, name])}
+    assert units <= {cloudwatch_unit(CLOUDWATCH_METRICS[publisher, name])}
 
 
 @pytest.mark.parametrize("publisher", PUBLISHERS)
 def test_a_publisher_without_a_recording_has_no_metric_to_draw(publisher: str) -> None:
-    drawable = [name for by, name in WATCHED if by == publisher]
+    drawable = [name for by, name in CLOUDWATCH_METRICS if by == publisher]
 
     assert not drawable or PUBLISHERS[publisher].sample
 
@@ -71,7 +73,7 @@ def test_every_set_of_dimensions_of_container_insights_was_recorded() -> None:
 def test_a_recorded_event_is_of_the_publishers_namespace(publisher: str) -> None:
     blocks = [block for event in sample(publisher)["events"] for block in event.get("CloudWatchMetrics", ())]
 
-    assert {block["Namespace"] for block in blocks} == {namespace(publisher, "home", "tandem-home")}
+    assert {block["Namespace"] for block in blocks} == {format_namespace(publisher, "home", "tandem-home")}
 
 
 @pytest.mark.parametrize("event", sample(CONTAINER_INSIGHTS)["events"], ids=lambda event: str(event["Type"]))
@@ -86,7 +88,7 @@ def test_a_recorded_event_holds_the_values_and_dimensions_that_it_declares(event
 
 def test_what_the_agent_cannot_send_of_a_page_is_not_watched() -> None:
     """It sends gauges, counters and summaries; vLLM's latencies are histograms."""
-    watched = {name for publisher, name in WATCHED if publisher == VLLM_SCRAPE}
+    watched = {name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE}
     kinds = {kind for page in pages().values() for name, kind in types(page).items() if name in watched}
 
     assert kinds == {"gauge", "counter"}

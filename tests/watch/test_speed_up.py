@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from hosted import graph, graphs, watched
 
-from tandem.bench.points import rounds
-from tandem.bench.summary import summarize
-from tandem.commands.dashboard import dimensions
+from rehearsal.cloudwatch.expression import evaluate_range
+from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
+from tandem.bench.datapoints import read_rounds
+from tandem.bench.summary import summarize_run
+from tandem.cli.dashboard import list_dimensions
 from tandem.metrics import CATALOGUE
+from tandem.monitoring import experiment_dashboard
+from tandem.monitoring.scope import ExperimentScope, SuiteTraffic
+from tandem.monitoring.widget import Dashboard, MetricLine
 from tandem.publish.batch import rounded
 from tandem.spec.experiment import Variant
-from tandem.watch import arms
-from tandem.watch.expression import overall
-from tandem.watch.scope import Traffic, Watching
-from tandem.watch.series import Key, Series
-from tandem.watch.widget import Dashboard, Line
 
 REAL_RUN = Path(__file__).parents[1] / "benchmarks" / "real_run" / "ngram"
 BASE, DRAFTED = "base", "ngram"
@@ -33,19 +33,19 @@ ROWS = {
 @cache
 def medians() -> dict[tuple[str, int | None, str, str], float]:
     """The p50 of the run's summary, by class, concurrency, metric and arm."""
-    return {(cell.class_, cell.concurrency, cell.metric, cell.arm): cell.p50 for cell in summarize(REAL_RUN).cells}
+    return {(cell.class_, cell.concurrency, cell.metric, cell.arm): cell.p50 for cell in summarize_run(REAL_RUN).cells}
 
 
 CELLS = sorted({(class_, streams) for class_, streams, *_ in medians() if streams is not None})
 
 
 @cache
-def published() -> Series:
+def published() -> SeriesStore:
     """What CloudWatch would hold of the run."""
-    series = Series()
-    for one in rounds(REAL_RUN):
+    series = SeriesStore()
+    for one in read_rounds(REAL_RUN):
         for row in one.rows:
-            key = Key.of("Tandem/post-us-east-2", row.metric, dimensions("post", row))
+            key = MetricKey.from_dimensions("Tandem/post-us-east-2", row.metric, list_dimensions("post", row))
             series.add(key, row.at_s, Counter(rounded(row.values).tolist()))
     return series
 
@@ -58,13 +58,15 @@ def shown(class_: str, streams: int) -> Dashboard:
         Variant(name=DRAFTED, mode="fused", draft="Qwen/Qwen3-1.7B", num_speculative_tokens=7),
     )
     experiment = whole.experiments[0].experiment.model_copy(update={"variants": variants, "sweep": None})
-    traffic = Traffic(suites={"own": (class_,)}, concurrencies=(streams,))
-    return arms.dashboard(whole.environment, Watching(experiment=experiment, traffic=traffic))
+    traffic = SuiteTraffic(suites={"own": (class_,)}, concurrencies=(streams,))
+    return experiment_dashboard.build_experiment_dashboard(
+        whole.environment, ExperimentScope(experiment=experiment, traffic=traffic)
+    )
 
 
 def over_the_run(dashboard: Dashboard, title: str) -> dict[str, float]:
     start_s, end_s = published().span() or (0, 0)
-    found = overall(graph(dashboard, title).lines, published(), start_s, end_s)
+    found = evaluate_range(graph(dashboard, title).lines, published(), start_s, end_s)
     return {result.label: value for result in found for _, value in result.points}
 
 
@@ -91,7 +93,7 @@ def test_the_speed_up_is_that_of_the_summarys_medians(title: str, class_: str, s
 def test_every_median_that_is_drawn_has_values_in_this_run() -> None:
     """So that an equality above is never one of nothing."""
     dashboard = shown(*CELLS[0])
-    read = {line.metric for one in graphs(dashboard) for line in one.lines if isinstance(line, Line)}
+    read = {line.metric for one in graphs(dashboard) for line in one.lines if isinstance(line, MetricLine)}
 
     assert read >= set(ROWS.values())
     assert all((*CELLS[0], name, arm) in medians() for name in ROWS.values() for arm in (BASE, DRAFTED))

@@ -8,8 +8,18 @@ Of the standard library alone, for Python 3.11 to 3.14, and never of the rest of
 into one file (driver_archive.py), which runs in the runtime's container, whose image is not ours.
 """
 
-from tandem.artifacts.driver.cache import Graph, graphs
+from tandem.artifacts.driver.cache import CacheGraph, find_graphs
 from tandem.artifacts.driver.command import add_arguments, main, run
-from tandem.artifacts.driver.outcome import COMPILED, Attempt, Outcome, read_outcome
+from tandem.artifacts.driver.outcome import RESULT_SUCCESS, CompileAttempt, CompileOutcome, read_outcome
 
-__all__ = ["COMPILED", "Attempt", "Graph", "Outcome", "add_arguments", "graphs", "main", "read_outcome", "run"]
+__all__ = [
+    "RESULT_SUCCESS",
+    "CacheGraph",
+    "CompileAttempt",
+    "CompileOutcome",
+    "add_arguments",
+    "find_graphs",
+    "main",
+    "read_outcome",
+    "run",
+]

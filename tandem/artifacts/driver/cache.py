@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.artifacts.driver.folders import size_of
+from tandem.artifacts.driver.folders import read_file_size
 
 
 @dataclass(frozen=True)
-class Graph:
+class CacheGraph:
     """One entry of a compiler's cache.
 
     Args:
@@ -26,10 +26,10 @@ class Graph:
 
     folder: Path
     state: str
-    why: str
+    reason: str
 
 
-def graphs(folder: Path) -> Iterator[Graph]:
+def find_graphs(folder: Path) -> Iterator[CacheGraph]:
     """Yield every entry of the compiler caches below `folder`.
 
     Two layouts: `MODULE_*` with model.done and model.neff, or model.log where it failed (libneuronxla's cache, whose
@@ -38,34 +38,38 @@ def graphs(folder: Path) -> Iterator[Graph]:
     aws-neuron-sdk compilation_cache.md and issue 1368).
     """
     for parent, folders, _ in os.walk(folder):
-        here = Path(parent)
-        own = [name for name in folders if name.startswith("MODULE_") or here.name == "compile_cache"]
-        for name in sorted(own):
-            yield _xla_graph(here / name) if name.startswith("MODULE_") else _native_graph(here / name)
-        folders[:] = [name for name in folders if name not in own]
+        parent_path = Path(parent)
+        graph_names = [name for name in folders if name.startswith("MODULE_") or parent_path.name == "compile_cache"]
+        for name in sorted(graph_names):
+            yield (
+                _read_xla_graph(parent_path / name)
+                if name.startswith("MODULE_")
+                else _read_native_graph(parent_path / name)
+            )
+        folders[:] = [name for name in folders if name not in graph_names]
 
 
-def _xla_graph(folder: Path) -> Graph:
+def _read_xla_graph(folder: Path) -> CacheGraph:
     if (folder / "model.done").exists():
-        if size_of(folder / "model.neff"):
-            return Graph(folder, "finished", "")
-        return Graph(folder, "half", "model.done without a model.neff")
+        if read_file_size(folder / "model.neff"):
+            return CacheGraph(folder, "finished", "")
+        return CacheGraph(folder, "half", "model.done without a model.neff")
     if (folder / "model.log").exists():
-        return Graph(folder, "failed", "the compiler marked it as failed (model.log)")
-    return Graph(folder, "half", "no model.done")
+        return CacheGraph(folder, "failed", "the compiler marked it as failed (model.log)")
+    return CacheGraph(folder, "half", "no model.done")
 
 
-def _native_graph(folder: Path) -> Graph:
-    mark = folder / ".compilation_complete"
-    if not mark.exists():
-        return Graph(folder, "half", "no .compilation_complete")
-    sizes = {path.name: size_of(path) for path in folder.glob("graph*.neff")}
+def _read_native_graph(folder: Path) -> CacheGraph:
+    mark_path = folder / ".compilation_complete"
+    if not mark_path.exists():
+        return CacheGraph(folder, "half", "no .compilation_complete")
+    sizes = {path.name: read_file_size(path) for path in folder.glob("graph*.neff")}
     if not any(sizes.values()):
-        return Graph(folder, "half", ".compilation_complete without a graph's .neff")
+        return CacheGraph(folder, "half", ".compilation_complete without a graph's .neff")
     try:
-        said = re.search(r"^neff_size:(\d+)$", mark.read_text(errors="replace"), re.MULTILINE)
+        size_match = re.search(r"^neff_size:(\d+)$", mark_path.read_text(errors="replace"), re.MULTILINE)
     except OSError:  # a compiler that is at work has just removed it
-        return Graph(folder, "half", "no .compilation_complete")
-    if said and int(said[1]) not in sizes.values():
-        return Graph(folder, "half", f"its .neff is to have {said[1]} bytes, and has {max(sizes.values())}")
-    return Graph(folder, "finished", "")
+        return CacheGraph(folder, "half", "no .compilation_complete")
+    if size_match and int(size_match[1]) not in sizes.values():
+        return CacheGraph(folder, "half", f"its .neff is to have {size_match[1]} bytes, and has {max(sizes.values())}")
+    return CacheGraph(folder, "finished", "")

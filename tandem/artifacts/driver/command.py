@@ -9,17 +9,23 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem.artifacts.driver.attempts import DONE, Driver, give_up, may_go_on
-from tandem.artifacts.driver.failure import DISK_FULL, KINDS, STOPPED, UNKNOWN
-from tandem.artifacts.driver.folders import files_in
-from tandem.artifacts.driver.log import say
-from tandem.artifacts.driver.outcome import COMPILED, fresh, read_outcome, request_of, resume
-from tandem.artifacts.driver.output import clean, finish
+from tandem.artifacts.driver.attempts import EXIT_DONE, CompileDriver, give_up, may_try_again
+from tandem.artifacts.driver.failure import DISK_FULL, KINDS, STOP_REQUEST, UNKNOWN
+from tandem.artifacts.driver.folders import walk_files
+from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.driver.outcome import (
+    RESULT_SUCCESS,
+    create_outcome,
+    hash_request,
+    read_outcome,
+    resume_outcome,
+)
+from tandem.artifacts.driver.output import clean_output, finish_output
 from tandem.artifacts.driver.program import adopt_orphans
 
 GRACE_S = 300.0  # a server writes its caches when it ends
 HEARTBEAT_S = 60.0
-ASK_S = 5.0  # between two questions to a server
+HEALTH_INTERVAL_S = 5.0  # between two questions to a server
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", choices=("device", "cpu"), help="where it runs; left out: cpu without /dev/neuron*")
     parser.add_argument("--unproven", action="append", default=[], help="what of it nobody has shown; repeatable")
     parser.add_argument("--heartbeat-s", type=float, default=HEARTBEAT_S, help="seconds between two signs of life")
-    parser.add_argument("--ask-s", type=float, default=ASK_S, help="seconds between two questions to the server")
+    parser.add_argument(
+        "--ask-s", type=float, default=HEALTH_INTERVAL_S, help="seconds between two questions to the server"
+    )
     parser.add_argument(
         "--memory-events", type=Path, default=Path("/sys/fs/cgroup/memory.events"), help="the control group's counters"
     )
@@ -48,42 +56,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compile once, or say why not; the exit code."""
     if options.skip_if and options.skip_if.exists():
-        say("the artifact is there already", file=options.skip_if)
-        return DONE
+        log_event("the artifact is there already", file=options.skip_if)
+        return EXIT_DONE
     try:
-        return _run(options)
+        return _run_driver(options)
     except OSError as error:  # of our own files: the program's failures are classed
         line = f"{error.filename or options.outcome}: {error.strerror or error}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return _disk_full(options, line)
-        say(f"not compiled: {UNKNOWN.name}", level="error", line=line, change=UNKNOWN.change, exit_code=UNKNOWN.code)
+            return _record_full_disk(options, line)
+        log_event(
+            f"not compiled: {UNKNOWN.name}", level="error", line=line, change=UNKNOWN.change, exit_code=UNKNOWN.code
+        )
         return UNKNOWN.code
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run_driver(options: argparse.Namespace) -> int:
     adopt_orphans()
-    outcome = resume(options)
-    last = outcome.attempts[-1] if outcome.attempts else None
-    if outcome.result == COMPILED and any(True for _ in files_in(options.output)):
-        finish(options.output)
-        say("compiled already", outcome=options.outcome, where=outcome.where)
-        return DONE
-    if outcome.result == COMPILED:  # and the output is gone: the disk is a new one
-        outcome = fresh(options, outcome.request)
-    elif last and last.kind != STOPPED.name and not may_go_on(outcome, options.attempts):
-        return give_up(options, outcome, KINDS.get(last.kind, UNKNOWN), last.line)
-    return Driver(options, outcome).run()
+    outcome = resume_outcome(options)
+    last_attempt = outcome.attempts[-1] if outcome.attempts else None
+    if outcome.result == RESULT_SUCCESS and any(True for _ in walk_files(options.output)):
+        finish_output(options.output)
+        log_event("compiled already", outcome=options.outcome, where=outcome.where)
+        return EXIT_DONE
+    if outcome.result == RESULT_SUCCESS:  # and the output is gone: the disk is a new one
+        outcome = create_outcome(options, outcome.request)
+    elif last_attempt and last_attempt.kind != STOP_REQUEST.name and not may_try_again(outcome, options.attempts):
+        return give_up(options, outcome, KINDS.get(last_attempt.kind, UNKNOWN), last_attempt.line)
+    return CompileDriver(options, outcome).run()
 
 
-def _disk_full(options: argparse.Namespace, line: str) -> int:
+def _record_full_disk(options: argparse.Namespace, line: str) -> int:
     """Note a disk that had no room for our own files, once what the attempt left half is gone; the exit code."""
     with contextlib.suppress(OSError):
-        clean(options.output, options.cache, keep_graphs=False)
-        request = request_of(options.program, os.environ)
-        before = read_outcome(options.outcome)
-        outcome = before if before and before.request == request else fresh(options, request)
+        clean_output(options.output, options.cache, keep_graphs=False)
+        request = hash_request(options.program, os.environ)
+        earlier_outcome = read_outcome(options.outcome)
+        outcome = (
+            earlier_outcome
+            if earlier_outcome and earlier_outcome.request == request
+            else create_outcome(options, request)
+        )
         return give_up(options, outcome, DISK_FULL, line)
-    say(f"not compiled: {DISK_FULL.name}", level="error", line=line, change=DISK_FULL.change, exit_code=DISK_FULL.code)
+    log_event(
+        f"not compiled: {DISK_FULL.name}", level="error", line=line, change=DISK_FULL.change, exit_code=DISK_FULL.code
+    )
     return DISK_FULL.code
 
 

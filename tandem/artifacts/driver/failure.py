@@ -10,12 +10,12 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-BAD_INPUT, WORLD = 2, 3  # exit codes
-ALMOST_FULL = 256 * 1024**2  # bytes: a compiler that fails with less on its disk failed of it
+BAD_INPUT, EXTERNAL_FAILURE = 2, 3  # exit codes
+MIN_FREE_BYTES = 256 * 1024**2  # bytes: a compiler that fails with less on its disk failed of it
 
 
 @dataclass(frozen=True)
-class Kind:
+class FailureKind:
     """A class of failure.
 
     Args:
@@ -31,49 +31,56 @@ class Kind:
     change: str
 
 
-_AGAIN = "then delete this Job and create it again: a restart of this one does not try"
-BAD_ARGUMENTS = Kind(
+_RETRY_ADVICE = "then delete this Job and create it again: a restart of this one does not try"
+BAD_ARGUMENTS = FailureKind(
     "bad arguments", 1, BAD_INPUT,
-    f"the program refuses what it is told; compare with the runtime's release, correct the experiment, {_AGAIN}",
+    f"the program refuses what it is told; compare with the runtime's release, correct the experiment, {_RETRY_ADVICE}",
 )  # fmt: skip
-DISK_FULL = Kind(
-    "disk full", 1, WORLD, f"give the compile Job more ephemeral storage, or a node with a larger NVMe, {_AGAIN}",
+DISK_FULL = FailureKind(
+    "disk full",
+    1,
+    EXTERNAL_FAILURE,
+    f"give the compile Job more ephemeral storage, or a node with a larger NVMe, {_RETRY_ADVICE}",
+)
+OUT_OF_MEMORY = FailureKind(
+    "out of memory", 1, EXTERNAL_FAILURE, f"raise compile.memory_gib of the experiment, {_RETRY_ADVICE}",
 )  # fmt: skip
-OUT_OF_MEMORY = Kind(
-    "out of memory", 1, WORLD, f"raise compile.memory_gib of the experiment, {_AGAIN}",
-)  # fmt: skip
-DEVICE_MEMORY = Kind(
-    "device memory", 1, WORLD,
+DEVICE_MEMORY = FailureKind(
+    "device memory", 1, EXTERNAL_FAILURE,
     "the model does not fit into the memory of the devices: lower serving.max_num_seqs or serving.max_model_len, or "
     "raise serving.tensor_parallel_size; all of these make another artifact",
 )  # fmt: skip
-COMPILER_ERROR = Kind(
-    "compiler error", 1, WORLD,
+COMPILER_ERROR = FailureKind(
+    "compiler error", 1, EXTERNAL_FAILURE,
     "the compiler cannot compile this graph, and would say so again: look its code up in the Neuron documents "
     "(compiler/error-codes) or the issues of aws-neuron/aws-neuron-sdk, change shapes or tuning of the experiment",
 )  # fmt: skip
-NO_DEVICE = Kind(
-    "no device", 1, WORLD,
-    f"check the claim's devices, the node's driver, and that nothing else runs on them, {_AGAIN}",
+NO_DEVICE = FailureKind(
+    "no device", 1, EXTERNAL_FAILURE,
+    f"check the claim's devices, the node's driver, and that nothing else runs on them, {_RETRY_ADVICE}",
 )  # fmt: skip
-NOTHING_LEFT = Kind(
-    "nothing left", 1, WORLD,
+NOTHING_LEFT = FailureKind(
+    "nothing left", 1, EXTERNAL_FAILURE,
     "the program calls itself done and left nothing where it was told to: compare the artifact's folder in its "
-    f"arguments and variables with --output, {_AGAIN}",
+    f"arguments and variables with --output, {_RETRY_ADVICE}",
 )  # fmt: skip
-TRANSIENT = Kind("transient", 0, WORLD, f"it passes by itself on another try, and did not; {_AGAIN}")
-UNKNOWN = Kind("unknown", 2, WORLD, f"read the lines above, {_AGAIN}")
-DEADLINE = Kind("deadline", 1, WORLD, f"raise compile.deadline_hours of the experiment, {_AGAIN}")
-STOPPED = Kind("stopped", 0, WORLD, "it was told to end; a restart begins again")
+TRANSIENT = FailureKind(
+    "transient", 0, EXTERNAL_FAILURE, f"it passes by itself on another try, and did not; {_RETRY_ADVICE}"
+)
+UNKNOWN = FailureKind("unknown", 2, EXTERNAL_FAILURE, f"read the lines above, {_RETRY_ADVICE}")
+DEADLINE = FailureKind(
+    "deadline", 1, EXTERNAL_FAILURE, f"raise compile.deadline_hours of the experiment, {_RETRY_ADVICE}"
+)
+STOP_REQUEST = FailureKind("stopped", 0, EXTERNAL_FAILURE, "it was told to end; a restart begins again")
 KINDS = {
     kind.name: kind
     for kind in (BAD_ARGUMENTS, DISK_FULL, OUT_OF_MEMORY, DEVICE_MEMORY, COMPILER_ERROR, NO_DEVICE, NOTHING_LEFT,
-                 TRANSIENT, UNKNOWN, DEADLINE, STOPPED)
+                 TRANSIENT, UNKNOWN, DEADLINE, STOP_REQUEST)
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Sign:
+class FailureSign:
     """What a line of a failed program shows.
 
     Args:
@@ -82,7 +89,7 @@ class Sign:
         source: who says so.
     """
 
-    kind: Kind
+    kind: FailureKind
     pattern: str
     source: str
 
@@ -91,68 +98,103 @@ SIGNS_DATE = "2026-11-21"
 # The first class that has a sign decides, whatever came first in the log: a compiler that is out of memory also calls
 # itself broken, and every cause may end in the same status 70.
 SIGNS = (
-    Sign(BAD_ARGUMENTS, r"^\S.*: error: (unrecognized arguments|the following arguments are required|argument )",
-         "Python's argparse, which both programs use"),
-    Sign(BAD_ARGUMENTS, r"\bIncompatibleConfigError\b|cannot be larger than target_max_model_len",
-         "NxD Inference v0.6.10598 models/config.py; vllm 0.9.1 vllm/config.py"),
-    Sign(BAD_ARGUMENTS, r"^(\S*\.)?ValidationError: \d+ validation error",
-         "pydantic, by which vLLM checks its settings"),
-    Sign(DISK_FULL, r"No space left on device|Disk quota exceeded", "errno(3): ENOSPC, EDQUOT"),
-    Sign(OUT_OF_MEMORY, r"\[F137\]", "neuronx-cc's own message for a part of it that was killed, always by SIGKILL"),
-    Sign(OUT_OF_MEMORY, r"neuronx-cc (failed|compilation failed) with -9\b|Compile command returned: -9\b",
-         "aws-neuron/aws-neuron-sdk issues 706 and 431"),
-    Sign(OUT_OF_MEMORY, r"^(\S+: line \d+: +\d+ )?Killed\b", "aws-neuron/nki-samples issue 87; what a shell prints"),
-    Sign(OUT_OF_MEMORY, r"\b\w*MemoryError\b|std::bad_alloc|[Cc]annot allocate memory|can't allocate memory",
-         "Python, libstdc++, errno(3): ENOMEM, torch's DefaultCPUAllocator"),
-    Sign(DEVICE_MEMORY, r"\bNCC_EOOM\d+|exceeds the high-bandwidth memory limit",
-         "aws-neuron/aws-neuron-sdk compiler/error-codes/EOOM001.rst and EOOM002.rst"),
-    Sign(COMPILER_ERROR, r"\bNCC_[A-Z]{3,5}\d{2,}", "aws-neuron/aws-neuron-sdk compiler/error-codes/index.rst"),
-    Sign(COMPILER_ERROR, r"\[F13[49]\]", "aws-neuron/aws-neuron-sdk issues 1000 and 1365: neuronx-cc ended abnormally"),
-    Sign(COMPILER_ERROR, r"\[[A-Z]{3}\d{3}\] +(Unhandled exception|Internal)|An Internal Compiler Error has occurred",
-         "aws-neuron/aws-neuron-sdk issue 1023"),
-    Sign(COMPILER_ERROR, r"Got a cached failed neff", "aws-neuron/aws-neuron-sdk neuron-caching.rst; issue 1023"),
-    Sign(NO_DEVICE, r"Unable to determine Neuron Driver version|requires Neuron Driver version"
-         r"|NeuronCore\(s\) not available|not compatible with the installed aws-neuron",
-         "aws-neuron/aws-neuron-sdk neuron-runtime/nrt-troubleshoot.rst"),
-    Sign(TRANSIENT, r"\btp_barrier\b|gloo/transport/tcp/pair\.cc.*Connection (closed|reset) by peer",
-         "aws-neuron/aws-neuron-sdk issue 1369: one of many compilers ends with 70, the others lose their peer"),
-)  # fmt: skip
+    FailureSign(
+        BAD_ARGUMENTS,
+        r"^\S.*: error: (unrecognized arguments|the following arguments are required|argument )",
+        "Python's argparse, which both programs use",
+    ),
+    FailureSign(
+        BAD_ARGUMENTS,
+        r"\bIncompatibleConfigError\b|cannot be larger than target_max_model_len",
+        "NxD Inference v0.6.10598 models/config.py; vllm 0.9.1 vllm/config.py",
+    ),
+    FailureSign(
+        BAD_ARGUMENTS, r"^(\S*\.)?ValidationError: \d+ validation error", "pydantic, by which vLLM checks its settings"
+    ),
+    FailureSign(DISK_FULL, r"No space left on device|Disk quota exceeded", "errno(3): ENOSPC, EDQUOT"),
+    FailureSign(
+        OUT_OF_MEMORY, r"\[F137\]", "neuronx-cc's own message for a part of it that was killed, always by SIGKILL"
+    ),
+    FailureSign(
+        OUT_OF_MEMORY,
+        r"neuronx-cc (failed|compilation failed) with -9\b|Compile command returned: -9\b",
+        "aws-neuron/aws-neuron-sdk issues 706 and 431",
+    ),
+    FailureSign(
+        OUT_OF_MEMORY, r"^(\S+: line \d+: +\d+ )?Killed\b", "aws-neuron/nki-samples issue 87; what a shell prints"
+    ),
+    FailureSign(
+        OUT_OF_MEMORY,
+        r"\b\w*MemoryError\b|std::bad_alloc|[Cc]annot allocate memory|can't allocate memory",
+        "Python, libstdc++, errno(3): ENOMEM, torch's DefaultCPUAllocator",
+    ),
+    FailureSign(
+        DEVICE_MEMORY,
+        r"\bNCC_EOOM\d+|exceeds the high-bandwidth memory limit",
+        "aws-neuron/aws-neuron-sdk compiler/error-codes/EOOM001.rst and EOOM002.rst",
+    ),
+    FailureSign(COMPILER_ERROR, r"\bNCC_[A-Z]{3,5}\d{2,}", "aws-neuron/aws-neuron-sdk compiler/error-codes/index.rst"),
+    FailureSign(
+        COMPILER_ERROR, r"\[F13[49]\]", "aws-neuron/aws-neuron-sdk issues 1000 and 1365: neuronx-cc ended abnormally"
+    ),
+    FailureSign(
+        COMPILER_ERROR,
+        r"\[[A-Z]{3}\d{3}\] +(Unhandled exception|Internal)|An Internal Compiler Error has occurred",
+        "aws-neuron/aws-neuron-sdk issue 1023",
+    ),
+    FailureSign(
+        COMPILER_ERROR, r"Got a cached failed neff", "aws-neuron/aws-neuron-sdk neuron-caching.rst; issue 1023"
+    ),
+    FailureSign(
+        NO_DEVICE,
+        r"Unable to determine Neuron Driver version|requires Neuron Driver version"
+        r"|NeuronCore\(s\) not available|not compatible with the installed aws-neuron",
+        "aws-neuron/aws-neuron-sdk neuron-runtime/nrt-troubleshoot.rst",
+    ),
+    FailureSign(
+        TRANSIENT,
+        r"\btp_barrier\b|gloo/transport/tcp/pair\.cc.*Connection (closed|reset) by peer",
+        "aws-neuron/aws-neuron-sdk issue 1369: one of many compilers ends with 70, the others lose their peer",
+    ),
+)
 _PATTERNS = tuple(re.compile(sign.pattern) for sign in SIGNS)
 
 
-def signs_in(line: str) -> list[int]:
+def find_signs(line: str) -> list[int]:
     """Return the indices of the SIGNS that a line has."""
     return [index for index, pattern in enumerate(_PATTERNS) if pattern.search(line)]
 
 
-def classify(found: Mapping[int, str], last: str, status: int, *, oom_kills: int, free: int) -> tuple[Kind, str]:
+def classify_failure(
+    sign_lines: Mapping[int, str], last_line: str, status: int, *, oom_kills: int, free_bytes: int
+) -> tuple[FailureKind, str]:
     """Return the class of a failure and the line that shows it.
 
     Args:
-        found: index in SIGNS -> the first line that has it.
-        last: the last line; empty where nothing was said.
+        sign_lines: index in SIGNS -> the first line that has it.
+        last_line: the last line; empty where nothing was said.
         status: the program's, negative for a signal.
         oom_kills: processes of this container that the kernel killed for memory during the attempt.
-        free: bytes left on the output's disk.
+        free_bytes: bytes left on the output's disk.
     """
-    said = [(SIGNS[index].kind, line) for index, line in sorted(found.items())]
-    if said and said[0][0] in (BAD_ARGUMENTS, DISK_FULL):
-        return said[0]
-    if free < ALMOST_FULL:
-        return DISK_FULL, f"{free} bytes are left on the disk of the output"
+    matches = [(SIGNS[index].kind, line) for index, line in sorted(sign_lines.items())]
+    if matches and matches[0][0] in (BAD_ARGUMENTS, DISK_FULL):
+        return matches[0]
+    if free_bytes < MIN_FREE_BYTES:
+        return DISK_FULL, f"{free_bytes} bytes are left on the disk of the output"
     if oom_kills:
         return OUT_OF_MEMORY, f"the kernel killed {oom_kills} process(es) of this container for memory"
-    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) and not (said and said[0][0] is OUT_OF_MEMORY):
+    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) and not (matches and matches[0][0] is OUT_OF_MEMORY):
         return OUT_OF_MEMORY, f"the program ended with status {status}: it was killed, as the kernel does for memory"
-    if said:
-        return said[0]
-    return UNKNOWN, last or f"the program said nothing and ended with status {status}"
+    if matches:
+        return matches[0]
+    return UNKNOWN, last_line or f"the program said nothing and ended with status {status}"
 
 
-def another(ended: Sequence[str], most: int) -> bool:
-    """Whether what ended so, by the names of its classes, may be tried once more; `most` attempts in all."""
-    counted = [name for name in ended if name != STOPPED.name]
-    if not counted or len(counted) >= most:
-        return not counted
-    last = KINDS.get(counted[-1], UNKNOWN)
-    return not last.tries or counted.count(last.name) < last.tries
+def may_retry_failure(kind_names: Sequence[str], max_attempts: int) -> bool:
+    """Whether what ended so, by the names of its classes, may be tried once more; `max_attempts` attempts in all."""
+    attempt_kinds = [name for name in kind_names if name != STOP_REQUEST.name]
+    if not attempt_kinds or len(attempt_kinds) >= max_attempts:
+        return not attempt_kinds
+    last_kind = KINDS.get(attempt_kinds[-1], UNKNOWN)
+    return not last_kind.tries or attempt_kinds.count(last_kind.name) < last_kind.tries

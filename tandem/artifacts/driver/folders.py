@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def files_in(folder: Path) -> Iterator[Path]:
+def walk_files(folder: Path) -> Iterator[Path]:
     """Yield every file below `folder`."""
     for parent, _, names in os.walk(folder):
         yield from (Path(parent) / name for name in names)
 
 
-def locks_in(folder: Path) -> Iterator[Path]:
+def find_locks(folder: Path) -> Iterator[Path]:
     """Yield every lock file below `folder`."""
-    return (path for path in files_in(folder) if path.suffix == ".lock")
+    return (path for path in walk_files(folder) if path.suffix == ".lock")
 
 
-def size_of(path: Path) -> int:
+def read_file_size(path: Path) -> int:
     """Return a file's bytes; 0 where there is none."""
     try:
         return path.stat().st_size
@@ -26,6 +26,6 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def existing(folder: Path) -> Path:
+def find_existing_folder(folder: Path) -> Path:
     """Return the folder or the nearest one above it that is there."""
-    return folder if folder.exists() or folder == folder.parent else existing(folder.parent)
+    return folder if folder.exists() or folder == folder.parent else find_existing_folder(folder.parent)

@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 
-def say(event: str, *, level: str = "info", **details: Any) -> None:
+def log_event(event: str, *, level: str = "info", **details: Any) -> None:
     """Write one line."""
-    at = datetime.now(tz=timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017 - one spelling for all versions
-    sys.stdout.write(json.dumps({"at": at, "level": level, "event": event, **details}, default=str) + "\n")
+    timestamp = datetime.now(tz=timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017 - one spelling for all versions
+    sys.stdout.write(json.dumps({"at": timestamp, "level": level, "event": event, **details}, default=str) + "\n")
     sys.stdout.flush()

@@ -19,16 +19,20 @@ from typing import Any
 from tandem.artifacts.driver.failure import KINDS, OUT_OF_MEMORY, UNKNOWN
 
 SCHEMA_VERSION = 1
-RUNNING, COMPILED, FAILED = "running", "compiled", "failed"  # failed: of this attempt, another may follow
-GIVEN_UP = "given up"  # no other follows
+RESULT_RUNNING, RESULT_SUCCESS, RESULT_FAILURE = (
+    "running",
+    "compiled",
+    "failed",
+)  # failed: of this attempt, another may follow
+RESULT_GIVEN_UP = "given up"  # no other follows
 # variables of the pod and of its neighbours, which no program here reads; a restart may see others
-_PASSING = re.compile(
+_IGNORED_VARIABLES = re.compile(
     r"^(HOSTNAME|PWD|OLDPWD|SHLVL|_|KUBERNETES_.*|.*_SERVICE_(HOST|PORT)(_.*)?|.*_PORT(_\d+_(TCP|UDP)(_\w+)?)?)$"
 )
 
 
 @dataclass
-class Attempt:
+class CompileAttempt:
     """One run of the program.
 
     `class` in the file; `exit` is its status, negative for a signal, None where nobody saw it.
@@ -41,19 +45,19 @@ class Attempt:
 
     def as_json(self) -> dict[str, Any]:
         """Return the mapping that outcome.json holds."""
-        plain = asdict(self)
-        return {"class": plain.pop("kind"), **plain}
+        fields = asdict(self)
+        return {"class": fields.pop("kind"), **fields}
 
 
 @dataclass
-class Outcome:
+class CompileOutcome:
     """What outcome.json holds: it is written before an attempt begins and after it ends."""
 
     request: str
-    result: str = RUNNING  # or COMPILED, FAILED, GIVEN_UP
+    result: str = RESULT_RUNNING  # or COMPILED, FAILED, GIVEN_UP
     began: float = field(default_factory=time.time)  # of the first attempt: the deadline counts from here
     boot: str = ""
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[CompileAttempt] = field(default_factory=list)
     where: str = "device"
     unproven: list[str] = field(default_factory=list)
     tail: list[str] = field(default_factory=list)
@@ -61,49 +65,64 @@ class Outcome:
     @property
     def failure(self) -> dict[str, Any] | None:
         """What is said of a compile that was given up, by whoever says it: a log line's fields, and the exit code."""
-        if self.result != GIVEN_UP or not self.attempts:
+        if self.result != RESULT_GIVEN_UP or not self.attempts:
             return None
-        last = self.attempts[-1]
-        kind = KINDS.get(last.kind, UNKNOWN)
-        return {"event": f"not compiled: {kind.name}", "line": last.line, "attempts": len(self.attempts),
+        last_attempt = self.attempts[-1]
+        kind = KINDS.get(last_attempt.kind, UNKNOWN)
+        return {"event": f"not compiled: {kind.name}", "line": last_attempt.line, "attempts": len(self.attempts),
                 "change": kind.change, "exit_code": kind.code}  # fmt: skip
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-        plain = {**asdict(self), "schema_version": SCHEMA_VERSION, "attempts": [one.as_json() for one in self.attempts]}
+        document = {
+            **asdict(self),
+            "schema_version": SCHEMA_VERSION,
+            "attempts": [attempt.as_json() for attempt in self.attempts],
+        }
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(path.name + ".new")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump(plain, file, indent=1)
+        new_path = path.with_name(path.name + ".new")
+        with new_path.open("w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
-        fresh.chmod(0o666)
-        fresh.replace(path)
+        new_path.chmod(0o666)
+        new_path.replace(path)
 
 
-def read_outcome(path: Path) -> Outcome | None:
+def read_outcome(path: Path) -> CompileOutcome | None:
     """Return what an earlier run wrote; None where there is nothing that can be read."""
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
         attempts = [
-            Attempt(one["class"], one["exit"], float(one["seconds"]), str(one["line"])) for one in plain["attempts"]
+            CompileAttempt(
+                attempt_fields["class"],
+                attempt_fields["exit"],
+                float(attempt_fields["seconds"]),
+                str(attempt_fields["line"]),
+            )
+            for attempt_fields in document["attempts"]
         ]
-        return Outcome(
-            request=str(plain["request"]), result=str(plain["result"]), began=float(plain["began"]),
-            boot=str(plain["boot"]), attempts=attempts, where=str(plain["where"]),
-            unproven=[str(sentence) for sentence in plain["unproven"]], tail=[str(line) for line in plain["tail"]],
-        )  # fmt: skip
+        return CompileOutcome(
+            request=str(document["request"]),
+            result=str(document["result"]),
+            began=float(document["began"]),
+            boot=str(document["boot"]),
+            attempts=attempts,
+            where=str(document["where"]),
+            unproven=[str(sentence) for sentence in document["unproven"]],
+            tail=[str(line) for line in document["tail"]],
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def request_of(argv: Sequence[str], environment: Mapping[str, str]) -> str:
+def hash_request(argv: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return one digest of what the program is asked: its arguments and the variables it may read."""
-    kept = {name: value for name, value in environment.items() if not _PASSING.match(name)}
-    return hashlib.sha256(json.dumps([list(argv), kept], sort_keys=True).encode()).hexdigest()
+    variables = {name: value for name, value in environment.items() if not _IGNORED_VARIABLES.match(name)}
+    return hashlib.sha256(json.dumps([list(argv), variables], sort_keys=True).encode()).hexdigest()
 
 
-def boot() -> str:
+def read_boot_id() -> str:
     """Return the name of this start of the machine; empty where nobody says."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -111,30 +130,30 @@ def boot() -> str:
         return ""
 
 
-def resume(options: argparse.Namespace) -> Outcome:
+def resume_outcome(options: argparse.Namespace) -> CompileOutcome:
     """Return the outcome to go on with: an earlier one of the same request, or a new one.
 
     An attempt that was begun and never ended, on a machine that did not restart, was killed together with this
     program: nothing but SIGKILL ends it unseen, and that is what the kernel sends to all of a container that is out
     of memory.
     """
-    request = request_of(options.program, os.environ)
-    before = read_outcome(options.outcome)
-    if before is None or before.request != request:
-        return fresh(options, request)
-    if before.result == RUNNING and before.boot == boot():
+    request = hash_request(options.program, os.environ)
+    earlier_outcome = read_outcome(options.outcome)
+    if earlier_outcome is None or earlier_outcome.request != request:
+        return create_outcome(options, request)
+    if earlier_outcome.result == RESULT_RUNNING and earlier_outcome.boot == read_boot_id():
         line = "the container was killed in the middle of an attempt, which the kernel does for memory"
-        before.attempts.append(Attempt(OUT_OF_MEMORY.name, None, 0.0, line))
-        before.result = FAILED
-        before.write(options.outcome)
-    before.boot = boot()
-    return before
+        earlier_outcome.attempts.append(CompileAttempt(OUT_OF_MEMORY.name, None, 0.0, line))
+        earlier_outcome.result = RESULT_FAILURE
+        earlier_outcome.write(options.outcome)
+    earlier_outcome.boot = read_boot_id()
+    return earlier_outcome
 
 
-def fresh(options: argparse.Namespace, request: str) -> Outcome:
+def create_outcome(options: argparse.Namespace, request: str) -> CompileOutcome:
     """Return the outcome of a request that nobody has begun."""
-    seen = "device" if any(Path("/dev").glob("neuron[0-9]*")) else "cpu"
+    device_kind = "device" if any(Path("/dev").glob("neuron[0-9]*")) else "cpu"
     unproven = list(options.unproven)
-    if seen == "cpu":
+    if device_kind == "cpu":
         unproven.append("it was compiled where no Neuron device was seen: that it loads on one is not shown")
-    return Outcome(request=request, boot=boot(), where=options.where or seen, unproven=unproven)
+    return CompileOutcome(request=request, boot=read_boot_id(), where=options.where or device_kind, unproven=unproven)

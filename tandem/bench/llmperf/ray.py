@@ -19,22 +19,22 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tandem.bench.fault import WorldError
-from tandem.bench.llmperf.tool import Tool
+from tandem.bench.fault import ExternalBenchError
+from tandem.bench.llmperf.tool import LlmperfTool
 
 STORE_BYTES = 100_000_000  # the tool passes a few kilobytes; under the least that Ray takes, 75 MiB, it refuses
-TRIES = 4
-START_S = 240.0  # of one try
+MAX_TRIES = 4
+START_TIMEOUT_S = 240.0  # of one try
 PAUSE_S = 20.0
 GRACE_S = 40.0  # Ray drains for up to 30 s
 POLL_S = 0.2
-STARTED = "Ray runtime started"
+READY_TEXT = "Ray runtime started"
 # Ray gives its workers ports up to 19999, and the kernel gives programs those from 32768 on
 PORTS = range(20_100, 32_700)
 
 
 @contextlib.contextmanager
-def running(tool: Tool, log: Path, *, cpus: int, say: Callable[[str], None]) -> Iterator[str]:
+def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], None]) -> Iterator[str]:
     """Run Ray; its address.
 
     Args:
@@ -50,18 +50,18 @@ def running(tool: Tool, log: Path, *, cpus: int, say: Callable[[str], None]) -> 
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
     process: subprocess.Popen[bytes] | None = None
     try:
-        for attempt in range(1, TRIES + 1):
-            port = _free_port()
-            began = time.monotonic()
-            process = _start(tool, log, folder, port, cpus)
-            if _up(process, log):
-                say(f"Ray is up after {time.monotonic() - began:.0f} s")
+        for attempt in range(1, MAX_TRIES + 1):
+            port = _find_free_port()
+            start_s = time.monotonic()
+            process = _start_ray(tool, log, folder, port, cpus)
+            if _wait_ray(process, log):
+                say(f"Ray is up after {time.monotonic() - start_s:.0f} s")
                 break
-            end(process)
-            say(f"Ray did not start (try {attempt} of {TRIES}); {_last_line(log)}")
-            if attempt == TRIES:
-                raise WorldError(
-                    f"Ray did not start in {TRIES} tries: {_last_line(log)}",
+            end_process(process)
+            say(f"Ray did not start (try {attempt} of {MAX_TRIES}); {_read_last_line(log)}")
+            if attempt == MAX_TRIES:
+                raise ExternalBenchError(
+                    f"Ray did not start in {MAX_TRIES} tries: {_read_last_line(log)}",
                     where=str(log),
                     change="run again when the machine has less to do; it needs 2 GB of memory and 200 MB of /dev/shm",
                 )
@@ -69,11 +69,11 @@ def running(tool: Tool, log: Path, *, cpus: int, say: Callable[[str], None]) -> 
         yield f"127.0.0.1:{port}"
     finally:
         if process is not None:
-            end(process)
+            end_process(process)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def end(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
+def end_process(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
     """End a process and all that it started: it leads a group, and first gets the time to end the others itself."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -83,7 +83,7 @@ def end(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
     process.wait()
 
 
-def _start(tool: Tool, log: Path, folder: Path, port: int, cpus: int) -> subprocess.Popen[bytes]:
+def _start_ray(tool: LlmperfTool, log: Path, folder: Path, port: int, cpus: int) -> subprocess.Popen[bytes]:
     command = [
         str(tool.python.parent / "ray"), "start", "--head", "--block", "--port", str(port),
         "--node-ip-address", "127.0.0.1", "--include-dashboard", "false", "--disable-usage-stats",
@@ -98,25 +98,25 @@ def _start(tool: Tool, log: Path, folder: Path, port: int, cpus: int) -> subproc
         )  # fmt: skip
 
 
-def _up(process: subprocess.Popen[bytes], log: Path) -> bool:
-    until = time.monotonic() + START_S
-    while process.poll() is None and time.monotonic() < until:
-        if STARTED in log.read_text(errors="replace"):
+def _wait_ray(process: subprocess.Popen[bytes], log: Path) -> bool:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline_s:
+        if READY_TEXT in log.read_text(errors="replace"):
             return True
         time.sleep(POLL_S)
     return False
 
 
-def _last_line(log: Path) -> str:
+def _read_last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else "it said nothing"
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     start = os.getpid() % len(PORTS)
     for offset in range(len(PORTS)):
         port = PORTS[(start + offset) % len(PORTS)]
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise WorldError("no port is free", change="end some of the programs that listen")
+    raise ExternalBenchError("no port is free", change="end some of the programs that listen")

@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from tandem.bench.fault import BenchError
-from tandem.bench.llmperf.tool import Load
-from tandem.bench.record import Chunk, Record
+from tandem.bench.llmperf.tool import LlmperfLoad
+from tandem.bench.record import Chunk, RequestRecord
 
 GENERATOR: Final = "llmperf"
-SUMMARY, ROWS = "*_summary.json", "*_individual_responses.json"
+SUMMARY_PATTERN, ROWS_PATTERN = "*_summary.json", "*_individual_responses.json"
 LOWEST_STATUS = 100  # of HTTP; below it, -1, the tool knew no reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class LlmperfRequest:
     """One request, as the tool tells it; a figure that is missing, or no number, is None.
 
     Args:
@@ -46,13 +46,13 @@ class Row:
     input_tokens: int | None
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether the tool noted an error."""
         return self.error_code is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
+class LlmperfResults:
     """One call's results.
 
     Args:
@@ -60,37 +60,39 @@ class Results:
             workers do.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[LlmperfRequest, ...]
     output_throughput_token_per_s: float | None
 
     @property
     def errors(self) -> int:
         """How many rows are errors."""
-        return sum(row.failed for row in self.rows)
+        return sum(row.has_failed for row in self.rows)
 
 
-def read(folder: Path) -> Results | None:
+def read_results(folder: Path) -> LlmperfResults | None:
     """Read the results of one call; None where the tool left none, as it does when it crashes.
 
     Raises:
         BenchError: a file is not what the tool writes.
     """
-    rows, summary = (sorted(folder.glob(pattern)) for pattern in (ROWS, SUMMARY))
+    rows, summary = (sorted(folder.glob(pattern)) for pattern in (ROWS_PATTERN, SUMMARY_PATTERN))
     if not rows or not summary:
         return None
-    listed = _json(rows[0])
-    if not isinstance(listed, list):
-        raise _strange(rows[0], "it holds no list of requests")
-    said = _json(summary[0])
-    if not isinstance(said, dict):
-        raise _strange(summary[0], "it holds no summary")
-    return Results(
-        rows=tuple(_row(row, rows[0], number) for number, row in enumerate(listed)),
-        output_throughput_token_per_s=_number(said.get("results_mean_output_throughput_token_per_s")),
+    entries = _read_json(rows[0])
+    if not isinstance(entries, list):
+        raise _build_file_error(rows[0], "it holds no list of requests")
+    summary_values = _read_json(summary[0])
+    if not isinstance(summary_values, dict):
+        raise _build_file_error(summary[0], "it holds no summary")
+    return LlmperfResults(
+        rows=tuple(_parse_request(row, rows[0], number) for number, row in enumerate(entries)),
+        output_throughput_token_per_s=_parse_float(summary_values.get("results_mean_output_throughput_token_per_s")),
     )
 
 
-def records(results: Results, load: Load, *, arm: str, call: int, began_s: float) -> list[Record]:
+def build_records(
+    results: LlmperfResults, load: LlmperfLoad, *, arm: str, call: int, began_s: float
+) -> list[RequestRecord]:
     """Return the requests of one call as records.
 
     Args:
@@ -101,24 +103,24 @@ def records(results: Results, load: Load, *, arm: str, call: int, began_s: float
         began_s: when it was begun, on the monotonic clock.
     """
     return [
-        Record(
+        RequestRecord(
             request_id=f"{GENERATOR}-{arm}-{call}-{number}", generator=GENERATOR, arm=arm, class_=GENERATOR,
             suite=GENERATOR, prompt_id="", round=call, concurrency=load.concurrency, start_s=began_s,
-            end_s=row.end_to_end_latency_s or 0.0, chunks=_chunks(row), **_error(row),
+            end_s=row.end_to_end_latency_s or 0.0, chunks=_build_chunks(row), **_error_fields(row),
         )
         for number, row in enumerate(results.rows)
     ]  # fmt: skip
 
 
-def _chunks(row: Row) -> tuple[Chunk, ...]:
+def _build_chunks(row: LlmperfRequest) -> tuple[Chunk, ...]:
     """Return the two moments that the tool knows; 0 stands for what did not happen."""
     first = [Chunk(at_s=row.ttft_s, kind="text")] if row.ttft_s else []
-    ended = row.end_to_end_latency_s and not row.failed
-    last = [Chunk(at_s=row.end_to_end_latency_s or 0.0, kind="end", tokens=0)] if ended else []
+    has_end = row.end_to_end_latency_s and not row.has_failed
+    last = [Chunk(at_s=row.end_to_end_latency_s or 0.0, kind="end", tokens=0)] if has_end else []
     return (*first, *last)
 
 
-def _error(row: Row) -> dict[str, Any]:
+def _error_fields(row: LlmperfRequest) -> dict[str, Any]:
     if row.error_code is None:
         return {}
     status = row.error_code if row.error_code >= LOWEST_STATUS else None
@@ -129,27 +131,27 @@ def _error(row: Row) -> dict[str, Any]:
     }
 
 
-def _row(row: Any, path: Path, number: int) -> Row:
+def _parse_request(row: Any, path: Path, number: int) -> LlmperfRequest:
     if not isinstance(row, dict):
-        raise _strange(path, f"entry {number} is no request")
-    return Row(
-        error_code=_whole(row.get("error_code")),
+        raise _build_file_error(path, f"entry {number} is no request")
+    return LlmperfRequest(
+        error_code=_parse_int(row.get("error_code")),
         error_msg=str(row.get("error_msg") or ""),
-        ttft_s=_number(row.get("ttft_s")),
-        inter_token_latency_s=_number(row.get("inter_token_latency_s")),
-        end_to_end_latency_s=_number(row.get("end_to_end_latency_s")),
-        request_output_throughput_token_per_s=_number(row.get("request_output_throughput_token_per_s")),
-        output_tokens=_whole(row.get("number_output_tokens")),
-        input_tokens=_whole(row.get("number_input_tokens")),
+        ttft_s=_parse_float(row.get("ttft_s")),
+        inter_token_latency_s=_parse_float(row.get("inter_token_latency_s")),
+        end_to_end_latency_s=_parse_float(row.get("end_to_end_latency_s")),
+        request_output_throughput_token_per_s=_parse_float(row.get("request_output_throughput_token_per_s")),
+        output_tokens=_parse_int(row.get("number_output_tokens")),
+        input_tokens=_parse_int(row.get("number_input_tokens")),
     )
 
 
-def _whole(value: Any) -> int | None:
-    number = _number(value)
+def _parse_int(value: Any) -> int | None:
+    number = _parse_float(value)
     return None if number is None else int(number)
 
 
-def _number(value: Any) -> float | None:
+def _parse_float(value: Any) -> float | None:
     """Return a finite number; its writer turns what it cannot encode into text, and Python's NaN is no JSON."""
     if isinstance(value, bool) or value is None:
         return None
@@ -160,14 +162,14 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise _strange(path, str(error)) from error
+        raise _build_file_error(path, str(error)) from error
 
 
-def _strange(path: Path, problem: str) -> BenchError:
+def _build_file_error(path: Path, problem: str) -> BenchError:
     return BenchError(
         f"this is no result of llmperf: {problem}", where=str(path), change="keep it, and run the call again"
     )

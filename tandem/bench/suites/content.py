@@ -17,8 +17,8 @@ from typing import Any, Literal
 from tandem.bench.suites import garbage, loops, refusal
 from tandem.bench.suites.prompt import Prompt
 
-Word = Literal["ok", "empty", "truncated", "refusal", "loop", "garbage"]
-WORDS: dict[Word, str] = {
+ContentWord = Literal["ok", "empty", "truncated", "refusal", "loop", "garbage"]
+CONTENT_WORDS: dict[ContentWord, str] = {
     "ok": "content",
     "empty": "nothing but white space",
     "truncated": "ended by max_tokens, or inside a JSON value, before the answer was whole",
@@ -29,7 +29,7 @@ WORDS: dict[Word, str] = {
 }
 
 
-def check_content(prompt: Prompt, text: str, finish_reason: str | None, *, reasoning: str | None = None) -> Word:
+def check_content(prompt: Prompt, text: str, finish_reason: str | None, *, reasoning: str | None = None) -> ContentWord:
     """Return the word for one answer; the first that holds of garbage, loop, refusal, truncated.
 
     Args:
@@ -39,23 +39,23 @@ def check_content(prompt: Prompt, text: str, finish_reason: str | None, *, reaso
         reasoning: what the server sent apart as thinking. It is not judged, but where it took all the tokens the
             answer is truncated and not empty.
     """
-    answer, thought = _without_thought(text)
-    cut = finish_reason == "length"
+    answer, thought = _split_thought(text)
+    is_cut = finish_reason == "length"
     if not answer.strip():
-        return "truncated" if cut and (thought or reasoning) else "empty"
-    of_machines = bool(prompt.check & {"json", "code"})
-    if garbage.found(answer, symbols_are_normal=of_machines):
+        return "truncated" if is_cut and (thought or reasoning) else "empty"
+    is_machine_text = bool(prompt.check & {"json", "code"})
+    if garbage.is_garbage(answer, allows_symbols=is_machine_text):
         return "garbage"
-    if "repeats" not in prompt.check and loops.found(answer, cut=cut, like_lines_are_normal=of_machines):
+    if "repeats" not in prompt.check and loops.is_loop(answer, is_cut=is_cut, allows_like_lines=is_machine_text):
         return "loop"
-    if refusal.found(answer, asked=prompt.as_text()):
+    if refusal.is_refusal(answer, prompt_text=prompt.as_text()):
         return "refusal"
-    if cut and "to-limit" not in prompt.check:
+    if is_cut and "to-limit" not in prompt.check:
         return "truncated"
-    return _json(answer) if "json" in prompt.check and not cut else "ok"
+    return _check_json(answer) if "json" in prompt.check and not is_cut else "ok"
 
 
-def _without_thought(text: str) -> tuple[str, str]:
+def _split_thought(text: str) -> tuple[str, str]:
     """Split off what a server without a reasoning parser sends as `<think>...</think>` before the answer."""
     begin = text.lstrip()
     if not begin.startswith("<think>"):
@@ -64,29 +64,29 @@ def _without_thought(text: str) -> tuple[str, str]:
     return answer, thought
 
 
-def _no_such_number(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_such_number)  # NaN and Infinity are not JSON
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)  # NaN and Infinity are not JSON
 
 
-def _json(answer: str) -> Word:
+def _check_json(answer: str) -> ContentWord:
     """Return ok when a JSON object or array stands in the answer, bare, fenced or between words."""
-    whole = answer.rstrip().removesuffix("```").rstrip()
-    starts = sorted(place for place in (whole.find("{"), whole.find("[")) if place >= 0)
+    text = answer.rstrip().removesuffix("```").rstrip()
+    starts = sorted(place for place in (text.find("{"), text.find("[")) if place >= 0)
     for start in starts:
-        word = _json_at(whole, start)
+        word = _check_json_value(text, start)
         if word != "garbage":  # a bracket in a sentence is none; a value that only lacks its end is the answer
             return word
     return "garbage"
 
 
-def _json_at(whole: str, start: int) -> Word:
+def _check_json_value(text: str, start: int) -> ContentWord:
     try:
-        _DECODER.raw_decode(whole, start)
+        _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
-        ended_inside = error.pos >= len(whole) or error.msg.startswith("Unterminated")
+        ended_inside = error.pos >= len(text) or error.msg.startswith("Unterminated")
         return "truncated" if ended_inside else "garbage"
     except (ValueError, RecursionError):
         return "garbage"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from tandem.bench.fault import BenchError
 
-TOLD = 20  # faults that are spelt out; a file of another format has one on every line
+MAX_FAULTS = 20  # faults that are spelt out; a file of another format has one on every line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class SuiteFault:
     """One fault.
 
     Args:
@@ -42,11 +42,11 @@ class SuiteError(BenchError):
         faults: every fault found, at least one; `problem`, `where` and `change` are those of the first.
     """
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
+    def __init__(self, faults: Sequence[SuiteFault]) -> None:
         first = faults[0]
         super().__init__(f"{first.problem}; allowed: {first.allowed}", where=first.where, change=first.change)
         self.faults = tuple(faults)
-        told = [str(fault) for fault in self.faults[:TOLD]]
-        if len(self.faults) > TOLD:
-            told.append(f"{len(self.faults) - TOLD} more faults of this file are not shown")
-        self.args = ("\n".join(told),)
+        lines = [str(fault) for fault in self.faults[:MAX_FAULTS]]
+        if len(self.faults) > MAX_FAULTS:
+            lines.append(f"{len(self.faults) - MAX_FAULTS} more faults of this file are not shown")
+        self.args = ("\n".join(lines),)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from tandem.bench.suites.fault import Fault, SuiteError
+from tandem.bench.suites.fault import SuiteError, SuiteFault
 from tandem.bench.suites.prompt import Prompt
 
 WRAPPING = (
@@ -26,13 +26,13 @@ KNOWN_SHA256 = "a4fef83b31e3769bc1c8e9b795a5e442929ea101c54d4e00c93516179f9ad2e0
 BARE_CHARACTERS = 210
 WRAPPED_CHARACTERS = 121
 
-NOT_GIVEN = (
+OMISSION_NOTE = (
     "the sample's eighth case, llmperf's own text, is left out: it is read from a checkout of ray-project/llmperf, "
     "--llmperf-source DIR"
 )
 
 
-def own_text_prompts(source: Path) -> tuple[Prompt, Prompt]:
+def read_llmperf_prompts(source: Path) -> tuple[Prompt, Prompt]:
     """Return llmperf's own text, bare and wrapped, sized as llmperf would.
 
     Args:
@@ -41,35 +41,35 @@ def own_text_prompts(source: Path) -> tuple[Prompt, Prompt]:
     Raises:
         SuiteError: the checkout does not hold the text, or holds another one than the sizes were counted on.
     """
-    text = _read(source)
+    text = _read_text(source)
     return (
-        _prompt("sample-verse", "sample", text[:BARE_CHARACTERS], repeats=False),
-        _prompt("sample-verse-wrapped", "sample-wrapped", WRAPPING + text[:WRAPPED_CHARACTERS], repeats=True),
+        _build_prompt("sample-verse", "sample", text[:BARE_CHARACTERS], repeats=False),
+        _build_prompt("sample-verse-wrapped", "sample-wrapped", WRAPPING + text[:WRAPPED_CHARACTERS], repeats=True),
     )
 
 
-def _prompt(identity: str, class_: str, text: str, *, repeats: bool) -> Prompt:
+def _build_prompt(prompt_id: str, class_: str, text: str, *, repeats: bool) -> Prompt:
     return Prompt(
-        id=identity, class_=class_, prompt=text, max_tokens=600,
+        id=prompt_id, class_=class_, prompt=text, max_tokens=600,
         check=frozenset({"repeats", "to-limit"} if repeats else {"to-limit"}),
     )  # fmt: skip
 
 
-def _read(source: Path) -> str:
+def _read_text(source: Path) -> str:
     path = source / TEXT
-    allowed = "a checkout of ray-project/llmperf at commit f1d6bed"
+    requirement = "a checkout of ray-project/llmperf at commit f1d6bed"
     try:
         content = path.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
         raise SuiteError(
-            [Fault(where=str(path), problem=f"cannot be read: {reason}", allowed=allowed,
+            [SuiteFault(where=str(path), problem=f"cannot be read: {reason}", allowed=requirement,
                    change="name the checkout's top folder by --llmperf-source, or leave the option out")]
         ) from None  # fmt: skip
-    found = hashlib.sha256(content).hexdigest()
-    if found != KNOWN_SHA256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != KNOWN_SHA256:
         raise SuiteError(
-            [Fault(where=str(path), problem=f"SHA-256 is {found}", allowed=f"{KNOWN_SHA256}, {allowed}",
+            [SuiteFault(where=str(path), problem=f"SHA-256 is {digest}", allowed=f"{KNOWN_SHA256}, {requirement}",
                    change="run `git checkout -- src/llmperf/sonnet.txt` there: the post's own script overwrites it")]
         )  # fmt: skip
     return content.decode()

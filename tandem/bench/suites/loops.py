@@ -11,54 +11,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-WORDS_JUDGED = 600  # from the end
-COVERED, TIMES = 24, 4  # words that the repeated units cover at least, and how often a unit stands
-LONG_UNIT, LONG_TIMES = 20, 3  # a passage of so many words is not said three times
-COVERED_OF_MACHINES, TIMES_OF_MACHINES = 60, 6  # code, JSON and configuration have like lines
+TAIL_WORDS = 600  # from the end
+MIN_COVERED_WORDS, MIN_REPEATS = 24, 4  # words that the repeated units cover at least, and how often a unit stands
+LONG_UNIT_WORDS, MIN_LONG_UNIT_REPEATS = 20, 3  # a passage of so many words is not said three times
+MIN_MACHINE_COVERED_WORDS, MIN_MACHINE_REPEATS = 60, 6  # code, JSON and configuration have like lines
 
-UNSPACED_WORD = 15  # mean characters a word, from which on the text is judged by characters
-GLUED_WORD = 60  # characters of the last word, likewise
-CHARACTERS_JUDGED = 600
-COVERED_CHARACTERS, COVERED_BY_ONE = 60, 120  # by a unit of several characters, by one character: a ruled line is short
-COVERED_CHARACTERS_OF_MACHINES = 400
+UNSPACED_WORD_CHARACTERS = 15  # mean characters a word, from which on the text is judged by characters
+GLUED_WORD_CHARACTERS = 60  # characters of the last word, likewise
+TAIL_CHARACTERS = 600
+MIN_COVERED_CHARACTERS, MIN_CHARACTERS_OF_ONE_KIND = (
+    60,
+    120,
+)  # by a unit of several characters, by one character: a ruled line is short
+MIN_MACHINE_COVERED_CHARACTERS = 400
 
-NEAR_JUDGED, NEAR_LEAST = 160, 120  # words at the end, and how many there must be
-NEAR_WORDS = 80  # distinct ones: with more of them the runs cannot repeat so
-NEAR_SHARE = 0.35  # of runs of four words that are distinct; prose has above 0.9
+NEAR_LOOP_TAIL_WORDS, MIN_NEAR_LOOP_WORDS = 160, 120  # words at the end, and how many there must be
+MAX_NEAR_LOOP_DISTINCT_WORDS = 80  # distinct ones: with more of them the runs cannot repeat so
+MAX_NEAR_LOOP_DISTINCT_SHARE = 0.35  # of runs of four words that are distinct; prose has above 0.9
 
 
-def found(answer: str, *, cut: bool, like_lines_are_normal: bool) -> bool:
+def is_loop(answer: str, *, is_cut: bool, allows_like_lines: bool) -> bool:
     """Return whether the answer ends in a loop.
 
     Args:
         answer: what the model said, thinking left out.
-        cut: whether max_tokens ended it, so that its last word may be part of one.
-        like_lines_are_normal: for code, JSON and configuration files.
+        is_cut: whether max_tokens ended it, so that its last word may be part of one.
+        allows_like_lines: for code, JSON and configuration files.
     """
     words = answer.split()
-    if _unspaced(words):
-        covered = COVERED_CHARACTERS_OF_MACHINES if like_lines_are_normal else COVERED_CHARACTERS
-        return _periodic_characters(answer[-CHARACTERS_JUDGED:].rstrip(), covered)
-    tail = words[: -1 if cut else None][-WORDS_JUDGED:]
-    if not like_lines_are_normal and _nearly(tail):
+    if _has_no_spaces(words):
+        covered_length = MIN_MACHINE_COVERED_CHARACTERS if allows_like_lines else MIN_COVERED_CHARACTERS
+        return _has_periodic_end(answer[-TAIL_CHARACTERS:].rstrip(), covered_length)
+    tail = words[: -1 if is_cut else None][-TAIL_WORDS:]
+    if not allows_like_lines and _is_near_loop(tail):
         return True
-    if not tail or tail.count(tail[-1]) < LONG_TIMES:  # spares most answers the exact search
+    if not tail or tail.count(tail[-1]) < MIN_LONG_UNIT_REPEATS:  # spares most answers the exact search
         return False
-    if like_lines_are_normal:
+    if allows_like_lines:
         return any(
-            covered >= COVERED_OF_MACHINES
-            and covered >= TIMES_OF_MACHINES * unit
-            and any(map(str.isalpha, "".join(tail[-unit:])))  # a matrix of zeros is content
-            for covered, unit in _units(tail)
+            covered_length >= MIN_MACHINE_COVERED_WORDS
+            and covered_length >= MIN_MACHINE_REPEATS * unit_length
+            and any(map(str.isalpha, "".join(tail[-unit_length:])))  # a matrix of zeros is content
+            for covered_length, unit_length in _find_units(tail)
         )
-    return any(_loops(covered, unit) for covered, unit in _units(tail))
+    return any(_is_repetition(covered_length, unit_length) for covered_length, unit_length in _find_units(tail))
 
 
-def _loops(covered: int, unit: int) -> bool:
-    return covered >= COVERED and covered >= (LONG_TIMES if unit >= LONG_UNIT else TIMES) * unit
+def _is_repetition(covered_length: int, unit_length: int) -> bool:
+    return (
+        covered_length >= MIN_COVERED_WORDS
+        and covered_length >= (MIN_LONG_UNIT_REPEATS if unit_length >= LONG_UNIT_WORDS else MIN_REPEATS) * unit_length
+    )
 
 
-def _units(tail: Sequence[str]) -> list[tuple[int, int]]:
+def _find_units(tail: Sequence[str]) -> list[tuple[int, int]]:
     """Return, for every length of the end, the length of the shortest unit that repeats through it.
 
     The prefix function of the reversed end: an end of n items whose longest border has b items has a unit of n - b.
@@ -75,25 +81,28 @@ def _units(tail: Sequence[str]) -> list[tuple[int, int]]:
     return units
 
 
-def _unspaced(words: Sequence[str]) -> bool:
-    return bool(words) and (sum(map(len, words)) > UNSPACED_WORD * len(words) or len(words[-1]) > GLUED_WORD)
-
-
-def _periodic_characters(tail: str, least: int) -> bool:
-    if tail.count(tail[-COVERED_CHARACTERS // TIMES :]) == 1:  # spares most answers the exact search
-        return False
-    return any(
-        covered >= (least if unit > 1 else max(least, COVERED_BY_ONE)) and covered >= TIMES * unit
-        for covered, unit in _units(tail)
+def _has_no_spaces(words: Sequence[str]) -> bool:
+    return bool(words) and (
+        sum(map(len, words)) > UNSPACED_WORD_CHARACTERS * len(words) or len(words[-1]) > GLUED_WORD_CHARACTERS
     )
 
 
-def _nearly(tail: Sequence[str]) -> bool:
-    end = tail[-NEAR_JUDGED:]
-    if len(end) < NEAR_LEAST or len(set(end)) > NEAR_WORDS:
+def _has_periodic_end(tail: str, minimum: int) -> bool:
+    if tail.count(tail[-MIN_COVERED_CHARACTERS // MIN_REPEATS :]) == 1:  # spares most answers the exact search
+        return False
+    return any(
+        covered_length >= (minimum if unit_length > 1 else max(minimum, MIN_CHARACTERS_OF_ONE_KIND))
+        and covered_length >= MIN_REPEATS * unit_length
+        for covered_length, unit_length in _find_units(tail)
+    )
+
+
+def _is_near_loop(tail: Sequence[str]) -> bool:
+    end = tail[-NEAR_LOOP_TAIL_WORDS:]
+    if len(end) < MIN_NEAR_LOOP_WORDS or len(set(end)) > MAX_NEAR_LOOP_DISTINCT_WORDS:
         return False
     words = [word for word in end if any(map(str.isalnum, word))]
-    if len(words) < NEAR_LEAST:
+    if len(words) < MIN_NEAR_LOOP_WORDS:
         return False
     runs = list(zip(words, words[1:], words[2:], words[3:], strict=False))
-    return len(set(runs)) < NEAR_SHARE * len(runs)
+    return len(set(runs)) < MAX_NEAR_LOOP_DISTINCT_SHARE * len(runs)

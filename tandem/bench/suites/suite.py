@@ -3,7 +3,7 @@
 Invariant: the hash covers what is asked and how its answers are checked, in order; nothing of a file's spelling, and
 nothing outside of it. Loading never reads the network.
 
-What the load needs of suites stands here in one place: `Prompt`, `Suite`, `load`, `check_content`.
+What the load needs of suites stands here in one place: `Prompt`, `Suite`, `load_suite`, `check_content`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tandem.bench.suites.content import check_content
-from tandem.bench.suites.fault import Fault, SuiteError
-from tandem.bench.suites.lines import read_prompts
-from tandem.bench.suites.llmperf_text import NOT_GIVEN, own_text_prompts
+from tandem.bench.suites.fault import SuiteError, SuiteFault
+from tandem.bench.suites.llmperf_text import OMISSION_NOTE, read_llmperf_prompts
 from tandem.bench.suites.prompt import Prompt
+from tandem.bench.suites.suite_file import read_prompts
 
-__all__ = ["Defaults", "Prompt", "Suite", "SuiteError", "check_content", "load"]
+__all__ = ["Prompt", "Suite", "SuiteDefaults", "SuiteError", "check_content", "load_suite"]
 
 DATA = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Defaults:
+class SuiteDefaults:
     """How a suite is asked when the command does not say otherwise.
 
     Args:
@@ -49,8 +49,8 @@ class Defaults:
 
 
 # the sample's own arguments: aws-neuron-eks-samples speculative_decoding_trn2_vllm/qwen-llmperf-pod.yaml, BENCH_ARGS
-POST = Defaults(max_tokens=600, concurrency=(4,), requests_per_round=8, prompt_tokens=64)
-REAL = Defaults(max_tokens=512)
+POST = SuiteDefaults(max_tokens=600, concurrency=(4,), requests_per_round=8, prompt_tokens=64)
+REAL = SuiteDefaults(max_tokens=512)
 BUILT_IN = {"post": POST, "real": REAL}
 
 
@@ -69,7 +69,7 @@ class Suite:
     name: str
     prompts: tuple[Prompt, ...]
     sha256: str
-    defaults: Defaults
+    defaults: SuiteDefaults
     notes: tuple[str, ...] = ()
 
     @property
@@ -77,17 +77,17 @@ class Suite:
         """The classes, each once, in the order in which they first appear."""
         return tuple(dict.fromkeys(prompt.class_ for prompt in self.prompts))
 
-    def of_class(self, name: str) -> tuple[Prompt, ...]:
+    def class_prompts(self, name: str) -> tuple[Prompt, ...]:
         """Return the prompts of one class, in order."""
         return tuple(prompt for prompt in self.prompts if prompt.class_ == name)
 
-    def only(self, classes: Collection[str]) -> Suite:
+    def select_classes(self, classes: Collection[str]) -> Suite:
         """Return the suite with these of its classes alone, and the hash of what is left."""
         prompts = tuple(prompt for prompt in self.prompts if prompt.class_ in classes)
         return replace(self, prompts=prompts, sha256=content_hash(prompts))
 
 
-def load(name_or_path: str | Path, *, llmperf_source: Path | None = None) -> Suite:
+def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) -> Suite:
     """Return a suite.
 
     Args:
@@ -100,28 +100,28 @@ def load(name_or_path: str | Path, *, llmperf_source: Path | None = None) -> Sui
     """
     name = str(name_or_path)
     if name == "post":
-        own = own_text_prompts(llmperf_source) if llmperf_source is not None else ()
-        prompts = (*read_prompts(DATA / "post.jsonl"), *own)
-        return _suite("post", prompts, POST, notes=() if own else (NOT_GIVEN,))
+        llmperf_prompts = read_llmperf_prompts(llmperf_source) if llmperf_source is not None else ()
+        prompts = (*read_prompts(DATA / "post.jsonl"), *llmperf_prompts)
+        return _build_suite("post", prompts, POST, notes=() if llmperf_prompts else (OMISSION_NOTE,))
     if name in BUILT_IN:
-        return _suite(name, read_prompts(DATA / f"{name}.jsonl"), BUILT_IN[name])
+        return _build_suite(name, read_prompts(DATA / f"{name}.jsonl"), BUILT_IN[name])
     path = Path(name_or_path)
     if path.suffix != ".jsonl" and not path.exists():
-        raise SuiteError([_unknown(name)])
-    return _suite(path.name, read_prompts(path), REAL)
+        raise SuiteError([_build_name_fault(name)])
+    return _build_suite(path.name, read_prompts(path), REAL)
 
 
-def narrowed(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suite, ...]:
+def narrow_suites(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suite, ...]:
     """Return the suites with these classes alone; a suite that has none of them is left out.
 
     Raises:
         SuiteError: no suite has such a class.
     """
-    known = {name for suite in suites for name in suite.classes}
-    missing = [name for name in classes if name not in known]
+    class_names = {name for suite in suites for name in suite.classes}
+    missing = [name for name in classes if name not in class_names]
     if missing:
-        raise SuiteError([_no_class(name, sorted(known)) for name in missing])
-    return tuple(suite.only(classes) for suite in suites if set(classes) & set(suite.classes))
+        raise SuiteError([_build_class_fault(name, sorted(class_names)) for name in missing])
+    return tuple(suite.select_classes(classes) for suite in suites if set(classes) & set(suite.classes))
 
 
 def content_hash(prompts: Sequence[Prompt]) -> str:
@@ -140,22 +140,22 @@ def content_hash(prompts: Sequence[Prompt]) -> str:
     return digest.hexdigest()
 
 
-def _suite(name: str, prompts: Sequence[Prompt], defaults: Defaults, notes: tuple[str, ...] = ()) -> Suite:
+def _build_suite(name: str, prompts: Sequence[Prompt], defaults: SuiteDefaults, notes: tuple[str, ...] = ()) -> Suite:
     return Suite(name=name, prompts=tuple(prompts), sha256=content_hash(prompts), defaults=defaults, notes=notes)
 
 
-def _no_class(name: str, known: Sequence[str]) -> Fault:
-    close = difflib.get_close_matches(name, known, n=1)
-    return Fault(
-        where="--classes", problem=f"no suite that is asked has a class {name!r}", allowed=", ".join(known),
-        change=f"did you mean {close[0]!r}?" if close else "name one of these",
+def _build_class_fault(name: str, class_names: Sequence[str]) -> SuiteFault:
+    suggestions = difflib.get_close_matches(name, class_names, n=1)
+    return SuiteFault(
+        where="--classes", problem=f"no suite that is asked has a class {name!r}", allowed=", ".join(class_names),
+        change=f"did you mean {suggestions[0]!r}?" if suggestions else "name one of these",
     )  # fmt: skip
 
 
-def _unknown(name: str) -> Fault:
-    close = difflib.get_close_matches(name, BUILT_IN, n=1)
-    meant = f"did you mean {close[0]!r}?" if close else "name one of these, or the file by its path"
-    return Fault(
+def _build_name_fault(name: str) -> SuiteFault:
+    suggestions = difflib.get_close_matches(name, BUILT_IN, n=1)
+    change = f"did you mean {suggestions[0]!r}?" if suggestions else "name one of these, or the file by its path"
+    return SuiteFault(
         where=name, problem="no suite and no file has this name",
-        allowed=f"{', '.join(BUILT_IN)}, or a file FILE.jsonl", change=meant,
+        allowed=f"{', '.join(BUILT_IN)}, or a file FILE.jsonl", change=change,
     )  # fmt: skip

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tandem.ops.account import client, session
-from tandem.ops.fault import ask
+from tandem.ops.account import create_client, create_session
+from tandem.ops.faults import call_operation
 from tandem.ops.row_pages import iterate_rows
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
 
-def sharing() -> Callable[[Environment, str], Any]:
+def build_client_factory() -> Callable[[Environment, str], Any]:
     """Return what makes clients of one session: each session reads AWS's own files anew."""
-    shared = session()
-    return lambda environment, service: client(environment, service, shared)
+    boto_session = create_session()
+    return lambda environment, service: create_client(environment, service, boto_session)
 
 
 @dataclass(slots=True, kw_only=True)
-class Account:
+class AccountClients:
     """What is asked of AWS about one environment.
 
     Args:
@@ -30,9 +30,9 @@ class Account:
     """
 
     environment: Environment
-    make: Callable[[Environment, str], Any] = field(default_factory=sharing)
-    adopted: frozenset[str] = frozenset()
-    _made: dict[str, Any] = field(default_factory=dict, init=False)
+    create_client: Callable[[Environment, str], Any] = field(default_factory=build_client_factory)
+    adopted_stacks: frozenset[str] = frozenset()
+    _clients: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class Account:
     @property
     def cluster(self) -> str:
         """Return the EKS cluster's name."""
-        return names.cluster(self.environment)
+        return names.cluster_name(self.environment)
 
     def client(self, service: str) -> Any:
         """Return the one client of a service.
@@ -50,9 +50,9 @@ class Account:
         Raises:
             OpsError: the settings of this machine cannot be used.
         """
-        if service not in self._made:
-            self._made[service] = self.make(self.environment, service)
-        return self._made[service]
+        if service not in self._clients:
+            self._clients[service] = self.create_client(self.environment, service)
+        return self._clients[service]
 
     def ask(self, service: str, operation: str, where: str, **parameters: Any) -> dict[str, Any]:
         """Call one operation.
@@ -60,9 +60,9 @@ class Account:
         Raises:
             OpsError: it failed.
         """
-        return ask(self.client(service), operation, where, **parameters)
+        return call_operation(self.client(service), operation, where, **parameters)
 
-    def pages(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
+    def list_rows(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
         """Return what stands under `key` of every page, asked page by page.
 
         Raises:

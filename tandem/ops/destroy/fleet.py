@@ -9,21 +9,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from tandem import stop
-from tandem.ops.destroy.account import Account, tags_of
-from tandem.ops.fault import OpsError, RefusedError, code_of
-from tandem.ops.guarded import guarded
+from tandem.guard import fleet_stop
+from tandem.ops.destroy.account import AccountClients, tags_of
+from tandem.ops.faults import OperationError, OperationRefusedError, error_code
+from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 
-ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
-NOT_THERE = {"ResourceNotFoundException", "NotFoundException"}
-NO_BUCKET = {"NoSuchBucket", "404"}
-LEASE = ("fence", "lease")  # of the sources of a look, those that a lease is read from
+ALIVE_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
+NOT_FOUND_CODES = {"ResourceNotFoundException", "NotFoundException"}
+MISSING_BUCKET_CODES = {"NoSuchBucket", "404"}
+LEASE_SOURCES = ("fence", "lease")  # of the sources of a look, those that a lease is read from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class ClusterNode:
     """One instance that EC2 lists and that is not terminated."""
 
     id: str
@@ -31,94 +31,99 @@ class Node:
     node_group: str
 
 
-def nodes(account: Account, node_group: str = "") -> list[Node]:
+def list_nodes(account: AccountClients, node_group: str = "") -> list[ClusterNode]:
     """Return the instances of the cluster, or those of one of its node groups.
 
     Raises:
         OpsError: EC2 does not list them.
     """
     filters = [
-        {"Name": f"tag:{stop.CLUSTER_TAG}", "Values": [account.cluster]},
-        {"Name": "instance-state-name", "Values": list(ALIVE)},
+        {"Name": f"tag:{fleet_stop.CLUSTER_TAG}", "Values": [account.cluster]},
+        {"Name": "instance-state-name", "Values": list(ALIVE_STATES)},
     ]
     if node_group:
-        filters.append({"Name": f"tag:{stop.NODE_GROUP_TAG}", "Values": [node_group]})
+        filters.append({"Name": f"tag:{fleet_stop.NODE_GROUP_TAG}", "Values": [node_group]})
     where = f"instances of {node_group or account.cluster}"
     return [
-        Node(
-            id=one["InstanceId"], state=one["State"]["Name"],
-            node_group=tags_of(one.get("Tags")).get(stop.NODE_GROUP_TAG, ""),
+        ClusterNode(
+            id=instance["InstanceId"], state=instance["State"]["Name"],
+            node_group=tags_of(instance.get("Tags")).get(fleet_stop.NODE_GROUP_TAG, ""),
         )
-        for row in account.pages("ec2", "DescribeInstances", "Reservations", where, Filters=filters)
-        for one in row["Instances"]
+        for row in account.list_rows("ec2", "DescribeInstances", "Reservations", where, Filters=filters)
+        for instance in row["Instances"]
     ]  # fmt: skip
 
 
-def require_parked(account: Account, now: datetime, *, leaving: bool = False) -> None:
+def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: bool = False) -> None:
     """Make sure that nobody has the fleet: no live lease, no instance.
 
     Args:
         account: of the environment.
         now: the time.
-        leaving: whether its node group goes already or is gone: then an instance that is shutting down is no hindrance.
+        is_leaving: whether its node group goes already or is gone: then an instance that is shutting down is no
+            hindrance.
 
     Raises:
         RefusedError: somebody has it, and how it is ended.
         OpsError: it cannot be known.
     """
     command = build_tandem_command("stop", account.name)
-    end = f"end the run, or stop the fleet: {command}; then run this again"
-    seen = stop.look(_clients(account), guarded(account.environment), now)
-    if seen.live:
-        raise RefusedError(
-            f"run {seen.live.run} of {seen.live.who} holds a lease until {seen.live.deadline:%Y-%m-%d %H:%M} UTC",
-            where=account.name, change=end,
-        )  # fmt: skip
-    unread = [f"{source}: {why}" for source, why in seen.unknown.items() if source in LEASE]
-    fenced = seen.fence is not None and seen.fence.closed and not seen.fence.fault
-    if not fenced:  # behind a fence no lease counts, whatever it says
-        unread += [fault for fault in seen.faults if fault.startswith("s3://")]
-    if unread and has_bucket(account):
-        raise OpsError(
-            f"whether a run holds the fleet is not known ({'; '.join(unread)})",
-            where=guarded(account.environment).url(stop.POINTER_KEY),
+    end_advice = f"end the run, or stop the fleet: {command}; then run this again"
+    fleet = fleet_stop.observe_fleet(_create_clients(account), build_guard_config(account.environment), now)
+    if fleet.live_lease:
+        raise OperationRefusedError(
+            f"run {fleet.live_lease.run} of {fleet.live_lease.who} holds a lease until "
+            f"{fleet.live_lease.deadline:%Y-%m-%d %H:%M} UTC",
+            where=account.name,
+            change=end_advice,
+        )
+    unread_sources = [f"{source}: {why}" for source, why in fleet.unknown.items() if source in LEASE_SOURCES]
+    has_valid_fence = fleet.fence is not None and fleet.fence.is_closed and not fleet.fence.fault
+    if not has_valid_fence:  # behind a fence no lease counts, whatever it says
+        unread_sources += [fault for fault in fleet.faults if fault.startswith("s3://")]
+    if unread_sources and has_bucket(account):
+        raise OperationError(
+            f"whether a run holds the fleet is not known ({'; '.join(unread_sources)})",
+            where=build_guard_config(account.environment).url(fleet_stop.POINTER_KEY),
             change="allow s3:GetObject and s3:ListBucket there to this identity; what is not understood counts no more "
             f"after {command}; then run this again",
         )  # fmt: skip
-    found = nodes(account, names.node_group(account.environment))
-    living = [one for one in found if not (leaving and one.state == "shutting-down")]
-    if living:
-        listed = ", ".join(f"{one.id} ({one.state})" for one in living)
-        if seen.owned is False:
-            end = f"the node group has no tag {names.OWNER_TAG}={account.name}: whoever made it removes it first"
-        raise RefusedError(f"accelerator nodes live: {listed}", where=names.node_group(account.environment), change=end)
+    fleet_nodes = list_nodes(account, names.node_group_name(account.environment))
+    alive_nodes = [node for node in fleet_nodes if not (is_leaving and node.state == "shutting-down")]
+    if alive_nodes:
+        node_text = ", ".join(f"{node.id} ({node.state})" for node in alive_nodes)
+        if fleet.has_owner_tag is False:
+            end_advice = f"the node group has no tag {names.OWNER_TAG}={account.name}: whoever made it removes it first"
+        raise OperationRefusedError(
+            f"accelerator nodes live: {node_text}", where=names.node_group_name(account.environment), change=end_advice
+        )
 
 
-def _clients(account: Account) -> stop.Clients:
-    return stop.Clients(**{
+def _create_clients(account: AccountClients) -> fleet_stop.AwsClients:
+    return fleet_stop.AwsClients(**{
         service: account.client(service)
         for service in ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "autoscaling")
     })  # fmt: skip
 
 
-def has_bucket(account: Account) -> bool:
+def has_bucket(account: AccountClients) -> bool:
     """Whether the environment's bucket exists and is this account's to ask.
 
     Raises:
         OpsError: S3 does not say.
     """
-    bucket = names.bucket(account.environment)
+    bucket = names.bucket_name(account.environment)
     try:
         account.ask("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket)
-    except OpsError as error:
-        if code_of(error.__cause__) in NO_BUCKET:
+    except OperationError as error:
+        if error_code(error.__cause__) in MISSING_BUCKET_CODES:
             return False
         raise
     return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSeen:
+class ClusterDescription:
     """The EKS cluster of the environment's name.
 
     Args:
@@ -127,58 +132,60 @@ class ClusterSeen:
         strangers: its node groups that do not carry that tag.
     """
 
-    ours: bool
-    protected: bool
-    strangers: tuple[str, ...]
+    is_ours: bool
+    has_deletion_protection: bool
+    foreign_node_groups: tuple[str, ...]
 
 
-def cluster(account: Account) -> ClusterSeen | None:
+def read_cluster(account: AccountClients) -> ClusterDescription | None:
     """Return the cluster; None where there is none.
 
     Raises:
         OpsError: EKS does not say.
     """
     try:
-        found = account.ask("eks", "DescribeCluster", account.cluster, name=account.cluster)["cluster"]
-    except OpsError as error:
-        if code_of(error.__cause__) in NOT_THERE:
+        description = account.ask("eks", "DescribeCluster", account.cluster, name=account.cluster)["cluster"]
+    except OperationError as error:
+        if error_code(error.__cause__) in NOT_FOUND_CODES:
             return None
         raise
-    return ClusterSeen(
-        ours=found.get("tags", {}).get(names.OWNER_TAG) == account.name,
-        protected=bool(found.get("deletionProtection")),
-        strangers=tuple(_strangers(account)),
+    return ClusterDescription(
+        is_ours=description.get("tags", {}).get(names.OWNER_TAG) == account.name,
+        has_deletion_protection=bool(description.get("deletionProtection")),
+        foreign_node_groups=tuple(_list_foreign_node_groups(account)),
     )
 
 
-def require_no_strangers(account: Account, seen: ClusterSeen) -> None:
+def require_no_foreign_nodes(account: AccountClients, description: ClusterDescription) -> None:
     """Make sure that no other tool has nodes in the cluster; EKS would not delete it under them.
 
     Raises:
         RefusedError: one has.
     """
-    if seen.strangers:
-        look = quote_command(
+    if description.foreign_node_groups:
+        lookup_command = quote_command(
             "aws", "eks", "describe-nodegroup", "--cluster-name", account.cluster,
-            "--nodegroup-name", seen.strangers[0],
+            "--nodegroup-name", description.foreign_node_groups[0],
         )  # fmt: skip
-        raise RefusedError(
-            f"node groups without the tag {names.OWNER_TAG}={account.name}: {', '.join(seen.strangers)}. Another tool "
-            "made them, and they are left alone", where=account.cluster,
-            change=f"whoever made them removes them first (to see what it is: {look}), then run this again",
-        )  # fmt: skip
+        raise OperationRefusedError(
+            f"node groups without the tag {names.OWNER_TAG}={account.name}: "
+            f"{', '.join(description.foreign_node_groups)}. Another tool "
+            "made them, and they are left alone",
+            where=account.cluster,
+            change=f"whoever made them removes them first (to see what it is: {lookup_command}), then run this again",
+        )
 
 
-def _strangers(account: Account) -> Iterator[str]:
+def _list_foreign_node_groups(account: AccountClients) -> Iterator[str]:
     where = f"node groups of {account.cluster}"
-    for group in account.pages("eks", "ListNodegroups", "nodegroups", where, clusterName=account.cluster):
+    for group in account.list_rows("eks", "ListNodegroups", "nodegroups", where, clusterName=account.cluster):
         try:
-            said = account.ask(
+            description = account.ask(
                 "eks", "DescribeNodegroup", group, clusterName=account.cluster, nodegroupName=group
             )["nodegroup"]  # fmt: skip
-        except OpsError as error:
-            if code_of(error.__cause__) in NOT_THERE:  # gone since it was listed
+        except OperationError as error:
+            if error_code(error.__cause__) in NOT_FOUND_CODES:  # gone since it was listed
                 continue
             raise
-        if said.get("tags", {}).get(names.OWNER_TAG) != account.name:
+        if description.get("tags", {}).get(names.OWNER_TAG) != account.name:
             yield group

@@ -5,16 +5,16 @@ Nobody outside the VPC can see whether it is gone, so the operator says so.
 
 from __future__ import annotations
 
-from tandem.ops.destroy.account import Account
-from tandem.ops.fault import RefusedError
+from tandem.ops.destroy.account import AccountClients
+from tandem.ops.faults import OperationRefusedError
 from tandem.shell_command import quote_command
 from tandem.spec.environment import Environment, GitopsDelivery
 
-SAID = "--gitops-removed"
-DRIVER = "neuron-helm-chart"  # the release as charts/driver.py names it
+REMOVAL_FLAG = "--gitops-removed"
+DRIVER_RELEASE = "neuron-helm-chart"  # the release as charts/driver.py names it
 
 
-def objects(environment: Environment) -> tuple[str, ...]:
+def list_gitops_objects(environment: Environment) -> tuple[str, ...]:
     """Return what the tool must remove, as `kind/name`; nothing where the CDK delivers.
 
     The order is that in which they may go: what runs, then what syncs it, then the driver that pods gave devices back
@@ -32,27 +32,31 @@ def objects(environment: Environment) -> tuple[str, ...]:
         )  # fmt: skip
     kustomizations = [f"Kustomization/{experiment}-*" for experiment in environment.experiments]
     return (
-        *kustomizations, f"Kustomization/{name}-people", f"HelmRelease/{DRIVER}", f"OCIRepository/{DRIVER}",
-        f"Kustomization/{name}-gitops", f"GitRepository/{name}",
-    )  # fmt: skip
+        *kustomizations,
+        f"Kustomization/{name}-people",
+        f"HelmRelease/{DRIVER_RELEASE}",
+        f"OCIRepository/{DRIVER_RELEASE}",
+        f"Kustomization/{name}-gitops",
+        f"GitRepository/{name}",
+    )
 
 
-def require_removed(account: Account, *, said: bool) -> None:
+def require_objects_removed(account: AccountClients, *, gitops_gone: bool) -> None:
     """Make sure that the operator has said that the tool's objects are gone.
 
     Raises:
         RefusedError: with gitops, and not said.
     """
     environment = account.environment
-    found = objects(environment)
-    if said or not isinstance(environment.delivery, GitopsDelivery) or not found:
+    object_names = list_gitops_objects(environment)
+    if gitops_gone or not isinstance(environment.delivery, GitopsDelivery) or not object_names:
         return
     tool = {"argocd": "Argo CD", "flux": "Flux"}[environment.delivery.tool]
-    remove = quote_command("kubectl", "delete", "-k", f"manifests/{account.name}/gitops")
+    remove_command = quote_command("kubectl", "delete", "-k", f"manifests/{account.name}/gitops")
     namespaces = ", ".join(f"tandem-{experiment}" for experiment in environment.experiments)
-    raise RefusedError(
+    raise OperationRefusedError(
         f"{tool} would apply again what is deleted under it, and its volumes must leave before their driver. It holds "
-        f"in namespace {environment.delivery.namespace}: {', '.join(found)}", where=account.cluster,
-        change=f"{remove}, wait until the namespaces {namespaces} are gone "
-        f"(kubectl get namespaces), then run this again with {SAID}",
+        f"in namespace {environment.delivery.namespace}: {', '.join(object_names)}", where=account.cluster,
+        change=f"{remove_command}, wait until the namespaces {namespaces} are gone "
+        f"(kubectl get namespaces), then run this again with {REMOVAL_FLAG}",
     )  # fmt: skip

@@ -10,24 +10,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tandem.ops.destroy.account import Account, tags_of
-from tandem.ops.fault import OpsError, code_of
+from tandem.ops.destroy.account import AccountClients, tags_of
+from tandem.ops.faults import OperationError, error_code
 from tandem.spec import names
 
 # The template of each orders what stands in it: in Cluster the add-ons that need nodes go before the system nodes.
-ORDER = ("Workloads", "Fleet", "Observability", "Cluster", "Guard", "Image", "Network")
+DELETION_ORDER = ("Workloads", "Fleet", "Observability", "Cluster", "Guard", "Image", "Network")
 """The order in which stacks are deleted; one that does not exist is passed over."""
 
-STAYS = "Artifacts"
-DESCRIBED = "Tandem: "  # how the description of every stack of ours begins
-GONE = "DELETE_COMPLETE"
-GOING = "DELETE_IN_PROGRESS"
-STUCK = "DELETE_FAILED"
-NEVER_RUN = "REVIEW_IN_PROGRESS"  # a change set was made and never executed: nothing stands in it
+PERMANENT_KIND = "Artifacts"
+DESCRIPTION_PREFIX = "Tandem: "  # how the description of every stack of ours begins
+DELETE_COMPLETE = "DELETE_COMPLETE"
+DELETE_IN_PROGRESS = "DELETE_IN_PROGRESS"
+DELETE_FAILED_STATUS = "DELETE_FAILED"
+REVIEW_IN_PROGRESS = "REVIEW_IN_PROGRESS"  # a change set was made and never executed: nothing stands in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
+class CloudFormationStack:
     """One stack that exists.
 
     Args:
@@ -42,18 +42,18 @@ class Stack:
     id: str
     status: str
     reason: str
-    protected: bool
-    ours: bool
-    adoptable: bool
+    has_termination_protection: bool
+    is_ours: bool
+    is_adoptable: bool
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether somebody else changes it at this moment."""
-        return self.status.endswith("_IN_PROGRESS") and self.status not in {GOING, NEVER_RUN}
+        return self.status.endswith("_IN_PROGRESS") and self.status not in {DELETE_IN_PROGRESS, REVIEW_IN_PROGRESS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class StackResource:
     """One resource of a stack."""
 
     logical_id: str
@@ -67,78 +67,90 @@ class Resource:
         return f"{self.logical_id} ({self.type} {self.physical_id})"
 
 
-def stack(account: Account, kind: str, identity: str = "") -> Stack | None:
+def read_stack(account: AccountClients, kind: str, stack_id: str = "") -> CloudFormationStack | None:
     """Return a stack as it is now; None where there is none.
 
     Args:
         account: where.
         kind: of the stack.
-        identity: its id, which still answers when it is gone; without it by its name.
+        stack_id: its id, which still answers when it is gone; without it by its name.
 
     Raises:
         OpsError: CloudFormation does not say.
     """
-    name = names.stack(account.environment, kind)
+    name = names.stack_name(account.environment, kind)
     try:
-        found = account.ask("cloudformation", "DescribeStacks", name, StackName=identity or name)["Stacks"]
-    except OpsError as error:
-        if code_of(error.__cause__) == "ValidationError" and "does not exist" in str(error.__cause__):
+        descriptions = account.ask("cloudformation", "DescribeStacks", name, StackName=stack_id or name)["Stacks"]
+    except OperationError as error:
+        if error_code(error.__cause__) == "ValidationError" and "does not exist" in str(error.__cause__):
             return None
         raise
-    if not found or found[0]["StackStatus"] == GONE:
+    if not descriptions or descriptions[0]["StackStatus"] == DELETE_COMPLETE:
         return None
-    return _stack(account, kind, found[0])
+    return _build_stack(account, kind, descriptions[0])
 
 
-def stacks(account: Account) -> dict[str, Stack]:
+def list_stacks(account: AccountClients) -> dict[str, CloudFormationStack]:
     """Return the stacks that exist by kind, the one that stays too.
 
     Raises:
         OpsError: CloudFormation does not say.
     """
-    found = {kind: stack(account, kind) for kind in (*ORDER, STAYS)}
-    return {kind: one for kind, one in found.items() if one}
+    stacks_by_kind = {kind: read_stack(account, kind) for kind in (*DELETION_ORDER, PERMANENT_KIND)}
+    return {kind: existing_stack for kind, existing_stack in stacks_by_kind.items() if existing_stack}
 
 
-def resources(account: Account, found: Stack) -> Iterator[Resource]:
+def list_resources(account: AccountClients, target_stack: CloudFormationStack) -> Iterator[StackResource]:
     """Yield what stands in a stack.
 
     Raises:
         OpsError: CloudFormation does not say.
     """
-    rows = account.pages(
-        "cloudformation", "ListStackResources", "StackResourceSummaries", found.name, StackName=found.id
+    rows = account.list_rows(
+        "cloudformation", "ListStackResources", "StackResourceSummaries", target_stack.name, StackName=target_stack.id
     )
     for row in rows:
-        if row["ResourceStatus"] != GONE:
-            yield Resource(
+        if row["ResourceStatus"] != DELETE_COMPLETE:
+            yield StackResource(
                 logical_id=row["LogicalResourceId"], type=row["ResourceType"], status=row["ResourceStatus"],
                 physical_id=row.get("PhysicalResourceId", ""), reason=row.get("ResourceStatusReason", ""),
             )  # fmt: skip
 
 
-def stuck_resources(account: Account, found: Stack) -> list[Resource]:
+def list_stuck_resources(account: AccountClients, target_stack: CloudFormationStack) -> list[StackResource]:
     """Return the resources whose deletion failed, each with the reason that the stack's events give.
 
     Raises:
         OpsError: CloudFormation does not say.
     """
-    failed = [one for one in resources(account, found) if one.status == STUCK]
-    if all(one.reason for one in failed):
-        return failed
-    rows = account.pages("cloudformation", "DescribeStackEvents", "StackEvents", found.name, StackName=found.id)
-    said: dict[str, str] = {}
+    failed_resources = [
+        resource for resource in list_resources(account, target_stack) if resource.status == DELETE_FAILED_STATUS
+    ]
+    if all(resource.reason for resource in failed_resources):
+        return failed_resources
+    rows = account.list_rows(
+        "cloudformation", "DescribeStackEvents", "StackEvents", target_stack.name, StackName=target_stack.id
+    )
+    reasons: dict[str, str] = {}
     for row in rows:  # the latest first
-        if row.get("ResourceStatus") == STUCK:
-            said.setdefault(row["LogicalResourceId"], row.get("ResourceStatusReason", ""))
-    return [replace(one, reason=one.reason or said.get(one.logical_id, "")) for one in failed]
+        if row.get("ResourceStatus") == DELETE_FAILED_STATUS:
+            reasons.setdefault(row["LogicalResourceId"], row.get("ResourceStatusReason", ""))
+    return [
+        replace(resource, reason=resource.reason or reasons.get(resource.logical_id, ""))
+        for resource in failed_resources
+    ]
 
 
-def _stack(account: Account, kind: str, row: dict[str, Any]) -> Stack:
+def _build_stack(account: AccountClients, kind: str, row: dict[str, Any]) -> CloudFormationStack:
     owner = tags_of(row.get("Tags")).get(names.OWNER_TAG)
-    adoptable = owner is None and str(row.get("Description", "")).startswith(DESCRIBED)
-    return Stack(
-        kind=kind, name=row["StackName"], id=row["StackId"], status=row["StackStatus"],
-        reason=row.get("StackStatusReason", ""), protected=bool(row.get("EnableTerminationProtection")),
-        ours=owner == account.name or (adoptable and row["StackName"] in account.adopted), adoptable=adoptable,
-    )  # fmt: skip
+    is_adoptable = owner is None and str(row.get("Description", "")).startswith(DESCRIPTION_PREFIX)
+    return CloudFormationStack(
+        kind=kind,
+        name=row["StackName"],
+        id=row["StackId"],
+        status=row["StackStatus"],
+        reason=row.get("StackStatusReason", ""),
+        has_termination_protection=bool(row.get("EnableTerminationProtection")),
+        is_ours=owner == account.name or (is_adoptable and row["StackName"] in account.adopted_stacks),
+        is_adoptable=is_adoptable,
+    )

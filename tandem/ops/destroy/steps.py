@@ -10,122 +10,133 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tandem.ops.destroy.account import Account
-from tandem.ops.destroy.delete import Settings, delete, require_ours
-from tandem.ops.destroy.fleet import cluster, nodes, require_no_strangers, require_parked
-from tandem.ops.destroy.stacks import GOING, ORDER, Stack, stack
-from tandem.ops.fault import OpsError, RefusedError
+from tandem.ops.destroy.account import AccountClients
+from tandem.ops.destroy.fleet import (
+    list_nodes,
+    read_cluster,
+    require_no_foreign_nodes,
+    require_parked_fleet,
+)
+from tandem.ops.destroy.stack_deletion import TeardownSettings, delete_stack, require_own_stack
+from tandem.ops.destroy.stacks import DELETE_IN_PROGRESS, DELETION_ORDER, CloudFormationStack, read_stack
+from tandem.ops.faults import OperationError, OperationRefusedError
 from tandem.shell_command import quote_command
 from tandem.spec import names
 
-Say = Callable[[str], None]
-NODES_S = 1800.0  # EKS ends nodes by force after 15 minutes of draining; EC2 takes some more
+LogFunction = Callable[[str], None]
+NODES_TIMEOUT_S = 1800.0  # EKS ends nodes by force after 15 minutes of draining; EC2 takes some more
 
 
-def destroy(account: Account, settings: Settings, say: Say) -> None:
+def destroy_environment(account: AccountClients, settings: TeardownSettings, log: LogFunction) -> None:
     """Delete every stack of the order that exists.
 
     Raises:
         OpsError: a step could not be done; what was done stays done, and the same command goes on there.
     """
-    for kind in ORDER:
-        found = stack(account, kind)
-        if found is None:
-            say(f"{names.stack(account.environment, kind)}: not there")
+    for kind in DELETION_ORDER:
+        target_stack = read_stack(account, kind)
+        if target_stack is None:
+            log(f"{names.stack_name(account.environment, kind)}: not there")
         else:
-            require_ours(account, found)
-            _BEFORE.get(kind, _nothing)(account, settings, say)
-            delete(account, found, settings, say)
+            require_own_stack(account, target_stack)
+            _PREPARATIONS.get(kind, _skip_preparation)(account, settings, log)
+            delete_stack(account, target_stack, settings, log)
         if kind == "Fleet":
-            _await_no_nodes(account, settings, say, names.node_group(account.environment))
+            _wait_for_no_nodes(account, settings, log, names.node_group_name(account.environment))
 
 
-def _nothing(_account: Account, _settings: Settings, _say: Say) -> None:
+def _skip_preparation(_account: AccountClients, _settings: TeardownSettings, _log: LogFunction) -> None:
     return None
 
 
-def _parked(account: Account, _settings: Settings, _say: Say) -> None:
-    fleet = stack(account, "Fleet")
-    leaving = fleet is None or fleet.status == GOING
-    require_parked(account, datetime.now(UTC), leaving=leaving)  # again: the question may have waited for an hour
+def _require_parked_fleet(account: AccountClients, _settings: TeardownSettings, _log: LogFunction) -> None:
+    fleet_stack = read_stack(account, "Fleet")
+    is_leaving = fleet_stack is None or fleet_stack.status == DELETE_IN_PROGRESS
+    require_parked_fleet(
+        account, datetime.now(UTC), is_leaving=is_leaving
+    )  # again: the question may have waited for an hour
 
 
-def _open_cluster(account: Account, settings: Settings, say: Say) -> None:
+def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings, log: LogFunction) -> None:
     """Lift EKS's own protection."""
-    found = cluster(account)
-    if found is None:
+    description = read_cluster(account)
+    if description is None:
         return
-    require_no_strangers(account, found)
-    if not found.protected:
+    require_no_foreign_nodes(account, description)
+    if not description.has_deletion_protection:
         return
-    if not found.ours:
-        raise RefusedError(
+    if not description.is_ours:
+        raise OperationRefusedError(
             f"this cluster is protected and has no tag {names.OWNER_TAG}={account.name}", where=account.cluster,
             change="see whose it is (aws eks describe-cluster); if it is yours, lift its protection by hand: "
             + quote_command("aws", "eks", "update-cluster-config", "--name", account.cluster,
                             "--no-deletion-protection"),
         )  # fmt: skip
-    say(f"{account.cluster}: lifting deletion protection")
+    log(f"{account.cluster}: lifting deletion protection")
     update = account.ask(
         "eks", "UpdateClusterConfig", account.cluster, name=account.cluster, deletionProtection=False
     )["update"]  # fmt: skip
-    late = OpsError("its deletion protection is not lifted yet", where=account.cluster, change="run this again")
-    _await(lambda: _updated(account, update["id"]), settings, lambda: late)
+    timeout_error = OperationError(
+        "its deletion protection is not lifted yet", where=account.cluster, change="run this again"
+    )
+    _wait_until(lambda: _is_update_done(account, update["id"]), settings, lambda: timeout_error)
 
 
-def _updated(account: Account, identity: str) -> bool:
-    said = account.ask("eks", "DescribeUpdate", account.cluster, name=account.cluster, updateId=identity)["update"]
-    if said["status"] in {"Failed", "Cancelled"}:
-        reasons = "; ".join(one.get("errorMessage", "") for one in said.get("errors", []))
-        raise OpsError(
-            f"EKS did not lift the deletion protection ({reasons or said['status']})", where=account.cluster,
+def _is_update_done(account: AccountClients, update_id: str) -> bool:
+    update = account.ask("eks", "DescribeUpdate", account.cluster, name=account.cluster, updateId=update_id)["update"]
+    if update["status"] in {"Failed", "Cancelled"}:
+        reasons = "; ".join(error.get("errorMessage", "") for error in update.get("errors", []))
+        raise OperationError(
+            f"EKS did not lift the deletion protection ({reasons or update['status']})", where=account.cluster,
             change="run this again",
         )  # fmt: skip
-    return str(said["status"]) == "Successful"
+    return str(update["status"]) == "Successful"
 
 
-def _unmanned(account: Account, settings: Settings, say: Say) -> None:
-    _await_no_nodes(account, settings, say, "")
+def _wait_for_empty_cluster(account: AccountClients, settings: TeardownSettings, log: LogFunction) -> None:
+    _wait_for_no_nodes(account, settings, log, "")
 
 
-def _await_no_nodes(account: Account, settings: Settings, say: Say, node_group: str) -> None:
+def _wait_for_no_nodes(account: AccountClients, settings: TeardownSettings, log: LogFunction, node_group: str) -> None:
     """Wait until EC2 lists no instance of a node group, or of the cluster."""
-    told: list[str] = []
+    logged_lines: list[str] = []
 
-    def gone() -> bool:
-        living = nodes(account, node_group)
-        line = ", ".join(f"{one.id} ({one.state})" for one in living)
-        if living and line not in told[-1:]:
-            told.append(line)
-            say(f"{node_group or account.cluster}: EC2 still lists {line}")
-        return not living
+    def has_no_nodes() -> bool:
+        alive_nodes = list_nodes(account, node_group)
+        line = ", ".join(f"{node.id} ({node.state})" for node in alive_nodes)
+        if alive_nodes and line not in logged_lines[-1:]:
+            logged_lines.append(line)
+            log(f"{node_group or account.cluster}: EC2 still lists {line}")
+        return not alive_nodes
 
-    _await(gone, settings, lambda: _living(account, node_group))
-    say(f"{node_group or account.cluster}: EC2 lists no instance")
+    _wait_until(has_no_nodes, settings, lambda: _build_alive_nodes_error(account, node_group))
+    log(f"{node_group or account.cluster}: EC2 lists no instance")
 
 
-def _living(account: Account, node_group: str) -> OpsError:
-    ids = [one.id for one in nodes(account, node_group)]
-    return OpsError(
-        f"EC2 still lists {', '.join(ids)}", where=node_group or account.cluster,
+def _build_alive_nodes_error(account: AccountClients, node_group: str) -> OperationError:
+    instance_ids = [node.id for node in list_nodes(account, node_group)]
+    return OperationError(
+        f"EC2 still lists {', '.join(instance_ids)}", where=node_group or account.cluster,
         change="see what holds them (aws ec2 describe-instances); if they are to end, "
-        f"{quote_command('aws', 'ec2', 'terminate-instances', '--instance-ids', *ids)}, then run this again",
+        f"{quote_command('aws', 'ec2', 'terminate-instances', '--instance-ids', *instance_ids)}, then run this again",
     )  # fmt: skip
 
 
-def _await(done: Callable[[], bool], settings: Settings, otherwise: Callable[[], OpsError]) -> None:
-    until = time.monotonic() + min(NODES_S, settings.patience_s)
-    while not done():
-        if time.monotonic() > until:
-            raise otherwise()
+def _wait_until(
+    is_done: Callable[[], bool], settings: TeardownSettings, build_error: Callable[[], OperationError]
+) -> None:
+    end_s = time.monotonic() + min(NODES_TIMEOUT_S, settings.timeout_s)
+    while not is_done():
+        if time.monotonic() > end_s:
+            raise build_error()
         time.sleep(settings.poll_s)
 
 
-_BEFORE: dict[str, Callable[[Account, Settings, Say], None]] = {
-    "Fleet": _parked, "Cluster": _open_cluster, "Guard": _unmanned,
+_PREPARATIONS: dict[str, Callable[[AccountClients, TeardownSettings, LogFunction], None]] = {
+    "Fleet": _require_parked_fleet, "Cluster": _lift_cluster_protection, "Guard": _wait_for_empty_cluster,
 }  # fmt: skip
 
 
-def going(found: dict[str, Stack]) -> list[Stack]:
+def list_stacks_to_delete(stacks_by_kind: dict[str, CloudFormationStack]) -> list[CloudFormationStack]:
     """Return the stacks that will be deleted, in their order."""
-    return [found[kind] for kind in ORDER if kind in found]
+    return [stacks_by_kind[kind] for kind in DELETION_ORDER if kind in stacks_by_kind]

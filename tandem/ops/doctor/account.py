@@ -10,18 +10,18 @@ import threading
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from tandem.ops.account import client, session
-from tandem.ops.doctor.calls import CALLS, Call, known, resources
-from tandem.ops.fault import DeniedError, OpsError, ask, code_of, fault_of
+from tandem.ops.account import create_client, create_session
+from tandem.ops.doctor.call_policy import DOCTOR_CALLS, AwsCall, find_call, list_action_arns
+from tandem.ops.faults import AccessDeniedError, OperationError, call_operation, convert_error, error_code
 from tandem.ops.row_pages import iterate_rows
 from tandem.spec.environment import Environment
 
 
-class UncalledError(Exception):
+class UnlistedCallError(Exception):
     """A program asked for more than the doctor may: a fault of ours, not of the account."""
 
 
-class Account:
+class AllowlistedAccount:
     """Asks, and tells what is absent from what could not be seen.
 
     Args:
@@ -30,8 +30,10 @@ class Account:
         calls: that may be made.
     """
 
-    def __init__(self, environment: Environment, shared: Any = None, calls: Iterable[Call] = CALLS) -> None:
-        self.environment, self._session = environment, shared
+    def __init__(
+        self, environment: Environment, boto_session: Any = None, calls: Iterable[AwsCall] = DOCTOR_CALLS
+    ) -> None:
+        self.environment, self._session = environment, boto_session
         self._calls = {(call.service, call.operation) for call in calls}
         self._clients: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
@@ -42,14 +44,16 @@ class Account:
         Raises:
             OpsError: the settings of this machine cannot be used.
         """
-        place = region or self.environment.region
+        region_name = region or self.environment.region
         with self._lock:
-            if (service, place) not in self._clients:
-                self._session = self._session or session()
-                made = client(self.environment.model_copy(update={"region": place}), service, self._session)
-                made.meta.events.register("before-call", self._only_allowed)
-                self._clients[service, place] = made
-            return self._clients[service, place]
+            if (service, region_name) not in self._clients:
+                self._session = self._session or create_session()
+                boto_client = create_client(
+                    self.environment.model_copy(update={"region": region_name}), service, self._session
+                )
+                boto_client.meta.events.register("before-call", self._refuse_unlisted_call)
+                self._clients[service, region_name] = boto_client
+            return self._clients[service, region_name]
 
     def ask(
         self,
@@ -76,43 +80,45 @@ class Account:
             OpsError: nobody answered, or not in these terms.
         """
         try:
-            return ask(self.client(service, region), operation, where, **parameters)
-        except OpsError as error:
-            if code_of(error.__cause__) in absent:
+            return call_operation(self.client(service, region), operation, where, **parameters)
+        except OperationError as error:
+            if error_code(error.__cause__) in absent:
                 return None
-            raise self._named(error, service, operation) from error.__cause__
+            raise self._add_missing_right(error, service, operation) from error.__cause__
 
-    def every(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> list[Any]:
+    def list_rows(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> list[Any]:
         """Make one call for all pages of its list.
 
         Raises:
-            DeniedError: as `ask`.
-            OpsError: as `ask`.
+            DeniedError: as `call_operation`.
+            OpsError: as `call_operation`.
         """
         try:
             return list(iterate_rows(self.client(service), operation, key, where, **parameters))
-        except OpsError as error:
-            raise self._named(error, service, operation) from error.__cause__
+        except OperationError as error:
+            raise self._add_missing_right(error, service, operation) from error.__cause__
 
-    def explain(self, error: BaseException, service: str, operation: str, where: str) -> OpsError:
+    def convert_error(self, error: BaseException, service: str, operation: str, where: str) -> OperationError:
         """Return the fault of a call that another module made with a client of this account."""
-        return self._named(fault_of(error, service=service, operation=operation, where=where), service, operation)
-
-    def _named(self, error: OpsError, service: str, operation: str) -> OpsError:
-        """Return the fault with the action and the resource that a policy lacks; GetCallerIdentity takes no right."""
-        if isinstance(error, DeniedError) and known(service, operation).action:
-            return self.denied(service, operation, error)
-        return error
-
-    def denied(self, service: str, operation: str, error: OpsError) -> DeniedError:
-        """Return a refusal that says what to add to a policy."""
-        action = known(service, operation).action
-        on = ", ".join(resources(self.environment, action))
-        return DeniedError(
-            error.problem, where=error.where, change=f"add {action} on {on} to the policy of this identity"
+        return self._add_missing_right(
+            convert_error(error, service=service, operation=operation, where=where), service, operation
         )
 
-    def _only_allowed(self, model: Any, **_: Any) -> None:
+    def _add_missing_right(self, error: OperationError, service: str, operation: str) -> OperationError:
+        """Return the fault with the action and the resource that a policy lacks; GetCallerIdentity takes no right."""
+        if isinstance(error, AccessDeniedError) and find_call(service, operation).action:
+            return self.build_denial(service, operation, error)
+        return error
+
+    def build_denial(self, service: str, operation: str, error: OperationError) -> AccessDeniedError:
+        """Return a refusal that says what to add to a policy."""
+        action = find_call(service, operation).action
+        arns_text = ", ".join(list_action_arns(self.environment, action))
+        return AccessDeniedError(
+            error.problem, where=error.where, change=f"add {action} on {arns_text} to the policy of this identity"
+        )
+
+    def _refuse_unlisted_call(self, model: Any, **_: Any) -> None:
         service, operation = str(model.service_model.service_name), str(model.name)
         if (service, operation) not in self._calls:
-            raise UncalledError(f"{service} {operation} is no call of the doctor's")
+            raise UnlistedCallError(f"{service} {operation} is no call of the doctor's")

@@ -5,180 +5,221 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, timedelta
 
-from tandem import stop
-from tandem.ops.doctor.account import Account
-from tandem.ops.doctor.calls import known, resources
-from tandem.ops.doctor.line import WORLD, Finding, fail, ok, unknown, warn
-from tandem.ops.doctor.subject import Subject
-from tandem.ops.guarded import guarded
+from tandem.guard import fleet_stop
+from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.doctor.call_policy import find_call, list_action_arns
+from tandem.ops.doctor.check_result import (
+    EXIT_EXTERNAL,
+    CheckFinding,
+    fail_finding,
+    ok_finding,
+    unknown_finding,
+    warn_finding,
+)
+from tandem.ops.doctor.context import DoctorContext
+from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
 SUPPORT_DAYS = 90  # before its end a minor is told to be ending; ours to choose
-FILE = "tandem/spec/data/platform/kubernetes.yaml"
-GONE = {"ResourceNotFoundException"}
-NOT_OFFERED = {"InvalidParameterException", "ResourceNotFoundException"}
-REFUSALS = ("AccessDenied", "UnauthorizedOperation", "Forbidden")
+KUBERNETES_FILE = "tandem/spec/data/platform/kubernetes.yaml"
+NOT_FOUND_CODES = {"ResourceNotFoundException"}
+NOT_OFFERED_CODES = {"InvalidParameterException", "ResourceNotFoundException"}
+DENIAL_WORDS = ("AccessDenied", "UnauthorizedOperation", "Forbidden")
 # what `stop.look` calls a source -> the call that reads it
-READS = {
+SOURCE_CALLS = {
     "fence": ("s3", "GetObject"), "lease": ("s3", "GetObject"), "heartbeat": ("s3", "GetObject"),
     "node group": ("eks", "DescribeNodegroup"), "instances": ("ec2", "DescribeInstances"),
 }  # fmt: skip
 
 
-def minor(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_kubernetes_minor(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """See that EKS offers the Kubernetes minor, and for how long."""
-    version = subject.environment.cluster.kubernetes
-    found = account.ask("eks", "DescribeClusterVersions", version, absent=NOT_OFFERED, clusterVersions=[version])
-    rows = [row for row in (found or {}).get("clusterVersions", []) if row["clusterVersion"] == version]
-    look = quote_command("aws", "eks", "describe-cluster-versions", "--region", subject.environment.region)
+    version = context.environment.cluster.kubernetes
+    response = account.ask(
+        "eks", "DescribeClusterVersions", version, absent=NOT_OFFERED_CODES, clusterVersions=[version]
+    )
+    rows = [row for row in (response or {}).get("clusterVersions", []) if row["clusterVersion"] == version]
+    command = quote_command("aws", "eks", "describe-cluster-versions", "--region", context.environment.region)
     status = rows[0].get("versionStatus", "") if rows else "UNSUPPORTED"
     if status == "UNSUPPORTED":
-        yield fail(f"EKS does not offer Kubernetes {version}", "write another cluster.kubernetes", look)
+        yield fail_finding(f"EKS does not offer Kubernetes {version}", "write another cluster.kubernetes", command)
         return
-    ends = rows[0].get("endOfStandardSupportDate")
-    until = f"standard support ends on {ends:%Y-%m-%d}" if ends else "EKS says no end of support"
+    support_end = rows[0].get("endOfStandardSupportDate")
+    support_text = f"standard support ends on {support_end:%Y-%m-%d}" if support_end else "EKS says no end of support"
     if status == "EXTENDED_SUPPORT":
-        yield warn(f"{version} is in extended support, which EKS charges for; {until}",
-                   "write a newer cluster.kubernetes", look)  # fmt: skip
-    elif ends is not None and ends - subject.now < timedelta(days=SUPPORT_DAYS):
-        yield warn(f"{version}: {until}", "plan a newer cluster.kubernetes", look)
+        yield warn_finding(f"{version} is in extended support, which EKS charges for; {support_text}",
+                   "write a newer cluster.kubernetes", command)  # fmt: skip
+    elif support_end is not None and support_end - context.now < timedelta(days=SUPPORT_DAYS):
+        yield warn_finding(f"{version}: {support_text}", "plan a newer cluster.kubernetes", command)
     else:
-        yield ok(f"{version} is offered; {until}")
-    yield from _dated(subject, ends.date() if ends else None)
+        yield ok_finding(f"{version} is offered; {support_text}")
+    yield from _compare_support_end(context, support_end.date() if support_end else None)
 
 
-def _dated(subject: Subject, ends: date | None) -> Iterator[Finding]:
-    version = subject.environment.cluster.kubernetes
-    written = subject.catalogue.kubernetes.minors[version].standard_support_ends.value
-    if ends is not None and written != ends:
-        yield warn(f"{FILE} says that standard support of {version} ends on {written}", "write what EKS says",
-                   f'minors."{version}".standard_support_ends: {{value: {ends}, source: KEY}}')  # fmt: skip
+def _compare_support_end(context: DoctorContext, support_end: date | None) -> Iterator[CheckFinding]:
+    version = context.environment.cluster.kubernetes
+    declared_end = context.catalogue.kubernetes.minors[version].standard_support_ends.value
+    if support_end is not None and declared_end != support_end:
+        yield warn_finding(
+            f"{KUBERNETES_FILE} says that standard support of {version} ends on {declared_end}",
+            "write what EKS says",
+            f'minors."{version}".standard_support_ends: {{value: {support_end}, source: KEY}}',
+        )
 
 
-def addons(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_addons(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """See that each add-on's version is offered for the minor; say what to write where it is not, or is not pinned."""
-    version = subject.environment.cluster.kubernetes
-    written = {name: figure.value for name, figure in subject.catalogue.kubernetes.minors[version].addons.items()}
-    good: list[str] = []
-    for name, mine in written.items():
-        offered, default = _offered(account, name, version)
-        write = f'{FILE}: minors."{version}".addons.{name}: {{value: {default}, source: KEY}}'
-        if not offered:
-            yield fail(f"EKS offers no {name} for {version}", "write another cluster.kubernetes", write)
-        elif mine is None:
-            yield warn(f"{name} is not pinned; EKS would take {default}", "write it, KEY being a source with this day",
-                       write)  # fmt: skip
-        elif mine not in offered:
-            yield fail(f"{name} {mine} is not offered for {version}; EKS takes {default}",
-                       "write it, KEY being a source with this day", write)  # fmt: skip
+    version = context.environment.cluster.kubernetes
+    pinned_versions = {
+        name: figure.value for name, figure in context.catalogue.kubernetes.minors[version].addons.items()
+    }
+    offered_names: list[str] = []
+    for name, pinned_version in pinned_versions.items():
+        offer_versions, default_version = _list_addon_versions(account, name, version)
+        file_lines = f'{KUBERNETES_FILE}: minors."{version}".addons.{name}: {{value: {default_version}, source: KEY}}'
+        if not offer_versions:
+            yield fail_finding(f"EKS offers no {name} for {version}", "write another cluster.kubernetes", file_lines)
+        elif pinned_version is None:
+            yield warn_finding(
+                f"{name} is not pinned; EKS would take {default_version}",
+                "write it, KEY being a source with this day",
+                file_lines,
+            )
+        elif pinned_version not in offer_versions:
+            yield fail_finding(f"{name} {pinned_version} is not offered for {version}; EKS takes {default_version}",
+                       "write it, KEY being a source with this day", file_lines)  # fmt: skip
         else:
-            good.append(name)
-    if good:
-        yield ok(f"{len(good)} of {len(written)} add-ons are offered for {version} as pinned")
+            offered_names.append(name)
+    if offered_names:
+        yield ok_finding(f"{len(offered_names)} of {len(pinned_versions)} add-ons are offered for {version} as pinned")
 
 
-def _offered(account: Account, name: str, version: str) -> tuple[list[str], str | None]:
+def _list_addon_versions(account: AllowlistedAccount, name: str, version: str) -> tuple[list[str], str | None]:
     """Return the versions of an add-on for a minor, and the one that EKS takes by itself, or else the newest."""
-    rows = account.every("eks", "DescribeAddonVersions", "addons", name, addonName=name, kubernetesVersion=version)
-    fitting = [
-        (str(one["addonVersion"]), bool(compatible.get("defaultVersion")))
+    rows = account.list_rows("eks", "DescribeAddonVersions", "addons", name, addonName=name, kubernetesVersion=version)
+    matches = [
+        (str(entry["addonVersion"]), bool(compatibility.get("defaultVersion")))
         for row in rows
-        for one in row["addonVersions"]
-        for compatible in one["compatibilities"]
-        if compatible["clusterVersion"] == version
+        for entry in row["addonVersions"]
+        for compatibility in entry["compatibilities"]
+        if compatibility["clusterVersion"] == version
     ]
-    default = next((found for found, chosen in fitting if chosen), fitting[0][0] if fitting else None)
-    return [found for found, _ in fitting], default
+    default_version = next(
+        (addon_version for addon_version, is_default in matches if is_default), matches[0][0] if matches else None
+    )
+    return [addon_version for addon_version, _ in matches], default_version
 
 
-def control_plane(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_control_plane(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """Tell whether the cluster is there, is the environment's own, and is what is declared."""
-    environment, name = subject.environment, names.cluster(subject.environment)
-    found = account.ask("eks", "DescribeCluster", name, absent=GONE, name=name)
-    look = quote_command("aws", "eks", "describe-cluster", "--name", name, "--region", environment.region)
-    if found is None:
-        yield ok(f"{name} is not there yet")
+    environment, name = context.environment, names.cluster_name(context.environment)
+    response = account.ask("eks", "DescribeCluster", name, absent=NOT_FOUND_CODES, name=name)
+    command = quote_command("aws", "eks", "describe-cluster", "--name", name, "--region", environment.region)
+    if response is None:
+        yield ok_finding(f"{name} is not there yet")
         return
-    cluster = found["cluster"]
+    cluster = response["cluster"]
     owner = cluster.get("tags", {}).get(names.OWNER_TAG)
     if owner != environment.name:
-        yield _strange(f"cluster {name}", environment, owner, look)
+        yield _build_foreign_finding(f"cluster {name}", environment, owner, command)
     elif cluster["status"] != "ACTIVE":
-        yield fail(f"{name} is {cluster['status']}", "wait until it is ACTIVE", look, code=WORLD)
+        yield fail_finding(f"{name} is {cluster['status']}", "wait until it is ACTIVE", command, code=EXIT_EXTERNAL)
     elif cluster["version"] != environment.cluster.kubernetes:
-        yield warn(f"{name} runs {cluster['version']}, declared is {environment.cluster.kubernetes}",
-                   "the next deploy of Cluster updates it; nodes follow with Fleet", look)  # fmt: skip
+        yield warn_finding(f"{name} runs {cluster['version']}, declared is {environment.cluster.kubernetes}",
+                   "the next deploy of Cluster updates it; nodes follow with Fleet", command)  # fmt: skip
     else:
-        yield ok(f"{name} is ACTIVE with Kubernetes {cluster['version']}")
+        yield ok_finding(f"{name} is ACTIVE with Kubernetes {cluster['version']}")
 
 
-def _strange(what: str, environment: Environment, owner: str | None, look: str) -> Finding:
-    said = f"has {names.OWNER_TAG}={owner}" if owner else f"has no tag {names.OWNER_TAG}"
-    return fail(f"{what} {said}: it is not this environment's, or older than the tag",
+def _build_foreign_finding(
+    resource_name: str, environment: Environment, owner: str | None, command: str
+) -> CheckFinding:
+    owner_text = f"has {names.OWNER_TAG}={owner}" if owner else f"has no tag {names.OWNER_TAG}"
+    return fail_finding(f"{resource_name} {owner_text}: it is not this environment's, or older than the tag",
                 f"see whose it is; deploy '{environment.name}/*' if it is yours, else rename the environment",
-                look)  # fmt: skip
+                command)  # fmt: skip
 
 
-def fleet(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_fleet(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """Tell what runs, who has it, and that a Fleet update would take it away."""
-    environment, group = subject.environment, names.node_group(subject.environment)
+    environment, node_group = context.environment, names.node_group_name(context.environment)
     clients = {service: account.client(service) for service in ("s3", "eks", "ec2")}
-    seen = stop.look(
-        stop.Clients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None),
-        guarded(environment), subject.now,
+    fleet = fleet_stop.observe_fleet(
+        fleet_stop.AwsClients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None),
+        build_guard_config(environment), context.now,
     )  # fmt: skip
-    yield from _unseen(subject, account, seen)
-    look = quote_command(
-        "aws", "eks", "describe-nodegroup", "--cluster-name", names.cluster(environment), "--nodegroup-name", group,
-        "--region", environment.region,
-    )  # fmt: skip
-    if seen.present is False and not seen.instances:
-        yield ok(f"{group} is not there yet")
-    elif seen.owned is False:
-        yield _strange(f"node group {group}", environment, None, look)
-    elif "node group" not in seen.unknown and "instances" not in seen.unknown:
-        yield from _raised(subject, seen)
-    for fault in (said for said in seen.faults if said.startswith("s3://")):
-        yield fail(fault, "see who wrote it, and what status says of it",
-                   build_tandem_command("status", environment.name), code=WORLD)  # fmt: skip
+    yield from _report_read_failures(context, account, fleet)
+    command = quote_command(
+        "aws",
+        "eks",
+        "describe-nodegroup",
+        "--cluster-name",
+        names.cluster_name(environment),
+        "--nodegroup-name",
+        node_group,
+        "--region",
+        environment.region,
+    )
+    if fleet.has_node_group is False and not fleet.instances:
+        yield ok_finding(f"{node_group} is not there yet")
+    elif fleet.has_owner_tag is False:
+        yield _build_foreign_finding(f"node group {node_group}", environment, None, command)
+    elif "node group" not in fleet.unknown and "instances" not in fleet.unknown:
+        yield from _judge_raised_fleet(context, fleet)
+    for fault in (text for text in fleet.faults if text.startswith("s3://")):
+        yield fail_finding(
+            fault,
+            "see who wrote it, and what status says of it",
+            build_tandem_command("status", environment.name),
+            code=EXIT_EXTERNAL,
+        )
 
 
-def _unseen(subject: Subject, account: Account, seen: stop.Seen) -> Iterator[Finding]:
+def _report_read_failures(
+    context: DoctorContext, account: AllowlistedAccount, fleet: fleet_stop.FleetState
+) -> Iterator[CheckFinding]:
     """Say what could not be read, once for each call; before the first deploy there is no bucket, and nothing in it."""
-    never = seen.present is False and not seen.instances
-    together: dict[tuple[str, str], list[str]] = {}
-    for source, why in seen.unknown.items():
-        if not (never and "NoSuchBucket" in why):
-            together.setdefault(READS[source], []).append(f"{source}: {why}")
-    for (service, operation), said in together.items():
-        call = known(service, operation)
-        on = ", ".join(resources(account.environment, call.action))
-        denied = any(code in one for code in REFUSALS for one in said)
-        yield unknown(
-            "; ".join(said),
-            f"add {call.action} on {on} to the policy of this identity" if denied else "try again",
-            build_tandem_command("doctor", subject.environment.name, "--policy") if denied else "",
+    is_absent = fleet.has_node_group is False and not fleet.instances
+    failures_by_call: dict[tuple[str, str], list[str]] = {}
+    for source, why in fleet.unknown.items():
+        if not (is_absent and "NoSuchBucket" in why):
+            failures_by_call.setdefault(SOURCE_CALLS[source], []).append(f"{source}: {why}")
+    for (service, operation), failures in failures_by_call.items():
+        call = find_call(service, operation)
+        arns_text = ", ".join(list_action_arns(account.environment, call.action))
+        is_denial = any(code in failure for code in DENIAL_WORDS for failure in failures)
+        yield unknown_finding(
+            "; ".join(failures),
+            f"add {call.action} on {arns_text} to the policy of this identity" if is_denial else "try again",
+            build_tandem_command("doctor", context.environment.name, "--policy") if is_denial else "",
         )  # fmt: skip
 
 
-def _raised(subject: Subject, seen: stop.Seen) -> Iterator[Finding]:
+def _judge_raised_fleet(context: DoctorContext, fleet: fleet_stop.FleetState) -> Iterator[CheckFinding]:
     """Say what EKS does to a raised fleet at an update of the template, whose desired size is always 0."""
-    environment, group = subject.environment, names.node_group(subject.environment)
-    alive = len(seen.instances)
-    if seen.live is not None:
-        yield warn(
-            f"run {seen.live.run} of {seen.live.who} has the fleet until {seen.live.deadline:%Y-%m-%dT%H:%M:%SZ}: "
-            "a deploy that updates Fleet sets it to 0", "deploy nothing but what leaves Fleet alone, or wait",
+    environment, node_group = context.environment, names.node_group_name(context.environment)
+    instance_count = len(fleet.instances)
+    if fleet.live_lease is not None:
+        yield warn_finding(
+            f"run {fleet.live_lease.run} of {fleet.live_lease.who} has the fleet until "
+            f"{fleet.live_lease.deadline:%Y-%m-%dT%H:%M:%SZ}: "
+            "a deploy that updates Fleet sets it to 0",
+            "deploy nothing but what leaves Fleet alone, or wait",
             build_cdk_command("diff", environment.name, "Fleet"),
-        )  # fmt: skip
-    elif seen.desired or alive:
-        yield warn(f"{group} has desired size {seen.desired} and {alive} instances without a live lease: they "
-                   "cost, and a stop is due", "stop it", build_tandem_command("stop", environment.name))  # fmt: skip
-    elif seen.fenced and seen.fence is not None:
-        yield warn(f"{group} is at 0 behind a fence, of {seen.fence.who}: {seen.fence.why}",
+        )
+    elif fleet.desired_size or instance_count:
+        yield warn_finding(
+            f"{node_group} has desired size {fleet.desired_size} and {instance_count} instances without a live "
+            "lease: they "
+            "cost, and a stop is due",
+            "stop it",
+            build_tandem_command("stop", environment.name),
+        )
+    elif fleet.is_fenced and fleet.fence is not None:
+        yield warn_finding(f"{node_group} is at 0 behind a fence, of {fleet.fence.who}: {fleet.fence.why}",
                    "lift it before the next start",
                    build_tandem_command("stop", environment.name, "--clear"))  # fmt: skip
-    elif not seen.unknown:
-        yield ok(f"{group} is ours, at 0, without an instance")
+    elif not fleet.unknown:
+        yield ok_finding(f"{node_group} is ours, at 0, without an instance")

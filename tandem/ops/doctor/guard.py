@@ -9,206 +9,260 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tandem.guard.scaling import LAUNCH, ScalingGroup, read_scaling_groups
+from tandem.guard.fleet_stop import (
+    CALL_ERRORS,
+    CAPACITY_KIND_TAG,
+    AwsClients,
+    Lease,
+    read_fence,
+    read_lease,
+    read_pointer,
+)
+from tandem.guard.scaling_groups import LAUNCH_PROCESS, ScalingGroup, read_scaling_groups
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
-from tandem.ops.doctor.account import Account
-from tandem.ops.doctor.calls import PROOF
-from tandem.ops.doctor.line import WORLD, Finding, fail, ok, unknown, warn
-from tandem.ops.doctor.subject import Subject
-from tandem.ops.fault import code_of
-from tandem.ops.guarded import guarded
+from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.doctor.call_policy import PROOF_NAME_PREFIX
+from tandem.ops.doctor.check_result import (
+    EXIT_EXTERNAL,
+    CheckFinding,
+    fail_finding,
+    ok_finding,
+    unknown_finding,
+    warn_finding,
+)
+from tandem.ops.doctor.context import DoctorContext
+from tandem.ops.faults import error_code
+from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.stop import CAPACITY_KIND_TAG, RAISED, Clients, Lease, read_fence, read_lease, read_pointer
 
 # as EKS calls each kind; a reservation is on-demand capacity that somebody holds
-EKS_KINDS = {
+EKS_CAPACITY_TYPES = {
     "capacity-block": "CAPACITY_BLOCK", "reservation": "ON_DEMAND", "on-demand": "ON_DEMAND", "spot": "SPOT",
 }  # fmt: skip
-KIND_VARIABLE = "TANDEM_CAPACITY_KIND"  # of the guard's functions
-ABSENT = {"ResourceNotFoundException"}
-SIZING = ":eks:updateNodegroupConfig"  # how the target of a schedule that sizes a node group ends
+CAPACITY_KIND_VARIABLE = "TANDEM_CAPACITY_KIND"  # of the guard's functions
+NOT_FOUND_CODES = {"ResourceNotFoundException"}
+SIZING_ARN_SUFFIX = ":eks:updateNodegroupConfig"  # how the target of a schedule that sizes a node group ends
 
 
-def compare_kinds(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_capacity_kind(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """Compare how the nodes are bought as declared, as Fleet is deployed and as Guard knows it."""
-    environment = subject.environment
-    declared, group = environment.capacity.kind, _read_node_group(account)
-    name = names.guard_function(environment, "stop")
-    function = account.ask("lambda", "GetFunctionConfiguration", f"function {name}", absent=ABSENT, FunctionName=name)
-    if group and group.get("tags", {}).get(names.OWNER_TAG) != environment.name:
-        yield unknown(f"{names.node_group(environment)} is another's, so nothing is compared", "see fleet")
+    environment = context.environment
+    declared_kind, node_group = environment.capacity.kind, _read_node_group(account)
+    name = names.guard_function_name(environment, "stop")
+    function = account.ask(
+        "lambda", "GetFunctionConfiguration", f"function {name}", absent=NOT_FOUND_CODES, FunctionName=name
+    )
+    if node_group and node_group.get("tags", {}).get(names.OWNER_TAG) != environment.name:
+        yield unknown_finding(f"{names.node_group_name(environment)} is another's, so nothing is compared", "see fleet")
         return
-    findings = [*_compare_fleet(environment, group), *_compare_guard(environment, group, function)]
+    findings = [*_compare_fleet(environment, node_group), *_compare_guard(environment, node_group, function)]
     yield from findings
     if not findings:
-        effect = _tell_effect(declared)
-        yield ok(f"{declared}, as far as Fleet and Guard are deployed: at its limit the budget {effect}")
+        effect = _describe_effect(declared_kind)
+        yield ok_finding(f"{declared_kind}, as far as Fleet and Guard are deployed: at its limit the budget {effect}")
 
 
-def _compare_fleet(environment: Environment, group: Mapping[str, Any] | None) -> Iterator[Finding]:
-    if not group:
+def _compare_fleet(environment: Environment, node_group: Mapping[str, Any] | None) -> Iterator[CheckFinding]:
+    if not node_group:
         return
-    declared, tag = environment.capacity.kind, group.get("tags", {}).get(CAPACITY_KIND_TAG)
-    bought = group.get("capacityType", EKS_KINDS[declared])
-    deploy = build_cdk_command("deploy", environment.name, "Fleet")
-    if bought != EKS_KINDS[declared]:
-        yield fail(f"the file says {declared}, and EKS buys {bought} for {names.node_group(environment)}",
-                   "deploy Fleet, or correct capacity.kind", deploy, code=WORLD)  # fmt: skip
+    declared_kind, tag = environment.capacity.kind, node_group.get("tags", {}).get(CAPACITY_KIND_TAG)
+    eks_capacity_type = node_group.get("capacityType", EKS_CAPACITY_TYPES[declared_kind])
+    command = build_cdk_command("deploy", environment.name, "Fleet")
+    if eks_capacity_type != EKS_CAPACITY_TYPES[declared_kind]:
+        yield fail_finding(
+            f"the file says {declared_kind}, and EKS buys {eks_capacity_type} for {names.node_group_name(environment)}",
+            "deploy Fleet, or correct capacity.kind",
+            command,
+            code=EXIT_EXTERNAL,
+        )
     if tag is None:
-        yield warn(f"{names.node_group(environment)} has no tag {CAPACITY_KIND_TAG}: an earlier release deployed it, "
-                   "and a stop takes its kind from Guard", "deploy Fleet", deploy)  # fmt: skip
-    elif tag != declared:
-        effect = _tell_effect(tag)
-        yield fail(f"the file says {declared}, and Fleet is deployed as {tag}: at its limit the budget {effect}",
-                   "deploy Fleet, or correct capacity.kind", deploy, code=WORLD)  # fmt: skip
+        yield warn_finding(
+            f"{names.node_group_name(environment)} has no tag {CAPACITY_KIND_TAG}: an earlier release deployed it, "
+            "and a stop takes its kind from Guard",
+            "deploy Fleet",
+            command,
+        )
+    elif tag != declared_kind:
+        effect = _describe_effect(tag)
+        yield fail_finding(
+            f"the file says {declared_kind}, and Fleet is deployed as {tag}: at its limit the budget {effect}",
+            "deploy Fleet, or correct capacity.kind",
+            command,
+            code=EXIT_EXTERNAL,
+        )
 
 
 def _compare_guard(
-    environment: Environment, group: Mapping[str, Any] | None, function: Mapping[str, Any] | None
-) -> Iterator[Finding]:
+    environment: Environment, node_group: Mapping[str, Any] | None, function: Mapping[str, Any] | None
+) -> Iterator[CheckFinding]:
     """Say what the stop function believes; the node group's tag comes before what its variable says."""
     if function is None:
         return
-    declared = environment.capacity.kind
-    known = str(function.get("Environment", {}).get("Variables", {}).get(KIND_VARIABLE, "nothing"))
-    if known == declared:
+    declared_kind = environment.capacity.kind
+    guard_kind = str(function.get("Environment", {}).get("Variables", {}).get(CAPACITY_KIND_VARIABLE, "nothing"))
+    if guard_kind == declared_kind:
         return
-    tag = (group or {}).get("tags", {}).get(CAPACITY_KIND_TAG)
-    effect = f"while Fleet has no tag {CAPACITY_KIND_TAG}, at its limit the budget {_tell_effect(known)}"
+    tag = (node_group or {}).get("tags", {}).get(CAPACITY_KIND_TAG)
+    effect = f"while Fleet has no tag {CAPACITY_KIND_TAG}, at its limit the budget {_describe_effect(guard_kind)}"
     if tag is not None:
         effect = "Fleet's tag comes before it, so only a deploy of Guard is missing"
-    yield fail(f"the file says {declared}, and Guard is deployed with {known}: {effect}",
+    yield fail_finding(f"the file says {declared_kind}, and Guard is deployed with {guard_kind}: {effect}",
                "deploy Guard, or correct capacity.kind", build_cdk_command("deploy", environment.name, "Guard"),
-               code=WORLD)  # fmt: skip
+               code=EXIT_EXTERNAL)  # fmt: skip
 
 
-def _tell_effect(kind: str) -> str:
+def _describe_effect(kind: str) -> str:
     return "only tells people, because a Capacity Block is prepaid" if kind == "capacity-block" else "stops the fleet"
 
 
-def check_scaling_groups(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_scaling_groups(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """Name what is suspended in the node group's Auto Scaling group: a start needs its launches, a stop its ends."""
-    limits, group = guarded(subject.environment), _read_node_group(account)
-    rows = ((group or {}).get("resources") or {}).get("autoScalingGroups", [])
+    config, node_group = build_guard_config(context.environment), _read_node_group(account)
+    rows = ((node_group or {}).get("resources") or {}).get("autoScalingGroups", [])
     if not rows:
-        yield ok("the node group has no Auto Scaling group yet")
+        yield ok_finding("the node group has no Auto Scaling group yet")
         return
-    clients = _make_clients(account)
+    clients = _create_clients(account)
     try:
         groups = read_scaling_groups(clients, [str(row["name"]) for row in rows])
-    except RAISED as error:
-        raise account.explain(error, "autoscaling", "DescribeAutoScalingGroups", limits.group) from error
-    ours: tuple[str, ...] = ()
-    if any(LAUNCH in row.suspended for row in groups):
+    except CALL_ERRORS as error:
+        raise account.convert_error(
+            error, "autoscaling", "DescribeAutoScalingGroups", config.node_group_description
+        ) from error
+    suspended_groups: tuple[str, ...] = ()
+    if any(LAUNCH_PROCESS in row.suspended_processes for row in groups):
         try:
-            fence = read_fence(clients, limits)
-        except RAISED as error:
-            raise account.explain(error, "s3", "GetObject", f"s3://{limits.bucket}") from error
-        ours = fence.suspended if fence else ()
-    findings = [finding for row in groups for finding in _judge_processes(subject.environment, row, ours)]
+            fence = read_fence(clients, config)
+        except CALL_ERRORS as error:
+            raise account.convert_error(error, "s3", "GetObject", f"s3://{config.bucket}") from error
+        suspended_groups = fence.suspended if fence else ()
+    findings = [finding for row in groups for finding in _judge_processes(context.environment, row, suspended_groups)]
     yield from findings
     if not findings:
-        yield ok(f"no process of {', '.join(row.name for row in groups) or 'its Auto Scaling group'} is suspended")
+        yield ok_finding(
+            f"no process of {', '.join(row.name for row in groups) or 'its Auto Scaling group'} is suspended"
+        )
 
 
-def _judge_processes(environment: Environment, group: ScalingGroup, ours: tuple[str, ...]) -> Iterator[Finding]:
-    def resume(*processes: str) -> str:
+def _judge_processes(
+    environment: Environment, group: ScalingGroup, suspended_groups: tuple[str, ...]
+) -> Iterator[CheckFinding]:
+    def build_resume_command(*processes: str) -> str:
         return quote_command(
             "aws", "autoscaling", "resume-processes", "--region", environment.region,
             "--auto-scaling-group-name", group.name, "--scaling-processes", *processes,
         )  # fmt: skip
 
-    others = [process for process in group.suspended if process != LAUNCH]
-    if LAUNCH in group.suspended and group.name in ours:
-        yield ok(f"a stop suspended {LAUNCH} of {group.name}; the next start resumes it")
-    elif LAUNCH in group.suspended:
-        yield fail(f"somebody suspended {LAUNCH} of {group.name}, and no stop of Tandem did: every start refuses",
-                   "find out who and why, then resume it", resume(LAUNCH), code=WORLD)  # fmt: skip
-    if others:
-        yield warn(f"suspended in {group.name}: {', '.join(others)}; EKS may not end nodes as it is told",
-                   "find out who and why, then resume them", resume(*others))  # fmt: skip
+    other_processes = [process for process in group.suspended_processes if process != LAUNCH_PROCESS]
+    if LAUNCH_PROCESS in group.suspended_processes and group.name in suspended_groups:
+        yield ok_finding(f"a stop suspended {LAUNCH_PROCESS} of {group.name}; the next start resumes it")
+    elif LAUNCH_PROCESS in group.suspended_processes:
+        yield fail_finding(
+            f"somebody suspended {LAUNCH_PROCESS} of {group.name}, and no stop of Tandem did: every start refuses",
+            "find out who and why, then resume it",
+            build_resume_command(LAUNCH_PROCESS),
+            code=EXIT_EXTERNAL,
+        )
+    if other_processes:
+        yield warn_finding(
+            f"suspended in {group.name}: {', '.join(other_processes)}; EKS may not end nodes as it is told",
+            "find out who and why, then resume them",
+            build_resume_command(*other_processes),
+        )
 
 
-def check_schedules(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_schedules(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """Name the schedules of the guard's group that no lease owns: one may raise the fleet behind every fence."""
-    limits = guarded(subject.environment)
-    where = f"schedule group {limits.schedule_group}"
-    clients = _make_clients(account)
-    lease = _read_present_lease(account, clients)
+    config = build_guard_config(context.environment)
+    where = f"schedule group {config.schedule_group}"
+    clients = _create_clients(account)
+    lease = _read_current_lease(account, clients)
     try:
-        strangers = list_foreign_schedules(clients, limits, lease)
-    except RAISED as error:
-        fault = account.explain(error, "scheduler", "ListSchedules", where)
-        if code_of(error) not in ABSENT:
+        foreign_schedules = list_foreign_schedules(clients, config, lease)
+    except CALL_ERRORS as error:
+        fault = account.convert_error(error, "scheduler", "ListSchedules", where)
+        if error_code(error) not in NOT_FOUND_CODES:
             raise fault from error
-        yield ok(f"{where} is not there yet")
+        yield ok_finding(f"{where} is not there yet")
         return
-    for stranger in strangers:
-        yield _judge_schedule(account, stranger)
-    if not strangers:
-        yield ok(f"{where} has no schedule but the lease's own" if lease else f"{where} has no schedule")
+    for foreign_schedule in foreign_schedules:
+        yield _judge_schedule(account, foreign_schedule)
+    if not foreign_schedules:
+        yield ok_finding(f"{where} has no schedule but the lease's own" if lease else f"{where} has no schedule")
 
 
-def _judge_schedule(account: Account, stranger: ForeignSchedule) -> Finding:
-    limits = guarded(account.environment)
-    delete = quote_command(
-        "aws", "scheduler", "delete-schedule", "--region", limits.region, "--group-name", limits.schedule_group,
-        "--name", stranger.name,
+def _judge_schedule(account: AllowlistedAccount, foreign_schedule: ForeignSchedule) -> CheckFinding:
+    config = build_guard_config(account.environment)
+    delete_command = quote_command(
+        "aws", "scheduler", "delete-schedule", "--region", config.region, "--group-name", config.schedule_group,
+        "--name", foreign_schedule.name,
     )  # fmt: skip
-    where = f"schedule {limits.schedule_group}/{stranger.name}"
-    described = account.ask(
-        "scheduler", "GetSchedule", where, absent=ABSENT, GroupName=limits.schedule_group, Name=stranger.name
+    where = f"schedule {config.schedule_group}/{foreign_schedule.name}"
+    response = account.ask(
+        "scheduler",
+        "GetSchedule",
+        where,
+        absent=NOT_FOUND_CODES,
+        GroupName=config.schedule_group,
+        Name=foreign_schedule.name,
     )
-    if described is None:
-        return ok(f"{where} is gone since it was listed")
-    expression = str(described.get("ScheduleExpression", "?"))
-    when = f"{stranger.state}, {expression}"
-    recurring = not expression.startswith("at(")
-    if stranger.name.startswith(PROOF) and not recurring:
-        return warn(f"{where} ({when}) is of a proof of the one-shot stop", "wait two minutes: it deletes itself",
-                    delete)  # fmt: skip
-    size = _read_size(described.get("Target") or {})
-    effect = f"calls {stranger.target_arn}" if size is None else f"sets the fleet to {size} nodes"
-    if size and recurring:
+    if response is None:
+        return ok_finding(f"{where} is gone since it was listed")
+    expression = str(response.get("ScheduleExpression", "?"))
+    when = f"{foreign_schedule.state}, {expression}"
+    is_recurring = not expression.startswith("at(")
+    if foreign_schedule.name.startswith(PROOF_NAME_PREFIX) and not is_recurring:
+        return warn_finding(
+            f"{where} ({when}) is of a proof of the one-shot stop",
+            "wait two minutes: it deletes itself",
+            delete_command,
+        )
+    size = _read_size(response.get("Target") or {})
+    effect = f"calls {foreign_schedule.target_arn}" if size is None else f"sets the fleet to {size} nodes"
+    if size and is_recurring:
         effect = f"raises the fleet to {size} nodes again and again, behind every fence"
-    return fail(f"{where} ({when}) belongs to no lease and {effect}; every start refuses beside it",
-                "see who made it; if no start is under way, delete it", delete, code=WORLD)  # fmt: skip
+    return fail_finding(
+        f"{where} ({when}) belongs to no lease and {effect}; every start refuses beside it",
+        "see who made it; if no start is under way, delete it",
+        delete_command,
+        code=EXIT_EXTERNAL,
+    )
 
 
 def _read_size(target: Mapping[str, Any]) -> int | None:
     """Return the size that a schedule asks EKS for; None where it asks for none, or its input is not understood."""
-    if not str(target.get("Arn", "")).endswith(SIZING):
+    if not str(target.get("Arn", "")).endswith(SIZING_ARN_SUFFIX):
         return None
     try:
-        said = json.loads(target.get("Input", ""))
-        config = {key.casefold(): value for key, value in said.items()}["scalingconfig"]
+        target_input = json.loads(target.get("Input", ""))
+        config = {key.casefold(): value for key, value in target_input.items()}["scalingconfig"]
         sizes = {key.casefold(): int(value) for key, value in config.items()}
     except (ValueError, TypeError, AttributeError, KeyError):
         return None
     return max(sizes.get("desiredsize", 0), sizes.get("minsize", 0))
 
 
-def _read_node_group(account: Account) -> Mapping[str, Any] | None:
-    limits = guarded(account.environment)
+def _read_node_group(account: AllowlistedAccount) -> Mapping[str, Any] | None:
+    config = build_guard_config(account.environment)
     answer = account.ask(
-        "eks", "DescribeNodegroup", limits.group, absent=ABSENT,
-        clusterName=limits.cluster, nodegroupName=limits.node_group,
+        "eks", "DescribeNodegroup", config.node_group_description, absent=NOT_FOUND_CODES,
+        clusterName=config.cluster, nodegroupName=config.node_group,
     )  # fmt: skip
     return None if answer is None else answer["nodegroup"]
 
 
-def _read_present_lease(account: Account, clients: Clients) -> Lease | None:
-    limits = guarded(account.environment)
+def _read_current_lease(account: AllowlistedAccount, clients: AwsClients) -> Lease | None:
+    config = build_guard_config(account.environment)
     try:
-        return read_lease(clients, limits, read_pointer(clients, limits))[0]
-    except RAISED as error:
-        if code_of(error) == "NoSuchBucket":
+        return read_lease(clients, config, read_pointer(clients, config))[0]
+    except CALL_ERRORS as error:
+        if error_code(error) == "NoSuchBucket":
             return None
-        raise account.explain(error, "s3", "GetObject", f"s3://{limits.bucket}") from error
+        raise account.convert_error(error, "s3", "GetObject", f"s3://{config.bucket}") from error
 
 
-def _make_clients(account: Account) -> Clients:
-    made = {service: account.client(service) for service in ("s3", "eks", "ec2", "scheduler", "autoscaling")}
-    return Clients(**made, sns=None, cloudwatch=None)
+def _create_clients(account: AllowlistedAccount) -> AwsClients:
+    boto_clients = {service: account.client(service) for service in ("s3", "eks", "ec2", "scheduler", "autoscaling")}
+    return AwsClients(**boto_clients, sns=None, cloudwatch=None)

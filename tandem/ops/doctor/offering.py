@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tandem.ops.doctor.account import Account
+from tandem.ops.doctor.account import AllowlistedAccount
 
 
-def offered_zones(account: Account, instance_type: str) -> set[str]:
+def list_offer_zones(account: AllowlistedAccount, instance_type: str) -> set[str]:
     """Return the zone ids of the region that offer a type; types may be hidden from an account.
 
     Raises:
         OpsError: EC2 could not be asked.
     """
-    rows = account.every(
+    rows = account.list_rows(
         "ec2", "DescribeInstanceTypeOfferings", "InstanceTypeOfferings", instance_type,
         LocationType="availability-zone-id", Filters=[{"Name": "instance-type", "Values": [instance_type]}],
     )  # fmt: skip

@@ -4,75 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tandem.ops.doctor.account import Account
-from tandem.ops.doctor.calls import topic_arn
-from tandem.ops.doctor.line import Finding, fail, ok, warn
-from tandem.ops.doctor.subject import Subject
-from tandem.ops.fault import OpsError, code_of
+from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.doctor.call_policy import topic_arn
+from tandem.ops.doctor.check_result import CheckFinding, fail_finding, ok_finding, warn_finding
+from tandem.ops.doctor.context import DoctorContext
+from tandem.ops.faults import OperationError, error_code
 from tandem.shell_command import quote_command
 
-NO_PRINCIPAL = {"NoSuchEntity", "NoSuchEntityException"}
-NO_TOPIC = {"NotFound", "NotFoundException"}
+NO_PRINCIPAL_CODES = {"NoSuchEntity", "NoSuchEntityException"}
+NO_TOPIC_CODES = {"NotFound", "NotFoundException"}
 PENDING = "PendingConfirmation"
 
 
-def principals(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_principals(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """See that every principal of `cluster.access` exists: EKS refuses an access entry for one that does not."""
-    environment = subject.environment
+    environment = context.environment
     access = environment.cluster.access
-    named = [arn for kind in (access.admin, access.operator, access.engineer, access.viewer) for arn in kind]
-    good = 0
-    for arn in dict.fromkeys(named):
+    arns = [arn for kind in (access.admin, access.operator, access.engineer, access.viewer) for arn in kind]
+    existing_count = 0
+    for arn in dict.fromkeys(arns):
         kind, _, path = arn.rpartition(":")[2].partition("/")
         name = path.rpartition("/")[2]
         if arn.split(":")[4] != environment.account:
-            yield warn(f"{arn} is of another account", "see there that it exists: it is not asked from here")
+            yield warn_finding(f"{arn} is of another account", "see there that it exists: it is not asked from here")
             continue
         operation, parameter = ("GetRole", "RoleName") if kind == "role" else ("GetUser", "UserName")
-        found = account.ask("iam", operation, arn, absent=NO_PRINCIPAL, **{parameter: name})
-        if found is None:
-            yield fail(f"there is no {kind} {arn}", "make it, or correct cluster.access",
+        response = account.ask("iam", operation, arn, absent=NO_PRINCIPAL_CODES, **{parameter: name})
+        if response is None:
+            yield fail_finding(f"there is no {kind} {arn}", "make it, or correct cluster.access",
                        quote_command("aws", "iam", f"get-{kind}", f"--{kind}-name", name))  # fmt: skip
         else:
-            good += 1
+            existing_count += 1
     if not access.admin:
-        yield warn("cluster.access.admin is empty: nobody can enter the cluster", "name at least one")
-    if good:
-        yield ok(f"{good} principals of cluster.access exist")
+        yield warn_finding("cluster.access.admin is empty: nobody can enter the cluster", "name at least one")
+    if existing_count:
+        yield ok_finding(f"{existing_count} principals of cluster.access exist")
 
 
-def subscriptions(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_subscriptions(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """See that who is to be told has confirmed, for one who has not is told nothing."""
-    environment = subject.environment
-    declared = environment.observability.alarm_subscriptions
-    if not declared:
-        yield warn("observability.alarm_subscriptions is empty: nobody is told of a fleet that will not stop",
+    environment = context.environment
+    alarm_subscriptions = environment.observability.alarm_subscriptions
+    if not alarm_subscriptions:
+        yield warn_finding("observability.alarm_subscriptions is empty: nobody is told of a fleet that will not stop",
                    "name who", "observability: {alarm_subscriptions: [{protocol: email, endpoint: WHO}]}")  # fmt: skip
         return
     topic = topic_arn(environment)
     try:
-        rows = account.every("sns", "ListSubscriptionsByTopic", "Subscriptions", topic, TopicArn=topic)
-    except OpsError as error:
-        if code_of(error.__cause__) not in NO_TOPIC:
+        rows = account.list_rows("sns", "ListSubscriptionsByTopic", "Subscriptions", topic, TopicArn=topic)
+    except OperationError as error:
+        if error_code(error.__cause__) not in NO_TOPIC_CODES:
             raise
-        yield ok("the topic is not there yet; each subscriber confirms once after the first deploy")
+        yield ok_finding("the topic is not there yet; each subscriber confirms once after the first deploy")
         return
     states = {(row["Protocol"], row["Endpoint"]): row["SubscriptionArn"] for row in rows}
-    good = 0
-    for one in declared:
-        state = states.get((one.protocol, one.endpoint))
-        again = quote_command(
+    confirmed_count = 0
+    for subscription in alarm_subscriptions:
+        state = states.get((subscription.protocol, subscription.endpoint))
+        command = quote_command(
             "aws", "sns", "subscribe", "--region", environment.region, "--topic-arn", topic,
-            "--protocol", one.protocol, "--notification-endpoint", one.endpoint,
+            "--protocol", subscription.protocol, "--notification-endpoint", subscription.endpoint,
         )  # fmt: skip
         if state is None:
-            yield warn(f"{one.endpoint} ({one.protocol}) is declared and not subscribed",
+            yield warn_finding(f"{subscription.endpoint} ({subscription.protocol}) is declared and not subscribed",
                        "deploy; if it is deployed, the confirmation has lapsed: subscribe it again",
-                       again)  # fmt: skip
+                       command)  # fmt: skip
         elif state == PENDING:
-            yield warn(f"{one.endpoint} ({one.protocol}) has not confirmed and is told nothing",
-                       "follow the link in its mail, or subscribe it again", again)  # fmt: skip
+            yield warn_finding(
+                f"{subscription.endpoint} ({subscription.protocol}) has not confirmed and is told nothing",
+                "follow the link in its mail, or subscribe it again",
+                command,
+            )
         else:
-            good += 1
-    if good:
-        yield ok(f"{good} of {len(declared)} subscribers have confirmed")
+            confirmed_count += 1
+    if confirmed_count:
+        yield ok_finding(f"{confirmed_count} of {len(alarm_subscriptions)} subscribers have confirmed")

@@ -5,231 +5,273 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tandem.ops.doctor.account import Account
-from tandem.ops.doctor.line import Finding, fail, ok, unknown, warn
-from tandem.ops.doctor.subject import MissingImageError, RegistryError, Subject
-from tandem.ops.fault import DeniedError, OpsError, code_of
+from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.doctor.check_result import (
+    CheckFinding,
+    fail_finding,
+    ok_finding,
+    unknown_finding,
+    warn_finding,
+)
+from tandem.ops.doctor.context import DoctorContext, MissingImageError, RegistryError
+from tandem.ops.faults import AccessDeniedError, OperationError, error_code
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
-from tandem.spec.built_image import BUILT, registry
-from tandem.spec.images import ImageUse, image_uses
+from tandem.spec.images import ImageUse, list_image_uses
+from tandem.spec.project_image import PROJECT_IMAGES, registry_host
 
-NO_BUCKET = {"404", "NoSuchBucket"}
-ELSEWHERE = {"301", "PermanentRedirect", "AuthorizationHeaderMalformed"}
-NO_REPOSITORY, NO_IMAGE = {"RepositoryNotFoundException"}, {"ImageNotFoundException"}
-NO_SECRET = {"ResourceNotFoundException"}
-_ECR = re.compile(r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<rest>.+)$")
+NO_BUCKET_CODES = {"404", "NoSuchBucket"}
+REDIRECT_CODES = {"301", "PermanentRedirect", "AuthorizationHeaderMalformed"}
+NO_REPOSITORY_CODES, NO_IMAGE_CODES = {"RepositoryNotFoundException"}, {"ImageNotFoundException"}
+NO_SECRET_CODES = {"ResourceNotFoundException"}
+_ECR_REFERENCE = re.compile(
+    r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<rest>.+)$"
+)
 
 
-def bucket(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_bucket(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """Tell a bucket's name that is free from one that is ours and one that is somebody else's."""
-    environment = subject.environment
-    yield from _one_bucket(subject, account, names.bucket(environment))
+    environment = context.environment
+    yield from _judge_bucket(context, account, names.bucket_name(environment))
     if environment.artifacts.existing_bucket is None:
-        yield from _one_bucket(subject, account, names.log_bucket(environment))
+        yield from _judge_bucket(context, account, names.log_bucket_name(environment))
 
 
-def bucket_key(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_bucket_key(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """See that the bucket's customer key is there and may be used; without one S3's own keys need nobody's right."""
-    key = subject.environment.artifacts.kms_key_arn
+    key = context.environment.artifacts.kms_key_arn
     if key is None:
-        yield ok("S3's own keys encrypt the bucket")
+        yield ok_finding("S3's own keys encrypt the bucket")
         return
-    look = quote_command("aws", "kms", "describe-key", "--key-id", key)
+    command = quote_command("aws", "kms", "describe-key", "--key-id", key)
     answer = account.ask("kms", "DescribeKey", key, absent={"NotFoundException"}, KeyId=key)
     if answer is None:
-        yield fail(f"there is no key {key}", "correct artifacts.kms_key_arn", look)
+        yield fail_finding(f"there is no key {key}", "correct artifacts.kms_key_arn", command)
         return
     state = answer["KeyMetadata"]["KeyState"]
     if state != "Enabled":
-        yield fail(f"the bucket's key is {state}: nobody reads or writes an object under it", "enable it", look)
-        return
-    yield ok("the bucket's key is enabled; that its policy admits this account's roles is its owner's to see to")
-
-
-def _one_bucket(subject: Subject, account: Account, name: str) -> Iterator[Finding]:
-    environment = subject.environment
-    try:
-        found = account.ask(
-            "s3", "HeadBucket", f"s3://{name}", absent=NO_BUCKET, Bucket=name, ExpectedBucketOwner=environment.account
+        yield fail_finding(
+            f"the bucket's key is {state}: nobody reads or writes an object under it", "enable it", command
         )
-    except DeniedError as error:
-        yield _whose(account, name, error)
         return
-    except OpsError as error:
-        if code_of(error.__cause__) not in ELSEWHERE:
+    yield ok_finding(
+        "the bucket's key is enabled; that its policy admits this account's roles is its owner's to see to"
+    )
+
+
+def _judge_bucket(context: DoctorContext, account: AllowlistedAccount, name: str) -> Iterator[CheckFinding]:
+    environment = context.environment
+    try:
+        response = account.ask(
+            "s3",
+            "HeadBucket",
+            f"s3://{name}",
+            absent=NO_BUCKET_CODES,
+            Bucket=name,
+            ExpectedBucketOwner=environment.account,
+        )
+    except AccessDeniedError as error:
+        yield _judge_denied_bucket(account, name, error)
+        return
+    except OperationError as error:
+        if error_code(error.__cause__) not in REDIRECT_CODES:
             raise
-        yield _in_region(subject, name, "another region")
+        yield _build_region_finding(context, name, "another region")
         return
-    there = (found or {}).get("BucketRegion", environment.region)
-    if found is None:
-        yield _absent(subject, name)
-    elif there != environment.region:
-        yield _in_region(subject, name, there)
-    elif environment.artifacts.existing_bucket is None and not _stamped(subject, account):
-        yield warn(
+    bucket_region = (response or {}).get("BucketRegion", environment.region)
+    if response is None:
+        yield _judge_missing_bucket(context, name)
+    elif bucket_region != environment.region:
+        yield _build_region_finding(context, name, bucket_region)
+    elif environment.artifacts.existing_bucket is None and not _has_artifacts_stack(context, account):
+        yield warn_finding(
             f"{name} is there already, of an earlier deploy", "adopt it with the first deploy",
             build_cdk_command("deploy", environment.name, "*", "--import-existing-resources"),
         )  # fmt: skip
     else:
-        yield ok(f"{name} is ours")
+        yield ok_finding(f"{name} is ours")
 
 
-def _absent(subject: Subject, name: str) -> Finding:
-    if subject.environment.artifacts.existing_bucket is None:
-        return ok(f"{name} is free, or not made yet")
-    return fail(f"there is no bucket {name}", "make it, or correct artifacts.existing_bucket",
+def _judge_missing_bucket(context: DoctorContext, name: str) -> CheckFinding:
+    if context.environment.artifacts.existing_bucket is None:
+        return ok_finding(f"{name} is free, or not made yet")
+    return fail_finding(f"there is no bucket {name}", "make it, or correct artifacts.existing_bucket",
                 quote_command("aws", "s3api", "head-bucket", "--bucket", name))  # fmt: skip
 
 
-def _in_region(subject: Subject, name: str, region: str) -> Finding:
-    change = "artifacts.existing_bucket" if subject.environment.artifacts.existing_bucket else "the environment's name"
-    return fail(f"{name} lies in {region}, the environment in {subject.environment.region}", f"change {change}",
-                quote_command("aws", "s3api", "get-bucket-location", "--bucket", name))  # fmt: skip
+def _build_region_finding(context: DoctorContext, name: str, region: str) -> CheckFinding:
+    field_name = (
+        "artifacts.existing_bucket" if context.environment.artifacts.existing_bucket else "the environment's name"
+    )
+    return fail_finding(
+        f"{name} lies in {region}, the environment in {context.environment.region}",
+        f"change {field_name}",
+        quote_command("aws", "s3api", "get-bucket-location", "--bucket", name),
+    )
 
 
-def _whose(account: Account, name: str, error: DeniedError) -> Finding:
+def _judge_denied_bucket(account: AllowlistedAccount, name: str, error: AccessDeniedError) -> CheckFinding:
     """Tell somebody else's bucket from one of ours that may not be seen: S3 answers 403 for both."""
-    rows = account.every("s3", "ListBuckets", "Buckets", f"s3://{name}", Prefix=name)
+    rows = account.list_rows("s3", "ListBuckets", "Buckets", f"s3://{name}", Prefix=name)
     if any(row["Name"] == name for row in rows):
-        return unknown(f"{name} is ours, but may not be looked at ({error.problem})", error.change)
-    return fail(f"{name} is somebody else's: names of buckets are taken world-wide",
+        return unknown_finding(f"{name} is ours, but may not be looked at ({error.problem})", error.change)
+    return fail_finding(f"{name} is somebody else's: names of buckets are taken world-wide",
                 "rename the environment, or name a bucket of yours in artifacts.existing_bucket",
                 quote_command("aws", "s3api", "list-buckets", "--prefix", name))  # fmt: skip
 
 
-def _stamped(subject: Subject, account: Account) -> bool:
+def _has_artifacts_stack(context: DoctorContext, account: AllowlistedAccount) -> bool:
     """Whether the stack that makes the bucket is there."""
-    stack = names.stack(subject.environment, "Artifacts")
+    stack = names.stack_name(context.environment, "Artifacts")
     return (
         account.ask("cloudformation", "DescribeStacks", stack, absent={"ValidationError"}, StackName=stack) is not None
     )
 
 
-def images(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_images(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """See that every image and chart can be had where it will be pulled from, as this machine reaches it."""
-    environment = subject.environment
-    uses = image_uses(environment, subject.experiments, subject.catalogue)
-    silent: dict[str, str] = {}  # a registry that did not answer is asked once
-    unasked: dict[str, list[ImageUse]] = {}
-    good = 0
+    environment = context.environment
+    uses = list_image_uses(environment, context.experiments, context.catalogue)
+    registry_errors: dict[str, str] = {}  # a registry that did not answer is asked once
+    unchecked_uses: dict[str, list[ImageUse]] = {}
+    available_count = 0
     for use in uses:
         host = use.mirrored.partition("/")[0]
-        found = _mirrored(account, use) if _ECR.match(use.mirrored) else _published(subject, use, silent)
-        if host in silent:
-            unasked.setdefault(host, []).append(use)
-        elif found is None:
-            good += 1
+        finding = (
+            _check_mirrored_image(account, use)
+            if _ECR_REFERENCE.match(use.mirrored)
+            else _check_public_image(context, use, registry_errors)
+        )
+        if host in registry_errors:
+            unchecked_uses.setdefault(host, []).append(use)
+        elif finding is None:
+            available_count += 1
         else:
-            yield found
-    for host, left in unasked.items():
-        yield unknown(f"{host} did not answer for {len(left)} of {len(uses)} images and charts: {silent[host]}",
-                      "ask from a machine that reaches the registry",
-                      _build_inspect_command(left[0]))  # fmt: skip
-    loose = [use.reference for use in uses if use.digest is None]
-    if loose:
-        yield warn(f"{len(loose)} not pinned: {', '.join(loose)}", "write their digests", "tandem images --resolve")
-    if good:
-        yield ok(f"{good} of {len(uses)} images and charts can be pulled")
+            yield finding
+    for host, remaining_uses in unchecked_uses.items():
+        yield unknown_finding(
+            f"{host} did not answer for {len(remaining_uses)} of {len(uses)} images and charts: "
+            f"{registry_errors[host]}",
+            "ask from a machine that reaches the registry",
+            _build_inspect_command(remaining_uses[0]),
+        )
+    references = [use.reference for use in uses if use.digest is None]
+    if references:
+        yield warn_finding(
+            f"{len(references)} not pinned: {', '.join(references)}", "write their digests", "tandem images --resolve"
+        )
+    if available_count:
+        yield ok_finding(f"{available_count} of {len(uses)} images and charts can be pulled")
 
 
-def _pinned(use: ImageUse) -> str:
+def _build_image_reference(use: ImageUse) -> str:
     return f"{use.mirrored.rpartition(':')[0]}@{use.digest}" if use.digest else use.mirrored
 
 
 def _build_inspect_command(use: ImageUse) -> str:
-    return quote_command("docker", "buildx", "imagetools", "inspect", _pinned(use))
+    return quote_command("docker", "buildx", "imagetools", "inspect", _build_image_reference(use))
 
 
-def _published(subject: Subject, use: ImageUse, silent: dict[str, str]) -> Finding | None:
+def _check_public_image(context: DoctorContext, use: ImageUse, registry_errors: dict[str, str]) -> CheckFinding | None:
     """Ask a registry that anybody may read, unless it is silent; note it there where it is."""
     host = use.mirrored.partition("/")[0]
-    if host in silent:
+    if host in registry_errors:
         return None
     try:
-        subject.digest_of(_pinned(use))
+        context.resolve_digest(_build_image_reference(use))
     except MissingImageError as error:
-        return fail(str(error), f"mirror it, or correct what names it: {', '.join(use.used_by)}",
+        return fail_finding(str(error), f"mirror it, or correct what names it: {', '.join(use.used_by)}",
                     _build_inspect_command(use))  # fmt: skip
     except RegistryError as error:
-        silent[host] = str(error)
+        registry_errors[host] = str(error)
     return None
 
 
-def _mirrored(account: Account, use: ImageUse) -> Finding | None:
+def _check_mirrored_image(account: AllowlistedAccount, use: ImageUse) -> CheckFinding | None:
     """Ask an ECR registry, where a pull-through cache has an image only after its first pull."""
-    parts = _ECR.match(use.mirrored)
-    assert parts is not None, use.mirrored
-    repository, _, tag = parts["rest"].rpartition(":")
-    wanted = {"imageDigest": use.digest} if use.digest else {"imageTag": tag}
-    found = account.ask(
-        "ecr", "DescribeImages", use.mirrored, absent=NO_REPOSITORY | NO_IMAGE, region=parts["region"],
-        registryId=parts["account"], repositoryName=repository, imageIds=[wanted],
+    match = _ECR_REFERENCE.match(use.mirrored)
+    assert match is not None, use.mirrored
+    repository, _, tag = match["rest"].rpartition(":")
+    image_id = {"imageDigest": use.digest} if use.digest else {"imageTag": tag}
+    response = account.ask(
+        "ecr", "DescribeImages", use.mirrored, absent=NO_REPOSITORY_CODES | NO_IMAGE_CODES, region=match["region"],
+        registryId=match["account"], repositoryName=repository, imageIds=[image_id],
     )  # fmt: skip
-    if found is not None:
+    if response is not None:
         return None
     rules = account.ask(
-        "ecr", "DescribePullThroughCacheRules", use.mirrored, region=parts["region"], registryId=parts["account"]
+        "ecr", "DescribePullThroughCacheRules", use.mirrored, region=match["region"], registryId=match["account"]
     )
     prefixes = [str(rule["ecrRepositoryPrefix"]) for rule in (rules or {}).get("pullThroughCacheRules", [])]
     if any(prefix == "ROOT" or repository.startswith(f"{prefix}/") for prefix in prefixes):
-        return warn(f"{use.mirrored} is not cached yet", "its first pull fetches it, if the upstream is reached")
-    return fail(f"{use.mirrored} is not in the mirror", "copy it there, or correct registry_mirrors",
+        return warn_finding(
+            f"{use.mirrored} is not cached yet", "its first pull fetches it, if the upstream is reached"
+        )
+    return fail_finding(f"{use.mirrored} is not in the mirror", "copy it there, or correct registry_mirrors",
                 quote_command("docker", "buildx", "imagetools", "create", "--tag", use.mirrored,
                               use.reference))  # fmt: skip
 
 
-def own_images(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_own_images(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """See that the images of this checkout were built in the account."""
-    environment = subject.environment
-    for image in BUILT:
-        repository, tag = names.repository(environment, image.name), image.tag()
-        where = f"{registry(environment)}/{repository}:{tag}"
+    environment = context.environment
+    for image in PROJECT_IMAGES:
+        repository, tag = names.repository_name(environment, image.name), image.tag()
+        where = f"{registry_host(environment)}/{repository}:{tag}"
         try:
-            found = account.ask(
-                "ecr", "DescribeImages", where, absent=NO_IMAGE,
+            response = account.ask(
+                "ecr", "DescribeImages", where, absent=NO_IMAGE_CODES,
                 registryId=environment.account, repositoryName=repository, imageIds=[{"imageTag": tag}],
             )  # fmt: skip
-        except OpsError as error:
-            if code_of(error.__cause__) not in NO_REPOSITORY:
+        except OperationError as error:
+            if error_code(error.__cause__) not in NO_REPOSITORY_CODES:
                 raise
-            yield warn(f"{repository} is not there: stack Image is not deployed", "deploy it; it builds the image",
-                       build_cdk_command("deploy", environment.name, "Image"))  # fmt: skip
+            yield warn_finding(
+                f"{repository} is not there: stack Image is not deployed",
+                "deploy it; it builds the image",
+                build_cdk_command("deploy", environment.name, "Image"),
+            )
             continue
-        if found is None:
-            yield warn(f"{repository} has no {tag}, the image of this checkout", "deploy Image, or build it",
+        if response is None:
+            yield warn_finding(f"{repository} has no {tag}, the image of this checkout", "deploy Image, or build it",
                        quote_command("aws", "codebuild", "start-build", "--project-name", repository,
                                      "--region", environment.region))  # fmt: skip
         else:
-            yield ok(f"{repository}:{tag} is built")
+            yield ok_finding(f"{repository}:{tag} is built")
 
 
-def token(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_token(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
     """See that gated models have a token: that its secret is there, never what is in it."""
-    environment, secret = subject.environment, subject.environment.hub.token_secret
-    gated = [model.id for model in subject.models() if model.gated.value]
+    environment, secret = context.environment, context.environment.hub.token_secret
+    gated_models = [model.id for model in context.list_models() if model.gated.value]
     if secret is None:
-        if gated:
-            yield fail(f"{', '.join(gated)} is gated, and no hub.token_secret is declared",
+        if gated_models:
+            yield fail_finding(f"{', '.join(gated_models)} is gated, and no hub.token_secret is declared",
                        "name a secret that holds a token of the hub",
                        "hub: {token_secret: tandem/hub-token}")  # fmt: skip
         else:
-            yield ok("no hosted model is gated, and no secret is declared")
+            yield ok_finding("no hosted model is gated, and no secret is declared")
         return
-    need = f"for {', '.join(gated)}" if gated else "though no hosted model is gated"
-    aws = ("aws", "secretsmanager")
-    here = ("--region", environment.region)
-    value = ("--secret-string", "file://token")
-    found = account.ask("secretsmanager", "DescribeSecret", secret, absent=NO_SECRET, SecretId=secret)
-    if found is None:
-        missing = fail if gated else warn
-        yield missing(f"there is no secret {secret}, declared {need}", "make it, or correct hub.token_secret",
-                      quote_command(*aws, "create-secret", *here, "--name", secret, *value))  # fmt: skip
-    elif "DeletedDate" in found:
-        yield fail(f"secret {secret} is being deleted", "restore it",
-                   quote_command(*aws, "restore-secret", *here, "--secret-id", secret))  # fmt: skip
-    elif not any("AWSCURRENT" in stages for stages in found.get("VersionIdsToStages", {}).values()):
-        yield fail(f"secret {secret} is empty", "put the token into it",
-                   quote_command(*aws, "put-secret-value", *here, "--secret-id", secret, *value))  # fmt: skip
+    purpose = f"for {', '.join(gated_models)}" if gated_models else "though no hosted model is gated"
+    command_words = ("aws", "secretsmanager")
+    region_flags = ("--region", environment.region)
+    value_flags = ("--secret-string", "file://token")
+    response = account.ask("secretsmanager", "DescribeSecret", secret, absent=NO_SECRET_CODES, SecretId=secret)
+    if response is None:
+        build_finding = fail_finding if gated_models else warn_finding
+        yield build_finding(
+            f"there is no secret {secret}, declared {purpose}",
+            "make it, or correct hub.token_secret",
+            quote_command(*command_words, "create-secret", *region_flags, "--name", secret, *value_flags),
+        )
+    elif "DeletedDate" in response:
+        yield fail_finding(f"secret {secret} is being deleted", "restore it",
+                   quote_command(*command_words, "restore-secret", *region_flags, "--secret-id", secret))  # fmt: skip
+    elif not any("AWSCURRENT" in stages for stages in response.get("VersionIdsToStages", {}).values()):
+        yield fail_finding(
+            f"secret {secret} is empty",
+            "put the token into it",
+            quote_command(*command_words, "put-secret-value", *region_flags, "--secret-id", secret, *value_flags),
+        )
     else:
-        yield ok(f"secret {secret} is there, {need}; its value was not read")
+        yield ok_finding(f"secret {secret} is there, {purpose}; its value was not read")

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tandem.ops.people.calls import COMMANDS
 from tandem.ops.people.cluster_rights import (
     CLUSTER_KINDS,
     CLUSTER_RIGHTS,
@@ -19,14 +18,15 @@ from tandem.ops.people.cluster_rights import (
     ClusterRight,
     DeniedRight,
 )
-from tandem.ops.people.deployed_wildcards import DEPLOYED_WILDCARDS
-from tandem.ops.people.places import Where, places
-from tandem.ops.people.policies import MOST_CHARACTERS, policy, size
-from tandem.ops.people.rights import REASONS, RIGHTS, WIDE, Right, may
+from tandem.ops.people.command_calls import COMMAND_CALLS
+from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
+from tandem.ops.people.policy_targets import TargetName, build_targets
+from tandem.ops.people.policy_wildcards import POLICY_WILDCARDS
+from tandem.ops.people.rights import RIGHTS, TARGET_REASONS, WILDCARD_REASONS, IamRight, can_run_command
 from tandem.spec.environment import Environment
-from tandem.spec.load import load
-from tandem.spec.names import PEOPLE, people_policy
-from tandem.spec.reference import write
+from tandem.spec.names import PEOPLE, people_policy_name
+from tandem.spec.reference import write_pages
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = "post-us-east-2"
@@ -101,7 +101,7 @@ included.
 """
 
 # what admission refuses: policy, what it is asked about, what it refuses
-POLICIES = (
+ADMISSION_POLICIES = (
     (
         "tandem-rendered-commands",
         "every kind that makes pods, and ephemeral containers, with one of the two accounts",
@@ -152,16 +152,21 @@ alone admits Roles, bindings and policies.
 """
 
 
-def page(environment: Environment) -> str:
+def render_page(environment: Environment) -> str:
     """Return docs/people.md."""
-    lead = LEAD.replace("{most}", f"{MOST_CHARACTERS:,}")
+    lead = LEAD.replace("{most}", f"{MAX_POLICY_CHARACTERS:,}")
     parts = (
-        _commands(), _render_cluster_rights(), _kinds(environment), _wide(environment), SERVICES.splitlines(), _end(),
-    )  # fmt: skip
+        _render_commands(),
+        _render_cluster_rights(),
+        _render_kinds(environment),
+        _render_wildcards(environment),
+        SERVICES.splitlines(),
+        _render_end(),
+    )
     return lead + "".join(f"{line}\n" for part in parts for line in part)
 
 
-def _commands() -> Iterator[str]:
+def _render_commands() -> Iterator[str]:
     yield from (
         "",
         "## Which command whom",
@@ -169,8 +174,8 @@ def _commands() -> Iterator[str]:
         "| command | " + " | ".join(PEOPLE) + " |",
         "|---|" + "---|" * len(PEOPLE),
     )
-    for command in COMMANDS:
-        marks = ("yes" if may(kind, command) else "no" for kind in PEOPLE)
+    for command in COMMAND_CALLS:
+        marks = ("yes" if can_run_command(kind, command) else "no" for kind in PEOPLE)
         yield f"| {command} | {' | '.join(marks)} |"
 
 
@@ -180,11 +185,13 @@ def _render_cluster_rights() -> Iterator[str]:
     yield "|---|---|---|---|" + "---|" * (len(CLUSTER_KINDS) + 1)
     for right in CLUSTER_RIGHTS:
         yield _render_cluster_row(right, right.scope, right.kinds)
-    for denied in DENIED_RIGHTS:
-        yield _render_cluster_row(denied, "nowhere", ())
+    for denied_right in DENIED_RIGHTS:
+        yield _render_cluster_row(denied_right, "nowhere", ())
     yield from ("", *CLUSTER_RULES.strip().splitlines(), "")
     yield from ("| policy | is asked about | refuses |", "|---|---|---|")
-    yield from (f"| `{policy}` | {asked} | {refuses} |" for policy, asked, refuses in POLICIES)
+    yield from (
+        f"| `{policy}` | {request_text} | {refusal_text} |" for policy, request_text, refusal_text in ADMISSION_POLICIES
+    )
     yield from ("", *CLUSTER_END.strip().splitlines())
 
 
@@ -194,35 +201,41 @@ def _render_cluster_row(right: ClusterRight | DeniedRight, where: str, kinds: Se
     return f"| {verbs} | {right.group or 'core'} | {resources} | {where} | {marks} | {right.reason} |"
 
 
-def _kinds(environment: Environment) -> Iterator[str]:
+def _render_kinds(environment: Environment) -> Iterator[str]:
     for kind in PEOPLE:
-        document = policy(environment, kind)
-        yield from ("", f"## {kind}", "", f"`{people_policy(environment, kind)}`, {size(document):,} characters.", "")
+        document = build_policy(environment, kind)
+        yield from (
+            "",
+            f"## {kind}",
+            "",
+            f"`{people_policy_name(environment, kind)}`, {count_policy_characters(document):,} characters.",
+            "",
+        )
         yield from ("| right | on | for |", "|---|---|---|")
-        yield from (_row(right) for right in RIGHTS if kind in right.kinds)
+        yield from (_render_right(right) for right in RIGHTS if kind in right.kinds)
         yield from ("", "```json", json.dumps(document, indent=2), "```")
 
 
-def _row(right: Right) -> str:
+def _render_right(right: IamRight) -> str:
     actions = ", ".join(f"`{action}`" for action in right.actions)
-    needs = "; ".join(part for part in (", ".join(right.needs), right.why) if part)
-    return f"| {actions} | {right.on} | {needs} |"
+    needs = "; ".join(part for part in (", ".join(right.commands), right.reason) if part)
+    return f"| {actions} | {right.target} | {needs} |"
 
 
-def _wide(environment: Environment) -> Iterator[str]:
+def _render_wildcards(environment: Environment) -> Iterator[str]:
     yield from ("", "## Wildcards, and why", "")
     yield "Resource types and conditions are those of the Service Authorization Reference, as cfn-lint has them too: a"
     yield from ("test holds each action and each `*` against these.", "", "| on | why |", "|---|---|")
-    used: list[Where] = [right.on for right in RIGHTS]
-    known = places(environment)
-    for on in dict.fromkeys(used):
-        if on in REASONS and any("*" in arn for arn in known[on].arns):
-            yield f"| {on} | {REASONS[on]} |"
+    target_names: list[TargetName] = [right.target for right in RIGHTS]
+    targets = build_targets(environment)
+    for target_name in dict.fromkeys(target_names):
+        if target_name in TARGET_REASONS and any("*" in arn for arn in targets[target_name].arns):
+            yield f"| {target_name} | {TARGET_REASONS[target_name]} |"
     yield from ("", "By the reference these take a resource, and have `*` all the same:", "")
     yield from ("| action | why |", "|---|---|")
-    yield from (f"| `{action}` | {why} |" for action, why in WIDE.items())
+    yield from (f"| `{action}` | {why} |" for action, why in WILDCARD_REASONS.items())
     yield from ("", *DEPLOYED_LEAD.strip().splitlines(), "", "| of | actions | text | why |", "|---|---|---|---|")
-    for row in DEPLOYED_WILDCARDS:
+    for row in POLICY_WILDCARDS:
         actions, texts = (", ".join(f"`{word}`" for word in words) for words in (row.actions, row.texts))
         yield f"| {row.holder} | {actions} | {texts} | {row.reason} |"
 
@@ -248,7 +261,7 @@ of every template: each text with a `*`, resource, principal or condition, has a
 """
 
 
-def _end() -> Iterator[str]:
+def _render_end() -> Iterator[str]:
     yield from ("", "## What is proven, and what is not", "")
     yield from END.strip().splitlines()
 
@@ -269,12 +282,14 @@ refused; an admin then deletes the policy's binding.
 """
 
 
-def example() -> Environment:
+def load_example() -> Environment:
     """Return the environment that the page shows."""
-    found = load(ROOT / "environments", ROOT / "experiments", (EXAMPLE,)).environments[EXAMPLE].environment
-    assert found is not None, EXAMPLE
-    return found
+    environment = (
+        load_workspace(ROOT / "environments", ROOT / "experiments", (EXAMPLE,)).environments[EXAMPLE].environment
+    )
+    assert environment is not None, EXAMPLE
+    return environment
 
 
 if __name__ == "__main__":
-    sys.exit(write({"people.md": page(example())}, sys.argv[1:]))
+    sys.exit(write_pages({"people.md": render_page(load_example())}, sys.argv[1:]))

@@ -8,23 +8,31 @@ import numpy as np
 import pytest
 from observed import Asked, observed, table, with_figures
 
-from tandem.bench.claims.answers import BY, answers
-from tandem.bench.claims.register import ASKS, register
-from tandem.bench.judge.form import Acceptance, Cell, Controls, Equality, Load, MarkedRound, Ratio
-from tandem.bench.judge.interval import FEWEST_ROUNDS
-from tandem.bench.judge.observations import observe
 from tandem.bench.manifest import Speculation
+from tandem.judge.claims.answers import ANSWER_FUNCTIONS, answer_claims
+from tandem.judge.claims.register import ANSWER_METHODS, read_register
+from tandem.judge.interval import FEWEST_ROUNDS
+from tandem.judge.request_table import read_request_table
+from tandem.judge.schema import (
+    BottleneckRound,
+    CellVerdict,
+    ClassAcceptance,
+    LoadLevel,
+    OutputEquality,
+    RatioEstimate,
+    RunControls,
+)
 
-C4 = Load(concurrency=4)
+C4 = LoadLevel(concurrency=4)
 
 
 def cell(class_, metric, word, ratio=(1.0, 0.9, 1.1), prompts=12, **changes):
     value, low, high = ratio
     stated = {
         "variant": "spec", "load": C4, "prompts": prompts, "rounds": 6, "baseline": 100.0, "measured": 100.0 / value,
-        "speed_up": Ratio(value=value, low=low, high=high), "verdict": word, "why": "as the test says",
+        "speed_up": RatioEstimate(value=value, low=low, high=high), "verdict": word, "why": "as the test says",
     }  # fmt: skip
-    return Cell(class_=class_, metric=metric, **{**stated, **changes})
+    return CellVerdict(class_=class_, metric=metric, **{**stated, **changes})
 
 
 def faster(class_, metric, **changes):
@@ -70,7 +78,7 @@ POST_BASE = measured.arm(
 
 
 def answer(claim, *cells, seen=None, equality=(), acceptance=(), **changes):
-    found = answers(run() if seen is None else seen, cells, equality, acceptance, margin=0.05, **changes)
+    found = answer_claims(run() if seen is None else seen, cells, equality, acceptance, margin=0.05, **changes)
     return next(one for one in found if one.claim == claim)
 
 
@@ -85,24 +93,24 @@ def observed_with(arms, requests=None, **changes):
 
 
 def test_every_way_of_asking_has_an_answer():
-    assert set(BY) == set(ASKS)
+    assert set(ANSWER_FUNCTIONS) == set(ANSWER_METHODS)
 
 
 def test_every_claim_is_answered_once_for_a_variant_or_once_for_the_run():
-    found = answers(run(), (), (), (), margin=0.05)
-    assert [one.claim for one in found] == [claim.id for claim in register().claim]
+    found = answer_claims(run(), (), (), (), margin=0.05)
+    assert [one.claim for one in found] == [claim.id for claim in read_register().claim]
     assert {one.variant for one in found} == {"spec", None}
 
 
 def test_each_of_two_variants_has_its_own_answer():
     seen = observed([Asked(arm=arm) for arm in ("base", "spec", "other")], arms=("base", "spec", "other"))
-    found = [one.variant for one in answers(seen, (), (), (), margin=0.05) if one.claim == "C4"]
+    found = [one.variant for one in answer_claims(seen, (), (), (), margin=0.05) if one.claim == "C4"]
     assert found == ["spec", "other"]
 
 
 def test_a_run_without_a_variant_answers_nothing():
     seen = observed([Asked(arm="base")], arms=("base",))
-    assert {one.answer for one in answers(seen, (), (), (), margin=0.05)} == {"not comparable"}
+    assert {one.answer for one in answer_claims(seen, (), (), (), margin=0.05)} == {"not comparable"}
 
 
 # C4, C5, C6: equality
@@ -140,7 +148,7 @@ def test_a_class_that_was_not_asked_is_not_comparable_and_named():
 
 
 def test_the_load_of_the_post_answers_where_the_run_has_it():
-    other = Load(concurrency=1)
+    other = LoadLevel(concurrency=1)
     seen = observed(
         [Asked(arm=arm, class_="open-ended", concurrency=load) for arm in ("base", "spec") for load in (1, 4)]
     )
@@ -189,7 +197,7 @@ def test_llmperf_s_figure_stands_beside_the_true_one_where_the_post_used_it():
         for arm, e2e_ms in (("base", 2600), ("spec", 1100))
     ]
     seen = with_figures(observed(requests), llmperf_inter_token_latency_ms=np.array([50.0, 137.5]))
-    told = {one.claim: one.llmperf for one in answers(seen, (), (), (), margin=0.05)}
+    told = {one.claim: one.llmperf for one in answer_claims(seen, (), (), (), margin=0.05)}
     assert told["C2"] == "repetition at concurrency 4: by llmperf's definition 50.0 to 137.5 ms, TPOT 50.0 to 20.0 ms"
     assert [claim for claim, beside in told.items() if beside] == ["C2", "C7"]
 
@@ -221,7 +229,7 @@ def test_the_best_of_many_classes_needs_more_than_its_own_interval():
 
 def test_three_times_is_not_contradicted_while_a_single_prompt_reaches_it_without_an_interval():
     ten = [cell(name, "tpot_ms", "faster", (2.0, 1.8, 2.2)) for name in ("json", "report")]
-    single = cell("own", "tpot_ms", "no evidence", prompts=1, speed_up=Ratio(value=3.2))
+    single = cell("own", "tpot_ms", "no evidence", prompts=1, speed_up=RatioEstimate(value=3.2))
     assert answer("C1", *ten, seen=of_the_post()).answer == "contradicted"
     found = answer("C1", *ten, single, seen=of_the_post())
     assert found.answer == "no evidence"
@@ -311,7 +319,7 @@ def test_a_single_prompt_inside_its_noise_floor_is_not_called():
     ]
     bare = [one for one in requests if one.arm != "base#2"]
     floor = cell("open", "e2e_ms", "no evidence", prompts=1, speed_up=None)
-    found = [answers(observed(some), [floor], (), (), margin=0.01) for some in (bare, requests)]
+    found = [answer_claims(observed(some), [floor], (), (), margin=0.01) for some in (bare, requests)]
     said = [next(one for one in every if one.claim == "C4").answer for every in found]
     assert said == ["contradicted", "no evidence"]
 
@@ -336,7 +344,7 @@ def test_a_single_prompt_that_is_called_without_a_noise_floor_says_so():
 
 def test_rounds_in_which_the_client_was_the_bottleneck_are_left_out():
     crossed = (*AHEAD[:5], 1400, *AHEAD[6:])
-    marked = Controls(marked=(MarkedRound(round=5, sentence="the client was busy"),))
+    marked = RunControls(marked=(BottleneckRound(round=5, sentence="the client was busy"),))
     assert answer("C3", ONE, seen=one_prompt(crossed), controls=marked).answer == "confirmed"
 
 
@@ -344,7 +352,7 @@ def test_rounds_in_which_the_client_was_the_bottleneck_are_left_out():
 
 
 def test_a_gain_with_other_output_is_not_comparable():
-    other = Equality(variant="spec", by="characters", result="differs", sentence="3 of 24 pairs are identical.")
+    other = OutputEquality(variant="spec", by="characters", result="differs", sentence="3 of 24 pairs are identical.")
     found = answer("C2", faster("repetition", "tpot_ms"), equality=[other])
     assert found.answer == "not comparable"
 
@@ -363,7 +371,7 @@ def test_a_gain_of_an_arm_that_failed_what_the_baseline_answered_is_not_comparab
 
 
 def test_a_void_run_says_nothing_of_speed():
-    void = Controls(void=("the baseline differs from itself",))
+    void = RunControls(void=("the baseline differs from itself",))
     found = answer("C2", faster("repetition", "tpot_ms"), controls=void)
     assert (found.answer, found.why.partition(".")[0]) == (
         "no evidence",
@@ -394,13 +402,13 @@ def test_cost_falls_where_throughput_rises_and_good_tokens_take_less_time():
     ("result", "word"), [("the same", "confirmed"), ("differs", "contradicted"), ("no evidence", "no evidence")]
 )
 def test_equal_output_is_answered_by_the_comparison_of_outputs(result, word):
-    said = Equality(variant="spec", by="token ids", result=result, sentence="24 of 24 pairs.")
+    said = OutputEquality(variant="spec", by="token ids", result=result, sentence="24 of 24 pairs.")
     assert answer("C12", equality=[said]).answer == word
 
 
 def steps(spec, base=1.0):
     return [
-        Acceptance(arm=arm, class_="all", method="counters", target_steps_per_token=each)
+        ClassAcceptance(arm=arm, class_="all", method="counters", target_steps_per_token=each)
         for arm, each in (("base", base), ("spec", spec))
     ]
 
@@ -506,13 +514,13 @@ def test_one_window_compares_no_windows():
 
 
 def test_in_a_recorded_run_llmperf_s_definition_turns_a_gain_of_three_into_a_loss(root):
-    seen = observe(root / "tests" / "watch" / "measured" / "run")
-    found = next(one for one in answers(seen, (), (), (), margin=0.05) if one.claim == "C2")
+    seen = read_request_table(root / "tests" / "watch" / "measured" / "run")
+    found = next(one for one in answer_claims(seen, (), (), (), margin=0.05) if one.claim == "C2")
     assert "repeat at concurrency 1: by llmperf's definition 44.6 to 91.5 ms, TPOT 45.0 to 15.0 ms" in found.llmperf
 
 
 def test_a_recorded_run_of_real_servers_is_no_run_of_the_post_s_set_up(root):
-    seen = observe(root / "tests" / "benchmarks" / "real_run" / "ngram")
-    said = {one.claim: one for one in answers(seen, (), (), (), margin=0.05)}
+    seen = read_request_table(root / "tests" / "benchmarks" / "real_run" / "ngram")
+    said = {one.claim: one for one in answer_claims(seen, (), (), (), margin=0.05)}
     assert {said[claim].answer for claim in ("C1", "C9", "C10", "C11")} == {"not comparable"}
     assert "the target is smollm2, not Qwen/Qwen3-32B" in said["C1"].why

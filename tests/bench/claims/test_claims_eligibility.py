@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from observed import Asked, observed
 
-from tandem.bench.claims.eligibility import explain_unasked
-from tandem.bench.judge.observations import Observations
-from tandem.bench.manifest import Arm, Speculation
+from tandem.bench.manifest import ManifestArm, Speculation
+from tandem.judge.claims.eligibility import explain_unasked
+from tandem.judge.request_table import RequestTable
 
 PLAIN, FUSED = Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7)
 KEY = "qwen3-32b-fused-{draft}-k7-tp32-lnc2-b4-s1024-0123456789ab"
@@ -21,7 +21,7 @@ HOSTED = {
 }  # fmt: skip
 
 
-def arms(model: str = "Qwen/Qwen3-32B", draft: str = "qwen3-1-7b", **changes: Any) -> tuple[Arm, Arm]:
+def arms(model: str = "Qwen/Qwen3-32B", draft: str = "qwen3-1-7b", **changes: Any) -> tuple[ManifestArm, ManifestArm]:
     """The post's two arms; `changes` are of the variant."""
     stated = {"model": model, "runtime": "nxdi-v0", "speculation": FUSED, "artifact_key": KEY.format(draft=draft)}
     return (
@@ -30,7 +30,7 @@ def arms(model: str = "Qwen/Qwen3-32B", draft: str = "qwen3-1-7b", **changes: An
     )
 
 
-def seen(both: tuple[Arm, ...] | None = None, **changes: Any) -> Observations:
+def seen(both: tuple[ManifestArm, ...] | None = None, **changes: Any) -> RequestTable:
     both = arms() if both is None else both
     made = observed([Asked(arm=arm.name) for arm in both], arms=tuple(arm.name for arm in both))
     return dataclasses.replace(made, run=msgspec.structs.replace(made.run, arms=both, **{**HOSTED, **changes}))

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tandem.bench.claims.register import FILE, register
 from tandem.bench.fault import BenchError
+from tandem.judge.claims.register import FILE, read_register
 
 
 def changed(tmp_path: Path, before: str, after: str) -> Path:
@@ -16,12 +16,12 @@ def changed(tmp_path: Path, before: str, after: str) -> Path:
 
 
 def test_every_claim_of_the_post_has_a_row():
-    assert [claim.id for claim in register().claim] == [f"C{number}" for number in range(1, 18)]
+    assert [claim.id for claim in read_register().claim] == [f"C{number}" for number in range(1, 18)]
 
 
 def test_the_set_up_is_that_of_the_experiment_that_repeats_the_post(root):
     post = yaml.safe_load((root / "experiments" / "post.yaml").read_text())
-    set_up = register().set_up
+    set_up = read_register().set_up
     assert (set_up.target, *set_up.runtimes) == (post["target"], post["runtime"])
     fused = post["variants"][1]
     assert (set_up.draft, set_up.mode, set_up.num_speculative_tokens) == (
@@ -30,7 +30,7 @@ def test_the_set_up_is_that_of_the_experiment_that_repeats_the_post(root):
 
 
 def test_claims_of_equality_ask_for_all_of_their_cells():
-    equal = [claim for claim in register().claim if claim.asks == "cells" and claim.direction == "same"]
+    equal = [claim for claim in read_register().claim if claim.asks == "cells" and claim.direction == "same"]
     assert [claim.id for claim in equal] == ["C4", "C5", "C6"]
     assert all(claim.every for claim in equal)
 
@@ -51,5 +51,5 @@ def test_claims_of_equality_ask_for_all_of_their_cells():
 def test_a_row_that_is_not_as_it_must_be_is_refused_and_named(tmp_path, before, after, named):
     path = changed(tmp_path, before, after)
     with pytest.raises(BenchError, match=named) as refused:
-        register(path)
+        read_register(path)
     assert refused.value.where == str(path)

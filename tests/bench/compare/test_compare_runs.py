@@ -8,30 +8,33 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed
 
-from tandem.bench.compare import runs as module
-from tandem.bench.compare.lines import WIDTH, lines
-from tandem.bench.compare.runs import compared
 from tandem.bench.fault import BenchError
-from tandem.bench.judge.controls import controls
-from tandem.bench.judge.form import Controls, Floor, Load, MarkedRound, Ratio
-from tandem.bench.manifest import SuiteUsed
-from tandem.bench.shown import columns
+from tandem.bench.manifest import SuiteEntry
+from tandem.bench.terminal_text import count_columns
+from tandem.judge.compare import comparison as module
+from tandem.judge.compare.comparison import compare_tables
+from tandem.judge.compare.terminal import WIDTH, render_lines
+from tandem.judge.controls import check_controls
+from tandem.judge.schema import BottleneckRound, LoadLevel, NoiseFloor, RatioEstimate, RunControls
 
-C4 = Load(concurrency=4)
+C4 = LoadLevel(concurrency=4)
 METRICS = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")
 
 
 def floors(ratio):
-    return Controls(floors=tuple(
-        Floor(class_="repeat", load=C4, metric=metric, speed_up=Ratio(value=1.0), ratio=ratio) for metric in METRICS
-    ))  # fmt: skip
+    return RunControls(
+        floors=tuple(
+            NoiseFloor(class_="repeat", load=C4, metric=metric, speed_up=RatioEstimate(value=1.0), ratio=ratio)
+            for metric in METRICS
+        )
+    )
 
 
 @pytest.fixture(autouse=True)
 def stated(monkeypatch):
     """What the controls find, by the day of a run; floors of 1 % unless a test says other."""
     found = {}
-    monkeypatch.setattr(module, "controls", lambda seen: found.get(seen.run.created_utc[:10], floors(1.01)))
+    monkeypatch.setattr(module, "check_controls", lambda seen: found.get(seen.run.created_utc[:10], floors(1.01)))
     return found
 
 
@@ -66,7 +69,7 @@ def arm_of(seen, name, **changes):
 
 
 def row(before, after, arm="spec", metric="e2e_ms", kind="figure"):
-    found = compared(before, after, margin=0.05)
+    found = compare_tables(before, after, margin=0.05)
     return next(one for one in found.rows if (one.kind, one.arm, one.metric) == (kind, arm, metric))
 
 
@@ -86,8 +89,8 @@ def test_an_arm_that_took_the_same_time_is_the_same():
 
 
 def test_without_a_floor_in_one_of_the_runs_nothing_is_called(stated):
-    stated["2026-11-02"] = Controls()
-    found = compared(run(1), run(2, spec=250.0), margin=0.05)
+    stated["2026-11-02"] = RunControls()
+    found = compare_tables(run(1), run(2, spec=250.0), margin=0.05)
     assert {one.verdict for one in found.rows} == {"no evidence"}
     assert "--control-rounds" in found.rows[0].why
 
@@ -95,14 +98,14 @@ def test_without_a_floor_in_one_of_the_runs_nothing_is_called(stated):
 @pytest.mark.parametrize("short", [(3, 4), (4, 3)])
 def test_a_run_of_fewer_than_four_rounds_is_not_called(short):
     earlier, later = short
-    found = compared(run(1, rounds=earlier), run(2, spec=250.0, rounds=later), margin=0.05)
+    found = compare_tables(run(1, rounds=earlier), run(2, spec=250.0, rounds=later), margin=0.05)
     assert {one.verdict for one in found.rows} == {"no evidence"}
     assert found.rows[0].why.startswith("a run is short: 3 rounds")
 
 
 @pytest.mark.parametrize("class_rounds", [3, 4])
 def test_a_class_of_fewer_than_four_rounds_is_not_called(class_rounds, stated):
-    stated["2026-11-01"] = stated["2026-11-02"] = Controls(floors=tuple(
+    stated["2026-11-01"] = stated["2026-11-02"] = RunControls(floors=tuple(
         msgspec.structs.replace(floor, class_=class_) for floor in floors(1.01).floors for class_ in ("repeat", "json")
     ))  # fmt: skip
     days = [
@@ -112,7 +115,7 @@ def test_a_class_of_fewer_than_four_rounds_is_not_called(class_rounds, stated):
         ])
         for day, spec in ((1, 500.0), (2, 250.0))
     ]  # fmt: skip
-    found = [one for one in compared(*days, margin=0.05).rows if (one.arm, one.metric) == ("spec", "e2e_ms")]
+    found = [one for one in compare_tables(*days, margin=0.05).rows if (one.arm, one.metric) == ("spec", "e2e_ms")]
     words = {(one.kind, one.class_): one.verdict for one in found}
 
     assert (words["figure", "repeat"], words["gain", "repeat"]) == ("faster", "faster")
@@ -121,7 +124,7 @@ def test_a_class_of_fewer_than_four_rounds_is_not_called(class_rounds, stated):
 
 def test_a_gain_of_arms_that_share_no_round_is_not_called():
     def shift_rounds(seen):
-        return dataclasses.replace(seen, round=seen.round + 4 * seen.of_arm("spec"))
+        return dataclasses.replace(seen, round=seen.round + 4 * seen.arm_mask("spec"))
 
     assert row(shift_rounds(run(1)), run(2, spec=250.0), kind="gain").verdict == "no evidence"
 
@@ -142,12 +145,12 @@ def test_the_gain_over_the_baseline_is_free_of_the_day():
 
 
 def test_the_baseline_has_no_gain_over_itself():
-    found = compared(run(1), run(2), margin=0.05)
+    found = compare_tables(run(1), run(2), margin=0.05)
     assert {one.arm for one in found.rows if one.kind == "gain"} == {"spec"}
 
 
 def test_baselines_of_two_names_compare_no_gains():
-    found = compared(run(1), run(2, arms=("old", "spec")), margin=0.05)
+    found = compare_tables(run(1), run(2, arms=("old", "spec")), margin=0.05)
     assert {one.kind for one in found.rows} == {"figure"}
     assert any("the baselines are base and old" in note for note in found.notes)
 
@@ -219,7 +222,7 @@ def test_the_time_of_a_token_is_called_whatever_the_lengths():
 
 def test_lengths_that_nobody_counted_are_said_to_be_unknown():
     uncounted = {"answers": {"spec": {"tokens": float("nan")}}}
-    found = compared(run(1), run(2, spec=250.0, **uncounted), margin=0.05)
+    found = compare_tables(run(1), run(2, spec=250.0, **uncounted), margin=0.05)
     assert "tokens of spec were not counted in both runs: whether its answers are of one length is not known" in (
         found.notes
     )
@@ -229,7 +232,7 @@ def test_lengths_that_nobody_counted_are_said_to_be_unknown():
 def test_rounds_that_a_control_marked_are_left_out(stated):
     late = [Asked(arm="spec", prompt=f"p{number}", round=7, e2e_ms=9_000) for number in range(12)]
     stated["2026-11-02"] = msgspec.structs.replace(
-        floors(1.01), marked=(MarkedRound(round=7, sentence="the client was busy"),)
+        floors(1.01), marked=(BottleneckRound(round=7, sentence="the client was busy"),)
     )
     assert row(run(1), run(2, requests=late)).verdict == "same"
 
@@ -238,13 +241,13 @@ def test_rounds_that_a_control_marked_are_left_out(stated):
     ("changes", "what"), [({"temperature": 0.7}, "temperature"), ({"schedule": "simultaneous"}, "schedule")]
 )
 def test_runs_that_were_asked_differently_are_compared_and_not_called(changes, what):
-    found = compared(run(1), run(2, spec=250.0, **changes), margin=0.05)
+    found = compare_tables(run(1), run(2, spec=250.0, **changes), margin=0.05)
     assert [one.what for one in found.differences if one.blocks] == [what]
     assert {one.verdict for one in found.rows} == {"no evidence"}
 
 
 def test_another_model_is_compared_and_said():
-    found = compared(run(1), arm_of(run(2, spec=250.0), "spec", model="other"), margin=0.05)
+    found = compare_tables(run(1), arm_of(run(2, spec=250.0), "spec", model="other"), margin=0.05)
     said = [(one.what, one.before, one.after) for one in found.differences]
     assert ("model of spec", "m", "other") in said
     assert any(one.verdict == "faster" for one in found.rows)
@@ -252,19 +255,19 @@ def test_another_model_is_compared_and_said():
 
 def test_what_differs_between_manifests_is_named_and_what_is_alike_too():
     before, after = (arm_of(run(day), "spec", image=f"i@sha256:{day}") for day in (1, 2))
-    found = compared(before, manifest_of(after, seed=7, version="9.9.9"), margin=0.05)
+    found = compare_tables(before, manifest_of(after, seed=7, version="9.9.9"), margin=0.05)
     assert [one.what for one in found.differences] == ["image of spec", "version of Tandem", "seed"]
     assert "suite real (000000000000)" in found.alike
 
 
 def test_a_suite_of_other_content_is_refused():
-    other = SuiteUsed(name="real", sha256="1" * 64, prompts=24, classes=("repeat",))
+    other = SuiteEntry(name="real", sha256="1" * 64, prompts=24, classes=("repeat",))
     with pytest.raises(BenchError, match="suite real has other content"):
-        compared(run(1), run(2, suites=(other,)), margin=0.05)
+        compare_tables(run(1), run(2, suites=(other,)), margin=0.05)
 
 
 def test_a_suite_with_another_name_and_the_same_content_is_the_same():
-    renamed = SuiteUsed(name="mine", sha256="0" * 64, prompts=24, classes=("repeat",))
+    renamed = SuiteEntry(name="mine", sha256="0" * 64, prompts=24, classes=("repeat",))
     after = run(2, spec=250.0, suites=(renamed,))
     after = dataclasses.replace(after, prompts=tuple(one._replace(suite="mine") for one in after.prompts))
     assert row(run(1), after).prompts == 12
@@ -277,19 +280,19 @@ def test_a_suite_with_another_name_and_the_same_content_is_the_same():
         (lambda: run(2, arms=("other", "third")), "no arm in common"),
         (lambda: run(2, generator="llmperf"), "neither prompts nor tokens"),
         (
-            lambda: run(2, suites=(SuiteUsed(name="a", sha256="2" * 64, prompts=1, classes=("b",)),)),
+            lambda: run(2, suites=(SuiteEntry(name="a", sha256="2" * 64, prompts=1, classes=("b",)),)),
             "no suite in common",
         ),
     ],
 )
 def test_what_cannot_be_compared_is_refused(after, said):
     with pytest.raises(BenchError, match=said):
-        compared(run(1), after(), margin=0.05)
+        compare_tables(run(1), after(), margin=0.05)
 
 
 def test_outputs_of_both_runs_are_counted_where_they_are_identical():
     other = [Asked(arm="spec", prompt="q", text=text) for text in ("x", "y")]
-    found = compared(run(1, requests=other[:1]), run(2, requests=other[1:]), margin=0.05)
+    found = compare_tables(run(1, requests=other[:1]), run(2, requests=other[1:]), margin=0.05)
     assert [(one.arm, one.identical.n, one.identical.of) for one in found.outputs] == [
         ("base", 12, 12),
         ("spec", 12, 13),
@@ -297,16 +300,16 @@ def test_outputs_of_both_runs_are_counted_where_they_are_identical():
 
 
 def test_outputs_that_were_drawn_are_not_counted():
-    assert compared(run(1), run(2, temperature=0.7), margin=0.05).outputs == ()
+    assert compare_tables(run(1), run(2, temperature=0.7), margin=0.05).outputs == ()
 
 
 def test_the_reader_is_told_that_the_day_is_in_every_figure():
-    assert "the day, the machine" in compared(run(1), run(2), margin=0.05).notes[0]
+    assert "the day, the machine" in compare_tables(run(1), run(2), margin=0.05).notes[0]
 
 
 def test_a_void_run_calls_nothing_and_says_why(stated):
-    stated["2026-11-01"] = Controls(void=("the baseline differs from itself",))
-    found = compared(run(1), run(2, spec=250.0), margin=0.05)
+    stated["2026-11-01"] = RunControls(void=("the baseline differs from itself",))
+    found = compare_tables(run(1), run(2, spec=250.0), margin=0.05)
     assert found.before.void == ("the baseline differs from itself",)
     assert {one.verdict for one in found.rows} == {"no evidence"}
 
@@ -315,7 +318,7 @@ def test_no_line_is_wider_than_the_terminal():
     name = "a-server-with-a-name-that-is-far-too-long"
     sides = [run(day, arms=("base", name)) for day in (1, 2)]
     after = arm_of(sides[1], name, image="registry/" + "x" * 120 + "@sha256:" + "1" * 64)
-    told = list(lines(compared(sides[0], after, margin=0.05)))
+    told = list(render_lines(compare_tables(sides[0], after, margin=0.05)))
     assert max(map(len, told)) <= WIDTH
     assert any(f"image of {name}" in line for line in told)
 
@@ -323,15 +326,15 @@ def test_no_line_is_wider_than_the_terminal():
 def test_names_of_wide_signs_keep_the_table_in_the_terminal():
     name, class_ = "\u901f\u5ea6" * 30, "\u985e" * 40
     wide = {"arms": ("base", name), "answers": {one: {"class_": class_} for one in ("base", name)}}
-    told = list(lines(compared(run(1, **wide), run(2, **wide), margin=0.05)))
-    assert max(map(columns, told)) <= WIDTH
+    told = list(render_lines(compare_tables(run(1, **wide), run(2, **wide), margin=0.05)))
+    assert max(map(count_columns, told)) <= WIDTH
     assert "its speed-up over its baseline, by E2E; after against before" in " ".join(map(str.strip, told))
 
 
 def test_an_arm_that_a_manifest_lacks_is_compared_by_its_records():
     before, after = run(1), run(2, spec=250.0)
     lacking = manifest_of(before, arms=before.run.arms[:1])
-    found = compared(lacking, after, margin=0.05)
+    found = compare_tables(lacking, after, margin=0.05)
     assert next(one for one in found.rows if one.arm == "spec").verdict == "faster"
     assert ("model of spec", "not known") in {(one.what, one.before) for one in found.differences}
 
@@ -339,10 +342,10 @@ def test_an_arm_that_a_manifest_lacks_is_compared_by_its_records():
 def test_runs_without_a_common_load_have_no_rows_and_say_so():
     elsewhere = [dataclasses.replace(one, concurrency=1) for one in [Asked(arm="base"), Asked(arm="spec")]]
     after = observed(elsewhere, created_utc="2026-11-02T00:00:00Z")
-    found = compared(run(1), after, margin=0.05)
+    found = compare_tables(run(1), after, margin=0.05)
     assert found.rows == ()
     assert "no prompt was answered in both runs at the same load" in found.notes
-    assert list(lines(found))
+    assert list(render_lines(found))
 
 
 def test_two_runs_of_nothing_but_failures_are_compared_to_nothing():
@@ -350,7 +353,7 @@ def test_two_runs_of_nothing_but_failures_are_compared_to_nothing():
         observed([Asked(arm=arm, error="connect") for arm in ("base", "spec")], created_utc=f"2026-11-0{day}T00:00:00Z")
         for day in (1, 2)
     ]
-    assert compared(*dead, margin=0.05).rows == ()
+    assert compare_tables(*dead, margin=0.05).rows == ()
 
 
 def test_a_run_made_of_files_is_compared_as_it_stands(tmp_path):
@@ -362,7 +365,7 @@ def test_a_run_made_of_files_is_compared_as_it_stands(tmp_path):
         )
         for day in (1, 2)
     ]
-    found = module.compare(*folders, margin=0.05)
+    found = module.compare_runs(*folders, margin=0.05)
     assert {(one.arm, one.prompts, one.verdict) for one in found.rows} == {
         ("base", 1, "no evidence"), ("spec", 1, "no evidence"),
     }  # fmt: skip
@@ -375,7 +378,7 @@ def test_a_cut_file_is_named(tmp_path):
     ]
     with (folders[1] / "records.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"request_id":"cu')
-    found = module.compare(*folders, margin=0.05)
+    found = module.compare_runs(*folders, margin=0.05)
     assert any(f"{folders[1]}/records.jsonl" in note for note in found.notes)
 
 
@@ -386,17 +389,17 @@ def test_a_run_without_requests_is_compared_to_nothing(tmp_path):
         )
         for day in (1, 2)
     ]
-    assert module.compare(*folders, margin=0.05).rows == ()
+    assert module.compare_runs(*folders, margin=0.05).rows == ()
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_by_the_controls_of_two_drawn_runs_a_true_gain_is_found_and_no_other_is_called(monkeypatch, seed):
-    monkeypatch.setattr(module, "controls", controls)
+    monkeypatch.setattr(module, "check_controls", check_controls)
     days = []
     for day, tuned in ((1, 1.2), (2, 1.8)):
         ratio = {"spec": {"repeat": 1.5, "json": tuned}, "base#2": {"repeat": 1.0, "json": 1.0}}
         truth = Truth(ratio=ratio, rounds=4, drift=0.02)
         days.append(manifest_of(drawn(truth, seed=10 * seed + day), created_utc=f"2026-11-0{day}T00:00:00Z"))
-    gains = [one for one in compared(*days, margin=0.05).rows if one.kind == "gain" and one.metric == "e2e_ms"]
+    gains = [one for one in compare_tables(*days, margin=0.05).rows if one.kind == "gain" and one.metric == "e2e_ms"]
     assert {one.class_: one.verdict for one in gains}["json"] == "faster"
     assert {one.class_: one.verdict for one in gains}["repeat"] in {"no evidence", "same"}

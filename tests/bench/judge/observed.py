@@ -16,9 +16,9 @@ import measured
 import numpy as np
 
 from tandem.bench import manifest
-from tandem.bench.judge.form import Load
-from tandem.bench.judge.interval import FEWEST_ROUNDS
-from tandem.bench.judge.observations import NO_DIGEST, Observations, Prompt, _coded
+from tandem.judge.interval import FEWEST_ROUNDS
+from tandem.judge.request_table import NO_DIGEST, PromptKey, RequestTable, _encode_names
+from tandem.judge.schema import LoadLevel
 
 NOWHERE = Path("made-without-a-folder")
 
@@ -53,7 +53,7 @@ class Asked:
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
-def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"), **changes: Any) -> Observations:
+def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"), **changes: Any) -> RequestTable:
     """All that stands in `requests`, in their order, asked one after another.
 
     Args:
@@ -88,7 +88,7 @@ def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"
 
 def table(
     stated: Mapping[str, Mapping[str, Sequence[float]]], *, rounds: int = FEWEST_ROUNDS, **same: Any
-) -> Observations:
+) -> RequestTable:
     """One request a number and round: `{"repeat": {"base": [1000, 900], "spec": [500, 450]}}` is e2e_ms of p0 and p1.
 
     `same` are fields of every request. A NaN leaves the request out.
@@ -136,7 +136,7 @@ class Truth:
     tokens: int = 64
 
 
-def drawn(truth: Truth, seed: int = 0) -> Observations:
+def drawn(truth: Truth, seed: int = 0) -> RequestTable:
     """Requests of `base` and the arms of `truth.ratio`, drawn at those ratios."""
     rng = np.random.default_rng(seed)
     arms = ["base", *truth.ratio]
@@ -191,7 +191,7 @@ def drawn(truth: Truth, seed: int = 0) -> Observations:
     )
 
 
-def with_figures(seen: Observations, **figures: Any) -> Observations:
+def with_figures(seen: RequestTable, **figures: Any) -> RequestTable:
     """The same with other figures."""
     return replace(seen, figures={**seen.figures, **figures})
 
@@ -199,10 +199,10 @@ def with_figures(seen: Observations, **figures: Any) -> Observations:
 _NAMES = ("e2e_ms", "ttft_ms", "tpot_ms", "output_tokens_per_s", "completion_tokens")
 
 
-def _run(arms: Sequence[str], classes: Mapping[str, None] | Sequence[str], **changes: Any) -> manifest.Manifest:
+def _run(arms: Sequence[str], classes: Mapping[str, None] | Sequence[str], **changes: Any) -> manifest.RunManifest:
     stated = {
         "arms": tuple(measured.arm(name, role="variant" if place else "baseline") for place, name in enumerate(arms)),
-        "suites": (manifest.SuiteUsed(name="real", sha256="0" * 64, prompts=24, classes=tuple(classes)),),
+        "suites": (manifest.SuiteEntry(name="real", sha256="0" * 64, prompts=24, classes=tuple(classes)),),
     }
     return measured.run_manifest(**{**stated, **changes})
 
@@ -221,29 +221,29 @@ def _figures(request: Asked) -> dict[str, float]:
 
 
 def _joined(
-    run: manifest.Manifest,
+    run: manifest.RunManifest,
     told: Mapping[str, Sequence[Any]],
     *,
     loads: Sequence[tuple[int | None, float | None]],
     prompts: Sequence[tuple[str, str]],
     **columns: Any,
-) -> Observations:
+) -> RequestTable:
     stated = [arm.name for arm in run.arms]
-    arms, arm = _coded(told["arm"], [*stated, f"{stated[0]}#2"], stated)
-    classes, class_ = _coded(told["class_"], [name for suite in run.suites for name in suite.classes])
-    coded_loads, load = _coded(loads, [])
-    coded_prompts, prompt = _coded(prompts, [])
-    starts, start = _coded(told["start"], [])
-    placements, placement = _coded(told["placement"], [])
-    errors, error = _coded(told["error"], [])
-    contents, content = _coded(told["content"], [])
-    return Observations(
+    arms, arm = _encode_names(told["arm"], [*stated, f"{stated[0]}#2"], stated)
+    classes, class_ = _encode_names(told["class_"], [name for suite in run.suites for name in suite.classes])
+    coded_loads, load = _encode_names(loads, [])
+    coded_prompts, prompt = _encode_names(prompts, [])
+    starts, start = _encode_names(told["start"], [])
+    placements, placement = _encode_names(told["placement"], [])
+    errors, error = _encode_names(told["error"], [])
+    contents, content = _encode_names(told["content"], [])
+    return RequestTable(
         folder=NOWHERE, run=run, arms=arms, classes=classes,
-        loads=tuple(Load(concurrency=number, rate_per_s=rate) for number, rate in coded_loads),
-        prompts=tuple(Prompt(*key) for key in coded_prompts), starts=starts, placements=placements, errors=errors,
+        loads=tuple(LoadLevel(concurrency=number, rate_per_s=rate) for number, rate in coded_loads),
+        prompts=tuple(PromptKey(*key) for key in coded_prompts), starts=starts, placements=placements, errors=errors,
         contents=contents, arm=arm, class_=class_, load=load, prompt=prompt, start=start, placement=placement,
         error=error, content=content, failed=np.array([one is not None for one in told["error"]], bool),
-        at=np.arange(len(arm), dtype=np.intp), **columns,
+        line_offsets=np.arange(len(arm), dtype=np.intp), **columns,
     )  # fmt: skip
 
 

@@ -28,10 +28,10 @@ import uvloop
 from planned import suite_file
 from running import settings
 
-from tandem.bench.judge.form import Verdict
-from tandem.bench.judge.observations import observe
-from tandem.bench.judge.verdict import Asked, judge
-from tandem.bench.run import Run
+from tandem.bench.run import MeasurementRun
+from tandem.judge.request_table import read_request_table
+from tandem.judge.schema import Verdict
+from tandem.judge.verdict import JudgeOptions, judge_run
 
 PROGRAM = Path(__file__).parent.parent / "independent_server.py"
 CLASSES = ("chat", "code", "json")
@@ -85,8 +85,8 @@ def measure_report(
             ports, suite_file(folder, texts), concurrency=(CONCURRENCY,), rounds=ROUNDS, control_rounds=CONTROL_ROUNDS,
             warm_up=CONCURRENCY, seed=generator.randrange(2**32),
         )  # fmt: skip
-        uvloop.run(Run(settings=asked, folder=folder / "run", out=io.StringIO()).run())
-        return judge(observe(folder / "run"), Asked())
+        uvloop.run(MeasurementRun(settings=asked, folder=folder / "run", out=io.StringIO()).run())
+        return judge_run(read_request_table(folder / "run"), JudgeOptions())
 
 
 def is_decided(word: str) -> bool:

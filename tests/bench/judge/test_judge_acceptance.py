@@ -8,11 +8,11 @@ import measured
 import pytest
 
 from tandem.bench import manifest
-from tandem.bench.counters import Scrape
-from tandem.bench.judge.acceptance import acceptance
-from tandem.bench.judge.form import Acceptance
-from tandem.bench.judge.observations import observe
-from tandem.bench.summary import summarize
+from tandem.bench.counters import MetricsScrape
+from tandem.bench.summary import summarize_run
+from tandem.judge.acceptance import compute_acceptance
+from tandem.judge.request_table import read_request_table
+from tandem.judge.schema import ClassAcceptance
 
 ROOT = Path(__file__).parents[3]
 REAL = ROOT / "tests/benchmarks/real_run/ngram"
@@ -23,27 +23,27 @@ STEPS = {"generation_tokens": 16.0, "first_tokens": 2.0, "decode_steps": 4.0, "r
 DRAFTS = {"drafts": 4.0, "draft_tokens": 12.0, "accepted_tokens": 10.0, "accepted_at_1": 4.0, "accepted_at_2": 3.0}
 
 
-def turn(counted: dict[str, float] | None, **changes: object) -> list[Scrape]:
+def turn(counted: dict[str, float] | None, **changes: object) -> list[MetricsScrape]:
     """The scrapes around one turn of `spec`."""
     stated = {"at_s": 1.0, "arm": "spec", "class_": "repeat", "concurrency": 4, **changes}
     before = None if counted is None else dict.fromkeys(counted, 0.0)
     return [
-        Scrape(**{**stated, "when": "before", "counters": before}),
-        Scrape(**{**stated, "when": "after", "counters": counted}),
+        MetricsScrape(**{**stated, "when": "before", "counters": before}),
+        MetricsScrape(**{**stated, "when": "after", "counters": counted}),
     ]
 
 
 def found(
-    folder: Path, scrapes: list[Scrape] | None, records: list | None = None, **changes: object
-) -> dict[tuple[str, str], Acceptance]:
+    folder: Path, scrapes: list[MetricsScrape] | None, records: list | None = None, **changes: object
+) -> dict[tuple[str, str], ClassAcceptance]:
     """Two requests of each arm; what is accepted, by arm and class."""
     every = records or [
         measured.record(request_id=f"{arm}{number}", arm=arm, prompt_id=f"p{number}", start_s=1000.0 + number)
         for arm in ("base", "spec")
         for number in range(2)
     ]
-    seen = observe(measured.write_run(folder, every, scrapes, **changes))
-    return {(one.arm, one.class_): one for one in acceptance(seen)}
+    seen = read_request_table(measured.write_run(folder, every, scrapes, **changes))
+    return {(one.arm, one.class_): one for one in compute_acceptance(seen)}
 
 
 def test_live_counters_give_length_and_each_position(tmp_path):
@@ -171,8 +171,8 @@ def test_the_control_arm_has_none_of_its_own(tmp_path):
 
 
 def test_a_real_vllm_has_the_figures_of_its_summary():
-    said = {(one.arm, one.class_): one for one in acceptance(observe(REAL))}
-    cells = {(one.arm, one.class_, one.metric): one.mean for one in summarize(REAL).cells}
+    said = {(one.arm, one.class_): one for one in compute_acceptance(read_request_table(REAL))}
+    cells = {(one.arm, one.class_, one.metric): one.mean for one in summarize_run(REAL).cells}
 
     for (arm, class_), one in said.items():
         assert one.target_steps_per_token == pytest.approx(cells[arm, class_, "target_steps_per_token"], abs=1e-6)
@@ -184,7 +184,7 @@ def test_a_real_vllm_has_the_figures_of_its_summary():
 
 
 def test_the_twins_steps_by_its_counters_and_by_its_chunks_agree():
-    said = [one for one in acceptance(observe(TWINS)) if one.arm == "qwen-sd-vllm"]
+    said = [one for one in compute_acceptance(read_request_table(TWINS)) if one.arm == "qwen-sd-vllm"]
     whole, classes = said[0], said[1:]
 
     assert (whole.class_, whole.method) == ("all", "steps of the counters")

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table, with_figures
 
-from tandem.bench.judge.cells import cells, holm
-from tandem.bench.judge.form import Controls, Floor, Load, MarkedRound, Ratio
-from tandem.bench.judge.pairs import JUDGED
+from tandem.judge.cells import adjust_p_values, judge_cells
+from tandem.judge.pairs import JUDGED_METRICS
+from tandem.judge.schema import BottleneckRound, LoadLevel, NoiseFloor, RatioEstimate, RunControls
 
 NAN = math.nan
-UNCONTROLLED = Controls()
-ASKED = Load(concurrency=4)
+UNCONTROLLED = RunControls()
+ASKED = LoadLevel(concurrency=4)
 MARGIN = 0.05
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
 JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
@@ -25,7 +25,7 @@ def _no_warning():
 
 
 def judged(seen, controls=UNCONTROLLED, metric="e2e_ms", **options):
-    found = cells(seen, controls, **{"margin": MARGIN, **options})
+    found = judge_cells(seen, controls, **{"margin": MARGIN, **options})
     return {(cell.variant, cell.class_): cell for cell in found if cell.metric == metric}
 
 
@@ -42,11 +42,11 @@ def at(ratio, jitter=JITTER, **more):
 
 
 def floor(ratio, metric="e2e_ms", class_="repeat", load=ASKED):
-    return Floor(class_=class_, load=load, metric=metric, speed_up=Ratio(value=1.0), ratio=ratio)
+    return NoiseFloor(class_=class_, load=load, metric=metric, speed_up=RatioEstimate(value=1.0), ratio=ratio)
 
 
 def floored(ratio):
-    return Controls(floors=tuple(floor(ratio, metric) for metric in JUDGED))
+    return RunControls(floors=tuple(floor(ratio, metric) for metric in JUDGED_METRICS))
 
 
 def test_a_variant_of_half_the_time_is_faster_and_says_by_how_much():
@@ -103,8 +103,8 @@ def test_without_a_control_the_cell_says_that_there_is_no_noise_floor():
 
 
 def test_a_floor_of_another_cell_is_not_this_ones():
-    other = (floor(9.0, "ttft_ms"), floor(9.0, class_="chat"), floor(9.0, load=Load(concurrency=1)))
-    assert one(at(2.0), Controls(floors=other)).noise_floor is None
+    other = (floor(9.0, "ttft_ms"), floor(9.0, class_="chat"), floor(9.0, load=LoadLevel(concurrency=1)))
+    assert one(at(2.0), RunControls(floors=other)).noise_floor is None
 
 
 def test_a_wide_interval_that_holds_1_is_no_evidence_and_says_what_would_decide_it():
@@ -147,15 +147,15 @@ def test_a_noise_floor_is_never_below_1():
 
 def test_cells_of_every_variant_count_as_one_family():
     seen = drawn(Truth(ratio={"spec": {"repeat": 1.0}, "other": {"repeat": 1.0}}), seed=2)
-    found = cells(seen, Controls(), margin=MARGIN)
-    assert len(found) == 2 * len(JUDGED)
+    found = judge_cells(seen, RunControls(), margin=MARGIN)
+    assert len(found) == 2 * len(JUDGED_METRICS)
     least = min(found, key=lambda cell: cell.p)
     assert least.adjusted_p == pytest.approx(min(12 * least.p, 1.0))
 
 
 def test_holm_by_hand():
-    np.testing.assert_allclose(holm(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02])
-    np.testing.assert_allclose(holm(np.array([0.9, 0.8])), [1.0, 1.0])
+    np.testing.assert_allclose(adjust_p_values(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02])
+    np.testing.assert_allclose(adjust_p_values(np.array([0.9, 0.8])), [1.0, 1.0])
 
 
 def test_survivors_are_not_compared():
@@ -179,11 +179,11 @@ def test_rounds_in_which_the_client_was_overloaded_are_left_out():
         for arm in ("base", "spec")
         for place, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
     ]
-    marked = tuple(MarkedRound(round=number, sentence="") for number in (1, 7, 9))
-    cell = one(observed(rows), Controls(marked=marked))
+    marked = tuple(BottleneckRound(round=number, sentence="") for number in (1, 7, 9))
+    cell = one(observed(rows), RunControls(marked=marked))
     assert (cell.verdict, cell.rounds) == ("same", 4)
-    every = tuple(MarkedRound(round=number, sentence="") for number in range(8))
-    nothing = one(observed(rows), Controls(marked=every))
+    every = tuple(BottleneckRound(round=number, sentence="") for number in range(8))
+    nothing = one(observed(rows), RunControls(marked=every))
     assert nothing.why == "every round of base is left out: the measuring machine was the bottleneck"
 
 
@@ -192,7 +192,7 @@ def test_a_round_of_any_number_takes_no_more_memory():
         Asked(arm=arm, prompt=f"p{n}", round=10**15 + number)
         for number in range(4) for arm in ("base", "spec") for n in range(6)
     ]  # fmt: skip
-    assert one(observed(rows), Controls(marked=(MarkedRound(round=10**16, sentence=""),))).verdict == "same"
+    assert one(observed(rows), RunControls(marked=(BottleneckRound(round=10**16, sentence=""),))).verdict == "same"
 
 
 def why(seen, metric="e2e_ms", **of):
@@ -228,7 +228,7 @@ def test_an_arm_whose_requests_all_failed_is_named():
 def test_a_server_that_counts_no_tokens_is_named_by_the_metrics_that_take_them():
     seen = at(2.0)
     for metric in ("tpot_ms", "output_tokens_per_s"):
-        seen = with_figures(seen, **{metric: np.where(seen.of_arm("spec"), NAN, seen.figures[metric])})
+        seen = with_figures(seen, **{metric: np.where(seen.arm_mask("spec"), NAN, seen.figures[metric])})
     assert why(seen, "tpot_ms") == (
         "of no answer of spec is tpot_ms known and above 0: it takes two tokens that the server counted, and no "
         "contradiction"
@@ -238,7 +238,7 @@ def test_a_server_that_counts_no_tokens_is_named_by_the_metrics_that_take_them()
 
 def test_one_prompt_has_its_speed_up_and_no_verdict():
     cell = one(table({"repeat": {"base": [100.0], "spec": [50.0]}}))
-    assert (cell.speed_up, cell.baseline, cell.measured) == (Ratio(value=pytest.approx(2.0)), 100.0, 50.0)
+    assert (cell.speed_up, cell.baseline, cell.measured) == (RatioEstimate(value=pytest.approx(2.0)), 100.0, 50.0)
     assert cell.why == "1 prompt was answered by both arms, and fewer than 3 have no spread"
 
 
@@ -250,7 +250,7 @@ def test_arms_asked_in_different_rounds_only_are_not_compared():
 
 
 def test_a_run_without_a_record_has_no_cell():
-    assert cells(observed([]), Controls(), margin=MARGIN) == ()
+    assert judge_cells(observed([]), RunControls(), margin=MARGIN) == ()
 
 
 def test_equal_times_to_the_last_digit_are_the_same():
@@ -275,12 +275,12 @@ def test_starts_of_the_variants_server_are_counted_where_every_answer_says_its_o
 
 def test_hundreds_of_classes_are_all_judged():
     seen = drawn(Truth(ratio={"spec": {f"c{number}": 1.0 for number in range(300)}}, prompts=3, rounds=1, slots=1))
-    assert len(cells(seen, UNCONTROLLED, margin=MARGIN)) == 300 * len(JUDGED)
+    assert len(judge_cells(seen, UNCONTROLLED, margin=MARGIN)) == 300 * len(JUDGED_METRICS)
 
 
 def test_at_a_true_ratio_of_1_few_whole_reports_call_anything():
     truth = Truth(ratio={"spec": {"a": 1.0, "b": 1.0}}, spread=0.15)
-    reports = [cells(drawn(truth, seed), UNCONTROLLED, margin=MARGIN) for seed in range(40)]
+    reports = [judge_cells(drawn(truth, seed), UNCONTROLLED, margin=MARGIN) for seed in range(40)]
     assert sum(any(cell.verdict in {"faster", "slower"} for cell in report) for report in reports) <= 4
 
 

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from observed import Asked, observed
 
-from tandem.bench import rounds
-from tandem.bench.judge.controls import controls
-from tandem.bench.judge.form import Check, Controls
-from tandem.bench.manifest import WarmUp
-from tandem.bench.rounds import RoundLoad
+from tandem.bench import client_load
+from tandem.bench.client_load import RoundLoad
+from tandem.bench.manifest import WarmUpEntry
+from tandem.judge.controls import check_controls
+from tandem.judge.schema import ControlCheck, RunControls
 
 PROMPTS = 4
 QUIET = {"wall_s": 60.0, "client_cpu": 0.02, "lag_p90_s": 0.001, "lag_p99_s": 0.001}
@@ -27,12 +27,12 @@ def both(number: int = 0, **more) -> list[Asked]:
     return [*requests("base", number, **more), *requests("spec", number, **more)]
 
 
-def check(found: Controls, name: str) -> Check:
+def check(found: RunControls, name: str) -> ControlCheck:
     return next(one for one in found.checks if one.name == name)
 
 
-def judged(asked: list[Asked], **changes) -> Controls:
-    return controls(observed(asked, **changes))
+def judged(asked: list[Asked], **changes) -> RunControls:
+    return check_controls(observed(asked, **changes))
 
 
 def test_every_check_stands_there_once():
@@ -59,7 +59,7 @@ def test_a_run_without_a_request_has_checks_too():
 def test_errors_of_an_arm_are_told_and_an_arm_that_answers_nothing_voids(asked, result, sentence):
     found = judged(asked)
 
-    assert check(found, "errors") == Check(name="errors", result=result, sentence=sentence)
+    assert check(found, "errors") == ControlCheck(name="errors", result=result, sentence=sentence)
     assert (sentence in found.void) == (result == "failed")
 
 
@@ -73,7 +73,7 @@ def test_one_dead_variant_of_two_voids_nothing():
     ("stable", "result"), [((True, True), "passed"), ((True, False), "caution"), ((None, None), "absent")]
 )
 def test_an_arm_whose_warm_up_was_given_up_is_a_caution(stable, result):
-    warm_up = {name: WarmUp(requests=8, stable=one) for name, one in zip(("base", "spec"), stable, strict=True)}
+    warm_up = {name: WarmUpEntry(requests=8, stable=one) for name, one in zip(("base", "spec"), stable, strict=True)}
     found = check(judged(both(), warm_up=warm_up), "warm-up")
 
     assert found.result == result
@@ -107,18 +107,18 @@ def test_what_halves_differ_by_is_left_out_unless_they_are_swapped(places, resul
 def test_what_fewer_than_six_starts_differ_by_is_left_out(starts, result):
     asked = [request for number in range(max(starts, 1)) for request in both(number)]
     seen = observed([replace(one, start=f"{one.arm}-{one.round}" if starts else None) for one in asked])
-    found = controls(seen)
+    found = check_controls(seen)
 
     assert check(found, "start").result == result
     assert not any("starts differ" in caution for caution in found.cautions)  # the word says it: within one start
 
 
-def loaded(folder: Path, *loads: dict[str, float], asked: list[Asked] | None = None) -> Controls:
+def loaded(folder: Path, *loads: dict[str, float], asked: list[Asked] | None = None) -> RunControls:
     """A run whose requests take a second, with the load of its rounds."""
     lines = [msgspec.json.encode(RoundLoad(round=number, **load)) + b"\n" for number, load in enumerate(loads)]
-    (folder / rounds.FILE).write_bytes(b"".join(lines))
+    (folder / client_load.FILE).write_bytes(b"".join(lines))
     every = asked or [request for number in range(len(loads)) for request in both(number)]
-    return controls(replace(observed(every), folder=folder))
+    return check_controls(replace(observed(every), folder=folder))
 
 
 def test_without_the_load_of_rounds_nothing_is_marked():

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from observed import Asked, observed
 
-from tandem.bench.judge.controls import controls
-from tandem.bench.judge.form import Check
-from tandem.bench.judge.interval import FEWEST_ROUNDS
-from tandem.bench.judge.observations import Observations
+from tandem.judge.controls import check_controls
+from tandem.judge.interval import FEWEST_ROUNDS
+from tandem.judge.request_table import RequestTable
+from tandem.judge.schema import ControlCheck
 
 PROMPTS = 12
 HOUR_S = 3600.0
@@ -35,7 +35,7 @@ def asked(
     halves: bool = True,
     arms: tuple[str, ...] = ("base", "spec"),
     noise: float = 0.01,
-) -> Observations:
+) -> RequestTable:
     """A B B A in each round, an hour apart; `log` adds to the log time: of an arm, a round, and asked second or not."""
     rng = np.random.default_rng(7)
     lengths = rng.normal(7, 0.4, PROMPTS)
@@ -55,8 +55,8 @@ def asked(
     return observed(requests, arms=arms)
 
 
-def check(seen: Observations, name: str) -> Check:
-    return next(one for one in controls(seen).checks if one.name == name)
+def check(seen: RequestTable, name: str) -> ControlCheck:
+    return next(one for one in check_controls(seen).checks if one.name == name)
 
 
 def steady(_: At) -> float:

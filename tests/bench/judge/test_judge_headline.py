@@ -5,16 +5,23 @@ import numpy as np
 import pytest
 from observed import Asked, observed, table, with_figures
 
-from tandem.bench.judge.cells import cells
-from tandem.bench.judge.form import Check, Controls, Equality, MarkedRound, Ratio, Share
-from tandem.bench.judge.headline import headlines
+from tandem.judge.cells import judge_cells
+from tandem.judge.headline import build_headlines
+from tandem.judge.schema import (
+    BottleneckRound,
+    ControlCheck,
+    OutputEquality,
+    RatioEstimate,
+    RunControls,
+    ShareEstimate,
+)
 
 MARGIN = 0.05
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
 JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
 WITHIN = "Within one start of each server, "
 WIDE = (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)
-UNCONTROLLED = Controls()
+UNCONTROLLED = RunControls()
 
 
 @pytest.fixture(autouse=True)
@@ -34,18 +41,18 @@ def run(wide=(), **ratios):
 
 
 def equality(result="the same", **changes):
-    return Equality(variant="spec", by="characters", result=result, sentence=f"Outputs: {result}.", **changes)
+    return OutputEquality(variant="spec", by="characters", result=result, sentence=f"Outputs: {result}.", **changes)
 
 
 def headline(seen, controls=UNCONTROLLED, equal=None):
     equal = (equality(),) if equal is None else equal
-    (found,) = headlines(seen, cells(seen, controls, margin=MARGIN), controls, equal, margin=MARGIN)
+    (found,) = build_headlines(seen, judge_cells(seen, controls, margin=MARGIN), controls, equal, margin=MARGIN)
     return found
 
 
 def lengths(seen, variant=32.0, class_=None):
     """The same with answers of `variant` tokens by spec, of one class or of all."""
-    rows = seen.of_arm("spec") & (True if class_ is None else seen.class_ == seen.classes.index(class_))
+    rows = seen.arm_mask("spec") & (True if class_ is None else seen.class_ == seen.classes.index(class_))
     return with_figures(seen, completion_tokens=np.where(rows, variant, seen.figures["completion_tokens"]))
 
 
@@ -90,7 +97,7 @@ def test_a_mixed_sentence_names_both_ways():
 
 
 def test_a_failed_control_voids_whatever_was_found():
-    found = headline(run(a=2.0), Controls(void=("the baseline is 1.31 times as fast as itself",)))
+    found = headline(run(a=2.0), RunControls(void=("the baseline is 1.31 times as fast as itself",)))
     assert found.verdict == "void"
     assert found.sentence.startswith("The run is void, so nothing is concluded of spec: the baseline is 1.31")
     assert (found.faster, found.slower, found.same, found.undecided) == ((), (), (), ())
@@ -98,7 +105,7 @@ def test_a_failed_control_voids_whatever_was_found():
 
 def test_no_cell_of_a_void_run_is_called():
     seen = run(a=2.0)
-    found = cells(seen, Controls(void=("drift",)), margin=MARGIN)
+    found = judge_cells(seen, RunControls(void=("drift",)), margin=MARGIN)
     assert {(cell.verdict, cell.why) for cell in found} == {("no evidence", "void: drift")}
     assert all(cell.speed_up is not None for cell in found)
 
@@ -149,10 +156,10 @@ def test_equality_that_is_not_shown_is_said(equal):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"lengths": Ratio(value=0.5, low=0.45, high=0.55)},
-        {"lengths": Ratio(value=2.0, low=1.9, high=2.1)},
-        {"garbage": Share(n=6, of=60), "garbage_of_baseline": Share(n=0, of=60)},
-        {"garbage": Share(n=6, of=60)},
+        {"lengths": RatioEstimate(value=0.5, low=0.45, high=0.55)},
+        {"lengths": RatioEstimate(value=2.0, low=1.9, high=2.1)},
+        {"garbage": ShareEstimate(n=6, of=60), "garbage_of_baseline": ShareEstimate(n=0, of=60)},
+        {"garbage": ShareEstimate(n=6, of=60)},
     ],
 )
 def test_an_arm_that_cuts_rambles_or_breaks_its_answers_is_never_just_faster(changes):
@@ -163,9 +170,9 @@ def test_an_arm_that_cuts_rambles_or_breaks_its_answers_is_never_just_faster(cha
 @pytest.mark.parametrize(
     "changes",
     [
-        {"lengths": Ratio(value=0.9, low=0.8, high=1.01)},
-        {"lengths": Ratio(value=0.97, low=0.96, high=0.98)},
-        {"garbage": Share(n=6, of=60), "garbage_of_baseline": Share(n=6, of=60)},
+        {"lengths": RatioEstimate(value=0.9, low=0.8, high=1.01)},
+        {"lengths": RatioEstimate(value=0.97, low=0.96, high=0.98)},
+        {"garbage": ShareEstimate(n=6, of=60), "garbage_of_baseline": ShareEstimate(n=6, of=60)},
     ],
 )
 def test_lengths_and_broken_answers_as_the_baselines_own_change_nothing(changes):
@@ -194,13 +201,13 @@ def test_longer_answers_do_not_hide_that_a_user_waits_longer():
 def test_lengths_whose_interval_reaches_the_margin_are_no_other_lengths():
     seen = run(a=2.0)
     shares = np.array([0.7, 1.1, 0.8, 1.05, 0.9, 0.85])
-    tokens = np.where(seen.of_arm("spec"), 64 * np.tile(shares, 8), 64.0)
+    tokens = np.where(seen.arm_mask("spec"), 64 * np.tile(shares, 8), 64.0)
     assert headline(with_figures(seen, completion_tokens=tokens)).finding == "faster"
 
 
 def test_a_range_is_of_intervals_and_not_of_estimates():
     seen = run(("a",), a=3.0)
-    (cell,) = (cell for cell in cells(seen, UNCONTROLLED, margin=MARGIN) if cell.metric == "e2e_ms")
+    (cell,) = (cell for cell in judge_cells(seen, UNCONTROLLED, margin=MARGIN) if cell.metric == "e2e_ms")
     assert cell.speed_up.high > 1.1 * cell.speed_up.value
     assert f"a prompts {cell.speed_up.low:.1f} to {cell.speed_up.high:.1f} times as fast" in headline(seen).sentence
 
@@ -238,22 +245,22 @@ def test_what_the_intervals_leave_out_stands_in_the_reasons():
 def test_few_starts_stand_in_the_reasons_with_what_puts_them_in():
     seen = run(a=2.0)
     sentence = "base was met in 1 start; spec was met in 1 start: the interval leaves out how starts differ"
-    check = Check(name="start", result="absent", sentence=sentence)
-    assert f"{sentence}." in headline(seen, Controls(checks=(check,))).reasons
+    check = ControlCheck(name="start", result="absent", sentence=sentence)
+    assert f"{sentence}." in headline(seen, RunControls(checks=(check,))).reasons
 
 
 def test_what_a_check_says_is_not_said_twice():
     checks = tuple(
-        Check(name=name, result=result, sentence=f"{name} is {result}")
+        ControlCheck(name=name, result=result, sentence=f"{name} is {result}")
         for name, result in (("placement", "caution"), ("start", "passed"), ("order", "absent"), ("drift", "passed"))
     )
     cautions = ("there is no noise floor", "halves differ")
-    found = headline(run(a=2.0), Controls(checks=checks, cautions=cautions))
+    found = headline(run(a=2.0), RunControls(checks=checks, cautions=cautions))
     assert found.reasons == ("there is no noise floor.", "halves differ.", "order is absent.")
 
 
 def test_rounds_that_were_left_out_are_counted():
-    found = headline(run(a=2.0), Controls(marked=(MarkedRound(round=5, sentence=""),)))
+    found = headline(run(a=2.0), RunControls(marked=(BottleneckRound(round=5, sentence=""),)))
     assert "1 round left out: the measuring machine was the bottleneck." in found.reasons
 
 
@@ -275,5 +282,5 @@ def test_what_keeps_every_class_undecided_is_said_of_every_class(classes, told):
 def test_every_variant_has_its_own_headline():
     times = {"base": STEADY, "spec": [ms / 2 for ms in STEADY], "other": [ms * 2 for ms in STEADY]}
     seen = table({"a": times})
-    found = headlines(seen, cells(seen, UNCONTROLLED, margin=MARGIN), UNCONTROLLED, (), margin=MARGIN)
+    found = build_headlines(seen, judge_cells(seen, UNCONTROLLED, margin=MARGIN), UNCONTROLLED, (), margin=MARGIN)
     assert [(one.variant, one.finding) for one in found] == [("spec", "faster"), ("other", "slower")]

@@ -6,40 +6,40 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tandem.bench.judge.interval import FEWEST_STARTS, estimate, interval_at
+from tandem.judge.interval import FEWEST_STARTS, compute_interval, estimate_log_ratio
 
 RNG = np.random.default_rng(20261121)
 LOGS = RNG.normal(0.1, 0.2, 12)
 
 
 def test_fewer_than_three_prompts_have_no_interval() -> None:
-    assert estimate(LOGS[:2]) is None
+    assert estimate_log_ratio(LOGS[:2]) is None
 
 
 def test_a_prompt_without_a_number_is_absent() -> None:
-    assert estimate(np.append(LOGS, np.nan)) == estimate(LOGS)
+    assert estimate_log_ratio(np.append(LOGS, np.nan)) == estimate_log_ratio(LOGS)
 
 
 def test_two_numbers_among_many_absent_ones_have_no_interval() -> None:
-    assert estimate(np.array([0.1, np.nan, 0.2, np.inf])) is None
+    assert estimate_log_ratio(np.array([0.1, np.nan, 0.2, np.inf])) is None
 
 
 def test_equal_values_have_an_interval_without_width() -> None:
-    found = estimate(np.full(5, 0.3))
+    found = estimate_log_ratio(np.full(5, 0.3))
 
     assert found is not None
     assert (found.low, found.high, found.p) == (pytest.approx(0.3), pytest.approx(0.3), 0.0)
 
 
 def test_equal_values_of_nothing_are_no_difference() -> None:
-    found = estimate(np.zeros(5))
+    found = estimate_log_ratio(np.zeros(5))
 
     assert found is not None
     assert found.p == 1.0
 
 
 def test_the_estimate_is_the_mean_over_prompts() -> None:
-    found = estimate(LOGS)
+    found = estimate_log_ratio(LOGS)
 
     assert found is not None
     assert found.log == pytest.approx(LOGS.mean())
@@ -48,7 +48,7 @@ def test_the_estimate_is_the_mean_over_prompts() -> None:
 @pytest.mark.parametrize("count", [3, 12, 200])
 def test_the_interval_of_a_normal_is_near_students(count: int) -> None:
     logs = special.ndtri((np.arange(count) + 0.5) / count)
-    found = estimate(logs)
+    found = estimate_log_ratio(logs)
 
     assert found is not None
     assert (found.high - found.low) / 2 == pytest.approx(
@@ -57,7 +57,7 @@ def test_the_interval_of_a_normal_is_near_students(count: int) -> None:
 
 
 def test_the_interval_leans_to_where_values_are_far_out() -> None:
-    found = estimate(np.exp(RNG.normal(0, 1, 24)))
+    found = estimate_log_ratio(np.exp(RNG.normal(0, 1, 24)))
 
     assert found is not None
     assert found.high - found.log > found.log - found.low
@@ -66,28 +66,28 @@ def test_the_interval_leans_to_where_values_are_far_out() -> None:
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99, 0.99999])
 def test_the_interval_leaves_out_0_exactly_where_p_is_below_its_level(level: float) -> None:
     for shift in np.linspace(-0.5, 0.5, 41):
-        found = estimate(LOGS + shift)
+        found = estimate_log_ratio(LOGS + shift)
         assert found is not None
-        low, high = interval_at(found, level)
+        low, high = compute_interval(found, level)
 
         assert (low > 0 or high < 0) == (found.p < 1 - level)
 
 
 def test_the_interval_whose_level_is_1_less_p_ends_at_0() -> None:
-    found = estimate(LOGS)
+    found = estimate_log_ratio(LOGS)
 
     assert found is not None
-    assert interval_at(found, 1 - found.p)[0] == pytest.approx(0, abs=1e-9)
+    assert compute_interval(found, 1 - found.p)[0] == pytest.approx(0, abs=1e-9)
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
-    assert estimate(LOGS, seed=7) == estimate(LOGS, seed=7)
+    assert estimate_log_ratio(LOGS, seed=7) == estimate_log_ratio(LOGS, seed=7)
 
 
 def test_what_all_prompts_of_a_round_share_makes_the_interval_wider() -> None:
     rest = RNG.normal(0, 0.01, (12, 4))
     shared = rest + np.array([0.1, -0.1, 0.1, -0.1])
-    alone, found = estimate(rest.mean(axis=1), rest), estimate(shared.mean(axis=1), shared)
+    alone, found = estimate_log_ratio(rest.mean(axis=1), rest), estimate_log_ratio(shared.mean(axis=1), shared)
 
     assert alone is not None
     assert found is not None
@@ -95,7 +95,7 @@ def test_what_all_prompts_of_a_round_share_makes_the_interval_wider() -> None:
 
 
 def test_one_round_says_nothing_of_rounds() -> None:
-    assert estimate(LOGS, LOGS[:, None]) == estimate(LOGS)
+    assert estimate_log_ratio(LOGS, LOGS[:, None]) == estimate_log_ratio(LOGS)
 
 
 def by_start(starts: int) -> np.ndarray:
@@ -104,7 +104,7 @@ def by_start(starts: int) -> np.ndarray:
 
 def test_six_starts_have_about_as_many_degrees_of_freedom_as_there_are_starts() -> None:
     cells = by_start(FEWEST_STARTS)
-    found = estimate(cells.mean(axis=1), cells, np.arange(FEWEST_STARTS))
+    found = estimate_log_ratio(cells.mean(axis=1), cells, np.arange(FEWEST_STARTS))
 
     assert found is not None
     assert 5 <= found.df < 7
@@ -113,7 +113,7 @@ def test_six_starts_have_about_as_many_degrees_of_freedom_as_there_are_starts() 
 def test_what_swapped_placements_differ_by_does_not_widen_the_interval() -> None:
     cells, placements = by_start(6), np.array([0, 1] * 3)
     moved = cells + 0.5 * (2 * placements - 1)
-    found = [estimate(one.mean(axis=1), one, np.arange(6), placements=placements) for one in (cells, moved)]
+    found = [estimate_log_ratio(one.mean(axis=1), one, np.arange(6), placements=placements) for one in (cells, moved)]
 
     assert found[0] is not None
     assert found[1] is not None
@@ -123,14 +123,16 @@ def test_what_swapped_placements_differ_by_does_not_widen_the_interval() -> None
 def test_starts_that_nobody_recorded_are_no_factor() -> None:
     cells = by_start(6)
 
-    assert estimate(cells.mean(axis=1), cells, np.full(6, -1)) == estimate(cells.mean(axis=1), cells)
+    assert estimate_log_ratio(cells.mean(axis=1), cells, np.full(6, -1)) == estimate_log_ratio(
+        cells.mean(axis=1), cells
+    )
 
 
 def test_a_cell_that_is_absent_changes_little_where_prompts_and_starts_add_up() -> None:
     cells = by_start(6)
     holed = cells.copy()
     holed[3, 2] = np.nan
-    whole, found = (estimate(cells.mean(axis=1), one, np.arange(6)) for one in (cells, holed))
+    whole, found = (estimate_log_ratio(cells.mean(axis=1), one, np.arange(6)) for one in (cells, holed))
 
     assert whole is not None
     assert found is not None

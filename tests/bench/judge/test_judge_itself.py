@@ -8,56 +8,56 @@ import numpy as np
 import pytest
 from observed import Truth, drawn, table, with_figures
 
-from tandem.bench.judge.controls import controls
-from tandem.bench.judge.form import Check, Controls
-from tandem.bench.judge.itself import VOIDED
-from tandem.bench.judge.observations import Observations
-from tandem.bench.judge.pairs import JUDGED
+from tandem.judge.aa_control import FALSE_VOID_RATE
+from tandem.judge.controls import check_controls
+from tandem.judge.pairs import JUDGED_METRICS
+from tandem.judge.request_table import RequestTable
+from tandem.judge.schema import ControlCheck, RunControls
 
 CLASSES = ("repeat", "code", "chat")
 ALIKE = dict.fromkeys(CLASSES, 1.0)
 TIMES = [1000.0, 1100.0, 900.0, 1500.0, 700.0, 1300.0]
 
 
-def run(control: float = 1.0, seed: int = 0, **truth) -> Observations:
+def run(control: float = 1.0, seed: int = 0, **truth) -> RequestTable:
     ratio = {"spec": {"repeat": 3.0, "code": 1.5, "chat": 1.0}, "base#2": dict.fromkeys(CLASSES, control)}
     return drawn(Truth(**{"ratio": ratio, "rounds": 1, "spread": 0.0 if control != 1 else 0.1, **truth}), seed)
 
 
-def itself(seen: Observations) -> Check:
-    return next(check for check in controls(seen).checks if check.name == "baseline against itself")
+def itself(seen: RequestTable) -> ControlCheck:
+    return next(check for check in check_controls(seen).checks if check.name == "baseline against itself")
 
 
 def test_every_judged_metric_of_every_class_has_a_floor():
-    found = controls(run())
+    found = check_controls(run())
 
     assert {(floor.class_, floor.metric) for floor in found.floors} == {
-        (class_, metric) for class_ in CLASSES for metric in JUDGED
+        (class_, metric) for class_ in CLASSES for metric in JUDGED_METRICS
     }
     assert not found.void
 
 
 def test_a_floor_is_the_end_of_the_interval_farther_from_1():
-    for floor in controls(run(noise=0.1)).floors:
+    for floor in check_controls(run(noise=0.1)).floors:
         assert floor.ratio == pytest.approx(max(floor.speed_up.high, 1 / floor.speed_up.low))
 
 
 def test_a_server_that_answers_itself_alike_has_a_floor_of_1():
     seen = table({"repeat": {"base": TIMES, "spec": TIMES, "base#2": TIMES}})
 
-    assert {floor.ratio for floor in controls(seen).floors} == {1.0}
+    assert {floor.ratio for floor in check_controls(seen).floors} == {1.0}
 
 
 def test_a_floor_above_1_is_a_control_that_was_faster():
     seen = table({"repeat": {"base": TIMES, "base#2": [time / 1.02 for time in TIMES]}})
 
-    by_metric = {floor.metric: floor.speed_up.value for floor in controls(seen).floors}
+    by_metric = {floor.metric: floor.speed_up.value for floor in check_controls(seen).floors}
     assert by_metric["e2e_ms"] == by_metric["output_tokens_per_s"] == pytest.approx(1.02)
 
 
 @pytest.mark.parametrize("control", [0.8, 1.25])
 def test_a_baseline_that_is_not_itself_voids_the_run_and_is_named(control):
-    found = controls(run(control))
+    found = check_controls(run(control))
 
     assert len(found.void) == 1
     assert found.void[0].startswith("asked twice, base differs from itself by more than 5%: ")
@@ -68,7 +68,7 @@ def test_a_difference_inside_the_margin_voids_nothing_however_sure_it_is():
     seen = run(1.04, noise=0.001)
 
     assert itself(seen).result == "passed"
-    assert max(floor.ratio for floor in controls(seen).floors) > 1.03
+    assert max(floor.ratio for floor in check_controls(seen).floors) > 1.03
 
 
 def test_one_class_that_differs_is_enough():
@@ -79,7 +79,7 @@ def test_one_class_that_differs_is_enough():
 
 def test_a_time_to_the_first_token_may_differ_by_what_the_client_is_late():
     seen = run(noise=0.0, spread=0.0)
-    control = seen.of_arm("base#2")
+    control = seen.arm_mask("base#2")
     later = seen.figures["ttft_ms"] + np.where(control, 4.0, 0.0)
 
     assert itself(with_figures(seen, ttft_ms=later)).result == "passed"
@@ -95,7 +95,7 @@ def test_a_time_to_the_first_token_may_differ_by_what_the_client_is_late():
     ids=["not asked", "two prompts"],
 )
 def test_without_a_control_or_with_too_few_prompts_there_is_no_floor_and_a_caution(seen):
-    found = controls(seen)
+    found = check_controls(seen)
 
     assert (itself(seen).result, found.floors) == ("absent", ())
     assert any("no noise floor" in caution for caution in found.cautions)
@@ -107,14 +107,14 @@ def voided(seeds: Sequence[int], *, turn: float) -> tuple[float, float]:
     `turn` is the sd of what all requests of one turn share, such as another program's seconds on the machine, which
     intervals over prompts do not know of.
     """
-    found: list[Controls] = []
+    found: list[RunControls] = []
     for seed in seeds:
         seen = drawn(Truth(ratio={"base#2": ALIKE}, rounds=1, slots=1, noise=0.05), seed)
         half = seen.prompt % 2
         shared = np.random.default_rng([seed, 1]).normal(0, turn, (2, len(CLASSES), 2))
         factor = np.exp(shared[seen.arm, seen.class_, half])
         times = {name: seen.figures[name] * factor for name in ("e2e_ms", "ttft_ms", "tpot_ms")}
-        found.append(controls(with_figures(seen, **times)))
+        found.append(check_controls(with_figures(seen, **times)))
     highest = [max(floor.ratio for floor in one.floors if floor.metric == "e2e_ms") for one in found]
     return sum(bool(one.void) for one in found) / len(found), float(np.median(highest))
 
@@ -129,4 +129,4 @@ def test_no_healthy_run_of_12_prompts_a_class_is_void_and_its_floor_is_far_below
 @pytest.mark.proof
 @pytest.mark.parametrize("turn", [0.0, 0.02, 0.03])
 def test_of_a_thousand_healthy_runs_fewer_are_void_than_the_control_allows(turn):
-    assert voided(range(1000), turn=turn)[0] < VOIDED
+    assert voided(range(1000), turn=turn)[0] < FALSE_VOID_RATE

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 from measured import failed, record, write_run
 
-from tandem.bench.counters import Scrape
-from tandem.bench.derive import of
+from tandem.bench.counters import MetricsScrape
 from tandem.bench.fault import BenchError
-from tandem.bench.judge.form import Load
-from tandem.bench.judge.observations import NO_DIGEST, UNKNOWN, Prompt, observe, outputs
+from tandem.bench.request_metrics import compute_record_metrics
+from tandem.judge.request_table import NO_DIGEST, UNKNOWN, PromptKey, read_outputs, read_request_table
+from tandem.judge.schema import LoadLevel
 
 
 def test_every_request_is_a_row_with_its_names_as_codes(tmp_path: Path) -> None:
-    seen = observe(
+    seen = read_request_table(
         write_run(tmp_path, [record(), failed(arm="spec", class_="chat", concurrency=None, rate_per_s=2.5, round=3)])
     )
 
     assert (seen.arms, seen.classes, seen.errors) == (("base", "spec"), ("repeat", "chat"), ("closed",))
-    assert [seen.loads[code] for code in seen.load] == [Load(concurrency=4), Load(rate_per_s=2.5)]
-    assert seen.prompts == (Prompt("real", "repeat-00"),)
+    assert [seen.loads[code] for code in seen.load] == [LoadLevel(concurrency=4), LoadLevel(rate_per_s=2.5)]
+    assert seen.prompts == (PromptKey("real", "repeat-00"),)
     assert seen.round.tolist() == [0, 3]
     assert seen.failed.tolist() == [False, True]
     assert seen.error.tolist() == [UNKNOWN, 0]
@@ -33,33 +33,35 @@ def test_every_request_is_a_row_with_its_names_as_codes(tmp_path: Path) -> None:
 def test_figures_are_those_of_the_record(tmp_path: Path) -> None:
     one = record()
 
-    seen = observe(write_run(tmp_path, [one]))
+    seen = read_request_table(write_run(tmp_path, [one]))
 
     assert {name: values[0] for name, values in seen.figures.items() if np.isfinite(values[0])} == {
-        name: value for name, value in of(one).items() if name != "chunk_gap_ms"
+        name: value for name, value in compute_record_metrics(one).items() if name != "chunk_gap_ms"
     }
 
 
 def test_a_failed_request_has_no_figure(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path, [failed()]))
+    seen = read_request_table(write_run(tmp_path, [failed()]))
 
     assert all(np.isnan(values).all() for values in seen.figures.values())
 
 
 def test_the_baseline_is_the_first_arm_of_the_manifest_whoever_was_asked_first(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path, [record(arm="spec"), record(arm="base#2"), record()]))
+    seen = read_request_table(write_run(tmp_path, [record(arm="spec"), record(arm="base#2"), record()]))
 
     assert (seen.baseline, seen.variants, seen.control) == ("base", ("spec",), "base#2")
 
 
 def test_a_run_without_control_rounds_has_no_control(tmp_path: Path) -> None:
-    assert observe(write_run(tmp_path, [record()])).control is None
+    assert read_request_table(write_run(tmp_path, [record()])).control is None
 
 
 def test_equal_outputs_have_equal_digests_and_others_do_not(tmp_path: Path) -> None:
     texts = [{"text": "a"}, {"text": "a"}, {"text": "b"}, {"text": "a", "reasoning": "hm"}, {"text": ""}]
 
-    first, same, other, thought, empty = observe(write_run(tmp_path, [record(**text) for text in texts])).output
+    first, same, other, thought, empty = read_request_table(
+        write_run(tmp_path, [record(**text) for text in texts])
+    ).output
 
     assert first == same
     assert len({first, other, thought, empty}) == 4
@@ -69,42 +71,42 @@ def test_equal_outputs_have_equal_digests_and_others_do_not(tmp_path: Path) -> N
 def test_token_ids_are_digested_where_the_server_gave_them(tmp_path: Path) -> None:
     records = [record(token_ids=(1, 2)), record(token_ids=(1, 2)), record(token_ids=(1, 3)), record()]
 
-    one, same, other, none = observe(write_run(tmp_path, records)).ids
+    one, same, other, none = read_request_table(write_run(tmp_path, records)).ids
 
     assert one == same != other
     assert none == NO_DIGEST
 
 
 def test_outputs_are_read_from_where_they_stand(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path, [record(text="é" * 100), record(text="two", token_ids=(5,))]))
+    seen = read_request_table(write_run(tmp_path, [record(text="é" * 100), record(text="two", token_ids=(5,))]))
 
-    assert [output.text for output in outputs(seen, [1, 0])] == ["two", "é" * 100]
-    assert next(outputs(seen, [1])).token_ids == (5,)
+    assert [output.text for output in read_outputs(seen, [1, 0])] == ["two", "é" * 100]
+    assert next(read_outputs(seen, [1])).token_ids == (5,)
 
 
 def test_log_probabilities_come_as_the_server_gave_them(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path, [record(logprobs=msgspec.Raw(b'[{"token":"a","logprob":-0.5}]'))]))
+    seen = read_request_table(write_run(tmp_path, [record(logprobs=msgspec.Raw(b'[{"token":"a","logprob":-0.5}]'))]))
 
-    assert next(outputs(seen, [0])).logprobs == [{"token": "a", "logprob": -0.5}]
+    assert next(read_outputs(seen, [0])).logprobs == [{"token": "a", "logprob": -0.5}]
 
 
 def test_a_file_that_changed_meanwhile_is_named(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path, [record(), record()]))
+    seen = read_request_table(write_run(tmp_path, [record(), record()]))
     (tmp_path / "records.jsonl").write_text("{}\n")
 
     with pytest.raises(BenchError, match="the records changed while they were read"):
-        list(outputs(seen, [1]))
+        list(read_outputs(seen, [1]))
 
 
-def scrape(began_s: float, **changes: object) -> Scrape:
+def scrape(began_s: float, **changes: object) -> MetricsScrape:
     stated = {"at_s": 1.0, "arm": "base", "concurrency": 4, "when": "before", "counters": {"began_s": began_s}}
-    return Scrape(**{**stated, **changes})
+    return MetricsScrape(**{**stated, **changes})
 
 
 def test_the_start_of_a_server_is_what_its_page_said_in_that_turn(tmp_path: Path) -> None:
     scrapes = [scrape(100.0, class_="repeat"), scrape(200.0, class_="repeat", round=1)]
 
-    seen = observe(write_run(tmp_path, [record(), record(round=1), record(round=2)], scrapes))
+    seen = read_request_table(write_run(tmp_path, [record(), record(round=1), record(round=2)], scrapes))
 
     assert [seen.starts[code] if code >= 0 else None for code in seen.start] == ["100.00", "200.00", None]
 
@@ -112,19 +114,19 @@ def test_the_start_of_a_server_is_what_its_page_said_in_that_turn(tmp_path: Path
 def test_a_page_read_in_one_class_says_nothing_of_another_at_the_same_place(tmp_path: Path) -> None:
     scrapes = [scrape(100.0, class_="repeat"), scrape(200.0, class_="chat")]
 
-    seen = observe(write_run(tmp_path, [record(), record(class_="chat"), record(class_="code")], scrapes))
+    seen = read_request_table(write_run(tmp_path, [record(), record(class_="chat"), record(class_="code")], scrapes))
 
     assert [seen.starts[code] if code >= 0 else None for code in seen.start] == ["100.00", "200.00", None]
 
 
 def test_a_page_read_while_classes_are_mixed_holds_for_all_of_them(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path, [record(), record(class_="chat")], [scrape(100.0)]))
+    seen = read_request_table(write_run(tmp_path, [record(), record(class_="chat")], [scrape(100.0)]))
 
     assert (seen.starts, seen.start.tolist()) == (("100.00",), [0, 0])
 
 
 def test_a_start_that_is_recorded_goes_before_the_page(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path, [record(start="pod-7", placement="half-0")], [scrape(100.0)]))
+    seen = read_request_table(write_run(tmp_path, [record(start="pod-7", placement="half-0")], [scrape(100.0)]))
 
     assert (seen.starts, seen.placements) == (("pod-7",), ("half-0",))
 
@@ -135,10 +137,10 @@ def test_a_cut_last_line_is_named_and_no_row(tmp_path: Path, cut: int) -> None:
     path = folder / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
 
-    seen = observe(folder)
+    seen = read_request_table(folder)
 
     assert len(seen) == 1
-    assert "records.jsonl:2: the last line is torn" in str(seen.torn[0])
+    assert "records.jsonl:2: the last line is torn" in str(seen.torn_lines[0])
 
 
 def test_a_newer_schema_in_the_middle_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_a_newer_schema_in_the_middle_is_refused_with_its_line(tmp_path: Path) -
         file.write(json.dumps({"schema": 99}) + "\n")
 
     with pytest.raises(BenchError, match=r"schema 99.*"):
-        observe(folder)
+        read_request_table(folder)
 
 
 def test_without_every_second_record_half_the_rows_are_left(tmp_path: Path) -> None:
@@ -155,20 +157,20 @@ def test_without_every_second_record_half_the_rows_are_left(tmp_path: Path) -> N
     path = folder / "records.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[::2]))
 
-    seen = observe(folder)
+    seen = read_request_table(folder)
 
     assert [seen.prompts[code].prompt_id for code in seen.prompt] == ["p0", "p2", "p4", "p6", "p8"]
 
 
 def test_lines_spelled_by_another_program_give_the_same(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "ours", [record(), record(text="x", token_ids=(1, 2))])
-    ours = observe(folder)
+    ours = read_request_table(folder)
     path = folder / "records.jsonl"
     path.write_text("".join(f"{json.dumps(json.loads(line))}\n" for line in path.read_text().splitlines()))
 
-    theirs = observe(folder)
+    theirs = read_request_table(folder)
 
-    assert [output.token_ids for output in outputs(theirs, [0, 1])] == [None, (1, 2)]
+    assert [output.token_ids for output in read_outputs(theirs, [0, 1])] == [None, (1, 2)]
     assert all(np.array_equal(ours.figures[name], theirs.figures[name], equal_nan=True) for name in ours.figures)
 
 
@@ -177,8 +179,8 @@ def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
     (folder / "records.jsonl").unlink()
 
     with pytest.raises(BenchError, match="the records cannot be read"):
-        observe(folder)
+        read_request_table(folder)
 
 
 def test_an_empty_file_is_no_rows(tmp_path: Path) -> None:
-    assert len(observe(write_run(tmp_path, []))) == 0
+    assert len(read_request_table(write_run(tmp_path, []))) == 0

@@ -9,36 +9,36 @@ import io
 
 import pytest
 import uvloop
+from doubles.simulator_thread import SimulatorThread
 from planned import suite_file
 
-from tandem.bench.judge.form import Cell, Headline, Verdict
-from tandem.bench.judge.observations import observe
-from tandem.bench.judge.verdict import Asked, judge
-from tandem.bench.manifest import Arm
-from tandem.bench.run import Run
-from tandem.bench.settings import Settings
-from tandem.bench.suites.suite import load
-from tandem.twin.server.knobs import ClassKnobs, FaultKnobs, Knobs
-from tandem.twin.server.twin import Twin
+from tandem.bench.manifest import ManifestArm
+from tandem.bench.run import MeasurementRun
+from tandem.bench.settings import RunSettings
+from tandem.bench.suites.suite import load_suite
+from tandem.judge.request_table import read_request_table
+from tandem.judge.schema import CellVerdict, Headline, Verdict
+from tandem.judge.verdict import JudgeOptions, judge_run
+from tandem.simulator.settings import FaultSettings, PromptClassSettings, SimulatorSettings
 
 PROMPTS = 12
 TOKENS = 24
-BASE = Knobs(
+BASE = SimulatorSettings(
     step_ms=(15.0,),  # many times what a busy machine's clock is late by
     prefill_base_ms=30.0,
     prefill_ms_per_token=0.0,
-    classes={"default": ClassKnobs(output_tokens=TOKENS)},
+    classes={"default": PromptClassSettings(output_tokens=TOKENS)},
 )
-SHORT = {"default": ClassKnobs(output_tokens=TOKENS // 4)}
+SHORT = {"default": PromptClassSettings(output_tokens=TOKENS // 4)}
 ARMS = {
     "base": BASE,
-    "faster": BASE.faster(1.5),
-    "slower": BASE.faster(0.8),
+    "faster": BASE.scale_time(1.5),
+    "slower": BASE.scale_time(0.8),
     "equal": BASE,
-    "garbage": BASE.faster(2).model_copy(update={"faults": (FaultKnobs(kind="garbage", rate=1.0),)}),
+    "garbage": BASE.scale_time(2).model_copy(update={"faults": (FaultSettings(kind="garbage", rate=1.0),)}),
     "cutting": BASE.model_copy(update={"classes": SHORT}),
-    "failing": BASE.faster(2).model_copy(
-        update={"faults": (FaultKnobs(kind="status_500", requests=tuple(range(12, 200, 2))),)}
+    "failing": BASE.scale_time(2).model_copy(
+        update={"faults": (FaultSettings(kind="status_500", requests=tuple(range(12, 200, 2))),)}
     ),
 }
 
@@ -47,30 +47,30 @@ ARMS = {
 def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     folder = tmp_path_factory.mktemp("judged")
     suite = suite_file(folder, {"chat": [f"Tell me about the {number}th day." for number in range(PROMPTS)]})
-    twins = {name: Twin(knobs).start() for name, knobs in ARMS.items()}
+    twins = {name: SimulatorThread(knobs).start() for name, knobs in ARMS.items()}
     try:
         arms = tuple(
-            Arm(name=name, role="variant" if name != "base" else "baseline", url=twin.url, model="twin")
+            ManifestArm(name=name, role="variant" if name != "base" else "baseline", url=twin.url, model="twin")
             for name, twin in twins.items()
         )
-        settings = Settings(
+        settings = RunSettings(
             arms=arms,
-            suites=(load(suite),),
+            suites=(load_suite(suite),),
             concurrency=(6,),
             rounds=4,
             control_rounds=1,
             warm_up=2,
             max_tokens=2 * TOKENS,
         )
-        uvloop.run(Run(settings=settings, folder=folder / "run", out=io.StringIO()).run())
+        uvloop.run(MeasurementRun(settings=settings, folder=folder / "run", out=io.StringIO()).run())
     finally:
         for twin in twins.values():
             twin.stop()
     (folder / "run" / "rounds.jsonl").unlink()  # how busy the machine is that runs all tests at once is not judged here
-    return judge(observe(folder / "run"), Asked())
+    return judge_run(read_request_table(folder / "run"), JudgeOptions())
 
 
-def cell(verdict: Verdict, variant: str, metric: str = "e2e_ms") -> Cell:
+def cell(verdict: Verdict, variant: str, metric: str = "e2e_ms") -> CellVerdict:
     return next(cell for cell in verdict.cells if (cell.variant, cell.metric) == (variant, metric))
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table, with_figures
 
-from tandem.bench.judge.observations import UNKNOWN
-from tandem.bench.judge.pairs import JUDGED, Grouped, pairs
+from tandem.judge.pairs import JUDGED_METRICS, RequestPairing, pair_requests
+from tandem.judge.request_table import UNKNOWN
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,9 @@ def _no_warning():
 
 
 def cell(seen, metric="e2e_ms", **changes):
-    return pairs(seen, **{"baseline": "base", "variant": "spec", "class_": 0, "load": 0, "metric": metric, **changes})
+    return pair_requests(
+        seen, **{"baseline": "base", "variant": "spec", "class_": 0, "load": 0, "metric": metric, **changes}
+    )
 
 
 def test_a_prompt_is_one_value_of_the_medians_of_its_requests():
@@ -166,13 +168,13 @@ def test_a_start_within_a_round_joins_the_rounds_that_met_it():
 
 def test_what_is_grouped_once_is_what_each_cell_alone_gives():
     seen = drawn(Truth(ratio={"spec": {"repeat": 1.5, "chat": 1.0}, "other": {"repeat": 0.5}}, loads=(1, 4)), seed=3)
-    grouped = Grouped(seen)
-    for class_, load, metric, variant in product(range(2), range(2), JUDGED, ("spec", "other")):
+    grouped = RequestPairing(seen)
+    for class_, load, metric, variant in product(range(2), range(2), JUDGED_METRICS, ("spec", "other")):
         rows = (seen.class_ == class_) & (seen.load == load)
         found = cell(grouped, metric, class_=class_, load=load, variant=variant)
         for at, prompt in enumerate(found.prompts):
             medians = [
-                np.median(seen.figures[metric][rows & (seen.prompt == prompt) & seen.of_arm(arm)])
+                np.median(seen.figures[metric][rows & (seen.prompt == prompt) & seen.arm_mask(arm)])
                 for arm in ("base", variant)
             ]
             assert (found.baseline[at], found.measured[at]) == pytest.approx(tuple(medians))

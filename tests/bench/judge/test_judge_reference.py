@@ -6,22 +6,22 @@ import inspect
 
 import msgspec
 
-from tandem.bench.judge import form, reference
+from tandem.judge import schema, schema_docs
 
 
 def test_the_committed_page_is_the_one_that_the_code_writes() -> None:
-    assert reference.PAGE.read_text() == reference.page()
+    assert schema_docs.PAGE_PATH.read_text() == schema_docs.render_page()
 
 
 def test_every_value_of_the_form_has_a_section() -> None:
-    kinds = [kind for kind in vars(form).values() if inspect.isclass(kind) and issubclass(kind, msgspec.Struct)]
+    kinds = [kind for kind in vars(schema).values() if inspect.isclass(kind) and issubclass(kind, msgspec.Struct)]
 
-    assert [kind.__name__ for kind in kinds if f"## {kind.__name__}\n" not in reference.page()] == []
+    assert [kind.__name__ for kind in kinds if f"## {kind.__name__}\n" not in schema_docs.render_page()] == []
 
 
 def test_fields_are_spelled_as_in_the_file() -> None:
-    assert "| `class` | `str` |" in reference.page()
+    assert "| `class` | `str` |" in schema_docs.render_page()
 
 
 def test_every_word_of_a_verdict_is_named() -> None:
-    assert "faster but not the same output" in reference.page()
+    assert "faster but not the same output" in schema_docs.render_page()

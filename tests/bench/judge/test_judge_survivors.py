@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from observed import Asked, observed
 
-from tandem.bench.judge.form import Load
-from tandem.bench.judge.pairs import Grouped
-from tandem.bench.judge.survivors import Counted, Failures, count, more_often
+from tandem.judge.failure_bias import CellFailures, FailureCounts, count_failures, is_more_frequent
+from tandem.judge.pairs import RequestPairing
+from tandem.judge.schema import LoadLevel
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,15 @@ from tandem.bench.judge.survivors import Counted, Failures, count, more_often
     ],
 )
 def test_failing_more_often_is_more_than_chance_or_far_more(counts, found):
-    assert more_often(*counts) is found
+    assert is_more_frequent(*counts) is found
 
 
 def test_either_arm_may_be_the_one_that_fails():
-    assert Failures(of_baseline=60, baseline=12, of_variant=60, variant=0).differ
-    assert Failures(of_baseline=60, baseline=0, of_variant=60, variant=12).differ
-    assert not Failures(of_baseline=60, baseline=12, of_variant=60, variant=12).differ
+    assert FailureCounts(baseline_requests=60, baseline_failures=12, variant_requests=60, variant_failures=0).is_biased
+    assert FailureCounts(baseline_requests=60, baseline_failures=0, variant_requests=60, variant_failures=12).is_biased
+    assert not FailureCounts(
+        baseline_requests=60, baseline_failures=12, variant_requests=60, variant_failures=12
+    ).is_biased
 
 
 def test_only_rounds_of_both_arms_are_counted_by_class_and_load():
@@ -40,20 +42,20 @@ def test_only_rounds_of_both_arms_are_counted_by_class_and_load():
         Asked(arm="base", round=3, error="closed"),  # nor the variant then
     ]
     seen = observed(rows)
-    counted = count(Grouped(seen), "base", "spec")
-    at_4 = seen.loads.index(Load(concurrency=4))
-    assert counted.of_cell(seen.classes.index("repeat") * len(seen.loads) + at_4) == Failures(1, 0, 2, 1)
-    assert counted.of_all() == Failures(2, 0, 3, 1)
+    counted = count_failures(RequestPairing(seen), "base", "spec")
+    at_4 = seen.loads.index(LoadLevel(concurrency=4))
+    assert counted.count_cell(seen.classes.index("repeat") * len(seen.loads) + at_4) == FailureCounts(1, 0, 2, 1)
+    assert counted.count_all() == FailureCounts(2, 0, 3, 1)
 
 
 def test_failures_of_one_class_bar_that_class_alone():
-    counted = Counted(asked=np.array([[40, 40], [400, 400]]), failed=np.array([[0, 2], [0, 0]]))
-    assert counted.barred(0, "base", "spec").endswith("2 of 40 requests of spec failed, 0 of 40 of base")
-    assert counted.barred(1, "base", "spec") == ""
+    counted = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]]))
+    assert counted.explain_bias(0, "base", "spec").endswith("2 of 40 requests of spec failed, 0 of 40 of base")
+    assert counted.explain_bias(1, "base", "spec") == ""
 
 
 def test_failures_that_no_class_shows_alone_bar_all_of_them():
-    counted = Counted(asked=np.full((20, 2), 40), failed=np.array([[0, 1]] * 12 + [[0, 0]] * 8))
-    assert {counted.barred(cell, "base", "spec") for cell in range(20)} == {
+    counted = CellFailures(request_counts=np.full((20, 2), 40), failure_counts=np.array([[0, 1]] * 12 + [[0, 0]] * 8))
+    assert {counted.explain_bias(cell, "base", "spec") for cell in range(20)} == {
         "only survivors could be compared: 12 of 800 requests of spec failed, 0 of 800 of base"
     }

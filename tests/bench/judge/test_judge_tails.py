@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table
 
-from tandem.bench.judge.cells import cells
-from tandem.bench.judge.form import Controls, Floor, Load, Ratio
-from tandem.bench.judge.headline import headlines
+from tandem.judge.cells import judge_cells
+from tandem.judge.headline import build_headlines
+from tandem.judge.schema import LoadLevel, NoiseFloor, RatioEstimate, RunControls
 
 MARGIN = 0.05
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0, 1050.0, 850.0)
 SLOW_SHARE, SLOW_BY = 0.15, 4.0
 
 
-def judge_e2e(seen, controls=Controls()):  # noqa: B008 - frozen
-    return [cell for cell in cells(seen, controls, margin=MARGIN) if cell.metric == "e2e_ms"]
+def judge_e2e(seen, controls=RunControls()):  # noqa: B008 - frozen
+    return [cell for cell in judge_cells(seen, controls, margin=MARGIN) if cell.metric == "e2e_ms"]
 
 
 def tail(cell, statistic):
@@ -92,7 +92,9 @@ def test_intervals_of_tails_hold_the_truth_of_most_runs():
 @pytest.mark.parametrize("seed", range(5))
 def test_a_median_beside_some_slow_requests_is_never_called_faster(seed):
     seen = slow_sometimes(seed=seed, classes=8)
-    (headline,) = headlines(seen, cells(seen, Controls(), margin=MARGIN), Controls(), (), margin=MARGIN)
+    (headline,) = build_headlines(
+        seen, judge_cells(seen, RunControls(), margin=MARGIN), RunControls(), (), margin=MARGIN
+    )
 
     assert headline.finding in {"mixed", "no evidence"}
     assert not headline.faster
@@ -101,7 +103,9 @@ def test_a_median_beside_some_slow_requests_is_never_called_faster(seed):
 def test_the_sentence_of_a_mixed_class_has_its_figures():
     seen = slow_every_fourth(faster=2.0)
     (cell,) = judge_e2e(seen)
-    (headline,) = headlines(seen, cells(seen, Controls(), margin=MARGIN), Controls(), (), margin=MARGIN)
+    (headline,) = build_headlines(
+        seen, judge_cells(seen, RunControls(), margin=MARGIN), RunControls(), (), margin=MARGIN
+    )
 
     assert cell.verdict == "mixed"
     assert " times as fast as base by the median, but " in headline.sentence
@@ -132,8 +136,10 @@ def test_a_slower_tail_beside_the_same_median_is_mixed():
 
 @pytest.mark.parametrize(("ratio", "word"), [(1.01, "mixed"), (1.7, "no evidence")])
 def test_a_tail_within_the_noise_floor_makes_nothing_mixed(ratio, word):
-    floor = Floor(class_="repeat", load=Load(concurrency=4), metric="e2e_ms", speed_up=Ratio(value=1.0), ratio=ratio)
-    (cell,) = judge_e2e(slow_every_fourth(faster=1.95, by=3.0), Controls(floors=(floor,)))
+    floor = NoiseFloor(
+        class_="repeat", load=LoadLevel(concurrency=4), metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=ratio
+    )
+    (cell,) = judge_e2e(slow_every_fourth(faster=1.95, by=3.0), RunControls(floors=(floor,)))
 
     assert cell.verdict == word
 
@@ -169,14 +175,16 @@ def test_mixed_classes_of_either_way_are_told_apart():
         for arm in ("base", "spec") for prompt, ms in enumerate(STEADY) for number in range(8)
     ]  # fmt: skip
     seen = observed(rows)
-    (headline,) = headlines(seen, cells(seen, Controls(), margin=MARGIN), Controls(), (), margin=MARGIN)
+    (headline,) = build_headlines(
+        seen, judge_cells(seen, RunControls(), margin=MARGIN), RunControls(), (), margin=MARGIN
+    )
 
     assert "a prompts 2.0 times as fast as base by the median, but " in headline.sentence
     assert " and b prompts 0.80 times as fast by the median, but " in headline.sentence
 
 
 def test_only_e2e_has_tails():
-    found = cells(drawn(Truth(ratio={"spec": {"a": 1.0}})), Controls(), margin=MARGIN)
+    found = judge_cells(drawn(Truth(ratio={"spec": {"a": 1.0}})), RunControls(), margin=MARGIN)
 
     assert {cell.metric for cell in found if cell.tails} == {"e2e_ms"}
 

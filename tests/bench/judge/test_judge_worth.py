@@ -3,14 +3,14 @@
 import pytest
 from observed import Asked, observed
 
-from tandem.bench.claims.answers import answers
-from tandem.bench.judge.cells import cells
-from tandem.bench.judge.form import Controls, Equality
-from tandem.bench.judge.headline import headlines
-from tandem.bench.judge.pairs import Grouped
-from tandem.bench.judge.worth import worthless
+from tandem.judge.cells import judge_cells
+from tandem.judge.claims.answers import answer_claims
+from tandem.judge.headline import build_headlines
+from tandem.judge.output_validity import explain_invalidity
+from tandem.judge.pairs import RequestPairing
+from tandem.judge.schema import OutputEquality, RunControls
 
-EQUAL = Equality(variant="spec", by="characters", result="the same", sentence="All are identical.")
+EQUAL = OutputEquality(variant="spec", by="characters", result="the same", sentence="All are identical.")
 
 
 def run(spec, base, of=12):
@@ -24,7 +24,9 @@ def run(spec, base, of=12):
 
 
 def headline(seen):
-    (found,) = headlines(seen, cells(seen, Controls(), margin=0.05), Controls(), (EQUAL,), margin=0.05)
+    (found,) = build_headlines(
+        seen, judge_cells(seen, RunControls(), margin=0.05), RunControls(), (EQUAL,), margin=0.05
+    )
     return found
 
 
@@ -40,17 +42,17 @@ def test_a_variant_does_not_win_where_neither_arm_gives_text(word):
 
 def test_no_cell_is_called_where_neither_arm_gives_text():
     seen = run("garbage", "garbage")
-    assert {cell.verdict for cell in cells(seen, Controls(), margin=0.05)} == {"no evidence"}
+    assert {cell.verdict for cell in judge_cells(seen, RunControls(), margin=0.05)} == {"no evidence"}
 
 
 @pytest.mark.parametrize(("of", "bars"), [(6, False), (7, True)])
 def test_more_than_half_of_the_answers_must_be_no_text(of, bars):
-    assert bool(worthless(Grouped(run("garbage", "garbage", of)), "base", "spec")) is bars
+    assert bool(explain_invalidity(RequestPairing(run("garbage", "garbage", of)), "base", "spec")) is bars
 
 
 @pytest.mark.parametrize(("spec", "base"), [("garbage", "ok"), ("ok", "garbage"), (None, None), ("garbage", None)])
 def test_one_arm_with_text_or_unchecked_bars_nothing(spec, base):
-    assert worthless(Grouped(run(spec, base)), "base", "spec") == ""
+    assert explain_invalidity(RequestPairing(run(spec, base)), "base", "spec") == ""
 
 
 @pytest.mark.parametrize("word", ["loop", "refusal"])
@@ -63,5 +65,5 @@ def test_what_a_small_model_may_say_is_told_and_bars_nothing(word):
 
 def test_a_claim_is_not_answered_by_answers_that_are_no_text():
     seen = run("garbage", "garbage")
-    found = answers(seen, cells(seen, Controls(), margin=0.05), (EQUAL,), (), margin=0.05)
+    found = answer_claims(seen, judge_cells(seen, RunControls(), margin=0.05), (EQUAL,), (), margin=0.05)
     assert {one.answer for one in found if one.claim in {"C1", "C6", "C12", "C13"}} == {"no evidence"}

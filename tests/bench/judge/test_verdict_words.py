@@ -12,21 +12,28 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table
 
-from tandem.bench.judge.cells import cells
-from tandem.bench.judge.form import Controls, Equality, Evidence, Finding, OutputFinding, Overall
-from tandem.bench.judge.headline import headlines, word_verdict
-from tandem.bench.judge.interval import FEWEST_ROUNDS, FEWEST_STARTS
-from tandem.bench.report.opening import find_tone
+from tandem.judge.cells import judge_cells
+from tandem.judge.headline import build_headlines, combine_verdict
+from tandem.judge.interval import FEWEST_ROUNDS, FEWEST_STARTS
+from tandem.judge.schema import (
+    EvidenceScope,
+    OutputEquality,
+    OutputFinding,
+    OverallVerdict,
+    RunControls,
+    VariantFinding,
+)
+from tandem.report.header import find_tone
 
 PAGE = Path(__file__).parents[3] / "docs" / "bench.md"
 MARGIN = 0.05
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
 JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
-EQUAL = (Equality(variant="spec", by="characters", result="the same", sentence="Outputs are the same."),)
+EQUAL = (OutputEquality(variant="spec", by="characters", result="the same", sentence="Outputs are the same."),)
 
 
-def headline(seen, controls=Controls(), equal=EQUAL):  # noqa: B008 - frozen
-    (found,) = headlines(seen, cells(seen, controls, margin=MARGIN), controls, equal, margin=MARGIN)
+def headline(seen, controls=RunControls(), equal=EQUAL):  # noqa: B008 - frozen
+    (found,) = build_headlines(seen, judge_cells(seen, controls, margin=MARGIN), controls, equal, margin=MARGIN)
     return found
 
 
@@ -55,12 +62,12 @@ def words_of_the_page(first, heading):
 
 
 def test_the_page_names_every_finding_once():
-    assert sorted(words_of_the_page("finding", "rests on")) == sorted(get_args(Finding))
+    assert sorted(words_of_the_page("finding", "rests on")) == sorted(get_args(VariantFinding))
 
 
 def test_the_page_names_every_reservation():
     reservations = words_of_the_page("reservation", "stands where")
-    rest = {word.removeprefix(finding) for word in get_args(Overall) for finding in get_args(Finding)
+    rest = {word.removeprefix(finding) for word in get_args(OverallVerdict) for finding in get_args(VariantFinding)
             if word.startswith(finding)}  # fmt: skip
 
     assert all(any(reservation in told for told in rest) for reservation in reservations)
@@ -68,9 +75,9 @@ def test_the_page_names_every_reservation():
 
 
 def test_every_finding_with_every_reservation_has_its_word():
-    every = product(get_args(Finding), get_args(Evidence), get_args(OutputFinding))
+    every = product(get_args(VariantFinding), get_args(EvidenceScope), get_args(OutputFinding))
 
-    assert {word_verdict(*told) for told in every} == set(get_args(Overall))
+    assert {combine_verdict(*told) for told in every} == set(get_args(OverallVerdict))
 
 
 @pytest.mark.parametrize(("rounds", "word"), [(FEWEST_ROUNDS - 1, "no evidence"), (FEWEST_ROUNDS, "faster")])
@@ -91,7 +98,7 @@ def test_the_sentence_says_how_many_rounds_are_needed():
 
 def test_a_round_that_is_left_out_counts_as_none():
     seen = twice_as_fast(4)
-    found = cells(replace(seen, failed=seen.round == 3), Controls(), margin=MARGIN)
+    found = judge_cells(replace(seen, failed=seen.round == 3), RunControls(), margin=MARGIN)
 
     assert {cell.verdict for cell in found} == {"no evidence"}
 
@@ -100,7 +107,7 @@ def test_a_round_that_is_left_out_counts_as_none():
 def test_a_round_counts_with_half_of_its_prompts(answered, word):
     seen = twice_as_fast(4)
     late = (seen.round == 3) & (seen.prompt >= answered)
-    found = cells(replace(seen, failed=late), Controls(), margin=MARGIN)
+    found = judge_cells(replace(seen, failed=late), RunControls(), margin=MARGIN)
 
     assert next(cell.verdict for cell in found if cell.metric == "e2e_ms") == word
 
@@ -148,7 +155,7 @@ def test_slower_and_same_are_reserved_too(ratio, word):
     assert headline(twice_as_fast(ratio=ratio)).verdict == word
 
 
-UNSHOWN = (Equality(variant="spec", by="characters", result="no evidence", sentence="Too few."),)
+UNSHOWN = (OutputEquality(variant="spec", by="characters", result="no evidence", sentence="Too few."),)
 
 
 @pytest.mark.parametrize("equal", [(), UNSHOWN])
@@ -167,7 +174,7 @@ def test_outputs_that_are_mostly_refused_are_not_shown_equal(word):
 
 
 def test_other_outputs_are_in_the_word():
-    differs = Equality(variant="spec", by="characters", result="differs", sentence="Outputs differ.")
+    differs = OutputEquality(variant="spec", by="characters", result="differs", sentence="Outputs differ.")
     found = headline(twice_as_fast(), equal=(differs,))
 
     assert found.verdict == "faster within one start but not the same output"
@@ -209,7 +216,7 @@ def test_noise_of_rounds_is_pooled_over_classes():
     truth = Truth(ratio={"spec": dict.fromkeys("abcdefgh", 1.0)}, prompts=8, spread=0.0, start=0.05, told=False)
     widths = [
         cell.speed_up.high / cell.speed_up.low
-        for cell in cells(drawn(truth, 3), Controls(), margin=MARGIN) if cell.metric == "e2e_ms"
+        for cell in judge_cells(drawn(truth, 3), RunControls(), margin=MARGIN) if cell.metric == "e2e_ms"
     ]  # fmt: skip
 
     assert sum(np.isclose(np.log(widths), np.median(np.log(widths)), rtol=0.1)) >= 6

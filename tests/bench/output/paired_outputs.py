@@ -9,7 +9,7 @@ from typing import Any
 
 import measured
 
-from tandem.bench.judge.observations import Observations, observe
+from tandem.judge.request_table import RequestTable, read_request_table
 
 Answer = Callable[[int, int], Mapping[str, Any] | str | None]
 """Of a prompt's number and a round: fields of the record, its text alone, or None where nobody asked."""
@@ -25,7 +25,7 @@ def text(prompt: int, _round: int = 0) -> str:
 
 def answered(
     folder: Path, answers: Mapping[str, Answer], *, prompts: int = 12, rounds: int = 1, **changes: Any
-) -> Observations:
+) -> RequestTable:
     """A run whose arms, the baseline first, said what `answers` state; `changes` are of the manifest.
 
     A record has as many tokens as its text has words, unless the test says other.
@@ -46,4 +46,4 @@ def answered(
         records.append(measured.record(**{**stated, **fields}))
     arms = [name for name in answers if not name.endswith("#2")]
     stated_arms = tuple(measured.arm(name, role="variant" if place else "baseline") for place, name in enumerate(arms))
-    return observe(measured.write_run(folder, records, **{"arms": stated_arms, **changes}))
+    return read_request_table(measured.write_run(folder, records, **{"arms": stated_arms, **changes}))

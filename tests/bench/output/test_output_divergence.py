@@ -12,18 +12,23 @@ import pytest
 from paired_outputs import TEXT, answered
 from recordings import recorded
 
-from tandem.bench.answer import read
-from tandem.bench.judge.form import Bin
-from tandem.bench.output import divergence
-from tandem.bench.output.divergence import Parting, first_difference, histogram, partings
-from tandem.bench.output.matching import likeness
+from tandem.bench.answer import parse_answer
+from tandem.judge.equality import divergence
+from tandem.judge.equality.divergence import (
+    OutputDivergence,
+    count_bins,
+    find_first_difference,
+    read_divergences,
+)
+from tandem.judge.equality.output_pairs import build_matcher
+from tandem.judge.schema import HistogramBin
 
 
-def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **how: Any) -> Parting:
+def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **how: Any) -> OutputDivergence:
     """The first pair of a run in which both arms said one thing to every prompt."""
     seen = answered(folder, {"base": lambda *_: baseline, "spec": lambda *_: variant}, prompts=1)
-    pairs = likeness(seen, "base", "spec").between("base", "spec")
-    (found,) = partings(seen, pairs, **{"by_ids": False, "encode": None, **how})
+    pairs = build_matcher(seen, "base", "spec").pair_arms("base", "spec")
+    (found,) = read_divergences(seen, pairs, **{"by_ids": False, "encode": None, **how})
     return found
 
 
@@ -32,16 +37,16 @@ def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **ho
     [("abc", "abd", 2), ("abc", "ab", 2), ("", "a", 0), ([1, 2], [1, 2, 3], 2)],
 )
 def test_two_outputs_part_at_the_first_difference_or_where_one_ends(mine, theirs, place):
-    assert first_difference(mine, theirs) == place
+    assert find_first_difference(mine, theirs) == place
 
 
 def test_bins_double_and_leave_none_out():
-    assert histogram([0, 1, 2, 3, 9]) == (
-        Bin(first=0, last=1, n=1),
-        Bin(first=1, last=2, n=1),
-        Bin(first=2, last=4, n=2),
-        Bin(first=4, last=8, n=0),
-        Bin(first=8, last=16, n=1),
+    assert count_bins([0, 1, 2, 3, 9]) == (
+        HistogramBin(first=0, last=1, n=1),
+        HistogramBin(first=1, last=2, n=1),
+        HistogramBin(first=2, last=4, n=2),
+        HistogramBin(first=4, last=8, n=0),
+        HistogramBin(first=8, last=16, n=1),
     )
 
 
@@ -50,7 +55,7 @@ def test_an_example_is_cut_around_the_difference_and_says_so(tmp_path):
 
     found = parted(tmp_path, {"text": f"{before}A{behind}"}, {"text": f"{before}B{behind}"})
 
-    assert found.at == 500
+    assert found.position == 500
     assert found.baseline.startswith("…xxx")
     assert found.baseline.endswith("yyy…")
     assert "xAy" in found.baseline
@@ -67,15 +72,17 @@ def test_what_steers_a_terminal_or_hides_is_made_visible(tmp_path):
 def test_reasoning_is_part_of_the_output(tmp_path):
     found = parted(tmp_path, {"reasoning": "so", "text": "yes"}, {"reasoning": "no", "text": "yes"})
 
-    assert (found.at, found.baseline, found.variant) == (0, "so␀yes", "no␀yes")
+    assert (found.position, found.baseline, found.variant) == (0, "so␀yes", "no␀yes")
 
 
 def test_of_many_pairs_a_part_is_read_evenly(tmp_path, monkeypatch):
-    monkeypatch.setattr(divergence, "MOST_READ", 4)
+    monkeypatch.setattr(divergence, "MAX_READ", 4)
     seen = answered(tmp_path, {"base": lambda *_: "a", "spec": lambda *_: "b"}, prompts=12)
-    pairs = likeness(seen, "base", "spec").between("base", "spec")
+    pairs = build_matcher(seen, "base", "spec").pair_arms("base", "spec")
 
-    found = [seen.prompts[seen.prompt[one.row]].prompt_id for one in partings(seen, pairs, by_ids=False, encode=None)]
+    found = [
+        seen.prompts[seen.prompt[one.row]].prompt_id for one in read_divergences(seen, pairs, by_ids=False, encode=None)
+    ]
 
     assert found == ["p00", "p08", "p03", "p11"]  # by class first
 
@@ -127,7 +134,7 @@ def test_no_log_probabilities_leave_a_near_tie_unknown(tmp_path):
 
 @pytest.mark.parametrize("name", ["ngram_chat_logprobs", "ngram_completions_logprobs"])
 def test_the_log_probabilities_of_both_of_vllms_apis_are_understood(tmp_path, name):
-    answer = read(recorded(name).reply, recorded(name).ask)
+    answer = parse_answer(recorded(name).reply, recorded(name).ask)
     said = msgspec.json.decode(answer.logprobs)
     other = copy.deepcopy(said)
     if isinstance(other, dict):
@@ -151,7 +158,7 @@ def test_the_log_probabilities_of_both_of_vllms_apis_are_understood(tmp_path, na
 
 
 def test_near_ties_of_a_run_are_counted(tmp_path):
-    from tandem.bench.output.equality import equality  # noqa: PLC0415 - one test of the two together
+    from tandem.judge.equality.output_equality import compare_outputs  # noqa: PLC0415 - one test of the two together
 
     def base(prompt: int, _: int) -> dict[str, Any]:
         return {"text": f"xa {prompt} {TEXT}", "logprobs": logprobs(0.1 if prompt < 3 else 0.9, name="a")}
@@ -159,7 +166,7 @@ def test_near_ties_of_a_run_are_counted(tmp_path):
     def spec(prompt: int, _: int) -> dict[str, Any]:
         return {"text": f"xb {prompt} {TEXT}", "logprobs": logprobs(0.9, name="b", shown="a")}
 
-    (found,) = equality(answered(tmp_path, {"base": base, "spec": spec}), tokenizer=None)
+    (found,) = compare_outputs(answered(tmp_path, {"base": base, "spec": spec}), tokenizer=None)
 
     assert (found.near_ties.n, found.near_ties.of) == (3, 12)
     assert "3 part at a near tie" in found.sentence

@@ -16,18 +16,18 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from tandem.bench.fault import BenchError
-from tandem.bench.judge.form import Bin, Equality
-from tandem.bench.judge.observations import observe
-from tandem.bench.output import divergence
-from tandem.bench.output import equality as judge_equality
-from tandem.bench.output.equality import equality
+from tandem.judge.equality import divergence
+from tandem.judge.equality import output_equality as judge_equality
+from tandem.judge.equality.output_equality import compare_outputs
+from tandem.judge.request_table import read_request_table
+from tandem.judge.schema import HistogramBin, OutputEquality
 
 ROOT = Path(__file__).parents[3]
 REAL = ROOT / "tests/benchmarks/real_run/ngram"
 
 
-def only(folder: Path, answers: Mapping[str, Any], *, tokenizer: Path | None = None, **changes: Any) -> Equality:
-    (found,) = equality(answered(folder, answers, **changes), tokenizer=tokenizer)
+def only(folder: Path, answers: Mapping[str, Any], *, tokenizer: Path | None = None, **changes: Any) -> OutputEquality:
+    (found,) = compare_outputs(answered(folder, answers, **changes), tokenizer=tokenizer)
     return found
 
 
@@ -64,9 +64,11 @@ def test_a_variant_that_differs_from_a_baseline_that_equals_itself_differs(tmp_p
 
 
 def test_the_level_is_shared_by_the_variants_of_a_run(tmp_path):
-    (alone,) = equality(answered(tmp_path / "one", {"base": text, "spec": some(3), "base#2": text}), tokenizer=None)
+    (alone,) = compare_outputs(
+        answered(tmp_path / "one", {"base": text, "spec": some(3), "base#2": text}), tokenizer=None
+    )
     arms = {"base": text, "spec": some(3), "more": text, "base#2": text}
-    beside, _ = equality(answered(tmp_path / "two", arms), tokenizer=None)
+    beside, _ = compare_outputs(answered(tmp_path / "two", arms), tokenizer=None)
 
     assert (alone.result, beside.result) == ("differs", "no evidence")  # p is 1 / 27
 
@@ -206,7 +208,7 @@ def test_lengths_come_from_the_outputs_where_no_server_counts(tmp_path):
 
 
 def test_lengths_are_not_told_by_a_part_of_the_outputs(tmp_path, monkeypatch):
-    monkeypatch.setattr(divergence, "MOST_READ", 4)
+    monkeypatch.setattr(divergence, "MAX_READ", 4)
 
     found = only(
         tmp_path,
@@ -284,7 +286,7 @@ def test_deleting_every_second_record_moves_counts_and_shares(tmp_path):
     records = tmp_path / "records.jsonl"
     records.write_bytes(b"".join(records.read_bytes().splitlines(keepends=True)[::2]))
 
-    (half,) = equality(observe(tmp_path), tokenizer=None)
+    (half,) = compare_outputs(read_request_table(tmp_path), tokenizer=None)
 
     assert (whole.identical.n, whole.identical.of) == (16, 24)
     assert (half.identical.n, half.identical.of) == (8, 12)
@@ -303,9 +305,9 @@ def test_each_class_has_its_own_shares(tmp_path):
 
 def test_examples_are_of_the_first_classes_one_each(tmp_path, monkeypatch):
     every = only(tmp_path, {"base": text, "spec": other})
-    monkeypatch.setattr(judge_equality, "EXAMPLES", 1)
+    monkeypatch.setattr(judge_equality, "MAX_EXAMPLES", 1)
 
-    (few,) = judge_equality.equality(observe(tmp_path), tokenizer=None)
+    (few,) = judge_equality.compare_outputs(read_request_table(tmp_path), tokenizer=None)
 
     assert [(one.class_, one.prompt_id) for one in every.examples] == [("repeat", "p00"), ("chat", "p01")]
     assert few.examples == every.examples[:1]
@@ -321,7 +323,7 @@ def test_token_ids_decide_where_every_output_has_them(tmp_path):
     )
 
     assert (found.by, found.identical.n) == ("token ids", 0)
-    assert found.first_divergence[-1] == Bin(first=2, last=4, n=12)
+    assert found.first_divergence[-1] == HistogramBin(first=2, last=4, n=12)
     assert found.examples[0].at == 3
     assert (found.examples[0].baseline, found.examples[0].measured) == ("token ids 1 2 3 4", "token ids 1 2 3 5")
     assert "In 12 of those that differ the text is the same" in found.sentence
@@ -363,7 +365,9 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path):
 
 
 def test_each_variant_is_judged_alone(tmp_path):
-    found = equality(answered(tmp_path, {"base": text, "one": text, "two": other, "base#2": text}), tokenizer=None)
+    found = compare_outputs(
+        answered(tmp_path, {"base": text, "one": text, "two": other, "base#2": text}), tokenizer=None
+    )
 
     assert [(one.variant, one.result) for one in found] == [("one", "the same"), ("two", "differs")]
 
@@ -373,20 +377,20 @@ def test_a_request_that_was_recorded_twice_counts_once(tmp_path):
     records = tmp_path / "records.jsonl"
     records.write_bytes(records.read_bytes() * 2)
 
-    (found,) = equality(observe(tmp_path), tokenizer=None)
+    (found,) = compare_outputs(read_request_table(tmp_path), tokenizer=None)
 
     assert found.identical.of == 12 == len(seen) / 2
 
 
 def test_a_real_vllm_with_n_gram_drafts_gives_the_same_tokens():
-    (found,) = equality(observe(REAL), tokenizer=None)
+    (found,) = compare_outputs(read_request_table(REAL), tokenizer=None)
 
     assert (found.variant, found.by, found.result) == ("ngram", "token ids", "the same")
     assert (found.identical.n, found.identical.of, len(found.classes)) == (9, 9, 9)
 
 
 def test_the_twins_speculation_gives_the_same_text_and_so_does_its_baseline_again():
-    (found,) = equality(observe(ROOT / "tests/watch/measured/run"), tokenizer=None)
+    (found,) = compare_outputs(read_request_table(ROOT / "tests/watch/measured/run"), tokenizer=None)
 
     assert (found.by, found.result) == ("characters", "the same")
     assert (found.identical.n, found.identical.of) == (188, 188)

@@ -5,63 +5,63 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tandem.bench.output import exchange
-from tandem.bench.output.exchange import Side, excess
+from tandem.judge.equality import permutation_test
+from tandem.judge.equality.permutation_test import OutputStrata, run_permutation_test
 
 
-def side(*outputs: str) -> Side:
+def side(*outputs: str) -> OutputStrata:
     """One prompt a string, one output a letter."""
     strata = [place for place, letters in enumerate(outputs) for _ in letters]
     digests = [ord(letter) for letters in outputs for letter in letters]
-    return Side(np.array(strata, np.intp), np.array(digests, np.uint64))
+    return OutputStrata(np.array(strata, np.intp), np.array(digests, np.uint64))
 
 
 def test_what_is_tested_is_the_share_across_less_that_of_the_baselines_own():
     of_each, baselines = np.array([2, 2]), np.array([[2, 1], [1, 2], [2, 0]])  # of outputs a and b
 
-    found = exchange._statistic(baselines, of_each)
+    found = permutation_test._compute_statistic(baselines, of_each)
 
     assert found == pytest.approx([2 / 3 - 2 / 3, 2 / 3 - 2 / 3, 1 - 0])
 
 
 def test_the_odd_one_of_three_is_the_variants_in_a_third_of_the_exchanges():
-    found = excess(side("aa", "aa"), side("b", "b"))
+    found = run_permutation_test(side("aa", "aa"), side("b", "b"))
 
     assert found.p == pytest.approx(1 / 9, abs=0.025)
     assert found.least_p == pytest.approx(1 / 9, abs=0.025)
 
 
 def test_one_prompt_of_four_and_four_is_enough():
-    found = excess(side("aaaa"), side("bbbb"))
+    found = run_permutation_test(side("aaaa"), side("bbbb"))
 
     assert found.p < 0.05  # 2 of the 70 ways to draw four of eight
 
 
 def test_a_variant_that_is_always_one_of_the_baselines_outputs_is_not_in_excess():
-    found = excess(side(*["ab"] * 12), side(*["a"] * 12))
+    found = run_permutation_test(side(*["ab"] * 12), side(*["a"] * 12))
 
     assert found.p > 0.9
     assert found.least_p < 0.001
 
 
 def test_outputs_that_are_all_alike_are_no_excess():
-    assert excess(side(*["aa"] * 12), side(*["a"] * 12)).p == 1.0
+    assert run_permutation_test(side(*["aa"] * 12), side(*["a"] * 12)).p == 1.0
 
 
 def test_a_baseline_that_was_asked_once_is_no_yardstick():
-    assert excess(side(*["a"] * 12), side(*["b"] * 12)) is None
+    assert run_permutation_test(side(*["a"] * 12), side(*["b"] * 12)) is None
 
 
 def test_a_prompt_that_the_variant_was_never_asked_says_nothing():
     baseline, variant = side("aa", "aa", "cd"), side("b", "b")
 
-    assert excess(baseline, variant) == excess(side("aa", "aa"), variant)
+    assert run_permutation_test(baseline, variant) == run_permutation_test(side("aa", "aa"), variant)
 
 
 def test_the_same_outputs_give_the_same_p():
     sides = side(*["aab"] * 6), side(*["bba"] * 6)
 
-    assert excess(*sides) == excess(*sides)
+    assert run_permutation_test(*sides) == run_permutation_test(*sides)
 
 
 def test_servers_that_are_alike_and_unsteady_are_said_to_differ_no_more_often_than_stated():
@@ -70,7 +70,7 @@ def test_servers_that_are_alike_and_unsteady_are_said_to_differ_no_more_often_th
     wrongly = 0
     for seed in range(120):
         drawn = rng.choice(3, size=(2, len(strata)), p=(0.6, 0.3, 0.1)).astype(np.uint64)
-        found = excess(Side(strata, drawn[0]), Side(strata, drawn[1]), seed)
+        found = run_permutation_test(OutputStrata(strata, drawn[0]), OutputStrata(strata, drawn[1]), seed)
         wrongly += found.p <= 0.05
 
     assert 0 < wrongly <= 13  # 6 expected; more than 13 in one of 250 such tests
@@ -78,11 +78,11 @@ def test_servers_that_are_alike_and_unsteady_are_said_to_differ_no_more_often_th
 
 def test_of_many_outputs_and_prompts_a_part_is_taken(monkeypatch):
     sides = side(*["aaaa"] * 6), side(*["bbbb"] * 6)
-    whole = excess(*sides)
-    monkeypatch.setattr(exchange, "_OUTPUTS", 2)
-    monkeypatch.setattr(exchange, "_PROMPTS", 2)
+    whole = run_permutation_test(*sides)
+    monkeypatch.setattr(permutation_test, "_OUTPUTS", 2)
+    monkeypatch.setattr(permutation_test, "_PROMPTS", 2)
 
-    part = excess(*sides)
+    part = run_permutation_test(*sides)
 
     assert whole.p == 1 / 2000
     assert part.p == pytest.approx((2 / 6) ** 2, abs=0.025)  # two prompts of two and two

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from observed import Asked, observed
 
-from tandem.bench.output.matching import likeness
+from tandem.judge.equality.output_pairs import build_matcher
 
 
 def pairs(*asked: Asked, first: str = "base", second: str = "spec"):
-    return likeness(observed(asked), first, second).between(first, second)
+    return build_matcher(observed(asked), first, second).pair_arms(first, second)
 
 
 def test_a_pair_is_one_prompt_load_round_and_repeat():
@@ -52,19 +52,19 @@ def test_an_answer_that_failed_the_second_time_counts_with_its_first():
 def test_an_arm_is_held_against_itself_by_neighbours_in_time_at_the_same_load():
     seen = observed([Asked(round=2, text="b"), Asked(round=0), Asked(round=1), Asked(concurrency=8, text="c")])
 
-    found = likeness(seen, "base").repeated("base")
+    found = build_matcher(seen, "base").pair_repeats("base")
 
     assert [(seen.round[one], seen.round[other]) for one, other in zip(found.first, found.second, strict=True)] == [
         (0, 1),
         (1, 2),
     ]
-    assert found.same.tolist() == [True, False]
+    assert found.is_same.tolist() == [True, False]
 
 
 def test_ids_are_compared_where_every_output_has_them_and_an_empty_output_needs_none():
     with_ids = [Asked(ids="1 2"), Asked(arm="spec", ids="1 3"), Asked(prompt="p1", text="")]
 
-    assert likeness(observed(with_ids), "base", "spec").by_ids
-    assert not likeness(observed([*with_ids, Asked(prompt="p2")]), "base", "spec").by_ids
-    assert likeness(observed([*with_ids, Asked(prompt="p2", error="closed")]), "base", "spec").by_ids
-    assert not likeness(observed([Asked(), Asked(arm="spec")]), "base", "spec").by_ids
+    assert build_matcher(observed(with_ids), "base", "spec").uses_token_ids
+    assert not build_matcher(observed([*with_ids, Asked(prompt="p2")]), "base", "spec").uses_token_ids
+    assert build_matcher(observed([*with_ids, Asked(prompt="p2", error="closed")]), "base", "spec").uses_token_ids
+    assert not build_matcher(observed([Asked(), Asked(arm="spec")]), "base", "spec").uses_token_ids

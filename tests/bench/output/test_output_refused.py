@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from observed import Asked, observed
 
-from tandem.bench.output.matching import likeness
-from tandem.bench.output.refused import refused
+from tandem.judge.equality.content_rejections import compare_rejections
+from tandem.judge.equality.output_pairs import build_matcher
 
 
 def held(*pairs: tuple[str | None, str | None], each: int = 1):
@@ -18,7 +18,7 @@ def held(*pairs: tuple[str | None, str | None], each: int = 1):
         for repeat in range(each)
     ]
     seen = observed(asked)
-    return refused(seen, likeness(seen, "base", "spec").between("base", "spec"))
+    return compare_rejections(seen, build_matcher(seen, "base", "spec").pair_arms("base", "spec"))
 
 
 @pytest.mark.parametrize("word", ["empty", "garbage", "loop", "refusal", "truncated"])
@@ -43,7 +43,7 @@ def test_a_cut_does_not_excuse_a_broken_answer_that_ran_into_the_same_limit(word
             for arm, said in (("base", "truncated"), ("spec", word))
         ]
     )
-    found = refused(seen, likeness(seen, "base", "spec").between("base", "spec"))
+    found = compare_rejections(seen, build_matcher(seen, "base", "spec").pair_arms("base", "spec"))
 
     assert (found.baseline.n, found.variant.n) == (0, 6)
     assert found.p == pytest.approx(1 / 2**6)

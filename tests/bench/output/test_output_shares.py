@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tandem.bench.output.shares import effective, share
+from tandem.judge.equality.share_interval import compute_effective_size, estimate_share
 
 
 def hits(*by_prompt: str) -> tuple[np.ndarray, np.ndarray]:
@@ -15,31 +15,31 @@ def hits(*by_prompt: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_no_pair_has_no_share():
-    assert share(*hits()) is None
+    assert estimate_share(*hits()) is None
 
 
 def test_pairs_that_all_agree_are_as_many_as_their_prompts():
     assert (
-        share(*hits(*["1111"] * 12)).low
-        == share(*hits(*["1"] * 12)).low
+        estimate_share(*hits(*["1111"] * 12)).low
+        == estimate_share(*hits(*["1"] * 12)).low
         == pytest.approx(12 / (12 + 1.96**2), abs=1e-3)
     )
 
 
 def test_pairs_that_agree_inside_each_prompt_are_worth_their_prompts():
-    assert effective(*hits(*["1111", "0000"] * 6)) < 12
+    assert compute_effective_size(*hits(*["1111", "0000"] * 6)) < 12
 
 
 def test_one_prompt_with_most_of_the_pairs_makes_them_worth_less_than_their_prompts():
-    assert effective(*hits("1111111", "1")) == 8**2 / (7**2 + 1)
+    assert compute_effective_size(*hits("1111111", "1")) == 8**2 / (7**2 + 1)
 
 
 def test_pairs_that_differ_inside_prompts_as_between_them_are_nearly_worth_their_number():
-    assert 36 < effective(*hits(*["1100", "0110", "1010", "0111", "1000"] * 3)) <= 60
+    assert 36 < compute_effective_size(*hits(*["1100", "0110", "1010", "0111", "1000"] * 3)) <= 60
 
 
 def test_the_ends_stay_within_nothing_and_all():
-    none, every = share(*hits(*["0"] * 5)), share(*hits(*["1"] * 5))
+    none, every = estimate_share(*hits(*["0"] * 5)), estimate_share(*hits(*["1"] * 5))
 
     assert (none.n, none.low, every.n, every.high) == (0, 0.0, 5, 1.0)
     assert 0.0 < every.low < 1.0
@@ -52,7 +52,7 @@ def test_the_interval_holds_the_true_share_about_as_often_as_it_says():
     held = 0
     for _ in range(400):
         of_prompt = rng.beta(2.4, 0.6, 12)  # mean 0.8: some prompts nearly always, some nearly never
-        found = share(rng.random(48) < of_prompt[prompts], prompts)
+        found = estimate_share(rng.random(48) < of_prompt[prompts], prompts)
         held += found.low <= 0.8 <= found.high
 
     assert 0.92 <= held / 400 <= 0.995

@@ -18,31 +18,31 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from measured import arm, chunks, record, write_run
 
-from tandem.bench.judge.form import (
-    Acceptance,
-    Answer,
-    Bin,
-    Cell,
-    Check,
-    Controls,
-    Cost,
-    Definition,
-    Equality,
-    EqualityOfClass,
-    Example,
-    Finding,
-    Floor,
+from tandem.bench.manifest import SuiteEntry
+from tandem.judge.headline import combine_verdict
+from tandem.judge.request_table import RequestTable
+from tandem.judge.schema import (
+    BottleneckRound,
+    CellVerdict,
+    ClaimVerdict,
+    ClassAcceptance,
+    ClassEquality,
+    ControlCheck,
+    DivergenceExample,
     Headline,
-    Load,
-    MarkedRound,
-    Ratio,
-    Share,
+    HistogramBin,
+    LoadLevel,
+    NoiseFloor,
+    OutputEquality,
+    RatioEstimate,
+    RunControls,
+    ShareEstimate,
+    TermDefinition,
+    TokenCost,
+    VariantFinding,
     Verdict,
 )
-from tandem.bench.judge.headline import word_verdict
-from tandem.bench.judge.observations import Observations
-from tandem.bench.manifest import SuiteUsed
-from tandem.metrics import metric
+from tandem.metrics import find_metric
 
 CLASSES = {"repeat": 3.1, "json": 1.72, "code": 1.46, "story": 1.01, "open": 0.97}
 EVIL = """</script><script>alert(1)</script>'"><img src=x onerror=alert(2)>&amp;\u2028<!--\x1b[31m\u202e"""
@@ -72,11 +72,11 @@ def run(folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, 
                 at_s += 9.0
     return write_run(
         folder, records, arms=(arm(BASE, role="baseline"), arm(VARIANT)), rounds=rounds,
-        suites=(SuiteUsed(name="example", sha256="0" * 64, prompts=prompts * len(classes), classes=tuple(classes)),),
+        suites=(SuiteEntry(name="example", sha256="0" * 64, prompts=prompts * len(classes), classes=tuple(classes)),),
     )  # fmt: skip
 
 
-def cells(seen: Observations, variant: str, *, margin: float = 0.05) -> tuple[Cell, ...]:
+def cells(seen: RequestTable, variant: str, *, margin: float = 0.05) -> tuple[CellVerdict, ...]:
     """Every class, load and metric of a variant, judged by a t interval."""
     found = []
     for class_ in range(len(seen.classes)):
@@ -86,13 +86,13 @@ def cells(seen: Observations, variant: str, *, margin: float = 0.05) -> tuple[Ce
     return tuple(found)
 
 
-def _cell(seen: Observations, there: Any, variant: str, name: str, margin: float) -> Cell | None:
-    arms = [_by_prompt(seen, there & seen.of_arm(arm), name) for arm in (seen.baseline, variant)]
+def _cell(seen: RequestTable, there: Any, variant: str, name: str, margin: float) -> CellVerdict | None:
+    arms = [_by_prompt(seen, there & seen.arm_mask(arm), name) for arm in (seen.baseline, variant)]
     both = sorted(set(arms[0]) & set(arms[1]))
     if not both:
         return None
     base, measured = (np.array([one[prompt] for prompt in both]) for one in arms)
-    logs = np.log(base / measured) * (-1 if metric(name).better == "higher" else 1)
+    logs = np.log(base / measured) * (-1 if find_metric(name).better == "higher" else 1)
     half = (
         float(special.stdtrit(len(logs) - 1, 0.975) * logs.std(ddof=1) / math.sqrt(len(logs))) if len(both) > 2 else 0.0
     )
@@ -101,23 +101,23 @@ def _cell(seen: Observations, there: Any, variant: str, name: str, margin: float
     word = "no evidence"
     if half:
         word = "same" if inside else "faster" if low > 1.02 else "slower" if high < 0.98 else "no evidence"
-    return Cell(
+    return CellVerdict(
         variant=variant, class_=seen.classes[int(seen.class_[there][0])], load=seen.loads[int(seen.load[there][0])],
         metric=name, prompts=len(both), rounds=len(set(seen.round[there].tolist())), baseline=float(np.median(base)),
         measured=float(np.median(measured)), p=0.001, adjusted_p=0.01, noise_floor=1.02, verdict=word,
-        speed_up=Ratio(value=value, low=low, high=high) if half else Ratio(value=value),
+        speed_up=RatioEstimate(value=value, low=low, high=high) if half else RatioEstimate(value=value),
         why="the interval lies inside the margin" if inside else "the interval lies beside 1",
         detectable=1.04 if half else None, more_prompts=24 if word == "no evidence" and half else None,
     )  # fmt: skip
 
 
-def _by_prompt(seen: Observations, there: Any, name: str) -> dict[int, float]:
+def _by_prompt(seen: RequestTable, there: Any, name: str) -> dict[int, float]:
     values = seen.figures[name]
     fine = there & np.isfinite(values)
     return {int(prompt): float(np.median(values[fine & (seen.prompt == prompt)])) for prompt in set(seen.prompt[fine])}
 
 
-def verdict(seen: Observations, **changes: Any) -> Verdict:
+def verdict(seen: RequestTable, **changes: Any) -> Verdict:
     """Everything that a verdict can hold, over the cells of these observations."""
     variant = seen.variants[0] if seen.variants else VARIANT
     judged = cells(seen, variant) if variant in seen.arms else ()
@@ -126,9 +126,9 @@ def verdict(seen: Observations, **changes: Any) -> Verdict:
     def named(word: str) -> tuple[str, ...]:
         return tuple(f"{cell.class_} at concurrency {cell.load.concurrency}" for cell in e2e if cell.verdict == word)
 
-    finding: Finding = "mixed" if named("slower") else "faster"
+    finding: VariantFinding = "mixed" if named("slower") else "faster"
     headline = Headline(
-        variant=variant, verdict=word_verdict(finding, "one-start", "the same"), finding=finding,
+        variant=variant, verdict=combine_verdict(finding, "one-start", "the same"), finding=finding,
         evidence="one-start", output="the same",
         sentence=f"{variant} answers faster than {seen.baseline} in {len(named('faster'))} of {len(e2e)} classes and "
         "gives the same output; where it is faster, it takes between a third and two thirds of the time.",
@@ -139,110 +139,198 @@ def verdict(seen: Observations, **changes: Any) -> Verdict:
         metric="e2e_ms",
     )  # fmt: skip
     stated: dict[str, Any] = {
-        "version": "0.1.0", "run": "20261121T203720Z-1f2e3d4c", "folder": seen.folder.name,
-        "created_utc": "2026-11-21T20:37:20+00:00", "baseline": seen.baseline, "variants": (variant,),
-        "requests": len(seen), "failed": int(seen.failed.sum()), "margin": 0.05, "headlines": (headline,),
-        "cells": judged, "controls": controls(seen), "equality": (equality(seen, variant),),
-        "acceptance": acceptance(seen, variant), "claims": CLAIMS,
+        "version": "0.1.0",
+        "run": "20261121T203720Z-1f2e3d4c",
+        "folder": seen.folder.name,
+        "created_utc": "2026-11-21T20:37:20+00:00",
+        "baseline": seen.baseline,
+        "variants": (variant,),
+        "requests": len(seen),
+        "failed": int(seen.failed.sum()),
+        "margin": 0.05,
+        "headlines": (headline,),
+        "cells": judged,
+        "controls": controls(seen),
+        "equality": (equality(seen, variant),),
+        "acceptance": acceptance(seen, variant),
+        "claims": CLAIMS,
         "cost": tuple(
-            Cost(arm=name, load=seen.loads[0], usd_per_hour=12.5, good_tokens=11_520, busy_s=busy_s,
-                 usd_per_million_good_tokens=12.5 / 3600 * busy_s / 11_520 * 1e6,
-                 sentence="12.50 USD an hour for one arm, as --price said")
+            TokenCost(
+                arm=name,
+                load=seen.loads[0],
+                usd_per_hour=12.5,
+                good_tokens=11_520,
+                busy_s=busy_s,
+                usd_per_million_good_tokens=12.5 / 3600 * busy_s / 11_520 * 1e6,
+                sentence="12.50 USD an hour for one arm, as --price said",
+            )
             for name, busy_s in ((seen.baseline, 520.0), (variant, 290.0))
         ),
         "definitions": tuple(
-            Definition(name=name, unit=metric(name).unit, definition=metric(name).definition) for name in METRICS
+            TermDefinition(name=name, unit=find_metric(name).unit, definition=find_metric(name).definition)
+            for name in METRICS
         ),
         "notes": ("this machine was busy before the run began (load 17.5 on 2 CPUs): run on an idle one",),
         "recompute": (f"tandem bench report {seen.folder.name} --margin 0.05 --price 12.5",),
-    }  # fmt: skip
+    }
     return Verdict(**{**stated, **changes})
 
 
-def controls(seen: Observations) -> Controls:
+def controls(seen: RequestTable) -> RunControls:
     """All eight, in each of the four results but failed."""
-    return Controls(
+    return RunControls(
         checks=(
-            Check(name="baseline against itself", result="passed", sentence="differs by a factor of 1.02 at most"),
-            Check(name="drift", result="passed", sentence="E2E of the baseline moved by 0.4 % from the first round on"),
-            Check(name="order", result="passed", sentence="who was asked first is not faster: factor 1.004"),
-            Check(name="warm-up", result="passed", sentence="the first round is no slower than the rest"),
-            Check(name="client load", result="caution", sentence="one round is left out"),
-            Check(name="placement", result="absent", sentence="one placement: nothing says what another would give"),
-            Check(name="start", result="absent", sentence="one start of each server: a restart may change the figures"),
-            Check(name="errors", result="passed", sentence="no request failed"),
+            ControlCheck(
+                name="baseline against itself", result="passed", sentence="differs by a factor of 1.02 at most"
+            ),
+            ControlCheck(
+                name="drift", result="passed", sentence="E2E of the baseline moved by 0.4 % from the first round on"
+            ),
+            ControlCheck(name="order", result="passed", sentence="who was asked first is not faster: factor 1.004"),
+            ControlCheck(name="warm-up", result="passed", sentence="the first round is no slower than the rest"),
+            ControlCheck(name="client load", result="caution", sentence="one round is left out"),
+            ControlCheck(
+                name="placement", result="absent", sentence="one placement: nothing says what another would give"
+            ),
+            ControlCheck(
+                name="start", result="absent", sentence="one start of each server: a restart may change the figures"
+            ),
+            ControlCheck(name="errors", result="passed", sentence="no request failed"),
         ),
         floors=tuple(
-            Floor(class_=class_, load=seen.loads[0], metric="e2e_ms", ratio=1.02,
-                  speed_up=Ratio(value=1.001, low=0.985, high=1.02))
+            NoiseFloor(
+                class_=class_,
+                load=seen.loads[0],
+                metric="e2e_ms",
+                ratio=1.02,
+                speed_up=RatioEstimate(value=1.001, low=0.985, high=1.02),
+            )
             for class_ in seen.classes
         ),
-        marked=(MarkedRound(round=99, sentence="the client took 96 % of a CPU"),),
+        marked=(BottleneckRound(round=99, sentence="the client took 96 % of a CPU"),),
         cautions=("one placement and one start",),
-    )  # fmt: skip
+    )
 
 
-def equality(seen: Observations, variant: str) -> Equality:
+def equality(seen: RequestTable, variant: str) -> OutputEquality:
     """Nearly the same, with two examples."""
-    return Equality(
-        variant=variant, by="token ids", result="the same",
+    return OutputEquality(
+        variant=variant,
+        by="token ids",
+        result="the same",
         sentence="58 of 60 pairs are identical; the baseline differs from itself as often.",
-        identical=Share(n=58, of=60, low=0.886, high=0.99), yardstick=Share(n=59, of=60, low=0.91, high=0.999),
+        identical=ShareEstimate(n=58, of=60, low=0.886, high=0.99),
+        yardstick=ShareEstimate(n=59, of=60, low=0.91, high=0.999),
         classes=tuple(
-            EqualityOfClass(class_=class_, identical=Share(n=11 if place > 2 else 12, of=12, low=0.65, high=0.99),
-                            yardstick=Share(n=12, of=12, low=0.75, high=1.0))
+            ClassEquality(
+                class_=class_,
+                identical=ShareEstimate(n=11 if place > 2 else 12, of=12, low=0.65, high=0.99),
+                yardstick=ShareEstimate(n=12, of=12, low=0.75, high=1.0),
+            )
             for place, class_ in enumerate(seen.classes)
         ),
-        first_divergence=(Bin(first=0, last=8, n=0), Bin(first=8, last=16, n=1), Bin(first=16, last=32, n=0),
-                          Bin(first=32, last=None, n=1)),
-        near_ties=Share(n=2, of=2, low=0.2, high=1.0), lengths=Ratio(value=1.0, low=0.99, high=1.01),
-        garbage=Share(n=0, of=60), garbage_of_baseline=Share(n=0, of=60),
-        examples=(
-            Example(class_="story", prompt_id="story-07", at=14, near_tie=True,
-                    baseline="The lighthouse keeper counted the waves every night before the lamp was lit.",
-                    measured="The lighthouse keeper counted the ships every evening before the lamp was lit."),
-            Example(class_="open", prompt_id="open-03", at=41, near_tie=None,
-                    baseline="not a destination but a direction:\n\n1. to learn,\n2. to give",
-                    measured="not a destination but a direction:\n\n- to learn,\n- to give, and to rest"),
+        first_divergence=(
+            HistogramBin(first=0, last=8, n=0),
+            HistogramBin(first=8, last=16, n=1),
+            HistogramBin(first=16, last=32, n=0),
+            HistogramBin(first=32, last=None, n=1),
         ),
-    )  # fmt: skip
+        near_ties=ShareEstimate(n=2, of=2, low=0.2, high=1.0),
+        lengths=RatioEstimate(value=1.0, low=0.99, high=1.01),
+        garbage=ShareEstimate(n=0, of=60),
+        garbage_of_baseline=ShareEstimate(n=0, of=60),
+        examples=(
+            DivergenceExample(
+                class_="story",
+                prompt_id="story-07",
+                at=14,
+                near_tie=True,
+                baseline="The lighthouse keeper counted the waves every night before the lamp was lit.",
+                measured="The lighthouse keeper counted the ships every evening before the lamp was lit.",
+            ),
+            DivergenceExample(
+                class_="open",
+                prompt_id="open-03",
+                at=41,
+                near_tie=None,
+                baseline="not a destination but a direction:\n\n1. to learn,\n2. to give",
+                measured="not a destination but a direction:\n\n- to learn,\n- to give, and to rest",
+            ),
+        ),
+    )
 
 
-def acceptance(seen: Observations, variant: str) -> tuple[Acceptance, ...]:
+def acceptance(seen: RequestTable, variant: str) -> tuple[ClassAcceptance, ...]:
     """Counters for each class; the baseline has none."""
     rows = [
-        Acceptance(arm=variant, class_=class_, method="counters", acceptance_length=1 + 3.2 * 0.8**place,
+        ClassAcceptance(arm=variant, class_=class_, method="counters", acceptance_length=1 + 3.2 * 0.8**place,
                    per_position=tuple((0.93 - 0.1 * place) ** position for position in range(1, 8)),
                    target_steps_per_token=1 / (1 + 3.2 * 0.8**place))
         for place, class_ in enumerate(("all", *seen.classes))
     ]  # fmt: skip
-    plain = Acceptance(arm=seen.baseline, class_="all", method="absent", sentence="the baseline does not speculate")
+    plain = ClassAcceptance(
+        arm=seen.baseline, class_="all", method="absent", sentence="the baseline does not speculate"
+    )
     return (*rows, plain)
 
 
 CLAIMS = (
-    Answer(claim="C1", text="up to three times faster token generation for work that decodes much", where="the post",
-           answer="confirmed", why="the best class has a speed-up of 3.07 (2.96 to 3.18) by TPOT",
-           llmperf="0.99 by llmperf's inter-token latency"),
-    Answer(claim="C2", text="inter-token latency of the structured prompt falls", where="the post, results",
-           answer="confirmed", why="TPOT of repeat: 14.5 ms against 45.1 ms", against=("C7",)),
-    Answer(claim="C4", text="the open-ended prompt gains nothing", where="the post, Figure 3", answer="confirmed",
-           why="open: 0.97 (0.95 to 0.99), inside the margin", against=("C8",)),
-    Answer(claim="C7", text="inter-token latency and TTFT show no gain", where="the post, closing paragraph",
-           answer="contradicted", why="TPOT gains wherever E2E does", against=("C2",)),
-    Answer(claim="C8", text="creative writing is faster too", where="a report on the post", answer="no evidence",
-           why="story: 1.01 (0.98 to 1.04)", against=("C4",)),
-    Answer(claim="C9", text="a smaller draft is accepted less, which cancels its gain", where="the post",
-           answer="not comparable", why="one draft was measured"),
-)  # fmt: skip
+    ClaimVerdict(
+        claim="C1",
+        text="up to three times faster token generation for work that decodes much",
+        where="the post",
+        answer="confirmed",
+        why="the best class has a speed-up of 3.07 (2.96 to 3.18) by TPOT",
+        llmperf="0.99 by llmperf's inter-token latency",
+    ),
+    ClaimVerdict(
+        claim="C2",
+        text="inter-token latency of the structured prompt falls",
+        where="the post, results",
+        answer="confirmed",
+        why="TPOT of repeat: 14.5 ms against 45.1 ms",
+        against=("C7",),
+    ),
+    ClaimVerdict(
+        claim="C4",
+        text="the open-ended prompt gains nothing",
+        where="the post, Figure 3",
+        answer="confirmed",
+        why="open: 0.97 (0.95 to 0.99), inside the margin",
+        against=("C8",),
+    ),
+    ClaimVerdict(
+        claim="C7",
+        text="inter-token latency and TTFT show no gain",
+        where="the post, closing paragraph",
+        answer="contradicted",
+        why="TPOT gains wherever E2E does",
+        against=("C2",),
+    ),
+    ClaimVerdict(
+        claim="C8",
+        text="creative writing is faster too",
+        where="a report on the post",
+        answer="no evidence",
+        why="story: 1.01 (0.98 to 1.04)",
+        against=("C4",),
+    ),
+    ClaimVerdict(
+        claim="C9",
+        text="a smaller draft is accepted less, which cancels its gain",
+        where="the post",
+        answer="not comparable",
+        why="one draft was measured",
+    ),
+)
 
 
-def nothing(seen: Observations, **changes: Any) -> Verdict:
+def nothing(seen: RequestTable, **changes: Any) -> Verdict:
     """A verdict on a run that nothing can be said of."""
     return verdict(
         seen,
         **{
-            "headlines": (), "cells": (), "controls": Controls(), "equality": (), "acceptance": (), "claims": (),
+            "headlines": (), "cells": (), "controls": RunControls(), "equality": (), "acceptance": (), "claims": (),
             "cost": (), "definitions": (), "notes": (), "recompute": (), **changes,
         },
     )  # fmt: skip
@@ -269,7 +357,7 @@ def evil(value: Verdict) -> Verdict:
     )  # fmt: skip
 
 
-def classes(number: int) -> tuple[Cell, ...]:
+def classes(number: int) -> tuple[CellVerdict, ...]:
     """Cells of so many classes, four metrics each."""
     rng = np.random.default_rng(1)
     found = []
@@ -277,9 +365,9 @@ def classes(number: int) -> tuple[Cell, ...]:
         for name in METRICS:
             value = math.exp(float(rng.normal(0.2, 0.2)))
             word = "faster" if value > 1.2 else "slower" if value < 0.9 else "no evidence"
-            found.append(Cell(
-                variant=VARIANT, class_=f"class-{place:05}", load=Load(concurrency=4), metric=name, prompts=12,
+            found.append(CellVerdict(
+                variant=VARIANT, class_=f"class-{place:05}", load=LoadLevel(concurrency=4), metric=name, prompts=12,
                 rounds=2, baseline=2000.0, measured=2000 / value, verdict=word, why="made",
-                speed_up=Ratio(value=value, low=value * 0.93, high=value * 1.07),
+                speed_up=RatioEstimate(value=value, low=value * 0.93, high=value * 1.07),
             ))  # fmt: skip
     return tuple(found)

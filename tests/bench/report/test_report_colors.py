@@ -9,9 +9,9 @@ from typing import get_args
 
 import pytest
 
-from tandem.bench.judge.form import Word
-from tandem.bench.report import opening
-from tandem.bench.report.colors import DARK, LIGHT, SHAPES, TONES
+from tandem.judge.schema import CellWord
+from tandem.report import header
+from tandem.report.colors import DARK, LIGHT, SHAPES, TONES
 
 TEXTS = (
     "text",
@@ -71,10 +71,10 @@ def test_light_and_dark_have_the_same_names() -> None:
 
 
 def test_every_verdict_has_a_shape_of_its_own() -> None:
-    assert len(set(SHAPES.values())) == len(SHAPES) == len(get_args(Word))
+    assert len(set(SHAPES.values())) == len(SHAPES) == len(get_args(CellWord))
 
 
 def test_the_charts_have_the_colors_of_the_pages_tones() -> None:
-    style = (Path(opening.__file__).parent / "templates" / "report.css").read_text()
+    style = (Path(header.__file__).parent / "templates" / "report.css").read_text()
 
     assert dict(re.findall(r"^\.(\w+) \{ --tone: (var\(--[\w-]+\));", style, flags=re.MULTILINE)) == TONES

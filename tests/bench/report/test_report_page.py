@@ -14,12 +14,12 @@ import msgspec
 import pytest
 from measured import failed, write_run
 
-from tandem.bench import report
-from tandem.bench.fault import WorldError
-from tandem.bench.judge.form import Controls, Load, Verdict
-from tandem.bench.judge.observations import Observations, observe
-from tandem.bench.report import opening
-from tandem.bench.simulation import BAND
+from tandem import report
+from tandem.bench.fault import ExternalBenchError
+from tandem.bench.simulation import SIMULATED_BAND
+from tandem.judge.request_table import RequestTable, read_request_table
+from tandem.judge.schema import LoadLevel, RunControls, Verdict
+from tandem.report import header
 
 MOST_BYTES = 2_000_000
 UNASKED = "The post's claims are not asked of these servers: they are simulated."
@@ -56,23 +56,23 @@ class Parsed(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Observations:
+def seen(tmp_path_factory: pytest.TempPathFactory) -> RequestTable:
     two = {name: example.CLASSES[name] for name in ("repeat", "open")}  # letters of odd scripts are slow to draw
-    return observe(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4, rounds=2, classes=two))
+    return read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4, rounds=2, classes=two))
 
 
 @pytest.fixture(scope="module")
-def verdict(seen: Observations) -> Verdict:
+def verdict(seen: RequestTable) -> Verdict:
     return example.verdict(seen)
 
 
 @pytest.fixture(scope="module")
-def written(seen: Observations, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> report.Written:
-    return report.write(example.evil(verdict), seen, tmp_path_factory.mktemp("report"))
+def written(seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> report.ReportFiles:
+    return report.write_report(example.evil(verdict), seen, tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture(scope="module")
-def html(written: report.Written) -> str:
+def html(written: report.ReportFiles) -> str:
     return written.html.read_text(encoding="utf-8")
 
 
@@ -81,7 +81,7 @@ def page(html: str) -> Parsed:
     return Parsed(html)
 
 
-def test_the_page_is_small_enough_to_be_mailed(written: report.Written) -> None:
+def test_the_page_is_small_enough_to_be_mailed(written: report.ReportFiles) -> None:
     assert written.html.stat().st_size < MOST_BYTES
 
 
@@ -119,31 +119,31 @@ def test_the_verdict_stands_before_every_figure(page: Parsed) -> None:
 
 
 @pytest.fixture(scope="module")
-def simulated(seen: Observations, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> report.Written:
+def simulated(seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> report.ReportFiles:
     told = msgspec.structs.replace(verdict, simulated=True, claims=(), claims_unasked=UNASKED)
-    return report.write(told, seen, tmp_path_factory.mktemp("simulated"))
+    return report.write_report(told, seen, tmp_path_factory.mktemp("simulated"))
 
 
-def test_simulated_servers_have_a_band_over_the_page(simulated: report.Written, html: str) -> None:
+def test_simulated_servers_have_a_band_over_the_page(simulated: report.ReportFiles, html: str) -> None:
     page = Parsed(simulated.html.read_text(encoding="utf-8"))
 
     names = [attrs.get("class") for _, attrs, _ in page.elements]
-    assert page.texts("p")[0] == BAND
+    assert page.texts("p")[0] == SIMULATED_BAND
     assert names.index("simulated") < names.index("eyebrow")
     assert page.texts("title")[0] == f"Simulated: Faster within one start: {example.VARIANT} against {example.BASE}"
-    assert BAND not in html
+    assert SIMULATED_BAND not in html
 
 
-def test_the_page_says_why_claims_are_not_asked(simulated: report.Written) -> None:
+def test_the_page_says_why_claims_are_not_asked(simulated: report.ReportFiles) -> None:
     assert UNASKED in Parsed(simulated.html.read_text(encoding="utf-8")).texts("p")
 
 
 def test_every_picture_of_simulated_servers_has_the_band(
-    seen: Observations, verdict: Verdict, simulated: report.Written, tmp_path: Path
+    seen: RequestTable, verdict: Verdict, simulated: report.ReportFiles, tmp_path: Path
 ) -> None:
-    bare = report.write(verdict, seen, tmp_path)
+    bare = report.write_report(verdict, seen, tmp_path)
 
-    def heights(written: report.Written) -> list[int]:
+    def heights(written: report.ReportFiles) -> list[int]:
         return [struct.unpack(">I", chart.read_bytes()[20:24])[0] for chart in written.charts]
 
     assert len(simulated.charts) == len(bare.charts) > 3
@@ -217,14 +217,14 @@ def test_what_differs_in_an_example_is_marked_and_nothing_else(verdict: Verdict)
 
 
 def _marked(verdict: Verdict) -> list[str]:
-    from tandem.bench.report import output  # noqa: PLC0415 - of this test alone
-    from tandem.bench.report.drawing import Chart  # noqa: PLC0415
+    from tandem.report import output  # noqa: PLC0415 - of this test alone
+    from tandem.report.charts import ReportChart  # noqa: PLC0415
 
-    parts = [part for part in output.section(verdict).parts if not isinstance(part, Chart)]
+    parts = [part for part in output.build_output_section(verdict).parts if not isinstance(part, ReportChart)]
     return Parsed("".join(parts)).texts("mark")
 
 
-def test_pictures_for_slides_are_1600_pixels_wide(written: report.Written) -> None:
+def test_pictures_for_slides_are_1600_pixels_wide(written: report.ReportFiles) -> None:
     widths = {struct.unpack(">I", path.read_bytes()[16:20])[0] for path in written.charts}
 
     assert {"speed-up-0.png", "over-time-e2e-ms.png", "acceptance-length.png"} <= {path.name for path in written.charts}
@@ -232,9 +232,9 @@ def test_pictures_for_slides_are_1600_pixels_wide(written: report.Written) -> No
 
 
 def test_a_run_of_which_nothing_can_be_said_says_so_first(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
+    seen = read_request_table(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
 
-    page = Parsed(report.write(example.nothing(seen), seen, tmp_path).html.read_text(encoding="utf-8"))
+    page = Parsed(report.write_report(example.nothing(seen), seen, tmp_path).html.read_text(encoding="utf-8"))
 
     assert page.texts("h1") == ["No verdict"]
     assert "no prompt was answered by both base and a variant" in page.texts("header")[0]
@@ -242,31 +242,33 @@ def test_a_run_of_which_nothing_can_be_said_says_so_first(tmp_path: Path) -> Non
 
 
 def test_a_baseline_alone_has_a_page(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path / "run", [failed()], arms=(example.arm("base", role="baseline"),)))
+    seen = read_request_table(write_run(tmp_path / "run", [failed()], arms=(example.arm("base", role="baseline"),)))
 
-    page = Parsed(report.write(example.nothing(seen, variants=()), seen, tmp_path).html.read_text(encoding="utf-8"))
+    page = Parsed(
+        report.write_report(example.nothing(seen, variants=()), seen, tmp_path).html.read_text(encoding="utf-8")
+    )
 
     assert "base was measured alone, without a variant" in page.texts("header")[0]
 
 
 def test_a_void_run_says_why_before_anything_else(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
-    void = example.nothing(seen, controls=Controls(void=("the baseline became 30 % slower while it ran",)))
+    seen = read_request_table(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
+    void = example.nothing(seen, controls=RunControls(void=("the baseline became 30 % slower while it ran",)))
 
-    page = Parsed(report.write(void, seen, tmp_path).html.read_text(encoding="utf-8"))
+    page = Parsed(report.write_report(void, seen, tmp_path).html.read_text(encoding="utf-8"))
 
     assert page.texts("h1")[0].startswith("Void")
     assert "the baseline became 30 % slower" in page.texts("header")[0]
 
 
 def test_a_void_variant_says_so_once(tmp_path: Path, verdict: Verdict) -> None:
-    seen = observe(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
+    seen = read_request_table(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
     headline = msgspec.structs.replace(
         verdict.headlines[0], verdict="void", finding="void", sentence="The run is void."
     )
-    void = example.nothing(seen, controls=Controls(void=("no request succeeded",)), headlines=(headline,))
+    void = example.nothing(seen, controls=RunControls(void=("no request succeeded",)), headlines=(headline,))
 
-    page = Parsed(report.write(void, seen, tmp_path).html.read_text(encoding="utf-8"))
+    page = Parsed(report.write_report(void, seen, tmp_path).html.read_text(encoding="utf-8"))
 
     assert page.texts("h1") == [f"\u2715 Void {headline.variant} against base"]
     assert "This run supports no verdict" not in page.texts("header")[0]
@@ -274,28 +276,28 @@ def test_a_void_variant_says_so_once(tmp_path: Path, verdict: Verdict) -> None:
 
 
 def test_charts_of_an_earlier_report_are_taken_away(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path / "run", [failed()]))
+    seen = read_request_table(write_run(tmp_path / "run", [failed()]))
     old = tmp_path / "charts" / "speed-up-9.png"
     old.parent.mkdir()
     old.write_bytes(b"old")
 
-    report.write(example.nothing(seen), seen, tmp_path)
+    report.write_report(example.nothing(seen), seen, tmp_path)
 
     assert not old.exists()
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
-    seen = observe(write_run(tmp_path / "run", [failed()]))
+    seen = read_request_table(write_run(tmp_path / "run", [failed()]))
     (tmp_path / "charts").write_text("a file in the way")
 
-    with pytest.raises(WorldError, match="the report cannot be written") as fault:
-        report.write(example.nothing(seen), seen, tmp_path)
+    with pytest.raises(ExternalBenchError, match="the report cannot be written") as fault:
+        report.write_report(example.nothing(seen), seen, tmp_path)
 
     assert fault.value.where == str(tmp_path)
 
 
 def test_a_disk_that_fills_leaves_the_earlier_report_whole(
-    tmp_path: Path, verdict: Verdict, seen: Observations, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, verdict: Verdict, seen: RequestTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     earlier = {tmp_path / "report.html": b"earlier", tmp_path / "charts" / "speed-up-0.png": b"earlier"}
     (tmp_path / "charts").mkdir()
@@ -313,8 +315,8 @@ def test_a_disk_that_fills_leaves_the_earlier_report_whole(
 
     monkeypatch.setattr(Path, "write_bytes", fills)
 
-    with pytest.raises(WorldError, match="No space left on device"):
-        report.write(verdict, seen, tmp_path)
+    with pytest.raises(ExternalBenchError, match="No space left on device"):
+        report.write_report(verdict, seen, tmp_path)
 
     assert len(drawn) == 2
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == earlier
@@ -322,10 +324,10 @@ def test_a_disk_that_fills_leaves_the_earlier_report_whole(
 
 def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict: Verdict) -> None:
     both = tuple(msgspec.structs.replace(verdict.headlines[0], variant=name) for name in ("eagle", "ngram"))
-    few = observe(write_run(tmp_path / "run", [failed()]))
+    few = read_request_table(write_run(tmp_path / "run", [failed()]))
 
     page = Parsed(
-        report.write(example.nothing(few, headlines=both, variants=("eagle", "ngram")), few, tmp_path)
+        report.write_report(example.nothing(few, headlines=both, variants=("eagle", "ngram")), few, tmp_path)
         .html.read_text(encoding="utf-8")
     )  # fmt: skip
 
@@ -336,12 +338,12 @@ def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict:
 
 
 def test_the_best_class_is_told_with_its_load_where_there_are_several(verdict: Verdict) -> None:
-    assert "at concurrency" not in _tiles(opening.opening(verdict))
+    assert "at concurrency" not in _tiles(header.build_header(verdict))
     several = tuple(
-        msgspec.structs.replace(cell, load=Load(concurrency=1 if cell.class_ == "repeat" else 4))
+        msgspec.structs.replace(cell, load=LoadLevel(concurrency=1 if cell.class_ == "repeat" else 4))
         for cell in verdict.cells
     )
-    assert "repeat at concurrency 1 (" in _tiles(opening.opening(msgspec.structs.replace(verdict, cells=several)))
+    assert "repeat at concurrency 1 (" in _tiles(header.build_header(msgspec.structs.replace(verdict, cells=several)))
 
 
 def _tiles(head: str) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.suites.content import WORDS, check_content
+from tandem.bench.suites.content import CONTENT_WORDS, check_content
 from tandem.bench.suites.prompt import Hint, Prompt
-from tandem.bench.suites.suite import load
+from tandem.bench.suites.suite import load_suite
 
 ANSWERS = json.loads((Path(__file__).parent / "answers.json").read_text())  # texts by language and kind
 
@@ -47,7 +47,7 @@ def test_fenced_code_inside_an_explanation_is_content(name: str) -> None:
     assert word(text) == "ok"
 
 
-@pytest.mark.parametrize("prompt", load("real").prompts, ids=lambda prompt: prompt.id)
+@pytest.mark.parametrize("prompt", load_suite("real").prompts, ids=lambda prompt: prompt.id)
 def test_what_people_wrote_for_the_suite_is_no_garbage_and_no_loop(prompt: Prompt) -> None:
     answer = prompt.as_text()
 
@@ -65,7 +65,7 @@ def test_the_same_answer_always_gets_the_same_word() -> None:
 
 
 def test_every_word_given_has_its_definition() -> None:
-    assert set(WORDS) == {"ok", "empty", "truncated", "refusal", "loop", "garbage"}
+    assert set(CONTENT_WORDS) == {"ok", "empty", "truncated", "refusal", "loop", "garbage"}
 
 
 # empty

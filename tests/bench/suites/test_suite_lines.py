@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tandem.bench.fault import BenchError
-from tandem.bench.suites.suite import SuiteError, load
+from tandem.bench.suites.suite import SuiteError, load_suite
 
 GOOD = {"id": "a", "class": "chat", "prompt": "Why is the sky blue?"}
 
@@ -23,14 +23,14 @@ def suite_file(folder: Path, *lines: object) -> Path:
 
 def refused(path: Path) -> SuiteError:
     with pytest.raises(SuiteError) as caught:
-        load(path)
+        load_suite(path)
     return caught.value
 
 
 def test_a_line_becomes_a_prompt(tmp_path: Path) -> None:
     line = {**GOOD, "system": "Be brief.", "max_tokens": 40, "check": ["code", "repeats"]}
 
-    (prompt,) = load(suite_file(tmp_path, line)).prompts
+    (prompt,) = load_suite(suite_file(tmp_path, line)).prompts
 
     assert (prompt.id, prompt.class_, prompt.max_tokens) == ("a", "chat", 40)
     assert prompt.check == {"code", "repeats"}
@@ -49,14 +49,14 @@ def test_a_conversation_is_sent_as_it_stands(tmp_path: Path) -> None:
         {"role": "user", "content": "And twice that?"},
     ]
 
-    (prompt,) = load(suite_file(tmp_path, {"id": "a", "class": "chat", "messages": turns})).prompts
+    (prompt,) = load_suite(suite_file(tmp_path, {"id": "a", "class": "chat", "messages": turns})).prompts
 
     assert list(prompt.as_messages()) == turns
     assert prompt.max_tokens is None
 
 
 def test_a_prompt_without_a_system_message_sends_none(tmp_path: Path) -> None:
-    (prompt,) = load(suite_file(tmp_path, GOOD)).prompts
+    (prompt,) = load_suite(suite_file(tmp_path, GOOD)).prompts
 
     assert prompt.as_messages() == ({"role": "user", "content": "Why is the sky blue?"},)
 
@@ -65,17 +65,17 @@ def test_blank_lines_windows_line_ends_and_a_byte_order_mark_are_no_faults(tmp_p
     first, second = json.dumps(GOOD).encode(), json.dumps({**GOOD, "id": "b"}).encode()
     path = suite_file(tmp_path, b"\xef\xbb\xbf" + first + b"\r\n\r\n" + second + b"\r\n  \n")
 
-    assert [prompt.id for prompt in load(path).prompts] == ["a", "b"]
+    assert [prompt.id for prompt in load_suite(path).prompts] == ["a", "b"]
 
 
 def test_a_last_line_without_a_line_end_is_read(tmp_path: Path) -> None:
-    assert len(load(suite_file(tmp_path, json.dumps(GOOD).encode())).prompts) == 1
+    assert len(load_suite(suite_file(tmp_path, json.dumps(GOOD).encode())).prompts) == 1
 
 
 def test_text_of_any_script_is_kept_to_the_character(tmp_path: Path) -> None:
     text = "  Привет, 世界 \U0001f30a\n\ttwo lines \u00a0"
 
-    (prompt,) = load(suite_file(tmp_path, {**GOOD, "prompt": text})).prompts
+    (prompt,) = load_suite(suite_file(tmp_path, {**GOOD, "prompt": text})).prompts
 
     assert prompt.as_text() == text
 
@@ -255,7 +255,7 @@ def test_every_fault_of_a_line_is_told(tmp_path: Path) -> None:
     line = {"id": "a b", "class": "Chat", "prompt": "", "max_tokens": 0, "check": ["jsn"], "zzz": 1}
 
     with pytest.raises(SuiteError) as refused:
-        load(suite_file(tmp_path, line))
+        load_suite(suite_file(tmp_path, line))
 
     said = [fault.problem for fault in refused.value.faults]
     assert said == [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tandem.bench.suites.__main__ import main
-from tandem.bench.suites.suite import load
+from tandem.bench.suites.suite import load_suite
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,7 +27,7 @@ def test_it_shows_id_class_characters_and_first_words(capsys: pytest.CaptureFixt
 def test_it_shows_every_prompt_once_and_then_the_hash(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     main([name])
     shown = capsys.readouterr().out.splitlines()
-    suite = load(name)
+    suite = load_suite(name)
 
     assert [line.split()[0] for line in shown[: len(suite.prompts)]] == [prompt.id for prompt in suite.prompts]
     assert suite.sha256 in shown[len(suite.prompts) + 1]

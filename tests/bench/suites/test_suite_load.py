@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.suites.suite import SuiteError, load, narrowed
+from tandem.bench.suites.suite import SuiteError, load_suite, narrow_suites
 
 FIRST = {"id": "a", "class": "chat", "prompt": "Wie heißt du?", "max_tokens": 40, "check": ["code", "repeats"]}
 SECOND = {"id": "b", "class": "code", "prompt": "Say hello in C."}
@@ -16,7 +16,7 @@ SECOND = {"id": "b", "class": "code", "prompt": "Say hello in C."}
 def hash_of(folder: Path, *lines: str) -> str:
     path = folder / "mine.jsonl"
     path.write_text("\n".join(lines) + "\n")
-    return load(path).sha256
+    return load_suite(path).sha256
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def test_a_user_s_suite_has_its_file_s_name(tmp_path: Path) -> None:
     path = tmp_path / "real.jsonl"
     path.write_text(json.dumps(FIRST))
 
-    assert load(path).name == "real.jsonl"
-    assert load(str(path)).sha256 == load(path).sha256
+    assert load_suite(path).name == "real.jsonl"
+    assert load_suite(str(path)).sha256 == load_suite(path).sha256
 
 
 def test_classes_stand_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -71,15 +71,15 @@ def test_classes_stand_in_the_order_of_the_file(tmp_path: Path) -> None:
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
 
-    suite = load(path)
+    suite = load_suite(path)
 
     assert suite.classes == ("zebra", "ant", "bee")
-    assert [prompt.id for prompt in suite.of_class("zebra")] == ["0", "2"]
+    assert [prompt.id for prompt in suite.class_prompts("zebra")] == ["0", "2"]
 
 
 def test_a_name_that_is_nearly_a_suite_s_is_answered_with_that_suite() -> None:
     with pytest.raises(SuiteError) as caught:
-        load("reel")
+        load_suite("reel")
 
     assert "did you mean 'real'?" in str(caught.value)
     assert "post, real, or a file" in str(caught.value)
@@ -87,28 +87,28 @@ def test_a_name_that_is_nearly_a_suite_s_is_answered_with_that_suite() -> None:
 
 def test_an_unknown_name_is_answered_with_what_there_is() -> None:
     with pytest.raises(SuiteError, match=r"sharegpt: no suite and no file has this name; allowed: post, real, or"):
-        load("sharegpt")
+        load_suite("sharegpt")
 
 
 def test_only_prompts_may_end_where_the_model_ends_them(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps(FIRST))
 
-    assert [load(suite).defaults.ignore_eos for suite in ("post", "real", path)] == [False] * 3
+    assert [load_suite(suite).defaults.ignore_eos for suite in ("post", "real", path)] == [False] * 3
 
 
 def test_named_classes_alone_are_asked_of_the_suites_that_have_them() -> None:
-    suites = narrowed([load("post"), load("real")], ["json", "chat"])
+    suites = narrow_suites([load_suite("post"), load_suite("real")], ["json", "chat"])
 
     assert [(suite.name, suite.classes) for suite in suites] == [("real", ("json", "chat"))]
 
 
 def test_a_suite_of_fewer_classes_has_another_hash() -> None:
-    real = load("real")
+    real = load_suite("real")
 
-    assert real.only(["json"]).sha256 != real.sha256 == real.only(real.classes).sha256
+    assert real.select_classes(["json"]).sha256 != real.sha256 == real.select_classes(real.classes).sha256
 
 
 def test_a_class_that_no_suite_has_is_named_with_the_nearest() -> None:
     with pytest.raises(SuiteError, match=r"(?s)no suite that is asked has a class 'jsn'.*did you mean 'json'"):
-        narrowed([load("real")], ["jsn"])
+        narrow_suites([load_suite("real")], ["jsn"])

@@ -11,9 +11,9 @@ import pytest
 
 from tandem.bench.suites import llmperf_text
 from tandem.bench.suites.prompt import Prompt
-from tandem.bench.suites.suite import SuiteError, load
+from tandem.bench.suites.suite import SuiteError, load_suite
 
-POST = load("post")
+POST = load_suite("post")
 CASES = ("count", "letter", "greeting", "sentence", "json", "code", "list")
 BY_ID = {prompt.id: prompt for prompt in POST.prompts}
 TEXT = "".join(f"Line {number} of a text that a checkout brings along.\n" for number in range(40))
@@ -38,7 +38,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [("repeat", "Repeat the following line exactly 50 times"), ("open", "I believe the meaning of life is")],
 )
 def test_the_two_analysed_prompts_are_the_post_s_own_words(name: str, words: str) -> None:
-    assert [prompt.as_text() for prompt in POST.of_class(name)] == [words]
+    assert [prompt.as_text() for prompt in POST.class_prompts(name)] == [words]
 
 
 def test_it_is_asked_as_the_post_asked() -> None:
@@ -100,31 +100,31 @@ def test_without_a_checkout_the_eighth_case_is_left_out_and_the_notes_say_so() -
 
 
 def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source: Path) -> None:
-    suite = load("post", llmperf_source=source)
+    suite = load_suite("post", llmperf_source=source)
     bare, wrapped = (prompt for prompt in suite.prompts if "verse" in prompt.id)
 
     assert (bare.class_, wrapped.class_) == ("sample", "sample-wrapped")
     assert bare.as_text() == TEXT[:210]
     assert wrapped.as_text() == llmperf_text.WRAPPING + TEXT[:121]
     assert suite.notes == ()
-    assert len(suite.of_class("sample")) == len(suite.of_class("sample-wrapped")) == 8
+    assert len(suite.class_prompts("sample")) == len(suite.class_prompts("sample-wrapped")) == 8
 
 
 def test_with_a_checkout_it_is_another_suite_by_its_hash(source: Path) -> None:
-    assert load("post", llmperf_source=source).sha256 != POST.sha256
+    assert load_suite("post", llmperf_source=source).sha256 != POST.sha256
 
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         SuiteError, match=r"sonnet\.txt: cannot be read: No such file.*a checkout of ray-project/llmperf"
     ):
-        load("post", llmperf_source=tmp_path)
+        load_suite("post", llmperf_source=tmp_path)
 
 
 def test_a_checkout_whose_text_was_overwritten_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=r"SHA-256 is [0-9a-f]{64}.*git checkout -- src/llmperf/sonnet\.txt"):
-        load("post", llmperf_source=checkout(tmp_path, "a\n" * 500))
+        load_suite("post", llmperf_source=checkout(tmp_path, "a\n" * 500))
 
 
 def test_other_suites_do_not_look_for_the_checkout(tmp_path: Path) -> None:
-    assert load("real", llmperf_source=tmp_path / "nowhere").name == "real"
+    assert load_suite("real", llmperf_source=tmp_path / "nowhere").name == "real"

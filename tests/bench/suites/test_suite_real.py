@@ -13,10 +13,10 @@ import yaml
 
 from tandem.bench.suites import suite as suites
 from tandem.bench.suites.prompt import Prompt
-from tandem.bench.suites.suite import load
+from tandem.bench.suites.suite import load_suite
 
 ROOT = Path(__file__).parents[3]
-REAL = load("real")
+REAL = load_suite("real")
 CLASSES = (
     "repetition", "numeric", "json", "code-completion", "code-edit", "extraction", "report", "config", "summary",
     "translation", "chat", "creative", "reasoning", "open-ended",
@@ -64,7 +64,7 @@ def test_every_answer_may_end_naturally_within_the_experiments_outputs() -> None
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_no_two_prompts_of_a_class_nearly_say_the_same(name: str) -> None:
-    said = {prompt.id: triples(prompt) for prompt in REAL.of_class(name)}
+    said = {prompt.id: triples(prompt) for prompt in REAL.class_prompts(name)}
 
     alike = {
         (one, other): round(len(said[one] & said[other]) / min(len(said[one]), len(said[other])), 2)
@@ -92,7 +92,7 @@ def test_no_prompt_has_a_system_message_which_all_would_share() -> None:
 
 
 def test_the_prompts_of_a_class_differ_in_length() -> None:
-    lengths = {name: [prompt.characters for prompt in REAL.of_class(name)] for name in CLASSES}
+    lengths = {name: [prompt.characters for prompt in REAL.class_prompts(name)] for name in CLASSES}
 
     assert [name for name, found in lengths.items() if max(found) < 1.5 * min(found)] == []
 
@@ -120,7 +120,7 @@ def test_a_hint_stands_only_where_its_answer_is_asked_for(hint: str, classes: se
     ],
 )
 def test_every_prompt_of_a_checked_class_has_its_hint(name: str, hint: str) -> None:
-    assert [prompt.id for prompt in REAL.of_class(name) if hint not in prompt.check] == []
+    assert [prompt.id for prompt in REAL.class_prompts(name) if hint not in prompt.check] == []
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from small_stacks import ACCOUNT, Change, Small, declared
 
-from tandem.twin.aws.endpoint import Endpoint
+from rehearsal.aws.endpoint import AwsEndpoint
 
 
 @pytest.fixture(scope="session")
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint(account=ACCOUNT, region="us-east-2") as running:
+def endpoint() -> Iterator[AwsEndpoint]:
+    with AwsEndpoint(account=ACCOUNT, region="us-east-2") as running:
         yield running
 
 
@@ -24,7 +24,7 @@ def numbers() -> Iterator[int]:
 
 
 @pytest.fixture
-def small(endpoint: Endpoint, numbers: Iterator[int], tmp_path: Path) -> Callable[..., Small]:
+def small(endpoint: AwsEndpoint, numbers: Iterator[int], tmp_path: Path) -> Callable[..., Small]:
     """An environment that is declared and not yet deployed."""
 
     def make(name: str = "", change: Change = lambda _: None) -> Small:

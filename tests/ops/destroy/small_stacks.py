@@ -15,16 +15,16 @@ from typing import Any
 import yaml
 from botocore.awsrequest import AWSResponse
 
-from tandem.ops.destroy.account import Account
-from tandem.ops.destroy.delete import Settings
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.ops.destroy.account import AccountClients
+from tandem.ops.destroy.stack_deletion import TeardownSettings
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.spec.load import load
-from tandem.twin.aws.endpoint import Endpoint
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parents[3]
 ACCOUNT = "222233334444"
-QUICK = Settings(poll_s=0.02, patience_s=20.0)
+QUICK = TeardownSettings(poll_s=0.02, timeout_s=20.0)
 DEPLOYED = ("Network", "Artifacts", "Image", "Cluster", "Guard", "Fleet", "Observability", "Workloads")
 Change = Callable[[dict[str, Any]], None]
 
@@ -39,14 +39,14 @@ def declared(folder: Path, name: str, change: Change = lambda _: None) -> Enviro
     document["capacity"]["reservation_id"] = "cr-0123456789abcdef0"
     change(document)
     (folder / "environments" / f"{name}.yaml").write_text(yaml.safe_dump(document))
-    found = load(folder / "environments", folder / "experiments", (name,)).environments[name].environment
+    found = load_workspace(folder / "environments", folder / "experiments", (name,)).environments[name].environment
     assert found
     return found
 
 
 def templates(environment: Environment) -> dict[str, dict[str, Any]]:
     """The stacks' resources, of the real ones' types and names."""
-    name, cluster = environment.name, names.cluster(environment)
+    name, cluster = environment.name, names.cluster_name(environment)
     tags = [{"Key": names.OWNER_TAG, "Value": name}]
     trust = {"Version": "2012-10-17", "Statement": []}
     role = {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": trust, "Tags": tags}}
@@ -56,7 +56,7 @@ def templates(environment: Environment) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
     bucket = {"Type": "AWS::S3::Bucket", "DeletionPolicy": "Retain"}
     alarm = {
-        "AlarmName": names.alarm(environment, "errors"), "Namespace": names.bench_namespace(environment),
+        "AlarmName": names.alarm_name(environment, "errors"), "Namespace": names.bench_namespace(environment),
         "MetricName": "errors", "Statistic": "Sum", "Period": 60, "EvaluationPeriods": 1, "Threshold": 1,
         "ComparisonOperator": "GreaterThanThreshold",
     }  # fmt: skip
@@ -70,12 +70,12 @@ def templates(environment: Environment) -> dict[str, dict[str, Any]]:
             "Subnet": _of("AWS::EC2::Subnet", VpcId={"Ref": "Vpc"}, CidrBlock="10.42.0.0/20", Tags=tags),
         },
         "Artifacts": {
-            "Bucket": bucket | {"Properties": {"BucketName": names.bucket(environment),
+            "Bucket": bucket | {"Properties": {"BucketName": names.bucket_name(environment),
                                                "VersioningConfiguration": {"Status": "Enabled"}}},
-            "AccessLogs": bucket | {"Properties": {"BucketName": names.log_bucket(environment)}},
+            "AccessLogs": bucket | {"Properties": {"BucketName": names.log_bucket_name(environment)}},
         },
         "Image": {
-            "Repository": _of("AWS::ECR::Repository", RepositoryName=names.repository(environment)),
+            "Repository": _of("AWS::ECR::Repository", RepositoryName=names.repository_name(environment)),
             "Logs": {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "Retain", "Properties": {}},
         },
         "Cluster": {
@@ -87,11 +87,11 @@ def templates(environment: Environment) -> dict[str, dict[str, Any]]:
                 "AWS::EKS::Cluster", Name=cluster, RoleArn={"Fn::GetAtt": ["Role", "Arn"]}, Tags=tags,
                 ResourcesVpcConfig={"SubnetIds": ["subnet-1"]}, DeletionProtection=True),
         },
-        "Guard": {"Topic": _of("AWS::SNS::Topic", TopicName=names.topic(environment), Tags=tags)},
-        "Fleet": {"NodeGroup": _of("AWS::EKS::Nodegroup", NodegroupName=names.node_group(environment), **group)},
+        "Guard": {"Topic": _of("AWS::SNS::Topic", TopicName=names.topic_name(environment), Tags=tags)},
+        "Fleet": {"NodeGroup": _of("AWS::EKS::Nodegroup", NodegroupName=names.node_group_name(environment), **group)},
         "Observability": {
             "Alarm": _of("AWS::CloudWatch::Alarm", **alarm),
-            "Dashboard": _of("AWS::CloudWatch::Dashboard", DashboardName=names.dashboard(environment, "machine"),
+            "Dashboard": _of("AWS::CloudWatch::Dashboard", DashboardName=names.dashboard_name(environment, "machine"),
                              DashboardBody='{"widgets": []}'),
         },
         "Workloads": {"Bind": _of("AWS::EKS::PodIdentityAssociation", **bind)},
@@ -108,7 +108,7 @@ HOOK = SimpleNamespace(denied="", asked=None)
 MADE: dict[tuple[str, str, bool], Any] = {}  # a client takes as long to make as twenty calls
 
 
-def _client(endpoint: Endpoint, service: str, *, hooked: bool = False) -> Any:
+def _client(endpoint: AwsEndpoint, service: str, *, hooked: bool = False) -> Any:
     at = (endpoint.url, service, hooked)
     if at not in MADE:
         # by another spelling of the URL: the endpoint has one client for all who ask, and a test is denied nothing
@@ -121,7 +121,7 @@ def _client(endpoint: Endpoint, service: str, *, hooked: bool = False) -> Any:
 def _answer(model: Any, **_: Any) -> Any:
     if HOOK.asked is not None:
         HOOK.asked.append(model.name)
-    if model.name != HOOK.denied:
+    if model.name != HOOK.build_denial:
         return None
     error = {"Error": {"Code": "AccessDenied", "Message": "not you"}, "ResponseMetadata": {}}
     return AWSResponse("", 403, {}, None), error
@@ -132,7 +132,7 @@ class Small:
     """One such environment at an endpoint, and what its teardown said."""
 
     environment: Environment
-    endpoint: Endpoint
+    endpoint: AwsEndpoint
     folder: Path
     said: list[str] = field(default_factory=list)
 
@@ -151,7 +151,7 @@ class Small:
     def create(self, kind: str, resources: Mapping[str, Any], owner: str, description: str = "") -> None:
         tags = [{"Key": names.OWNER_TAG, "Value": owner}] if owner != "nobody" else []
         identity = self.client("cloudformation").create_stack(
-            StackName=names.stack(self.environment, kind),
+            StackName=names.stack_name(self.environment, kind),
             TemplateBody=json.dumps({"Resources": resources, "Description": description}),
             Capabilities=["CAPABILITY_NAMED_IAM"], Tags=tags, EnableTerminationProtection=True,
         )["StackId"]  # fmt: skip
@@ -172,13 +172,15 @@ class Small:
             if row["StackName"].rpartition("-")[0] == self.name and row["StackStatus"] != "DELETE_COMPLETE"
         }
 
-    def account(self, denied: str = "", asked: list[str] | None = None, adopted: Collection[str] = ()) -> Account:
+    def account(
+        self, denied: str = "", asked: list[str] | None = None, adopted: Collection[str] = ()
+    ) -> AccountClients:
         """What asks the endpoint; one operation is denied. It holds until the next account is taken."""
-        HOOK.denied, HOOK.asked = denied, asked
-        return Account(
+        HOOK.build_denial, HOOK.asked = denied, asked
+        return AccountClients(
             environment=self.environment,
-            make=lambda _, service: _client(self.endpoint, service, hooked=True),
-            adopted=frozenset(adopted),
+            create_client=lambda _, service: _client(self.endpoint, service, hooked=True),
+            adopted_stacks=frozenset(adopted),
         )
 
     def lease(self, hours: float = 1, **changed: Any) -> None:
@@ -193,4 +195,4 @@ class Small:
 
     def put(self, key: str, body: Any) -> None:
         text = body if isinstance(body, str) else json.dumps(body)
-        self.client("s3").put_object(Bucket=names.bucket(self.environment), Key=key, Body=text.encode())
+        self.client("s3").put_object(Bucket=names.bucket_name(self.environment), Key=key, Body=text.encode())

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 from small_stacks import ACCOUNT
 
-from tandem import cli
-from tandem.ops.fault import DeniedError
+from tandem.cli import program
+from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftovers import SEARCHES
 from tandem.shell_command import clean_text
 from tandem.spec import names
@@ -32,7 +32,7 @@ def run(endpoint, capsys, monkeypatch, tmp_path):
             typed.isatty = lambda: True
             monkeypatch.setattr("sys.stdin", typed)
         folders = ["--environments", str(one.folder / "environments"), "--experiments", str(one.folder / "experiments")]
-        code = cli.main(["destroy", "--env", one.name, *folders, "--poll-s", "0.02", *flags])
+        code = program.main(["destroy", "--env", one.name, *folders, "--poll-s", "0.02", *flags])
         said = capsys.readouterr()
         assert "Traceback" not in said.err + said.out
         return SimpleNamespace(code=code, out=said.out, err=said.err)
@@ -49,11 +49,11 @@ def test_it_shows_what_goes_and_stays_then_ends_with_what_is_left(small, run):
     shown = re.findall(r"^goes   \S+-(\w+),", done.err, flags=re.MULTILINE)
     assert shown == ["Workloads", "Fleet", "Observability", "Cluster", "Guard", "Image", "Network"]
     assert re.search(
-        rf"^stays  s3://{names.bucket(one.environment)}, 0 bytes, USD a month unknown", done.err, re.MULTILINE
+        rf"^stays  s3://{names.bucket_name(one.environment)}, 0 bytes, USD a month unknown", done.err, re.MULTILINE
     )
     assert done.out.startswith("nothing left but:\n")
     assert "ORPHAN" not in done.out
-    assert f"bucket {names.bucket(one.environment)}: stays" in done.out
+    assert f"bucket {names.bucket_name(one.environment)}: stays" in done.out
 
 
 def test_every_line_of_progress_has_its_time(small, run):
@@ -222,7 +222,7 @@ def test_an_interrupt_says_that_the_same_command_goes_on(small, run, monkeypatch
 
     done = run(one, "--yes-i-mean", one.name)
 
-    assert done.code == cli.INTERRUPTED
+    assert done.code == program.INTERRUPT_EXIT_CODE
     assert "the same command goes on from there" in done.err
 
 
@@ -247,7 +247,7 @@ def test_an_environment_that_the_rules_refuse_today_may_still_be_taken_down(smal
 
 def test_a_kind_that_could_not_be_searched_is_never_taken_for_nothing(small, run, monkeypatch):
     def denied(_account, _owned):
-        raise DeniedError("ListKeys is denied", where="KMS keys", change="allow kms:ListKeys to this identity")
+        raise AccessDeniedError("ListKeys is denied", where="KMS keys", change="allow kms:ListKeys to this identity")
 
     monkeypatch.setitem(SEARCHES, "KMS keys", denied)
 

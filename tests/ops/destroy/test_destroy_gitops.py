@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from small_stacks import ROOT, declared
 
-from charts.gitops import gitops
-from tandem.ops.destroy.account import Account
-from tandem.ops.destroy.gitops import objects, require_removed
-from tandem.ops.destroy.survey import survey
-from tandem.ops.fault import RefusedError
-from tandem.spec.catalogue import catalogue
-from tandem.spec.load import load
+from charts.gitops import render_gitops
+from tandem.ops.destroy.account import AccountClients
+from tandem.ops.destroy.gitops import list_gitops_objects, require_objects_removed
+from tandem.ops.destroy.survey import survey_teardown
+from tandem.ops.faults import OperationRefusedError
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.workspace import load_workspace
 
 
 def delivered(tool):
@@ -30,14 +30,14 @@ def delivered(tool):
 @pytest.mark.parametrize("tool", ["argocd", "flux"])
 def test_it_names_every_object_that_the_tool_was_told_and_no_other(tmp_path: Path, tool: str):
     environment = declared(tmp_path, "post", delivered(tool))
-    workspace = load(tmp_path / "environments", ROOT / "experiments", ("post",))
+    workspace = load_workspace(tmp_path / "environments", ROOT / "experiments", ("post",))
     hosted = [found.experiment for found in workspace.experiments.values() if found.experiment]
     told = {
         f"{body['kind']}/{body['metadata']['name']}"
-        for body in gitops(environment, hosted, catalogue())[tool]
+        for body in render_gitops(environment, hosted, load_catalogue())[tool]
     }  # fmt: skip
 
-    named = set(objects(environment))
+    named = set(list_gitops_objects(environment))
 
     made = {f"Application/post-{one.name}" for one in hosted} if tool == "argocd" else set()
     assert {one for one in told if not any(fnmatchcase(one, pattern) for pattern in named)} == set()
@@ -48,9 +48,9 @@ def test_it_names_every_object_that_the_tool_was_told_and_no_other(tmp_path: Pat
 def test_a_teardown_waits_for_the_operators_word_and_names_command_and_namespaces(small):
     one = small(change=delivered("argocd")).deploy()
 
-    with pytest.raises(RefusedError) as refused:
-        survey(one.account(), gitops_removed=False)
-    survey(one.account(), gitops_removed=True)
+    with pytest.raises(OperationRefusedError) as refused:
+        survey_teardown(one.account(), gitops_gone=False)
+    survey_teardown(one.account(), gitops_gone=True)
 
     assert f"Application/{one.name}-neuron-dra" in str(refused.value)
     assert f"kubectl delete -k manifests/{one.name}/gitops" in str(refused.value)
@@ -61,12 +61,12 @@ def test_a_teardown_waits_for_the_operators_word_and_names_command_and_namespace
 def test_without_a_cluster_no_tool_is_asked_about(small):
     one = small(change=delivered("flux")).deploy(("Artifacts", "Network"))
 
-    assert survey(one.account(), gitops_removed=False).goes
+    assert survey_teardown(one.account(), gitops_gone=False).deletions
 
 
 def test_where_the_cdk_delivers_there_is_nothing_to_remove_before(small):
     one = small()
 
-    require_removed(Account(environment=one.environment), said=False)
+    require_objects_removed(AccountClients(environment=one.environment), gitops_gone=False)
 
-    assert objects(one.environment) == ()
+    assert list_gitops_objects(one.environment) == ()

@@ -8,7 +8,7 @@ import pytest
 from small_stacks import ACCOUNT, Small, declared
 from torn import Torn
 
-from tandem.twin.aws.endpoint import Endpoint
+from rehearsal.aws.endpoint import AwsEndpoint
 
 pytestmark = pytest.mark.proof
 
@@ -21,7 +21,7 @@ def torn(tmp_path_factory) -> Torn:
     """A small environment that was deployed once."""
     home = tmp_path_factory.mktemp("torn")
     environment = declared(home, "torn")
-    with Endpoint(account=ACCOUNT, region="us-east-2", state_dir=home / "deployed") as endpoint:
+    with AwsEndpoint(account=ACCOUNT, region="us-east-2", state_dir=home / "deployed") as endpoint:
         Small(environment=environment, endpoint=endpoint, folder=home).deploy()
     made = Torn(
         name="torn", account=ACCOUNT, region="us-east-2", declared=home, state=home / "deployed", home=home

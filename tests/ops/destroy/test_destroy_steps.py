@@ -11,19 +11,19 @@ import pytest
 from small_stacks import QUICK, templates
 
 from tandem.ops.destroy import fleet
-from tandem.ops.destroy.delete import Settings, require_still
-from tandem.ops.destroy.stacks import ORDER
-from tandem.ops.destroy.steps import destroy
-from tandem.ops.destroy.survey import survey
-from tandem.ops.fault import DeniedError, OpsError, RefusedError
-from tandem.ops.leftovers import leftovers
+from tandem.ops.destroy.stack_deletion import TeardownSettings, require_idle_stack
+from tandem.ops.destroy.stacks import DELETION_ORDER
+from tandem.ops.destroy.steps import destroy_environment
+from tandem.ops.destroy.survey import survey_teardown
+from tandem.ops.faults import AccessDeniedError, OperationError, OperationRefusedError
+from tandem.ops.leftovers import search_leftovers
 from tandem.spec import names
 
 pytestmark = pytest.mark.proof
 
 
 def taken_down(one, **how):
-    destroy(one.account(**how), QUICK, one.said.append)
+    destroy_environment(one.account(**how), QUICK, one.said.append)
 
 
 def test_every_stack_goes_in_its_order_and_the_buckets_stay(small):
@@ -32,7 +32,7 @@ def test_every_stack_goes_in_its_order_and_the_buckets_stay(small):
     taken_down(one)
 
     gone = [re.sub(r".*-(\w+): gone", r"\1", line) for line in one.said if line.endswith(": gone")]
-    assert gone == list(ORDER)
+    assert gone == list(DELETION_ORDER)
     assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
 
 
@@ -40,22 +40,22 @@ def test_nothing_is_left_but_what_stays_on_purpose(small):
     one = small().deploy()
 
     taken_down(one)
-    left = leftovers(one.account())
+    left = search_leftovers(one.account())
 
-    assert (left.orphans, left.unsearched) == ((), ())
-    assert [one.kind for one in left.kept] == ["KMS key", "bucket", "bucket", "log group", "stack"]
+    assert (left.orphans, left.search_failures) == ((), ())
+    assert [one.kind for one in left.permanent_resources] == ["KMS key", "bucket", "bucket", "log group", "stack"]
 
 
 def test_a_second_teardown_finds_nothing_to_do_and_the_same_left(small):
     one = small().deploy()
     taken_down(one)
-    before = leftovers(one.account())
+    before = search_leftovers(one.account())
 
-    seen = survey(one.account(), gitops_removed=False)
+    seen = survey_teardown(one.account(), gitops_gone=False)
     taken_down(one)
 
-    assert seen.goes == ()
-    assert leftovers(one.account()) == before
+    assert seen.deletions == ()
+    assert search_leftovers(one.account()) == before
 
 
 @pytest.mark.parametrize("kinds", [("Network",), ("Network", "Artifacts", "Cluster"), ("Artifacts",)], ids=len)
@@ -73,8 +73,10 @@ def test_a_stack_of_the_same_name_that_is_anothers_is_named_and_nothing_is_touch
     one.create("Image", templates(one.environment)["Image"], owner)
     before = one.stacks()
 
-    with pytest.raises(RefusedError, match=rf"{one.name}-Image: this stack has no tag tandem:environment={one.name}"):
-        survey(one.account(), gitops_removed=False)
+    with pytest.raises(
+        OperationRefusedError, match=rf"{one.name}-Image: this stack has no tag tandem:environment={one.name}"
+    ):
+        survey_teardown(one.account(), gitops_gone=False)
 
     assert one.stacks() == before
 
@@ -93,9 +95,9 @@ def test_a_strangers_stack_with_our_name_and_description_is_left(small):
     [stranger] = untagged(one, "Image")
     before = one.stacks()
 
-    with pytest.raises(RefusedError, match="anybody may have written them") as refused:
-        survey(one.account(), gitops_removed=False)
-    with pytest.raises(RefusedError):
+    with pytest.raises(OperationRefusedError, match="anybody may have written them") as refused:
+        survey_teardown(one.account(), gitops_gone=False)
+    with pytest.raises(OperationRefusedError):
         taken_down(one)
 
     assert refused.value.change.endswith(f"tandem destroy --env {one.name} --adopt-untagged {stranger}")
@@ -106,8 +108,8 @@ def test_untagged_stacks_are_named_together_with_the_command_that_adopts_them(sm
     one = small().deploy(("Artifacts",))
     strangers = untagged(one, "Network", "Image")
 
-    with pytest.raises(RefusedError) as refused:
-        survey(one.account(), gitops_removed=False)
+    with pytest.raises(OperationRefusedError) as refused:
+        survey_teardown(one.account(), gitops_gone=False)
 
     assert set(refused.value.change.partition("--adopt-untagged ")[2].split()) == set(strangers)
 
@@ -116,11 +118,11 @@ def test_an_untagged_stack_goes_once_it_is_adopted_by_its_name(small):
     one = small().deploy(("Artifacts",))
     stranger, other = untagged(one, "Network", "Image")
 
-    with pytest.raises(RefusedError, match=other):
-        survey(one.account(adopted=[stranger]), gitops_removed=False)
+    with pytest.raises(OperationRefusedError, match=other):
+        survey_teardown(one.account(adopted=[stranger]), gitops_gone=False)
     account = one.account(adopted=[stranger, other])
-    survey(account, gitops_removed=False)
-    destroy(account, QUICK, one.said.append)
+    survey_teardown(account, gitops_gone=False)
+    destroy_environment(account, QUICK, one.said.append)
 
     assert set(one.stacks()) == {"Artifacts"}
 
@@ -130,22 +132,22 @@ def test_no_flag_adopts_what_is_anothers(small, owner, description):
     one = small().deploy(("Artifacts",))
     one.create("Network", templates(one.environment)["Network"], owner, description)
 
-    with pytest.raises(RefusedError, match="another tool or environment made it"):
-        survey(one.account(adopted=[f"{one.name}-Network"]), gitops_removed=False)
+    with pytest.raises(OperationRefusedError, match="another tool or environment made it"):
+        survey_teardown(one.account(adopted=[f"{one.name}-Network"]), gitops_gone=False)
 
 
 def test_a_name_that_is_no_stack_of_ours_is_refused(small):
     one = small().deploy(("Artifacts",))
 
-    with pytest.raises(RefusedError, match="no stack of this environment: their-Image"):
-        survey(one.account(adopted=["their-Image", f"{one.name}-Image"]), gitops_removed=False)
+    with pytest.raises(OperationRefusedError, match="no stack of this environment: their-Image"):
+        survey_teardown(one.account(adopted=["their-Image", f"{one.name}-Image"]), gitops_gone=False)
 
 
 def test_an_untagged_stack_that_looks_like_ours_is_listed_with_how_to_adopt_it(small):
     one = small().deploy(("Artifacts",))
     [stranger] = untagged(one, "Image")
 
-    [orphan] = [left for left in leftovers(one.account()).orphans if left.kind == "stack"]
+    [orphan] = [left for left in search_leftovers(one.account()).orphans if left.kind == "stack"]
 
     assert orphan.name == stranger
     assert orphan.remove.endswith(f"only if it is yours tandem destroy --env {one.name} --adopt-untagged {stranger}")
@@ -156,7 +158,7 @@ def test_a_stack_that_became_anothers_meanwhile_is_not_deleted(small):
     one = small().deploy(("Artifacts",))
     one.create("Network", templates(one.environment)["Network"], "another")
 
-    with pytest.raises(RefusedError, match="is left alone"):
+    with pytest.raises(OperationRefusedError, match="is left alone"):
         taken_down(one)
 
     assert one.stacks()["Network"] == "CREATE_COMPLETE"
@@ -167,17 +169,17 @@ def test_a_live_lease_forbids_it_and_says_who_holds_it_until_when(small):
     one.lease()
 
     with pytest.raises(
-        RefusedError, match=rf"run r1 of arn:.*Operator holds a lease until .* tandem stop --env {one.name}"
+        OperationRefusedError, match=rf"run r1 of arn:.*Operator holds a lease until .* tandem stop --env {one.name}"
     ):
-        survey(one.account(), gitops_removed=False)
+        survey_teardown(one.account(), gitops_gone=False)
 
 
 def test_a_lease_that_came_after_the_look_keeps_the_fleet(small):
     one = small().deploy()
-    survey(one.account(), gitops_removed=False)
+    survey_teardown(one.account(), gitops_gone=False)
     one.lease()
 
-    with pytest.raises(RefusedError, match="holds a lease"):
+    with pytest.raises(OperationRefusedError, match="holds a lease"):
         taken_down(one)
 
     assert "Fleet" in one.stacks()
@@ -190,15 +192,15 @@ def test_a_lease_that_is_over_forbids_nothing(small, fence):
     if fence:
         one.put("stop.json", fence | {"at": "2026-11-21T20:00:00+00:00"})
 
-    survey(one.account(), gitops_removed=False)
+    survey_teardown(one.account(), gitops_gone=False)
 
 
 def test_a_lease_that_cannot_be_understood_is_not_taken_for_none(small):
     one = small().deploy()
     one.put("lease.json", "not a lease")
 
-    with pytest.raises(OpsError, match="whether a run holds the fleet is not known") as refused:
-        survey(one.account(), gitops_removed=False)
+    with pytest.raises(OperationError, match="whether a run holds the fleet is not known") as refused:
+        survey_teardown(one.account(), gitops_gone=False)
 
     assert refused.value.code == 3
 
@@ -208,7 +210,7 @@ def test_behind_a_fence_a_lease_that_cannot_be_understood_forbids_nothing(small)
     one.put("lease.json", "not a lease")
     one.put("stop.json", {"state": "stopped", "who": "me", "why": "enough", "run": None, "at": "2026-11-21T20:00:00Z"})
 
-    survey(one.account(), gitops_removed=False)
+    survey_teardown(one.account(), gitops_gone=False)
 
 
 def test_a_lease_that_cannot_be_understood_and_a_spoilt_fence_are_not_taken_for_none(small):
@@ -216,12 +218,15 @@ def test_a_lease_that_cannot_be_understood_and_a_spoilt_fence_are_not_taken_for_
     one.put("lease.json", "not a lease")
     one.put("stop.json", "not a fence")
 
-    with pytest.raises(OpsError, match=f"tandem stop --env {one.name}"):
-        survey(one.account(), gitops_removed=False)
+    with pytest.raises(OperationError, match=f"tandem stop --env {one.name}"):
+        survey_teardown(one.account(), gitops_gone=False)
 
 
 def raised(one):
-    group = {"clusterName": names.cluster(one.environment), "nodegroupName": names.node_group(one.environment)}
+    group = {
+        "clusterName": names.cluster_name(one.environment),
+        "nodegroupName": names.node_group_name(one.environment),
+    }
     one.client("eks").update_nodegroup_config(**group, scalingConfig={"minSize": 0, "desiredSize": 1})
     filters = [{"Name": "tag:eks:cluster-name", "Values": [group["clusterName"]]}]
     for _ in range(200):
@@ -235,8 +240,8 @@ def test_a_living_node_forbids_it_and_is_named(small):
     one = small().deploy()
     node = raised(one)
 
-    with pytest.raises(RefusedError, match=f"accelerator nodes live: {node}"):
-        survey(one.account(), gitops_removed=False)
+    with pytest.raises(OperationRefusedError, match=f"accelerator nodes live: {node}"):
+        survey_teardown(one.account(), gitops_gone=False)
 
 
 @pytest.mark.parametrize(("state", "leaving", "refused"), [
@@ -244,10 +249,10 @@ def test_a_living_node_forbids_it_and_is_named(small):
 ])  # fmt: skip
 def test_a_node_that_ends_with_its_group_hinders_no_second_run(small, monkeypatch, state, leaving, refused):
     one = small().deploy(("Artifacts",))
-    monkeypatch.setattr(fleet, "nodes", lambda *_: [fleet.Node(id="i-1", state=state, node_group="g")])
+    monkeypatch.setattr(fleet, "list_nodes", lambda *_: [fleet.ClusterNode(id="i-1", state=state, node_group="g")])
 
-    with pytest.raises(RefusedError) if refused else contextlib.nullcontext():
-        fleet.require_parked(one.account(), datetime.now(UTC), leaving=leaving)
+    with pytest.raises(OperationRefusedError) if refused else contextlib.nullcontext():
+        fleet.require_parked_fleet(one.account(), datetime.now(UTC), is_leaving=leaving)
 
 
 def test_guard_never_goes_while_a_node_of_the_cluster_lives(small):
@@ -255,11 +260,11 @@ def test_guard_never_goes_while_a_node_of_the_cluster_lives(small):
     made = one.client("ec2").run_instances(
         ImageId="ami-1", MinCount=1, MaxCount=1, InstanceType="m7i.large",
         TagSpecifications=[{"ResourceType": "instance", "Tags": [
-            {"Key": "eks:cluster-name", "Value": names.cluster(one.environment)}]}],
+            {"Key": "eks:cluster-name", "Value": names.cluster_name(one.environment)}]}],
     )["Instances"][0]["InstanceId"]  # fmt: skip
 
-    with pytest.raises(OpsError, match=r"EC2 still lists i-.* terminate-instances"):
-        destroy(one.account(), Settings(poll_s=0.02, patience_s=0.2), one.said.append)
+    with pytest.raises(OperationError, match=r"EC2 still lists i-.* terminate-instances"):
+        destroy_environment(one.account(), TeardownSettings(poll_s=0.02, timeout_s=0.2), one.said.append)
     kept = one.stacks()
     one.client("ec2").terminate_instances(InstanceIds=[made])
     taken_down(one)
@@ -271,26 +276,26 @@ def test_guard_never_goes_while_a_node_of_the_cluster_lives(small):
 
 def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
     one = small().deploy()
-    cluster = names.cluster(one.environment)
+    cluster = names.cluster_name(one.environment)
     one.client("eks").create_nodegroup(
         clusterName=cluster, nodegroupName="theirs", subnets=["subnet-1"], nodeRole="arn:aws:iam::222233334444:role/x"
     )
 
-    with pytest.raises(RefusedError, match=r"theirs.*Another tool made them, and they are left alone"):
-        survey(one.account(), gitops_removed=False)
+    with pytest.raises(OperationRefusedError, match=r"theirs.*Another tool made them, and they are left alone"):
+        survey_teardown(one.account(), gitops_gone=False)
 
     assert "theirs" in one.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"]
 
 
 def test_another_tools_node_group_of_the_fleets_name_is_left(small):
     one = small().deploy(("Artifacts", "Cluster"))
-    cluster, group = names.cluster(one.environment), names.node_group(one.environment)
+    cluster, group = names.cluster_name(one.environment), names.node_group_name(one.environment)
     one.client("eks").create_nodegroup(
         clusterName=cluster, nodegroupName=group, subnets=["subnet-1"], nodeRole="arn:aws:iam::222233334444:role/x",
         scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
     )  # fmt: skip
 
-    with pytest.raises(RefusedError, match=rf"node groups without the tag .*{group}"):
+    with pytest.raises(OperationRefusedError, match=rf"node groups without the tag .*{group}"):
         taken_down(one)
 
     assert one.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"] == [group]
@@ -300,38 +305,38 @@ def test_another_tools_node_group_of_the_fleets_name_is_left(small):
 def test_another_tools_node_group_of_the_fleets_name_is_told_as_that_before_anything(small, nodes, says):
     one = small().deploy(("Artifacts", "Guard", "Cluster"))
     one.client("eks").create_nodegroup(
-        clusterName=names.cluster(one.environment), nodegroupName=names.node_group(one.environment),
+        clusterName=names.cluster_name(one.environment), nodegroupName=names.node_group_name(one.environment),
         subnets=["subnet-1"], nodeRole="arn:aws:iam::222233334444:role/x",
         scalingConfig={"minSize": 0, "desiredSize": nodes, "maxSize": 1},
     )  # fmt: skip
 
-    with pytest.raises(RefusedError, match=says):
-        survey(one.account(), gitops_removed=False)
+    with pytest.raises(OperationRefusedError, match=says):
+        survey_teardown(one.account(), gitops_gone=False)
 
 
 def test_a_protected_cluster_without_our_tag_keeps_its_protection(small):
     one = small().deploy(("Artifacts",))
     one.create("Cluster", {"Role": templates(one.environment)["Cluster"]["Role"]}, one.name)
     one.client("eks").create_cluster(
-        name=names.cluster(one.environment), roleArn="arn:aws:iam::222233334444:role/x", deletionProtection=True,
+        name=names.cluster_name(one.environment), roleArn="arn:aws:iam::222233334444:role/x", deletionProtection=True,
         resourcesVpcConfig={"subnetIds": ["subnet-1"]},
     )  # fmt: skip
 
-    with pytest.raises(RefusedError, match="this cluster is protected and has no tag"):
+    with pytest.raises(OperationRefusedError, match="this cluster is protected and has no tag"):
         taken_down(one)
 
-    assert one.client("eks").describe_cluster(name=names.cluster(one.environment))["cluster"]["deletionProtection"]
+    assert one.client("eks").describe_cluster(name=names.cluster_name(one.environment))["cluster"]["deletionProtection"]
 
 
 def test_a_protection_is_lifted_only_when_its_stack_goes(small):
     one = small().deploy()
-    with pytest.raises(DeniedError):
+    with pytest.raises(AccessDeniedError):
         taken_down(one, denied="UpdateTerminationProtection")
 
     pages = one.client("cloudformation").get_paginator("describe_stacks").paginate()
     protected = {row["StackName"] for page in pages for row in page["Stacks"] if row.get("EnableTerminationProtection")}
 
-    assert {f"{one.name}-{kind}" for kind in ORDER} <= protected
+    assert {f"{one.name}-{kind}" for kind in DELETION_ORDER} <= protected
 
 
 def group_in_the_vpc(one, tags):
@@ -353,7 +358,7 @@ def group_in_the_vpc(one, tags):
 
 def test_a_stack_that_is_stuck_on_what_kubernetes_left_is_helped_and_goes(small):
     one = small().deploy()
-    group = group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster(one.environment)}": "owned"})
+    group = group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster_name(one.environment)}": "owned"})
 
     taken_down(one)
 
@@ -373,9 +378,9 @@ def interface_in_the_vpc(one, tags):
 
 def test_of_the_interfaces_in_the_way_only_those_that_this_clusters_cni_left_are_removed(small):
     one = small().deploy(("Artifacts", "Network"))
-    ours = interface_in_the_vpc(one, {"cluster.k8s.amazonaws.com/name": names.cluster(one.environment)})
+    ours = interface_in_the_vpc(one, {"cluster.k8s.amazonaws.com/name": names.cluster_name(one.environment)})
     theirs = interface_in_the_vpc(one, {"cluster.k8s.amazonaws.com/name": "another"})
-    group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster(one.environment)}": "owned"})
+    group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster_name(one.environment)}": "owned"})
 
     taken_down(one)
 
@@ -385,9 +390,9 @@ def test_of_the_interfaces_in_the_way_only_those_that_this_clusters_cni_left_are
 
 def test_what_helps_and_is_denied_is_said_and_the_fault_names_what_it_holds_back(small):
     one = small().deploy(("Artifacts", "Network"))
-    group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster(one.environment)}": "owned"})
+    group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster_name(one.environment)}": "owned"})
 
-    with pytest.raises(OpsError, match=r"Network: it was not deleted: Vpc"):
+    with pytest.raises(OperationError, match=r"Network: it was not deleted: Vpc"):
         taken_down(one, denied="DeleteSecurityGroup")
 
     assert any(
@@ -398,14 +403,14 @@ def test_what_helps_and_is_denied_is_said_and_the_fault_names_what_it_holds_back
 def test_without_a_bucket_no_lease_can_live(small):
     one = small().deploy(("Network",))
 
-    assert [goes.stack.kind for goes in survey(one.account(), gitops_removed=False).goes] == ["Network"]
+    assert [goes.stack.kind for goes in survey_teardown(one.account(), gitops_gone=False).deletions] == ["Network"]
 
 
 def test_a_stack_that_stays_stuck_names_resource_reason_and_what_to_do(small):
     one = small().deploy()
     group = group_in_the_vpc(one, {})
 
-    with pytest.raises(OpsError) as stuck:
+    with pytest.raises(OperationError) as stuck:
         taken_down(one)
     again = [line for line in one.said if "was not deleted" in line]
     one.client("ec2").delete_security_group(GroupId=group)
@@ -426,8 +431,8 @@ def test_a_call_that_is_denied_while_looking_stops_it_before_anything_is_changed
     one = small().deploy()
     before = one.stacks()
 
-    with pytest.raises(OpsError) as refused:
-        survey(one.account(denied=operation), gitops_removed=False)
+    with pytest.raises(OperationError) as refused:
+        survey_teardown(one.account(denied=operation), gitops_gone=False)
 
     assert refused.value.code == 3
     assert operation in str(refused.value)
@@ -437,9 +442,11 @@ def test_a_call_that_is_denied_while_looking_stops_it_before_anything_is_changed
 def test_a_size_that_may_not_be_read_is_unknown_and_says_which_right_is_missing(small):
     one = small().deploy()
 
-    seen = survey(one.account(denied="ListObjectVersions"), gitops_removed=False)
+    seen = survey_teardown(one.account(denied="ListObjectVersions"), gitops_gone=False)
 
-    (bucket,) = [stays for stays in seen.stays if stays.name == f"s3://{names.bucket(one.environment)}"]
+    (bucket,) = [
+        stays for stays in seen.permanent_resources if stays.name == f"s3://{names.bucket_name(one.environment)}"
+    ]
     assert (bucket.size, bucket.usd_month) == (None, None)
     assert "s3:ListBucketVersions" in bucket.note
 
@@ -451,13 +458,13 @@ def test_a_size_that_may_not_be_read_is_unknown_and_says_which_right_is_missing(
 def test_a_call_that_is_denied_while_deleting_says_so_and_the_next_run_goes_on(small, operation):
     one = small().deploy()
 
-    with pytest.raises(DeniedError, match=operation) as refused:
+    with pytest.raises(AccessDeniedError, match=operation) as refused:
         taken_down(one, denied=operation)
     taken_down(one)
 
     assert refused.value.code == 3
     assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
-    assert leftovers(one.account()).orphans == ()
+    assert search_leftovers(one.account()).orphans == ()
 
 
 def test_old_versions_count_and_the_declared_price_makes_the_cost(small):
@@ -468,17 +475,19 @@ def test_old_versions_count_and_the_declared_price_makes_the_cost(small):
     for body in ("x" * 2**19, "y" * 2**19):
         one.put("models/a", body)
 
-    seen = survey(one.account(), gitops_removed=False)
+    seen = survey_teardown(one.account(), gitops_gone=False)
 
-    (bucket,) = [stays for stays in seen.stays if stays.name == f"s3://{names.bucket(one.environment)}"]
+    (bucket,) = [
+        stays for stays in seen.permanent_resources if stays.name == f"s3://{names.bucket_name(one.environment)}"
+    ]
     assert (bucket.size, bucket.usd_month) == (2**20, pytest.approx(8 / 1024))
-    (logs,) = [stays for stays in seen.stays if stays.name.startswith("log group")]
+    (logs,) = [stays for stays in seen.permanent_resources if stays.name.startswith("log group")]
     assert logs.usd_month is None
 
 
 def test_a_deploy_that_runs_is_not_torn_away(small):
     one = small().deploy(("Artifacts", "Network"))
-    busy = next(goes.stack for goes in survey(one.account(), gitops_removed=False).goes)
+    busy = next(goes.stack for goes in survey_teardown(one.account(), gitops_gone=False).deletions)
 
-    with pytest.raises(OpsError, match="it is in UPDATE_IN_PROGRESS: somebody deploys"):
-        require_still(replace(busy, status="UPDATE_IN_PROGRESS"))
+    with pytest.raises(OperationError, match="it is in UPDATE_IN_PROGRESS: somebody deploys"):
+        require_idle_stack(replace(busy, status="UPDATE_IN_PROGRESS"))

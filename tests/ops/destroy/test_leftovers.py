@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from small_stacks import ACCOUNT, Small, declared
 
-from tandem.ops.fault import DeniedError, OpsError
-from tandem.ops.leftovers import SEARCHES, leftovers
-from tandem.ops.owned import Owned
+from tandem.ops.faults import AccessDeniedError, OperationError
+from tandem.ops.leftovers import SEARCHES, search_leftovers
+from tandem.ops.ownership import ResourceOwnership
 from tandem.spec import names
 
 ENVIRONMENT = "orphan"
@@ -267,7 +267,7 @@ def planted(endpoint, tmp_path_factory):
     both = {name: Small(environment=declared(folder, name), endpoint=endpoint, folder=folder)
             for name in (ENVIRONMENT, NEIGHBOUR)}  # fmt: skip
     names_of = {name: [plant(one, name) for _, plant in PLANTS] for name, one in both.items()}
-    found = {name: leftovers(one.account(), list(both)) for name, one in both.items()}
+    found = {name: search_leftovers(one.account(), list(both)) for name, one in both.items()}
     return SimpleNamespace(names=names_of, found=found, one=both[ENVIRONMENT])
 
 
@@ -299,22 +299,22 @@ def test_a_node_group_is_listed_before_its_instances_which_it_would_replace(plan
 
 
 def test_every_kind_was_searched(planted):
-    assert planted.found[ENVIRONMENT].unsearched == ()
+    assert planted.found[ENVIRONMENT].search_failures == ()
 
 
 def test_what_stays_on_purpose_is_no_orphan(planted):
-    kms, key_id = planted.one.client("kms"), planted.names[ENVIRONMENT][IDS.index("key")]
+    kms, key_id = planted.attempt.client("kms"), planted.names[ENVIRONMENT][IDS.index("key")]
     kms.schedule_key_deletion(KeyId=key_id, PendingWindowInDays=30)
 
-    left = leftovers(planted.one.account(), [NEIGHBOUR])
+    left = search_leftovers(planted.attempt.account(), [NEIGHBOUR])
 
-    (kept,) = [one for one in left.kept if one.kind == "KMS key"]
+    (kept,) = [one for one in left.permanent_resources if one.kind == "KMS key"]
     assert (kept.name, kept.remove) == (key_id, "")
     assert "KMS deletes it on" in kept.note
 
 
 def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
-    iam, name = planted.one.client("iam"), planted.one.environment.name
+    iam, name = planted.attempt.client("iam"), planted.attempt.environment.name
     statement = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": "*"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     made = {
@@ -322,9 +322,9 @@ def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
         for end in (*names.PEOPLE, "auditor")
     }
 
-    left = leftovers(planted.one.account(), [NEIGHBOUR])
+    left = search_leftovers(planted.attempt.account(), [NEIGHBOUR])
 
-    kept = {one.name for one in left.kept if one.kind == "policy"}
+    kept = {one.name for one in left.permanent_resources if one.kind == "policy"}
     orphans = {one.name for one in left.orphans if one.kind == "policy"}
     assert kept == {made[kind] for kind in names.PEOPLE}
     assert orphans & set(made.values()) == {made["auditor"]}
@@ -341,14 +341,14 @@ def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(
 def test_what_is_ours_by_its_tag_has_its_command_alone(small, kind):
     one = small()
     tags = {"tags": {names.OWNER_TAG: one.name}}
-    eks, made = one.client("eks"), names.cluster(one.environment)
+    eks, made = one.client("eks"), names.cluster_name(one.environment)
     role = f"arn:aws:iam::{ACCOUNT}:role/r"
     eks.create_cluster(name=made, roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1"]}, **tags)
     node_group(one, one.name)
     association(one, one.name)
     group = eks.describe_nodegroup(clusterName=made, nodegroupName="late")["nodegroup"]
     eks.tag_resource(resourceArn=group["nodegroupArn"], **tags)
-    found = SEARCHES["clusters"](one.account(), Owned.of(one.account()))
+    found = SEARCHES["clusters"](one.account(), ResourceOwnership.discover(one.account()))
 
     [command] = [left.remove for left in found if left.kind == kind]
 
@@ -356,19 +356,21 @@ def test_what_is_ours_by_its_tag_has_its_command_alone(small, kind):
 
 
 def test_an_alarm_of_another_tool_that_begins_with_the_same_name_is_not_ours(planted):
-    planted.one.client("cloudwatch").put_metric_alarm(
+    planted.attempt.client("cloudwatch").put_metric_alarm(
         AlarmName=f"{ENVIRONMENT}-cpu", Namespace="AWS/EC2", MetricName="CPUUtilization", Statistic="Average",
         Period=60, EvaluationPeriods=1, Threshold=90, ComparisonOperator="GreaterThanThreshold",
     )  # fmt: skip
 
-    assert f"{ENVIRONMENT}-cpu" not in {one.name for one in leftovers(planted.one.account(), [NEIGHBOUR]).orphans}
+    assert f"{ENVIRONMENT}-cpu" not in {
+        one.name for one in search_leftovers(planted.attempt.account(), [NEIGHBOUR]).orphans
+    }
 
 
 def test_a_terminated_instance_is_gone(planted):
-    node = instance(planted.one, ENVIRONMENT)
-    planted.one.client("ec2").terminate_instances(InstanceIds=[node])
+    node = instance(planted.attempt, ENVIRONMENT)
+    planted.attempt.client("ec2").terminate_instances(InstanceIds=[node])
 
-    found = {one.name: one.note for one in leftovers(planted.one.account(), [NEIGHBOUR]).orphans}
+    found = {one.name: one.note for one in search_leftovers(planted.attempt.account(), [NEIGHBOUR]).orphans}
 
     assert node not in found or "shutting-down" in found[node]
 
@@ -376,12 +378,12 @@ def test_a_terminated_instance_is_gone(planted):
 @pytest.mark.parametrize("kind", sorted(set(SEARCHES) - {"stacks"}))
 def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(planted, kind):
     asked: list[str] = []
-    owned = Owned.of(planted.one.account(), [NEIGHBOUR])
-    list(SEARCHES[kind](planted.one.account(asked=asked), owned))
+    owned = ResourceOwnership.discover(planted.attempt.account(), [NEIGHBOUR])
+    list(SEARCHES[kind](planted.attempt.account(asked=asked), owned))
     faults = {}
     for operation in set(asked):
-        with pytest.raises(OpsError) as denied:
-            list(SEARCHES[kind](planted.one.account(denied=operation), owned))
+        with pytest.raises(OperationError) as denied:
+            list(SEARCHES[kind](planted.attempt.account(denied=operation), owned))
         faults[operation] = str(denied.value)
 
     assert asked
@@ -389,26 +391,26 @@ def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(
 
 
 def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(planted, monkeypatch):
-    account, ours = planted.one.account(), planted.names[ENVIRONMENT][IDS.index("key")]
+    account, ours = planted.attempt.account(), planted.names[ENVIRONMENT][IDS.index("key")]
     shut = account.client("kms").create_key(Description="closed")["KeyMetadata"]["KeyId"]
     ask = account.ask
 
     def asked(_self, service, operation, where, **parameters):
         if parameters.get("KeyId") == shut:
-            raise DeniedError("DescribeKey is denied", where=where, change="allow kms:DescribeKey")
+            raise AccessDeniedError("DescribeKey is denied", where=where, change="allow kms:DescribeKey")
         return ask(service, operation, where, **parameters)
 
     monkeypatch.setattr(type(account), "ask", asked)
 
-    found = [one.name for one in SEARCHES["KMS keys"](account, Owned.of(account, [NEIGHBOUR]))]
+    found = [one.name for one in SEARCHES["KMS keys"](account, ResourceOwnership.discover(account, [NEIGHBOUR]))]
 
     assert (ours in found, shut in found) == (True, False)
 
 
 def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
-    left = leftovers(planted.one.account(denied="ListKeys"), [NEIGHBOUR])
+    left = search_leftovers(planted.attempt.account(denied="ListKeys"), [NEIGHBOUR])
 
-    assert [one.kind for one in left.unsearched] == ["KMS keys"]
+    assert [one.kind for one in left.search_failures] == ["KMS keys"]
     assert any(one.kind == "snapshot" for one in left.orphans)
 
 
@@ -418,9 +420,9 @@ def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
      ("tandem-poster", False), ("tandem-post-us-east-2-tools", False), ("my-tandem-post", False), ("post", False)],
 )  # fmt: skip
 def test_a_name_counts_to_its_last_part_and_never_where_it_is_a_neighbours(name, ours):
-    owned = Owned(name="post", cluster="tandem-post", others=("post-us-east-2",))
+    owned = ResourceOwnership(name="post", cluster="tandem-post", neighbours=("post-us-east-2",))
 
-    assert owned.named(name) is ours
+    assert owned.has_own_name(name) is ours
 
 
 @pytest.mark.parametrize(
@@ -429,4 +431,4 @@ def test_a_name_counts_to_its_last_part_and_never_where_it_is_a_neighbours(name,
      ("post-us-Image-Logs", ""), ("repost-Image-Logs", "")],
 )  # fmt: skip
 def test_a_generated_name_is_told_by_its_stack(name, kind):
-    assert Owned(name="post", cluster="tandem-post", others=()).generated(name) == kind
+    assert ResourceOwnership(name="post", cluster="tandem-post", neighbours=()).find_stack_kind(name) == kind

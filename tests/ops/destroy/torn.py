@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.faults.proxy import FaultProxy
+from doubles.fault_proxy.proxy import FaultProxy
+
+from rehearsal.aws.endpoint import AwsEndpoint
 
 ROOT = Path(__file__).parents[3]
 END_S = 300
@@ -47,16 +48,16 @@ class Torn:
     requests: list[str] = field(default_factory=list)
 
     @contextmanager
-    def again(self) -> Iterator[tuple[Endpoint, FaultProxy]]:
+    def again(self) -> Iterator[tuple[AwsEndpoint, FaultProxy]]:
         """The deployed state once more, behind a proxy."""
         copy = self.home / "state"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.state, copy)
-        endpoint = Endpoint(account=self.account, region=self.region, state_dir=copy)
+        endpoint = AwsEndpoint(account=self.account, region=self.region, state_dir=copy)
         with endpoint, FaultProxy(endpoint.url) as proxy:
             yield endpoint, proxy
 
-    def start(self, endpoint: Endpoint, proxy: FaultProxy) -> subprocess.Popen[str]:
+    def start(self, endpoint: AwsEndpoint, proxy: FaultProxy) -> subprocess.Popen[str]:
         there = {"AWS_ENDPOINT_URL": proxy.url, "AWS_ENDPOINT_URL_S3": proxy.url}
         folders = [
             "--environments",
@@ -70,7 +71,7 @@ class Torn:
             stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"], **endpoint.client_environment(self.home), **there},
         )  # fmt: skip
 
-    def to_the_end(self, endpoint: Endpoint, proxy: FaultProxy) -> tuple[int, list[Any], str]:
+    def to_the_end(self, endpoint: AwsEndpoint, proxy: FaultProxy) -> tuple[int, list[Any], str]:
         """Run once more; exit code, what is left, and what was said."""
         out, err = self.start(endpoint, proxy).communicate(timeout=END_S)
         return (code := json.loads(out)["exit_code"] if out else 3), left_of(json.loads(out)) if code < 2 else [], err
@@ -88,7 +89,7 @@ class Torn:
         number = chance.choice(changing) if chance.random() < 0.5 else chance.randint(1, len(self.requests))
         return number, chance.choice(["asked", "done"])
 
-    def killed(self, endpoint: Endpoint, proxy: FaultProxy, moment: tuple[int, str]) -> bool:
+    def killed(self, endpoint: AwsEndpoint, proxy: FaultProxy, moment: tuple[int, str]) -> bool:
         """Run and kill at a request, before it is sent on or when it is done and not answered; whether it still ran."""
         process, lock, seen = self.start(endpoint, proxy), threading.Lock(), [0]
 
@@ -98,11 +99,11 @@ class Torn:
                 if seen[0] == moment[0] and when == moment[1]:
                     process.kill()
 
-        proxy.watch = watch
+        proxy.moment_callback = watch
         try:
             process.communicate(timeout=END_S)
         finally:
-            proxy.watch = None
+            proxy.moment_callback = None
         until = time.monotonic() + 30
         while any(one.ended_s is None for one in proxy.log) and time.monotonic() < until:
             time.sleep(0.005)

@@ -12,10 +12,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 from doctor_world import ACCOUNT, NOW, REGION, RESERVATION, ZONE, Session, World, declared, good_facts, serve
+from doubles.fault_proxy.proxy import FaultProxy
 
-from tandem.spec.environment import Access, Block
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.faults.proxy import FaultProxy
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.spec.environment import CapacityBlock, ClusterAccess
 
 ROLES = ("PlatformAdmin", "Operator", "MlEngineer", "Viewer")
 
@@ -23,7 +23,7 @@ ROLES = ("PlatformAdmin", "Operator", "MlEngineer", "Viewer")
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     """The endpoint, what it lacks, and a fault proxy before both."""
-    with Endpoint(account=ACCOUNT, region=REGION) as endpoint:
+    with AwsEndpoint(account=ACCOUNT, region=REGION) as endpoint:
         server, offers = serve(good_facts(), endpoint.url)
         with FaultProxy(f"http://127.0.0.1:{server.server_port}") as proxy:
             iam = endpoint.client("iam")
@@ -64,8 +64,8 @@ def world(place: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[W
     world.change(
         name=f"doc-{uuid.uuid4().hex[:8]}", account=ACCOUNT,
         capacity={"reservation_id": RESERVATION, "zone": ZONE, "usd_per_hour_date": NOW.date(),
-                  "block": Block.model_construct(starts=starts, ends=ends)},
-        cluster={"access": Access.model_construct(
+                  "block": CapacityBlock.model_construct(starts=starts, ends=ends)},
+        cluster={"access": ClusterAccess.model_construct(
             admin=(f"arn:aws:iam::{ACCOUNT}:role/PlatformAdmin",),
             operator=(f"arn:aws:iam::{ACCOUNT}:role/Operator",), engineer=(), viewer=())},
     )  # fmt: skip

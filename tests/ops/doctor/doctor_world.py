@@ -1,7 +1,7 @@
 """An account to examine: the local endpoint, and in front of it what it does not know, over real HTTP.
 
 The endpoint knows no offerings, quotas, reservations, add-on versions, cluster versions and no rules of a pull-through
-cache. `Offers` answers these in the services' own wire forms, and hands everything else on.
+cache. `ServerOffers` answers these in the services' own wire forms, and hands everything else on.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import boto3
+from doubles.fault_proxy.proxy import FaultProxy
 
-from tandem.ops.doctor import Line, Subject, examine
-from tandem.ops.doctor.account import Account
-from tandem.ops.doctor.examine import CHECKS
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.ops.doctor import CheckResult, DoctorContext, run_checks
+from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.doctor.runner import CHECKS
 from tandem.spec import names
-from tandem.spec.catalogue import catalogue
-from tandem.spec.environment import Environment, ExistingNetwork, Subnet
-from tandem.spec.load import Workspace, load
-from tandem.spec.record import Record
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.faults.proxy import FaultProxy
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.environment import Environment, ExistingNetwork, ExistingSubnet
+from tandem.spec.record import SpecRecord
+from tandem.spec.workspace import Workspace, load_workspace
 
 ROOT = Path(__file__).resolve().parents[3]
 ACCOUNT = "222233334444"
@@ -45,10 +45,10 @@ TYPE, ZONE, REGION = "trn2.48xlarge", "use2-az3", "us-east-2"
 @cache
 def declared() -> Workspace:
     """All committed files, read once."""
-    return load(ROOT / "environments", ROOT / "experiments", ())
+    return load_workspace(ROOT / "environments", ROOT / "experiments", ())
 
 
-known = cache(catalogue)
+known = cache(load_catalogue)
 
 
 def block(**changes: Any) -> dict[str, Any]:
@@ -267,7 +267,7 @@ class Session:
 class World:
     """The account behind a fault proxy, and a healthy environment of this test's own in it."""
 
-    endpoint: Endpoint
+    endpoint: AwsEndpoint
     proxy: FaultProxy
     offers: type[Offers]
     session: Any
@@ -283,31 +283,31 @@ class World:
         """Change fields of the environment; `capacity={...}` changes fields of that section."""
         update = {
             name: old.model_copy(update=value)
-            if isinstance(old := getattr(self.environment, name), Record) and isinstance(value, dict)
+            if isinstance(old := getattr(self.environment, name), SpecRecord) and isinstance(value, dict)
             else value
             for name, value in fields.items()
         }
         self.environment = self.environment.model_copy(update=update)
         return self.environment
 
-    def account(self) -> Account:
-        return Account(self.environment, self.session)
+    def account(self) -> AllowlistedAccount:
+        return AllowlistedAccount(self.environment, self.session)
 
-    def subject(self) -> Subject:
+    def subject(self) -> DoctorContext:
         workspace = declared()
         hosted = [workspace.experiments[name].experiment for name in self.environment.experiments]
-        return Subject(
+        return DoctorContext(
             environment=self.environment, experiments=tuple(one for one in hosted if one), catalogue=known(),
-            now=self.now, digest_of=self.digest_of,
+            now=self.now, resolve_digest=self.digest_of,
         )  # fmt: skip
 
-    def lines(self, *checks: str) -> tuple[Line, ...]:
+    def lines(self, *checks: str) -> tuple[CheckResult, ...]:
         """Examine; only these checks, and the credentials before them, where any are named."""
         chosen = [check for check in CHECKS if not checks or check.id in {*checks, "credentials"}]
-        found = examine(self.subject(), self.account(), chosen)
+        found = run_checks(self.subject(), self.account(), chosen)
         return tuple(line for line in found if not checks or line.check in checks)
 
-    def only(self, check: str) -> Line:
+    def only(self, check: str) -> CheckResult:
         """The one line of a check."""
         (line,) = self.lines(check)
         return line
@@ -334,7 +334,7 @@ def cluster(world: World, *, version: str = "1.36", tags: dict[str, str] | None 
     name = world.environment.name
     owner = {names.OWNER_TAG: name} if tags is None else tags
     world.endpoint.client("eks").create_cluster(
-        name=names.cluster(world.environment), roleArn="arn:aws:iam::222233334444:role/Operator", version=version,
+        name=names.cluster_name(world.environment), roleArn="arn:aws:iam::222233334444:role/Operator", version=version,
         resourcesVpcConfig={"subnetIds": []}, tags=owner,
     )  # fmt: skip
 
@@ -344,7 +344,7 @@ def node_group(
 ) -> None:
     owner = {names.OWNER_TAG: world.environment.name} if tags is None else tags
     world.endpoint.client("eks").create_nodegroup(
-        clusterName=names.cluster(world.environment), nodegroupName=names.node_group(world.environment),
+        clusterName=names.cluster_name(world.environment), nodegroupName=names.node_group_name(world.environment),
         scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": 1}, subnets=[],
         nodeRole="arn:aws:iam::222233334444:role/Operator", instanceTypes=["trn2.48xlarge"], tags=owner,
         capacityType=capacity_type,
@@ -353,7 +353,7 @@ def node_group(
 
 def schedule(world: World, name: str, expression: str = "at(2036-01-01T00:00:00)", *, size: int | None = None) -> None:
     """A schedule in the guard's group; one that sizes the fleet where a size is given."""
-    scheduler, group = world.endpoint.client("scheduler"), names.schedule_group(world.environment)
+    scheduler, group = world.endpoint.client("scheduler"), names.schedule_group_name(world.environment)
     with contextlib.suppress(scheduler.exceptions.ConflictException):
         scheduler.create_schedule_group(Name=group)
     queue, eks = f"arn:aws:sqs:{REGION}:{ACCOUNT}:q", "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
@@ -367,12 +367,12 @@ def schedule(world: World, name: str, expression: str = "at(2036-01-01T00:00:00)
 
 def bucket(world: World) -> None:
     world.endpoint.client("s3").create_bucket(
-        Bucket=names.bucket(world.environment), CreateBucketConfiguration={"LocationConstraint": REGION}
+        Bucket=names.bucket_name(world.environment), CreateBucketConfiguration={"LocationConstraint": REGION}
     )
 
 
 def existing(vpc_id: str, *subnets: tuple[str, str]) -> ExistingNetwork:
     return ExistingNetwork.model_construct(
         kind="existing", vpc_id=vpc_id, cidr="10.9.0.0/16",
-        subnets=tuple(Subnet.model_construct(id=id_, zone=zone) for id_, zone in subnets),
+        subnets=tuple(ExistingSubnet.model_construct(id=id_, zone=zone) for id_, zone in subnets),
     )  # fmt: skip

@@ -8,15 +8,27 @@ from pathlib import Path
 
 import pytest
 from doctor_world import ACCOUNT, REGION, World, bucket, cluster, existing, node_group, schedule
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
 from tandem.ops.doctor import exit_code
-from tandem.ops.doctor.account import UncalledError
-from tandem.ops.doctor.calls import CALLS, DECRYPT, Call, policy, resources
-from tandem.ops.doctor.examine import CHECKS
+from tandem.ops.doctor.account import UnlistedCallError
+from tandem.ops.doctor.call_policy import (
+    DECRYPT_ACTION,
+    DOCTOR_CALLS,
+    AwsCall,
+    build_policy,
+    list_action_arns,
+)
+from tandem.ops.doctor.runner import CHECKS
 from tandem.spec import names
-from tandem.spec.environment import Access, Bootstrap, Hub, Observability, Subscription
-from tandem.spec.load import load
-from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+from tandem.spec.environment import (
+    AlarmSubscription,
+    CdkBootstrap,
+    ClusterAccess,
+    HubSettings,
+    ObservabilitySettings,
+)
+from tandem.spec.workspace import load_workspace
 
 pytestmark = pytest.mark.proof
 
@@ -24,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SIGNING = {"servicequotas": "service-quotas"}
 READS = re.compile(r"(Describe|Get|Head|List)[A-Z]")
 # what a HEAD denied makes necessary
-BESIDE = {"ListBuckets": (Rule(operation="HeadBucket", fault=ACCESS_DENIED),)}
+BESIDE = {"ListBuckets": (FaultRule(operation="HeadBucket", fault=ACCESS_DENIED_FAULT),)}
 
 
 @pytest.fixture
@@ -33,15 +45,22 @@ def demanding(world: World) -> World:
     host = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/mirror"
     world.change(
         network=existing("vpc-00000000", ("subnet-00000000", "use2-az1"), ("subnet-00000001", "use2-az3")),
-        bootstrap=Bootstrap(permissions_boundary="TeamBoundary"),
-        hub=Hub(token_secret="a/token"),  # noqa: S106 - its name
-        observability=Observability(alarm_subscriptions=(Subscription(protocol="email", endpoint="a@b.example"),)),
-        cluster={"access": Access.model_construct(
-            admin=(f"arn:aws:iam::{ACCOUNT}:role/PlatformAdmin", f"arn:aws:iam::{ACCOUNT}:user/somebody"),
-            operator=(), engineer=(), viewer=())},
+        bootstrap=CdkBootstrap(permissions_boundary="TeamBoundary"),
+        hub=HubSettings(token_secret="a/token"),  # noqa: S106 - its name
+        observability=ObservabilitySettings(
+            alarm_subscriptions=(AlarmSubscription(protocol="email", endpoint="a@b.example"),)
+        ),
+        cluster={
+            "access": ClusterAccess.model_construct(
+                admin=(f"arn:aws:iam::{ACCOUNT}:role/PlatformAdmin", f"arn:aws:iam::{ACCOUNT}:user/somebody"),
+                operator=(),
+                engineer=(),
+                viewer=(),
+            )
+        },
         registry_mirrors={"public.ecr.aws": host},
         artifacts={"kms_key_arn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"},
-    )  # fmt: skip
+    )
     cluster(world)
     node_group(world)
     bucket(world)
@@ -58,16 +77,16 @@ def both(world: World) -> None:
 
 
 def test_what_is_asked_is_exactly_what_is_declared(demanding: World) -> None:
-    demanding.proxy.use(Rule(operation="HeadBucket", fault=ACCESS_DENIED))
+    demanding.proxy.use(FaultRule(operation="HeadBucket", fault=ACCESS_DENIED_FAULT))
 
     both(demanding)
 
     asked = {(SIGNING.get(one.service, one.service), one.operation) for one in demanding.proxy.log}
-    assert asked == {(call.service, call.operation) for call in CALLS}
+    assert asked == {(call.service, call.operation) for call in DOCTOR_CALLS}
 
 
 def test_every_declared_call_only_reads() -> None:
-    assert [call.operation for call in CALLS if not READS.match(call.operation)] == []
+    assert [call.operation for call in DOCTOR_CALLS if not READS.match(call.operation)] == []
 
 
 def test_no_request_of_an_examination_has_a_method_that_writes_an_object(demanding: World) -> None:
@@ -79,15 +98,15 @@ def test_no_request_of_an_examination_has_a_method_that_writes_an_object(demandi
 def test_a_call_that_is_not_declared_never_leaves(world: World) -> None:
     client = world.account().client("eks")
 
-    with pytest.raises(UncalledError, match="eks UpdateNodegroupConfig"):
+    with pytest.raises(UnlistedCallError, match="eks UpdateNodegroupConfig"):
         client.update_nodegroup_config(clusterName="a", nodegroupName="b", scalingConfig={"desiredSize": 1})
 
     assert world.proxy.requests("UpdateNodegroupConfig") == ()
 
 
-@pytest.mark.parametrize("call", [call for call in CALLS if call.action], ids=lambda call: call.operation)
-def test_a_denied_call_is_unknown_and_names_what_to_allow(demanding: World, call: Call) -> None:
-    denied = Rule(operation=call.operation, fault=ACCESS_DENIED)
+@pytest.mark.parametrize("call", [call for call in DOCTOR_CALLS if call.action], ids=lambda call: call.operation)
+def test_a_denied_call_is_unknown_and_names_what_to_allow(demanding: World, call: AwsCall) -> None:
+    denied = FaultRule(operation=call.operation, fault=ACCESS_DENIED_FAULT)
     demanding.proxy.use(denied, *BESIDE.get(call.operation, ()))
 
     if call.service == "service-quotas":  # a block has no quota
@@ -95,15 +114,17 @@ def test_a_denied_call_is_unknown_and_names_what_to_allow(demanding: World, call
 
     told = [f"{line.level} {line.check} {line.do}" for line in demanding.lines()]
 
-    assert demanding.proxy.fired[0] > 0
-    on = ", ".join(resources(demanding.environment, call.action))
+    assert demanding.proxy.fault_counts[0] > 0
+    on = ", ".join(list_action_arns(demanding.environment, call.action))
     named = [line for line in told if f"add {call.action} on {on} to the policy" in line]
     assert named
     assert {line.split()[0] for line in named} <= {"unknown"}
 
 
 def test_all_calls_denied_at_once_end_in_lines(demanding: World) -> None:
-    demanding.proxy.use(*(Rule(operation=call.operation, fault=ACCESS_DENIED) for call in CALLS if call.action))
+    demanding.proxy.use(
+        *(FaultRule(operation=call.operation, fault=ACCESS_DENIED_FAULT) for call in DOCTOR_CALLS if call.action)
+    )
 
     lines = demanding.lines()
 
@@ -113,46 +134,52 @@ def test_all_calls_denied_at_once_end_in_lines(demanding: World) -> None:
 
 
 def test_an_unknown_line_is_never_counted_as_ok(demanding: World) -> None:
-    demanding.proxy.use(*(Rule(operation=call.operation, fault=ACCESS_DENIED) for call in CALLS if call.action))
+    demanding.proxy.use(
+        *(FaultRule(operation=call.operation, fault=ACCESS_DENIED_FAULT) for call in DOCTOR_CALLS if call.action)
+    )
 
     assert not [line for line in demanding.lines("bootstrap", "zones", "minor") if line.level == "ok"]
 
 
 def test_the_policy_allows_what_is_declared_and_nothing_else(demanding: World) -> None:
-    statements = policy(demanding.environment)["Statement"]
+    statements = build_policy(demanding.environment)["Statement"]
 
     allowed = {
         action
         for statement in statements
         for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
     }
-    assert allowed == {call.action for call in CALLS if call.action} | {DECRYPT}  # S3 asks, in the name of who reads
+    assert allowed == {call.action for call in DOCTOR_CALLS if call.action} | {
+        DECRYPT_ACTION
+    }  # S3 asks, in the name of who reads
 
 
 def test_a_statement_without_a_resource_is_left_out(world: World) -> None:
-    assert [one for one in policy(world.environment)["Statement"] if not one["Resource"]] == []
+    assert [one for one in build_policy(world.environment)["Statement"] if not one["Resource"]] == []
 
 
 def test_the_document_prints_the_policy_of_the_example() -> None:
-    example = load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).environments["post-us-east-2"]
+    example = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).environments[
+        "post-us-east-2"
+    ]
     assert example.environment is not None
     document = (ROOT / "docs/doctor.md").read_text()
 
     printed = json.loads(document.partition("```json\n")[2].partition("```")[0])
 
-    assert printed == policy(example.environment)
+    assert printed == build_policy(example.environment)
 
 
 def test_the_document_has_a_row_for_each_check_in_its_order_and_says_which_are_needed() -> None:
     rows = re.findall(r"^\| ([a-z-]+) \| .* \| (yes|no) \|$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE)
 
-    assert rows == [(check.id, "yes" if check.needed else "no") for check in CHECKS]
+    assert rows == [(check.id, "yes" if check.mandatory else "no") for check in CHECKS]
 
 
 def test_the_topic_is_the_one_that_the_stacks_name(world: World) -> None:
-    (arn,) = resources(world.environment, "sns:ListSubscriptionsByTopic")
+    (arn,) = list_action_arns(world.environment, "sns:ListSubscriptionsByTopic")
 
-    assert arn.endswith(f":{names.topic(world.environment)}")
+    assert arn.endswith(f":{names.topic_name(world.environment)}")
 
 
 def test_an_older_releases_fence_and_lease_may_be_read_too(world: World) -> None:
@@ -160,6 +187,6 @@ def test_an_older_releases_fence_and_lease_may_be_read_too(world: World) -> None
     environment = world.environment.model_copy(update={"artifacts": artifacts})
     place = f"{environment.account}/{environment.region}/{environment.name}"
 
-    arns = resources(environment, "s3:GetObject")
+    arns = list_action_arns(environment, "s3:GetObject")
 
     assert {f"arn:aws:s3:::shared/guard/{prefix}/stop.json" for prefix in (place, environment.name)} <= set(arns)

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 from doctor_world import RESERVATION, TYPE, World, block, in_hours
 
-from tandem.spec.environment import Block
+from tandem.spec.environment import CapacityBlock
 
 
 def spot(world: World, **more: object) -> None:
@@ -153,7 +153,7 @@ def test_a_block_that_ends_within_the_longest_run_is_warned_of(world: World) -> 
 
 
 def test_a_declared_block_that_is_over_fails_without_reservation(world: World) -> None:
-    over = Block(starts="2026-11-19T11:30:00Z", ends="2026-11-20T11:30:00Z")  # the world asks on the 21st
+    over = CapacityBlock(starts="2026-11-19T11:30:00Z", ends="2026-11-20T11:30:00Z")  # the world asks on the 21st
     world.change(capacity={"reservation_id": None, "block": over})
 
     assert world.levels("reservation") == ["fail", "warn"]

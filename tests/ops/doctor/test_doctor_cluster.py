@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from doctor_world import NOW, World, bucket, cluster, node_group
 
+from rehearsal.aws.fleet_behavior import FleetBehavior
 from tandem.spec import names
-from tandem.twin.aws.fleet import Fleet
 
 
 def test_a_minor_in_standard_support_is_ok(world: World) -> None:
@@ -77,7 +77,7 @@ def test_an_add_on_that_is_not_pinned_is_a_warning_with_what_to_write(world: Wor
 
 
 def put(world: World, key: str, said: dict[str, Any]) -> None:
-    s3, bucket = world.endpoint.client("s3"), names.bucket(world.environment)
+    s3, bucket = world.endpoint.client("s3"), names.bucket_name(world.environment)
     s3.put_object(Bucket=bucket, Key=key, Body=json.dumps(said).encode())
 
 
@@ -93,7 +93,7 @@ def lease(world: World, hours: float) -> None:
 @pytest.fixture
 def deployed(world: World) -> World:
     """A cluster of the environment's own, its node group at 0, its bucket."""
-    world.endpoint.fleet(Fleet(start_delay_s=0.05, stop_delay_s=0.05))
+    world.endpoint.set_fleet(FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05))
     cluster(world)
     node_group(world)
     bucket(world)
@@ -145,7 +145,7 @@ def test_a_lease_that_is_over_is_no_reason_to_wait(deployed: World) -> None:
 
 def test_a_raised_fleet_without_a_lease_is_a_warning(deployed: World) -> None:
     deployed.endpoint.client("eks").update_nodegroup_config(
-        clusterName=names.cluster(deployed.environment), nodegroupName=names.node_group(deployed.environment),
+        clusterName=names.cluster_name(deployed.environment), nodegroupName=names.node_group_name(deployed.environment),
         scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 1},
     )  # fmt: skip
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from doctor_world import World
 
-from tandem.ops.doctor import Line, exit_code
-from tandem.ops.doctor.examine import CHECKS, Check, examine
-from tandem.ops.doctor.line import unknown, warn
-from tandem.ops.fault import OpsError
+from tandem.ops.doctor import CheckResult, exit_code
+from tandem.ops.doctor.check_result import unknown_finding, warn_finding
+from tandem.ops.doctor.runner import CHECKS, DoctorCheck, run_checks
+from tandem.ops.faults import OperationError
 
-OK = Line(group="account", check="a", level="ok", said="", do="", command="", code=0)
+OK = CheckResult(group="account", check="a", level="ok", said="", do="", command="", code=0)
 WARN = replace(OK, level="warn")
 UNKNOWN = replace(OK, level="unknown")
 NEEDED = replace(OK, level="unknown", code=3)
@@ -31,25 +31,33 @@ BROKEN = replace(OK, level="fail", code=3)
         ((BROKEN, BAD, NEEDED), 2, 2),
     ],
 )
-def test_the_exit_code_follows_from_the_lines(lines: tuple[Line, ...], plain: int, strict: int) -> None:
+def test_the_exit_code_follows_from_the_lines(lines: tuple[CheckResult, ...], plain: int, strict: int) -> None:
     assert (exit_code(lines, strict=False), exit_code(lines, strict=True)) == (plain, strict)
 
 
 @pytest.mark.parametrize(("needed", "code"), [(True, 3), (False, 0)])
 def test_what_is_needed_and_unknown_is_a_failure(world: World, *, needed: bool, code: int) -> None:
-    check = Check(id="x", group="people", find=lambda *_: iter((unknown("s", "d"),)), needed=needed, asks=False)
+    check = DoctorCheck(
+        id="x",
+        group="people",
+        find=lambda *_: iter((unknown_finding("s", "d"),)),
+        mandatory=needed,
+        needs_account=False,
+    )
 
-    (line,) = examine(world.subject(), world.account(), [check])
+    (line,) = run_checks(world.subject(), world.account(), [check])
 
     assert line.code == code
 
 
 def test_what_a_check_found_before_it_was_denied_stays(world: World) -> None:
     def find(*_: object):
-        yield warn("first", "do")
-        raise OpsError("denied", where="s3://b", change="add it")
+        yield warn_finding("first", "do")
+        raise OperationError("denied", where="s3://b", change="add it")
 
-    (first, second) = examine(world.subject(), world.account(), [Check(id="x", group="people", find=find, asks=False)])
+    (first, second) = run_checks(
+        world.subject(), world.account(), [DoctorCheck(id="x", group="people", find=find, needs_account=False)]
+    )
 
     assert (first.level, second.level) == ("warn", "unknown")
     assert second.said == "s3://b: denied"

@@ -10,8 +10,8 @@ import zipfile
 import pytest
 from doctor_world import ACCOUNT, NOW, World, bucket, cluster, node_group, schedule
 
+from tandem.guard.fleet_stop import CAPACITY_KIND_TAG
 from tandem.spec import names
-from tandem.stop import CAPACITY_KIND_TAG
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/Operator"
 
@@ -34,20 +34,20 @@ def deploy_guard(world: World, kind: str) -> None:
     with zipfile.ZipFile(archive, "w") as packed:
         packed.writestr("handler.py", "handler = None")
     world.endpoint.client("lambda").create_function(
-        FunctionName=names.guard_function(world.environment, "stop"), Runtime="python3.13", Role=ROLE,
+        FunctionName=names.guard_function_name(world.environment, "stop"), Runtime="python3.13", Role=ROLE,
         Handler="handler.handler", Code={"ZipFile": archive.getvalue()},
         Environment={"Variables": {"TANDEM_CAPACITY_KIND": kind}},
     )  # fmt: skip
 
 
 def put(world: World, key: str, said: dict[str, object]) -> None:
-    bucket_name = names.bucket(world.environment)
+    bucket_name = names.bucket_name(world.environment)
     world.endpoint.client("s3").put_object(Bucket=bucket_name, Key=key, Body=json.dumps(said).encode())
 
 
 def scaling_group(world: World) -> str:
     described = world.endpoint.client("eks").describe_nodegroup(
-        clusterName=names.cluster(world.environment), nodegroupName=names.node_group(world.environment)
+        clusterName=names.cluster_name(world.environment), nodegroupName=names.node_group_name(world.environment)
     )
     return str(described["nodegroup"]["resources"]["autoScalingGroups"][0]["name"])
 
@@ -194,7 +194,7 @@ def test_a_recurring_schedule_that_raises_fails_with_the_command_that_deletes_it
     assert (line.level, line.code) == ("fail", 3)
     assert "raises the fleet to 4 nodes again and again, behind every fence" in line.said
     assert shlex.split(line.command)[-4:] == [
-        "--group-name", names.schedule_group(world.environment), "--name", "strange",
+        "--group-name", names.schedule_group_name(world.environment), "--name", "strange",
     ]  # fmt: skip
 
 

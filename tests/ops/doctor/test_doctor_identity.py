@@ -8,10 +8,10 @@ import uuid
 
 import pytest
 from doctor_world import ACCOUNT, World
+from doubles.fault_proxy.rules import THROTTLING_FAULT, DelayFault, DropFault, FaultRule, StatusFault
 
 from tandem.ops.doctor import exit_code
-from tandem.spec.environment import Bootstrap, GitopsDelivery
-from tandem.twin.faults.rules import THROTTLING, Delay, Drop, Rule, Status
+from tandem.spec.environment import CdkBootstrap, GitopsDelivery
 
 
 def test_credentials_of_the_environments_account_are_ok(world: World) -> None:
@@ -61,7 +61,7 @@ def test_a_profile_that_does_not_exist_is_told(world: World, monkeypatch: pytest
 
 
 def test_an_expired_token_asks_for_a_new_login(world: World) -> None:
-    world.proxy.use(Rule(operation="GetCallerIdentity", fault=Status(status=403, code="ExpiredToken")))
+    world.proxy.use(FaultRule(operation="GetCallerIdentity", fault=StatusFault(status=403, code="ExpiredToken")))
 
     line = world.only("credentials")
 
@@ -72,7 +72,7 @@ def test_an_expired_token_asks_for_a_new_login(world: World) -> None:
     ("code", "do"), [("AccessDenied", "allow sts:GetCallerIdentity"), ("RequestTimeTooSkewed", "set the clock")]
 )
 def test_credentials_that_may_not_say_whose_they_are_are_told_what_to_do(world: World, code: str, do: str) -> None:
-    world.proxy.use(Rule(operation="GetCallerIdentity", fault=Status(status=403, code=code)))
+    world.proxy.use(FaultRule(operation="GetCallerIdentity", fault=StatusFault(status=403, code=code)))
 
     line = world.only("credentials")
 
@@ -80,7 +80,9 @@ def test_credentials_that_may_not_say_whose_they_are_are_told_what_to_do(world: 
 
 
 def test_credentials_that_only_this_region_refuses_say_that_it_is_not_enabled(world: World) -> None:
-    world.proxy.use(Rule(operation="GetCallerIdentity", fault=Status(status=403, code="InvalidClientTokenId"), times=1))
+    world.proxy.use(
+        FaultRule(operation="GetCallerIdentity", fault=StatusFault(status=403, code="InvalidClientTokenId"), times=1)
+    )
 
     line = world.only("credentials")
 
@@ -89,7 +91,9 @@ def test_credentials_that_only_this_region_refuses_say_that_it_is_not_enabled(wo
 
 
 def test_credentials_that_no_region_accepts_are_told_apart_from_that(world: World) -> None:
-    world.proxy.use(Rule(operation="GetCallerIdentity", fault=Status(status=403, code="InvalidClientTokenId")))
+    world.proxy.use(
+        FaultRule(operation="GetCallerIdentity", fault=StatusFault(status=403, code="InvalidClientTokenId"))
+    )
 
     line = world.only("credentials")
 
@@ -109,13 +113,13 @@ def test_an_endpoint_that_is_down_is_unknown_and_no_traceback(world: World, monk
 
 
 def test_a_throttled_call_is_asked_again(world: World) -> None:
-    world.proxy.use(Rule(operation="GetParameter", fault=THROTTLING, times=2))
+    world.proxy.use(FaultRule(operation="GetParameter", fault=THROTTLING_FAULT, times=2))
 
     assert world.only("bootstrap").level == "ok"
 
 
 def test_a_call_that_stays_throttled_is_unknown(world: World) -> None:
-    world.proxy.use(Rule(operation="GetParameter", fault=THROTTLING))
+    world.proxy.use(FaultRule(operation="GetParameter", fault=THROTTLING_FAULT))
 
     line = world.only("bootstrap")
 
@@ -123,7 +127,7 @@ def test_a_call_that_stays_throttled_is_unknown(world: World) -> None:
 
 
 def test_a_connection_that_breaks_is_unknown(world: World) -> None:
-    world.proxy.use(Rule(operation="DescribeRegions", fault=Drop()))
+    world.proxy.use(FaultRule(operation="DescribeRegions", fault=DropFault()))
 
     line = world.only("region")
 
@@ -131,7 +135,7 @@ def test_a_connection_that_breaks_is_unknown(world: World) -> None:
 
 
 def test_a_slow_answer_is_waited_for(world: World) -> None:
-    world.proxy.use(Rule(operation="DescribeRegions", fault=Delay(delay_s=0.2)))
+    world.proxy.use(FaultRule(operation="DescribeRegions", fault=DelayFault(delay_s=0.2)))
 
     assert world.only("region").level == "ok"
 
@@ -159,7 +163,7 @@ def test_placeholders_are_bad_input_each(world: World) -> None:
 
 
 def test_a_bootstrap_that_is_missing_names_the_command(world: World) -> None:
-    world.change(bootstrap=Bootstrap(qualifier="acme", permissions_boundary="TeamBoundary"))
+    world.change(bootstrap=CdkBootstrap(qualifier="acme", permissions_boundary="TeamBoundary"))
 
     line = world.only("bootstrap")
 
@@ -174,7 +178,7 @@ def test_a_bootstrap_that_is_missing_names_the_command(world: World) -> None:
 def test_the_version_of_a_bootstrap_decides(world: World, version: str, level: str) -> None:
     qualifier = uuid.uuid4().hex[:8]
     world.endpoint.client("ssm").put_parameter(Name=f"/cdk-bootstrap/{qualifier}/version", Value=version, Type="String")
-    world.change(bootstrap=Bootstrap(qualifier=qualifier))
+    world.change(bootstrap=CdkBootstrap(qualifier=qualifier))
 
     assert world.levels("bootstrap") == [level]
 
@@ -183,19 +187,19 @@ def test_a_boundary_that_exists_is_ok(world: World) -> None:
     name = f"Boundary{uuid.uuid4().hex[:6]}"
     document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
     world.endpoint.client("iam").create_policy(PolicyName=name, PolicyDocument=json.dumps(document))
-    world.change(bootstrap=Bootstrap(permissions_boundary=name))
+    world.change(bootstrap=CdkBootstrap(permissions_boundary=name))
 
     assert world.only("boundary").level == "ok"
 
 
 def test_a_boundary_that_does_not_exist_fails(world: World) -> None:
-    world.change(bootstrap=Bootstrap(permissions_boundary="Nothing"))
+    world.change(bootstrap=CdkBootstrap(permissions_boundary="Nothing"))
 
     assert (world.only("boundary").level, world.only("boundary").code) == ("fail", 2)
 
 
 def test_a_region_that_is_not_known_fails(world: World) -> None:
-    world.proxy.use(Rule(operation="DescribeRegions", fault=Status(status=400, code="InvalidParameterValue")))
+    world.proxy.use(FaultRule(operation="DescribeRegions", fault=StatusFault(status=400, code="InvalidParameterValue")))
 
     assert world.only("region").level == "fail"
 

@@ -7,10 +7,10 @@ import shlex
 
 import pytest
 from doctor_world import ACCOUNT, REGION, World, known
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
 from tandem.spec import names
-from tandem.spec.budgets import counted_costs
-from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+from tandem.spec.budgets import budget_cost_filters
 
 
 def test_an_activated_tag_is_ok(world: World) -> None:
@@ -56,7 +56,7 @@ def test_a_member_of_an_organization_is_sent_to_the_management_account_and_no_po
 
 
 def test_another_denial_names_the_right(world: World) -> None:
-    world.proxy.use(Rule(operation="ListCostAllocationTags", fault=ACCESS_DENIED))
+    world.proxy.use(FaultRule(operation="ListCostAllocationTags", fault=ACCESS_DENIED_FAULT))
 
     line = world.only("cost-tag")
 
@@ -67,9 +67,12 @@ def test_another_denial_names_the_right(world: World) -> None:
 def make(world: World, **changes: object) -> None:
     """Make the environment's budget, as Guard does or after `changes`."""
     budget = {
-        "BudgetName": names.budget(world.environment), "BudgetType": "COST", "TimeUnit": "MONTHLY",
-        "BudgetLimit": {"Amount": "2000", "Unit": "USD"}, "CostFilters": counted_costs(world.environment, known()),
-    }  # fmt: skip
+        "BudgetName": names.budget_name(world.environment),
+        "BudgetType": "COST",
+        "TimeUnit": "MONTHLY",
+        "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
+        "CostFilters": budget_cost_filters(world.environment, known()),
+    }
     world.endpoint.client("budgets").create_budget(AccountId=ACCOUNT, Budget={**budget, **changes})
 
 
@@ -98,7 +101,7 @@ def test_a_budget_that_counts_more_is_warned_of(world: World) -> None:
 def test_a_region_without_budgets_gets_the_command_that_makes_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tandem.spec.budgets.WITHOUT", frozenset({REGION}))
+    monkeypatch.setattr("tandem.spec.budgets.REGIONS_WITHOUT_BUDGETS", frozenset({REGION}))
 
     line = world.only("budget")
     words = shlex.split(line.command)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from doctor_world import ACCOUNT, World
 
 from tandem.spec import names
-from tandem.spec.environment import Access, Observability, Subscription
+from tandem.spec.environment import AlarmSubscription, ClusterAccess, ObservabilitySettings
 
 
 def told(world: World, *endpoints: tuple[str, str]) -> None:
-    subscriptions = tuple(Subscription(protocol=protocol, endpoint=endpoint) for protocol, endpoint in endpoints)
-    world.change(observability=Observability(alarm_subscriptions=subscriptions))
+    subscriptions = tuple(AlarmSubscription(protocol=protocol, endpoint=endpoint) for protocol, endpoint in endpoints)
+    world.change(observability=ObservabilitySettings(alarm_subscriptions=subscriptions))
 
 
 def access(world: World, *admins: str) -> None:
-    world.change(cluster={"access": Access.model_construct(admin=admins, operator=(), engineer=(), viewer=())})
+    world.change(cluster={"access": ClusterAccess.model_construct(admin=admins, operator=(), engineer=(), viewer=())})
 
 
 def test_principals_that_exist_are_ok(world: World) -> None:
@@ -59,7 +59,7 @@ def test_before_the_first_deploy_there_is_no_topic(world: World) -> None:
 
 def test_a_subscriber_that_was_never_deployed_is_warned_of(world: World) -> None:
     told(world, ("email", "oncall@example.com"))
-    world.endpoint.client("sns").create_topic(Name=names.topic(world.environment))
+    world.endpoint.client("sns").create_topic(Name=names.topic_name(world.environment))
 
     assert "declared and not subscribed" in world.only("subscriptions").said
 
@@ -79,7 +79,7 @@ def test_a_subscriber_that_has_confirmed_is_ok(world: World) -> None:
     arn = world.endpoint.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])
     told(world, ("sqs", arn["Attributes"]["QueueArn"]))
     sns = world.endpoint.client("sns")
-    topic = sns.create_topic(Name=names.topic(world.environment))["TopicArn"]
+    topic = sns.create_topic(Name=names.topic_name(world.environment))["TopicArn"]
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn["Attributes"]["QueueArn"])
 
     assert world.only("subscriptions").said == "1 of 1 subscribers have confirmed"

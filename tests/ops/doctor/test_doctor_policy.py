@@ -19,11 +19,11 @@ from doctor_world import (
     node_group,
     serve,
 )
+from doubles.aws_principal import create_principal
 
-from tandem.ops.doctor.calls import policy
-from tandem.spec.environment import Access, Hub
-from tandem.twin.aws.endpoint import Endpoint
-from tandem.twin.aws.principal import under
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.ops.doctor.call_policy import build_policy
+from tandem.spec.environment import ClusterAccess, HubSettings
 
 ROLE, USER = f"arn:aws:iam::{ACCOUNT}:role/Operator", f"arn:aws:iam::{ACCOUNT}:user/somebody"
 
@@ -33,13 +33,13 @@ def enforcing() -> Iterator[World]:
     """A deployed environment at an endpoint where policies bind."""
     example = declared().environments["post-us-east-2"].environment
     assert example is not None
-    with Endpoint(account=ACCOUNT, region=REGION, enforce=True) as endpoint:
+    with AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True) as endpoint:
         server, offers = serve(good_facts(), endpoint.url)
         world = World(endpoint=endpoint, proxy=None, offers=offers, session=None, environment=example)  # type: ignore[arg-type]
         world.change(
-            name="enforced", account=ACCOUNT, hub=Hub(token_secret="a/token"),  # noqa: S106 - its name
+            name="enforced", account=ACCOUNT, hub=HubSettings(token_secret="a/token"),  # noqa: S106 - its name
             capacity={"reservation_id": RESERVATION},
-            cluster={"access": Access.model_construct(admin=(ROLE, USER), operator=(), engineer=(), viewer=())},
+            cluster={"access": ClusterAccess.model_construct(admin=(ROLE, USER), operator=(), engineer=(), viewer=())},
         )  # fmt: skip
         endpoint.client("iam").create_role(RoleName="Operator", AssumeRolePolicyDocument="{}")
         endpoint.client("iam").create_user(UserName="somebody")
@@ -55,7 +55,7 @@ def levels(enforcing: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     """Examine as somebody with these statements; the levels of each check."""
 
     def act(*statements: Mapping[str, Any]) -> dict[str, set[str]]:
-        who = under(enforcing.endpoint, *statements)
+        who = create_principal(enforcing.endpoint, *statements)
         host, port = enforcing.offers.here
         there = who.environment(f"http://{host}:{port}")
         for name, value in {**enforcing.endpoint.client_environment(tmp_path), **there}.items():
@@ -69,7 +69,7 @@ def levels(enforcing: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_with_the_printed_policy_everything_is_seen(enforcing: World, levels) -> None:
-    found = levels(*policy(enforcing.environment)["Statement"])
+    found = levels(*build_policy(enforcing.environment)["Statement"])
 
     assert {check for check, seen in found.items() if "unknown" in seen} == set()
 

@@ -7,12 +7,12 @@ import shlex
 
 import pytest
 from doctor_world import ACCOUNT, DIGEST, REGION, World
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
-from tandem.ops.doctor.subject import MissingImageError, RegistryError
+from tandem.ops.doctor.context import MissingImageError, RegistryError
 from tandem.spec import names
-from tandem.spec.built_image import BUILT
-from tandem.spec.environment import Hub
-from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+from tandem.spec.environment import HubSettings
+from tandem.spec.project_image import PROJECT_IMAGES
 
 GATED = ("qwen3-native", "llama-eagle3")
 
@@ -30,7 +30,7 @@ def test_a_name_that_nobody_has_is_free(world: World) -> None:
 
 
 def test_a_bucket_of_an_earlier_deploy_is_to_be_adopted(world: World) -> None:
-    make_bucket(world, names.bucket(world.environment))
+    make_bucket(world, names.bucket_name(world.environment))
 
     first, _ = world.lines("bucket")
 
@@ -39,17 +39,17 @@ def test_a_bucket_of_an_earlier_deploy_is_to_be_adopted(world: World) -> None:
 
 
 def test_a_bucket_of_the_deployed_stack_is_ours(world: World) -> None:
-    make_bucket(world, names.bucket(world.environment))
+    make_bucket(world, names.bucket_name(world.environment))
     template = {"Resources": {"P": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "v"}}}}
     world.endpoint.client("cloudformation").create_stack(
         StackName=f"{world.environment.name}-Artifacts", TemplateBody=json.dumps(template)
     )
 
-    assert world.lines("bucket")[0].said == f"{names.bucket(world.environment)} is ours"
+    assert world.lines("bucket")[0].said == f"{names.bucket_name(world.environment)} is ours"
 
 
 def test_a_bucket_of_somebody_else_is_bad_input(world: World) -> None:
-    make_bucket(world, names.bucket(world.environment), "333344445555")
+    make_bucket(world, names.bucket_name(world.environment), "333344445555")
 
     first, _ = world.lines("bucket")
 
@@ -58,8 +58,8 @@ def test_a_bucket_of_somebody_else_is_bad_input(world: World) -> None:
 
 
 def test_a_bucket_of_ours_that_may_not_be_seen_is_unknown(world: World) -> None:
-    make_bucket(world, names.bucket(world.environment))
-    world.proxy.use(Rule(operation="HeadBucket", fault=ACCESS_DENIED))
+    make_bucket(world, names.bucket_name(world.environment))
+    world.proxy.use(FaultRule(operation="HeadBucket", fault=ACCESS_DENIED_FAULT))
 
     first, _ = world.lines("bucket")
 
@@ -69,7 +69,7 @@ def test_a_bucket_of_ours_that_may_not_be_seen_is_unknown(world: World) -> None:
 
 @pytest.mark.parametrize("status", [200, 301])
 def test_a_bucket_in_another_region_is_bad_input(world: World, status: int) -> None:
-    world.facts.buckets[names.bucket(world.environment)] = (status, "eu-west-1")
+    world.facts.buckets[names.bucket_name(world.environment)] = (status, "eu-west-1")
 
     first, _ = world.lines("bucket")
 
@@ -159,8 +159,10 @@ def test_images_of_ours_before_the_first_deploy_are_a_warning(world: World) -> N
 
 
 def test_an_image_of_another_checkout_names_the_build(world: World) -> None:
-    for image in BUILT:
-        world.endpoint.client("ecr").create_repository(repositoryName=names.repository(world.environment, image.name))
+    for image in PROJECT_IMAGES:
+        world.endpoint.client("ecr").create_repository(
+            repositoryName=names.repository_name(world.environment, image.name)
+        )
 
     line, _ = world.lines("own-images")
 
@@ -170,8 +172,8 @@ def test_an_image_of_another_checkout_names_the_build(world: World) -> None:
 
 def test_the_image_of_this_checkout_is_ok(world: World) -> None:
     ecr = world.endpoint.client("ecr")
-    for image in BUILT:
-        repository = names.repository(world.environment, image.name)
+    for image in PROJECT_IMAGES:
+        repository = names.repository_name(world.environment, image.name)
         ecr.create_repository(repositoryName=repository)
         manifest = json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"})
         ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag=image.tag())
@@ -186,7 +188,7 @@ def test_without_a_gated_model_no_secret_is_asked_for(world: World) -> None:
 
 
 def test_a_gated_model_without_a_declared_secret_is_bad_input(world: World) -> None:
-    world.change(experiments=GATED, hub=Hub())
+    world.change(experiments=GATED, hub=HubSettings())
 
     line = world.only("token")
 
@@ -194,7 +196,7 @@ def test_a_gated_model_without_a_declared_secret_is_bad_input(world: World) -> N
 
 
 def test_a_gated_model_whose_secret_is_missing_is_bad_input(world: World) -> None:
-    world.change(experiments=GATED, hub=Hub(token_secret=f"{world.environment.name}/token"))
+    world.change(experiments=GATED, hub=HubSettings(token_secret=f"{world.environment.name}/token"))
 
     line = world.only("token")
 
@@ -204,7 +206,7 @@ def test_a_gated_model_whose_secret_is_missing_is_bad_input(world: World) -> Non
 
 def test_a_secret_that_is_there_is_ok_and_its_value_stays_unread(world: World) -> None:
     name = f"{world.environment.name}/token"
-    world.change(experiments=GATED, hub=Hub(token_secret=name))
+    world.change(experiments=GATED, hub=HubSettings(token_secret=name))
     world.endpoint.client("secretsmanager").create_secret(Name=name, SecretString="a-token")
 
     line = world.only("token")
@@ -215,7 +217,7 @@ def test_a_secret_that_is_there_is_ok_and_its_value_stays_unread(world: World) -
 
 def test_a_secret_that_is_being_deleted_fails(world: World) -> None:
     name = f"{world.environment.name}/token"
-    world.change(experiments=GATED, hub=Hub(token_secret=name))
+    world.change(experiments=GATED, hub=HubSettings(token_secret=name))
     secrets = world.endpoint.client("secretsmanager")
     secrets.create_secret(Name=name, SecretString="a-token")
     secrets.delete_secret(SecretId=name)
@@ -225,7 +227,7 @@ def test_a_secret_that_is_being_deleted_fails(world: World) -> None:
 
 def test_an_empty_secret_fails(world: World) -> None:
     name = f"{world.environment.name}/token"
-    world.change(experiments=GATED, hub=Hub(token_secret=name))
+    world.change(experiments=GATED, hub=HubSettings(token_secret=name))
     world.facts.secrets[name] = {"Name": name}
 
     assert world.only("token").command.startswith("aws secretsmanager put-secret-value")
@@ -233,7 +235,7 @@ def test_an_empty_secret_fails(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["a; curl evil", "$(id)", "`id`", "it's", 'a "b"'])
 def test_a_hostile_name_of_a_secret_is_one_word_of_the_command(world: World, name: str) -> None:
-    world.change(hub=Hub.model_construct(token_secret=name))
+    world.change(hub=HubSettings.model_construct(token_secret=name))
 
     line = next(line for line in world.lines("token") if line.command)
 

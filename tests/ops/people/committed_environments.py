@@ -6,10 +6,10 @@ from functools import cache
 
 from tandem.ops.people.doc import ROOT
 from tandem.spec.environment import Environment
-from tandem.spec.load import load
+from tandem.spec.workspace import load_workspace
 
 
 @cache
 def committed() -> dict[str, Environment]:
-    declared = load(ROOT / "environments", ROOT / "experiments", ()).environments
+    declared = load_workspace(ROOT / "environments", ROOT / "experiments", ()).environments
     return {name: file.environment for name, file in declared.items() if file.environment}

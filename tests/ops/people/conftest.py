@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "guard"))
 import pytest
 from committed_environments import committed
 
-from tandem.spec.environment import Environment, Hub
+from tandem.spec.environment import Environment, HubSettings
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def full(example: Environment) -> Environment:
     """One that declares all that takes a right: a user, a boundary, a secret."""
     access = example.cluster.access.model_copy(update={"viewer": (f"arn:aws:iam::{example.account}:user/somebody",)})
     return example.model_copy(update={
-        "hub": Hub(token_secret="a/token"),  # noqa: S106 - its name
+        "hub": HubSettings(token_secret="a/token"),  # noqa: S106 - its name
         "bootstrap": example.bootstrap.model_copy(update={"permissions_boundary": "Team"}),
         "cluster": example.cluster.model_copy(update={"access": access}),
     })  # fmt: skip

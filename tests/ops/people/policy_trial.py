@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tandem.ops.people.places import Place, Where, places
-from tandem.ops.people.policies import policy
-from tandem.ops.people.rights import RIGHTS, held
+from tandem.ops.people.policies import build_policy
+from tandem.ops.people.policy_targets import PolicyTarget, TargetName, build_targets
+from tandem.ops.people.rights import RIGHTS, list_policy_kinds
 from tandem.spec.environment import Environment
 from tandem.spec.names import PeopleKind
 
@@ -44,10 +44,10 @@ def _holds(condition: Mapping[str, Mapping[str, Any]], context: Context) -> bool
 
 def documents(environment: Environment, kind: PeopleKind) -> list[dict[str, Any]]:
     """What somebody of a kind has."""
-    return [policy(environment, one) for one in held(kind)]
+    return [build_policy(environment, one) for one in list_policy_kinds(kind)]
 
 
-def meant(place: Place) -> list[tuple[str, Context]]:
+def meant(place: PolicyTarget) -> list[tuple[str, Context]]:
     """A request on each ARN of a place, as AWS would send it to be judged: ids and names in place of wildcards."""
     context = {
         key: value if isinstance(value, str) else value[0]
@@ -59,11 +59,11 @@ def meant(place: Place) -> list[tuple[str, Context]]:
 
 def requests(environment: Environment, command: str, actions: Iterable[str]) -> list[tuple[str, str, Context]]:
     """Every request of a command: each action on each place where the command's rows have it."""
-    known: dict[Where, Place] = places(environment)
+    known: dict[TargetName, PolicyTarget] = build_targets(environment)
     return [
         (action, arn, context)
         for action in sorted(actions)
         for right in RIGHTS
-        if command in right.needs and action in right.actions
-        for arn, context in meant(known[right.on])
+        if command in right.commands and action in right.actions
+        for arn, context in meant(known[right.target])
     ]

@@ -11,14 +11,14 @@ import pytest
 from conftest import committed
 from policy_trial import allows, documents, meant
 
-from stacks.guard_key import of_alarms
-from stacks.guard_rights import of_functions, of_one_shot
-from tandem.ops.people.places import places
-from tandem.ops.people.rights import RIGHTS, held
+from stacks.guard_key import alarm_conditions
+from stacks.guard_rights import list_function_statements, list_schedule_statements
+from tandem.monitoring import alarms, guard_alarms
+from tandem.ops.people.policy_targets import build_targets
+from tandem.ops.people.rights import RIGHTS, list_policy_kinds
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.names import PEOPLE, PeopleKind
-from tandem.watch import alarms, guard_alarms
 
 READS = re.compile(r":(BatchGet|Describe|Get|List|Lookup|View|Filter|Start(Query|LiveTail))")
 SHARED = {"bootstrap roles"}  # one bootstrap of an account and region deploys all its environments
@@ -32,14 +32,14 @@ def named(name: str) -> Environment:
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)
 @pytest.mark.parametrize("kind", PEOPLE)
 def test_people_of_one_change_nothing_of_the_other(kind: PeopleKind, mine: str, theirs: str) -> None:
-    known, own = places(named(theirs)), documents(named(mine), kind)
+    known, own = build_targets(named(theirs)), documents(named(mine), kind)
     asked = [
         (action, arn, context)
         for right in RIGHTS
-        if set(right.kinds) & set(held(kind)) and right.on not in SHARED
+        if set(right.kinds) & set(list_policy_kinds(kind)) and right.target not in SHARED
         for action in right.actions
         if not READS.search(action)
-        for arn, context in meant(known[right.on])
+        for arn, context in meant(known[right.target])
         if arn != "*"
     ]
 
@@ -50,11 +50,11 @@ def test_people_of_one_change_nothing_of_the_other(kind: PeopleKind, mine: str, 
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)
 def test_the_guard_of_one_stops_nothing_of_the_other(mine: str, theirs: str) -> None:
     def statements(name: str) -> list[dict[str, Any]]:
-        topic, key = f"arn:aws:sns:us-east-2:111122223333:{names.topic(named(name))}", f"arn:aws:kms:::key/{name}"
-        queue = f"arn:aws:sqs:us-east-2:111122223333:{names.dead_letter_queue(named(name))}"
+        topic, key = f"arn:aws:sns:us-east-2:111122223333:{names.topic_name(named(name))}", f"arn:aws:kms:::key/{name}"
+        queue = f"arn:aws:sqs:us-east-2:111122223333:{names.dead_letter_queue_name(named(name))}"
         return [
-            *of_functions(named(name), topic_arn=topic, key_arn=key),
-            *of_one_shot(named(name), queue_arn=queue, key_arn=key),
+            *list_function_statements(named(name), topic_arn=topic, key_arn=key),
+            *list_schedule_statements(named(name), queue_arn=queue, key_arn=key),
         ]
 
     asked = [
@@ -71,11 +71,11 @@ def test_the_guard_of_one_stops_nothing_of_the_other(mine: str, theirs: str) -> 
 
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)
 def test_alarms_of_one_notify_no_topic_of_the_other(mine: str, theirs: str) -> None:
-    pattern = of_alarms(named(mine))["ArnLike"]["aws:SourceArn"]
-    kinds = (*alarms.KINDS, *guard_alarms.KINDS)
+    pattern = alarm_conditions(named(mine))["ArnLike"]["aws:SourceArn"]
+    kinds = (*alarms.COMPOSITE_KINDS, *guard_alarms.COMPOSITE_KINDS)
     own, foreign = (
         [
-            f"arn:aws:cloudwatch:us-east-2:111122223333:alarm:{names.alarm(named(name), 'notify', kind)}"
+            f"arn:aws:cloudwatch:us-east-2:111122223333:alarm:{names.alarm_name(named(name), 'notify', kind)}"
             for kind in kinds
         ]
         for name in (mine, theirs)

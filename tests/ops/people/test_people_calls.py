@@ -11,31 +11,31 @@ import pytest
 from botocore import xform_name
 from guard_world import GUARDED, LABEL, World
 
-from tandem.fence import WorldError
+from tandem.guard.fence import GuardExternalError
+from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_stop import release_fence, stop_fleet
+from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
-from tandem.guard.relabel import relabel_nodes
-from tandem.ops.leftovers_ec2 import KINDS
-from tandem.ops.people.calls import (
-    ADOPT,
-    CLEAR,
-    COLLECT,
-    COMMANDS,
-    DESTROY,
-    END,
-    LIFT,
-    LOOK,
-    RELABEL,
-    START,
-    STOP,
-    WHO,
-    Calls,
+from tandem.ops.leftovers_ec2 import RESOURCE_KINDS
+from tandem.ops.people.command_calls import (
+    ARTIFACT_GC_CALLS,
+    ARTIFACT_IMPORT_CALLS,
+    COMMAND_CALLS,
+    DESTROY_CALLS,
+    END_CALLS,
+    IDENTITY_CALLS,
+    LIFT_PROTECTION_CALLS,
+    OBSERVE_CALLS,
+    RELABEL_CALLS,
+    RELEASE_CALLS,
+    START_CALLS,
+    STOP_CALLS,
+    OperationCalls,
 )  # fmt: skip
 from tandem.ops.people.doc import ROOT
 from tandem.publish.services import CALLS as PUBLISHED
-from tandem.start import raise_fleet
-from tandem.stop import release, stop
 
-BY_COMMAND = {  # what the commands themselves ask beside tandem.start and tandem.stop
+BY_COMMAND = {  # what the commands themselves ask beside tandem.guard.fleet_start and tandem.guard.fleet_stop
     "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
               ("budgets", "DescribeNotificationsForBudget"), ("budgets", "DescribeSubscribersForNotification"),
               ("lambda", "GetFunctionConfiguration"),
@@ -50,12 +50,12 @@ def spelt(calls: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def raised(world: World, unarmed: Sequence[str] = ()) -> None:
-    raise_fleet(world.clients, GUARDED, run="r1", hours=2.0, experiment="first", nodes=1, label=LABEL, who="anna",
-                beats=True, now=world.now, unarmed=unarmed)  # fmt: skip
+    raise_fleet(world.clients, GUARDED, run="r1", hours=2.0, experiment="first", nodes=1, node_labels=LABEL, who="anna",
+                beats=True, now=world.now, unarmed_paths=unarmed)  # fmt: skip
 
 
-def own(calls: Calls, command: str = "") -> set[str]:
-    return spelt(set(calls) - set(WHO) - BY_COMMAND.get(command, set()))
+def own(calls: OperationCalls, command: str = "") -> set[str]:
+    return spelt(set(calls) - set(IDENTITY_CALLS) - BY_COMMAND.get(command, set()))
 
 
 def test_starts_make_the_calls_of_their_table() -> None:
@@ -67,19 +67,19 @@ def test_starts_make_the_calls_of_their_table() -> None:
         stopped(world, passes=3)
         world.ignores = False
         world.advance(30)
-        release(world.clients, GUARDED, who="anna", now=world.now)
+        release_fence(world.clients, GUARDED, who="anna", now=world.now)
         world.calls.clear()
         world.refuses = {"autoscaling.resume_processes": [refusal]}
-        with nullcontext() if not refusal else pytest.raises(WorldError):
+        with nullcontext() if not refusal else pytest.raises(GuardExternalError):
             raised(world, unarmed=("budget",))
         calls |= set(world.calls)
 
-    assert calls == own(START, "start")
+    assert calls == own(START_CALLS, "start")
 
 
 def stopped(world: World, passes: int) -> None:
     for _ in range(passes):
-        stop(world.clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
+        stop_fleet(world.clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
         world.advance(GUARDED.grace_minutes + 5)
 
 
@@ -92,7 +92,7 @@ def test_a_stop_that_ends_what_eks_keeps_makes_the_calls_of_its_table() -> None:
 
     stopped(world, passes=3)
 
-    assert set(world.calls) == own(STOP, "stop")
+    assert set(world.calls) == own(STOP_CALLS, "stop")
 
 
 def test_a_normal_end_makes_the_calls_of_its_table() -> None:
@@ -102,9 +102,9 @@ def test_a_normal_end_makes_the_calls_of_its_table() -> None:
     world.calls.clear()
 
     end_lease(world.clients, GUARDED, run="r1", clock=lambda: world.now,
-              rest=lambda pause: world.advance(pause / timedelta(minutes=1)))  # fmt: skip
+              wait=lambda pause: world.advance(pause / timedelta(minutes=1)))  # fmt: skip
 
-    assert set(world.calls) == own(END)
+    assert set(world.calls) == own(END_CALLS)
 
 
 def test_new_labels_make_the_calls_of_their_table() -> None:
@@ -114,33 +114,33 @@ def test_new_labels_make_the_calls_of_their_table() -> None:
     world.calls.clear()
     clients = world.clients
 
-    relabel_nodes(clients, GUARDED, run="r1", label={"raise.tandem/other": "first"}, now=world.now)
+    relabel_nodes(clients, GUARDED, run="r1", node_labels={"raise.tandem/other": "first"}, now=world.now)
 
-    assert set(world.calls) == own(RELABEL)
+    assert set(world.calls) == own(RELABEL_CALLS)
 
 
 def test_a_clear_makes_the_calls_of_its_table() -> None:
     world = World()
     raised(world)
-    stop(world.clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
+    stop_fleet(world.clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
     world.advance(30)
     world.calls.clear()
 
-    release(world.clients, GUARDED, who="anna", now=world.now + timedelta(minutes=1))
+    release_fence(world.clients, GUARDED, who="anna", now=world.now + timedelta(minutes=1))
 
-    assert set(world.calls) == own(CLEAR)
+    assert set(world.calls) == own(RELEASE_CALLS)
 
 
 def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
     files = [*(ROOT / "tandem/ops/destroy").glob("*.py"), *(ROOT / "tandem/ops").glob("leftovers*.py"),
-             ROOT / "tandem/ops/log_groups.py", ROOT / "tandem/ops/owned.py"]  # fmt: skip
+             ROOT / "tandem/ops/log_groups.py", ROOT / "tandem/ops/ownership.py"]  # fmt: skip
     source = "\n".join(path.read_text() for path in files)
     said = set(re.findall(r"account\.(?:ask|pages)\(\s*\"([a-z0-9]+)\", \"(\w+)\"", source))
     said |= {("ec2", operation) for operation in re.findall(r"_remove\(\s*account, \"(\w+)\"", source)}
-    said |= {("ec2", kind.operation) for kind in KINDS}
+    said |= {("ec2", kind.operation) for kind in RESOURCE_KINDS}
     said |= {("elbv2", operation) for operation in re.findall(r"\(\"\w+\", \"(Describe\w+)\", \"\w+Arn\"", source)}
 
-    assert said | set(LOOK) == {*DESTROY, *LIFT} - set(WHO)
+    assert said | set(OBSERVE_CALLS) == {*DESTROY_CALLS, *LIFT_PROTECTION_CALLS} - set(IDENTITY_CALLS)
 
 
 def test_the_store_says_no_call_but_those_of_its_tables() -> None:
@@ -148,8 +148,8 @@ def test_the_store_says_no_call_but_those_of_its_tables() -> None:
     methods = set(re.findall(r"client\.([a-z_]+)\(", source)) - {"get_paginator"}
     methods |= set(re.findall(r"(?:pages|get_paginator)\(\s*\"(\w+)\"", source))
 
-    assert {f"s3.{method}" for method in methods} == spelt({*ADOPT, *COLLECT})
+    assert {f"s3.{method}" for method in methods} == spelt({*ARTIFACT_IMPORT_CALLS, *ARTIFACT_GC_CALLS})
 
 
 def test_publishing_has_the_table_of_its_own_package() -> None:
-    assert set(COMMANDS["bench publish"]) == set(PUBLISHED)
+    assert set(COMMAND_CALLS["bench publish"]) == set(PUBLISHED)

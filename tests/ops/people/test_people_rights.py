@@ -11,10 +11,10 @@ from committed_environments import committed
 from policy_trial import allows, documents, meant, requests
 
 from tandem.ops.people import doc
-from tandem.ops.people.calls import COMMANDS, actions_of
-from tandem.ops.people.places import places
-from tandem.ops.people.policies import MOST_CHARACTERS, policy, size
-from tandem.ops.people.rights import REASONS, RIGHTS, WIDE, may
+from tandem.ops.people.command_calls import COMMAND_CALLS, list_command_actions
+from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
+from tandem.ops.people.policy_targets import build_targets
+from tandem.ops.people.rights import RIGHTS, TARGET_REASONS, WILDCARD_REASONS, can_run_command
 from tandem.spec.environment import Environment
 from tandem.spec.names import PEOPLE, PeopleKind
 
@@ -51,33 +51,33 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", COMMAND_CALLS)
 @pytest.mark.parametrize("kind", PEOPLE)
 def test_a_kind_is_allowed_every_call_of_a_command_that_it_may_run(
     full: Environment, kind: PeopleKind, command: str
 ) -> None:
-    asked = requests(full, command, actions_of(command))
+    asked = requests(full, command, list_command_actions(command))
 
     denied = [one for one in asked if not allows(documents(full, kind), *one)]
     assert (denied == []) == (kind in WHO_MAY[command]), denied
-    assert may(kind, command) == (kind in WHO_MAY[command])
+    assert can_run_command(kind, command) == (kind in WHO_MAY[command])
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", COMMAND_CALLS)
 def test_every_call_of_a_command_has_a_right(command: str) -> None:
-    rows = {action for right in RIGHTS if command in right.needs for action in right.actions}
+    rows = {action for right in RIGHTS if command in right.commands for action in right.actions}
 
-    assert actions_of(command) - rows == set()
+    assert list_command_actions(command) - rows == set()
 
 
-@pytest.mark.parametrize("right", RIGHTS, ids=lambda right: f"{right.kinds[0]} {right.on} {right.actions[0]}")
+@pytest.mark.parametrize("right", RIGHTS, ids=lambda right: f"{right.kinds[0]} {right.target} {right.actions[0]}")
 def test_every_right_is_needed_by_a_call_or_says_why_it_stands(right: Any) -> None:
-    called = {action for command in right.needs for action in actions_of(command)}
+    called = {action for command in right.commands for action in list_command_actions(command)}
 
-    assert right.needs or right.why
+    assert right.commands or right.why
     assert right.why or set(right.actions) - called == set()
-    for command in right.needs:
-        assert set(right.actions) & actions_of(command), f"{command} asks none of it"
+    for command in right.commands:
+        assert set(right.actions) & list_command_actions(command), f"{command} asks none of it"
 
 
 @pytest.mark.parametrize(("command", "action", "on"), CHANGES)
@@ -85,7 +85,7 @@ def test_every_right_is_needed_by_a_call_or_says_why_it_stands(right: Any) -> No
 def test_a_change_is_denied_to_whoever_may_not_run_its_command(
     full: Environment, kind: PeopleKind, command: str, action: str, on: Any
 ) -> None:
-    found = [allows(documents(full, kind), action, *one) for one in meant(places(full)[on])]
+    found = [allows(documents(full, kind), action, *one) for one in meant(build_targets(full)[on])]
 
     assert found == [kind in WHO_MAY[command]] * len(found)
 
@@ -132,7 +132,7 @@ def test_who_publishes_may_publish_simulated_figures_too(example: Environment, s
 
 def statements(environment: Environment) -> Iterator[tuple[PeopleKind, dict[str, Any]]]:
     for kind in PEOPLE:
-        for statement in policy(environment, kind)["Statement"]:
+        for statement in build_policy(environment, kind)["Statement"]:
             yield kind, statement
 
 
@@ -164,7 +164,7 @@ def test_a_bare_wildcard_stands_only_where_an_action_takes_no_narrower_resource(
 ) -> None:
     wide = {action for _, one in statements(full) if one["Resource"] == ["*"] for action in one["Action"]}
 
-    assert {action for action in wide if types(known, action)} == set(WIDE)
+    assert {action for action in wide if types(known, action)} == set(WILDCARD_REASONS)
 
 
 def test_every_other_resource_is_of_a_type_that_its_action_takes(full: Environment, known: dict[str, Any]) -> None:
@@ -201,17 +201,17 @@ def test_every_condition_is_one_that_its_action_or_its_resource_knows(full: Envi
 
 def test_every_place_with_a_wildcard_says_why_and_no_other_does(full: Environment) -> None:
     mirrored = full.model_copy(update={"registry_mirrors": {"quay.io": "111122223333.dkr.ecr.eu-west-1.amazonaws.com"}})
-    found = places(mirrored)
-    wild = {right.on for right in RIGHTS if any("*" in arn or "?" in arn for arn in found[right.on].arns)}
+    found = build_targets(mirrored)
+    wild = {right.target for right in RIGHTS if any("*" in arn or "?" in arn for arn in found[right.target].arns)}
 
-    assert wild == set(REASONS)
-    assert set(found) == {right.on for right in RIGHTS}
+    assert wild == set(TARGET_REASONS)
+    assert set(found) == {right.target for right in RIGHTS}
 
 
 @pytest.mark.parametrize("name", committed())
 @pytest.mark.parametrize("kind", PEOPLE)
 def test_a_policy_is_not_longer_than_iam_takes(name: str, kind: PeopleKind) -> None:
-    assert size(policy(committed()[name], kind)) <= MOST_CHARACTERS
+    assert count_policy_characters(build_policy(committed()[name], kind)) <= MAX_POLICY_CHARACTERS
 
 
 @pytest.mark.parametrize("kind", PEOPLE)
@@ -219,7 +219,7 @@ def test_the_longest_name_in_the_longest_region_still_fits(full: Environment, ki
     """A log bucket takes a name of 38 characters at most."""
     longest = full.model_copy(update={"name": "a" * 38, "region": "ap-southeast-4"})
 
-    assert size(policy(longest, kind)) <= MOST_CHARACTERS
+    assert count_policy_characters(build_policy(longest, kind)) <= MAX_POLICY_CHARACTERS
 
 
 @pytest.mark.parametrize("kind", PEOPLE)
@@ -230,7 +230,7 @@ def test_in_a_bucket_of_others_with_the_longest_name_a_long_environment_still_fi
     bucket = full.artifacts.model_copy(update={"existing_bucket": "b" * 63})
     longest = full.model_copy(update={"name": "a" * 28, "region": "ap-southeast-4", "artifacts": bucket})
 
-    assert size(policy(longest, kind)) <= MOST_CHARACTERS
+    assert count_policy_characters(build_policy(longest, kind)) <= MAX_POLICY_CHARACTERS
 
 
 def test_an_operator_fences_and_ends_what_lies_where_releases_before_kept_it(full: Environment) -> None:
@@ -246,4 +246,4 @@ def test_an_operator_fences_and_ends_what_lies_where_releases_before_kept_it(ful
 
 
 def test_the_committed_page_is_what_the_rights_say() -> None:
-    assert (doc.ROOT / "docs" / "people.md").read_text() == doc.page(doc.example())
+    assert (doc.ROOT / "docs" / "people.md").read_text() == doc.render_page(doc.load_example())

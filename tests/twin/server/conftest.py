@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from doubles.simulator_thread import SimulatorThread
 
-from tandem.twin.server.knobs import ClassKnobs, Knobs
-from tandem.twin.server.twin import Twin
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
-QUICK = Knobs(
+QUICK = SimulatorSettings(
     model="m", law="vllm", num_speculative_tokens=3, step_ms=(1.0,), prefill_base_ms=1, prefill_ms_per_token=0,
-    classes={"default": ClassKnobs(acceptance=0.7, output_tokens=30)},
+    classes={"default": PromptClassSettings(acceptance=0.7, output_tokens=30)},
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def twin() -> Iterator[Twin]:
-    with Twin(QUICK) as running:
+def twin() -> Iterator[SimulatorThread]:
+    with SimulatorThread(QUICK) as running:
         yield running
 
 
 @pytest.fixture
-def started() -> Iterator[Callable[..., Twin]]:
+def started() -> Iterator[Callable[..., SimulatorThread]]:
     """Start a twin of the quick knobs and some others."""
-    running: list[Twin] = []
+    running: list[SimulatorThread] = []
 
-    def start(knobs: Knobs = QUICK, **more: object) -> Twin:
-        running.append(Twin(knobs.model_copy(update=more)).start())
+    def start(knobs: SimulatorSettings = QUICK, **more: object) -> SimulatorThread:
+        running.append(SimulatorThread(knobs.model_copy(update=more)).start())
         return running[-1]
 
     yield start

@@ -7,29 +7,31 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
-from tandem.twin.server.knobs import ClassKnobs, Knobs
-from tandem.twin.server.law import expected_tokens
-from tandem.twin.server.process import Job, run, simulate
+from tandem.simulator.acceptance_model import compute_mean_step_tokens
+from tandem.simulator.engine import EngineRequest, run_engine, simulate_requests
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 
-def knobs(acceptance: float = 0.8, **more: object) -> Knobs:
+def knobs(acceptance: float = 0.8, **more: object) -> SimulatorSettings:
     base = {"prefill_base_ms": 100.0, "prefill_ms_per_token": 1.0, "step_ms": (10.0,)}
-    return Knobs(**{**base, "classes": {"default": ClassKnobs(acceptance=acceptance)}, **more})
+    return SimulatorSettings(**{**base, "classes": {"default": PromptClassSettings(acceptance=acceptance)}, **more})
 
 
-def speculating(law: str = "nxdi", window: int = 7, **more: object) -> Knobs:
+def speculating(law: str = "nxdi", window: int = 7, **more: object) -> SimulatorSettings:
     return knobs(law=law, num_speculative_tokens=window, **more)
 
 
-def jobs(count: int, output: int = 65, prompt: int = 50, apart_s: float = 0.0) -> list[Job]:
-    return [Job(number + 1, "default", prompt, output, number * apart_s) for number in range(count)]
+def jobs(count: int, output: int = 65, prompt: int = 50, apart_s: float = 0.0) -> list[EngineRequest]:
+    return [EngineRequest(number + 1, "default", prompt, output, number * apart_s) for number in range(count)]
 
 
-def ended(chosen: Knobs, asked: Iterable[Job], concurrency: int | None = None) -> list[Job]:
-    return sorted(simulate(chosen, asked, concurrency=concurrency), key=lambda job: job.number)
+def ended(
+    chosen: SimulatorSettings, asked: Iterable[EngineRequest], concurrency: int | None = None
+) -> list[EngineRequest]:
+    return sorted(simulate_requests(chosen, asked, concurrency=concurrency), key=lambda job: job.number)
 
 
-def step_ms(job: Job) -> list[float]:
+def step_ms(job: EngineRequest) -> list[float]:
     return [round(gap * 1000, 6) for gap in np.diff(job.times_s)]
 
 
@@ -43,7 +45,7 @@ def test_a_request_gets_exactly_the_tokens_it_is_to_get(law, output):
 
 
 def test_a_prefill_costs_its_base_and_each_prompt_token():
-    short, long = ended(knobs(), [*jobs(1, prompt=50), Job(2, "default", 250, 65, 100.0)])
+    short, long = ended(knobs(), [*jobs(1, prompt=50), EngineRequest(2, "default", 250, 65, 100.0)])
 
     assert (short.first_s, long.first_s - 100) == pytest.approx((0.150, 0.350))
 
@@ -54,23 +56,24 @@ def test_a_prefill_gives_one_token():
 
 def test_the_acceptance_of_its_class_decides_the_bursts_of_a_request():
     classes = {
-        name: ClassKnobs(acceptance=chance) for name, chance in (("default", 0.0), ("copy", 1.0), ("prose", 0.5))
+        name: PromptClassSettings(acceptance=chance)
+        for name, chance in (("default", 0.0), ("copy", 1.0), ("prose", 0.5))
     }
     chosen = speculating(classes=classes)
-    asked = [Job(number + 1, name, 50, 8401) for number, name in enumerate(classes)]
+    asked = [EngineRequest(number + 1, name, 50, 8401) for number, name in enumerate(classes)]
 
-    means = [job.drawn.mean() for job in ended(chosen, asked)]
+    means = [job.step_tokens.mean() for job in ended(chosen, asked)]
 
     assert means[:2] == [1, 7]
-    assert means[2] == pytest.approx(expected_tokens("nxdi", 0.5, 7), abs=0.1)
+    assert means[2] == pytest.approx(compute_mean_step_tokens("nxdi", 0.5, 7), abs=0.1)
 
 
 @pytest.mark.parametrize("law", ["nxdi", "vllm"])
 def test_over_many_requests_a_step_commits_what_the_formula_says(law):
     done = ended(speculating(law, 5, acceptance=0.75), jobs(400, 129), concurrency=4)
-    drawn = np.concatenate([job.drawn for job in done])
+    drawn = np.concatenate([job.step_tokens for job in done])
 
-    assert drawn.mean() == pytest.approx(expected_tokens(law, 0.75, 5), rel=0.02)
+    assert drawn.mean() == pytest.approx(compute_mean_step_tokens(law, 0.75, 5), rel=0.02)
 
 
 def test_the_window_bounds_a_burst():
@@ -107,12 +110,12 @@ def test_a_prefill_stalls_every_sequence_that_decodes():
 
 def test_the_batch_takes_no_more_than_its_limit_and_others_wait_in_order():
     chosen = knobs(max_num_seqs=2, prefill_base_ms=1, prefill_ms_per_token=0)
-    batches = [len(steps.jobs) for steps, _ in run(chosen, jobs(6)) if steps.kind == "decode"]
+    batches = [len(steps.requests) for steps, _ in run_engine(chosen, jobs(6)) if steps.kind == "decode"]
     done = ended(chosen, jobs(6))
 
     assert max(batches) == 2
     assert [job.number for job in sorted(done, key=lambda job: job.started_s)] == [1, 2, 3, 4, 5, 6]
-    assert done[2].started_s == pytest.approx(min(done[0].ended_s, done[1].ended_s))
+    assert done[2].started_s == pytest.approx(min(done[0].end_s, done[1].end_s))
 
 
 def test_who_waits_for_a_place_waits_longer_in_a_smaller_batch():
@@ -132,7 +135,7 @@ def test_jitter_spreads_the_steps_by_its_sigma_around_the_same_median():
     assert (np.median(gaps), gaps.std()) == pytest.approx((np.log(10), 0.2), abs=0.01)
 
 
-def times(done: Sequence[Job]) -> list[list[float]]:
+def times(done: Sequence[EngineRequest]) -> list[list[float]]:
     return [list(job.times_s) for job in done]
 
 
@@ -151,7 +154,7 @@ def test_many_steps_at_once_are_the_steps_one_by_one(jitter, concurrency):
 
     at_once = ended(chosen, jobs(200, apart_s=0.11), concurrency)
     asked = jobs(200, apart_s=0.11)
-    for _ in run(chosen, asked, concurrency=concurrency):
+    for _ in run_engine(chosen, asked, concurrency=concurrency):
         pass
 
     assert [list(job.tokens) for job in at_once] == [list(job.tokens) for job in asked]
@@ -162,7 +165,7 @@ def test_many_steps_at_once_are_the_steps_one_by_one(jitter, concurrency):
 def test_a_closed_loop_starts_a_request_when_another_ends():
     done = ended(knobs(max_num_seqs=8), jobs(9), concurrency=3)
 
-    ends = sorted(job.ended_s for job in done)
+    ends = sorted(job.end_s for job in done)
     assert [job.arrived_s for job in done] == pytest.approx([0, 0, 0, *ends[:6]])
 
 
@@ -176,14 +179,14 @@ def test_an_open_loop_keeps_its_arrivals_whatever_the_server_does():
 def test_bursts_of_any_size_at_the_same_token_rate_end_at_the_same_time():
     def end_s(burst: int) -> float:
         law = {"law": "vllm", "num_speculative_tokens": burst - 1} if burst > 1 else {}
-        return ended(knobs(acceptance=1.0, step_ms=(6.0 * burst,), **law), jobs(1, 841))[0].ended_s
+        return ended(knobs(acceptance=1.0, step_ms=(6.0 * burst,), **law), jobs(1, 841))[0].end_s
 
     assert [end_s(burst) for burst in range(1, 9)] == pytest.approx([end_s(1)] * 8)
 
 
 def test_the_post_breaks_even_where_the_planner_says():
     """Window 7 and a draft that costs 0.19 of a step: 58 % of acceptance neither gains nor loses."""
-    plain = ended(knobs(step_ms=(45.0,)), jobs(1, 20_001))[0].ended_s
-    drafted = ended(speculating(step_ms=(45.0,), draft_ms=8.55, acceptance=0.58), jobs(1, 20_001))[0].ended_s
+    plain = ended(knobs(step_ms=(45.0,)), jobs(1, 20_001))[0].end_s
+    drafted = ended(speculating(step_ms=(45.0,), draft_ms=8.55, acceptance=0.58), jobs(1, 20_001))[0].end_s
 
     assert plain / drafted == pytest.approx(1.0, abs=0.02)

@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.simulator_thread import SimulatorThread
 from twin_asked import Answered, ask
 
-from tandem.twin.server.knobs import ClassKnobs, Knobs
-from tandem.twin.server.twin import Twin
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 STREAMS = Path(__file__).parents[2] / "bench" / "streams"
 CASES = sorted(path.stem for path in STREAMS.glob("*.jsonl"))
 SPLIT = {name for name in CASES if "split_characters" in name}  # tokens inside a character: the twin has none
-SERVED = {"ngram": Knobs(
+SERVED = {"ngram": SimulatorSettings(
     model="smollm2", law="vllm", num_speculative_tokens=7, step_ms=(1.0,), prefill_base_ms=1, prefill_ms_per_token=0,
-    max_model_len=2048, classes={"default": ClassKnobs(acceptance=0.8, output_tokens=34)},
+    max_model_len=2048, classes={"default": PromptClassSettings(acceptance=0.8, output_tokens=34)},
 )}  # fmt: skip
 SERVED["base"] = SERVED["ngram"].model_copy(update={"law": "none", "num_speculative_tokens": 0})
 
 
 @pytest.fixture(scope="module")
-def twins() -> Iterator[dict[str, Twin]]:
-    with Twin(SERVED["base"]) as base, Twin(SERVED["ngram"]) as ngram:
+def twins() -> Iterator[dict[str, SimulatorThread]]:
+    with SimulatorThread(SERVED["base"]) as base, SimulatorThread(SERVED["ngram"]) as ngram:
         yield {"base": base, "ngram": ngram}
 
 
@@ -37,7 +37,7 @@ def recorded(case: str) -> tuple[dict[str, Any], Answered]:
     return head, Answered(head["status"], head["headers"], b"".join(bytes.fromhex(read["hex"]) for read in reads))
 
 
-def replayed(twins: dict[str, Twin], case: str) -> Answered:
+def replayed(twins: dict[str, SimulatorThread], case: str) -> Answered:
     head, _ = recorded(case)
     body = head["request"]["body"]
     if "characters)" in json.dumps(body):  # a very long prompt is cut in the recording

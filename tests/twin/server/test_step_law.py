@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tandem.twin.server.law import draw, expected_tokens, most_tokens
+from tandem.simulator.acceptance_model import compute_mean_step_tokens, draw_step_tokens, max_step_tokens
 
 
 @pytest.mark.parametrize(
@@ -23,14 +23,14 @@ from tandem.twin.server.law import draw, expected_tokens, most_tokens
     ],
 )
 def test_the_expected_tokens_of_a_step(law, acceptance, window, tokens):
-    assert expected_tokens(law, acceptance, window) == pytest.approx(tokens, abs=0.001)
+    assert compute_mean_step_tokens(law, acceptance, window) == pytest.approx(tokens, abs=0.001)
 
 
 @pytest.mark.parametrize(("law", "most"), [("none", 1), ("nxdi", 7), ("vllm", 8)])
 def test_the_most_that_a_step_commits(law, most):
-    drawn = draw(np.random.default_rng(1), law, 0.95, 7, 20_000)
+    drawn = draw_step_tokens(np.random.default_rng(1), law, 0.95, 7, 20_000)
 
-    assert most_tokens(law, 7) == most
+    assert max_step_tokens(law, 7) == most
     assert (drawn.min(), drawn.max()) == (1, most)
 
 
@@ -39,14 +39,14 @@ def test_the_most_that_a_step_commits(law, most):
 @pytest.mark.parametrize("acceptance", [0.0, 0.3, 0.58, 0.9, 1.0])
 def test_what_is_drawn_has_the_expected_mean(law, window, acceptance):
     steps = 40_000
-    drawn = draw(np.random.default_rng(2), law, acceptance, window, steps)
+    drawn = draw_step_tokens(np.random.default_rng(2), law, acceptance, window, steps)
 
     error = drawn.std() / steps**0.5
-    assert drawn.mean() == pytest.approx(expected_tokens(law, acceptance, window), abs=5 * error + 1e-9)
+    assert drawn.mean() == pytest.approx(compute_mean_step_tokens(law, acceptance, window), abs=5 * error + 1e-9)
 
 
 def test_each_place_of_a_draft_is_accepted_with_the_same_chance_after_the_one_before():
-    accepted = draw(np.random.default_rng(3), "vllm", 0.7, 4, 100_000) - 1
+    accepted = draw_step_tokens(np.random.default_rng(3), "vllm", 0.7, 4, 100_000) - 1
     reached = [np.count_nonzero(accepted >= place) for place in range(5)]
 
     rates = [after / before for before, after in itertools.pairwise(reached)]

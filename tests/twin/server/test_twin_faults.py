@@ -10,8 +10,8 @@ import pytest
 from twin_asked import CHAT, Answered, ask, chat, until
 
 from tandem.bench.suites.suite import Prompt, check_content
-from tandem.twin.server.knobs import ClassKnobs, FaultKnobs, Knobs
-from tandem.twin.server.mishap import mishap
+from tandem.simulator.fault_injection import select_fault
+from tandem.simulator.settings import FaultSettings, PromptClassSettings, SimulatorSettings
 
 USAGE = {"include_usage": True, "continuous_usage_stats": True}
 
@@ -21,7 +21,7 @@ def meets(started):
     """A twin whose second request meets a fault; three requests, one after the other."""
 
     def act(kind: str, body: dict[str, Any] | None = None, **more: Any) -> tuple[list[Answered], Any]:
-        running = started(faults=(FaultKnobs(kind=kind, requests=(2,), **more),))
+        running = started(faults=(FaultSettings(kind=kind, requests=(2,), **more),))
         answers = [ask(running.url, CHAT, body or chat(stream_options=USAGE)) for _ in range(3)]
         assert until(lambda: len(running.truth) == 3)
         return answers, running.truth
@@ -140,8 +140,8 @@ def test_garbage_is_no_content_and_as_long_as_the_answer(meets):
 
 def test_an_endless_stream_goes_on_beyond_what_was_asked_for(started):
     running = started(
-        faults=(FaultKnobs(kind="endless", requests=(1,), tokens=1),), step_ms=(0.2,),
-        classes={"default": ClassKnobs(acceptance=1.0, output_tokens=30)},
+        faults=(FaultSettings(kind="endless", requests=(1,), tokens=1),), step_ms=(0.2,),
+        classes={"default": PromptClassSettings(acceptance=1.0, output_tokens=30)},
     )  # fmt: skip
     answered = ask(running.url, CHAT, chat(max_tokens=10, stream_options=USAGE), most_bytes=40_000)
 
@@ -152,7 +152,7 @@ def test_an_endless_stream_goes_on_beyond_what_was_asked_for(started):
 
 
 def test_a_restart_cuts_streams_forgets_counters_and_comes_back(started):
-    running = started(faults=(FaultKnobs(kind="restart", requests=(2,), seconds=0.05),))
+    running = started(faults=(FaultSettings(kind="restart", requests=(2,), seconds=0.05),))
     before = ask(running.url, CHAT, chat())
     cut = ask(running.url, CHAT, chat(ignore_eos=True))
 
@@ -165,38 +165,41 @@ def test_a_restart_cuts_streams_forgets_counters_and_comes_back(started):
 
 
 def test_nobody_is_listened_to_while_it_restarts(started):
-    running = started(faults=(FaultKnobs(kind="restart", requests=(1,), seconds=20.0),))
+    running = started(faults=(FaultSettings(kind="restart", requests=(1,), seconds=20.0),))
     ask(running.url, CHAT, chat(ignore_eos=True))
 
     assert ask(running.url, "/health").broken == "ConnectionRefusedError"
 
 
 def test_a_rate_meets_its_share_of_the_requests():
-    knobs = Knobs(faults=(FaultKnobs(kind="stall", rate=0.2),))
-    met = [number for number in range(1, 5001) if mishap(knobs, number, "default")]
+    knobs = SimulatorSettings(faults=(FaultSettings(kind="stall", rate=0.2),))
+    met = [number for number in range(1, 5001) if select_fault(knobs, number, "default")]
 
     assert len(met) == pytest.approx(1000, rel=0.1)
-    assert met == [number for number in range(1, 5001) if mishap(knobs, number, "default")]
+    assert met == [number for number in range(1, 5001) if select_fault(knobs, number, "default")]
 
 
 def test_another_seed_meets_others():
-    faults = (FaultKnobs(kind="stall", rate=0.3),)
-    met = [[number for number in range(100) if mishap(Knobs(seed=seed, faults=faults), number, "x")] for seed in (1, 2)]
+    faults = (FaultSettings(kind="stall", rate=0.3),)
+    met = [
+        [number for number in range(100) if select_fault(SimulatorSettings(seed=seed, faults=faults), number, "x")]
+        for seed in (1, 2)
+    ]
 
     assert met[0] != met[1]
 
 
 def test_a_fault_of_a_class_leaves_the_others_alone():
-    knobs = Knobs(faults=(FaultKnobs(kind="stall", rate=1.0, classes=("copy",)),))
+    knobs = SimulatorSettings(faults=(FaultSettings(kind="stall", rate=1.0, classes=("copy",)),))
 
-    assert mishap(knobs, 1, "copy") is not None
-    assert mishap(knobs, 1, "default") is None
+    assert select_fault(knobs, 1, "copy") is not None
+    assert select_fault(knobs, 1, "default") is None
 
 
 def test_a_request_meets_the_first_fault_that_takes_it():
-    knobs = Knobs(faults=(FaultKnobs(kind="drop", requests=(2,)), FaultKnobs(kind="stall", rate=1.0)))
+    knobs = SimulatorSettings(faults=(FaultSettings(kind="drop", requests=(2,)), FaultSettings(kind="stall", rate=1.0)))
 
-    assert [getattr(mishap(knobs, number, "default"), "kind", None) for number in (1, 2)] == ["stall", "drop"]
+    assert [getattr(select_fault(knobs, number, "default"), "kind", None) for number in (1, 2)] == ["stall", "drop"]
 
 
 def test_a_whole_answer_can_have_no_usage(meets):

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tandem.simulator.settings import (
+    ArtifactRequirement,
+    FaultSettings,
+    PromptClassSettings,
+    SimulatorSettings,
+    StartupSettings,
+    read_settings,
+)
 from tandem.spec.faults import SpecError
-from tandem.twin.server.knobs import ArtifactKnobs, ClassKnobs, FaultKnobs, Knobs, StartKnobs, read_knobs
 
 DOCS = Path(__file__).parents[3] / "docs" / "twin.md"
 
@@ -17,7 +24,7 @@ def refused(tmp_path: Path, text: str) -> str:
     file = tmp_path / "knobs.yaml"
     file.write_text(text)
     with pytest.raises(SpecError) as refusal:
-        read_knobs(file)
+        read_settings(file)
     return str(refusal.value)
 
 
@@ -54,11 +61,11 @@ def test_a_file_that_states_nothing_but_a_model_has_the_defaults(tmp_path):
     file = tmp_path / "knobs.yaml"
     file.write_text("model: m\n")
 
-    assert read_knobs(file) == Knobs(model="m")
+    assert read_settings(file) == SimulatorSettings(model="m")
 
 
 def test_every_knob_says_what_it_is():
-    records = (Knobs, ClassKnobs, FaultKnobs, StartKnobs, ArtifactKnobs)
+    records = (SimulatorSettings, PromptClassSettings, FaultSettings, StartupSettings, ArtifactRequirement)
     fields = [field for record in records for field in record.model_fields.values()]
 
     assert [field for field in fields if not field.description] == []
@@ -69,13 +76,13 @@ def test_the_example_in_the_docs_can_be_read(tmp_path):
     file = tmp_path / "knobs.yaml"
     file.write_text(example)
 
-    assert read_knobs(file).law == "nxdi"
+    assert read_settings(file).law == "nxdi"
 
 
 def test_the_docs_name_every_knob():
     text = DOCS.read_text()
 
-    assert [name for name in Knobs.model_fields if f"`{name}`" not in text] == []
+    assert [name for name in SimulatorSettings.model_fields if f"`{name}`" not in text] == []
 
 
 def test_the_docs_name_only_tests_that_exist():

@@ -9,21 +9,21 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from twin_asked import CHAT, ask, chat, until
 
-from tandem.twin.server.knobs import ClassKnobs, Knobs
-from tandem.twin.server.metrics import length_buckets, virtual_page
-from tandem.twin.server.process import Job, Steps, run
+from tandem.simulator.engine import EngineRequest, EngineSteps, run_engine
+from tandem.simulator.metrics_page import build_virtual_page, length_buckets
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 Samples = dict[str, float]
 
 
-def knobs(**more: object) -> Knobs:
+def knobs(**more: object) -> SimulatorSettings:
     base = {
         "model": "m",
         "law": "vllm",
         "num_speculative_tokens": 3,
-        "classes": {"default": ClassKnobs(acceptance=0.7)},
+        "classes": {"default": PromptClassSettings(acceptance=0.7)},
     }
-    return Knobs(**{**base, **more})
+    return SimulatorSettings(**{**base, **more})
 
 
 OLD = {"runtime": "nxdi-v0", "law": "nxdi", "num_speculative_tokens": 7}
@@ -43,16 +43,16 @@ def samples(page: str) -> Samples:
 class Ran:
     """A run in virtual time, its page, and what truly happened."""
 
-    def __init__(self, chosen: Knobs, count: int = 40, output: int = 60) -> None:
-        self.jobs = [Job(number + 1, "default", 50, output, number * 0.3) for number in range(count)]
-        self.steps: list[Steps] = []
-        self.page = samples(virtual_page(chosen, self._noted(chosen)).text(0, 0, 0).decode())
-        self.decode_steps = sum(job.done for job in self.jobs)
+    def __init__(self, chosen: SimulatorSettings, count: int = 40, output: int = 60) -> None:
+        self.jobs = [EngineRequest(number + 1, "default", 50, output, number * 0.3) for number in range(count)]
+        self.steps: list[EngineSteps] = []
+        self.page = samples(build_virtual_page(chosen, self._noted(chosen)).render_text(0, 0, 0).decode())
+        self.decode_steps = sum(job.step_count for job in self.jobs)
         self.tokens = sum(job.output_tokens for job in self.jobs)
-        self.accepted = sum(int(job.drawn.sum()) - job.done for job in self.jobs)
+        self.accepted = sum(int(job.step_tokens.sum()) - job.step_count for job in self.jobs)
 
-    def _noted(self, chosen: Knobs) -> Iterator[tuple[Steps, list[Job]]]:
-        for steps, ended in run(chosen, self.jobs):
+    def _noted(self, chosen: SimulatorSettings) -> Iterator[tuple[EngineSteps, list[EngineRequest]]]:
+        for steps, ended in run_engine(chosen, self.jobs):
             self.steps.append(steps)
             yield steps, ended
 
@@ -149,7 +149,7 @@ def test_flat_counters_stay_at_0():
 
 
 def test_v0_declares_its_draft_counters_and_never_fills_them(old):
-    page = virtual_page(knobs(**OLD), run(knobs(**OLD), old.jobs[:0])).text(0, 0, 0).decode()
+    page = build_virtual_page(knobs(**OLD), run_engine(knobs(**OLD), old.jobs[:0])).render_text(0, 0, 0).decode()
 
     assert "# TYPE vllm:spec_decode_num_accepted_tokens_total counter" in page
     assert not any(name.startswith("spec_decode") for name in old.page)
@@ -162,7 +162,7 @@ def test_a_v1_server_that_does_not_speculate_has_no_draft_counters():
 
 
 def test_v0_has_no_engine_label_and_no_creation_times(old):
-    page = virtual_page(knobs(**OLD), run(knobs(**OLD), [])).text(0, 0, 0).decode()
+    page = build_virtual_page(knobs(**OLD), run_engine(knobs(**OLD), [])).render_text(0, 0, 0).decode()
 
     assert 'engine="' not in page
     assert not any("_created" in name for name in old.page)
@@ -187,8 +187,10 @@ def test_the_tokens_of_a_step_are_observed_once_a_step(new):
 
 
 def test_the_figures_are_the_same_step_by_step_and_at_once(new):
-    jobs = [Job(number + 1, "default", 50, 60, number * 0.3) for number in range(40)]
-    at_once = samples(virtual_page(knobs(), run(knobs(), jobs, most=1000)).text(0, 0, 0).decode())
+    jobs = [EngineRequest(number + 1, "default", 50, 60, number * 0.3) for number in range(40)]
+    at_once = samples(
+        build_virtual_page(knobs(), run_engine(knobs(), jobs, max_steps=1000)).render_text(0, 0, 0).decode()
+    )
 
     assert {name: value for name, value in at_once.items() if "_created" not in name} == pytest.approx(
         {name: value for name, value in new.page.items() if "_created" not in name}
@@ -200,7 +202,7 @@ def test_nothing_is_kept_of_a_request_whose_client_left(started):
     for _ in range(3):
         ask(running.url, CHAT, chat(ignore_eos=True), most_bytes=600)
 
-    assert until(lambda: not running._server._page._last_s)
+    assert until(lambda: not running._server._metrics_page._last_token_s)
     assert until(lambda: len(running.truth) == 3)
 
 

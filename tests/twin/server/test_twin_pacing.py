@@ -6,36 +6,38 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from doubles.simulator_thread import SimulatorThread
 from twin_asked import CHAT, ask, chat, until
 
-from tandem.twin.server.knobs import ClassKnobs, Knobs
-from tandem.twin.server.process import Job, simulate
-from tandem.twin.server.truth import Truth
-from tandem.twin.server.twin import Twin
+from tandem.simulator.engine import EngineRequest, simulate_requests
+from tandem.simulator.server_log import RequestLogEntry
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
-KNOBS = Knobs(
+KNOBS = SimulatorSettings(
     model="m", law="nxdi", num_speculative_tokens=7, step_ms=(3.0, 4.0), draft_ms=0.2, prefill_base_ms=300,
     prefill_ms_per_token=1, max_num_seqs=2, jitter=0.2,
-    classes={"default": ClassKnobs(acceptance=0.8, output_tokens=60)},
+    classes={"default": PromptClassSettings(acceptance=0.8, output_tokens=60)},
 )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def served() -> list[Truth]:
+def served() -> list[RequestLogEntry]:
     """Four requests at once, of which two must wait, then two one after the other."""
-    with Twin(KNOBS) as twin:
+    with SimulatorThread(KNOBS) as twin:
         with ThreadPoolExecutor(4) as clients:
             list(clients.map(lambda number: ask(twin.url, CHAT, chat(f"Question {number}")), range(4)))
         for number in range(2):
             ask(twin.url, CHAT, chat(f"Late question {number}"))
-        assert until(lambda: len(twin.truth) == 6)
-        return sorted(twin.truth, key=lambda one: one.number)
+        assert until(lambda: len(twin.log_entries) == 6)
+        return sorted(twin.log_entries, key=lambda one: one.number)
 
 
 @pytest.fixture(scope="module")
-def simulated(served: list[Truth]) -> list[Job]:
-    jobs = [Job(one.number, "default", one.prompt_tokens, one.completion_tokens, one.accepted_s) for one in served]
-    return sorted(simulate(KNOBS, jobs), key=lambda job: job.number)
+def simulated(served: list[RequestLogEntry]) -> list[EngineRequest]:
+    jobs = [
+        EngineRequest(one.number, "default", one.prompt_tokens, one.completion_tokens, one.accepted_s) for one in served
+    ]
+    return sorted(simulate_requests(KNOBS, jobs), key=lambda job: job.number)
 
 
 def test_the_server_plans_the_bursts_of_virtual_time(served, simulated):

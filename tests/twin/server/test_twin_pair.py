@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.suites.suite import BUILT_IN, check_content, load
-from tandem.commands.twin import sketches
-from tandem.spec.catalogue import catalogue
+from tandem.bench.suites.suite import BUILT_IN, check_content, load_suite
+from tandem.cli.twin import list_sketches
+from tandem.simulator.generation_request import read_generation_request
+from tandem.simulator.response_plan import classify_prompt, plan_response
+from tandem.simulator.settings import SimulatorSettings
+from tandem.simulator.variant_settings import build_variant_settings, read_calibration
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError
-from tandem.spec.figure import uncited
-from tandem.spec.load import load as load_specs
-from tandem.twin.server.ask import read_ask
-from tandem.twin.server.knobs import Knobs
-from tandem.twin.server.pair import calibration, pair
-from tandem.twin.server.script import class_of, write_script
+from tandem.spec.figure import find_uncited_figures
+from tandem.spec.workspace import load_workspace as load_specs
 
 ROOT = Path(__file__).parents[3]
 SPECS = load_specs(ROOT / "environments", ROOT / "experiments").experiments
-SKETCHES = dict(sketches())
+SKETCHES = dict(list_sketches())
 
 
 def experiment(name: str) -> Experiment:
@@ -30,8 +30,8 @@ def experiment(name: str) -> Experiment:
     return found
 
 
-def of(name: str) -> dict[str, Knobs]:
-    return pair(experiment(name), catalogue(), SKETCHES)
+def of(name: str) -> dict[str, SimulatorSettings]:
+    return build_variant_settings(experiment(name), load_catalogue(), SKETCHES)
 
 
 @pytest.mark.parametrize("name", sorted(SPECS))
@@ -68,7 +68,7 @@ def test_what_the_spec_says_is_taken_over():
 
     assert knobs.model == declared.target
     assert (knobs.max_num_seqs, knobs.max_model_len) == (declared.serving.max_num_seqs, declared.serving.max_model_len)
-    assert knobs.version == catalogue().runtimes["nxdi-v0"].versions.vllm.value
+    assert knobs.version == load_catalogue().runtimes["nxdi-v0"].versions.vllm.value
 
 
 def test_the_posts_figures_come_out_as_it_prints_them():
@@ -87,34 +87,34 @@ def test_a_qwen3_target_thinks_unless_it_is_told_not_to_and_a_llama_does_not():
 
 
 def test_every_figure_names_a_source_that_is_listed():
-    assert list(uncited(calibration(), calibration().sources)) == []
+    assert list(find_uncited_figures(read_calibration(), read_calibration().sources)) == []
 
 
 def test_no_source_is_listed_that_no_figure_names():
-    text = (ROOT / "tandem/twin/server/data/calibration.yaml").read_text()
+    text = (ROOT / "tandem/simulator/data/calibration.yaml").read_text()
 
-    assert [key for key in calibration().sources if f"source: {key}}}" not in text] == []
+    assert [key for key in read_calibration().sources if f"source: {key}}}" not in text] == []
 
 
 def test_every_class_with_a_figure_is_one_of_a_suite():
-    classes = {name for suite in BUILT_IN for name in load(suite).classes} | {"default"}
+    classes = {name for suite in BUILT_IN for name in load_suite(suite).classes} | {"default"}
 
-    assert {name for chances in calibration().acceptance.values() for name in chances} <= classes
+    assert {name for chances in read_calibration().acceptance.values() for name in chances} <= classes
 
 
 def test_rejects_a_model_without_figures_and_names_the_file():
     other = experiment("post").model_copy(update={"target": "meta-llama/Llama-3.2-1B-Instruct"})
 
     with pytest.raises(SpecError, match="calibration"):
-        pair(other, catalogue(), SKETCHES)
+        build_variant_settings(other, load_catalogue(), SKETCHES)
 
 
 @pytest.mark.parametrize("suite", sorted(BUILT_IN))
 def test_every_prompt_is_known_by_its_class(suite):
     knobs = of("post")["qwen-vllm"]
 
-    assert [(prompt.id, class_of(prompt.as_text(), knobs)) for prompt in load(suite).prompts] == [
-        (prompt.id, prompt.class_) for prompt in load(suite).prompts
+    assert [(prompt.id, classify_prompt(prompt.as_text(), knobs)) for prompt in load_suite(suite).prompts] == [
+        (prompt.id, prompt.class_) for prompt in load_suite(suite).prompts
     ]
 
 
@@ -123,14 +123,14 @@ def test_every_prompt_is_known_by_its_class(suite):
 def test_every_prompt_of_a_suite_gets_content(suite, thinking):
     knobs = of("post")["qwen-vllm"]
     words = {}
-    for prompt in load(suite).prompts:
+    for prompt in load_suite(suite).prompts:
         body = {
-            "messages": prompt.as_messages(), "max_tokens": prompt.max_tokens or load(suite).defaults.max_tokens,
+            "messages": prompt.as_messages(), "max_tokens": prompt.max_tokens or load_suite(suite).defaults.max_tokens,
             "temperature": 0, "chat_template_kwargs": {"enable_thinking": thinking},
         }  # fmt: skip
-        asked = read_ask(json.dumps(body).encode(), "chat", knobs)
-        found = write_script(asked, knobs, asked.max_tokens or 1)
-        said = "".join(token.shown for token in found.tokens if token.part == "content")
+        asked = read_generation_request(json.dumps(body).encode(), "chat", knobs)
+        found = plan_response(asked, knobs, asked.max_tokens or 1)
+        said = "".join(token.visible_text for token in found.tokens if token.part == "content")
         words[prompt.id] = check_content(prompt, said, found.finish_reason)
 
     assert {name: word for name, word in words.items() if word != "ok"} == {}

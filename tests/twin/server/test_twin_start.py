@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 import yaml
+from doubles.simulator_thread import SimulatorThread
 from twin_asked import CHAT, Answered, ask, chat, until
 
-from tandem.artifacts.manifest import NAME, File, Manifest
+from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile
+from tandem.simulator.__main__ import main
+from tandem.simulator.server_log import read_server_log
+from tandem.simulator.settings import SimulatorSettings, StartupSettings
 from tandem.spec.artifact_key import ArtifactKey
-from tandem.spec.catalogue import catalogue
-from tandem.spec.load import load
-from tandem.spec.variant_key import artifact_key
-from tandem.twin.server.__main__ import main
-from tandem.twin.server.knobs import Knobs, StartKnobs
-from tandem.twin.server.truth import read_truth
-from tandem.twin.server.twin import Twin
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.variant_key import compute_artifact_key
+from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parents[3]
 QUICK = {"model": "m", "step_ms": [1], "prefill_base_ms": 1}
@@ -31,9 +31,9 @@ END_S = 20
 
 
 def key() -> ArtifactKey:
-    experiment = load(ROOT / "environments", ROOT / "experiments").experiments["post"].experiment
+    experiment = load_workspace(ROOT / "environments", ROOT / "experiments").experiments["post"].experiment
     assert experiment is not None
-    return artifact_key(experiment, experiment.variants[1], catalogue())
+    return compute_artifact_key(experiment, experiment.variants[1], load_catalogue())
 
 
 def stored(folder: Path, **changes: Any) -> Path:
@@ -42,9 +42,9 @@ def stored(folder: Path, **changes: Any) -> Path:
     (folder / "model.pt").write_bytes(b"x" * 10)
     manifest = Manifest(
         schema_version=1, kind="artifact", name=key().name, folder="", fields={**key().as_fields(), **changes},
-        files=(File(path="model.pt", size=10, sha256="0" * 64),), made={},
+        files=(ManifestFile(path="model.pt", size=10, sha256="0" * 64),), made={},
     )  # fmt: skip
-    (folder / NAME).write_bytes(manifest.to_bytes())
+    (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
     return folder
 
 
@@ -55,7 +55,7 @@ class Started:
         self.log = folder / "truth.jsonl"
         file = folder / "knobs.yaml"
         file.write_text(yaml.safe_dump(knobs))
-        command = [sys.executable, "-m", "tandem.twin.server", "--knobs", str(file), "--log", str(self.log), *more]
+        command = [sys.executable, "-m", "tandem.simulator", "--knobs", str(file), "--log", str(self.log), *more]
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -116,7 +116,7 @@ def test_a_warm_start_serves_and_ends_in_order_when_told_to(start, tmp_path):
     assert ask(url, CHAT, chat(max_tokens=5)).status == 200
     twin.process.send_signal(signal.SIGTERM)
     assert twin.ended() == (0, "")
-    told = read_truth(twin.log)
+    told = read_server_log(twin.log)
     assert (told.knobs["model"], [one.completion_tokens for one in told.requests]) == ("m", [5])
 
 
@@ -134,7 +134,7 @@ def test_without_a_manifest_it_ends_as_admit_does(refused, tmp_path):
     code, said = refused(warm(tmp_path / "nothing"))
 
     assert code == 1
-    assert NAME in said
+    assert MANIFEST_NAME in said
     assert "compile it" in said
 
 
@@ -156,7 +156,7 @@ def test_a_file_of_another_size_ends_it_with_the_file(refused, tmp_path):
 
 def test_a_manifest_that_is_cut_off_is_bad_input(refused, tmp_path):
     folder = stored(tmp_path / "artifact")
-    (folder / NAME).write_bytes(b'{"schema_version"')
+    (folder / MANIFEST_NAME).write_bytes(b'{"schema_version"')
 
     code, said = refused(warm(folder))
     assert code == 2
@@ -192,22 +192,22 @@ def test_a_log_that_cannot_be_written_is_told(refused, tmp_path):
 
 
 def test_a_server_that_starts_is_not_healthy_and_answers_nothing(started):
-    starting = started(start=StartKnobs(seconds=60)).url
+    starting = started(start=StartupSettings(seconds=60)).url
 
     assert [ask(starting, path).status for path in ("/health", "/ping")] == [503, 503]
     assert ask(starting, CHAT, chat()).status == 503
 
 
 def test_it_is_healthy_after_its_time(started):
-    starting = started(start=StartKnobs(seconds=0.1)).url
+    starting = started(start=StartupSettings(seconds=0.1)).url
 
     assert until(lambda: ask(starting, "/health").status == 200)
 
 
 @pytest.fixture
-def logged(tmp_path: Path) -> Iterator[tuple[Twin, Path]]:
+def logged(tmp_path: Path) -> Iterator[tuple[SimulatorThread, Path]]:
     path = tmp_path / "truth.jsonl"
-    with Twin(Knobs(**{**QUICK, "step_ms": (1.0,)}), path) as running:
+    with SimulatorThread(SimulatorSettings(**{**QUICK, "step_ms": (1.0,)}), path) as running:
         yield running, path
 
 
@@ -219,7 +219,7 @@ def test_a_request_is_in_the_log_when_it_has_ended_and_a_line_that_was_cut_is_pa
 
     with path.open("ab") as log:
         log.write(b'{"request_id": "half')
-    assert len(read_truth(path).requests) == 3
+    assert len(read_server_log(path).requests) == 3
 
 
 def test_a_line_has_the_fields_that_others_rely_on(logged):
@@ -242,7 +242,7 @@ def test_a_full_disk_ends_the_log_and_not_the_server(logged, capsys):
     assert answers == [200, 200]
     assert until(lambda: len(twin.truth) == 1)
     assert capsys.readouterr().err.count("takes no more") == 1
-    assert len(read_truth(path).requests) == 0
+    assert len(read_server_log(path).requests) == 0
 
 
 def test_rejects_a_log_with_a_line_of_something_else_and_names_it(tmp_path):
@@ -250,13 +250,13 @@ def test_rejects_a_log_with_a_line_of_something_else_and_names_it(tmp_path):
     path.write_text('{"knobs": {}}\nnonsense\n')
 
     with pytest.raises(ValueError, match=r"truth.jsonl:2"):
-        read_truth(path)
+        read_server_log(path)
 
 
 def test_a_twin_in_process_that_cannot_start_leaves_no_thread(twin):
     before = threading.active_count()
     with pytest.raises(OSError, match="in use"):
-        Twin(Knobs(), port=int(twin.url.rpartition(":")[2])).start()
+        SimulatorThread(SimulatorSettings(), port=int(twin.url.rpartition(":")[2])).start()
 
     assert threading.active_count() == before
 
@@ -277,4 +277,4 @@ def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):
         one.join()
 
     assert all(answered.broken for answered in answers)
-    assert [one.fault for one in read_truth(path).requests] == ["gone", "gone"]
+    assert [one.fault for one in read_server_log(path).requests] == ["gone", "gone"]

@@ -12,39 +12,41 @@ from typing import Any
 import pytest
 
 from tandem.bench.suites.suite import Prompt, check_content
-from tandem.twin.server.ask import Ask, read_ask
-from tandem.twin.server.knobs import ClassKnobs, Knobs
-from tandem.twin.server.prose import prose
-from tandem.twin.server.script import Script, write_script
-from tandem.twin.server.tokens import END_ID, pieces, token_id, token_ids
+from tandem.simulator.generation_request import GenerationRequest, read_generation_request
+from tandem.simulator.response_plan import ResponsePlan, plan_response
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
+from tandem.simulator.text_generator import generate_text
+from tandem.simulator.tokenizer import END_ID, split_pieces, token_id, token_ids
 
 ROOT = Path(__file__).parents[3]
 PROMPT = Prompt(id="p", class_="default", prompt="Say something.")
 
 
-def asked(api: str = "chat", knobs: Knobs | None = None, **more: Any) -> Ask:
+def asked(api: str = "chat", knobs: SimulatorSettings | None = None, **more: Any) -> GenerationRequest:
     body = {"messages": [{"role": "user", "content": "Say something."}], "prompt": "Say something.", "temperature": 0}
-    return read_ask(json.dumps({**body, **more}).encode(), "chat" if api == "chat" else "completions", knobs or Knobs())
+    return read_generation_request(
+        json.dumps({**body, **more}).encode(), "chat" if api == "chat" else "completions", knobs or SimulatorSettings()
+    )
 
 
-def script(knobs: Knobs | None = None, room: int = 10_000, **more: Any) -> Script:
-    return write_script(asked(knobs=knobs, **more), knobs or Knobs(), room)
+def script(knobs: SimulatorSettings | None = None, room: int = 10_000, **more: Any) -> ResponsePlan:
+    return plan_response(asked(knobs=knobs, **more), knobs or SimulatorSettings(), room)
 
 
-def shown(found: Script, part: str = "content") -> str:
-    return "".join(token.shown for token in found.tokens if token.part == part)
+def shown(found: ResponsePlan, part: str = "content") -> str:
+    return "".join(token.visible_text for token in found.tokens if token.part == part)
 
 
-def of_length(tokens: int, **more: Any) -> Knobs:
-    return Knobs(classes={"default": ClassKnobs(output_tokens=tokens, **more)})
+def of_length(tokens: int, **more: Any) -> SimulatorSettings:
+    return SimulatorSettings(classes={"default": PromptClassSettings(output_tokens=tokens, **more)})
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        Knobs(law="nxdi", num_speculative_tokens=7, runtime="nxdi-v0", draft_ms=9),
-        Knobs(step_ms=(1.0,), jitter=0.5, seed=9, max_num_seqs=1),
-        Knobs(classes={"default": ClassKnobs(acceptance=0.1)}),
+        SimulatorSettings(law="nxdi", num_speculative_tokens=7, runtime="nxdi-v0", draft_ms=9),
+        SimulatorSettings(step_ms=(1.0,), jitter=0.5, seed=9, max_num_seqs=1),
+        SimulatorSettings(classes={"default": PromptClassSettings(acceptance=0.1)}),
     ],
 )
 def test_the_text_is_the_same_on_every_arm(other):
@@ -53,11 +55,12 @@ def test_the_text_is_the_same_on_every_arm(other):
 
 def test_the_text_is_the_same_in_another_process():
     code = (
-        "import itertools; from tandem.twin.server.prose import prose; print(''.join(itertools.islice(prose('k'), 60)))"
+        "import itertools; from tandem.simulator.text_generator import prose; "
+        "print(''.join(itertools.islice(prose('k'), 60)))"
     )
     there = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
-    assert there.rstrip("\n") == "".join(itertools.islice(prose("k"), 60))
+    assert there.rstrip("\n") == "".join(itertools.islice(generate_text("k"), 60))
 
 
 def test_another_prompt_gets_another_text():
@@ -142,13 +145,16 @@ def test_without_a_parser_the_thought_stands_between_tags_in_the_content():
 
 @pytest.mark.parametrize("told", [True, False])
 def test_where_a_request_says_nothing_the_knob_decides_on_thinking(told):
-    assert asked(knobs=Knobs(thinking=told)).thinking is told
+    assert asked(knobs=SimulatorSettings(thinking=told)).thinking is told
 
 
 def test_the_first_class_whose_text_the_prompt_contains_is_its_class():
-    classes = {"copy": ClassKnobs(contains=("Say some", "Repeat")), "late": ClassKnobs(contains=("Say",)),
-               "default": ClassKnobs()}  # fmt: skip
-    knobs = Knobs(classes=classes)
+    classes = {
+        "copy": PromptClassSettings(contains=("Say some", "Repeat")),
+        "late": PromptClassSettings(contains=("Say",)),
+        "default": PromptClassSettings(),
+    }
+    knobs = SimulatorSettings(classes=classes)
 
     assert script(knobs).class_ == "copy"
     assert script(knobs, messages=[{"role": "user", "content": "Say it"}]).class_ == "late"
@@ -178,13 +184,13 @@ def test_a_class_of_json_answers_json(tokens):
 def test_the_pieces_of_a_text_joined_are_the_text():
     text = "Repeat: the following line\n\n exactly 50 times -- extraordinarily-long_identifier = 1.5e3; naïve ✓\t."
 
-    assert "".join(pieces(text)) == text
+    assert "".join(split_pieces(text)) == text
 
 
 def test_the_prose_is_counted_by_the_tokenizer_as_it_was_made():
-    said = list(itertools.islice(prose("k"), 500))
+    said = list(itertools.islice(generate_text("k"), 500))
 
-    assert pieces("".join(said)) == said
+    assert split_pieces("".join(said)) == said
 
 
 def test_ids_are_stable():
@@ -193,6 +199,6 @@ def test_ids_are_stable():
 
 
 def test_every_word_of_the_prose_has_an_id_of_its_own():
-    said = set(itertools.islice(prose("k"), 60_000))
+    said = set(itertools.islice(generate_text("k"), 60_000))
 
     assert len({token_id(piece) for piece in said}) >= len(said) - 1

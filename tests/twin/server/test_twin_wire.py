@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
+from doubles.simulator_thread import SimulatorThread
 from twin_asked import CHAT, PLAIN, ask, chat, until
 
-from tandem.twin.server.knobs import Knobs
-from tandem.twin.server.truth import Truth
-from tandem.twin.server.twin import Twin
+from tandem.simulator.server_log import RequestLogEntry
+from tandem.simulator.settings import SimulatorSettings
 
 _NUMBERS = itertools.count()
 USAGE = {"include_usage": True, "continuous_usage_stats": True}
@@ -24,18 +24,18 @@ def named() -> dict[str, str]:
     return {"X-Request-Id": f"request-{next(_NUMBERS)}"}
 
 
-def truth_of(twin: Twin, headers: dict[str, str]) -> Truth:
-    def found() -> list[Truth]:
-        return [one for one in twin.truth if one.request_id == headers["X-Request-Id"]]
+def truth_of(twin: SimulatorThread, headers: dict[str, str]) -> RequestLogEntry:
+    def found() -> list[RequestLogEntry]:
+        return [one for one in twin.log_entries if one.request_id == headers["X-Request-Id"]]
 
     assert until(found)
     return found()[0]
 
 
 @pytest.fixture(scope="module")
-def old() -> Iterator[Twin]:
+def old() -> Iterator[SimulatorThread]:
     knobs = {"runtime": "nxdi-v0", "version": "0.9.1", "law": "nxdi", "num_speculative_tokens": 7}
-    with Twin(Knobs(model="m", step_ms=(1.0,), prefill_base_ms=1, **knobs)) as running:
+    with SimulatorThread(SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1, **knobs)) as running:
         yield running
 
 
@@ -257,7 +257,7 @@ def test_who_goes_away_gives_its_place_to_the_next(started):
 
 def test_a_broken_engine_keeps_nobody_waiting(started):
     running = started()
-    running._server._pace.engine.begin = None
+    running._server._engine_loop.engine.begin = None
 
     assert ask(running.url, CHAT, chat()).broken
 

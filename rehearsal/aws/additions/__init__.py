@@ -1,0 +1,45 @@
+"""What MiniStack lacks for the stacks of this project, added to its tables from outside.
+
+MiniStack has no plugin API, so each module here reaches into private names. It lists them in `NEEDS`, and the
+launcher refuses to start where one is missing: a version that moved them must never rehearse half a deploy.
+"""
+
+from __future__ import annotations
+
+from rehearsal.aws.additions import (
+    alarms,
+    bucket,
+    budgets,
+    builds,
+    custom_resources,
+    dashboards,
+    eks_api,
+    eks_types,
+    event_rules,
+    fleet_instances,
+    fleet_settings,
+    launch_template,
+    metric_namespace,
+    network,
+    node_group_api,
+    node_groups,
+    permissions,
+    registry,
+    resource_fields,
+    resource_import,
+    s3_errors,
+    s3_parts,
+    s3_store,
+    scaling_groups,
+    scheduler_role,
+    schedules,
+    topics,
+    universal_targets,
+)
+
+MODULES = (
+    resource_import, network, launch_template, bucket, s3_errors, s3_parts, s3_store, resource_fields, fleet_settings,
+    fleet_instances, node_groups, scaling_groups, eks_api, node_group_api, permissions, eks_types, scheduler_role,
+    universal_targets, event_rules, schedules, registry, builds, budgets, alarms, dashboards, topics, metric_namespace,
+    custom_resources,
+)  # fmt: skip

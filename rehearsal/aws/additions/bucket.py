@@ -1,0 +1,188 @@
+# ruff: noqa: SLF001, ANN001, ANN003, ANN202 - MiniStack is untyped and has no public interface
+"""Buckets with all that their template says, put through MiniStack's own S3 calls, and refused while not empty."""
+
+from __future__ import annotations
+
+from ministack.core.responses import get_account_id, get_region
+from ministack.services import s3
+from ministack.services.cloudformation import provisioners
+
+from rehearsal.aws.additions import service_model
+from rehearsal.aws.additions.handlers import add_stack_tags, require_success
+
+NEEDS = {
+    s3: (
+        "_bucket_policies", "_buckets", "_bucket_tags", "_bucket_logging_config",
+        "_bucket_versioning",
+        "_delete_bucket", "_delete_bucket_encryption", "_delete_bucket_lifecycle",
+        "_delete_bucket_ownership_controls", "_put_bucket_encryption", "_put_bucket_lifecycle",
+        "_put_bucket_logging", "_put_bucket_ownership_controls", "_resolve_sse_write_headers",
+    ),
+    provisioners: ("_tag_map",),
+}  # fmt: skip
+
+# What MiniStack's own handler applies (it drops the canned ACL, which fidelity.py says). With `_CONFIGURATIONS` and
+# Tags this is all that a template may say here.
+_MINISTACK_PROPERTIES = {"AccessControl", "BucketName", "CorsConfiguration", "NotificationConfiguration",
+            "PublicAccessBlockConfiguration", "VersioningConfiguration", "WebsiteConfiguration"}  # fmt: skip
+
+
+def install(handlers: dict) -> None:
+    """Wrap the bucket's handlers; put the refusals in."""
+    bucket = handlers["AWS::S3::Bucket"]
+    create, update = bucket["create"], bucket["update"]
+
+    def create_and_configure(logical_id, properties, stack):
+        _refuse_unknown(properties)
+        name, attributes = create(logical_id, properties, stack)
+        _configure_bucket(name, {}, properties)
+        return name, attributes
+
+    def update_and_configure(physical_id, old, new, stack):
+        _refuse_unknown(new)
+        name, attributes = update(physical_id, old, new, stack)
+        if "VersioningConfiguration" in new:
+            s3._bucket_versioning[name] = new["VersioningConfiguration"]["Status"]
+        _configure_bucket(name, old if name == physical_id else {}, new)
+        return name, attributes
+
+    bucket.update(create=create_and_configure, update=update_and_configure, delete=_delete_bucket)
+    _install_policy_check(handlers)
+    _install_account_key()
+    add_stack_tags("AWS::S3::Bucket")
+
+
+def _refuse_unknown(properties):
+    unknown = sorted(properties.keys() - _MINISTACK_PROPERTIES - _CONFIGURATIONS.keys() - {"Tags"})
+    if unknown:
+        raise ValueError(f"Encountered unsupported property {unknown[0]} in AWS::S3::Bucket")
+
+
+def _configure_bucket(name, old, new):
+    for property_, (put, operation, build_request, delete) in _CONFIGURATIONS.items():
+        if property_ in new:
+            require_success(
+                put(name, service_model.build_s3_body(operation, {"Bucket": name, **build_request(new[property_])}))
+            )
+        elif property_ in old:
+            delete(name)
+    tags = {key: value for key, value in s3._bucket_tags.get(name, {}).items() if key not in _tag_map(old)}
+    s3._bucket_tags[name] = {**tags, **_tag_map(new)}
+
+
+def _tag_map(properties):
+    return provisioners._tag_map(properties.get("Tags"))
+
+
+def _delete_bucket(physical_id, _properties):
+    """As S3 does: a bucket with objects or versions stays, and the stack ends in DELETE_FAILED."""
+    if physical_id in s3._buckets:
+        require_success(s3._delete_bucket(physical_id))
+
+
+def _install_policy_check(handlers):
+    policy = handlers["AWS::S3::BucketPolicy"]
+    create = policy["create"]
+
+    def create_with_check(logical_id, properties, stack):
+        if properties["Bucket"] not in s3._buckets:
+            raise ValueError("The specified bucket does not exist")
+        if properties["Bucket"] in s3._bucket_policies:
+            raise ValueError(f"The bucket policy already exists on bucket {properties['Bucket']}.")
+        return create(logical_id, properties, stack)
+
+    policy["create"] = create_with_check
+
+
+def _install_account_key():
+    """A write that asks for KMS and names no key takes the account's own `aws/s3`; the CDK CLI publishes so."""
+    resolve, header = s3._resolve_sse_write_headers, "x-amz-server-side-encryption"
+
+    def resolve_with_account_key(headers, bucket):
+        if headers.get(header) == "aws:kms" and not headers.get(f"{header}-aws-kms-key-id"):
+            key = f"arn:aws:kms:{get_region()}:{get_account_id()}:alias/aws/s3"
+            headers = {**headers, f"{header}-aws-kms-key-id": key}
+        return resolve(headers, bucket)
+
+    s3._resolve_sse_write_headers = resolve_with_account_key
+
+
+def _encryption_request(configuration):
+    rules = [_rename_keys(rule, ServerSideEncryptionByDefault="ApplyServerSideEncryptionByDefault")
+             for rule in configuration["ServerSideEncryptionConfiguration"]]  # fmt: skip
+    for rule in rules:
+        if "BucketKeyEnabled" in rule:
+            rule["BucketKeyEnabled"] = str(rule["BucketKeyEnabled"]).lower() == "true"
+    return {"ServerSideEncryptionConfiguration": {"Rules": rules}}
+
+
+def _logging_request(configuration):
+    target = {
+        "TargetBucket": configuration["DestinationBucketName"],
+        "TargetPrefix": configuration.get("LogFilePrefix", ""),
+    }
+    return {"BucketLoggingStatus": {"LoggingEnabled": target}}
+
+
+def _lifecycle_request(configuration):
+    return {"LifecycleConfiguration": {"Rules": [_convert_lifecycle_rule(rule) for rule in configuration["Rules"]]}}
+
+
+def _convert_lifecycle_rule(rule):
+    """The API's nesting of a rule that CloudFormation spells flat."""
+    api_names = {"Id": "ID", "Status": "Status", "AbortIncompleteMultipartUpload": "AbortIncompleteMultipartUpload",
+             "NoncurrentVersionExpiration": "NoncurrentVersionExpiration"}  # fmt: skip
+    flat_names = {
+        "Prefix",
+        "ExpirationInDays",
+        "ExpiredObjectDeleteMarker",
+        "Transitions",
+        "NoncurrentVersionTransitions",
+        "NoncurrentVersionExpirationInDays",
+    }
+    unknown = sorted(rule.keys() - api_names.keys() - flat_names)
+    if unknown:
+        raise ValueError(f"Encountered unsupported property {unknown[0]} in LifecycleConfiguration.Rules")
+    api_rule = {api_names[name]: _convert_numbers(value) for name, value in rule.items() if name in api_names}
+    api_rule["Filter"] = {"Prefix": rule.get("Prefix", "")}
+    if "ExpirationInDays" in rule:
+        api_rule["Expiration"] = {"Days": int(rule["ExpirationInDays"])}
+    if "ExpiredObjectDeleteMarker" in rule:
+        api_rule["Expiration"] = {"ExpiredObjectDeleteMarker": str(rule["ExpiredObjectDeleteMarker"]).lower() == "true"}
+    if "NoncurrentVersionExpirationInDays" in rule:
+        api_rule["NoncurrentVersionExpiration"] = {"NoncurrentDays": int(rule["NoncurrentVersionExpirationInDays"])}
+    for property_, days in (("Transitions", "Days"), ("NoncurrentVersionTransitions", "NoncurrentDays")):
+        if property_ in rule:
+            api_rule[property_] = [
+                _convert_numbers(_rename_keys(item, TransitionInDays=days)) for item in rule[property_]
+            ]
+    return api_rule
+
+
+def _convert_numbers(value):
+    if not isinstance(value, dict):
+        return value
+    return {name: int(item) if str(item).isdigit() else item for name, item in value.items()}
+
+
+def _rename_keys(value, **names):
+    return {names.get(name, name): item for name, item in value.items()}
+
+
+def _remove_logging(name):
+    s3._bucket_logging_config.pop(name, None)
+
+
+_CONFIGURATIONS = {
+    "BucketEncryption": (
+        s3._put_bucket_encryption, "PutBucketEncryption", _encryption_request, s3._delete_bucket_encryption,
+    ),
+    "LifecycleConfiguration": (
+        s3._put_bucket_lifecycle, "PutBucketLifecycleConfiguration", _lifecycle_request, s3._delete_bucket_lifecycle,
+    ),
+    "LoggingConfiguration": (s3._put_bucket_logging, "PutBucketLogging", _logging_request, _remove_logging),
+    "OwnershipControls": (
+        s3._put_bucket_ownership_controls, "PutBucketOwnershipControls",
+        lambda said: {"OwnershipControls": {"Rules": said["Rules"]}}, s3._delete_bucket_ownership_controls,
+    ),
+}  # fmt: skip

@@ -1,0 +1,90 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
+"""Custom resources: their properties are recorded and can be listed, their Lambda is deployed and never invoked.
+
+There is no Kubernetes API behind the cluster and no internet for a chart, so running the kubectl provider would only
+show that it cannot work here. CloudFormation's own record of a resource is the store: it rolls back with its stack.
+
+The tools image alone is real: its Lambda speaks to ECR and CodeBuild, which are both here.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ministack import app
+from ministack.core.responses import new_uuid
+from ministack.services import cloudformation
+from ministack.services.cloudformation import provisioners
+
+from rehearsal.aws.additions.handlers import build_handler
+
+NEEDS = {
+    app: ("app", "main"),
+    cloudformation: ("_stacks",),
+    provisioners: ("_custom_resource_create", "_custom_resource_update", "_custom_resource_delete"),
+}
+
+PATH = "/_tandem/recorded"
+_CUSTOM_TYPE = "AWS::CloudFormation::CustomResource"
+_REAL_TYPES = {"Custom::TandemToolsImage"}
+_originals = {}
+
+
+def install(handlers: dict) -> None:
+    """Take the place of the Lambda call, and serve the listing."""
+    handlers[_CUSTOM_TYPE] = build_handler(_create_resource, _update_resource, lambda _physical_id, _properties: None)
+    for action, replacement in (
+        ("create", _create_resource),
+        ("update", _update_resource),
+        ("delete", _delete_resource),
+    ):
+        name = f"_custom_resource_{action}"
+        _originals[action] = getattr(provisioners, name)
+        setattr(provisioners, name, replacement)
+    serve_app = app.app
+
+    async def serve_with_listing(scope, receive, send):
+        if scope["type"] == "http" and scope["path"] == PATH:
+            await _send_json(send, list_resources())
+        else:
+            await serve_app(scope, receive, send)
+
+    app.app = serve_with_listing
+
+
+def _create_resource(logical_id, properties, stack, type_=_CUSTOM_TYPE):
+    if "ServiceToken" not in properties:
+        raise ValueError("ServiceToken is required for a custom resource")
+    if type_ in _REAL_TYPES:
+        return _originals["create"](logical_id, properties, stack, type_)
+    return f"{logical_id.lower()}-{new_uuid()[:8]}", {}
+
+
+def _update_resource(physical_id, old, new, stack, logical_id=None, resource_type=_CUSTOM_TYPE):  # noqa: PLR0913, PLR0917  # its callers'
+    if resource_type in _REAL_TYPES:
+        return _originals["update"](physical_id, old, new, stack, logical_id, resource_type)
+    return physical_id, {}
+
+
+def _delete_resource(physical_id, properties, stack_name=None, logical_id=None, resource_type=_CUSTOM_TYPE):
+    if resource_type in _REAL_TYPES:
+        _originals["delete"](physical_id, properties, stack_name, logical_id, resource_type)
+
+
+def list_resources() -> list[dict]:
+    """Every custom resource of every account and region, with the properties its provider would have been sent."""
+    return [
+        {"Account": account, "Region": region, "Stack": name, "LogicalId": logical_id,
+         "PhysicalId": resource["PhysicalResourceId"], "Type": resource["ResourceType"],
+         "Properties": resource["Properties"]}
+        for (account, region, name), stack in cloudformation._stacks.all_items()
+        if stack.get("StackStatus") != "DELETE_COMPLETE"
+        for logical_id, resource in stack.get("_resources", {}).items()
+        if resource["ResourceType"].startswith("Custom::") or resource["ResourceType"] == _CUSTOM_TYPE
+    ]  # fmt: skip
+
+
+async def _send_json(send, value):
+    head = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    await send({"type": "http.response.body", "body": json.dumps(value, default=str).encode()})

@@ -1,0 +1,205 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
+"""The EKS API's missing half but for node groups: every field kept, updates with a record, protected clusters."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from urllib.parse import unquote
+
+from ministack.core.responses import AccountRegionScopedDict, get_account_id, new_uuid
+from ministack.services import ec2, eks
+
+from rehearsal.aws.additions import fleet_settings, service_model
+from rehearsal.aws.additions.handlers import ERROR_STATUS
+
+NEEDS = {
+    ec2: ("_security_groups", "_subnets"),
+    eks: (
+        "_access_entries", "_addons", "_clusters", "_create_cluster", "_delete_cluster", "_error",
+        "_handle_request_sync", "_json_resp", "_nodegroups", "_now", "_tag_resource", "_tags", "_untag_resource",
+    ),
+}  # fmt: skip
+
+_CLUSTER_SHAPE = partial(service_model.answer_shape, "eks", "DescribeCluster", "cluster")
+# Merged member by member by an update; what an update does not name stays.
+_NESTED_FIELDS = {"resourcesVpcConfig", "accessConfig", "scalingConfig", "kubernetesNetworkConfig"}
+
+_updates = AccountRegionScopedDict()
+_stuck_updates = set()
+_originals = {}
+
+
+def install(_handlers: dict) -> None:
+    """Wrap the service's functions and put our routes before its own."""
+    for name, wrapper in (
+        ("_create_cluster", _create_cluster),
+        ("_delete_cluster", _delete_cluster),
+        ("_handle_request_sync", _route_request),
+        ("_tag_resource", _tag_resource),
+    ):
+        _originals[name] = getattr(eks, name)
+        setattr(eks, name, wrapper)
+    fleet_settings.reset_actions.extend((_updates.clear, _stuck_updates.clear))
+
+
+def _create_cluster(body, creator_arn=None):
+    answer = _originals["_create_cluster"](body, creator_arn)
+    if answer[0] < ERROR_STATUS:
+        cluster = eks._clusters[body["name"]]
+        store_fields(cluster, body, _CLUSTER_SHAPE)
+        vpc_config = cluster["resourcesVpcConfig"]
+        vpc_config["vpcId"] = _find_vpc_id(vpc_config)
+        _create_security_group(body["name"], vpc_config)
+    return answer
+
+
+def _create_security_group(name, vpc_config):
+    """The security group that EKS makes for a cluster; templates add rules to it, so it has to be there."""
+    group_id = vpc_config["clusterSecurityGroupId"]
+    ec2._security_groups[group_id] = {
+        "GroupId": group_id, "GroupName": f"eks-cluster-sg-{name}", "VpcId": vpc_config["vpcId"],
+        "Description": "EKS created security group applied to ENI that is attached to EKS Control Plane nodes",
+        "OwnerId": get_account_id(), "IpPermissions": [],
+        "IpPermissionsEgress": [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}], "Ipv6Ranges": [],
+                                 "PrefixListIds": [], "UserIdGroupPairs": []}],
+    }  # fmt: skip
+
+
+def store_fields(record: dict, fields: dict, shape=_CLUSTER_SHAPE) -> None:
+    """Everything said that a describe call can return goes onto the record."""
+    for name, value in fields.items():
+        if name not in shape().members:
+            continue
+        record[name] = {**record.get(name, {}), **value} if name in _NESTED_FIELDS else value
+
+
+def _find_vpc_id(vpc_config):
+    subnets = [ec2._subnets[name] for name in vpc_config.get("subnetIds", []) if name in ec2._subnets]
+    return subnets[0]["VpcId"] if subnets else "vpc-00000000"
+
+
+def _delete_cluster(name):
+    cluster = eks._clusters.get(name)
+    if cluster and cluster.get("deletionProtection"):
+        return eks._error(
+            400, "InvalidRequestException", f"Cluster {name} has deletion protection enabled and cannot be deleted."
+        )
+    if cluster and any(key.startswith(f"{name}/") for key in eks._nodegroups):
+        return eks._error(409, "ResourceInUseException", "Cluster has nodegroups attached")
+    answer = _originals["_delete_cluster"](name)
+    if cluster:
+        ec2._security_groups.pop(cluster["resourcesVpcConfig"]["clusterSecurityGroupId"], None)
+    return answer
+
+
+def _route_request(method, path, headers, body, query):
+    if method == "DELETE" and path.startswith("/tags/"):
+        return _untag_resource(unquote(path.removeprefix("/tags/")), query)  # plain MiniStack keeps the first key alone
+    for pattern, route_method, answer in ROUTES:
+        match = re.fullmatch(pattern, path)
+        if match and method == route_method:
+            fields = json.loads(body) if body else {}
+            parameters = {name: value[0] if isinstance(value, list) else value for name, value in query.items()}
+            return answer(*match.groups(), fields, parameters)
+    return _originals["_handle_request_sync"](method, path, headers, body, query)
+
+
+def _tag_resource(arn, body):
+    return _store_tags(arn, _originals["_tag_resource"](arn, body), lambda tags: {**tags, **body.get("tags", {})})
+
+
+def _untag_resource(arn, query):
+    keys = query.get("tagKeys", [])
+    removed_keys = {keys} if isinstance(keys, str) else set(keys)
+    answer = eks._untag_resource(arn, query)
+    return _store_tags(arn, answer, lambda tags: {key: value for key, value in tags.items() if key not in removed_keys})
+
+
+def _store_tags(arn, answer, change):
+    """Plain MiniStack keeps tags in a table of their own, which no describe call reads."""
+    if answer[0] < ERROR_STATUS:
+        for record in _taggable_records():
+            if arn in (record.get("arn"), record.get("nodegroupArn"), record.get("addonArn"),
+                       record.get("accessEntryArn")):  # fmt: skip
+                record["tags"] = change(record.get("tags") or {})
+                eks._tags[arn] = dict(record["tags"])
+    return answer
+
+
+def _taggable_records():
+    for records in (eks._clusters, eks._nodegroups, eks._addons, eks._access_entries):
+        yield from records.values()
+
+
+def _update_cluster(name, fields, _query):
+    cluster = eks._clusters.get(name)
+    if cluster is None:
+        return _not_found_error(f"No cluster found for name: {name}.")
+    store_fields(cluster, fields)
+    return record_update(f"{name}/", "VersionUpdate" if "version" in fields else "ConfigUpdate", fields)
+
+
+def record_update(
+    resource_path: str, type_: str, fields: dict, *, status: str = "Successful", is_stuck: bool = False
+) -> tuple:
+    """Record an update; the answer to it says InProgress, as EKS does.
+
+    Args:
+        resource_path: `cluster/node group`; the second part is empty for the cluster itself.
+        type_: as EKS names it.
+        fields: the request.
+        status: what a describe says from now on; `finish_updates` ends one that is InProgress.
+        is_stuck: nothing will come of it, and it is never ended.
+    """
+    params = [{"type": name, "value": value} for name, value in _update_parameters(fields)]
+    update = {"id": new_uuid(), "status": status, "type": type_, "params": params, "createdAt": eks._now(),
+              "errors": []}  # fmt: skip
+    key = f"{resource_path}/{update['id']}"
+    _updates[key] = update
+    if is_stuck:
+        _stuck_updates.add(key)
+    return eks._json_resp(200, {"update": {**update, "status": "InProgress"}})
+
+
+def finish_updates(nodegroup: str) -> None:
+    """End the updates of a node group, `cluster/name`, that its instances have followed."""
+    for key, update in _updates.items():
+        if key.startswith(f"{nodegroup}/") and key not in _stuck_updates:
+            update["status"] = "Successful"
+
+
+def _update_parameters(fields):
+    """What was asked for, as EKS lists it: each size by itself."""
+    for name, kind in (("version", "Version"), ("deletionProtection", "DeletionProtection")):
+        if name in fields:
+            yield kind, json.dumps(fields[name])
+    for name, size in fields.get("scalingConfig", {}).items():
+        yield f"{name[:1].upper()}{name[1:]}", str(size)
+
+
+def _list_updates(cluster, _fields, query):
+    prefix = f"{cluster}/{query.get('nodegroupName', '')}/"
+    update_ids = [key.rsplit("/", 1)[-1] for key in _updates if key.startswith(prefix)]
+    return eks._json_resp(200, {"updateIds": update_ids})
+
+
+def _describe_update(cluster, update_id, _fields, query):
+    update = _updates.get(f"{cluster}/{query.get('nodegroupName', '')}/{update_id}")
+    return (
+        eks._json_resp(200, {"update": update}) if update else _not_found_error(f"No update found for ID: {update_id}")
+    )
+
+
+def _not_found_error(message):
+    return eks._error(404, "ResourceNotFoundException", message)
+
+
+# other modules add theirs
+ROUTES = [
+    (r"/clusters/([^/]+)/update-config", "POST", _update_cluster),
+    (r"/clusters/([^/]+)/updates", "POST", _update_cluster),
+    (r"/clusters/([^/]+)/updates", "GET", _list_updates),
+    (r"/clusters/([^/]+)/updates/([^/]+)", "GET", _describe_update),
+]

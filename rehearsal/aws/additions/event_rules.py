@@ -1,0 +1,54 @@
+# ruff: noqa: SLF001 - MiniStack is untyped and has no public interface
+"""EventBridge rules by the endpoint's clock, looked at ten times a second and not every ten.
+
+A clock that was put forward makes a rule fire once, however often it was due meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from ministack.services import eventbridge
+
+from rehearsal.aws.additions import fleet_settings
+
+NEEDS = {eventbridge: ("_SCHEDULER_TICK_INTERVAL", "_now_ts", "_rule_last_fired", "_rules", "_tick_scheduled_rules")}
+
+TICK_S = 0.1
+_tick_lock = threading.Lock()
+_originals = {}
+
+
+def install(handlers: dict) -> None:
+    """Put our clock under the service's own look."""
+    _originals["tick"] = eventbridge._tick_scheduled_rules
+    eventbridge._tick_scheduled_rules = _tick_rules
+    eventbridge._now_ts = fleet_settings.current_time  # not its `time`, by which messages to queues become visible
+    eventbridge._SCHEDULER_TICK_INTERVAL = TICK_S
+    fleet_settings.due_actions.append(_tick_rules)
+    fleet_settings.reset_actions.append(eventbridge._rule_last_fired.clear)
+    rule = handlers["AWS::Events::Rule"]
+    create = rule["create"]
+    rule["create"] = lambda logical_id, properties, stack: _set_creation_time(create(logical_id, properties, stack))
+
+
+def _set_creation_time(outcome: tuple) -> tuple:
+    """A rule of a template has no time of creation in plain MiniStack, so its rate counts from some later look."""
+    for rule in eventbridge._rules.values():
+        rule.setdefault("CreationTime", fleet_settings.current_time())
+    return outcome
+
+
+def _tick_rules() -> None:
+    with _tick_lock:
+        forget_stale(eventbridge._rule_last_fired, eventbridge._rules._data)
+        _originals["tick"]()
+
+
+def forget_stale(fire_times: dict, existing_rules: dict) -> None:
+    """Forget the firing of what is gone, and bring back what a clock that was put back left in the future."""
+    for key, fired_at in list(fire_times.items()):
+        if key not in existing_rules:
+            fire_times.pop(key, None)
+        else:
+            fire_times[key] = min(fired_at, fleet_settings.current_time())

@@ -1,0 +1,239 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
+"""The EC2 side of a node group: instances that start and stop in their own time, tagged as EKS tags them.
+
+Invariant: an instance passes pending and shutting-down, each for its delay, and takes its root volume with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+
+from ministack.services import ec2
+
+from rehearsal.aws.additions import fleet_settings
+from rehearsal.aws.additions.handlers import ERROR_STATUS
+
+NEEDS = {
+    ec2: (
+        "_ACTION_MAP", "_instance_xml", "_instances", "_launch_instances_internal", "_launch_templates",
+        "_parse_member_list", "_subnets", "_tags", "_terminate_instances", "_volumes",
+    ),
+}  # fmt: skip
+
+GROUP_FIELD = "_tandem_group"  # on an instance's record: the Auto Scaling group it belongs to
+_DUE_FIELD, _LAUNCH_FIELD = "_tandem_due", "_tandem_launched"
+_STATES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
+ALIVE_STATES = ("pending", "running")
+_LIFECYCLES = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity-block"}
+
+
+def install(_handlers: dict) -> None:
+    """Let a termination by id take its time, and print what kind of capacity an instance is on."""
+    terminate, print_instance = ec2._terminate_instances, ec2._instance_xml
+    ec2._ACTION_MAP["TerminateInstances"] = lambda parameters: _terminate_by_id(terminate, parameters)
+    ec2._instance_xml = lambda instance: _insert_capacity(print_instance(instance), instance)
+    fleet_settings.due_actions.append(_set_launch_times)
+
+
+def list_instances(group: str) -> list[dict]:
+    """Every instance of an Auto Scaling group that EC2 still lists, in the order of their launch."""
+    instances = [instance for instance in ec2._instances.values() if instance.get(GROUP_FIELD) == group]
+    return sorted(instances, key=lambda instance: instance[_LAUNCH_FIELD])
+
+
+def instance_state(instance: dict) -> str:
+    """The name of its state."""
+    return instance["State"]["Name"]
+
+
+def move_due_instances(instances: list[dict]) -> bool:
+    """Move each instance whose delay is over; whether any was."""
+    due_instances = [
+        candidate
+        for candidate in instances
+        if candidate.get(_DUE_FIELD) is not None and candidate[_DUE_FIELD] <= fleet_settings.current_time()
+    ]
+    for instance in due_instances:
+        instance[_DUE_FIELD] = None
+        if instance_state(instance) == "pending":
+            _set_state(instance, "running")
+        elif instance_state(instance) == "shutting-down":
+            _set_state(instance, "terminated")
+            instance["_terminated_at"] = time.time()  # MiniStack forgets it a minute later, by its own clock
+            for disk in instance.pop("BlockDeviceMappings", []):
+                ec2._volumes.pop(disk["Ebs"]["VolumeId"], None)
+    return bool(due_instances)
+
+
+def _set_state(instance, state_name):
+    instance["State"] = {"Code": _STATES[state_name], "Name": state_name}
+
+
+def launch_instance(group: str, nodegroup: dict, subnet: str) -> None:
+    """Start one instance for a node group in a subnet; it is pending first."""
+    settings = fleet_settings.settings_for(f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}")
+    template = template_version(nodegroup)
+    template_data = template.get("LaunchTemplateData", {})
+    [instance] = ec2._launch_instances_internal(
+        template_data.get("ImageId") or _image_id(nodegroup),
+        template_data.get("InstanceType") or (nodegroup.get("instanceTypes") or ["t3.medium"])[0],
+        subnet, 1, sg_ids=_security_groups(template_data),
+    )  # fmt: skip
+    zone = ec2._subnets.get(subnet, {}).get("AvailabilityZone")
+    if zone:
+        instance["Placement"]["AvailabilityZone"] = zone
+    _set_state(instance, "pending")
+    instance.update(
+        {
+            GROUP_FIELD: group,
+            _LAUNCH_FIELD: fleet_settings.current_time(),
+            _DUE_FIELD: fleet_settings.current_time() + settings.start_delay_s * settings.slow_factor,
+            "_tandem_lifecycle": _LIFECYCLES.get(nodegroup.get("capacityType")),
+            "_tandem_reservation": _reservation_id(template_data),
+            "_tandem_node_group": f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}",
+        }
+    )
+    _set_launch_time(instance)
+    ec2._tags[instance["InstanceId"]] = _instance_tags(group, nodegroup, template)
+    _apply_root_volume(instance, template_data)
+
+
+def _image_id(nodegroup):
+    """A made-up AMI id, the same for the same type and release."""
+    release = f"{nodegroup.get('amiType')} {nodegroup.get('version')} {nodegroup.get('releaseVersion')}"
+    return f"ami-{hashlib.sha256(release.encode()).hexdigest()[:17]}"
+
+
+def _security_groups(data):
+    interface_groups = [
+        group for interface in data.get("NetworkInterfaces", [])[:1] for group in interface.get("Groups", [])
+    ]
+    return interface_groups or data.get("SecurityGroupIds")
+
+
+def _reservation_id(data):
+    target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
+    return target.get("CapacityReservationId")
+
+
+def _apply_root_volume(instance, template_data):
+    """The root volume with the size and the tags that the launch template gives it."""
+    [volume] = [ec2._volumes[disk["Ebs"]["VolumeId"]] for disk in instance["BlockDeviceMappings"]]
+    volume["AvailabilityZone"] = instance["Placement"]["AvailabilityZone"]
+    for mapping in template_data.get("BlockDeviceMappings", [])[:1]:
+        volume["Size"] = mapping.get("Ebs", {}).get("VolumeSize", volume["Size"])
+    tags = _template_tags(template_data, "volume")
+    if tags:
+        ec2._tags[volume["VolumeId"]] = tags
+
+
+def template_version(nodegroup: dict) -> dict:
+    """The version of the launch template that a node group names; empty where it names none."""
+    reference = nodegroup.get("launchTemplate") or {}
+    for template in ec2._launch_templates.values():
+        if template["LaunchTemplateId"] == reference.get("id") or template["LaunchTemplateName"] == reference.get(
+            "name"
+        ):
+            numbers = {"$Latest": template["LatestVersionNumber"], "$Default": template["DefaultVersionNumber"]}
+            version_number = str(
+                numbers.get(reference.get("version"), reference.get("version", template["DefaultVersionNumber"]))
+            )
+            return next(
+                (version for version in template["Versions"] if str(version["VersionNumber"]) == version_number), {}
+            )
+    return {}
+
+
+def _instance_tags(group, nodegroup, template):
+    """EKS's own tags and the launch template's; the node group's own tags reach no instance, says the EKS API."""
+    cluster = nodegroup["clusterName"]
+    eks_tags = {
+        "aws:autoscaling:groupName": group,
+        "aws:eks:cluster-name": cluster,
+        "eks:cluster-name": cluster,
+        "eks:nodegroup-name": nodegroup["nodegroupName"],
+        "k8s.io/cluster-autoscaler/enabled": "true",
+        f"k8s.io/cluster-autoscaler/{cluster}": "owned",
+        f"kubernetes.io/cluster/{cluster}": "owned",
+    }
+    if template:
+        # EKS launches from a copy of its own; here the tag names the template that was given.
+        eks_tags["aws:ec2launchtemplate:id"] = template["LaunchTemplateId"]
+        eks_tags["aws:ec2launchtemplate:version"] = str(template["VersionNumber"])
+    template_tags = [
+        tag for tag in _template_tags(template.get("LaunchTemplateData", {}), "instance") if tag["Key"] not in eks_tags
+    ]
+    return [{"Key": key, "Value": value} for key, value in eks_tags.items()] + template_tags
+
+
+def _template_tags(template_data, kind):
+    return [
+        {"Key": tag["Key"], "Value": tag.get("Value", "")}
+        for specification in template_data.get("TagSpecifications", [])
+        if specification.get("ResourceType") == kind
+        for tag in specification.get("Tags", [])
+    ]
+
+
+def _set_launch_time(instance):
+    older_s = fleet_settings.settings_for(instance["_tandem_node_group"]).older_s
+    instance["LaunchTime"] = fleet_settings.format_time(instance[_LAUNCH_FIELD] - older_s)
+
+
+def _set_launch_times():
+    for instance in ec2._instances.all_values():
+        if GROUP_FIELD in instance:
+            _set_launch_time(instance)
+
+
+def terminate_instance(instance: dict) -> None:
+    """Shut an instance down; it is terminated after its delay."""
+    settings = fleet_settings.settings_for(instance["_tandem_node_group"])
+    _set_state(instance, "shutting-down")
+    instance[_DUE_FIELD] = fleet_settings.current_time() + settings.stop_delay_s * settings.slow_factor
+
+
+def _terminate_by_id(original, parameters):
+    """TerminateInstances: an instance of a node group is not gone at once, as MiniStack would have it."""
+    with fleet_settings.lock:
+        return _terminate_instances(original, parameters)
+
+
+def _terminate_instances(original, parameters):
+    instances = [ec2._instances.get(instance_id) for instance_id in ec2._parse_member_list(parameters, "InstanceId")]
+    group_instances = [
+        (candidate, dict(candidate["State"]), candidate.get("_terminated_at"))
+        for candidate in instances
+        if candidate and GROUP_FIELD in candidate
+    ]
+    status, head, body = original(parameters)
+    if status >= ERROR_STATUS:
+        return status, head, body
+    for instance, state_before, terminated_at in group_instances:
+        if state_before["Name"] == "shutting-down":
+            instance["State"] = state_before
+        elif state_before["Name"] == "terminated":
+            instance["_terminated_at"] = terminated_at
+        else:
+            terminate_instance(instance)
+        body = _insert_state(body, instance)
+    return status, head, body
+
+
+def _insert_state(body, instance):
+    state_xml = f"<code>{instance['State']['Code']}</code><name>{instance['State']['Name']}</name>"
+    pattern = rf"(<instanceId>{instance['InstanceId']}</instanceId>.*?<currentState>).*?(</currentState>)"
+    text = body.decode() if isinstance(body, bytes) else body
+    return re.sub(pattern, rf"\g<1>{state_xml}\g<2>", text, flags=re.DOTALL).encode()
+
+
+def _insert_capacity(text, instance):
+    capacity_xml = "".join(
+        f"<{tag}>{instance[key]}</{tag}>"
+        for tag, key in (("instanceLifecycle", "_tandem_lifecycle"), ("capacityReservationId", "_tandem_reservation"))
+        if instance.get(key)
+    )
+    head, _, tail = text.rpartition("</item>")
+    return f"{head}{capacity_xml}</item>{tail}"

@@ -1,0 +1,134 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
+"""How fleets behave here, said by a test over HTTP, and the clock that they and schedules go by.
+
+`GET` and `PUT /_tandem/fleet` take all knobs at once as JSON; what a PUT leaves out is at its default again. When a
+PUT is answered, whatever its clock made due has been done. `rehearsal.aws.fleet_behavior` has the meaning of each knob.
+Invariant: a reset of the endpoint puts every knob and the clock back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+
+from ministack import app
+
+NEEDS = {app: ("_reset_all_state", "app")}
+
+PATH = "/_tandem/fleet"
+# held by whoever changes instances, groups or what is scheduled
+lock = threading.RLock()
+# what is done before a PUT is answered, in this order; the other modules add themselves
+due_actions: list[Callable[[], None]] = []
+# what else a reset forgets
+reset_actions: list[Callable[[], None]] = []
+
+
+@dataclass(frozen=True)
+class FleetSettings:
+    """The same fields as `rehearsal.aws.fleet_behavior.FleetBehavior`; a test holds them together."""
+
+    start_delay_s: float = 0.2
+    stop_delay_s: float = 0.2
+    slow_factor: float = 1.0
+    ignores_request: bool = False
+    keeps_surplus: bool = False
+    refuses_update: bool = False
+    throttles: bool = False
+    no_capacity: bool = False
+    half: bool = False
+    only: str = ""
+    clock_offset_s: float = 0.0
+    older_s: float = 0.0
+    retry_delay_s: float = 1.0
+
+
+_current_settings = FleetSettings()
+
+
+def settings_for(node_group: str = "") -> FleetSettings:
+    """What is in force for a node group, `cluster/name`; clock and schedules are the same for all."""
+    settings = _current_settings
+    if not settings.only or node_group in ("", settings.only):
+        return settings
+    return FleetSettings(clock_offset_s=settings.clock_offset_s, retry_delay_s=settings.retry_delay_s)
+
+
+def current_time() -> float:
+    """Seconds since the epoch by the endpoint's clock."""
+    return time.time() + _current_settings.clock_offset_s
+
+
+def format_time(time_s: float) -> str:
+    """A moment as EC2 writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time_s))
+
+
+def install(_handlers: dict) -> None:
+    """Serve the knobs, and forget them at a reset."""
+    serve_app, reset = app.app, app._reset_all_state
+
+    async def serve_with_settings(scope, receive, send):
+        if scope["type"] == "http" and scope["path"] == PATH:
+            await _answer_request(scope["method"], receive, send)
+        else:
+            await serve_app(scope, receive, send)
+
+    def reset_all():
+        with lock:  # or a group that is still known would start anew what EC2 has forgotten already
+            _set_settings(FleetSettings())
+            for action in reset_actions:
+                action()
+            reset()
+
+    app.app, app._reset_all_state = serve_with_settings, reset_all
+
+
+def _set_settings(settings):
+    global _current_settings  # noqa: PLW0603  # one endpoint has one set
+    _current_settings = settings
+
+
+async def _answer_request(method, receive, send):
+    status, value = 200, None
+    if method == "PUT":
+        try:
+            _set_settings(_check_settings(json.loads(await _read_body(receive))))
+        except (TypeError, ValueError) as error:
+            status, value = 400, {"refused": str(error)}
+        else:
+            for action in due_actions:
+                await asyncio.to_thread(action)
+    head = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    content = value or {**asdict(_current_settings), "now": current_time()}
+    await send({"type": "http.response.body", "body": json.dumps(content).encode()})
+
+
+async def _read_body(receive):
+    body, has_more = b"", True
+    while has_more:
+        message = await receive()
+        body += message.get("body", b"")
+        has_more = message.get("more_body", False)
+    return body
+
+
+def _check_settings(values):
+    if not isinstance(values, dict):
+        raise TypeError(f"{PATH} takes an object of knobs")
+    field_types = {field.name: type(field.default) for field in fields(FleetSettings)}
+    unknown = sorted(values.keys() - field_types.keys())
+    if unknown:
+        raise ValueError(f"{PATH} knows no {', '.join(unknown)}")
+    for name, value in values.items():
+        accepted_types = (int, float) if field_types[name] is float else field_types[name]
+        if not isinstance(value, accepted_types) or (field_types[name] is float and isinstance(value, bool)):
+            raise TypeError(f"{name} is {value!r}, wanted: {field_types[name].__name__}")
+        if field_types[name] is float and value < 0:
+            raise ValueError(f"{name} is {value}, which is less than 0")
+    return FleetSettings(**values)

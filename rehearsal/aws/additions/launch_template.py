@@ -1,0 +1,38 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
+"""Launch templates with every field of the API: capacity blocks and EFA interfaces are what Fleet is about."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ministack.services import ec2
+
+from rehearsal.aws.additions import service_model
+
+NEEDS = {ec2: ("_lt_data_xml", "_parse_lt_data")}
+
+_REQUEST_SHAPE = partial(service_model.request_shape, "ec2", "CreateLaunchTemplate", "LaunchTemplateData")
+_ANSWER_SHAPE = partial(
+    service_model.answer_shape, "ec2", "DescribeLaunchTemplateVersions", "LaunchTemplateVersions", "LaunchTemplateData"
+)
+
+
+def install(handlers: dict) -> None:
+    """Parse and print launch template data by the service's own model."""
+    ec2._parse_lt_data = lambda parameters, prefix="LaunchTemplateData": (
+        service_model.parse_ec2_parameters(_REQUEST_SHAPE(), parameters, prefix) or {}
+    )
+    ec2._lt_data_xml = lambda data: service_model.format_ec2_xml(_ANSWER_SHAPE(), data)
+    type_handlers = handlers["AWS::EC2::LaunchTemplate"]
+    create, update = type_handlers["create"], type_handlers["update"]
+    type_handlers["create"] = lambda logical_id, properties, stack: create(
+        logical_id, _convert_types(properties), stack
+    )
+    type_handlers["update"] = lambda physical_id, old, new, stack, logical_id=None: update(
+        physical_id, old, _convert_types(new), stack, logical_id
+    )
+
+
+def _convert_types(properties):
+    data = service_model.convert_value(_REQUEST_SHAPE(), properties.get("LaunchTemplateData", {}), "LaunchTemplateData")
+    return {**properties, "LaunchTemplateData": data}

@@ -1,0 +1,38 @@
+# ruff: noqa: ANN001, ANN202 - MiniStack is untyped and has no public interface
+"""The namespace of a PutMetricData, for policies that name it: plain MiniStack denies whatever has that condition."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+from ministack.core import iam_actions
+
+NEEDS = {iam_actions: ("request_tag_context",)}
+
+_GZIP = b"\x1f\x8b"  # SDKs compress a large body
+
+
+def install(_handlers: dict) -> None:
+    """Wrap what gathers a request's own condition keys."""
+    gather_context = iam_actions.request_tag_context
+
+    def gather_with_namespace(service, iam_action, body, params):
+        context = gather_context(service, iam_action, body, params)
+        if iam_action != "cloudwatch:PutMetricData":
+            return context
+        return {**context, "cloudwatch:namespace": _read_namespace(body, params)}
+
+    iam_actions.request_tag_context = gather_with_namespace
+
+
+def _read_namespace(body, params):
+    """The namespace as the JSON or the query protocol says it; empty where neither does, which no policy admits."""
+    namespace = params.get("Namespace")
+    if namespace:
+        return namespace[0] if isinstance(namespace, list) else namespace
+    plain = gzip.decompress(body) if body.startswith(_GZIP) else body
+    try:
+        return json.loads(plain).get("Namespace", "")
+    except (ValueError, AttributeError):
+        return ""

@@ -1,0 +1,179 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
+"""The EKS API of node groups: every field kept, the refusals, and updates that last until the instances followed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ministack.services import ec2, eks
+from ministack.services.cloudformation import provisioners, stacks
+
+from rehearsal.aws.additions import eks_api, fleet_settings, node_groups, service_model
+from rehearsal.aws.additions.handlers import ERROR_STATUS, NOT_FOUND_STATUS, require_success
+
+NEEDS = {
+    ec2: ("_launch_templates",),
+    eks: ("_create_nodegroup", "_delete_nodegroup", "_describe_nodegroup", "_error", "_json_resp", "_nodegroups",
+          "_now"),
+    provisioners: ("_eks_nodegroup_delete",),
+    stacks: ("_runs_on_worker_thread",),
+}  # fmt: skip
+
+_TYPE = "AWS::EKS::Nodegroup"
+_NODEGROUP_SHAPE = partial(service_model.answer_shape, "eks", "DescribeNodegroup", "nodegroup")
+_originals = {}
+
+
+def install(handlers: dict) -> None:
+    """Wrap the service's functions, add our routes, and let CloudFormation wait for a node group."""
+    _originals["create"] = eks._create_nodegroup
+    eks._create_nodegroup, eks._delete_nodegroup, eks._describe_nodegroup = (
+        _create_nodegroup,
+        _delete_nodegroup,
+        _describe_nodegroup,
+    )
+    eks_api.ROUTES.extend((
+        (r"/clusters/([^/]+)/node-groups/([^/]+)/update-config", "POST", _update_config),
+        (r"/clusters/([^/]+)/node-groups/([^/]+)/update-version", "POST", _update_version),
+    ))  # fmt: skip
+    node_groups.settle_callbacks.append(eks_api.finish_updates)
+    provisioners._eks_nodegroup_delete = _delete_by_stack
+    handlers[_TYPE]["delete"] = _delete_by_stack
+    runs_on_thread = stacks._runs_on_worker_thread
+    stacks._runs_on_worker_thread = lambda type_: type_ == _TYPE or runs_on_thread(type_)
+
+
+def _create_nodegroup(cluster_name, body):
+    problem = _find_request_fault(body)
+    if problem:
+        return eks._error(400, "InvalidParameterException", problem)
+    answer = _originals["create"](cluster_name, body)
+    if answer[0] >= ERROR_STATUS:
+        return answer
+    nodegroup = eks._nodegroups[f"{cluster_name}/{body['nodegroupName']}"]
+    eks_api.store_fields(nodegroup, body, _NODEGROUP_SHAPE)
+    if "launchTemplate" in body:
+        # With a launch template EKS invents neither a type nor a disk.
+        for name in {"instanceTypes", "diskSize"} - body.keys():
+            nodegroup.pop(name, None)
+    node_groups.create_group(nodegroup)
+    return eks._json_resp(200, {"nodegroup": nodegroup})
+
+
+def _find_request_fault(body):
+    scaling = body.get("scalingConfig", {})
+    template = body.get("launchTemplate", {})
+    if scaling and not is_in_order(scaling):
+        return "Minimum capacity must not exceed desired, nor desired the maximum capacity"
+    if template.get("id") and template["id"] not in ec2._launch_templates:
+        return f"Launch template {template['id']} does not exist"
+    if body.get("capacityType") == "CAPACITY_BLOCK" and not template:
+        return "A launch template is required for capacity type CAPACITY_BLOCK"
+    if template and "diskSize" in body:
+        return "Disk size must be specified within the launch template."
+    return None
+
+
+def is_in_order(scaling: dict) -> bool:
+    """Whether minSize <= desiredSize <= maxSize, with a maximum of at least one node, as EKS demands."""
+    smallest, desired_size, largest = (scaling.get(name, 0) for name in ("minSize", "desiredSize", "maxSize"))
+    return 0 <= smallest <= desired_size <= largest and largest >= 1
+
+
+def _describe_nodegroup(cluster_name, name):
+    nodegroup = eks._nodegroups.get(f"{cluster_name}/{name}")
+    if nodegroup is None:
+        return _not_found_error(name)
+    return eks._json_resp(200, {"nodegroup": {**nodegroup, "status": _nodegroup_status(nodegroup)}})
+
+
+def _nodegroup_status(nodegroup):
+    settings = fleet_settings.settings_for(f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}")
+    return "UPDATING" if settings.refuses_update and nodegroup["status"] == "ACTIVE" else nodegroup["status"]
+
+
+def _not_found_error(name):
+    return eks._error(NOT_FOUND_STATUS, "ResourceNotFoundException", f"No node group found for name: {name}.")
+
+
+def _delete_nodegroup(cluster_name, name):
+    nodegroup = eks._nodegroups.get(f"{cluster_name}/{name}")
+    if nodegroup is None:
+        return _not_found_error(name)
+    nodegroup["status"] = "DELETING"
+    answer = eks._json_resp(200, {"nodegroup": nodegroup})
+    node_groups.apply_sizes(nodegroup)
+    return answer
+
+
+def _delete_by_stack(physical_id, properties):
+    answer = eks._delete_nodegroup(properties["ClusterName"], physical_id)
+    if answer[0] != NOT_FOUND_STATUS:
+        require_success(answer)
+        node_groups.wait_settled(properties["ClusterName"], physical_id)
+
+
+def _update_config(cluster, name, fields, _query):
+    with fleet_settings.lock:  # or a look at the instances between the record and the sizes would end it too early
+        return _update_config_locked(cluster, name, fields)
+
+
+def _update_config_locked(cluster, name, fields):
+    nodegroup = eks._nodegroups.get(f"{cluster}/{name}")
+    if nodegroup is None:
+        return _not_found_error(name)
+    if fleet_settings.settings_for(f"{cluster}/{name}").throttles:
+        return eks._error(429, "ThrottlingException", "Rate exceeded")
+    scaling = {**nodegroup["scalingConfig"], **fields.get("scalingConfig", {})}
+    if not is_in_order(scaling):
+        return eks._error(400, "InvalidParameterException", f"Minimum, desired and maximum out of order: {scaling}")
+    if _nodegroup_status(nodegroup) not in ("ACTIVE", "DEGRADED"):
+        return _busy_error()
+    plain_fields = {key: value for key, value in fields.items() if key not in ("labels", "taints")}
+    if fleet_settings.settings_for(f"{cluster}/{name}").ignores_request:
+        return eks_api.record_update(
+            f"{cluster}/{name}", "ConfigUpdate", plain_fields, status="InProgress", is_stuck=True
+        )
+    eks_api.store_fields(nodegroup, plain_fields, _NODEGROUP_SHAPE)
+    _update_labels_and_taints(nodegroup, fields)
+    answer = eks_api.record_update(f"{cluster}/{name}", "ConfigUpdate", plain_fields, status="InProgress")
+    node_groups.apply_sizes(nodegroup)
+    return answer
+
+
+def _update_labels_and_taints(nodegroup, fields):
+    """The nodes' labels and taints, added and removed."""
+    labels, taints = fields.get("labels", {}), fields.get("taints", {})
+    nodegroup["labels"] = {
+        **{key: value for key, value in nodegroup["labels"].items() if key not in labels.get("removeLabels", [])},
+        **labels.get("addOrUpdateLabels", {}),
+    }
+    nodegroup["taints"] = _merge_taints(nodegroup["taints"], taints)
+    nodegroup["modifiedAt"] = eks._now()
+
+
+def _busy_error():
+    message = "Nodegroup cannot be updated as it is currently not in Active State"
+    return eks._error(409, "ResourceInUseException", message)
+
+
+def _merge_taints(taints, change):
+    removed_keys = [_taint_key(taint) for taint in change.get("removeTaints", []) + change.get("addOrUpdateTaints", [])]
+    return [taint for taint in taints if _taint_key(taint) not in removed_keys] + change.get("addOrUpdateTaints", [])
+
+
+def _taint_key(taint):
+    return taint["key"], taint["effect"]
+
+
+def _update_version(cluster, name, fields, _query):
+    nodegroup = eks._nodegroups.get(f"{cluster}/{name}")
+    if nodegroup is None:
+        return _not_found_error(name)
+    if _nodegroup_status(nodegroup) != "ACTIVE":
+        return _busy_error()
+    with fleet_settings.lock:
+        eks_api.store_fields(nodegroup, fields, _NODEGROUP_SHAPE)
+        answer = eks_api.record_update(f"{cluster}/{name}", "VersionUpdate", fields, status="InProgress")
+        node_groups.replace_instances(nodegroup)
+    return answer

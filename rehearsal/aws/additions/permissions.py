@@ -1,0 +1,140 @@
+# ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
+"""What a policy about a fleet is held against: a node group's ARN, its tags and its instances', a metric's namespace.
+
+Plain MiniStack takes a call about a node group for one about its cluster, a schedule of any group for one of the group
+`default`, the name of a call of AWS Budgets for that of its action, and a listing of repositories for one of no
+resource; it knows none of the rest.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from urllib.parse import parse_qs
+
+from ministack import app
+from ministack.core import iam_actions, iam_evaluator
+from ministack.core.responses import get_account_id, get_region
+from ministack.services import ec2, eks, tagging
+
+from rehearsal.aws.additions import service_model
+
+NEEDS = {
+    app: ("AUTH",),
+    ec2: ("_ACTION_MAP", "_error", "_instances", "_parse_member_list", "_tags", "_volumes"),
+    eks: ("_clusters", "_nodegroups", "_tags"),
+    iam_actions: ("extract_resource_arn",),
+    iam_evaluator: ("enforce",),
+    tagging: ("_RESOURCE_TAG_COLLECTORS", "resource_tags"),
+}
+
+_VIEW_ACTIONS = {
+    "budgets:DescribeBudget",
+    "budgets:DescribeBudgets",
+    "budgets:DescribeNotificationsForBudget",
+    "budgets:DescribeSubscribersForNotification",
+}
+_metric_namespace: ContextVar[str] = ContextVar("of the metrics that this request publishes", default="")
+_caller_key: ContextVar[str] = ContextVar("access key of this request", default="")
+
+
+def install(_handlers: dict) -> None:
+    """Wrap what finds a call's resource and what holds it against policies; add the tags."""
+    extract_resource, enforce_plain = iam_actions.extract_resource_arn, iam_evaluator.enforce
+
+    def extract_with_additions(service, method, path, headers, body, *rest):
+        _metric_namespace.set(_read_namespace(body) if service == "monitoring" else "")
+        resolvers = {
+            "eks": lambda: _node_group_arn(path), "scheduler": lambda: _schedule_arn(path, body, rest),
+            "budgets": lambda: _budget_arn(body), "ecr": lambda: _repositories_arn(headers, body),
+        }.get(service)  # fmt: skip
+        return (resolvers and resolvers()) or extract_resource(service, method, path, headers, body, *rest)
+
+    iam_actions.extract_resource_arn = extract_with_additions
+
+    def enforce_with_tags(access_key_id, iam_action, service, region, resource_arn="*", service_context=None):  # noqa: PLR0913, PLR0917  # its callers'
+        _caller_key.set(access_key_id)
+        if iam_action in _VIEW_ACTIONS:
+            iam_action = "budgets:ViewBudget"  # Service Authorization Reference, AWS Budget Service
+        context = {**_ec2_tag_context(resource_arn), **(service_context or {})}
+        if service == "monitoring" and _metric_namespace.get():
+            context["cloudwatch:namespace"] = _metric_namespace.get()
+        return enforce_plain(
+            access_key_id, iam_action, service, region, resource_arn=resource_arn, service_context=context
+        )
+
+    iam_evaluator.enforce = enforce_with_tags
+    tagging._RESOURCE_TAG_COLLECTORS.update(ec2=_collect_ec2_tags, eks=_collect_eks_tags)
+    terminate = ec2._ACTION_MAP["TerminateInstances"]
+    ec2._ACTION_MAP["TerminateInstances"] = lambda parameters: (
+        _find_termination_refusal(parameters) or terminate(parameters)
+    )
+
+
+def _find_termination_refusal(parameters):
+    """The refusal of a termination of several instances for the sake of one of them; MiniStack asks for the first."""
+    for instance_id in ec2._parse_member_list(parameters, "InstanceId")[1:] if app.AUTH else ():
+        arn = f"arn:aws:ec2:{get_region()}:{get_account_id()}:instance/{instance_id}"
+        if iam_evaluator.enforce(_caller_key.get(), "ec2:TerminateInstances", "ec2", get_region(), resource_arn=arn):
+            return ec2._error("UnauthorizedOperation", f"not authorized to terminate {arn}", 403)
+    return None
+
+
+def _node_group_arn(path):
+    parts = path.split("/")
+    nodegroup = eks._nodegroups.get(f"{parts[2]}/{parts[4]}") if parts[3:4] == ["node-groups"] and parts[4:] else None
+    return nodegroup and nodegroup["nodegroupArn"]
+
+
+def _schedule_arn(path, body, more_arguments):
+    """The ARN of a schedule in its own group, which a read has in its query and a write in its body."""
+    kind, _, name = path.strip("/").partition("/")
+    if kind != "schedules" or not name:
+        return None
+    query_group = next((parameters for parameters in more_arguments if isinstance(parameters, dict)), {}).get(
+        "groupName"
+    )
+    group = (query_group[0] if isinstance(query_group, list) else query_group) or service_model.parse_object(
+        body or b"{}"
+    ).get("GroupName")
+    return f"arn:aws:scheduler:{get_region()}:{get_account_id()}:schedule/{group or 'default'}/{name}"
+
+
+def _budget_arn(body):
+    """The ARN of the budget that is asked for, or of all, which the listing is about."""
+    return (
+        f"arn:aws:budgets::{get_account_id()}:budget/{service_model.parse_object(body or b'{}').get('BudgetName', '*')}"
+    )
+
+
+def _repositories_arn(headers, body):
+    """The ARN of all repositories, where a listing names none."""
+    target = next((value for name, value in headers.items() if name.lower() == "x-amz-target"), "")
+    if not target.endswith(".DescribeRepositories") or service_model.parse_object(body or b"{}").get("repositoryNames"):
+        return None
+    return f"arn:aws:ecr:{get_region()}:{get_account_id()}:repository/*"
+
+
+def _read_namespace(body):
+    """The namespace of a PutMetricData as JSON or as a form; MiniStack reads CloudWatch's third form no better."""
+    fields = service_model.parse_object(body or b"{}")
+    return fields.get("Namespace") or parse_qs((body or b"").decode(errors="replace")).get("Namespace", [""])[0]
+
+
+def _ec2_tag_context(arn):
+    """EC2's own spelling of the condition on a tag."""
+    tags = tagging.resource_tags(arn) if arn.startswith("arn:aws:ec2:") else None
+    return {f"ec2:ResourceTag/{name}": value for name, value in (tags or {}).items()}
+
+
+def _collect_ec2_tags():
+    for kind, store in (("instance", ec2._instances), ("volume", ec2._volumes)):
+        for resource_id in store:
+            yield f"arn:aws:ec2:{get_region()}:{get_account_id()}:{kind}/{resource_id}", ec2._tags.get(resource_id, [])
+
+
+def _collect_eks_tags():
+    arns = [record["arn"] for record in eks._clusters.values()] + [
+        record["nodegroupArn"] for record in eks._nodegroups.values()
+    ]
+    for arn in arns:
+        yield arn, [{"Key": key, "Value": value} for key, value in eks._tags.get(arn, {}).items()]

@@ -1,0 +1,127 @@
+# ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
+"""Auto Scaling's own levers on a node group's group: processes suspended and resumed, sizes within their bounds.
+
+`Launch` and `Terminate` have an effect, and on the groups of node groups alone; other processes are stored and shown.
+Source: Amazon EC2 Auto Scaling user guide, "Suspend and resume processes"; API reference, UpdateAutoScalingGroup.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+from ministack.core import iam_actions
+from ministack.services import autoscaling, tagging
+
+NEEDS = {
+    autoscaling: (
+        "_ACTION_MAP", "_asgs", "_describe_asgs", "_error", "_p", "_parse_member_list", "_reconcile_instances", "_tags",
+        "_update_asg", "_xml",
+    ),
+    iam_actions: ("extract_resource_arn",),
+    tagging: ("_RESOURCE_TAG_COLLECTORS",),
+}  # fmt: skip
+
+LAUNCH_PROCESS, TERMINATE_PROCESS = "Launch", "Terminate"
+PROCESSES = (
+    LAUNCH_PROCESS,
+    TERMINATE_PROCESS,
+    "AddToLoadBalancer",
+    "AlarmNotification",
+    "AZRebalance",
+    "HealthCheck",
+    "InstanceRefresh",
+    "ReplaceUnhealthy",
+    "ScheduledActions",
+)
+_SUSPENSION_FIELD = "_tandem_suspended"  # on a group's record: the names of its suspended processes
+
+
+def install(_handlers: dict) -> None:
+    """Add the two calls, hold sizes to their bounds, and tell policies the ARN and the tags of a group."""
+    actions = autoscaling._ACTION_MAP
+    actions["SuspendProcesses"] = lambda parameters: _change_processes(parameters, "SuspendProcesses", set.union)
+    actions["ResumeProcesses"] = lambda parameters: _change_processes(parameters, "ResumeProcesses", set.difference)
+    update, describe = autoscaling._update_asg, autoscaling._describe_asgs
+    actions["UpdateAutoScalingGroup"] = lambda parameters: _update_group(update, parameters)
+    actions["DescribeAutoScalingGroups"] = lambda parameters: _insert_processes(describe(parameters))
+    tagging._RESOURCE_TAG_COLLECTORS["autoscaling"] = _collect_tags
+    extract = iam_actions.extract_resource_arn
+
+    def extract_arn(service, method, path, headers, body, *rest):
+        group_arn = _group_arn(body) if service == "autoscaling" else None
+        return group_arn or extract(service, method, path, headers, body, *rest)
+
+    iam_actions.extract_resource_arn = extract_arn
+
+
+def is_suspended(group: dict, process: str) -> bool:
+    """Whether a process of a group does nothing."""
+    return process in group.get(_SUSPENSION_FIELD, ())
+
+
+def _find_group(parameters):
+    name = autoscaling._p(parameters, "AutoScalingGroupName")
+    group = autoscaling._asgs.get(name)
+    message = f"AutoScalingGroup name not found - AutoScalingGroup '{name}' not found"
+    return group, None if group else autoscaling._error("ValidationError", message)
+
+
+def _change_processes(parameters, action, combine):
+    """Suspend or resume the processes that are named, all of them where none is."""
+    group, error = _find_group(parameters)
+    if error:
+        return error
+    processes = autoscaling._parse_member_list(parameters, "ScalingProcesses") or PROCESSES
+    unknown = sorted(set(processes) - set(PROCESSES))
+    if unknown:
+        return autoscaling._error("ValidationError", f"{', '.join(unknown)} is not a valid process type")
+    group[_SUSPENSION_FIELD] = sorted(combine(set(group.get(_SUSPENSION_FIELD, ())), processes))
+    autoscaling._reconcile_instances(group)
+    return autoscaling._xml(200, f"{action}Response", "")
+
+
+def _update_group(update_plain, parameters):
+    """Change a group; the desired capacity follows a new bound that it breaks, and one that is named must keep to both.
+
+    MiniStack takes any sizes.
+    """
+    group, error = _find_group(parameters)
+    if error:
+        return error
+    smallest, largest = (int(autoscaling._p(parameters, size) or group[size]) for size in ("MinSize", "MaxSize"))
+    desired_capacity = int(
+        autoscaling._p(parameters, "DesiredCapacity") or min(max(group["DesiredCapacity"], smallest), largest)
+    )
+    if not smallest <= desired_capacity <= largest:
+        message = (
+            f"Desired capacity:{desired_capacity} must be between the specified min size:{smallest} and "
+            f"max size:{largest}"
+        )
+        return autoscaling._error("ValidationError", message)
+    return update_plain({**parameters, "DesiredCapacity": str(desired_capacity)})
+
+
+def _insert_processes(answer):
+    """Print the suspended processes of each group behind its name."""
+    status, head, body = answer
+    text = body.decode()
+    for name, group in autoscaling._asgs.items():
+        members = "".join(
+            f"<member><ProcessName>{process}</ProcessName><SuspensionReason>User suspended</SuspensionReason></member>"
+            for process in group.get(_SUSPENSION_FIELD, ())
+        )
+        name_xml = f"<AutoScalingGroupName>{name}</AutoScalingGroupName>"
+        text = text.replace(name_xml, f"{name_xml}<SuspendedProcesses>{members}</SuspendedProcesses>")
+    return status, head, text.encode()
+
+
+def _group_arn(body):
+    """The ARN of the group that a call names, with the id that its policy has as a wildcard."""
+    name = parse_qs((body or b"").decode(errors="replace")).get("AutoScalingGroupName", [""])[0]
+    group = autoscaling._asgs.get(name)
+    return group and group["AutoScalingGroupARN"]
+
+
+def _collect_tags():
+    for name, group in autoscaling._asgs.items():
+        yield group["AutoScalingGroupARN"], autoscaling._tags.get(name, [])

@@ -1,0 +1,84 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
+"""The role with which EventBridge Scheduler makes its calls.
+
+Invariant: where the endpoint enforces, Scheduler may do what the schedule's role may do and nothing besides, and has a
+role only if that trusts it.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ministack import app
+from ministack.core import iam_evaluator
+from ministack.core.responses import get_account_id, get_region
+from ministack.services import iam, sts
+
+from rehearsal.aws.additions import service_model
+
+NEEDS = {
+    app: ("AUTH",),
+    iam: ("_roles",),
+    iam_evaluator: ("EvalContext", "_conditions_met", "_service_principal_matches"),
+    sts: ("_gen_secret", "_gen_session_access_key", "_gen_session_token", "register_session"),
+}
+
+SCHEDULER_SERVICE = "scheduler.amazonaws.com"
+
+
+def install(_handlers: dict) -> None:
+    """Nothing is wrapped."""
+
+
+def can_use_role(role: str, group: str) -> bool:
+    """Whether the role is there and lets Scheduler have it for schedules of this group."""
+    record = iam._roles.get(role.rsplit("/", 1)[-1])
+    if record is None or record["Arn"] != role:
+        return False
+    group_arn = f"arn:aws:scheduler:{get_region()}:{get_account_id()}:schedule-group/{group}"
+    context = iam_evaluator.EvalContext(
+        principal_arn=SCHEDULER_SERVICE,
+        principal_type="Service",
+        principal_account=get_account_id(),
+        action="sts:AssumeRole",
+        resource_arn=role,
+        region=get_region(),
+        service_context={"aws:sourceaccount": get_account_id(), "aws:sourcearn": group_arn},
+    )
+    return any(
+        _can_assume_role(statement, context) for statement in _policy_statements(record["AssumeRolePolicyDocument"])
+    )
+
+
+def _policy_statements(document):
+    statements = service_model.parse_object(document).get("Statement", [])
+    return [statements] if isinstance(statements, dict) else statements
+
+
+def _can_assume_role(statement, context):
+    actions = statement.get("Action", [])
+    action_names = [actions] if isinstance(actions, str) else actions
+    return (
+        statement.get("Effect") == "Allow"
+        and any(action in ("sts:AssumeRole", "sts:*", "*") for action in action_names)
+        and iam_evaluator._service_principal_matches(statement.get("Principal"), SCHEDULER_SERVICE)
+        and iam_evaluator._conditions_met(statement.get("Condition", {}), context)
+    )
+
+
+def create_session(role: str, group: str, name: str) -> tuple | None:
+    """Access key, secret and token of a session of the role, or None where it does not trust Scheduler.
+
+    Where nothing is enforced everybody is the account itself, and so is Scheduler.
+    """
+    if not app.AUTH:
+        return get_account_id(), "local", None
+    if not can_use_role(role, group):
+        return None
+    key, secret, token = sts._gen_session_access_key(), sts._gen_secret(), sts._gen_session_token()
+    sts.register_session(key, {
+        "Arn": f"arn:aws:sts::{get_account_id()}:assumed-role/{role.rsplit('/', 1)[-1]}/{name}",
+        "UserId": f"AROA:{name}", "SecretAccessKey": secret, "SessionToken": token, "Expiration": time.time() + 900,
+        "AccountId": get_account_id(), "PrincipalType": "AssumedRole",
+    })  # fmt: skip
+    return key, secret, token

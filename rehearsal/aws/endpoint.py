@@ -1,0 +1,281 @@
+"""Starts and stops the local AWS endpoint, and says what its clients need. It listens on 127.0.0.1 only."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Self
+
+import boto3
+from botocore.config import Config
+
+from rehearsal.aws.fleet_behavior import FleetBehavior
+from rehearsal.aws.installation import ENVIRONMENT, PACKAGE_FOLDER, EndpointError, ensure_python
+from rehearsal.aws.launcher import WORK_PREFIX, WORK_VARIABLE
+from rehearsal.loopback import find_free_port
+from tandem.shell_command import quote_command
+
+HOST = "127.0.0.1"
+# A company's proxy has no way to this machine's loopback address.
+PROXY_VARIABLES = tuple(spelt for name in ("http_proxy", "https_proxy", "all_proxy") for spelt in (name, name.upper()))
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+READY_S = 60.0  # 0.6 s on an idle machine; two busy cores have been seen to take 15 s
+STOP_S = 10.0
+INHERITED_VARIABLES = ("PATH", "LANG", "HOME", "PYTHONDONTWRITEBYTECODE")  # of the starter's variables
+
+
+def is_listening(port: int) -> bool:
+    """Whether somebody listens on the port."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
+@dataclass(kw_only=True)
+class AwsEndpoint:
+    """One running endpoint.
+
+    Args:
+        account: the twelve digits that clients use as access key id; MiniStack takes them as the account.
+        port: 0 takes a free one.
+        state_dir: where state and objects survive a restart; without it all is in memory and gone at the stop.
+        enforce: whether policies bind. The account itself (`client`, `client_environment`) may do all; whoever else
+            is made by `doubles.aws_principal`.
+    """
+
+    account: str = "000000000000"
+    region: str = "us-east-2"
+    port: int = 0
+    state_dir: pathlib.Path | None = None
+    enforces_policies: bool = False
+    venv_dir: pathlib.Path = ENVIRONMENT
+    report: Callable[[str], None] = print
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _work_dir: pathlib.Path | None = field(default=None, init=False)
+    _clients: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def log(self) -> pathlib.Path:
+        """What the endpoint prints, until it is stopped."""
+        assert self._work_dir is not None, "the endpoint was never started"
+        return self._work_dir / "endpoint.log"
+
+    @property
+    def process_id(self) -> int:
+        """The process, for who watches it."""
+        assert self._process is not None, "the endpoint was never started"
+        return self._process.pid
+
+    def start(self) -> Self:
+        """Start and wait until it answers.
+
+        Raises:
+            EndpointError: it ended or did not answer in time; the end of its log is in the message.
+        """
+        interpreter = ensure_python(self.venv_dir, self.report)
+        self.port = self.port or find_free_port()
+        if is_listening(self.port):
+            raise EndpointError(f"port {self.port} of {HOST} is already in use")
+        self._work_dir = pathlib.Path(tempfile.mkdtemp(prefix=WORK_PREFIX))
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(interpreter), str(PACKAGE_FOLDER / "launcher.py")],
+                cwd=self._work_dir,
+                env=self._environment_variables(),
+                stdin=subprocess.PIPE,  # the launcher ends when this closes, so it never outlives its starter
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the starter, which stops it in its own time
+            )
+        self._wait_ready()
+        return self
+
+    def _environment_variables(self) -> dict[str, str]:
+        """Nothing of the caller's AWS settings reaches the endpoint or the Lambdas that it runs."""
+        assert self._work_dir is not None
+        inherited_variables = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+        return {
+            **inherited_variables,
+            **self._state_variables(),
+            "AUTH": str(self.enforces_policies).lower(),
+            "GATEWAY_PORT": str(self.port),
+            "BIND_HOST": HOST,
+            "MINISTACK_HOST": HOST,
+            "MINISTACK_REGION": self.region,
+            "MINISTACK_ACCOUNT_ID": self.account,  # of a client whose access key is no account, such as test
+            "LAMBDA_EXECUTOR": "local",
+            "TMPDIR": str(self._work_dir),
+            WORK_VARIABLE: str(self._work_dir),
+        }
+
+    def _state_variables(self) -> dict[str, str]:
+        if self.state_dir is None:
+            return {}
+        objects_dir = self.state_dir / "objects"
+        state_variables = {"PERSIST_STATE": "1", "STATE_DIR": str(self.state_dir)}
+        return {**state_variables, "S3_PERSIST": "1", "S3_DATA_DIR": str(objects_dir)}
+
+    def _wait_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            if self._answers():
+                return
+            time.sleep(0.05)
+        exit_code = self._process.poll()
+        log = self.log.read_text(errors="replace")[-2000:]
+        self.stop()
+        problem = f"did not answer within {READY_S:.0f} s" if exit_code is None else f"ended with code {exit_code}"
+        raise EndpointError(f"the local AWS endpoint {problem}; log: {log.strip()}")
+
+    def _answers(self) -> bool:
+        try:
+            self.list_custom_resources()
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+        return True
+
+    def list_custom_resources(self) -> list[dict[str, Any]]:
+        """The custom resources of every stack with their properties; they are recorded here, never run."""
+        with _OPENER.open(f"{self.url}/_tandem/recorded", timeout=5) as response:
+            resources: list[dict[str, Any]] = json.load(response)
+        return resources
+
+    def reset(self) -> None:
+        """Forget all state."""
+        request = urllib.request.Request(f"{self.url}/_ministack/reset", method="POST")  # noqa: S310  # its own address
+        _OPENER.open(request, timeout=30).close()
+
+    def set_fleet(self, behavior: FleetBehavior | None = None) -> None:
+        """Put knobs into force; none puts all back. What their clock makes due is done when this returns."""
+        self.put_fleet(json.dumps(asdict(behavior or FleetBehavior())).encode())
+
+    def put_fleet(self, body: bytes) -> None:
+        """The same in the endpoint's own words.
+
+        Raises:
+            urllib.error.HTTPError: the endpoint refuses them; 400.
+        """
+        request = urllib.request.Request(f"{self.url}/_tandem/fleet", data=body, method="PUT")  # noqa: S310  # its own
+        _OPENER.open(request, timeout=30).close()
+
+    def read_fleet(self) -> dict[str, Any]:
+        """Each knob by name, and `now`, seconds since the epoch by the endpoint's clock."""
+        with _OPENER.open(f"{self.url}/_tandem/fleet", timeout=5) as response:
+            fleet: dict[str, Any] = json.load(response)
+        return fleet
+
+    def now(self) -> datetime:
+        """The time by the endpoint's clock, which `Fleet.clock_offset_s` moves."""
+        return datetime.fromtimestamp(self.read_fleet()["now"], tz=UTC)
+
+    def wait(self) -> int:
+        """Wait until it ends by itself; its exit code."""
+        assert self._process is not None, "the endpoint was never started"
+        return self._process.wait()
+
+    def stop(self) -> None:
+        """Stop it, and remove its temporary directory; the state directory stays."""
+        self._end()
+        if self._work_dir is not None:
+            shutil.rmtree(self._work_dir, ignore_errors=True)
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+    def client_environment(self, home: pathlib.Path) -> dict[str, str]:
+        """The variables which make the CDK CLI and boto3 speak to this endpoint and to nothing else, proxies included.
+
+        Args:
+            home: the CLI's own directory. It caches access key -> account there, so one per endpoint.
+        """
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ENDPOINT_URL_S3": self.url,
+            "AWS_ACCESS_KEY_ID": self.account,
+            "AWS_SECRET_ACCESS_KEY": "local",  # any will do
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "CDK_HOME": str(home),
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            **dict.fromkeys(PROXY_VARIABLES, ""),
+        }
+
+    def client(self, service: str, url: str = "") -> Any:
+        """The boto3 client of the endpoint's account and region; one for all who ask, as making one takes 0.1 s.
+
+        Args:
+            service: as boto3 names it.
+            url: of a proxy in front of the endpoint, which the client then takes for it.
+        """
+        endpoint_url = url or self.url
+        key = (service, endpoint_url, self.account, self.region)  # who asks may be changed between two calls
+        if key not in self._clients:
+            self._clients[key] = self._new_client(service, endpoint_url)
+        return self._clients[key]
+
+    def _new_client(self, service: str, url: str) -> Any:
+        return boto3.client(
+            service,
+            endpoint_url=url,
+            region_name=self.region,
+            aws_access_key_id=self.account,
+            aws_secret_access_key="local",  # noqa: S106  # any will do
+            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, proxies={}),
+        )
+
+
+def list_exports(endpoint: AwsEndpoint) -> list[str]:
+    """Return the lines of a shell whose commands speak to the endpoint alone, as somebody of its account."""
+    variables = endpoint.client_environment(pathlib.Path(tempfile.gettempdir()) / f"tandem-cdk-{endpoint.port}")
+    unset_command = quote_command("unset", "AWS_PROFILE", "AWS_SESSION_TOKEN", *PROXY_VARIABLES)
+    return [unset_command, *(quote_command("export", f"{name}={value}") for name, value in variables.items() if value)]
+
+
+def run_endpoint(port: int, account: str, region: str, state_dir: pathlib.Path | None) -> int:
+    """Run an endpoint in the foreground until it is interrupted."""
+    with AwsEndpoint(port=port, account=account, region=region, state_dir=state_dir) as endpoint:
+        try:
+            print(f"local AWS endpoint of account {account} at {endpoint.url}; stop it with Ctrl-C")
+            print("for a shell of yours, so that aws, cdk and tandem speak to it:")
+            print("\n".join(list_exports(endpoint)), flush=True)
+            return endpoint.wait()
+        except KeyboardInterrupt:
+            return 0

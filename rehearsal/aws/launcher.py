@@ -1,0 +1,103 @@
+# ruff: noqa: PLC0415, SLF001 - nothing of MiniStack may be imported before its version is checked
+"""Starts MiniStack with our additions. Runs inside MiniStack's own environment, so it imports nothing of `tandem`.
+
+The invariant: either the version that the additions were tested with, with every private name that they touch, or no
+start at all.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import threading
+import types
+
+WORK_VARIABLE = "TANDEM_AWS_WORK"  # names the directory in the environment of this process
+WORK_PREFIX = "tandem-aws-"
+START_ERROR = 3  # the world outside failed, see the exit codes in docs/decisions
+
+
+def read_pinned_version() -> str:
+    """The version of MiniStack in requirements.in, where it is chosen."""
+    lines = (pathlib.Path(__file__).parent / "requirements.in").read_text().splitlines()
+    return next(line.split("==")[1].strip() for line in lines if line.startswith("ministack=="))
+
+
+def find_refusals(
+    installed_version: str, wanted_version: str, needs: list[tuple[types.ModuleType, tuple[str, ...]]]
+) -> list[str]:
+    """Why the additions cannot be put onto this MiniStack; empty where they can.
+
+    Args:
+        needs: pairs of a module and the private names that an addition uses of it.
+    """
+    if installed_version != wanted_version:
+        return [f"ministack {installed_version} is installed, the additions are tested with {wanted_version}"]
+    absent_names = [
+        f"{module.__name__} has no {name} in ministack {installed_version}"
+        for module, names in needs
+        for name in names
+        if not hasattr(module, name)
+    ]
+    return list(dict.fromkeys(absent_names))
+
+
+def main() -> int:
+    """Check, put the additions on, serve until told to end."""
+    installed_version = importlib.metadata.version("ministack")
+    reasons = find_refusals(installed_version, read_pinned_version(), [])
+    if not reasons:
+        try:
+            reasons = _install_additions(installed_version)
+        except (ImportError, AttributeError, KeyError) as error:
+            reasons = [f"an addition does not load: {error}"]
+    for reason in reasons:
+        print(f"the local AWS endpoint does not start: {reason}", file=sys.stderr, flush=True)
+    if reasons:
+        return START_ERROR
+    starter_gone = threading.Event()
+    threading.Thread(target=_stop_with_starter, args=[starter_gone], daemon=True).start()
+    from ministack import app
+
+    try:
+        app.main()
+    finally:
+        if starter_gone.is_set():
+            _remove_work_folder(os.environ.get(WORK_VARIABLE, ""))
+    return 0
+
+
+def _remove_work_folder(work_folder: str) -> None:
+    """Remove the directory that the starter made for us; it is not there any more to do so. Never any other."""
+    if pathlib.Path(work_folder).name.startswith(WORK_PREFIX):
+        shutil.rmtree(work_folder, ignore_errors=True)
+
+
+def _stop_with_starter(starter_gone: threading.Event) -> None:
+    """Whoever started this holds the other end of stdin; when it closes, even by a kill, end as if asked to."""
+    sys.stdin.buffer.read()
+    starter_gone.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _install_additions(installed_version: str) -> list[str]:
+    import additions  # type: ignore[import-not-found]  # a sibling here, where `tandem` is not
+    from additions import handlers
+    from ministack.services.cloudformation import provisioners
+
+    modules = (handlers, *additions.MODULES)
+    reasons = find_refusals(
+        installed_version, installed_version, [pair for module in modules for pair in module.NEEDS.items()]
+    )
+    if not reasons:
+        for module in additions.MODULES:
+            module.install(provisioners._RESOURCE_HANDLERS)
+    return reasons
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""A copy of the declared files in which one environment lives in a made-up account and may be edited.
+
+The repository's own files are never written, and nothing of the copy is told to app.py but where it lies.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tandem.spec.environment import Environment, ExistingNetwork
+from tandem.spec.faults import SpecError
+from tandem.spec.workspace import load_workspace
+
+FICTITIOUS_ACCOUNT = "222233334444"  # of the form of an account; no documentation uses it and nobody is asked about it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnvironmentSandbox:
+    """The copied folders and the environment in them.
+
+    Args:
+        name: the environment.
+    """
+
+    name: str
+    environments: Path
+    experiments: Path
+
+    @property
+    def file(self) -> Path:
+        """The environment's file in the copy."""
+        return self.environments / f"{self.name}.yaml"
+
+    @property
+    def environment(self) -> Environment:
+        """The environment as it stands in the copy now.
+
+        Raises:
+            SpecError: the file is refused.
+        """
+        workspace = load_workspace(self.environments, self.experiments, (self.name,))
+        environment_file = workspace.environments.get(self.name)
+        if environment_file is None or environment_file.environment is None:
+            raise SpecError(list(workspace.faults))
+        return environment_file.environment
+
+    def edit(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change the environment's file as an operator would, and read it back through the loader."""
+        document = yaml.safe_load(self.file.read_text())
+        change(document)
+        self.file.write_text(yaml.safe_dump(document, sort_keys=False))
+        assert self.environment.name == self.name
+
+    def renew_reservation(self) -> str:
+        """Write another made-up reservation id of the right form, as at the end of a Capacity Block."""
+        reservation = f"cr-{secrets.token_hex(9)[:17]}"
+        self.edit(lambda document: document["capacity"].update(reservation_id=reservation))
+        return reservation
+
+    def set_protection(self, *, is_on: bool) -> None:
+        """Say both protections, of the stacks and of the cluster."""
+
+        def set_flags(document: dict[str, Any]) -> None:
+            document["termination_protection"] = is_on
+            document["cluster"]["deletion_protection"] = is_on
+
+        self.edit(set_flags)
+
+
+def create_sandbox(name: str, environments: Path, experiments: Path, folder: Path) -> EnvironmentSandbox:
+    """Copy the declared files into `folder` and move the environment to the made-up account.
+
+    Raises:
+        SpecError: there is no such environment, or its file is refused.
+    """
+    original = EnvironmentSandbox(name=name, environments=environments, experiments=experiments).environment
+    sandbox = EnvironmentSandbox(name=name, environments=folder / "environments", experiments=folder / "experiments")
+    shutil.copytree(environments, sandbox.environments)
+    shutil.copytree(experiments, sandbox.experiments)
+    sandbox.file.write_text(sandbox.file.read_text().replace(original.account, FICTITIOUS_ACCOUNT))
+    if original.capacity.needs_reservation:
+        sandbox.renew_reservation()
+    return sandbox
+
+
+def create_prerequisites(sandbox: EnvironmentSandbox, client: Callable[[str], Any]) -> list[str]:
+    """Make at the endpoint what the environment takes as given, and write made-up ids where the file names ids.
+
+    Returns:
+        one line for each thing made.
+    """
+    environment = sandbox.environment
+    descriptions = []
+    if isinstance(environment.network, ExistingNetwork):
+        descriptions.append(_create_network(sandbox, environment.network, client("ec2")))
+    if environment.artifacts.existing_bucket:
+        client("s3").create_bucket(
+            Bucket=environment.artifacts.existing_bucket,
+            CreateBucketConfiguration={"LocationConstraint": environment.region},
+        )
+        descriptions.append(f"bucket {environment.artifacts.existing_bucket}")
+    if environment.artifacts.kms_key_arn:
+        key = client("kms").create_key()["KeyMetadata"]["Arn"]
+        sandbox.edit(lambda document: document["artifacts"].update(kms_key_arn=key))
+        descriptions.append(f"key {key}")
+    if environment.bootstrap.permissions_boundary:
+        statement = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}'
+        boundary = environment.bootstrap.permissions_boundary
+        client("iam").create_policy(PolicyName=boundary, PolicyDocument=statement)
+        descriptions.append(f"permissions boundary {boundary}")
+    return descriptions
+
+
+def _create_network(sandbox: EnvironmentSandbox, network: ExistingNetwork, ec2: Any) -> str:
+    vpc = ec2.create_vpc(CidrBlock=network.cidr)["Vpc"]["VpcId"]
+    for cidr in network.secondary_cidrs:
+        ec2.associate_vpc_cidr_block(VpcId=vpc, CidrBlock=cidr)
+    octets = network.cidr.split(".")
+    subnets = [
+        ec2.create_subnet(
+            VpcId=vpc, CidrBlock=f"{octets[0]}.{octets[1]}.{16 * index}.0/20", AvailabilityZoneId=subnet.zone
+        )["Subnet"]["SubnetId"]
+        for index, subnet in enumerate(network.subnets)
+    ]
+
+    def set_ids(document: dict[str, Any]) -> None:
+        document["network"]["vpc_id"] = vpc
+        for place, subnet in zip(document["network"]["subnets"], subnets, strict=True):
+            place["id"] = subnet
+
+    sandbox.edit(set_ids)
+    return f"VPC {vpc} with {len(subnets)} subnets"

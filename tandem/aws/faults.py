@@ -1,0 +1,143 @@
+"""What keeps boto3 from an answer, in three kinds that need three different people, and the sentence for each.
+
+Which exception is of which kind stands here once; what to do about a kind is said by whoever asked, because a pod, an
+operator and a pipeline do different things about it.
+Invariant: an answer of a service, however bad, is none of these; an answer of something else, as of a proxy in between,
+is no answer of a service.
+
+Source: botocore.exceptions, of botocore 1.44.5.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from botocore import exceptions as boto
+from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
+
+BOTO_ERRORS = (
+    boto.ClientError,
+    boto.BotoCoreError,
+    ResponseParserError,
+    HTTPError,
+)  # all that a call of boto3 may end in
+# what botocore's parsers raise for well-formed XML or JSON that is of no service; only around the call itself
+PARSER_ERRORS = (KeyError, AttributeError, TypeError, UnicodeDecodeError)
+MIN_SERVER_ERROR_STATUS, MIN_FAILURE_STATUS = (
+    500,
+    300,
+)  # the least statuses of HTTP that say so; a redirect is no answer either
+HEAD_BYTES = 1024  # of a body, in which a page says that it is one
+
+
+class ForeignAnswerError(boto.BotoCoreError):  # type: ignore[misc]  # botocore is untyped
+    """Something else than the service answered: a proxy, a captive portal, another server."""
+
+    fmt = "HTTP {status} with {form}"
+
+
+FaultKind = Literal["no credentials", "misconfigured", "unreachable"]
+_FAULT_KINDS: tuple[tuple[FaultKind, tuple[type[BaseException], ...], str], ...] = (
+    ("no credentials", (
+        boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError,
+        boto.MetadataRetrievalError, boto.TokenRetrievalError, boto.SSOError, boto.RefreshWithMFAUnsupportedError,
+    ), "there are no AWS credentials ({said})"),
+    ("misconfigured", (
+        boto.NoRegionError, boto.ProfileNotFound, boto.ConfigParseError, boto.InvalidConfigError,
+        boto.ParamValidationError, boto.InvalidRegionError, boto.EndpointProviderError,
+        boto.InvalidRetryConfigurationError, boto.InvalidProxiesConfigError,
+    ), "the AWS settings cannot be used ({said})"),
+    ("unreachable", (
+        ForeignAnswerError, ResponseParserError, *PARSER_ERRORS,
+    ), "{operation} was answered by something that is not AWS ({said})"),
+    ("unreachable", (
+        boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError, HTTPError,
+    ), "{operation} reached nobody ({said})"),
+)  # fmt: skip
+
+
+class MissingAnswer(NamedTuple):
+    """Why nobody answered.
+
+    Args:
+        kind: who has to look after it.
+        problem: what happened, in one sentence without its full stop.
+    """
+
+    kind: FaultKind
+    problem: str
+
+
+def classify_fault(error: BaseException, operation: str) -> MissingAnswer | None:
+    """Return why nobody answered, None where it is none of the known kinds.
+
+    Args:
+        error: of boto3.
+        operation: as the API reference spells it.
+    """
+    for kind, classes, sentence in _FAULT_KINDS:
+        if isinstance(error, classes):
+            return MissingAnswer(kind, sentence.format(operation=operation, said=describe_error(error)))
+    return None
+
+
+def error_code(error: BaseException | None) -> str:
+    """Return the service's own code of an error, "" where no service answered."""
+    response = getattr(error, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error in one line, its class where it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def reject_foreign_answers(client: Any) -> None:
+    """Let a client of boto3 refuse answers that are not its service's.
+
+    Without this an HTML page is an empty list for every service that speaks JSON, and for EC2.
+
+    Args:
+        client: of boto3; it raises ForeignAnswerError from now on.
+    """
+    client.meta.events.register("before-parse", _refuse_foreign_answer, unique_id="tandem-foreign-answer")
+
+
+def _refuse_foreign_answer(operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
+    """Refuse a body that is not of the service's protocol; botocore repeats a call that a server failed at."""
+    status, body = response_dict["status_code"], response_dict["body"]
+    is_success = status < MIN_FAILURE_STATUS
+    if not isinstance(body, bytes) or not body or (is_success and _has_free_payload(operation_model)):
+        return
+    is_refusal = (
+        not is_success and status < MIN_SERVER_ERROR_STATUS
+    )  # some services refuse in another form than they answer in
+    body_form = _name_foreign_form(body, "" if is_refusal else _name_protocol(operation_model.service_model))
+    if body_form and status >= MIN_SERVER_ERROR_STATUS:
+        response_dict["body"] = b""  # as of a load balancer: botocore tries again, then says the status
+    elif body_form:
+        raise ForeignAnswerError(status=status, form=body_form)
+
+
+def _name_protocol(service_model: Any) -> str:
+    """Return the protocol of a service; an older botocore, as of a Lambda's own, knows the declared one alone."""
+    return str(getattr(service_model, "resolved_protocol", None) or service_model.metadata.get("protocol", ""))
+
+
+def _has_free_payload(operation_model: Any) -> bool:
+    """Whether a body is somebody's content, as of an object or of a function's answer, and may be anything."""
+    shape = operation_model.output_shape
+    payload = shape.serialization.get("payload") if shape is not None else None
+    return payload is not None and shape.members[payload].type_name != "structure"
+
+
+def _name_foreign_form(body: bytes, protocol: str) -> str:
+    """Return what a body is that no service of this protocol sends; empty for one that a service may send."""
+    head = body[:HEAD_BYTES].lstrip().lower()
+    if head.startswith(b"<!doctype html") or b"<html" in head:
+        return "an HTML page"
+    first_byte = {"json": b"{", "rest-json": b"{", "query": b"<", "ec2": b"<", "rest-xml": b"<"}.get(protocol, b"")
+    if head.startswith(first_byte):
+        return ""
+    return "a body that is no JSON object" if first_byte == b"{" else "a body that is no XML"

@@ -1,0 +1,96 @@
+"""What happens when an arm fails again and again: it is paused until it is well, and the run ends if it stays ill.
+
+Invariant: a failure is recorded before it is counted here; no request is sent while the gate is shut, and nothing is
+ever asked twice for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from tandem.bench.estimate import format_duration
+from tandem.bench.fault import ExternalBenchError
+from tandem.bench.interrupt import StopSignal
+
+MAX_FAILURES = 5  # in a row, over all workers of the arm
+MAX_WAIT_S = 300.0  # a pod that is started again loads its model in minutes
+POLL_S = 1.0  # between two looks at a paused arm
+MESSAGE_INTERVAL_S = 30.0  # between two sentences about the same wait
+
+
+@dataclass(slots=True, kw_only=True)
+class CircuitBreaker:
+    """Lets an arm's requests through, or holds them back.
+
+    Args:
+        arm: its name.
+        url: its address, for messages.
+        alive: asks whether the arm's server answers.
+        stop: ended with 3 when the arm stays ill.
+        tell: says a sentence to the operator.
+        wait_s: how long a paused arm is waited for.
+    """
+
+    arm: str
+    url: str
+    is_alive: Callable[[str], Awaitable[bool]]
+    stop: StopSignal
+    notify: Callable[[str], None]
+    wait_s: float = MAX_WAIT_S
+    _failures: int = field(default=0, init=False)
+    _check_task: asyncio.Task[None] | None = field(default=None, init=False)
+
+    def count_outcome(self, error: str | None) -> None:
+        """Count the outcome of a request: its error word, or None."""
+        self._failures = self._failures + 1 if error else 0
+        if self._failures >= MAX_FAILURES:
+            self.trip(f"{MAX_FAILURES} requests in a row failed ({error})")
+
+    def trip(self, reason: str) -> None:
+        """Shut the gate and look at the arm: it opens again as soon as the arm answers.
+
+        Args:
+            reason: what speaks against the arm, for the operator.
+        """
+        if self._check_task is None:
+            self._check_task = asyncio.create_task(self._check_recovery(reason))
+
+    async def wait_until_closed(self) -> None:
+        """Wait until the arm may be asked, or the run is to end."""
+        while self._check_task is not None and not self.stop.is_requested:
+            await asyncio.shield(self._check_task)
+
+    async def _check_recovery(self, reason: str) -> None:
+        try:
+            if not await self.is_alive(self.arm):
+                await self._wait_for_recovery(reason)
+        finally:
+            self._failures, self._check_task = 0, None
+
+    async def _wait_for_recovery(self, reason: str) -> None:
+        start_s = last_message_s = time.monotonic()
+        self.notify(
+            f"{self.arm} is paused: {reason} and {self.url}/health does not answer; waiting for it up to "
+            f"{format_duration(self.wait_s)}"
+        )
+        while not self.stop.is_requested:
+            await self.stop.sleep(POLL_S)
+            if await self.is_alive(self.arm):
+                self.notify(f"{self.arm} is back after {format_duration(time.monotonic() - start_s)}")
+                return
+            elapsed_s = time.monotonic() - start_s
+            if elapsed_s > self.wait_s:
+                self.stop.request("failed", self._recovery_error(elapsed_s), grace_s=0)
+            elif time.monotonic() - last_message_s > MESSAGE_INTERVAL_S:
+                last_message_s = time.monotonic()
+                self.notify(f"{self.arm} is still away; ending in {format_duration(self.wait_s - elapsed_s)}")
+
+    def _recovery_error(self, seconds: float) -> ExternalBenchError:
+        return ExternalBenchError(
+            f"{self.arm} went down and did not come back in {format_duration(seconds)}; what was recorded is kept",
+            where=self.url,
+            change="bring the server back, then run again with --resume",
+        )

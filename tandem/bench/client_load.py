@@ -1,0 +1,106 @@
+"""How busy the measuring machine was, round by round: what tells rounds in which it was itself the bottleneck.
+
+Invariant: one line when a round ends, or is cut; a round that was gone on with has a line for each part. Nothing here
+decides anything: whoever judges reads the figures (`tandem.judge.controls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from tandem.bench import json_file
+from tandem.bench.fault import BenchError
+from tandem.bench.host import HostWatch
+from tandem.bench.plan import PlanTurn
+from tandem.bench.record import DECODE_ERRORS
+
+FILE = "rounds.jsonl"
+
+
+class RoundLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """The measuring machine during one round, or one part of it.
+
+    Args:
+        round: its number, from 0.
+        wall_s: how long it was watched.
+        cpu_busy: share of all CPUs that worked, 0 to 1.
+        client_cpu: what the measuring process took of one CPU.
+        lag_p50_s, lag_p90_s, lag_p99_s, lag_max_s: how much later than asked its event loop woke.
+        wakes: how many of these lags there are.
+    """
+
+    round: int
+    wall_s: float
+    cpu_busy: float | None = None
+    client_cpu: float | None = None
+    lag_p50_s: float | None = None
+    lag_p90_s: float | None = None
+    lag_p99_s: float | None = None
+    lag_max_s: float | None = None
+    wakes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class ClientLoadWriter:
+    """Keeps the load of each round of a run.
+
+    Args:
+        folder: of the run.
+        watch: begun.
+        asked: whether the present round has asked anything; the run sets it.
+    """
+
+    folder: Path
+    watch: HostWatch
+    has_requests: bool = False
+    _round: int | None = field(default=None, init=False)
+
+    def begin_turn(self, turn: PlanTurn) -> None:
+        """Take note of a turn: where it begins a new round, the one before has ended.
+
+        Raises:
+            WorldError: the disk took no more.
+        """
+        if turn.round != self._round:
+            self.end()
+            self._round = turn.round
+
+    def end(self) -> None:
+        """Write the load of the round that has ended; nothing where it asked nothing.
+
+        Raises:
+            WorldError: the disk took no more.
+        """
+        sample, round_number, has_requests = self.watch.sample(), self._round, self.has_requests
+        self._round, self.has_requests = None, False
+        if round_number is not None and has_requests:
+            load = RoundLoad(round=round_number, **sample._asdict())
+            json_file.append_json(self.folder / FILE, load, label="the load of a round")
+
+
+def read_round_loads(folder: Path) -> Iterator[RoundLoad]:
+    """Yield what was kept; a run without the file has none, and a torn line is passed over.
+
+    A kill may tear a line, and a resumed run writes behind it: then the line that both make is passed over too.
+
+    Raises:
+        BenchError: the file cannot be read.
+    """
+    path = folder / FILE
+    try:
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    except OSError as error:
+        raise BenchError(
+            f"the load of the rounds cannot be read: {error.strerror or error}",
+            where=str(path),
+            change="see that it may be read, or remove it: then no round is marked",
+        ) from error
+    for line in lines:
+        try:
+            yield msgspec.json.decode(line, type=RoundLoad)
+        except DECODE_ERRORS:
+            continue

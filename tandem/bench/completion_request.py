@@ -1,0 +1,146 @@
+"""What goes over the wire: a server, one request to it, and how long it may take.
+
+Invariant: a request asks for nothing that the server did not take when it was probed; the same Ask makes the same
+bytes, so that two arms given the same Ask differ in their model's name alone.
+
+Fields of the body are OpenAI's, and these of vLLM: `stream_options.continuous_usage_stats`, `return_token_ids`,
+`chat_template_kwargs`, `ignore_eos` (vllm/entrypoints/openai/{chat_completion,completion,engine}/protocol.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from tandem.bench.fault import BenchError
+from tandem.bench.manifest import ServerOffers
+
+ApiName = Literal["chat", "completions"]
+NO_OFFERS = ServerOffers()
+API_PATHS: dict[ApiName, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelServer:
+    """One OpenAI-compatible server.
+
+    Args:
+        name: the arm's NAME, for messages.
+        url: its root; "/v1" and "/" at the end are accepted.
+        model: model to ask for.
+        api: which of the two streaming APIs.
+        api_key: sent as a bearer token; never logged or recorded.
+    """
+
+    name: str
+    url: str
+    model: str
+    api: ApiName = "chat"
+    api_key: str | None = None
+
+    @property
+    def root(self) -> str:
+        """The address before /v1."""
+        return self.url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+    @property
+    def endpoint(self) -> str:
+        """Where requests are posted."""
+        return self.root + API_PATHS[self.api]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long one request may take, in seconds; each has its own error word.
+
+    Args:
+        connect_s: until the connection stands (name, TCP, TLS); the clock of the others starts after it.
+        first_token_s: from the request's bytes to the first event that bears tokens.
+        gap_s: after the first token, the longest silence; comment lines do not break it.
+        whole_s: from the request's bytes to the end of the stream.
+    """
+
+    connect_s: float = 10.0
+    first_token_s: float = 120.0
+    gap_s: float = 60.0
+    whole_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """One request.
+
+    Args:
+        request_id: sent as X-Request-Id.
+        messages: for the chat API.
+        prompt: for the completions API, or as one user message for the chat API.
+        max_tokens: at most so many output tokens.
+        temperature: 0.0 is greedy.
+        seed: the sampler's; None leaves it out.
+        thinking: chat_template_kwargs.enable_thinking; None leaves it out.
+        ignore_eos: go on to max_tokens (vLLM); False leaves it out.
+        offers: which extras to ask for: those the server took and the user wants.
+        top_logprobs: alternatives per token where offers.logprobs.
+    """
+
+    request_id: str
+    messages: tuple[Mapping[str, Any], ...] | None = None
+    prompt: str | None = None
+    max_tokens: int = 256
+    temperature: float = 0.0
+    seed: int | None = None
+    thinking: bool | None = None
+    ignore_eos: bool = False
+    offers: ServerOffers = NO_OFFERS
+    top_logprobs: int = 2
+
+
+def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
+    """Return the JSON of the request.
+
+    Raises:
+        BenchError: it has neither prompt nor messages, or messages for the completions API.
+    """
+    fields: dict[str, Any] = {"model": server.model, **_prompt_fields(request, server)}
+    fields |= {"max_tokens": request.max_tokens, "temperature": request.temperature, "stream": True}
+    if request.seed is not None:
+        fields["seed"] = request.seed
+    if request.thinking is not None and server.api == "chat":
+        fields["chat_template_kwargs"] = {"enable_thinking": request.thinking}
+    if request.ignore_eos:
+        fields["ignore_eos"] = True
+    return msgspec.json.encode(fields | _extra_fields(request, server.api))
+
+
+def _prompt_fields(request: CompletionRequest, server: ModelServer) -> dict[str, Any]:
+    if server.api == "chat" and request.messages is not None:
+        return {"messages": request.messages}
+    if request.prompt is None:
+        raise BenchError(
+            f"request {request.request_id} has {'messages but no prompt' if request.messages else 'nothing to ask'}",
+            where=server.endpoint,
+            change="give each prompt of the suite a text, or use --api chat for one that has messages",
+        )
+    return {"prompt": request.prompt} if server.api == "completions" else {"messages": [_user_message(request.prompt)]}
+
+
+def _user_message(prompt: str) -> dict[str, str]:
+    return {"role": "user", "content": prompt}
+
+
+def _extra_fields(request: CompletionRequest, api: ApiName) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if request.offers.include_usage:
+        fields["stream_options"] = {"include_usage": True}
+        if request.offers.continuous_usage:
+            fields["stream_options"]["continuous_usage_stats"] = True
+    if request.offers.token_ids:
+        fields["return_token_ids"] = True
+    if request.offers.logprobs and api == "chat":
+        fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    elif request.offers.logprobs:
+        fields["logprobs"] = request.top_logprobs
+    return fields

@@ -1,0 +1,89 @@
+"""The pages of a server beside its API: whether it is alive, and what it counted.
+
+Invariant: nothing here is timed or counted as a request, and no failure of these pages fails a run. A page is read by
+the client of the requests, so it has a limit and no redirect is followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from tandem.bench import json_file
+from tandem.bench.body import read_page
+from tandem.bench.client import CompletionClient
+from tandem.bench.completion_request import ModelServer, Timeouts
+from tandem.bench.counters import FILE, MetricsScrape, parse_page
+from tandem.bench.event import EventError
+from tandem.bench.fault import BenchError
+from tandem.bench.plan import ALL_CLASSES, PlanTurn
+from tandem.bench.response_limits import METRICS_BYTES
+
+PAGE_TIMEOUT_S = 5.0  # vLLM gives either page in milliseconds; one that cannot in seconds is not well
+PAGE_TIMEOUTS = Timeouts(
+    connect_s=PAGE_TIMEOUT_S, first_token_s=PAGE_TIMEOUT_S, gap_s=PAGE_TIMEOUT_S, whole_s=PAGE_TIMEOUT_S
+)
+SERVER_ERROR_STATUS = 500
+
+
+class MetricsScraper:
+    """Asks servers for /health and /metrics over connections of its own; an async context manager."""
+
+    def __init__(self, servers: Sequence[ModelServer]) -> None:
+        self._clients = {server.name: CompletionClient(server, limit=0) for server in servers}
+
+    async def __aenter__(self) -> Self:
+        """Open the sessions."""
+        async with contextlib.AsyncExitStack() as stack:
+            for client in self._clients.values():
+                await stack.enter_async_context(client)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close every connection."""
+        await self._stack.aclose()
+
+    async def is_alive(self, arm: str) -> bool:
+        """Return whether the arm answers /health; a server that has no such page answers too."""
+        reply = await self._clients[arm].get("/health", PAGE_TIMEOUTS)
+        return reply.status is not None and reply.status < SERVER_ERROR_STATUS
+
+    async def scrape(self, arm: str, turn: PlanTurn, when: Literal["before", "after"]) -> MetricsScrape:
+        """Read the arm's /metrics; what cannot be read is a scrape with its reason."""
+        counters, error = None, None
+        reply = await self._clients[arm].get("/metrics", PAGE_TIMEOUTS, limit_bytes=METRICS_BYTES)
+        try:
+            counters = parse_page(read_page(reply).decode())
+        except EventError as event_error:
+            detail = f": {event_error.detail}" if event_error.detail else ""
+            error = f"/metrics: {event_error.word.replace('_', ' ')}{detail}"
+        except (BenchError, UnicodeDecodeError) as failure:
+            error = str(failure)
+        return MetricsScrape(
+            at_s=time.monotonic(),
+            arm=arm,
+            class_=None if turn.block.class_ == ALL_CLASSES else turn.block.class_,
+            concurrency=turn.block.load.concurrency,
+            rate_per_s=turn.block.load.rate_per_s,
+            round=turn.round,
+            slot=turn.slot,
+            when=when,
+            counters=counters,
+            error=error,
+        )
+
+
+def append_scrape(folder: Path, scrape: MetricsScrape) -> None:
+    """Append one scrape to the run's counters.
+
+    Raises:
+        WorldError: the disk took no more.
+    """
+    json_file.append_json(folder / FILE, scrape, label="the counters")

@@ -1,0 +1,122 @@
+"""What ends a request that does not end by itself: time-outs, an endless answer, an interruption.
+
+Invariant: a request is never longer than its time-outs allow by more than LOOK_S, and its read loop does nothing but
+keep what it reads. All that has to be judged while a request runs is judged here, by a timer that looks a few times
+a second at what has been kept. A look that comes late is put off once: where this process was held up, what the
+server sent meanwhile is read before the server is blamed.
+
+- First token: reads cannot be told from tokens without parsing (a role chunk and comment lines come before). When
+  the time is up the watch parses what came so far, once, up to the first event with output; in time, nothing is
+  parsed. A silence as long as the gap's time-out is judged the same way: before the first token it is no gap.
+- Gap: the time since the last read that holds more than comment lines, which proxies send to keep connections open.
+- Endless: more events than the request can have asked for. A text may itself hold `data:`, at most once a token, and
+  an event holds a token or more, so EVENTS_FACTOR times max_tokens is never reached by an answer that keeps to them.
+  Bytes are counted where they are read (`client.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from tandem.bench.answer import has_output_event
+from tandem.bench.completion_request import CompletionRequest, Timeouts
+from tandem.bench.reply import NS_PER_S, ServerReply
+from tandem.bench.sse import has_only_comments
+
+CHECK_INTERVAL_S = 0.25
+LATE_TOLERANCE_S = 0.02
+EVENTS_FACTOR, EVENTS_EXTRA = 4, 256
+
+
+class RequestDeadline:
+    """Watches one request.
+
+    Args:
+        reply: what the request keeps its reads in.
+        outs: its time-outs.
+        bound: cancels the request and nothing else: `asyncio.timeout(None)` around it.
+    """
+
+    def __init__(self, reply: ServerReply, timeouts: Timeouts, timeout: asyncio.Timeout) -> None:
+        self.is_sent = False  # set once reply.start_ns is the time of the request's bytes
+        self.max_events = EVENTS_EXTRA
+        self.word: str | None = None
+        self.detail: str | None = None
+        self._reply, self._timeouts, self._timeout = reply, timeouts, timeout
+        self._loop = asyncio.get_running_loop()
+        self._read_count, self._event_count = 0, 0
+        self._last_read_ns = 0
+        self._token_check_reads = -1  # reads there were when the first token was last looked for
+        self._has_first_token = False
+        self._is_late = False
+        self._timer = self._schedule_check(self._next_check_s(0.0))
+
+    def limit_events(self, request: CompletionRequest) -> None:
+        """Set how many events the answer to `request` can hold at most."""
+        self.max_events = EVENTS_EXTRA + EVENTS_FACTOR * request.max_tokens
+
+    def cut(self, word: str, detail: str) -> None:
+        """End the request with `word`; the first word stays."""
+        if self.word is None:
+            self.word, self.detail = word, detail
+            self._timeout.reschedule(self._loop.time())
+
+    def stop(self) -> None:
+        """Look no more: the request has ended."""
+        self._timer.cancel()
+
+    def _schedule_check(self, after_s: float) -> asyncio.TimerHandle:
+        self._due_s = self._loop.time() + after_s
+        return self._loop.call_at(self._due_s, self._check)
+
+    def _check(self) -> None:
+        if self._loop.time() - self._due_s > LATE_TOLERANCE_S and not self._is_late:
+            self._is_late = True  # the loop itself was held up: what has come meanwhile is read first
+            self._timer = self._schedule_check(LATE_TOLERANCE_S)
+            return
+        self._is_late = False
+        age_s = 0.0
+        if self.is_sent:
+            now_ns = time.monotonic_ns()
+            age_s = (now_ns - self._reply.start_ns) / NS_PER_S
+            self._count_reads()
+            self._check_limits(age_s, (now_ns - max(self._last_read_ns, self._reply.start_ns)) / NS_PER_S)
+        if self.word is None:
+            self._timer = self._schedule_check(self._next_check_s(age_s))
+
+    def _next_check_s(self, age_s: float) -> float:
+        dues = (self._timeouts.whole_s - age_s, self._timeouts.first_token_s - age_s, self._timeouts.gap_s)
+        return max(
+            0.001,
+            min(CHECK_INTERVAL_S, *(due for due in dues if due > 0))
+            if any(due > 0 for due in dues)
+            else CHECK_INTERVAL_S,
+        )
+
+    def _count_reads(self) -> None:
+        """Take in what was read since the last look."""
+        new_reads = self._reply.reads[self._read_count :]
+        self._read_count += len(new_reads)
+        for at_ns, piece in new_reads:
+            self._event_count += piece.count(b"data:")
+            if not has_only_comments(piece):
+                self._last_read_ns = at_ns
+
+    def _check_limits(self, age_s: float, silence_s: float) -> None:
+        if self._event_count > self.max_events:
+            self.cut("endless", f"cut after {self._event_count} events")
+        elif age_s >= self._timeouts.whole_s:
+            self.cut(
+                "whole_timeout", f"not ended after {self._timeouts.whole_s:g} s, {self._event_count} events had come"
+            )
+        elif age_s >= self._timeouts.first_token_s and not self._has_token():
+            self.cut("first_token_timeout", f"no token after {self._timeouts.first_token_s:g} s")
+        elif silence_s >= self._timeouts.gap_s and self._has_token():
+            self.cut("gap_timeout", f"nothing for {self._timeouts.gap_s:g} s after {self._event_count} events")
+
+    def _has_token(self) -> bool:
+        if not self._has_first_token and self._token_check_reads != self._read_count:
+            self._token_check_reads = self._read_count
+            self._has_first_token = has_output_event(self._reply)
+        return self._has_first_token

@@ -1,0 +1,138 @@
+"""What somebody else does between rounds, such as publishing: begun when nothing is measured, not waited for long.
+
+Invariant: it is begun between rounds and at the end alone, one at a time, and told by when it must have returned; the
+run waits no longer than that. Whatever it does, raises or fails to end, records and the outcome stay the same.
+
+No thread can be ended from outside. So one that does not keep its time goes on beside the next turns; that is noted in
+the manifest, nothing more is begun until it has returned, and the process does not wait for it when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tandem.bench.host import HostWatch
+from tandem.bench.interrupt import StopSignal
+from tandem.bench.plan import PlanTurn
+
+ROUND_WAIT_S = 10.0  # most that a measurement is held up between two rounds
+END_WAIT_S = 300.0  # at the end of a run nothing is held up but its command
+INTERRUPT_WAIT_S = 10.0  # at the end of an interrupted one: of the 30 s that Kubernetes leaves, the requests took 5
+
+RoundHook = Callable[[int, float], None]
+"""Takes the number of the round that ended, from 0, and when it must have returned, on the monotonic clock.
+
+At the end of a run it takes the last round's number, which it may have had before: files are final only then.
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundCallback:
+    """Calls what is done between rounds.
+
+    Args:
+        call: what is called; None for nothing.
+        note: takes a sentence for the manifest.
+        stop: asked to end, the run waits no longer for a call between rounds.
+        watch: leaves out what this process takes meanwhile.
+        asked: whether the present round has asked anything yet; the run sets it.
+    """
+
+    call: RoundHook | None
+    note: Callable[[str], None]
+    stop: StopSignal
+    watch: HostWatch
+    has_requests: bool = False
+    _round: int = field(default=0, init=False)
+    _future: asyncio.Future[BaseException | None] | None = field(default=None, init=False)
+    _note_kinds: set[str] = field(default_factory=set, init=False)
+
+    async def begin_turn(self, turn: PlanTurn) -> bool:
+        """Call where `turn` is the first of a round and the one before asked anything; return whether it did so.
+
+        At most `ROUND_WAIT_S` later measuring goes on.
+        """
+        previous_round, self._round = self._round, turn.round
+        if self.call is None or turn.round == previous_round or not self.has_requests:
+            return False
+        self.has_requests = False
+        with self.watch.exclude():
+            await self._call_between_rounds(previous_round)
+        return True
+
+    async def _call_between_rounds(self, number: int) -> None:
+        end_s = time.monotonic() + ROUND_WAIT_S
+        if await self._call_and_wait(number, end_s, stoppable=True) or self.stop.is_requested:
+            return
+        self._note_once(
+            "late",
+            f"what is called between rounds was still busy {ROUND_WAIT_S:g} s after round {number + 1}: later "
+            "turns ran "
+            "beside it",
+        )
+
+    async def end(self, number: int, *, after_interrupt: bool) -> None:
+        """Call once the run has ended and its files are final.
+
+        Args:
+            number: the last round that was begun.
+            after_interrupt: the run was interrupted, so that whoever did it waits.
+        """
+        max_wait_s = INTERRUPT_WAIT_S if after_interrupt else END_WAIT_S
+        if not await self._call_and_wait(number, time.monotonic() + max_wait_s, stoppable=not after_interrupt):
+            self._note_once(
+                "left", f"what is called at the end was still busy after {max_wait_s:g} s and was left alone"
+            )
+
+    async def _call_and_wait(self, number: int, end_s: float, *, stoppable: bool) -> bool:
+        """Call once nothing is busy any more; return whether it returned in time."""
+        if self.call is None:
+            return True
+        if not await self._wait_until_free(end_s, stoppable=stoppable):
+            return False
+        if time.monotonic() < end_s:
+            self._future = self._start_thread(self.call, number, end_s)
+        return await self._wait_until_free(end_s, stoppable=stoppable)
+
+    async def _wait_until_free(self, end_s: float, *, stoppable: bool) -> bool:
+        future = self._future
+        if future is None:
+            return True
+        remaining_s = max(end_s - time.monotonic(), 0.0)
+        timer = asyncio.create_task(self.stop.sleep(remaining_s) if stoppable else asyncio.sleep(remaining_s))
+        await asyncio.wait((future, timer), return_when=asyncio.FIRST_COMPLETED)
+        timer.cancel()
+        if not future.done():
+            return False
+        self._future, error = None, future.result()
+        if error is not None:
+            self._note_once(
+                "failed", f"what is called between rounds failed ({type(error).__name__}: {error}); records are whole"
+            )
+        return True
+
+    def _start_thread(self, call: RoundHook, number: int, end_s: float) -> asyncio.Future[BaseException | None]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[BaseException | None] = loop.create_future()
+
+        def run_call() -> None:
+            error: BaseException | None = None
+            try:
+                call(number, end_s)
+            except BaseException as exception:  # noqa: BLE001 - SystemExit of a careless callee ends no run either
+                error = exception
+            with contextlib.suppress(RuntimeError):  # the run has ended without it
+                loop.call_soon_threadsafe(future.set_result, error)
+
+        threading.Thread(target=run_call, name="between-rounds", daemon=True).start()
+        return future
+
+    def _note_once(self, kind: str, sentence: str) -> None:
+        if kind not in self._note_kinds:
+            self._note_kinds.add(kind)
+            self.note(sentence)

@@ -1,0 +1,100 @@
+"""A summary for a terminal of 100 columns.
+
+Invariant: a figure that is absent is a dash, never a zero; no line is wider than 100 columns; notes are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TextIO
+
+from tandem.bench.simulation import SIMULATED_BAND
+from tandem.bench.summary import ALL_CLASSES, RecordSummary, SummaryCell
+from tandem.bench.terminal_text import clean_text, count_columns, fit_width, wrap_text
+
+WIDTH = 100
+_COLUMNS = (  # metric, width, two lines of heading
+    ("ttft_ms", 6, "TTFT", "ms"),
+    ("tpot_ms", 6, "TPOT", "ms"),
+    ("chunk_gap_ms", 6, "gap", "ms"),
+    ("e2e_ms", 7, "E2E", "ms"),
+    ("tokens_per_chunk", 5, "tok/", "chunk"),
+    ("output_tokens_per_s", 6, "tok/s", "stream"),
+    ("system_output_tokens_per_s", 7, "tok/s", "all"),
+    ("acceptance_length", 6, "accept", "length"),
+    ("llmperf_inter_token_latency_ms", 7, "llmperf", "ITL ms"),
+)
+_COUNT_WIDTH = 6  # succeeded requests
+_NAMES_WIDTH = WIDTH - _COUNT_WIDTH - 1 - sum(1 + width for _, width, *_ in _COLUMNS)
+_ARM_WIDTH = 12  # qwen-sd-vllm
+_NO_DECIMALS_FROM, _ONE_DECIMAL_FROM = 1000, 10  # from here on no decimals, or one
+
+LoadPair = tuple[int | None, float | None]
+
+
+def write_table(summary: RecordSummary, file: TextIO) -> None:
+    """Write the table and the notes to `file`."""
+    file.writelines(f"{line}\n" for line in format_lines(summary))
+
+
+def format_lines(summary: RecordSummary) -> Iterator[str]:
+    """Yield one table for each concurrency or rate, then what must be known beside it."""
+    if summary.simulated:
+        yield SIMULATED_BAND
+    cells = {(cell.concurrency, cell.rate_per_s, cell.class_, cell.arm, cell.metric): cell for cell in summary.cells}
+    loads = list(dict.fromkeys((counts.concurrency, counts.rate_per_s) for counts in summary.requests))
+    for load in loads:
+        yield f"{_describe_load(load)}: medians (p90, p99 and means: summary.json)"
+        yield from _format_heading(summary)
+        for class_, arm, success_count in _list_rows(summary, load):
+            figures = [_format_value(cells.get((*load, class_, arm, metric)), width) for metric, width, *_ in _COLUMNS]
+            yield " ".join([*_fit_names(class_, arm, summary), f"{success_count:>{_COUNT_WIDTH}}", *figures])
+        yield ""
+    if not loads:
+        yield "no request is recorded"
+    for note in summary.notes:
+        yield from wrap_text(f"note: {note}", WIDTH, indent="      ")
+
+
+def _describe_load(load: LoadPair) -> str:
+    concurrency, rate_per_s = load
+    if concurrency is not None:
+        return f"concurrency {concurrency}"
+    return "concurrency not known" if rate_per_s is None else f"{rate_per_s:g} requests/s, open loop"
+
+
+def _list_rows(summary: RecordSummary, load: LoadPair) -> Iterator[tuple[str, str, int]]:
+    """Yield class, arm and requests that succeeded; all classes together at the end, where there are several."""
+    entries = [entries for entries in summary.requests if (entries.concurrency, entries.rate_per_s) == load]
+    for entry in entries:
+        yield entry.class_, entry.arm, entry.succeeded
+    if len({entry.class_ for entry in entries}) > 1:
+        for arm in summary.arms:
+            successes = [entry.succeeded for entry in entries if entry.arm == arm]
+            if successes:
+                yield ALL_CLASSES, arm, sum(successes)
+
+
+def _name_widths(summary: RecordSummary) -> tuple[int, int]:
+    arm = min(_ARM_WIDTH, max([len("arm"), *(count_columns(clean_text(arm)) for arm in summary.arms)]))
+    return _NAMES_WIDTH - 1 - arm, arm
+
+
+def _fit_names(class_: str, arm: str, summary: RecordSummary) -> tuple[str, str]:
+    return tuple(fit_width(name, width) for name, width in zip((class_, arm), _name_widths(summary), strict=True))  # type: ignore[return-value]
+
+
+def _format_heading(summary: RecordSummary) -> Iterator[str]:
+    class_, arm = _name_widths(summary)
+    upper = [f"{'class':<{class_}}", f"{'arm':<{arm}}", f"{'ok':>{_COUNT_WIDTH}}"]
+    lower = [" " * class_, " " * arm, " " * _COUNT_WIDTH]
+    yield " ".join([*upper, *(f"{upper_text:>{width}}" for _, width, upper_text, _ in _COLUMNS)])
+    yield " ".join([*lower, *(f"{lower_text:>{width}}" for _, width, _, lower_text in _COLUMNS)])
+
+
+def _format_value(cell: SummaryCell | None, width: int) -> str:
+    if cell is None:
+        return "-".rjust(width)
+    decimals = 0 if cell.p50 >= _NO_DECIMALS_FROM else 1 if cell.p50 >= _ONE_DECIMAL_FROM else 2
+    text = f"{cell.p50:.{decimals}f}"
+    return (text if len(text) <= width else f"{cell.p50:.0e}").rjust(width)

@@ -1,0 +1,104 @@
+"""Names that others gave, as a terminal and a page may show them.
+
+Invariant: nothing that a record or a manifest can hold moves a terminal's cursor or turns the direction of a line.
+`tandem.cli.program` prints through `PrintableStream` alone, so that no command can forget it.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from typing import Any, TextIO
+
+_CONTROL_PICTURES = 0x2400
+"""Where Unicode keeps a visible sign for each of the control characters 0 to 31."""
+
+_DELETE = 127
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def clean_text(text: str) -> str:
+    """Return a text on one line, its control characters as signs that can be seen."""
+    return text if text.isprintable() else "".join(map(_visible_sign, text))
+
+
+class PrintableStream:
+    """A text stream that shows control characters as signs; line ends stay.
+
+    Args:
+        stream: what is written to.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text without its control characters."""
+        self._stream.write("\n".join(map(clean_text, text.split("\n"))))
+        return len(text)
+
+    def write_control(self, sequence: str) -> None:
+        """Write a control sequence of our own as it is."""
+        self._stream.write(sequence)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return whatever else the stream has."""
+        return getattr(self._stream, name)
+
+
+def shorten_name(name: str, max_signs: int = 80) -> str:
+    """Return a name of at most so many signs: of a longer one its beginning and its end, which may tell it apart."""
+    text = clean_text(name)
+    return text if len(text) <= max_signs else f"{text[: max_signs // 2]}…{text[-(max_signs - max_signs // 2 - 1) :]}"
+
+
+def fit_width(name: str, width: int, *, align_right: bool = False) -> str:
+    """Return a name on exactly so many columns, cut with an ellipsis where it is longer."""
+    text = clean_text(name)
+    if count_columns(text) > width:
+        prefix, prefix_columns = "", 0
+        for sign in text:
+            if prefix_columns + _sign_width(sign) > width - 1:
+                break
+            prefix, prefix_columns = prefix + sign, prefix_columns + _sign_width(sign)
+        text = f"{prefix}…"
+    padding = " " * (width - count_columns(text))
+    return padding + text if align_right else text + padding
+
+
+def count_columns(text: str) -> int:
+    """Return how many columns a terminal gives a text."""
+    return len(text) if text.isascii() else sum(map(_sign_width, text))
+
+
+def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> list[str]:
+    """Return a text as lines of at most so many columns.
+
+    Args:
+        text: whatever lines it has are joined.
+        width: in columns.
+        indent: before every line but the first.
+        first: before the first.
+    """
+    single_line = clean_text(" ".join(text.splitlines()))
+    max_columns = max(
+        width - (count_columns(single_line) - len(single_line)), width // 2, len(indent) + 1
+    )  # a wide sign takes two columns
+    return textwrap.wrap(
+        single_line, max_columns, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def _sign_width(sign: str) -> int:
+    if unicodedata.combining(sign):
+        return 0
+    return 2 if unicodedata.east_asian_width(sign) in {"W", "F"} else 1
+
+
+def _visible_sign(sign: str) -> str:
+    code = ord(sign)
+    if code < ord(" "):
+        return chr(_CONTROL_PICTURES + code)
+    if code == _DELETE:
+        return chr(_CONTROL_PICTURES + ord("!"))
+    return f"<U+{code:04X}>" if unicodedata.category(sign) in _HIDDEN_CATEGORIES else sign

@@ -1,0 +1,187 @@
+"""Warming an arm up until its figures stand still.
+
+Invariant: bounded, never recorded among the measured requests (`warmup.jsonl`), and every arm is asked the same.
+
+A *window* is the same few prompts, one of each class in turn, as many as the largest concurrency and at least four.
+The first window has the full length, so that no length is met for the first time in a record; those after it have at
+most 64 tokens. An arm is stable when in two short windows that follow each other the median TTFT and the median TPOT
+differ by at most 10 % (a TTFT also by at most 5 ms, below which the network speaks). It is given up, and the run goes
+on with a warning, after 8 short windows, after 5 minutes, or when every request of a window fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tandem.bench.estimate import estimate_request_s
+from tandem.bench.loops import ArmSession, RequestLoops
+from tandem.bench.manifest import WarmUpEntry
+from tandem.bench.plan import ALL_CLASSES, BlockLoad, PlanBlock, PlanItem, PlanTurn, PromptEntry, RunPlan
+from tandem.bench.record import RequestRecord
+
+MIN_WINDOW = 4
+SHORT_TOKENS = 64
+MAX_SHORT_WINDOWS = 8
+MAX_WARM_UP_S = 300.0
+MAX_CHANGE = 0.10
+MAX_TTFT_CHANGE_S = 0.005
+OPEN_WORKERS = 4  # of an arm whose load is an arrival rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpOutcome:
+    """How the warm-up of an arm ended.
+
+    Args:
+        seen: what the manifest says of it.
+        factor: what its requests took of the guessed time; None where none succeeded.
+    """
+
+    entry: WarmUpEntry
+    factor: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowMedians:
+    """What one window showed: medians in seconds; None where no answer gives one."""
+
+    ttft_s: float | None
+    tpot_s: float | None
+
+
+async def warm_up_arm(
+    arm: ArmSession, plan: RunPlan, loops: RequestLoops, *, requests: int | None, first_window: int
+) -> WarmUpOutcome:
+    """Warm one arm up.
+
+    Args:
+        arm: whom.
+        plan: what will be asked of it.
+        loops: with the recorder of warm-ups; its `done` is told of each record.
+        requests: exactly so many; None until stable.
+        first_window: number of the first window, above those of an earlier run.
+    """
+    start_s, records, stable = time.monotonic(), list[RequestRecord](), None
+    if requests is None:
+        records, stable = await _ask_until_stable(arm, plan, loops, first_window)
+    elif requests:
+        records = await _ask_window(arm, loops, plan_window(arm.name, plan, first_window, size=requests))
+    entry = WarmUpEntry(
+        requests=len(records), failed=sum(record.error is not None for record in records), stable=stable,
+        duration_s=round(time.monotonic() - start_s, 3),
+    )  # fmt: skip
+    return WarmUpOutcome(entry=entry, factor=_compute_factor(plan, records))
+
+
+async def _ask_until_stable(
+    arm: ArmSession, plan: RunPlan, loops: RequestLoops, first_window: int
+) -> tuple[list[RequestRecord], bool]:
+    end_s = time.monotonic() + MAX_WARM_UP_S
+    size = max(MIN_WINDOW, _count_workers(plan))
+    records = await _ask_window(arm, loops, plan_window(arm.name, plan, first_window, size=size))
+    previous: WindowMedians | None = None
+    for number in range(first_window + 1, first_window + 1 + MAX_SHORT_WINDOWS):
+        if loops.stop.is_requested or time.monotonic() > end_s:
+            break
+        window_records = await _ask_window(
+            arm, loops, plan_window(arm.name, plan, number, size=size, most_tokens=SHORT_TOKENS)
+        )
+        records += window_records
+        if all(record.error for record in window_records):
+            break
+        current = compute_medians(window_records)
+        if previous is not None and is_stable(previous, current):
+            return records, True
+        previous = current
+    return records, False
+
+
+async def _ask_window(arm: ArmSession, loops: RequestLoops, turn: PlanTurn) -> list[RequestRecord]:
+    records: list[RequestRecord] = []
+
+    def collect_record(record: RequestRecord) -> None:
+        records.append(record)
+        loops.on_record(record)
+
+    await dataclasses.replace(loops, on_record=collect_record).run(arm, turn, turn.items)
+    return records
+
+
+def plan_window(arm: str, plan: RunPlan, number: int, *, size: int, most_tokens: int | None = None) -> PlanTurn:
+    """Return one window as a turn: the same prompts whatever its number, of as many classes as it has room for."""
+    entries = tuple(itertools.islice(itertools.cycle(_rotate_classes(plan)), size))
+    if most_tokens is not None:
+        entries = tuple(dataclasses.replace(entry, max_tokens=min(entry.max_tokens, most_tokens)) for entry in entries)
+    load = BlockLoad(concurrency=min(_count_workers(plan), size))
+    return PlanTurn(
+        round=number,
+        slot=0,
+        arms=(arm,),
+        is_warm_up=True,
+        block=PlanBlock(number=0, class_=ALL_CLASSES, load=load, entries=entries, requests=size),
+        items=tuple(
+            PlanItem(index=index, entry=entry, repeat=0, seed=plan.seed) for index, entry in enumerate(entries)
+        ),
+    )
+
+
+def compute_medians(records: Sequence[RequestRecord]) -> WindowMedians:
+    """Return the medians of what succeeded."""
+    ttfts_s, tpots_s = [], []
+    for record in records:
+        token_times_s = [chunk.at_s for chunk in record.chunks if chunk.bears_tokens]
+        if record.error or not token_times_s:
+            continue
+        ttfts_s.append(token_times_s[0])
+        tokens = record.completion_tokens or len(token_times_s)
+        if tokens > 1:
+            tpots_s.append((token_times_s[-1] - token_times_s[0]) / (tokens - 1))
+    return WindowMedians(
+        ttft_s=statistics.median(ttfts_s) if ttfts_s else None, tpot_s=statistics.median(tpots_s) if tpots_s else None
+    )
+
+
+def is_stable(previous: WindowMedians, current: WindowMedians) -> bool:
+    """Return whether two windows showed the same."""
+    return _is_near(previous.ttft_s, current.ttft_s, MAX_TTFT_CHANGE_S) and _is_near(
+        previous.tpot_s, current.tpot_s, 0.0
+    )
+
+
+def _is_near(previous: float | None, current: float | None, min_change_s: float) -> bool:
+    if previous is None or current is None:
+        return previous is current
+    return abs(previous - current) <= max(MAX_CHANGE * max(previous, current), min_change_s)
+
+
+def _count_workers(plan: RunPlan) -> int:
+    return max(block.load.concurrency or OPEN_WORKERS for block in plan.blocks)
+
+
+def _rotate_classes(plan: RunPlan) -> list[PromptEntry]:
+    """Return the first prompt of each class, then the second of each, and so on, each once."""
+    by_class: dict[tuple[str, str], dict[str, PromptEntry]] = {}
+    for block in plan.blocks:
+        for entry in block.entries:
+            by_class.setdefault((entry.suite, entry.prompt.class_), {})[entry.prompt.id] = entry
+    rows = itertools.zip_longest(*(entries.values() for entries in by_class.values()))
+    return [entry for row in rows for entry in row if entry is not None]
+
+
+def _compute_factor(plan: RunPlan, records: Sequence[RequestRecord]) -> float | None:
+    """Return the median share of the guess that a request took; a median, because the first ones may have been cold."""
+    token_limits = {
+        (entry.suite, entry.prompt.id): entry.max_tokens for block in plan.blocks for entry in block.entries
+    }
+    shares = []
+    for record in records:
+        token_limit = token_limits[record.suite, record.prompt_id]
+        max_tokens = token_limit if record.round == records[0].round else min(token_limit, SHORT_TOKENS)
+        if record.error is None:
+            shares.append(record.end_s / estimate_request_s(max_tokens))
+    return statistics.median(shares) if shares else None

@@ -1,0 +1,119 @@
+"""`tandem bench report DIR`: read the records again; figures, then the verdict, then the page to open.
+
+Invariant: every figure comes from the records; a folder that may not be written to is reported on all the same; the
+last line is the report's path where one was written. scipy and the chart library are loaded for a verdict alone.
+
+Exit codes: 0 judged; 1 some requests failed, or are not recorded; 2 bad input; 3 an arm has a class in which nothing
+succeeded; 4 void: a control failed, nothing may be concluded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tandem.bench import manifest, summary, summary_table
+from tandem.bench.fault import ExternalBenchError
+from tandem.bench.manifest import RunManifest
+from tandem.bench.summary import RecordSummary
+from tandem.cli.outcome import ExitCode, print_json
+
+if TYPE_CHECKING:
+    from tandem.judge.schema import Verdict
+    from tandem.judge.verdict import JudgeOptions
+
+
+def report_run(folder: Path, options: argparse.Namespace | None, as_json: bool) -> ExitCode:
+    """Compute and print all that a run's records say, and write summary.json, verdict.json and the report.
+
+    Args:
+        folder: what `tandem bench run --out` wrote.
+        options: of `tandem bench report`; None judges as the run was asked.
+        as_json: print the verdict as JSON, or the summary where there is no verdict, instead of tables.
+
+    Returns:
+        VOID when a control failed; else DONE when every request that was planned is recorded and succeeded, STALE when
+        some failed or are missing, WORLD_FAILED when one arm has a class at one concurrency in which none succeeded. A
+        request that an interrupt cut is no failure of a run that went on to its end: there it was asked again.
+
+    Raises:
+        BenchError: a file is missing, or a line is not what it must be.
+    """
+    run_summary = summary.summarize_run(folder)
+    try:
+        summary.save_summary(folder, run_summary)
+    except ExternalBenchError as fault:
+        print(f"warning: {fault}", file=sys.stderr)
+    run_manifest = manifest.read_manifest(folder)
+    code = _compute_exit_code(run_summary, run_manifest)
+    figures_alone = options is not None and options.figures
+    if not as_json:
+        summary_table.write_table(run_summary, sys.stdout)
+    elif figures_alone:
+        print_json(msgspec.to_builtins(run_summary))
+    return code if figures_alone else max(code, _judge_run(folder, options, run_summary, run_manifest, as_json=as_json))
+
+
+def _judge_run(
+    folder: Path,
+    options: argparse.Namespace | None,
+    run_summary: RecordSummary,
+    run_manifest: RunManifest,
+    *,
+    as_json: bool,
+) -> ExitCode:
+    """Judge, print and write; whether it is void."""
+    from tandem.judge import terminal  # noqa: PLC0415 - scipy takes a second to load
+    from tandem.judge.request_table import read_request_table  # noqa: PLC0415
+    from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415
+
+    reason = explain_unjudged(run_manifest)
+    if reason is not None:
+        if as_json:
+            print_json(msgspec.to_builtins(run_summary))
+        print(f"no verdict: {reason}", file=sys.stderr if as_json else sys.stdout)
+        return ExitCode.DONE
+    requests = read_request_table(folder)
+    verdict = judge_run(requests, _build_judge_options(options), run_summary.notes)
+    if as_json:
+        print_json(msgspec.to_builtins(verdict))
+    else:
+        print("", *terminal.render_lines(verdict), sep="\n")
+    try:
+        save_verdict(folder, verdict)
+        from tandem.report import write_report  # noqa: PLC0415 - the chart library
+
+        print(write_report(verdict, requests, folder).html, file=sys.stderr if as_json else sys.stdout)
+    except ExternalBenchError as fault:
+        print(f"warning: {fault}", file=sys.stderr)
+    return ExitCode.VOID if _is_void(verdict) else ExitCode.DONE
+
+
+def _build_judge_options(options: argparse.Namespace | None) -> JudgeOptions:
+    from tandem.judge.schema import MARGIN  # noqa: PLC0415
+    from tandem.judge.verdict import JudgeOptions  # noqa: PLC0415 - scipy
+
+    if options is None:
+        return JudgeOptions()
+    return JudgeOptions(
+        margin=options.margin if options.margin is not None else MARGIN,
+        usd_per_hour=options.price,
+        tokenizer=options.tokenizer,
+    )
+
+
+def _is_void(verdict: Verdict) -> bool:
+    return bool(verdict.controls.void)
+
+
+def _compute_exit_code(run_summary: RecordSummary, run_manifest: RunManifest) -> ExitCode:
+    if any(arm_requests.requests and not arm_requests.succeeded for arm_requests in run_summary.requests):
+        return ExitCode.EXTERNAL_FAILURE
+    is_complete = run_manifest.ended is not None and run_manifest.ended.reason in {"done", "duration"}
+    failure_count = sum(word.n for word in run_summary.errors if not (is_complete and word.word == "interrupted"))
+    has_missing_records = run_manifest.plan.requests is not None and run_summary.records < run_manifest.plan.requests
+    return ExitCode.STALE if failure_count or has_missing_records else ExitCode.DONE

@@ -1,0 +1,109 @@
+"""An environment, its bucket, and everybody else who uses that bucket, from the declared files.
+
+Invariant: an environment that names the same bucket counts, whether it was asked for or not; what of it cannot
+be read is told, so that nobody takes the unknown for unused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tandem.artifacts.needs import BucketNeed, list_needs, merge_needs
+from tandem.cli.inputs import CommandInputs, read_inputs, read_legal_inputs
+from tandem.cli.selection import Selection
+from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.faults import SpecFault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketContext:
+    """What the commands of a bucket start from.
+
+    Args:
+        environment: the one that was named.
+        hosted: its experiments.
+        catalogue: what their names stand for.
+        needed: what it and all others of the same bucket need, each once.
+        sharing: names of the other environments of the same bucket.
+        unread: why the needs of another environment are not known, or may not be.
+    """
+
+    environment: Environment
+    experiments: tuple[Experiment, ...]
+    catalogue: Catalogue
+    needs: tuple[BucketNeed, ...]
+    sharing: tuple[str, ...]
+    unread: tuple[SpecFault, ...]
+
+    @property
+    def bucket(self) -> str:
+        """Return the bucket's name."""
+        return names.bucket_name(self.environment)
+
+
+def load_bucket_context(selection: Selection, name: str) -> BucketContext:
+    """Load an environment and whoever shares its bucket, of the same folders.
+
+    Raises:
+        SpecError: the environment or what it hosts is refused.
+    """
+    all_inputs = read_inputs(replace(selection, names=(), strict=False))
+    environment = next((candidate for candidate in all_inputs.environments() if candidate.name == name), None)
+    if environment is None or _find_refusals(
+        all_inputs, {_spec_path(selection.environments, name)}, selection, [environment]
+    ):
+        read_legal_inputs(
+            replace(selection, names=(name,), strict=False)
+        )  # raises with what is wrong of this one alone
+    assert environment is not None
+    experiments = all_inputs.list_experiments(environment)
+    sharing = [
+        sharing_environment
+        for sharing_environment in all_inputs.environments()
+        if sharing_environment.name != name and names.bucket_name(sharing_environment) == names.bucket_name(environment)
+    ]
+    parsed_files = {declaration.document.file for declaration in all_inputs.workspace.environments.values()}
+    files = {
+        str(path) for path in selection.environments.glob("*.yaml")
+    } - parsed_files  # nobody knows which bucket these name
+    files |= {_spec_path(selection.environments, sharing_environment.name) for sharing_environment in sharing}
+    unread = _find_refusals(all_inputs, files, selection, sharing)
+    refused_files = {fault.file for fault in unread}
+    needs_by_environment = {
+        sharing_environment.name: list_needs(
+            [
+                experiment
+                for experiment in all_inputs.list_experiments(sharing_environment)
+                if _spec_path(selection.experiments, experiment.name) not in refused_files
+            ],
+            all_inputs.catalogue,
+        )
+        for sharing_environment in sharing
+    }
+    return BucketContext(
+        environment=environment,
+        experiments=tuple(experiments),
+        catalogue=all_inputs.catalogue,
+        needs=merge_needs(list_needs(experiments, all_inputs.catalogue), needs_by_environment),
+        sharing=tuple(needs_by_environment),
+        unread=unread,
+    )
+
+
+def _find_refusals(
+    all_inputs: CommandInputs, files: set[str], selection: Selection, environments: Sequence[Environment]
+) -> tuple[SpecFault, ...]:
+    """Return the refusals of environment files, and of what the environments host."""
+    files = files | {
+        _spec_path(selection.experiments, name) for environment in environments for name in environment.experiments
+    }
+    return tuple(fault for fault in all_inputs.faults if fault.severity == "refusal" and fault.file in files)
+
+
+def _spec_path(folder: Path, name: str) -> str:
+    return str(folder / f"{name}.yaml")

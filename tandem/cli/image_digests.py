@@ -1,0 +1,101 @@
+"""Ask registries for the digest behind a tag and keep it in the data, with its date.
+
+Invariant: only `tandem images --resolve` comes here; synthesis never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+from dxf import DXF
+from dxf.exceptions import DXFError
+
+TIMEOUT_S = 20.0
+HEADER = "# Written by `tandem images --resolve`: image reference to the digest its registry gave.\n"
+
+
+class ResolveError(RuntimeError):
+    """A registry did not answer, or does not know a tag."""
+
+
+class UnknownTagError(ResolveError):
+    """A registry answered that it has no such image."""
+
+
+def open_public_registry(host: str, repository: str) -> DXF:
+    """Open a repository of a public registry over HTTPS as an anonymous reader."""
+
+    def authenticate(client: Any, response: requests.Response) -> None:
+        client.authenticate(response=response)
+
+    return DXF(host, repository, auth=authenticate, timeout=TIMEOUT_S)
+
+
+def resolve_digests(
+    references: list[str], file: Path, open_registry: Callable[[str, str], DXF] = open_public_registry
+) -> dict[str, str]:
+    """Read the digest of each `host/repository:tag` and write all of them to `file`.
+
+    Returns:
+        Reference to `sha256:...`, as written.
+
+    Raises:
+        ResolveError: naming the reference and what the registry said; `file` is left as it was.
+    """
+    digests = {reference: resolve_digest(reference, open_registry) for reference in references}
+    today = datetime.now(tz=UTC).date().isoformat()
+    hosts = sorted({reference.partition("/")[0] for reference in references})
+    old_data = yaml.safe_load(file.read_text()) if file.exists() else {}
+    digest_entries = {
+        **(old_data.get("digests") or {}),
+        **{
+            reference: {"value": digest, "source": _source_key(reference, today)}
+            for reference, digest in digests.items()
+        },
+    }
+    source_ids = {figure["source"] for figure in digest_entries.values()}
+    sources = {
+        **(old_data.get("sources") or {}),
+        **{
+            f"{host}-{today}": {"where": f"{host}, manifest digest by registry API v2", "date": today} for host in hosts
+        },
+    }
+    body = {
+        "digests": dict(sorted(digest_entries.items())),
+        "sources": {key: sources[key] for key in sorted(source_ids)},
+    }
+    file.write_text(HEADER + yaml.safe_dump(body, sort_keys=False))
+    return digests
+
+
+def _source_key(reference: str, today: str) -> str:
+    return f"{reference.partition('/')[0]}-{today}"
+
+
+def resolve_digest(reference: str, open_registry: Callable[[str, str], DXF] = open_public_registry) -> str:
+    """Ask a registry for the digest behind `host/repository:tag`, or whether it has `host/repository@sha256:...`.
+
+    Raises:
+        UnknownTagError: it has no such image.
+        ResolveError: it did not answer, or not to an anonymous reader.
+    """
+    name, separator, alias = reference.partition("@")
+    if not separator:
+        name, _, alias = reference.rpartition(":")
+    host, _, repository = name.partition("/")
+    try:
+        with open_registry(host, repository) as registry:
+            digest, _ = registry.head_manifest_and_response(alias)
+    except (DXFError, requests.RequestException, KeyError) as error:
+        answer = getattr(error, "response", None)
+        is_unknown_tag = answer is not None and answer.status_code == requests.codes.not_found
+        raise (UnknownTagError if is_unknown_tag else ResolveError)(
+            f"{reference}: {host} gave no digest ({error or type(error).__name__}); "
+            "check the tag, and that this machine reaches the registry"
+        ) from error
+    return str(digest)

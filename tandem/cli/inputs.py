@@ -1,0 +1,78 @@
+"""What every command starts from: the declared files and what the rules say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tandem.cli import monitoring_cost
+from tandem.cli.selection import Selection
+from tandem.monitoring.cost import MonitoringCost
+from tandem.rules import check_workspace
+from tandem.spec.catalogue import Catalogue, load_catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.faults import SpecError, SpecFault
+from tandem.spec.workspace import Workspace, load_workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandInputs:
+    """Declared files, the data they are held against, every fault found, and what watching costs by environment."""
+
+    workspace: Workspace
+    catalogue: Catalogue
+    faults: tuple[SpecFault, ...]
+    watching_costs: Mapping[str, MonitoringCost] = field(default_factory=dict)
+
+    def environments(self) -> list[Environment]:
+        """Return the environments of good form, in the order of their names."""
+        return [
+            declaration.environment for declaration in self.workspace.environments.values() if declaration.environment
+        ]
+
+    def list_experiments(self, environment: Environment) -> list[Experiment]:
+        """Return the experiments an environment hosts, in its own order."""
+        declarations = (self.workspace.experiments.get(name) for name in environment.experiments)
+        return [declaration.experiment for declaration in declarations if declaration and declaration.experiment]
+
+
+def read_inputs(selection: Selection, now: datetime | None = None) -> CommandInputs:
+    """Load and judge the chosen environments and what they host; everything when none is named.
+
+    Args:
+        selection: environments and folders.
+        now: the moment by which dates are judged, UTC; None judges no date.
+
+    Raises:
+        SpecError: a folder or a named file does not exist.
+    """
+    workspace = load_workspace(selection.environments, selection.experiments, selection.names)
+    data_catalogue = load_catalogue()
+    faults = workspace.faults + check_workspace(workspace, data_catalogue, now)
+    costs = monitoring_cost.compute_costs(workspace, faults)
+    return CommandInputs(
+        workspace=workspace,
+        catalogue=data_catalogue,
+        watching_costs=costs,
+        faults=(
+            *faults,
+            *monitoring_cost.list_cost_faults(workspace, costs),
+            *monitoring_cost.list_alarm_faults(workspace, costs),
+            *monitoring_cost.list_reference_faults(workspace, costs),
+        ),
+    )
+
+
+def read_legal_inputs(selection: Selection) -> CommandInputs:
+    """Load, judge, and refuse whatever may not be built; warnings that may stand remain in `faults`.
+
+    Raises:
+        SpecError: there is a refusal, or with `strict` a warning.
+    """
+    inputs = read_inputs(selection)
+    blocking_faults = [fault for fault in inputs.faults if selection.strict or fault.severity == "refusal"]
+    if blocking_faults:
+        raise SpecError(blocking_faults)
+    return inputs

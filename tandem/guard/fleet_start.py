@@ -1,0 +1,597 @@
+"""The start: the only thing that raises a fleet, and only behind a lease and an armed stop.
+
+Invariant: standard library and boto3 only. Whatever ends it at any step, no instance is left that no stop will end:
+the lease and the one-shot stop are there before the raise, and a stop that came meanwhile has the last word. Whatever
+keeps it asleep, it raises, deletes and takes back under its own lease alone (tandem/guard/ownership.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from tandem.guard.fleet_stop import (
+    BLOCK_MARGIN,
+    CALL_ERRORS,
+    FENCE_KEY,
+    LABEL_PREFIXES,
+    OWNER_TAG,
+    POINTER_KEY,
+    RUN_NAME_PATTERN,
+    STOP_PREFIX,
+    AwsClients,
+    Fence,
+    FleetState,
+    GuardConfig,
+    GuardExternalError,
+    GuardRefusedError,
+    Lease,
+    LeasePointer,
+    change_fence,
+    clear_pointer,
+    describe_error,
+    error_code,
+    lease_key,
+    notify_subscribers,
+    observe_fleet,
+    read_lease,
+    read_own_labels,
+    read_pointer,
+    scale_to_zero,
+    write_lease,
+    write_object,
+)
+from tandem.guard.ownership import LeaseOwner
+from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups, resume_launch
+from tandem.guard.schedules import delete_unreferenced_schedule, list_foreign_schedules
+from tandem.shell_command import quote_command
+
+MIN_HOURS = 0.25  # a shorter lease could end before its nodes run
+# The service's ARN for a call without a Lambda (EventBridge Scheduler user guide, "Using universal targets").
+SCHEDULE_TARGET_ARN = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
+# Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
+RETRY_POLICY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
+LATE_START_ADVICE = "the reaper fences it within minutes; then tandem stop --clear, and start again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaiseReport:
+    """A fleet that may run until its lease's deadline.
+
+    Args:
+        nodes: the desired size that EKS took.
+        present: whether it had been raised before, by the same run.
+        schedule_arn: of the one-shot stop, as Scheduler reads it back.
+    """
+
+    lease: Lease
+    nodes: int
+    was_present: bool
+    schedule_arn: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RaiseRequest:
+    """What `raise_fleet` was asked for."""
+
+    lease: Lease
+    nodes: int
+    now: datetime
+
+
+def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of the raise
+    clients: AwsClients, config: GuardConfig, *, run: str, hours: float, experiment: str | None, nodes: int,
+    node_labels: Mapping[str, str], who: str, beats: bool, now: datetime, unarmed_paths: Sequence[str] = (),
+) -> RaiseReport:  # fmt: skip
+    """Raise the fleet for a run; the same run may ask again and gets what it has, with its first deadline.
+
+    Args:
+        run: its name, unique in the bucket; letters, digits, `-`, `_`, `.`, at most 59.
+        hours: from `now` to the deadline.
+        nodes: at most the node group's own limit.
+        node_labels: node labels, as names.raise_label and names.compile_label give them; those of another run go.
+        who: a person's ARN, or the runner.
+        beats: whether the run will write `runs/<run>/heartbeat.json`.
+        unarmed_paths: paths that are not armed, and that whoever starts accepts; people are told of them.
+
+    Raises:
+        RefusedError: a fence, another lease, a window or the node group forbids it; nothing was raised.
+        WorldError: AWS failed; a raise that may have been taken was taken back, or its stop is armed.
+    """
+    require_valid_request(config, run=run, hours=hours, nodes=nodes)
+    deadline = (now + timedelta(hours=hours)).replace(microsecond=0)
+    lease = Lease(
+        run=run,
+        who=who,
+        experiment=experiment,
+        node_label=dict(node_labels),
+        created=now,
+        deadline=deadline,
+        beats=beats,
+        schedule=f"{STOP_PREFIX}{run}",
+        nodes=nodes,
+        unarmed=tuple(unarmed_paths),
+        prefix=config.prefix,
+    )
+    fleet_start = _FleetStart(clients, config, _RaiseRequest(lease=lease, nodes=nodes, now=now))
+    fleet_start.check_preconditions()
+    fleet_start.take_lease()
+    try:
+        schedule_arn = fleet_start.arm_stop()
+        fleet_start.notify_unarmed_paths()
+        fleet_start.resume_launches()
+    except (GuardRefusedError, GuardExternalError):
+        fleet_start.return_lease()
+        raise
+    try:
+        was_present = fleet_start.is_raised()
+        if not was_present:
+            fleet_start.raise_nodes()
+        fleet_start.require_no_late_stop()
+        fleet_start.remove_stray_labels()
+    except GuardRefusedError:
+        fleet_start.delete_unused_schedule()
+        raise
+    return RaiseReport(lease=fleet_start.lease, nodes=nodes, was_present=was_present, schedule_arn=schedule_arn)
+
+
+def require_valid_request(config: GuardConfig, *, run: str, hours: float, nodes: int) -> None:
+    """Make sure that what is asked for can be had at all; nobody is asked.
+
+    Args:
+        config: whose limits hold.
+        run, hours, nodes: as of `raise_fleet`.
+
+    Raises:
+        RefusedError: it cannot.
+    """
+    if not RUN_NAME_PATTERN.fullmatch(run):
+        raise GuardRefusedError(f"{run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
+    if not MIN_HOURS <= hours <= config.max_hours:
+        raise GuardRefusedError(f"{hours:g} hours are asked for", where=config.environment,
+                           change=f"ask for {MIN_HOURS:g} to {config.max_hours:g} (guard.max_hours)")  # fmt: skip
+    if nodes < 1:
+        raise GuardRefusedError(f"{nodes} nodes are asked for", change="ask for at least 1")
+    for name in ("schedule_group", "scheduler_role_arn", "dead_letter_arn"):
+        if not getattr(config, name):
+            raise GuardRefusedError(f"{name} is not known, so no stop can be armed", where=config.environment,
+                               change="deploy the Guard stack")  # fmt: skip
+
+
+@contextmanager
+def _convert_errors(step: str, where: str, change: str) -> Iterator[None]:
+    try:
+        yield
+    except CALL_ERRORS as error:
+        raise GuardExternalError(f"{step} failed ({describe_error(error)})", where=where, change=change) from error
+
+
+class _FleetStart:
+    """One start at work."""
+
+    def __init__(self, clients: AwsClients, config: GuardConfig, request: _RaiseRequest) -> None:
+        self.clients, self.config, self.request, self.lease = clients, config, request, request.lease
+        self.pointer = LeasePointer(prefix=config.prefix)
+        self.fleet = FleetState(now=request.now)
+        self.start_s = clients.wall_s()
+        self.has_new_schedule = False  # whether this start made the schedule, not an earlier one of the same run
+        self.may_have_nodes = False  # whether nodes may stand for which this start asked
+        self.owner = LeaseOwner(clients, config, self.pointer, self.lease)  # of the lease, once it is taken
+
+    # may it
+
+    def check_preconditions(self) -> None:
+        """Look at everything before anything is written."""
+        self.fleet = observe_fleet(self.clients, self.config, self.request.now)
+        self._require_sources("fence", "lease", "node group", "instances")
+        self._require_no_fence()
+        self._require_no_other_lease()
+        self._require_window()
+        self._require_node_group()
+        self._require_launch_process()
+        self._require_no_foreign_schedules()
+
+    def _require_sources(self, *sources: str) -> None:
+        for source, why in self.fleet.unknown.items():
+            if source in sources:
+                raise GuardExternalError(
+                    f"{source} unknown ({why}), so nothing is raised",
+                    where=self.config.environment,
+                    change="allow it to this identity where it is denied, else try again",
+                )
+
+    def _require_no_fence(self) -> None:
+        fence, name = self.fleet.fence, self.config.environment
+        if fence is not None and fence.is_closed:
+            raise GuardRefusedError(
+                f"fenced by {fence.who} at {fence.at:%Y-%m-%d %H:%M} UTC: {fence.why}",
+                where=self.config.replace_prefix(fence.prefix).url(FENCE_KEY),
+                change=f"tandem status --env {name}; when the reason is gone, tandem stop --clear --env {name}",
+            )  # fmt: skip
+
+    def _require_no_other_lease(self) -> None:
+        self.pointer = self.fleet.pointer or self.pointer  # as it was when the lease was read
+        lease, now, name = self.fleet.lease, self.request.now, self.config.environment
+        if lease is None:
+            return
+        deadline_text = f"{lease.deadline:%Y-%m-%d %H:%M} UTC"
+        where = self.config.replace_prefix(lease.prefix).url(lease_key(lease.run))
+        if lease.ending is not None and lease.deadline > now:
+            raise GuardRefusedError(
+                f"run {lease.run} of {lease.who} ends since {lease.ending:%Y-%m-%d %H:%M} UTC", where=where,
+                change=f"wait until tandem status --env {name} shows no lease; to finish it by hand: "
+                f"tandem stop --end --env {name}",
+            )  # fmt: skip
+        if lease.deadline <= now:
+            raise GuardRefusedError(
+                f"the lease of run {lease.run} ended at {deadline_text}", where=where,
+                change=f"the reaper fences it within minutes; then tandem stop --clear --env {name}",
+            )  # fmt: skip
+        if lease.run != self.lease.run:
+            raise GuardRefusedError(
+                f"run {lease.run} of {lease.who} has the fleet until {deadline_text}", where=where,
+                change=f"wait, or end it: tandem stop --env {name}",
+            )  # fmt: skip
+        if (lease.experiment, lease.node_label) != (self.lease.experiment, self.lease.node_label):
+            raise GuardRefusedError(
+                f"run {lease.run} was started for {lease.experiment or 'no experiment'}",
+                where=where,
+                change="take another name for this run",
+            )
+        if lease.nodes != self.lease.nodes:
+            raise GuardRefusedError(f"run {lease.run} was started for {lease.nodes} nodes", where=where,
+                               change="ask for as many, or take another name for this run")  # fmt: skip
+        self.lease = lease  # its own, from a start that did not come to its end; the deadline stays the first
+
+    def _require_window(self) -> None:
+        config, deadline = self.config, self.lease.deadline
+        if self.fleet.capacity_kind != "capacity-block":
+            return
+        # as declared or looked up by the caller, and as deployed: what both allow
+        starts = max(filter(None, (config.block_starts, self.fleet.block_starts)), default=None)
+        ends = min(filter(None, (config.block_ends, self.fleet.block_ends)), default=None)
+        if starts is None or ends is None:
+            raise GuardRefusedError("the Capacity Block's start and end are not said", where=config.environment,
+                               change="write capacity.block from the offer and deploy Fleet")  # fmt: skip
+        if self.request.now < starts or ends - BLOCK_MARGIN < deadline:
+            raise GuardRefusedError(
+                f"the Capacity Block lasts from {starts:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC, and a run must "
+                f"end 45 minutes before its end; asked: until {deadline:%Y-%m-%d %H:%M}", where=config.environment,
+                change="ask for fewer hours, or renew the block: docs/runbook.md",
+            )  # fmt: skip
+
+    def _require_node_group(self) -> None:
+        config, fleet = self.config, self.fleet
+        if not fleet.has_node_group:
+            raise GuardRefusedError("not there", where=config.node_group_description, change="deploy the Fleet stack")
+        if not fleet.has_owner_tag:
+            raise GuardRefusedError(
+                f"another's: without the tag {OWNER_TAG}={config.environment}", where=config.node_group_description,
+                change="it is left alone; give one of the two another name",
+            )  # fmt: skip
+        has_lease = fleet.lease is not None
+        if fleet.desired_size != 0 and not has_lease:
+            raise GuardRefusedError(
+                f"already at {fleet.desired_size}, without a lease",
+                where=config.node_group_description,
+                change=f"tandem stop --env {config.environment}",
+            )
+        if fleet.instances and not has_lease:
+            instance_text = ", ".join(f"{instance.id} ({instance.state})" for instance in fleet.instances)
+            raise GuardRefusedError(
+                f"instances without a lease: {instance_text}", where=config.node_group_description,
+                change=f"wait until they are gone, or tandem stop --env {config.environment}",
+            )  # fmt: skip
+        with _convert_errors("asking EKS", config.node_group_description, "try again; nothing was raised"):
+            node_group = self._describe_node_group()
+        limit = node_group.get("scalingConfig", {}).get("maxSize", 0)
+        # DEGRADED is what a group stays after a lack of capacity, until it grows (aws/containers-roadmap#2326)
+        if node_group.get("status") not in {"ACTIVE", "DEGRADED"} or limit < self.request.nodes:
+            raise GuardRefusedError(
+                f"{node_group.get('status')}, at most {limit} nodes; {self.request.nodes} are asked for",
+                where=config.node_group_description,
+                change="wait until it is ACTIVE, and ask for no more than capacity.nodes",
+            )
+
+    def _require_launch_process(self) -> None:
+        """Refuse where somebody else than a stop of ours keeps the Auto Scaling group from adding instances."""
+        suspended_groups = self.fleet.fence.suspended if self.fleet.fence else ()
+        with _convert_errors(
+            "asking Auto Scaling", self.config.node_group_description, "try again; nothing was raised"
+        ):
+            groups = read_scaling_groups(self.clients, self.fleet.scaling_groups)
+        for group in groups:
+            if LAUNCH_PROCESS in group.suspended_processes and group.name not in suspended_groups:
+                command = quote_command(
+                    "aws", "autoscaling", "resume-processes", "--auto-scaling-group-name", group.name,
+                    "--scaling-processes", LAUNCH_PROCESS, "--region", self.config.region,
+                )  # fmt: skip
+                raise GuardRefusedError("its launches are suspended, and no stop of Tandem wrote that it did so",
+                                   where=f"Auto Scaling group {group.name}",
+                                   change=f"find out why, then: {command}")  # fmt: skip
+
+    def _require_no_foreign_schedules(self) -> None:
+        """Refuse beside a schedule that no lease owns: it could end this run, or raise behind its end."""
+        schedule_group = self.config.schedule_group
+        with _convert_errors(
+            "listing the schedules", f"schedule group {schedule_group}", "try again; nothing was raised"
+        ):
+            foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
+            fence_run = self.fleet.fence.run if self.fleet.fence else None
+            if fence_run and any(schedule.name == f"{STOP_PREFIX}{fence_run}" for schedule in foreign_schedules):
+                # a release of an older Tandem, or one that died, left the stop of the run that its fence ended
+                delete_unreferenced_schedule(self.clients, self.config, fence_run)
+                foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
+            pointer = read_pointer(self.clients, self.config) if foreign_schedules else LeasePointer()
+        if any(schedule.name == f"{STOP_PREFIX}{pointer.run}" for schedule in foreign_schedules):
+            raise GuardRefusedError(f"run {pointer.run} has the fleet now", where=self.config.node_group_description,
+                               change=f"tandem status --env {self.config.environment}")  # fmt: skip
+        for schedule in foreign_schedules:
+            command = quote_command(
+                "aws",
+                "scheduler",
+                "delete-schedule",
+                "--group-name",
+                schedule_group,
+                "--name",
+                schedule.name,
+                "--region",
+                self.config.region,
+            )
+            raise GuardRefusedError(
+                f"no lease owns it, and it calls {schedule.target_arn}",
+                where=f"schedule {schedule_group}/{schedule.name}",
+                change=f"if no other start is under way: {command}",
+            )
+
+    def _describe_node_group(self) -> Mapping[str, Any]:
+        answer = self.clients.eks.describe_nodegroup(
+            clusterName=self.config.cluster, nodegroupName=self.config.node_group
+        )
+        node_group: Mapping[str, Any] = answer["nodegroup"]
+        return node_group
+
+    # lease and stop
+
+    def take_lease(self) -> None:
+        """Write the lease, then point to it: the pointer decides between two starts, also of the same run."""
+        pointer_config = self.config.replace_prefix(self.pointer.prefix)
+        url = pointer_config.url(lease_key(self.lease.run))
+        with _convert_errors("writing the lease", url, f"{self._retry_advice()}; nothing was raised"):
+            if self.fleet.lease is None:
+                stored_lease = write_lease(self.clients, self.config, self.lease)
+                self.lease = stored_lease or self._adopt_lease(url)
+            elif self.request.lease.unarmed != self.lease.unarmed:
+                new_lease = replace(self.lease, unarmed=self.request.lease.unarmed)
+                self.lease = write_lease(self.clients, self.config, new_lease) or self.lease
+            etag = write_object(
+                self.clients, pointer_config, POINTER_KEY, {"run": self.lease.run}, etag=self.pointer.etag
+            )
+        if etag is None:
+            raise GuardRefusedError("another start or stop came first", where=pointer_config.url(POINTER_KEY),
+                               change=f"tandem status --env {self.config.environment}")  # fmt: skip
+        self.pointer = LeasePointer(run=self.lease.run, prefix=pointer_config.prefix, etag=etag)
+        self.owner = LeaseOwner(self.clients, self.config, self.pointer, self.lease)
+
+    def _adopt_lease(self, url: str) -> Lease:
+        """Go on with a lease that a start of the same run wrote and died before it pointed to it."""
+        lease, fault = read_lease(self.clients, self.config,
+                                  LeasePointer(run=self.lease.run, prefix=self.config.prefix))  # fmt: skip
+        expected_lease = lease and replace(lease, created=self.lease.created, deadline=self.lease.deadline, etag="")
+        if lease is None or expected_lease != self.lease or lease.deadline <= self.request.now:
+            raise GuardRefusedError(fault or f"run {self.lease.run} was started before", where=url,
+                               change="take another name for this run")  # fmt: skip
+        return lease
+
+    def return_lease(self) -> None:
+        """Let others start, where no stop could be armed and so nothing was raised."""
+        if self.fleet.lease is not None:
+            return  # an earlier start of the same run may have raised under it
+        with suppress(*CALL_ERRORS):
+            if clear_pointer(self.clients, self.config, self.pointer):
+                write_lease(self.clients, self.config, replace(self.lease, ending=self.request.now))
+            self.delete_unused_schedule()
+
+    def arm_stop(self) -> str:
+        """Create the one-shot stop and read it back."""
+        where = f"schedule {self.config.schedule_group}/{self.lease.schedule}"
+        with _convert_errors(
+            "arming the one-shot stop", where, "nothing was raised; try again, or deploy the Guard stack"
+        ):
+            schedule_request = build_stop_schedule(self.config, self.lease)
+            self.owner.call_as_owner(self._create_schedule, self._build_refusal)
+            stored_schedule = self.clients.scheduler.get_schedule(
+                GroupName=self.config.schedule_group, Name=self.lease.schedule
+            )
+            target = {name: stored_schedule["Target"].get(name) for name in schedule_request["Target"]}
+            actual_values, arn = (
+                (stored_schedule["ScheduleExpression"], stored_schedule.get("State", "ENABLED"), target),
+                str(stored_schedule["Arn"]),
+            )
+        if actual_values != (
+            schedule_request["ScheduleExpression"],
+            schedule_request["State"],
+            schedule_request["Target"],
+        ):
+            raise GuardExternalError(
+                "it is not as it was asked for", where=where,
+                change="delete it in the console of EventBridge Scheduler and take another name for this run",
+            )  # fmt: skip
+        return arn
+
+    def _create_schedule(self) -> None:
+        had_new_schedule, self.has_new_schedule = self.has_new_schedule, True  # also where the answer is lost
+        try:
+            self.clients.scheduler.create_schedule(**build_stop_schedule(self.config, self.lease))
+        except ClientError as error:
+            if error_code(error) != "ConflictException":
+                raise
+            self.has_new_schedule = had_new_schedule  # of an earlier start of the same run: read back like a new one
+
+    def _build_refusal(self, loss: str) -> GuardRefusedError:
+        return GuardRefusedError(
+            f"stopped before the raise: {loss}; nothing was raised",
+            where=self.config.node_group_description,
+            change=f"tandem status --env {self.config.environment}",
+        )
+
+    def notify_unarmed_paths(self) -> None:
+        """Tell people which paths do not guard this run."""
+        if not self.lease.unarmed:
+            return
+        name, paths = self.config.environment, ", ".join(self.lease.unarmed)
+        text = (
+            f"{name}: run {self.lease.run} starts although these paths would not stop its fleet: {paths}.\n"
+            f"{self.lease.who} accepted that. The others end it, at the latest at its deadline "
+            f"{self.lease.deadline:%Y-%m-%d %H:%M} UTC.\nLook: tandem status --env {name}; docs/runbook.md"
+        )
+        with _convert_errors("telling people that paths are not armed", str(self.config.topic_arn),
+                       "nothing was raised; mend the topic, or arm the paths"):  # fmt: skip
+            notify_subscribers(self.clients, self.config, "a start accepted unarmed paths", text)
+
+    def resume_launches(self) -> None:
+        """Let the Auto Scaling groups add instances again where a stop of ours suspended it, and forget that."""
+        fence = self.fleet.fence
+        group_names = set(fence.suspended if fence else ()) & set(self.fleet.scaling_groups)
+        for name in sorted(group_names):
+            with _convert_errors(
+                f"resuming the launches of Auto Scaling group {name}",
+                self.config.node_group_description,
+                "nothing was raised; try again",
+            ):
+                self.owner.call_as_owner(lambda name=name: resume_launch(self.clients, name), self._build_refusal)  # type: ignore[misc]
+        if group_names:
+            with _convert_errors(
+                "writing what was resumed", self.config.url(FENCE_KEY), "nothing was raised; try again"
+            ):
+                change_fence(self.clients, self.config, fence, _clear_suspended_groups)
+
+    # the raise
+
+    def is_raised(self) -> bool:
+        """Whether an earlier start of this run had been taken."""
+        return self.fleet.lease is not None and self.fleet.desired_size == self.request.nodes
+
+    def raise_nodes(self) -> None:
+        """Ask EKS for the nodes, with the run's labels and without those of another."""
+        if self._is_past_deadline():  # its one-shot stop has fired
+            raise GuardRefusedError(
+                f"the lease's deadline {self.lease.deadline:%Y-%m-%d %H:%M} UTC has passed meanwhile",
+                where=self.config.node_group_description,
+                change=LATE_START_ADVICE,
+            )
+        try:
+            labels = self._describe_node_group().get("labels", {})
+            stale_labels = [
+                name for name in labels if name.startswith(LABEL_PREFIXES) and name not in self.lease.node_label
+            ]
+            label_change = {
+                "addOrUpdateLabels": dict(self.lease.node_label),
+                **({"removeLabels": stale_labels} if stale_labels else {}),
+            }
+            self.owner.call_as_owner(lambda: self._set_group_size(label_change), self._build_refusal)
+        except CALL_ERRORS as error:  # it may have been taken all the same
+            raise GuardExternalError(
+                f"raising failed ({describe_error(error)}); {self._undo_raise()}",
+                where=self.config.node_group_description,
+                change=self._retry_advice(),
+            ) from error
+
+    def _set_group_size(self, labels: Mapping[str, Any]) -> None:
+        self.may_have_nodes = True
+        self.clients.eks_once.update_nodegroup_config(
+            clusterName=self.config.cluster, nodegroupName=self.config.node_group, labels=labels,
+            scalingConfig={"minSize": 0, "desiredSize": self.request.nodes},
+        )  # fmt: skip
+
+    def remove_stray_labels(self) -> None:
+        """Take off labels that a relabel of another run, which slept until now, set beside this run's."""
+        with suppress(*CALL_ERRORS):  # the reaper sees them too
+            labels = read_own_labels(self.clients, self.config)
+            stray_labels = [name for name in labels if name not in self.lease.node_label]
+            if stray_labels:
+                self.owner.call_as_owner(lambda: self.clients.eks_once.update_nodegroup_config(
+                    clusterName=self.config.cluster, nodegroupName=self.config.node_group,
+                    labels={"removeLabels": stray_labels},
+                ), self._build_refusal)  # fmt: skip
+
+    def delete_unused_schedule(self) -> None:
+        """Delete the one-shot stop of a lease that is over, where nothing stands for which it is needed."""
+        if self.has_new_schedule and not self.may_have_nodes:
+            with suppress(*CALL_ERRORS):
+                delete_unreferenced_schedule(self.clients, self.config, self.lease.run)
+
+    def require_no_late_stop(self) -> None:
+        """Read fence and lease again: a stop that came while the raise was under way has the last word."""
+        try:
+            loss = self.owner.find_loss()
+        except CALL_ERRORS as error:
+            raise GuardExternalError(
+                f"the fence could not be read after the raise ({describe_error(error)}); {self._undo_raise()}",
+                where=self.config.bucket,
+                change=self._retry_advice(),
+            ) from error
+        if self._is_past_deadline():
+            raise GuardRefusedError(f"the lease's deadline passed while it was being raised; {self._undo_raise()}",
+                               where=self.config.node_group_description, change=LATE_START_ADVICE)  # fmt: skip
+        if loss:
+            raise GuardRefusedError(
+                f"stopped while it was being raised ({loss}); {self._undo_raise()}",
+                where=self.config.node_group_description,
+                change=f"tandem status --env {self.config.environment}",
+            )
+
+    def _retry_advice(self) -> str:
+        return f"try again with the same run (--run {quote_command(self.lease.run)})"
+
+    def _is_past_deadline(self) -> bool:
+        """Whether the deadline has passed while this start was at work, as where the machine under it slept."""
+        return self.request.now + timedelta(seconds=self.clients.wall_s() - self.start_s) >= self.lease.deadline
+
+    def _undo_raise(self) -> str:
+        name = self.config.environment
+        if not self.owner.can_scale_down():
+            return ("another start has the fleet now, or that cannot be read, so it is left alone; the reaper ends "
+                    f"what goes beyond its lease: tandem status --env {name}")  # fmt: skip
+        try:
+            scale_to_zero(self.clients, self.config)
+        except CALL_ERRORS as error:
+            return (
+                f"taking the raise back failed too ({describe_error(error)}): run tandem stop --env {name} now; its "
+                "one-shot stop is armed"
+            )
+        self.may_have_nodes = False
+        return "the node group was set to 0 again"
+
+
+def _clear_suspended_groups(fence: Fence | None) -> Fence | None:
+    return replace(fence, suspended=()) if fence and fence.suspended and not fence.is_closed else None
+
+
+def build_stop_schedule(config: GuardConfig, lease: Lease) -> dict[str, Any]:
+    """Return the one-shot stop of a lease, as CreateSchedule takes it.
+
+    The names in `Input` begin with a capital as in the CDK's own example of a universal target. Unverified: nobody has
+    seen one fire with EKS in an account yet.
+    """
+    deadline = lease.deadline.astimezone(UTC)
+    payload = {
+        "ClusterName": config.cluster, "NodegroupName": config.node_group,
+        "ScalingConfig": {"MinSize": 0, "DesiredSize": 0},
+    }  # fmt: skip
+    return {
+        "GroupName": config.schedule_group, "Name": lease.schedule,
+        "ScheduleExpression": f"at({deadline:%Y-%m-%dT%H:%M:%S})", "ScheduleExpressionTimezone": "UTC",
+        "FlexibleTimeWindow": {"Mode": "OFF"}, "ActionAfterCompletion": "DELETE", "State": "ENABLED",
+        "Description": f"ends run {lease.run} of {config.environment}",
+        "Target": {
+            "Arn": SCHEDULE_TARGET_ARN, "RoleArn": config.scheduler_role_arn, "Input": json.dumps(payload),
+            "DeadLetterConfig": {"Arn": config.dead_letter_arn}, "RetryPolicy": RETRY_POLICY,
+        },
+    }  # fmt: skip

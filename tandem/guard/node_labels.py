@@ -1,0 +1,97 @@
+"""Let the nodes of a lease take other labels: the same run goes on with other servers, or compiles first.
+
+The lease says so before the nodes do, and names both labels, so that the reaper takes neither for a stranger's.
+Invariant: standard library and boto3 only; sizes are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from tandem.guard.fence import (
+    CALL_ERRORS,
+    AwsClients,
+    GuardConfig,
+    GuardExternalError,
+    GuardRefusedError,
+    Lease,
+    LeasePointer,
+    describe_error,
+    lease_key,
+    write_lease,
+)
+from tandem.guard.fleet_stop import FleetState, observe_fleet, read_own_labels
+from tandem.guard.ownership import LeaseOwner
+
+
+def relabel_nodes(
+    clients: AwsClients, config: GuardConfig, *, run: str, node_labels: Mapping[str, str], now: datetime
+) -> Lease:  # fmt: skip
+    """Write other labels into the lease of a run, then set them on the node group's nodes.
+
+    Args:
+        run: whose lease it is; nobody else's is touched.
+        node_labels: of the nodes, as names.raise_label and names.compile_label give them; the run's former ones go.
+        now: the time.
+
+    Returns:
+        The lease as it now stands.
+
+    Raises:
+        RefusedError: the run has no live lease, or it ends; nothing was changed.
+        WorldError: AWS failed; the lease may name the new labels and the nodes still carry the old ones: do it again.
+    """
+    fleet = observe_fleet(clients, config, now)
+    pointer, lease = _require_live_lease(config, fleet, run)
+    retry_advice = "relabel once more: the lease names both labels"
+    former_labels = lease.node_label if fleet.labels != lease.former_label else lease.former_label
+    new_lease = (
+        lease
+        if lease.node_label == node_labels
+        else replace(lease, node_label=dict(node_labels), former_label=dict(former_labels))
+    )
+    try:
+        stored_lease = lease if new_lease is lease else write_lease(clients, config, new_lease)
+        if stored_lease is None:
+            raise GuardRefusedError("somebody changed the lease at this moment", where=config.environment,
+                               change=f"tandem status --env {config.environment}")  # fmt: skip
+        # read again behind the lease: another relabel of this run may have come between
+        current_labels = read_own_labels(clients, config)
+        label_change: dict[str, Any] = {"addOrUpdateLabels": dict(node_labels)}
+        stale_labels = [name for name in current_labels if name not in node_labels]
+        if stale_labels:
+            label_change["removeLabels"] = stale_labels
+        if current_labels != node_labels:
+            LeaseOwner(clients, config, pointer, stored_lease).call_as_owner(
+                lambda: clients.eks_once.update_nodegroup_config(
+                    clusterName=config.cluster, nodegroupName=config.node_group, labels=label_change
+                ),
+                lambda loss: GuardRefusedError(f"the labels are not set: {loss}", where=config.node_group_description,
+                                          change=f"tandem status --env {config.environment}"),
+            )  # fmt: skip
+    except CALL_ERRORS as error:
+        raise GuardExternalError(
+            f"relabelling failed ({describe_error(error)})", where=config.node_group_description, change=retry_advice
+        ) from error
+    return stored_lease
+
+
+def _require_live_lease(config: GuardConfig, fleet: FleetState, run: str) -> tuple[LeasePointer, Lease]:
+    name = config.environment
+    for source in ("fence", "lease", "node group"):
+        if source in fleet.unknown:
+            raise GuardExternalError(f"{source} unknown ({fleet.unknown[source]}), so no label is changed", where=name,
+                             change="try again")  # fmt: skip
+    lease = fleet.live_lease
+    if lease is None or fleet.pointer is None or lease.run != run or lease.ending is not None:
+        holder = f"run {lease.run} has it" if lease and lease.run != run else "it is over, or it ends"
+        raise GuardRefusedError(f"run {run} has no live lease: {holder}", where=config.url(lease_key(run)),
+                           change=f"tandem status --env {name}")  # fmt: skip
+    if not fleet.has_owner_tag:
+        raise GuardRefusedError(
+            "it is not there, or another's", where=config.node_group_description, change="deploy the Fleet stack"
+        )
+    return fleet.pointer, lease

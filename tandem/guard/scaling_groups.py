@@ -1,0 +1,80 @@
+"""The third lever: the node group's own Auto Scaling group, for when EKS refuses a size or ignores it.
+
+EKS owns this group, and its user guide asks people to leave it alone; so the lever is pulled only when a stop is due
+and EKS had its grace. Unproven on a real account: nobody has recorded what EKS does to a group whose launches are
+suspended and whose size is 0.
+Invariant: standard library and boto3 only, because the Lambdas pack this file; nothing here can raise a size.
+
+Source: Amazon EC2 Auto Scaling API reference, SuspendProcesses, ResumeProcesses, UpdateAutoScalingGroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tandem.guard.fence import AwsClients
+
+LAUNCH_PROCESS = "Launch"  # the process that adds instances; suspended, none is added for whatever reason
+SCALING_GROUP_TAG = "aws:autoscaling:groupName"  # Auto Scaling puts it on every instance of a group
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingGroup:
+    """One Auto Scaling group.
+
+    Args:
+        name: as EKS or the instances' tag names it.
+        desired, minimum: its sizes.
+        suspended: names of its suspended processes.
+    """
+
+    name: str
+    desired_size: int
+    min_size: int
+    suspended_processes: tuple[str, ...] = ()
+
+
+def read_scaling_groups(clients: AwsClients, names: Sequence[str]) -> tuple[ScalingGroup, ...]:
+    """Return the groups of these names; a name that is not there is left out.
+
+    Raises:
+        RAISED: Auto Scaling does not answer, or denies it.
+    """
+    if not names:
+        return ()
+    answer = clients.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(names))
+    return tuple(
+        ScalingGroup(
+            name=group["AutoScalingGroupName"], desired_size=group["DesiredCapacity"], min_size=group["MinSize"],
+            suspended_processes=tuple(process["ProcessName"] for process in group.get("SuspendedProcesses", [])),
+        )
+        for group in answer["AutoScalingGroups"]
+    )  # fmt: skip
+
+
+def suspend_launch(clients: AwsClients, name: str) -> None:
+    """Let the group add no instance any more.
+
+    Raises:
+        RAISED: Auto Scaling does not answer, or refuses.
+    """
+    clients.autoscaling.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=[LAUNCH_PROCESS])
+
+
+def set_group_to_zero(clients: AwsClients, name: str) -> None:
+    """Ask the group for no instance at all.
+
+    Raises:
+        RAISED: Auto Scaling does not answer, or refuses.
+    """
+    clients.autoscaling.update_auto_scaling_group(AutoScalingGroupName=name, MinSize=0, DesiredCapacity=0)
+
+
+def resume_launch(clients: AwsClients, name: str) -> None:
+    """Let the group add instances again; a start does so for what a stop suspended.
+
+    Raises:
+        RAISED: Auto Scaling does not answer, or refuses.
+    """
+    clients.autoscaling.resume_processes(AutoScalingGroupName=name, ScalingProcesses=[LAUNCH_PROCESS])

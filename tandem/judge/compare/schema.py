@@ -1,0 +1,107 @@
+"""The form of what `tandem bench compare --json` prints: every field of it, what it means and its unit.
+
+Invariant: values alone; a figure that cannot be known is None and a sentence beside it says why. A speed-up is above 1
+where the later run is better. Raised as that of verdict.json is: schema 2 says whether servers are simulated.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tandem.judge.schema import CellWord, LoadLevel, RatioEstimate, ShareEstimate
+
+SCHEMA = 2
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One of both runs.
+
+    Args:
+        run: its id. folder: its folder, without the path. created_utc: when it began.
+        requests, failed: of the arms that are compared.
+        floors: whether it measured its baseline against itself.
+        simulated: whether an arm is a simulated server; None where nobody asked.
+        void: why nothing may be concluded from it; empty where that is not so.
+    """
+
+    run: str
+    folder: str
+    created_utc: str
+    requests: int
+    failed: int
+    floors: bool
+    simulated: bool | None = None
+    void: tuple[str, ...] = ()
+
+
+class ManifestDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that the manifests do not say alike; `blocks`: so different that nothing may be called."""
+
+    what: str
+    before: str
+    after: str
+    blocks: bool = False
+
+
+class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one arm in one class at one load, in both runs.
+
+    Args:
+        kind: `figure`: the arm's own figure. `gain`: its speed-up over the baseline of its own run.
+        arm, class_, load, metric: which.
+        prompts: answered in both runs (of a gain: by both arms in both); the number of independent units.
+        before, after: medians over prompts in the metric's unit; of a gain the two speed-ups.
+        speed_up: of the later run over the earlier, with its interval; of a gain the ratio of the two speed-ups.
+        p, adjusted_p: of the test that it is 1; alone, and with every row taken into account (Holm).
+        noise_floor: the product of both runs' floors, above 1; None where one of them has none.
+        verdict: what may be said of the later run. why: in a sentence.
+    """
+
+    kind: Literal["figure", "gain"]
+    arm: str
+    class_: str = msgspec.field(name="class")
+    load: LoadLevel
+    metric: str
+    prompts: int
+    before: float | None = None
+    after: float | None = None
+    speed_up: RatioEstimate | None = None
+    p: float | None = None
+    adjusted_p: float | None = None
+    noise_floor: float | None = None
+    verdict: CellWord
+    why: str
+
+
+class OutputAgreement(msgspec.Struct, frozen=True, kw_only=True):
+    """Prompts at a load whose first answer of an arm is the same text in both runs, of those that both answered."""
+
+    arm: str
+    identical: ShareEstimate
+
+
+class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a comparison.
+
+    Args:
+        before, after: the runs.
+        differences: between their manifests.
+        alike: what they have in common and a reader asks for first.
+        rows: every compared figure and gain.
+        outputs: of each arm; only where both runs decoded greedily.
+        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`. level: of every interval.
+        notes: what a reader must know.
+    """
+
+    schema: int = SCHEMA
+    before: RunSummary
+    after: RunSummary
+    differences: tuple[ManifestDifference, ...]
+    alike: tuple[str, ...]
+    rows: tuple[ComparisonRow, ...]
+    outputs: tuple[OutputAgreement, ...] = ()
+    margin: float
+    level: float = 0.95
+    notes: tuple[str, ...] = ()

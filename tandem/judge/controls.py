@@ -1,0 +1,68 @@
+"""All controls of a run: may anything be concluded from it, and what limits that.
+
+Invariant: every check is there once, whether it could be done or not; a check that failed voids the run, one that
+cautions says what the verdict leaves out; rounds that are marked are in no figure of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tandem.judge import run_checks
+from tandem.judge.aa_control import check_aa_control
+from tandem.judge.cells import mask_valid_rounds
+from tandem.judge.pairs import RequestPairing
+from tandem.judge.request_table import RequestTable
+from tandem.judge.schema import ControlCheck, RunControls
+from tandem.judge.time_effects import ArmTimeline, check_drift, check_order
+
+_LIMITS = {
+    ("baseline against itself", "absent"): "there is no noise floor: a small difference may be noise that no interval "
+    "knows of",
+    ("drift", "caution"): "the arms drifted apart while the run went on: a later run may find another speed-up",
+    ("order", "caution"): "who is asked first matters: of classes that were asked in one order, it is in the speed-up",
+    ("warm-up", "caution"): "figures of the first round may be those of a cold server",
+    ("client load", "caution"): "rounds in which the client was the bottleneck are in no figure",
+    (
+        "placement",
+        "caution",
+    ): "the interval leaves out how halves differ: swap the servers, and say so with --placement",
+    ("errors", "caution"): "requests failed, and what failed is in no time",
+}
+"""What a verdict leaves out, by check and result."""
+
+
+def check_controls(table: RequestTable) -> RunControls:
+    """Return every check of a run, its noise floors and the rounds that do not count.
+
+    Raises:
+        BenchError: rounds.jsonl cannot be read.
+    """
+    client_check, bottlenecks = run_checks.check_client_load(table)
+    pairing = RequestPairing(table, mask_valid_rounds(table, RunControls(marked=bottlenecks)))
+    aa_check, floors = check_aa_control(pairing)
+    timeline = ArmTimeline.from_requests(table, pairing.row_mask())
+    checks = (
+        aa_check,
+        check_drift(timeline),
+        check_order(table, timeline),
+        run_checks.check_warm_up(table, timeline),
+        client_check,
+        run_checks.check_placement(table),
+        run_checks.check_starts(pairing),
+        run_checks.check_errors(table),
+    )
+    return RunControls(
+        checks=checks,
+        floors=floors,
+        marked=bottlenecks,
+        cautions=tuple(_list_cautions(checks)),
+        void=tuple(check.sentence for check in checks if check.result == "failed"),
+    )
+
+
+def _list_cautions(checks: Iterable[ControlCheck]) -> Iterator[str]:
+    for check in checks:
+        limit = _LIMITS.get((check.name, check.result))
+        if limit is not None:
+            yield limit

@@ -1,0 +1,157 @@
+"""What a million good output tokens cost, of each arm at each load.
+
+Invariant: tokens that are worth nothing (of a failed, garbled or late answer) are paid for and not counted; time in
+which an arm was not asked is not charged to it; without a price there is no cost, and a sentence says so.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tandem.bench.aggregate import apply_limits
+from tandem.bench.columns import BoolArray
+from tandem.bench.request_metrics import RequestMetrics
+from tandem.bench.throughput import compute_busy_s
+from tandem.judge.request_table import UNKNOWN, RequestTable
+from tandem.judge.schema import RunControls, TokenCost
+
+GOOD_CONTENT = ("ok", "truncated")
+"""Words of the content check whose tokens count: a text that max_tokens cut was wanted as far as it goes."""
+
+_HOUR_S = 3600.0
+_MILLION = 1_000_000
+
+
+class ArmWork(NamedTuple):
+    """What one arm did at one load.
+
+    Args:
+        requests: that were asked.
+        tokens: good output tokens.
+        busy_s: seconds in which at least one of the requests ran.
+        bad: requests that succeeded and whose tokens are not good.
+        untold: good requests whose tokens nobody counted.
+        unchecked: good requests whose content nobody checked.
+    """
+
+    request_count: int
+    good_tokens: int
+    busy_s: float
+    bad_answers: int
+    answers_without_tokens: int
+    answers_without_check: int
+
+
+def compute_costs(
+    table: RequestTable, *, usd_per_hour: float | None, controls: RunControls | None = None
+) -> tuple[TokenCost, ...]:
+    """Return one cost for each load and arm, the control left out: it is the baseline's server.
+
+    Args:
+        table: the run.
+        usd_per_hour: of all that the run occupies; None where nobody said.
+        controls: of the run; rounds that they mark are taken out.
+    """
+    row_mask, good_mask = mask_cost_rows(controls, table), _mask_good_requests(table)
+    arms = [arm for arm in table.arms if arm != table.control]
+    rows = []
+    for load in range(len(table.loads)):
+        at_load = row_mask & (table.load == load)
+        for arm in arms:
+            arm_work = measure_work(table, at_load & table.arm_mask(arm), good_mask)
+            if arm_work.request_count:
+                rows.append(_build_cost(arm, table, load, arm_work, usd_per_hour, servers=len(arms)))
+    return tuple(rows)
+
+
+def mask_cost_rows(controls: RunControls | None, table: RequestTable) -> BoolArray:
+    """Return which requests stand in rounds that no control marked and that are no control rounds."""
+    bottleneck_rounds = [bottleneck.round for bottleneck in controls.marked] if controls is not None else []
+    return ~np.isin(table.round, bottleneck_rounds) & ~table.control_round_mask()
+
+
+def measure_work(table: RequestTable, rows: BoolArray, good_mask: BoolArray | None = None) -> ArmWork:
+    """Return what was done in some requests of one arm.
+
+    Args:
+        table: the run.
+        rows: the requests.
+        good_mask: of all requests, those whose tokens are worth something; worked out where it is not given.
+    """
+    token_mask = rows & (_mask_good_requests(table) if good_mask is None else good_mask)
+    unknown_mask = token_mask & np.isnan(table.tokens)
+    request_count = int(rows.sum())
+    busy_times_s = (
+        compute_busy_s(np.zeros(request_count, np.intp), table.start_s[rows], table.end_s[rows], 1)
+        if request_count
+        else np.zeros(1)
+    )
+    return ArmWork(
+        request_count=request_count,
+        good_tokens=int(table.tokens[token_mask & ~unknown_mask].sum()),
+        busy_s=float(busy_times_s[0]),
+        bad_answers=int((rows & ~table.failed & ~token_mask).sum()),
+        answers_without_tokens=int(unknown_mask.sum()),
+        answers_without_check=int((token_mask & (table.content == UNKNOWN)).sum()),
+    )
+
+
+def _mask_good_requests(table: RequestTable) -> BoolArray:
+    """Return which requests succeeded, hold a text that is one, and kept every stated limit."""
+    figures = RequestMetrics(
+        values=dict(table.figures), gaps_ms=np.empty(0), gap_owners=np.empty(0, np.intp), suspects={},
+        failure_mask=table.failed, raw_completion_tokens=table.tokens,
+    )  # fmt: skip
+    is_within_limits, _ = apply_limits(figures, table.run.goodput or {})
+    good_codes = [code for code, word in enumerate(table.contents) if word in GOOD_CONTENT]
+    mask: BoolArray = is_within_limits & np.isin(table.content, [*good_codes, UNKNOWN])
+    return mask
+
+
+def _build_cost(  # noqa: PLR0913 - a cost is made of these
+    arm: str, table: RequestTable, load: int, work: ArmWork, usd_per_hour: float | None, *, servers: int
+) -> TokenCost:
+    usd = None
+    if usd_per_hour is not None and work.good_tokens:
+        usd = usd_per_hour / servers * work.busy_s / _HOUR_S / work.good_tokens * _MILLION
+    return TokenCost(
+        arm=arm,
+        load=table.loads[load],
+        usd_per_hour=usd_per_hour,
+        good_tokens=work.good_tokens,
+        busy_s=round(work.busy_s, 3),
+        usd_per_million_good_tokens=usd,
+        sentence=" ".join(_explain_cost(work, usd_per_hour, servers, has_limits=bool(table.run.goodput))),
+    )
+
+
+def _explain_cost(work: ArmWork, usd_per_hour: float | None, servers: int, *, has_limits: bool) -> list[str]:
+    sentences = []
+    if usd_per_hour is None:
+        sentences.append("Nobody said what an hour of what the run occupied costs: give it, in USD, with --price.")
+    elif not work.good_tokens:
+        sentences.append("There is no cost, because no output token of this arm counts.")
+    else:
+        sentences.append(_explain_price(usd_per_hour, servers))
+    if work.bad_answers:
+        reason = "not good text or beyond the stated limits" if has_limits else "not good text"
+        sentences.append(f"{work.bad_answers} of {work.request_count} answers are {reason}: paid for, and not counted.")
+    if work.answers_without_tokens:
+        sentences.append(
+            f"The tokens of {work.answers_without_tokens} answers are not known, so the true cost is lower."
+        )
+    if work.answers_without_check:
+        sentences.append(f"The text of {work.answers_without_check} answers was not checked.")
+    return sentences
+
+
+def _explain_price(usd_per_hour: float, servers: int) -> str:
+    price_text = f"{usd_per_hour:g} USD an hour is the price of all that the run occupies"
+    share_text = (
+        f"this arm is charged one of {servers} equal shares of it"
+        if servers > 1
+        else "this arm is charged the whole of it"
+    )
+    return f"{price_text}; {share_text}, for the time in which it was asked, at this load alone."

@@ -1,0 +1,108 @@
+"""Whether a variant's outputs differ from the baseline's more than the baseline's differ from each other.
+
+Invariant: exact for any server, whatever share of its outputs equal each other: if the variant's outputs of a prompt
+come from where the baseline's come from, any of them could have been the baseline's. So within each prompt and load
+the arms' names are exchanged at random, and what was seen is held against what the exchanges give. Prompts whose
+outputs are all alike say nothing either way and cost nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from tandem.bench.columns import IntArray
+from tandem.bench.quantiles import Values
+from tandem.judge.request_table import Digests
+
+_DRAWS = 1_999
+_OUTPUTS = 8  # of each side and prompt: one prompt of eight and eight can say 1 in 12,870 already
+_PROMPTS = 400  # whose outputs differ; more would only cost time
+_ROUNDING = 1e-9
+
+
+class PermutationResult(NamedTuple):
+    """Result of the test.
+
+    Args:
+        p: how often exchanged names give as large an excess.
+        least_p: what p would be, had the variant been as different as these outputs allow; above the level of the test,
+            nothing could have been found.
+    """
+
+    p: float
+    least_p: float
+
+
+class OutputStrata(NamedTuple):
+    """Outputs of one side: the code of the prompt and load of each, and its digest."""
+
+    strata: IntArray
+    digests: Digests
+
+
+def run_permutation_test(baseline: OutputStrata, variant: OutputStrata, seed: int = 0) -> PermutationResult | None:
+    """Test whether pairs across the sides differ more often than pairs of the baseline; None where it has no pairs.
+
+    Args:
+        baseline: every output of the baseline and of its control.
+        variant: every output of the variant.
+        seed: of the exchanges.
+    """
+    strata_pairs = [pair for pair in _pair_strata(baseline, variant) if len(pair[0]) > 1]
+    if not strata_pairs:
+        return None
+    different_pairs = [pair for pair in strata_pairs if len(np.unique(np.concatenate(pair))) > 1]
+    different_pairs = [different_pairs[index] for index in _spread_places(len(different_pairs), _PROMPTS)]
+    rng = np.random.default_rng(seed)
+    total: Values = np.zeros(_DRAWS)
+    statistic, log_least = 0.0, 0.0
+    for baseline_digests, variant_digests in different_pairs:
+        _, codes = np.unique(np.concatenate([baseline_digests, variant_digests]), return_inverse=True)
+        digest_counts = np.bincount(codes)
+        baseline_counts = np.bincount(codes[: len(baseline_digests)], minlength=len(digest_counts))
+        draws = _compute_statistic(
+            rng.multivariate_hypergeometric(digest_counts, len(baseline_digests), size=_DRAWS), digest_counts
+        )
+        statistic += float(_compute_statistic(baseline_counts[None, :], digest_counts)[0])
+        total += draws
+        log_least += math.log(float((draws >= draws.max() - _ROUNDING).mean()))
+    p = (1 + int((total >= statistic - _ROUNDING).sum())) / (_DRAWS + 1)
+    return PermutationResult(p if different_pairs else 1.0, math.exp(log_least))
+
+
+def _compute_statistic(baseline_counts: IntArray, digest_counts: IntArray) -> Values:
+    """Return the share of pairs across that differ less that of the baseline's own; one of each row of counts."""
+    variant_counts = digest_counts - baseline_counts
+    baseline_size, variant_size = baseline_counts.sum(axis=1), variant_counts.sum(axis=1)
+    cross_share = 1 - (baseline_counts * variant_counts).sum(axis=1) / (baseline_size * variant_size)
+    within_share = 1 - (baseline_counts * (baseline_counts - 1)).sum(axis=1) / (baseline_size * (baseline_size - 1))
+    statistic: Values = cross_share - within_share
+    return statistic
+
+
+def _pair_strata(baseline: OutputStrata, variant: OutputStrata) -> Iterator[tuple[Digests, Digests]]:
+    """Yield the outputs of both sides for each prompt and load that both answered, at most _OUTPUTS of a side."""
+    baseline_groups, variant_groups = _group_by_stratum(baseline), _group_by_stratum(variant)
+    for code in sorted(baseline_groups.keys() & variant_groups.keys()):
+        yield _limit_digests(baseline_groups[code]), _limit_digests(variant_groups[code])
+
+
+def _group_by_stratum(side: OutputStrata) -> dict[int, Digests]:
+    order = np.argsort(side.strata, kind="stable")
+    codes, first = np.unique(side.strata[order], return_index=True)
+    return dict(zip(codes.tolist(), np.split(side.digests[order], first[1:]), strict=True)) if len(codes) else {}
+
+
+def _limit_digests(digests: Digests) -> Digests:
+    selection: Digests = digests[_spread_places(len(digests), _OUTPUTS)]
+    return selection
+
+
+def _spread_places(count: int, limit: int) -> IntArray:
+    """Return at most `limit` places of `count`, evenly spread."""
+    places: IntArray = np.arange(count) if count <= limit else np.linspace(0, count - 1, limit).round().astype(np.intp)
+    return places

@@ -1,0 +1,396 @@
+"""The form of verdict.json: every field of it, what it means and its unit.
+
+Invariant: values alone, no computing; a figure that cannot be known is None and a sentence beside it says why. A
+speed-up is above 1 where the variant is better, whichever way the metric points. A change that an older reader would
+misread raises the schema, a new field with a default does not.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+SCHEMA = 3
+FILE = "verdict.json"
+CONTROL_SUFFIX = "#2"
+"""Behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #."""
+
+MARGIN = 0.05
+"""A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice, --margin says another."""
+
+CellWord = Literal["faster", "slower", "same", "mixed", "no evidence"]
+"""Of one cell. `same`: the interval lies inside the margin. `mixed`: of E2E, the median says one thing and the mean or
+the 90th percentile another."""
+
+VariantFinding = Literal["faster", "slower", "same", "mixed", "no evidence", "not comparable", "void"]
+"""Of a variant, without its reservations. `mixed`: some classes faster, some slower, or a class that is mixed.
+`not comparable`: an arm failed requests that the other answered, so only survivors could be compared. `void`: a control
+failed, so nothing is concluded."""
+
+EvidenceScope = Literal["one-start", "across-starts"]
+"""What a word holds for. `one-start`: for the starts of the servers that were measured; what starts differ by is in no
+interval. `across-starts`: for the servers whenever they are started."""
+
+OutputFinding = Literal["the same", "not shown", "not the same"]
+"""Whether the variant gives the baseline's output. `not shown`: nothing compared shows it."""
+
+OverallVerdict = Literal[
+    "faster", "faster, output not shown to be the same", "faster but not the same output", "slower", "same", "mixed",
+    "faster within one start", "faster within one start, output not shown to be the same",
+    "faster within one start but not the same output", "slower within one start", "same within one start",
+    "mixed within one start", "no evidence", "not comparable", "void",
+]  # fmt: skip
+"""Of a variant: the finding with its reservations."""
+
+TailName = Literal["mean", "p90"]
+"""What is judged of E2E beside its median."""
+
+
+class RatioEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """A speed-up, a plain number above 0, and its 95 % interval; ends are None where there is no interval."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class LoadLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """How hard a class was asked: one of both is None."""
+
+    concurrency: int | None = None
+    rate_per_s: float | None = None
+
+
+class TailSpeedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean or the 90th percentile of E2E of a cell, over requests, every prompt counted alike.
+
+    Args:
+        statistic: which.
+        baseline, measured: of the baseline's and of the variant's requests, in the metric's unit.
+        speed_up: baseline / measured, with its interval.
+        adjusted_p: of the test that the speed-up is 1, with every test of the report taken into account.
+        verdict: what may be said of it alone.
+    """
+
+    statistic: TailName
+    baseline: float
+    measured: float
+    speed_up: RatioEstimate
+    adjusted_p: float
+    verdict: CellWord
+
+
+class CellVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one variant in one class at one load.
+
+    Args:
+        variant: the arm that is held against the baseline.
+        class_: class of the prompts.
+        load: how hard it was asked.
+        metric: name in the catalogue (tandem.metrics).
+        prompts: prompts that both arms answered; the number of independent units.
+        rounds: rounds that both arms were asked in.
+        starts: distinct starts of the variant's server that the figures come from; None where nobody recorded them.
+        baseline, measured: medians over prompts of each prompt's median, in the metric's unit; of baseline and variant.
+        speed_up: geometric mean over prompts, with its interval.
+        p, adjusted_p: of the test that the speed-up is 1; alone, and with every test of the report taken into account.
+        noise_floor: a speed-up nearer to 1 than this ratio (above 1) is never called; None without a control.
+        tails: mean and 90th percentile, of `e2e_ms` alone; empty without an interval.
+        evidence: what the verdict holds for.
+        opposition: what mean or 90th percentile say against the median, where that changed the verdict; else None.
+        verdict: what may be said.
+        why: why it is this verdict, for a person.
+        detectable: the smallest speed-up (above 1) that so many prompts would find four times out of five.
+        more_prompts, more_rounds: how many in all would decide an undecided cell; None where it is decided, or where
+            no number would.
+    """
+
+    variant: str
+    class_: str = msgspec.field(name="class")
+    load: LoadLevel
+    metric: str
+    prompts: int
+    rounds: int
+    starts: int | None = None
+    baseline: float | None = None
+    measured: float | None = None
+    speed_up: RatioEstimate | None = None
+    p: float | None = None
+    adjusted_p: float | None = None
+    noise_floor: float | None = None
+    tails: tuple[TailSpeedUp, ...] = ()
+    evidence: EvidenceScope = "one-start"
+    opposition: str | None = None
+    verdict: CellWord
+    why: str
+    detectable: float | None = None
+    more_prompts: int | None = None
+    more_rounds: int | None = None
+
+
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict of one variant.
+
+    Args:
+        variant: its arm.
+        verdict: in a word or a few, with its reservations.
+        finding: the verdict without them.
+        evidence: `across-starts` where every judged class has 6 starts of each arm or more.
+        output: whether the outputs are shown to be the same.
+        sentence: for a manager.
+        reasons: what limits it, most important first: controls, errors, output, what intervals leave out.
+        faster, slower, same, mixed, undecided: classes at loads, as `class at concurrency 4`, by the deciding metric.
+        metric: the deciding metric.
+    """
+
+    variant: str
+    verdict: OverallVerdict
+    finding: VariantFinding
+    evidence: EvidenceScope
+    output: OutputFinding
+    sentence: str
+    reasons: tuple[str, ...] = ()
+    faster: tuple[str, ...] = ()
+    slower: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
+    mixed: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    metric: str
+
+
+class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the baseline differs from itself by, in one cell.
+
+    `speed_up` is of the control arm against the baseline; `ratio`, above 1, is the end of its interval farther from 1.
+    """
+
+    class_: str = msgspec.field(name="class")
+    load: LoadLevel
+    metric: str
+    speed_up: RatioEstimate
+    ratio: float
+
+
+class ControlCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """One control.
+
+    Args:
+        name: which.
+        result: `failed` voids the run; `caution` limits what may be said; `absent`: it could not be done.
+        sentence: what was seen, with figures, or why it is absent.
+    """
+
+    name: Literal["baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors"]
+    result: Literal["passed", "caution", "failed", "absent"]
+    sentence: str
+
+
+class BottleneckRound(msgspec.Struct, frozen=True, kw_only=True):
+    """A round in which the measuring machine was the bottleneck, and by what it is known."""
+
+    round: int
+    sentence: str
+
+
+class RunControls(msgspec.Struct, frozen=True, kw_only=True):
+    """All controls; `void` says why nothing may be concluded, `cautions` what limits the verdict."""
+
+    checks: tuple[ControlCheck, ...] = ()
+    floors: tuple[NoiseFloor, ...] = ()
+    marked: tuple[BottleneckRound, ...] = ()
+    void: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+
+
+class ShareEstimate(msgspec.Struct, frozen=True, kw_only=True):
+    """So many of so many, with a 95 % interval of the share."""
+
+    n: int
+    of: int
+    low: float | None = None
+    high: float | None = None
+
+
+class HistogramBin(msgspec.Struct, frozen=True, kw_only=True):
+    """One bar of a histogram: first_ up to but not last_ (None: without end), in tokens or characters."""
+
+    first: int
+    last: int | None
+    n: int
+
+
+class DivergenceExample(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt whose outputs differ, side by side.
+
+    `at` is the first place at which they differ, in the unit of Equality.by; the texts are cut around it.
+    `near_tie` says whether the log-probabilities of the two choices were nearly equal; None where nobody gave them.
+    """
+
+    class_: str = msgspec.field(name="class")
+    prompt_id: str
+    at: int
+    baseline: str
+    measured: str
+    near_tie: bool | None = None
+
+
+class ClassEquality(msgspec.Struct, frozen=True, kw_only=True):
+    """How many paired outputs of one class are identical; `yardstick` is the baseline's against itself."""
+
+    class_: str = msgspec.field(name="class")
+    identical: ShareEstimate
+    yardstick: ShareEstimate | None = None
+
+
+class OutputEquality(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a variant gives the baseline's output.
+
+    Args:
+        variant: its arm.
+        by: what was compared: ids of the server, ids of the target's tokenizer over the text, or characters.
+        result: `the same`: no more pairs differ than the baseline's own; `differs`; `no evidence`: too few pairs, no
+            greedy decoding, or no yardstick where some differ.
+        sentence: for a person.
+        identical: over all classes. yardstick: the baseline against itself; None where it was never asked twice.
+        classes: by class.
+        first_divergence: histogram of the first place of difference.
+        near_ties: differing pairs whose two choices were nearly as likely; None where no log-probabilities are there.
+        lengths: variant's output tokens as a ratio of the baseline's, with interval; far from 1 it cuts or rambles.
+        garbage: outputs of the variant that the suite's content check refused, and of the baseline.
+        examples: a few pairs that differ.
+    """
+
+    variant: str
+    by: Literal["token ids", "the target's tokenizer", "characters"]
+    result: Literal["the same", "differs", "no evidence"]
+    sentence: str
+    identical: ShareEstimate | None = None
+    yardstick: ShareEstimate | None = None
+    classes: tuple[ClassEquality, ...] = ()
+    first_divergence: tuple[HistogramBin, ...] = ()
+    near_ties: ShareEstimate | None = None
+    lengths: RatioEstimate | None = None
+    garbage: ShareEstimate | None = None
+    garbage_of_baseline: ShareEstimate | None = None
+    examples: tuple[DivergenceExample, ...] = ()
+
+
+class ClassAcceptance(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens a step of the target gave, of one arm in one class; class `all` is every class.
+
+    Args:
+        arm: a variant, or the baseline.
+        method: where it comes from.
+        acceptance_length: tokens a target step committed, its own included; 1 is no speculation.
+        per_position: share of drafts whose token at each position, from 1, was accepted; counters only.
+        target_steps_per_token: target decode steps for one output token.
+        sentence: why a figure is absent, or what limits it.
+    """
+
+    arm: str
+    class_: str = msgspec.field(name="class")
+    method: Literal["counters", "steps of the counters", "tokens per chunk", "absent"]
+    acceptance_length: float | None = None
+    per_position: tuple[float, ...] = ()
+    target_steps_per_token: float | None = None
+    sentence: str = ""
+
+
+class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run says to one claim of the post.
+
+    Args:
+        claim: its id, C1 and so on.
+        text: the claim in our words.
+        where: where it was made.
+        answer: what the run says. `not comparable`: the run does not measure what the claim speaks of.
+        why: with figures.
+        against: ids of claims that contradict it.
+        llmperf: the figure by llmperf's definition beside the true one, where the post used it.
+        variant: the arm that it is answered of; None: of the run as a whole.
+    """
+
+    claim: str
+    text: str
+    where: str
+    answer: Literal["confirmed", "contradicted", "no evidence", "not comparable"]
+    why: str
+    against: tuple[str, ...] = ()
+    llmperf: str | None = None
+    variant: str | None = None
+
+
+class TokenCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What good output cost, of one arm at one load.
+
+    Args:
+        arm: which.
+        load: all classes at this load.
+        usd_per_hour: what the run occupied, as --price said; None where nobody said.
+        good_tokens: output tokens of requests that succeeded, passed the content check and kept the goodput limits.
+        busy_s: seconds in which the arm was asked.
+        usd_per_million_good_tokens: None without a price.
+        sentence: what the price is of, or why there is none.
+    """
+
+    arm: str
+    load: LoadLevel
+    usd_per_hour: float | None = None
+    good_tokens: int = 0
+    busy_s: float = 0.0
+    usd_per_million_good_tokens: float | None = None
+    sentence: str = ""
+
+
+class TermDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A word of the report and its meaning."""
+
+    name: str
+    unit: str
+    definition: str
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """All of verdict.json.
+
+    Args:
+        version: of Tandem.
+        run: its id. folder: name of its folder, without the path. created_utc: when it began.
+        simulated: whether an arm is a simulated server; None where an older Tandem measured it and did not ask.
+        baseline: its arm; variants: the others, without the control.
+        requests, failed: records that were judged, and those of them with an error.
+        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
+        level: of every interval.
+        headlines: one a variant.
+        cells: every judged metric.
+        controls, equality, acceptance, claims, cost: as their names say.
+        claims_unasked: a sentence, why the post's claims are not asked of these servers; None where they are.
+        definitions: of every metric and word used.
+        notes: what a reader must know beside.
+        recompute: commands that make this file again.
+    """
+
+    schema: int = SCHEMA
+    version: str
+    run: str
+    folder: str
+    created_utc: str
+    simulated: bool | None = None
+    baseline: str
+    variants: tuple[str, ...]
+    requests: int
+    failed: int
+    margin: float
+    level: float = 0.95
+    headlines: tuple[Headline, ...]
+    cells: tuple[CellVerdict, ...]
+    controls: RunControls
+    equality: tuple[OutputEquality, ...] = ()
+    acceptance: tuple[ClassAcceptance, ...] = ()
+    claims: tuple[ClaimVerdict, ...] = ()
+    claims_unasked: str | None = None
+    cost: tuple[TokenCost, ...] = ()
+    definitions: tuple[TermDefinition, ...] = ()
+    notes: tuple[str, ...] = ()
+    recompute: tuple[str, ...] = ()

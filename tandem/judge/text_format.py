@@ -1,0 +1,142 @@
+"""How a verdict's figures and names are written, the same in a terminal and in the report.
+
+Invariant: a figure that is absent is a dash, never a zero; nothing that a record can hold moves a terminal's cursor or
+turns the direction of a line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+
+from tandem.bench import terminal_text
+from tandem.judge.schema import (
+    CellVerdict,
+    CellWord,
+    ClassAcceptance,
+    Headline,
+    LoadLevel,
+    RatioEstimate,
+    Verdict,
+)
+from tandem.metrics import CATALOGUE, acceptance_position, find_metric
+
+ABSENT = "-"
+TIMES = "\u00d7"
+SHORT = {
+    "e2e_ms": "E2E",
+    "tpot_ms": "TPOT",
+    "ttft_ms": "TTFT",
+    "output_tokens_per_s": "tokens/s",
+    "llmperf_inter_token_latency_ms": "llmperf ITL",
+}
+"""The field's names of the metrics that are judged and drawn."""
+
+_LEAST_SPECULATION = 1.05  # tokens a step; a server that joins chunks is a little above 1 without speculation
+_HUNDREDTH, _TENTHS, _WHOLE = 0.01, 10, 1000
+_THIN_SPACE = " "
+clean_text = terminal_text.clean_text
+shorten_text = terminal_text.shorten_name
+
+
+def format_load(load: LoadLevel) -> str:
+    """Return how hard a class was asked."""
+    if load.concurrency is not None:
+        return f"concurrency {load.concurrency}"
+    return "load not known" if load.rate_per_s is None else f"{load.rate_per_s:g} requests/s"
+
+
+def format_short_load(load: LoadLevel) -> str:
+    """Return the same for a narrow column."""
+    if load.concurrency is not None:
+        return f"c{load.concurrency}"
+    return ABSENT if load.rate_per_s is None else f"{load.rate_per_s:g}/s"
+
+
+def format_metric(name: str) -> str:
+    """Return the field's name of a metric, or the catalogue's where it has none."""
+    return SHORT.get(name, clean_text(name))
+
+
+def metric_unit(name: str) -> str:
+    """Return a metric's unit; empty for a plain number and for what is not in the catalogue."""
+    is_known = name in CATALOGUE or name.startswith(acceptance_position(0)[:-1])
+    unit = find_metric(name).unit if is_known else "1"
+    return "" if unit == "1" else unit
+
+
+def format_number(value: float | None) -> str:
+    """Return a figure to three digits; a dash for none."""
+    if value is None or not math.isfinite(value):
+        return ABSENT
+    size = abs(value)
+    if size >= _WHOLE:
+        return f"{value:,.0f}"
+    if size and size < _HUNDREDTH:
+        return f"{value:.2g}"
+    decimals = 1 if size >= _TENTHS else 2 if size >= 1 / _TENTHS or not size else 3
+    return f"{value:.{decimals}f}"
+
+
+def format_times(value: float | None) -> str:
+    """Return a ratio; a dash for none."""
+    return ABSENT if value is None else f"{format_number(value)}{TIMES}"
+
+
+def format_interval(ratio: RatioEstimate | None) -> str:
+    """Return the ends of an interval; a dash where it has none."""
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return ABSENT
+    return f"{format_number(ratio.low)} to {format_number(ratio.high)}"
+
+
+def format_percent(share: float | None) -> str:
+    """Return a share in percent; never rounded to 0 % or 100 % where it is not that."""
+    if share is None or not math.isfinite(share):
+        return ABSENT
+    text = f"{100 * share:.0f}"
+    is_exact = text not in {"0", "100"} or share in {0, 1}
+    return f"{text}{_THIN_SPACE}%" if is_exact else f"{100 * share:.2f}{_THIN_SPACE}%"
+
+
+def format_level(verdict: Verdict) -> str:
+    """Return the level of every interval."""
+    return f"{100 * verdict.level:g} %"
+
+
+def filter_speculation(rows: Sequence[ClassAcceptance]) -> tuple[ClassAcceptance, ...]:
+    """Return the acceptance that is told: of arms of which any class has more than one token a step."""
+    arms = {row.arm for row in rows if row.acceptance_length is not None and row.acceptance_length > _LEAST_SPECULATION}
+    return tuple(row for row in rows if row.arm in arms and row.acceptance_length is not None)
+
+
+def select_cells(verdict: Verdict, headline: Headline) -> tuple[CellVerdict, ...]:
+    """Return the cells of a variant by its deciding metric."""
+    return tuple(cell for cell in verdict.cells if cell.variant == headline.variant and cell.metric == headline.metric)
+
+
+def choose_telling_cells(cells: Iterable[CellVerdict], limit: int) -> tuple[CellVerdict, ...]:
+    """Return the cells that say most where there are too many, in their order.
+
+    Those farthest from 1, as many mixed and slower ones as faster ones; then `same_places`, then the undecided.
+    """
+    all_cells = list(cells)
+    if len(all_cells) <= limit:
+        return tuple(all_cells)
+    by_word: dict[CellWord, list[int]] = {"slower": [], "faster": [], "mixed": [], "same": [], "no evidence": []}
+    for place, cell in enumerate(all_cells):
+        by_word[cell.verdict].append(place)
+    slower_places, faster_places, mixed_places, same_places, open_places = (
+        sorted(places, key=lambda index: -_measure_distance(all_cells[index])) for places in by_word.values()
+    )
+    decisive_places = [
+        place for pair in zip_longest(mixed_places, slower_places, faster_places) for place in pair if place is not None
+    ]
+    return tuple(all_cells[place] for place in sorted([*decisive_places, *same_places, *open_places][:limit]))
+
+
+def _measure_distance(cell: CellVerdict) -> float:
+    """Return how far from 1 a speed-up is."""
+    value = cell.speed_up.value if cell.speed_up is not None else 1.0
+    return abs(math.log(value)) if value > 0 and math.isfinite(value) else 0.0

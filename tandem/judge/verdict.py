@@ -1,0 +1,211 @@
+"""The verdict on a run: all that its records allow to be said, in the form of verdict.json.
+
+Invariant: every part is made from the records of this folder by the module that owns it; nothing is read from an
+earlier verdict; the same files and the same flags give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tandem.bench import client_load, counters, json_file
+from tandem.bench.fault import BenchError
+from tandem.bench.folder import RECORDS_FILE
+from tandem.bench.manifest import FILE as MANIFEST
+from tandem.bench.manifest import RunManifest, run_id
+from tandem.judge.acceptance import compute_acceptance
+from tandem.judge.cells import judge_cells
+from tandem.judge.claims.answers import answer_claims
+from tandem.judge.claims.eligibility import explain_unasked
+from tandem.judge.controls import check_controls
+from tandem.judge.cost import compute_costs
+from tandem.judge.equality.output_equality import compare_outputs
+from tandem.judge.headline import build_headlines
+from tandem.judge.request_table import RequestTable
+from tandem.judge.schema import FILE, MARGIN, TermDefinition, Verdict
+from tandem.metrics import find_metric
+from tandem.shell_command import quote_command
+
+RUN_FILES = (RECORDS_FILE, counters.FILE, client_load.FILE, MANIFEST)
+"""The files of a run that a verdict is made from; each but the first and the last may be absent, and is missed."""
+
+_CLOCK_TOLERANCE_S = 60.0  # further back than any two records are written out of turn
+
+_TERM_DEFINITIONS = (
+    TermDefinition(
+        name="speed-up",
+        unit="1",
+        definition="how many times as fast the variant is: baseline / variant for times, variant / baseline for rates; "
+        "the geometric mean over prompts of each prompt's own speed-up, of medians over its repeats",
+    ),
+    TermDefinition(
+        name="interval",
+        unit="1",
+        definition="95 of 100 such intervals hold the true speed-up; by resampling prompts, because requests of one "
+        "prompt are alike and would make it look narrower than it is",
+    ),
+    TermDefinition(
+        name="faster, slower",
+        unit="",
+        definition="the test that the speed-up is 1 is refuted with all tests of the report taken into account (Holm), "
+        "the speed-up is beyond the noise floor, and of E2E neither mean nor 90th percentile goes the other way",
+    ),
+    TermDefinition(
+        name="mixed",
+        unit="",
+        definition="of a class: the median of E2E says one thing, its mean or 90th percentile another; of a variant: "
+        "a class is mixed, or some are faster and some slower",
+    ),
+    TermDefinition(
+        name="within one start",
+        unit="",
+        definition="true of the starts of the servers that were measured; starts differ, and 6 of each arm put that in",
+    ),
+    TermDefinition(name="same", unit="", definition="the whole interval lies inside the margin"),
+    TermDefinition(
+        name="no evidence", unit="", definition="neither: the run cannot tell; how many prompts could stands beside it"
+    ),
+    TermDefinition(
+        name="noise floor",
+        unit="1",
+        definition="how far the baseline is from itself when it is asked twice, by the farther end of the interval",
+    ),
+    TermDefinition(
+        name="detectable",
+        unit="1",
+        definition="the smallest speed-up that so many prompts would find four times out of five",
+    ),
+    TermDefinition(name="void", unit="", definition="a control failed, so nothing may be concluded from the run"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions:
+    """What the reader of a run asks for.
+
+    Args:
+        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
+        usd_per_hour: in place of the manifest's price; None keeps that.
+        tokenizer: the target's tokenizer.json, for outputs of servers that give no token ids; None compares characters.
+    """
+
+    margin: float = MARGIN
+    usd_per_hour: float | None = None
+    tokenizer: Path | None = None
+
+
+def explain_unjudged(run: RunManifest) -> str | None:
+    """Return why a run has no verdict; None where it has one."""
+    if run.generator == "llmperf":
+        return "llmperf's records have neither prompts nor tokens, so no verdict is built on them"
+    if not run.arms:
+        return "the manifest names no arm: restore it from a copy"
+    if len(run.arms) < 2:  # noqa: PLR2004 - a comparison takes two
+        return "one arm was measured, so there is nothing to compare: name a --variant"
+    return None
+
+
+def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] = ()) -> Verdict:
+    """Return the verdict on a run.
+
+    Args:
+        table: its requests.
+        options: how it is to be judged.
+        notes: what a reader must know beside.
+
+    Raises:
+        BenchError: the manifest's names leave no arm to judge, or a file that is asked for cannot be used.
+    """
+    run = table.run
+    if not table.variants:
+        raise _build_no_variant_error(table)
+    run_controls = check_controls(table)
+    cell_verdicts = judge_cells(table, run_controls, margin=options.margin)
+    equalities = compare_outputs(table, tokenizer=options.tokenizer)
+    acceptance_rows = compute_acceptance(table)
+    claims_reason = explain_unasked(table)
+    price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
+    return Verdict(
+        version=run.version,
+        run=run_id(run),
+        folder=table.folder.resolve().name,
+        created_utc=run.created_utc,
+        simulated=run.simulated,
+        baseline=table.baseline,
+        variants=table.variants,
+        requests=len(table),
+        failed=int(table.failed.sum()),
+        margin=options.margin,
+        controls=run_controls,
+        cells=cell_verdicts,
+        equality=equalities,
+        acceptance=acceptance_rows,
+        headlines=build_headlines(table, cell_verdicts, run_controls, equalities, margin=options.margin),
+        claims=()
+        if claims_reason
+        else answer_claims(
+            table, cell_verdicts, equalities, acceptance_rows, margin=options.margin, controls=run_controls
+        ),
+        claims_unasked=claims_reason,
+        cost=compute_costs(table, usd_per_hour=price, controls=run_controls),
+        definitions=tuple(_list_definitions(cell.metric for cell in cell_verdicts)),
+        notes=tuple(dict.fromkeys([*notes, *map(str, table.torn_lines), *_note_clock(table)])),
+        recompute=tuple(_list_commands(table.folder, options, run)),
+    )
+
+
+def save_verdict(folder: Path, verdict: Verdict) -> Path:
+    """Write verdict.json whole: a reader sees the old one or the new one.
+
+    Raises:
+        WorldError: the folder cannot be written to.
+    """
+    path = folder / FILE
+    json_file.save_json(path, verdict, label="the verdict")
+    return path
+
+
+def _build_no_variant_error(table: RequestTable) -> BenchError:
+    """Return the fault of a manifest with several arms of which, by their names, each is the baseline."""
+    is_control_name = any(arm.name == table.control for arm in table.run.arms)
+    control_reason = f"the name {table.control} is that of the baseline's own control"
+    reason = control_reason if is_control_name else f"every arm is named {table.baseline}"
+    return BenchError(
+        f"no arm can be held against {table.baseline}: {reason}",
+        where=str(table.folder / MANIFEST),
+        change="give the other arm a name of its own, without a #, here and in records.jsonl and counters.jsonl, or "
+        "measure again with --variant NAME=URL",
+    )
+
+
+def _note_clock(table: RequestTable) -> Iterator[str]:
+    """Yield what is doubtful where the clock of the records ran backwards: they are written in the order they ended."""
+    backward_rows = np.flatnonzero(np.diff(table.end_s) < -_CLOCK_TOLERANCE_S)
+    if len(backward_rows):
+        yield (
+            f"the clock of the records runs backwards, first at {RECORDS_FILE}:{int(backward_rows[0]) + 2}: the "
+            "machine was booted "
+            "anew, or its clock was set; a request is timed by itself, so speed-ups hold, but drift and cost may not"
+        )
+
+
+def _list_definitions(metrics: Iterable[str]) -> Iterator[TermDefinition]:
+    for name in dict.fromkeys(metrics):
+        definition = find_metric(name)
+        yield TermDefinition(name=name, unit=definition.unit, definition=definition.definition)
+    yield from _TERM_DEFINITIONS
+
+
+def _list_commands(folder: Path, options: JudgeOptions, run: RunManifest) -> Iterator[str]:
+    """Yield the command that makes the same verdict from a copy of the folder."""
+    flags = [] if options.margin == MARGIN else ["--margin", f"{options.margin:.15g}"]
+    if options.usd_per_hour is not None:
+        flags += ["--price", f"{options.usd_per_hour:.15g}"]
+    if options.tokenizer is not None:
+        flags += ["--tokenizer", options.tokenizer.name]
+    yield quote_command("tandem", "bench", "report", folder.resolve().name, *flags)
+    yield f"measured by Tandem {run.version}; {', '.join(RUN_FILES[:-1])} and {RUN_FILES[-1]} are all it needs"

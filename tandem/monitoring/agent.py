@@ -1,0 +1,154 @@
+"""What the add-on amazon-cloudwatch-observability is told: what its agents watch, and what stays off.
+
+Invariant: a function of the environment's names alone. An experiment more or less changes nothing here: servers are
+found in the cluster, by their labels.
+
+Read in aws-observability/helm-charts@71a298ff, chart 6.4.0, the values and templates of the add-on's v6.4.0; rendered
+with Helm 4.2.3 the chart makes both agents as they stand here, no neuron-monitor and no DCGM exporter, and they fit its
+CRD and the agent's own schema (2026-11-21). Unproven: that the managed add-on's schema admits every key of the chart
+(`aws eks describe-addon-configuration` says), and all of it in a cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tandem.metrics import CLOUDWATCH_METRICS, PUBLISHERS, VLLM_SCRAPE, cloudwatch_unit, format_namespace
+from tandem.spec import names
+from tandem.spec.environment import Environment
+
+AddonValues = dict[str, Any]
+
+ADDON = "amazon-cloudwatch-observability"
+NAMESPACE = "amazon-cloudwatch"
+SERVICE_ACCOUNT = "cloudwatch-agent"  # of every agent and of Fluent Bit
+NODE_AGENT = "cloudwatch-agent"  # the chart's own name for it: one pod a node
+SCRAPER = "cloudwatch-agent-vllm"
+SCRAPE_JOB = "vllm"
+# where the add-on's operator puts what stands under `prometheus.config` (its collector/configmap.go)
+SCRAPE_FILE = "/etc/prometheusconfig/prometheus.yaml"
+SERVER_SELECTOR = (
+    "app.kubernetes.io/part-of=tandem,app.kubernetes.io/component=server"  # charts/serve.py labels them so
+)
+SCRAPE_INTERVAL_S = 60
+FLUSH_INTERVAL_S = 5
+NO_UNIT = "None"
+
+
+def build_addon_configuration(environment: Environment) -> AddonValues:
+    """Return the values of the add-on; only for an environment with `observability.container_insights`.
+
+    Off is what costs without saying anything here, or is unsupported:
+
+    - Application Signals: it puts itself into pods, and the servers are no web applications of its kind;
+    - OTel Container Insights, with what only it reads (node exporter, kube-state-metrics): a second pipeline;
+    - enhanced observability: charged by the observation, and of what it adds no recording was found;
+    - the DCGM exporter, as there is no GPU; neuron-monitor, unsupported beside the Neuron DRA driver.
+    """
+    switch_off = {"enabled": False}
+    return {
+        "containerInsights": {"enabled": True, "targetAgent": NODE_AGENT},
+        "containerLogs": {"enabled": True},
+        "applicationSignals": switch_off,
+        "otelContainerInsights": {"enabled": False, "logs": switch_off},
+        "dcgmExporter": switch_off,
+        "neuronMonitor": switch_off,
+        "kubeStateMetrics": switch_off,
+        "nodeExporter": switch_off,
+        "tolerations": [{"operator": "Exists"}],  # the chart's default, said here: tainted nodes are what is watched
+        "agents": [_node_agent(), _scraper_agent(environment)],
+    }
+
+
+def _node_agent() -> AddonValues:
+    kubernetes = {"enhanced_container_insights": False, "accelerated_compute_metrics": False}
+    return {"name": NODE_AGENT, "config": {"logs": {"metrics_collected": {"kubernetes": kubernetes}}}}
+
+
+def _scraper_agent(environment: Environment) -> AddonValues:
+    """Return one agent that reads all servers; on every node, each would read them all and every figure count twice.
+
+    It is no pod of its node's network: a network policy that admits a namespace does not admit such a pod. It tolerates
+    no taint, so it stays on the system nodes and outlives the fleet.
+    """
+    return {
+        "name": SCRAPER,
+        "mode": "deployment",
+        "replicas": 1,
+        "hostNetwork": False,
+        "tolerations": [],
+        "config": _emf_configuration(environment),
+        "prometheus": {"config": _scrape_configuration()},
+    }
+
+
+def _scrape_configuration() -> AddonValues:
+    """Return a Prometheus configuration: the ready and unready servers of every experiment, and only what is kept.
+
+    What it reads and does not drop is written to the log group and paid for there.
+    """
+    name_patterns = [
+        re.escape(name.removeprefix("vllm:")) for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE
+    ]
+    return {
+        "global": {"scrape_interval": f"{SCRAPE_INTERVAL_S}s", "scrape_timeout": "10s"},
+        "scrape_configs": [
+            {
+                "job_name": SCRAPE_JOB,
+                "metrics_path": "/metrics",
+                "sample_limit": 10000,
+                "kubernetes_sd_configs": [{"role": "pod", "selectors": [{"role": "pod", "label": SERVER_SELECTOR}]}],
+                "relabel_configs": [
+                    _keep_rule("__meta_kubernetes_namespace", "tandem-.+"),
+                    _keep_rule("__meta_kubernetes_pod_container_port_number", str(names.SERVER_PORT)),
+                    _keep_rule("__meta_kubernetes_pod_phase", "Running"),
+                    _copy_rule("__meta_kubernetes_namespace", "Namespace"),
+                    _copy_rule("__meta_kubernetes_pod_label_app_kubernetes_io_name", "Service"),
+                ],
+                "metric_relabel_configs": [_keep_rule("__name__", f"vllm:({'|'.join(name_patterns)})")],
+            },
+        ],
+    }
+
+
+def _keep_rule(label: str, regex: str) -> AddonValues:
+    return {"action": "keep", "source_labels": [label], "regex": regex}
+
+
+def _copy_rule(label: str, target_label: str) -> AddonValues:
+    return {"action": "replace", "source_labels": [label], "target_label": target_label}
+
+
+def _emf_configuration(environment: Environment) -> AddonValues:
+    """Return what of the scraped lines becomes a metric of CloudWatch, with which dimensions and unit."""
+    scraped_metrics = {
+        name: definition for (publisher, name), definition in CLOUDWATCH_METRICS.items() if publisher == VLLM_SCRAPE
+    }
+    units = {
+        name: cloudwatch_unit(definition)
+        for name, definition in scraped_metrics.items()
+        if cloudwatch_unit(definition) != NO_UNIT
+    }
+    cluster = names.cluster_name(environment)
+    prometheus = {
+        "cluster_name": cluster,
+        "log_group_name": names.container_log_group_name(environment, "prometheus"),
+        "prometheus_config_path": SCRAPE_FILE,
+        "emf_processor": {
+            "metric_namespace": format_namespace(VLLM_SCRAPE, environment.name, cluster),
+            "metric_unit": units,
+            "metric_declaration": [
+                {
+                    "source_labels": ["job"],
+                    "label_matcher": f"^{SCRAPE_JOB}$",
+                    "dimensions": [list(dimensions) for dimensions in PUBLISHERS[VLLM_SCRAPE].dimensions],
+                    "metric_selectors": [f"^{re.escape(name)}$" for name in scraped_metrics],
+                },
+            ],
+        },
+    }
+    return {
+        "agent": {"region": environment.region},  # the chart adds it to its own configurations only
+        "logs": {"metrics_collected": {"prometheus": prometheus}, "force_flush_interval": FLUSH_INTERVAL_S},
+    }

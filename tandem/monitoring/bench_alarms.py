@@ -1,0 +1,268 @@
+"""Alarms on what the bench publishes: failed requests, acceptance, regressions, and publishing itself.
+
+Invariant: none fires for want of data. The bench sends a round when it ends, under the minutes of its requests, so its
+series are bursts of the past: every alarm looks back over the longest round we know of, and counts quarter-hours that
+have values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tandem import metrics
+from tandem.monitoring.alarm import Comparison, MetricAlarm
+from tandem.monitoring.metric_source import MetricSource, is_published
+from tandem.monitoring.scope import MonitoringScope
+from tandem.monitoring.widget import MathExpression, MetricLine
+from tandem.spec import names
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.environment import Environment, ReferenceValue
+from tandem.spec.experiment import Experiment, Variant
+
+ERRORS, ACCEPTANCE, TTFT, TPOT, PUBLISHING_BACKLOG = "errors", "acceptance", "ttft", "tpot", "unpublished"
+
+PERIOD_S = 900
+# A round of suite real by two arms is below three hours at the post's 45 ms a token (tandem.bench.estimate). Its first
+# values are that old when they are sent, and those of the round before shall be in sight then.
+LOOK_BACK_S = 6 * 3600
+PERIODS = LOOK_BACK_S // PERIOD_S
+# One cell of such a round lies in two quarter-hours at most: a lonely outlier is less than three.
+STEADY_PERIODS = 3
+BACKLOG_PERIODS = 2
+SINGLE_FAILURE = 1  # one failed request of a few is no rate
+MIN_ACCEPTANCE_SHARE = 0.8
+# 1 says by definition that no drafted token is accepted. 1.05 is above what rounding (0.5 %) makes of 1, and still says
+# that of twenty steps one took a drafted token.
+FLOOR_ACCEPTANCE = 1.05
+
+
+def build_bench_alarms(scope: MonitoringScope) -> tuple[MetricAlarm, ...]:
+    """Return the alarms on the bench's figures."""
+    return (*_build_variant_alarms(scope), *_build_reference_alarms(scope))
+
+
+def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
+    """Yield what no alarm on the bench's figures sees, and why."""
+    observability = scope.environment.observability
+    yield (
+        "A bench that sends nothing at all is not seen: unpublished_rounds comes with the next round that is sent. "
+        f"Nor is a round that is older than {LOOK_BACK_S // 3600} h when it is sent."
+    )
+    if observability.reference is None:
+        yield (
+            "No regression of TTFT or TPOT is seen: observability.reference is null, and without a run to hold later "
+            "ones against there is no level."
+        )
+    for experiment_scope in scope.experiments:
+        experiment = experiment_scope.experiment
+        if any(variant.mode != "none" for variant in experiment.all_variants()) and not _has_step_counters(experiment):
+            yield (
+                f"No acceptance of {experiment.name} is watched: nothing that runtime {experiment.runtime} counts "
+                "gives tokens a step."
+            )
+
+
+def _build_variant_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
+    """Yield what is watched of every variant, reference or not."""
+    environment = scope.environment
+    for experiment_scope in scope.experiments:
+        experiment = experiment_scope.experiment
+        for variant in experiment.all_variants():
+            if is_published(metrics.BENCH, "requests") and is_published(metrics.BENCH, "failed_requests"):
+                yield _error_alarm(environment, experiment, variant)
+            if is_published(metrics.BENCH, "unpublished_rounds"):
+                yield _publishing_alarm(environment, experiment, variant)
+            if _needs_floor_alarm(environment, experiment, variant):
+                yield _acceptance_floor_alarm(environment, experiment, variant)
+
+
+def _build_reference_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
+    """Yield what is held against the reference run."""
+    reference = scope.environment.observability.reference
+    variants_by_name = {
+        (experiment_scope.experiment.name, variant.name): (experiment_scope.experiment, variant)
+        for experiment_scope in scope.experiments
+        for variant in experiment_scope.experiment.all_variants()
+    }
+    for value in reference.values if reference else ():
+        experiment_variant = variants_by_name.get((value.experiment, value.variant))
+        if experiment_variant is None:  # a rule refuses it; what nobody hosts sends nothing
+            continue
+        if value.ttft_ms is not None:
+            yield _latency_alarm(scope.environment, value, "ttft_ms", value.ttft_ms)
+        if value.tpot_ms is not None:
+            yield _latency_alarm(scope.environment, value, "tpot_ms", value.tpot_ms)
+        if value.acceptance_length is not None and _has_acceptance(*experiment_variant):
+            yield _acceptance_drop_alarm(scope.environment, value, value.acceptance_length)
+
+
+def _has_step_counters(experiment: Experiment) -> bool:
+    """Whether the runtime's counters give tokens a step: live ones count drafts, flat ones steps and tokens."""
+    runtime = load_catalogue().runtimes[experiment.runtime]
+    return runtime.rendered and runtime.counters.speculation.value in {"live", "flat"}
+
+
+def _has_acceptance(experiment: Experiment, variant: Variant) -> bool:
+    return (
+        variant.mode != "none" and _has_step_counters(experiment) and is_published(metrics.BENCH, "acceptance_length")
+    )
+
+
+def _needs_floor_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> bool:
+    """Whether a variant drafts and the reference has no acceptance of it."""
+    reference = environment.observability.reference
+    has_reference = any(
+        (value.experiment, value.variant) == (experiment.name, variant.name) and value.acceptance_length is not None
+        for value in (reference.values if reference else ())
+    )
+    return _has_acceptance(experiment, variant) and not has_reference
+
+
+def _error_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
+    source = _variant_source(environment, experiment, variant)
+    percent = environment.observability.failed_percent
+    return _BurstAlarm(
+        kind=ERRORS,
+        name_parts=(experiment.name, variant.name),
+        sentence=f"Requests to {variant.name} of {experiment.name} in {environment.name} fail.",
+        reason=f"more than {percent:g} percent of the requests of a quarter-hour (observability.failed_percent): a "
+        f"healthy server fails none, and fewer than {SINGLE_FAILURE + 1} of a few are no rate",
+        lines=(
+            source.line("failed_requests", "Sum", id_="failed"),
+            source.line("requests", "Sum", id_="requests"),
+            MathExpression(
+                text=f"IF(failed > {SINGLE_FAILURE}, 100 * failed / requests, 0)", label="percent failed", id="share"
+            ),
+        ),
+        threshold=percent,
+        datapoints=1,
+    ).build(environment)
+
+
+def _publishing_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
+    source = _variant_source(environment, experiment, variant)
+    return _BurstAlarm(
+        kind=PUBLISHING_BACKLOG,
+        name_parts=(experiment.name, variant.name),
+        sentence=f"Rounds of {variant.name} of {experiment.name} are measured and do not reach CloudWatch "
+        f"({environment.name}).",
+        reason=f"more than 0 earlier rounds unpublished throughout {BACKLOG_PERIODS} quarter-hours that have "
+        "rounds: one "
+        "that was late is made up for by the next",
+        lines=(source.line("unpublished_rounds", "Minimum", id_="unpublished", is_visible=True),),
+        threshold=0,
+        datapoints=BACKLOG_PERIODS,
+    ).build(environment)
+
+
+def _acceptance_floor_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
+    source = _variant_source(environment, experiment, variant)
+    return _BurstAlarm(
+        kind=ACCEPTANCE,
+        name_parts=(experiment.name, variant.name),
+        sentence=f"{variant.name} of {experiment.name} in {environment.name} drafts, and almost nothing is accepted.",
+        reason=f"median acceptance length below {FLOOR_ACCEPTANCE:g} tokens in {STEADY_PERIODS} quarter-hours: "
+        "at 1 no drafted "
+        "token is accepted and every draft is lost time; without a reference no better level is known",
+        lines=(source.line("acceptance_length", "p50", id_="acceptance", is_visible=True),),
+        comparison="below",
+        threshold=FLOOR_ACCEPTANCE,
+        datapoints=STEADY_PERIODS,
+    ).build(environment)
+
+
+def _acceptance_drop_alarm(environment: Environment, value: ReferenceValue, reference_tokens: float) -> MetricAlarm:
+    return _BurstAlarm(
+        kind=ACCEPTANCE,
+        name_parts=_name_parts(value),
+        sentence=f"{_describe_reference(value)} in {environment.name} accepts fewer drafted tokens than in run "
+        f"{_find_reference_run(environment)}.",
+        reason=f"median acceptance length below {100 * MIN_ACCEPTANCE_SHARE:g} percent of {reference_tokens:g} "
+        f"tokens in {STEADY_PERIODS} "
+        "quarter-hours: a fifth of the gain's source is lost, and rounding (0.5 percent) is far smaller",
+        lines=(
+            _reference_source(environment, value).line("acceptance_length", "p50", id_="acceptance", is_visible=True),
+        ),
+        comparison="below",
+        threshold=round(MIN_ACCEPTANCE_SHARE * reference_tokens, 6),
+        datapoints=STEADY_PERIODS,
+    ).build(environment)
+
+
+def _latency_alarm(environment: Environment, value: ReferenceValue, metric: str, reference_ms: float) -> MetricAlarm:
+    percent = environment.observability.regression_percent
+    return _BurstAlarm(
+        kind=metric.removesuffix("_ms"),
+        name_parts=_name_parts(value),
+        sentence=f"{_describe_reference(value)} in {environment.name} is slower than in run "
+        f"{_find_reference_run(environment)}: {metric}.",
+        reason=f"median more than {percent:g} percent (observability.regression_percent) above {reference_ms:g} ms in "
+        f"{STEADY_PERIODS} quarter-hours: fewer may be one round's outlier",
+        lines=(_reference_source(environment, value).line(metric, "p50", id_="median", is_visible=True),),
+        threshold=round(reference_ms * (1 + percent / 100), 6),
+        datapoints=STEADY_PERIODS,
+    ).build(environment)
+
+
+def _variant_source(environment: Environment, experiment: Experiment, variant: Variant) -> MetricSource:
+    """Return all classes and loads of a variant."""
+    dimension_values = (experiment.name, variant.name, metrics.ALL_VALUES, metrics.ALL_VALUES)
+    return MetricSource(environment, metrics.BENCH, dict(zip(metrics.BENCH_DIMENSIONS, dimension_values, strict=True)))
+
+
+def _reference_source(environment: Environment, value: ReferenceValue) -> MetricSource:
+    dimension_values = (value.experiment, value.variant, value.prompt_class, str(value.concurrency))
+    return MetricSource(environment, metrics.BENCH, dict(zip(metrics.BENCH_DIMENSIONS, dimension_values, strict=True)))
+
+
+def _name_parts(value: ReferenceValue) -> tuple[str, ...]:
+    return (value.experiment, value.variant, value.prompt_class, f"c{value.concurrency}")
+
+
+def _describe_reference(value: ReferenceValue) -> str:
+    classes = "all classes" if value.prompt_class == metrics.ALL_VALUES else value.prompt_class
+    return f"{value.variant} of {value.experiment} ({classes}, concurrency {value.concurrency})"
+
+
+def _find_reference_run(environment: Environment) -> str:
+    reference = environment.observability.reference
+    assert reference is not None, "only a reference's value is compared"
+    return reference.run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BurstAlarm:
+    """An alarm on quarter-hours of bursts; `parts` follow `what` in its name."""
+
+    kind: str
+    name_parts: tuple[str, ...]
+    sentence: str
+    reason: str
+    lines: tuple[MetricLine | MathExpression, ...]
+    comparison: Comparison = "above"
+    threshold: float
+    datapoints: int
+
+    def build(self, environment: Environment) -> MetricAlarm:
+        """Return it.
+
+        A median of few values is evaluated all the same: `ignore` would keep an alarm in alarm from the end of a run
+        on, when no values come any more, and what it notifies with it.
+        """
+        is_percentile = any(isinstance(line, MetricLine) and line.statistic.startswith("p") for line in self.lines)
+        return MetricAlarm(
+            name=names.alarm_name(environment, self.kind, *self.name_parts),
+            sentence=self.sentence,
+            reason=self.reason,
+            anchor=self.kind,
+            publishers=(metrics.BENCH,),
+            lines=self.lines,
+            comparison=self.comparison,
+            threshold=self.threshold,
+            period_s=PERIOD_S,
+            periods=PERIODS,
+            datapoints=self.datapoints,
+            missing="notBreaching",
+            low_samples="evaluate" if is_percentile else None,
+        )

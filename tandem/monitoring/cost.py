@@ -1,0 +1,270 @@
+"""What watching an environment costs in a month, computed from what is published, drawn, alarmed on and logged.
+
+Invariant: an upper bound. CloudWatch charges a metric for the hours in which it is sent; figures of a run are sent
+while accelerator nodes live, and those live no longer than the guard's monthly budget buys. Every variant counts as
+measured in each of these hours, though variants take turns. What is not known is estimated high, and named here.
+
+Not in it: storage and requests of the bucket, notifications, queries of logs, the load of the system nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tandem.metrics import (
+    ALL_LOADS,
+    CLOUDWATCH_METRICS,
+    GUARD,
+    LOG_FILTER,
+    VLLM_SCRAPE,
+    list_published_metrics,
+)
+from tandem.monitoring.alarm import MetricAlarm
+from tandem.monitoring.alarms import build_alarms
+from tandem.monitoring.dashboards import build_dashboards
+from tandem.monitoring.guard_alarms import build_guard_alarms
+from tandem.monitoring.log_filters import build_log_filters
+from tandem.monitoring.scope import ExperimentScope, MonitoringScope, SuiteTraffic
+from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, MetricLine
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Variant
+from tandem.spec.platform import WatchPrices
+
+HOURS_PER_MONTH = 730.0  # as AWS's own price examples count
+DAYS_PER_MONTH = 30.0
+BYTES_PER_GB = 1e9
+
+# Series that Container Insights makes, from what tests/watch/samples/container-insights.json declares:
+SERIES_PER_NODE = 8  # by NodeName and InstanceId
+SERIES_PER_CLUSTER = 24  # by ClusterName alone
+SERIES_PER_NAMESPACE = 7
+SERIES_PER_SERVICE = 7
+SERIES_PER_WORKLOAD = 9  # by PodName, the name of the Deployment or DaemonSet
+# What runs beside the servers: kube-system, amazon-cloudwatch, the DRA driver's; DNS, the add-on's own; the add-ons'
+# Deployments and DaemonSets, four of them the watch's.
+NAMESPACES, SERVICES, WORKLOADS = 3, 5, 12
+
+# Estimates, high: the agent writes some 60 events of about 1 kB a minute for a node, Fluent Bit less for its logs;
+# a server logs a line or two a second under load, and its scraped page is a few events a minute.
+NODE_LOG_BYTES_PER_HOUR = 6e6
+SERVER_LOG_BYTES_PER_HOUR = 4e6
+DATA_PER_REQUEST = 100  # of 1,000 that PutMetricData takes: many values make large data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostPart:
+    """One row of the cost.
+
+    Args:
+        name: what is paid for.
+        says: how its amount comes about.
+        price: field of WatchPrices.
+        amount: in the unit of the price.
+        usd: amount at that price.
+    """
+
+    name: str
+    explanation: str
+    price: str
+    amount: float
+    usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitoringCost:
+    """What watching costs in a month, at most.
+
+    Args:
+        parts: every row, none of them negative.
+        hours: of a month in which the fleet may live.
+        whole_month_usd: the total if it lived the whole month.
+        parked_usd: the total if it lived no hour of it.
+        region: whose prices these are.
+        unverified: names of the parts whose price is not from a text of AWS itself.
+    """
+
+    parts: tuple[CostPart, ...]
+    hours: float
+    whole_month_usd: float
+    parked_usd: float
+    region: str
+    unverified_parts: tuple[str, ...]
+
+    @property
+    def usd(self) -> float:
+        """The total."""
+        return sum(part.usd for part in self.parts)
+
+
+def compute_monitoring_cost(scope: MonitoringScope, prices: WatchPrices | None = None) -> MonitoringCost:
+    """Return what watching costs in a month.
+
+    Args:
+        scope: environment, experiments and their traffic.
+        prices: None takes the dated data of tandem/spec/data/platform/watch-prices.yaml.
+    """
+    watch_prices = prices or load_catalogue().watch_prices
+    hours = compute_fleet_hours(scope.environment)
+    display_parts = tuple(_list_display_parts(scope, watch_prices))  # whatever the hours; they are dear to draw
+    parts = tuple(_list_parts(scope, watch_prices, hours, display_parts))
+    return MonitoringCost(
+        parts=parts,
+        hours=hours,
+        whole_month_usd=sum(part.usd for part in _list_parts(scope, watch_prices, HOURS_PER_MONTH, display_parts)),
+        parked_usd=sum(part.usd for part in _list_parts(scope, watch_prices, 0.0, display_parts)),
+        region=watch_prices.region,
+        unverified_parts=tuple(part.name for part in parts if watch_prices.is_unverified(part.price)),
+    )
+
+
+def compute_fleet_hours(environment: Environment) -> float:
+    """Return the hours of a month that the guard's budget buys of all nodes, at least one, at most all."""
+    hourly = environment.capacity.nodes * environment.capacity.usd_per_hour
+    budget_hours = environment.guard.budget_usd / hourly if hourly else HOURS_PER_MONTH
+    return min(max(budget_hours, 1.0), HOURS_PER_MONTH)
+
+
+def count_bench_series(experiment_scope: ExperimentScope) -> int:
+    """Return how many series the bench publishes of an experiment, when every class ran at every concurrency."""
+    return sum(
+        _count_variant_series(variant, experiment_scope.traffic)
+        for variant in experiment_scope.experiment.all_variants()
+    )
+
+
+def _count_variant_series(variant: Variant, traffic: SuiteTraffic) -> int:
+    """Count one variant's: each figure by class (and all of them) and concurrency, then those of all loads."""
+    names = {metric.name for metric in list_published_metrics()}
+    if variant.mode == "none":
+        names -= {"acceptance_length"}
+    in_cells = names - {"unpublished_rounds"}
+    cells = (len(traffic.classes) + 1) * len(traffic.concurrencies)
+    return len(in_cells) * cells + len(names & set(ALL_LOADS))
+
+
+def _list_parts(
+    scope: MonitoringScope, prices: WatchPrices, hours: float, display_parts: Iterable[CostPart]
+) -> Iterator[CostPart]:
+    yield from (*_list_metric_parts(scope, prices, hours), *display_parts, *_list_log_parts(scope, prices, hours))
+    series = sum(count_bench_series(experiment_scope) for experiment_scope in scope.experiments)
+    yield _price_part(
+        prices, "requests of the publisher", "put_requests_thousand", series * 60 * hours / DATA_PER_REQUEST / 1000,
+        f"at most a datum a minute of each series, {DATA_PER_REQUEST} a request",
+    )  # fmt: skip
+    keys = 1 + scope.environment.observability.container_insights
+    yield _price_part(
+        prices, "keys of logs and alarms", "key_month", keys,
+        f"{keys}; as much again after each of the first two rotations",
+    )  # fmt: skip
+
+
+def _list_metric_parts(scope: MonitoringScope, prices: WatchPrices, hours: float) -> Iterator[CostPart]:
+    share = hours / HOURS_PER_MONTH
+    series = sum(count_bench_series(experiment_scope) for experiment_scope in scope.experiments)
+    variants = sum(len(experiment_scope.experiment.all_variants()) for experiment_scope in scope.experiments)
+    yield _price_part(
+        prices, "metrics of the bench", "metric_month", series * share,
+        f"{series} series of {variants} variants, for {hours:.1f} of {HOURS_PER_MONTH:.0f} hours",
+    )  # fmt: skip
+    guard_series = sum(publisher == GUARD for publisher, _ in CLOUDWATCH_METRICS)
+    yield _price_part(prices, f"metrics of the {GUARD}", "metric_month", guard_series, f"{guard_series} series always")
+    if not scope.environment.observability.container_insights:
+        return
+    constant_series, fleet_series = _count_insights_series(scope)
+    yield _price_part(
+        prices, "metrics of Container Insights", "metric_month", constant_series + fleet_series * share,
+        f"{constant_series} series always, {fleet_series} more while the fleet lives",
+    )  # fmt: skip
+    server_series = variants * sum(publisher == VLLM_SCRAPE for publisher, _ in CLOUDWATCH_METRICS)
+    yield _price_part(
+        prices,
+        "metrics of the servers",
+        "metric_month",
+        server_series * share,
+        f"{server_series} series while the fleet lives",
+    )
+    filter_series = len(build_log_filters(scope.environment))
+    yield _price_part(
+        prices, f"metrics of the {LOG_FILTER}", "metric_month", filter_series, f"{filter_series} series always"
+    )
+
+
+def _count_insights_series(scope: MonitoringScope) -> tuple[int, int]:
+    """Return (series that are always sent, series more while the fleet lives)."""
+    environment = scope.environment
+    variants = sum(len(experiment_scope.experiment.all_variants()) for experiment_scope in scope.experiments)
+    constant_series = (
+        SERIES_PER_CLUSTER
+        + SERIES_PER_NODE * environment.cluster.system_nodes.count
+        + SERIES_PER_NAMESPACE * NAMESPACES
+        + SERIES_PER_SERVICE * SERVICES
+        + SERIES_PER_WORKLOAD * WORKLOADS
+    )
+    fleet_series = (
+        SERIES_PER_NODE * environment.capacity.nodes
+        + SERIES_PER_NAMESPACE * len(scope.experiments)
+        + (SERIES_PER_SERVICE + SERIES_PER_WORKLOAD) * variants
+    )
+    return constant_series, fleet_series
+
+
+def _list_display_parts(scope: MonitoringScope, prices: WatchPrices) -> Iterator[CostPart]:
+    scope_dashboards = build_dashboards(scope)
+    small_count = sum(
+        _count_dashboard_metrics(dashboard) <= prices.free_dashboard_metrics.value for dashboard in scope_dashboards
+    )
+    free_count = min(small_count, prices.free_dashboards.value)
+    yield _price_part(
+        prices, "dashboards", "dashboard_month", len(scope_dashboards) - free_count,
+        f"{len(scope_dashboards)}, {free_count} of them free (an account has {prices.free_dashboards.value} of up to "
+        f"{prices.free_dashboard_metrics.value} metrics)",
+    )  # fmt: skip
+    scope_alarms, fleet_alarms = build_alarms(scope), build_guard_alarms(scope.environment)
+    metric_alarms: list[MetricAlarm] = [
+        *scope_alarms.alarms,
+        *([scope_alarms.suppressor] if scope_alarms.suppressor else []),
+        *fleet_alarms.alarms,
+    ]
+    metric_count = sum(len(_collect_metrics(alarm.lines)) for alarm in metric_alarms)
+    yield _price_part(
+        prices, "alarms", "alarm_metric_month", metric_count, f"{len(metric_alarms)}, which read {metric_count} metrics"
+    )
+    composite_count = len(scope_alarms.composites) + len(fleet_alarms.composites)
+    yield _price_part(prices, "composite alarms", "composite_alarm_month", composite_count, str(composite_count))
+
+
+def _count_dashboard_metrics(dashboard: Dashboard) -> int:
+    """Count the metrics that a dashboard names; a SEARCH counts as one, whatever it finds."""
+    lines = [line for widget in dashboard.widgets if isinstance(widget, GraphWidget) for line in widget.lines]
+    search_texts = {line.text for line in lines if isinstance(line, MathExpression) and "SEARCH(" in line.text}
+    return len(_collect_metrics(lines)) + len(search_texts)
+
+
+def _collect_metrics(lines: Iterable[MetricLine | MathExpression]) -> set[tuple[object, ...]]:
+    return {(line.namespace, line.metric, line.dimensions) for line in lines if isinstance(line, MetricLine)}
+
+
+def _list_log_parts(scope: MonitoringScope, prices: WatchPrices, hours: float) -> Iterator[CostPart]:
+    environment = scope.environment
+    if not environment.observability.container_insights:
+        return
+    variants = sum(len(experiment_scope.experiment.all_variants()) for experiment_scope in scope.experiments)
+    node_hours = environment.cluster.system_nodes.count * HOURS_PER_MONTH + environment.capacity.nodes * hours
+    ingest_gb = (node_hours * NODE_LOG_BYTES_PER_HOUR + variants * hours * SERVER_LOG_BYTES_PER_HOUR) / BYTES_PER_GB
+    storage_gb = ingest_gb * environment.log_retention_days / DAYS_PER_MONTH
+    yield _price_part(
+        prices, "logs taken in", "log_gb_ingested", ingest_gb,
+        f"{ingest_gb:.1f} GB, estimated: {NODE_LOG_BYTES_PER_HOUR / 1e6:.0f} MB an hour of a node, "
+        f"{SERVER_LOG_BYTES_PER_HOUR / 1e6:.0f} of a server",
+    )  # fmt: skip
+    yield _price_part(
+        prices, "logs kept", "log_gb_month_stored", storage_gb,
+        f"{storage_gb:.1f} GB, those of {environment.log_retention_days} days, as if stored uncompressed",
+    )  # fmt: skip
+
+
+def _price_part(prices: WatchPrices, name: str, price: str, amount: float, explanation: str) -> CostPart:
+    unit_usd: float = getattr(prices, price).value
+    return CostPart(name=name, explanation=explanation, price=price, amount=amount, usd=amount * unit_usd)

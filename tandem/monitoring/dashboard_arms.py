@@ -1,0 +1,81 @@
+"""The arms that a dashboard can tell apart, and the series in which the bench publishes each.
+
+Invariant: the baseline is the first variant that decodes plainly; an arm has one color in every graph.
+"""
+
+from __future__ import annotations
+
+from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS
+from tandem.monitoring.scope import ExperimentScope
+from tandem.monitoring.widget import DashboardVariable, MetricLine, Statistic
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Variant
+
+PERIOD_S = 300  # CloudWatch keeps minutes for 15 days and five minutes for 63 (user guide, metrics retention)
+BASELINE_COLOR = "#7a8ba6"
+# Each at least 20 apart (CIE 1976) from every other and from the baseline, for normal sight as for protanopia and
+# deuteranopia, and at least 2:1 against white and against CloudWatch's dark: tests/watch/test_colors.py
+VARIANT_COLORS = ("#e69f00", "#471af9", "#bd0505", "#72ca84", "#42b1fa", "#8d3547", "#4156aa", "#6a6afb")
+MAX_VARIANTS = len(VARIANT_COLORS)  # beside the baseline; more lines in a graph are not told apart
+
+
+class DashboardArms:
+    """Which arms of an experiment are drawn, and the series of each.
+
+    Args:
+        environment: whose namespace they are published in.
+        watching: the experiment and its traffic.
+    """
+
+    def __init__(self, environment: Environment, experiment_scope: ExperimentScope) -> None:
+        self.environment, self.experiment_scope = environment, experiment_scope
+        self.namespace = names.bench_namespace(environment)
+        all_variants = experiment_scope.experiment.all_variants()
+        self.baseline = next((variant for variant in all_variants if variant.mode == "none"), None)
+        compared_variants = tuple(variant for variant in all_variants if variant is not self.baseline)
+        self.variants, self.overflow_variants = compared_variants[:MAX_VARIANTS], compared_variants[MAX_VARIANTS:]
+        self.visible_variants = ((self.baseline,) if self.baseline else ()) + self.variants
+        classes = (*experiment_scope.traffic.classes, ALL_VALUES)
+        concurrencies = tuple(
+            str(streams) for streams in reversed(experiment_scope.traffic.concurrencies)
+        )  # every suite has the most
+        self.variables = (
+            DashboardVariable(dimension="PromptClass", label="Prompt class", values=classes),
+            DashboardVariable(dimension="Concurrency", label="Concurrency", values=concurrencies),
+        )
+        self.default_choice = classes[0], concurrencies[0]
+
+    def color(self, variant: Variant) -> str:
+        """Return the color that an arm has in every graph."""
+        return BASELINE_COLOR if variant is self.baseline else VARIANT_COLORS[self.variants.index(variant)]
+
+    def line(self, name: str, variant: Variant, statistic: Statistic, id_: str | None = None) -> MetricLine:
+        """Return an arm's series of a figure at the chosen class and concurrency; hidden where it has an id."""
+        return self.cell_line(name, variant, statistic, self.default_choice, id_)
+
+    def cell_line(
+        self, name: str, variant: Variant, statistic: Statistic, cell: tuple[str, str], id_: str | None = None
+    ) -> MetricLine:
+        """Return an arm's series of a figure at one class and concurrency; hidden where it has an id."""
+        prompt_class, concurrency = cell
+        values = (self.experiment_scope.experiment.name, variant.name, prompt_class, concurrency)
+        return MetricLine(
+            metric=name,
+            namespace=self.namespace,
+            dimensions=tuple(zip(BENCH_DIMENSIONS, values, strict=True)),
+            statistic=statistic,
+            label=None if id_ else variant.name,
+            id=id_,
+            is_visible=id_ is None,
+            color=None if id_ else self.color(variant),
+        )
+
+    def build_search(self, name: str, statistic: Statistic, **values: str) -> str:
+        """Return the SEARCH for a figure of this experiment, in the cells that have the given values."""
+        terms = {"MetricName": name, "Experiment": self.experiment_scope.experiment.name, **values}
+        return (
+            f'SEARCH(\'{{"{self.namespace}",{",".join(BENCH_DIMENSIONS)}}} '
+            + " ".join(f'{key}="{value}"' for key, value in terms.items())
+            + f"', '{statistic}', {PERIOD_S})"
+        )

@@ -1,0 +1,71 @@
+"""Where an alarm's metric comes from: its namespace, its dimensions, and whether somebody really sends it.
+
+Invariant: a metric without a publisher, or of a publisher without a recorded sample, is never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tandem import metrics
+from tandem.monitoring.widget import MetricLine, Statistic
+from tandem.spec import names
+from tandem.spec.environment import Environment
+
+
+def is_published(publisher: str, name: str) -> bool:
+    """Whether `publisher` sends the metric called `name`, and a sample of it is recorded."""
+    definition = metrics.PUBLISHERS.get(publisher)
+    if definition is None or definition.sample is None:
+        return False
+    if publisher == metrics.BENCH:
+        return any(metric.name == name for metric in metrics.list_published_metrics())
+    return (publisher, name) in metrics.CLOUDWATCH_METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSource:
+    """All metrics that a publisher sends with the same dimensions.
+
+    Args:
+        environment: whose names are put into the namespace.
+        publisher: as tandem.metrics has it.
+        dimensions: name and value of each, in any order.
+    """
+
+    environment: Environment
+    publisher: str
+    dimensions: Mapping[str, str]
+
+    def line(self, name: str, statistic: Statistic, *, id_: str, is_visible: bool = False) -> MetricLine:
+        """Return one metric, its dimensions in the publisher's order.
+
+        Args:
+            name: of the metric.
+            statistic: what is read of it.
+            id_: by which expressions name it.
+            is_visible: whether it is compared itself.
+
+        Raises:
+            KeyError: no such publisher.
+            ValueError: the publisher sends no such set of dimensions.
+        """
+        dimension_sets = metrics.PUBLISHERS[self.publisher].dimensions
+        dimension_names = next(
+            (dimension_set for dimension_set in dimension_sets if set(dimension_set) == set(self.dimensions)), None
+        )
+        if dimension_names is None:
+            dimension_text = ", ".join(self.dimensions) or "no dimension"
+            raise ValueError(f"{self.publisher} sends nothing by {dimension_text}")
+        return MetricLine(
+            metric=name,
+            namespace=metrics.format_namespace(
+                self.publisher, self.environment.name, names.cluster_name(self.environment)
+            ),
+            dimensions=tuple((dimension, self.dimensions[dimension]) for dimension in dimension_names),
+            statistic=statistic,
+            label=name,
+            id=id_,
+            is_visible=is_visible,
+        )

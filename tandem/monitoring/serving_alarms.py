@@ -1,0 +1,266 @@
+"""Alarms on the servers' pods, as Container Insights counts them, and the suppressor of a parked fleet.
+
+Invariant: none fires on a server that nobody raised a node for. A first apply leaves one pending pod for each variant
+(docs/decisions/0002), so desired minus ready would name every one of them for as long as any node lives; and no metric
+of Container Insights without enhanced observability knows how many are desired.
+
+What it sends tells two states apart (amazon-cloudwatch-agent, awscontainerinsightreceiver, its podstore): a pod of
+which a container is on a node has a count of restarts, one that waits for a node, a device or a mount has none; and a
+Service without a ready pod is not counted at all. So `not-ready` is a server whose pod runs and does not come up
+(artifact, model, a slow start), and `not-started` one whose pod runs nothing while a sibling's does (claim, mount).
+Which of these it is, no metric says: docs/runbook.md does.
+
+What is not counted may never have been sent. The user guide says that arithmetic takes a missing value for 0, and not
+whether it does so of a metric without any: so each of these is filled, and stands in a difference all the same. A
+filled newest minute, which has no value yet, is one of many that must breach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tandem.monitoring.alarm import MAX_ALARM_METRICS, MetricAlarm
+from tandem.monitoring.metric_source import MetricSource, is_published
+from tandem.monitoring.scope import MonitoringScope
+from tandem.monitoring.widget import MathExpression, MetricLine
+from tandem.spec import names
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment, Variant
+
+INSIGHTS = "container-insights"
+LOG_FILTER = "log-filter"
+NODES = "accelerator_nodes"
+RESTARTS = "pod_number_of_container_restarts"  # its presence says that a container of the pod is on a node
+READY = "service_number_of_running_pods"
+RUNNING = "namespace_number_of_running_pods"
+
+UNREADY_SERVER, NO_CONTAINER, IDLE_NODES, PARKED_FLEET = "not-ready", "not-started", "nothing-runs", "parked"
+PERIOD_S = 60  # Container Insights collects every minute
+# A node's event may fall into the next minute: one minute without is no parked fleet, three are.
+PARKED_PERIODS = 3
+MAX_SIBLINGS = MAX_ALARM_METRICS - 1
+MAX_NAMESPACES = MAX_ALARM_METRICS - 1
+
+
+def build_suppressor(scope: MonitoringScope) -> MetricAlarm | None:
+    """Return the suppressor, in alarm while no accelerator node lives; None where nobody counts the nodes."""
+    environment = scope.environment
+    if not _counts_nodes(environment):
+        return None
+    return MetricAlarm(
+        name=names.alarm_name(environment, PARKED_FLEET),
+        sentence=f"No accelerator node of {environment.name} lives: its alarms notify nobody. This is no fault.",
+        reason=f"fewer than one node for {PARKED_PERIODS} minutes; silence is no proof of a parked fleet, so that it "
+        "mutes nothing",
+        anchor=PARKED_FLEET,
+        publishers=(LOG_FILTER,),
+        lines=(MetricSource(environment, LOG_FILTER, {}).line(NODES, "Sum", id_="nodes", is_visible=True),),
+        comparison="below",
+        threshold=1,
+        period_s=PERIOD_S,
+        periods=PARKED_PERIODS,
+        datapoints=PARKED_PERIODS,
+        missing="notBreaching",
+    )
+
+
+def build_serving_alarms(scope: MonitoringScope) -> tuple[MetricAlarm, ...]:
+    """Return the alarms on pods; none where Container Insights is off."""
+    environment = scope.environment
+    metric_alarms: list[MetricAlarm] = []
+    if not _has_insights(environment):
+        return ()
+    for experiment_scope in scope.experiments:
+        experiment = experiment_scope.experiment
+        fits_at_once = _can_run_at_once(environment, experiment)
+        for variant in experiment.all_variants():
+            metric_alarms.append(_unready_server_alarm(environment, experiment, variant))
+            if fits_at_once:
+                metric_alarms.append(_no_container_alarm(environment, experiment, variant))
+    if _counts_nodes(environment) and len(scope.experiments) <= MAX_NAMESPACES:
+        metric_alarms.append(_idle_nodes_alarm(scope))
+    return tuple(metric_alarms)
+
+
+def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
+    """Yield what no alarm on pods sees, and why."""
+    environment = scope.environment
+    if not _has_insights(environment):
+        yield "No server is watched for being ready: Container Insights is off or has no recorded sample."
+        return
+    for experiment_scope in scope.experiments:
+        experiment = experiment_scope.experiment
+        if not _can_run_at_once(environment, experiment):
+            yield (
+                f"A server of {experiment.name} that runs nothing (no devices, no mount) is not seen while others "
+                f"run: {_explain_partial_fit(environment, experiment)}, and no metric says which of them was raised."
+            )
+    yield (
+        "A silent CloudWatch agent is not seen: no server is watched then, and the fleet does not count as parked, so "
+        "that what the bench sends still calls."
+    )
+    if len(scope.experiments) > MAX_NAMESPACES:
+        yield (
+            f"Nodes on which nothing runs are not seen: an alarm reads {MAX_ALARM_METRICS} metrics, the nodes and "
+            f"{MAX_NAMESPACES} experiments, and there are {len(scope.experiments)}."
+        )
+
+
+def _has_insights(environment: Environment) -> bool:
+    metric_names = (RESTARTS, READY, RUNNING)
+    return environment.observability.container_insights and all(is_published(INSIGHTS, name) for name in metric_names)
+
+
+def _counts_nodes(environment: Environment) -> bool:
+    """Whether somebody counts accelerator nodes: a filter on Container Insights' own log."""
+    return environment.observability.container_insights and is_published(LOG_FILTER, NODES)
+
+
+def _count_server_slots(environment: Environment, experiment: Experiment) -> int:
+    """Return how many servers of an experiment the largest fleet holds at once."""
+    devices = load_catalogue().instances.instances[environment.capacity.instance_type].devices.value or 0
+    return environment.capacity.nodes * (devices // experiment.serving.devices)
+
+
+def _can_run_at_once(environment: Environment, experiment: Experiment) -> bool:
+    """Whether all servers of an experiment run at once, so that one of them that waits alone is no choice."""
+    return 1 < len(experiment.all_variants()) <= _count_server_slots(environment, experiment)
+
+
+def _explain_partial_fit(environment: Environment, experiment: Experiment) -> str:
+    count, slots = len(experiment.all_variants()), _count_server_slots(environment, experiment)
+    return "it has one variant" if count == 1 else f"of its {count} variants {slots} fit the fleet"
+
+
+def _pod_source(environment: Environment, experiment: Experiment, variant: Variant) -> MetricSource:
+    location = {"Namespace": names.experiment_namespace(experiment), "ClusterName": names.cluster_name(environment)}
+    return MetricSource(environment, INSIGHTS, {"PodName": variant.name, **location})
+
+
+def _service_source(environment: Environment, experiment: Experiment, variant: Variant) -> MetricSource:
+    location = {"Namespace": names.experiment_namespace(experiment), "ClusterName": names.cluster_name(environment)}
+    return MetricSource(environment, INSIGHTS, {"Service": variant.name, **location})
+
+
+def _unready_server_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
+    minutes = environment.observability.not_ready_minutes
+    return _build_steady_alarm(
+        environment,
+        _AlarmText(
+            kind=UNREADY_SERVER,
+            name_parts=(experiment.name, variant.name),
+            sentence=f"The pod of {variant.name} of {experiment.name} in {environment.name} runs and is not ready.",
+            reason=f"for {minutes} minutes (observability.not_ready_minutes): a warm start reads the weights from S3 "
+            "and takes minutes, and the startup probe ends one that never will after an hour",
+        ),
+        (
+            _pod_source(environment, experiment, variant).line(RESTARTS, "Maximum", id_="restarts"),
+            _service_source(environment, experiment, variant).line(READY, "Maximum", id_="ready"),
+            MathExpression(
+                text="(restarts >= 0) - (restarts >= 0) * (FILL(ready, 0) > 0)", label="pods not ready", id="waiting"
+            ),
+        ),
+    )
+
+
+def _no_container_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
+    minutes = environment.observability.not_ready_minutes
+    sibling_variants = [sibling for sibling in experiment.all_variants() if sibling is not variant][:MAX_SIBLINGS]
+    sibling_lines = [
+        _pod_source(environment, experiment, sibling).line(RESTARTS, "Maximum", id_=f"s{index}")
+        for index, sibling in enumerate(sibling_variants)
+    ]
+    sibling_runs = _build_any_formula([f"(FILL({line.id}, -1) >= 0)" for line in sibling_lines])
+    return _build_steady_alarm(
+        environment,
+        _AlarmText(
+            kind=NO_CONTAINER,
+            name_parts=(experiment.name, variant.name),
+            sentence=f"No container of {variant.name} of {experiment.name} in {environment.name} runs, while one of "
+            "another variant does.",
+            reason=f"for {minutes} minutes (observability.not_ready_minutes): all variants fit the fleet at once, and "
+            "healthy devices are allocated and volumes mounted soon after a node has joined",
+        ),
+        (
+            _pod_source(environment, experiment, variant).line(RESTARTS, "Maximum", id_="restarts"),
+            *sibling_lines,
+            MathExpression(
+                text=f"{sibling_runs} - {sibling_runs} * (FILL(restarts, -1) >= 0)",
+                label="servers that run nothing",
+                id="waiting",
+            ),
+        ),
+    )
+
+
+def _idle_nodes_alarm(scope: MonitoringScope) -> MetricAlarm:
+    environment = scope.environment
+    minutes = environment.observability.not_ready_minutes
+    cluster = names.cluster_name(environment)
+    namespaces = [names.experiment_namespace(experiment_scope.experiment) for experiment_scope in scope.experiments]
+    namespace_lines = [
+        MetricSource(environment, INSIGHTS, {"Namespace": namespace, "ClusterName": cluster}).line(
+            RUNNING, "Maximum", id_=f"r{index}"
+        )
+        for index, namespace in enumerate(namespaces)
+    ]
+    any_running = _build_any_formula([f"FILL({line.id}, 0)" for line in namespace_lines])
+    return _build_steady_alarm(
+        environment,
+        _AlarmText(
+            kind=IDLE_NODES,
+            name_parts=(),
+            sentence=f"Accelerator nodes of {environment.name} live, and no pod of any experiment is in phase Running.",
+            reason=f"for {minutes} minutes (observability.not_ready_minutes): a raised node has a server or a compile "
+            "job within that time, or it is paid for nothing",
+        ),
+        (
+            MetricSource(environment, LOG_FILTER, {}).line(NODES, "Sum", id_="nodes"),
+            *namespace_lines,
+            MathExpression(text=f"nodes - nodes * {any_running}", label="nodes without a pod", id="idle"),
+        ),
+    )
+
+
+def _build_any_formula(counts: list[str]) -> str:
+    """Return the expression that is 1 where the sum of counts is above 0."""
+    sum_text = counts[0] if len(counts) == 1 else f"({' + '.join(counts)})"
+    return f"({sum_text} > 0)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AlarmText:
+    """What an alarm is called and says; `parts` follow `what` in its name."""
+
+    kind: str
+    name_parts: tuple[str, ...]
+    sentence: str
+    reason: str
+
+
+def _build_steady_alarm(
+    environment: Environment, alarm_text: _AlarmText, lines: tuple[MetricLine | MathExpression, ...]
+) -> MetricAlarm:
+    """Return an alarm on what is above 0 in every minute.
+
+    A minute without data is none that breaches: treated as missing, the first minutes of a start that was then parked
+    would become an alarm half an hour later.
+    """
+    minutes = environment.observability.not_ready_minutes
+    reads_nodes = any(isinstance(line, MetricLine) and line.metric == NODES for line in lines)
+    return MetricAlarm(
+        name=names.alarm_name(environment, alarm_text.kind, *alarm_text.name_parts),
+        sentence=alarm_text.sentence,
+        reason=alarm_text.reason,
+        anchor=alarm_text.kind,
+        publishers=(LOG_FILTER, INSIGHTS) if reads_nodes else (INSIGHTS,),
+        lines=lines,
+        comparison="above",
+        threshold=0,
+        period_s=PERIOD_S,
+        periods=minutes,
+        datapoints=minutes,
+        missing="notBreaching",
+    )

@@ -1,0 +1,143 @@
+"""Widgets as values: what one shows, who publishes it, and what it does not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Dimensions = tuple[tuple[str, str], ...]
+Statistic = str
+"""As CloudWatch spells it: p50, p90, p99, Average, Sum, SampleCount, Minimum, Maximum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricLine:
+    """One metric with all its dimensions.
+
+    Args:
+        metric: its name in CloudWatch.
+        namespace: its namespace, names put in.
+        dimensions: name and value of each, in the publisher's order.
+        statistic: what is drawn of its values.
+        label: as the legend has it; None for a line that only an expression reads.
+        id: by which expressions name it; starts with a small letter.
+        shown: whether it is drawn itself.
+        color: `#rrggbb`; None leaves it to who draws.
+    """
+
+    metric: str
+    namespace: str
+    dimensions: Dimensions
+    statistic: Statistic
+    label: str | None = None
+    id: str | None = None
+    is_visible: bool = True
+    color: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MathExpression:
+    """Metric math or a SEARCH over ids and metrics, in CloudWatch's language.
+
+    Args:
+        text: one of the forms that tandem.monitoring.dashboards lists.
+        label: as the legend has it; of a SEARCH it holds what tells its series apart, as `dimension_label` says it.
+        id: as of a Line.
+        shown: whether it is drawn itself.
+        color: of all its series; None leaves it to who draws.
+    """
+
+    text: str
+    label: str | None
+    id: str
+    is_visible: bool = True
+    color: str | None = None
+
+
+def dimension_label(dimension: str) -> str:
+    """Return what stands in a SEARCH's label for the value that each found metric has of a dimension.
+
+    CloudWatch's user guide, "Use dynamic labels": the label applies to every metric that the search returns.
+    """
+    return f"${{PROP('Dim.{dimension}')}}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphMark:
+    """A level or a moment drawn across a graph; exactly one of `value` (in the unit) and `at` (ISO 8601, UTC)."""
+
+    label: str
+    value: float | None = None
+    moment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphWidget:
+    """One drawn widget.
+
+    Args:
+        title: what is shown, with its unit.
+        sentence: what it says, and what it does not.
+        unit: of the left axis, in the catalogue's words.
+        publishers: names of those whose metrics it draws.
+        lines: metrics and expressions, in the order of the legend.
+        view: a line over time, or one number a line over the whole time range that is looked at.
+        period_s: of the statistics; whole minutes. Numbers have the whole time range for a period.
+        varies: whether the dashboard's variables (class, concurrency) change it: then they replace the first value of
+            their dimension in it.
+        width, height: in the dashboard's columns and rows, without the caption.
+    """
+
+    title: str
+    sentence: str
+    unit: str
+    publishers: tuple[str, ...]
+    lines: tuple[MetricLine | MathExpression, ...]
+    marks: tuple[GraphMark, ...] = ()
+    view: Literal["lines", "numbers"] = "lines"
+    period_s: int = 60
+    varies: bool = True
+    width: int = 12
+    height: int = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextWidget:
+    """A text widget, in Markdown; what cannot be drawn is said in one, with the reason."""
+
+    markdown: str
+    width: int = 24
+    height: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardVariable:
+    """A choice at the head of a dashboard that replaces the value of one dimension in every graph that varies.
+
+    Args:
+        dimension: PromptClass or Concurrency.
+        label: for people.
+        values: to choose from; the first is chosen.
+    """
+
+    dimension: str
+    label: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashboard:
+    """One dashboard.
+
+    Args:
+        name: unique in the account: letters, digits, dash and underscore.
+        title: for people.
+        widgets: in reading order; placed left to right, 24 columns; each graph has its sentence under it.
+        start: what it shows when opened, back from now: an ISO 8601 duration with a minus.
+    """
+
+    name: str
+    title: str
+    widgets: tuple[GraphWidget | TextWidget, ...]
+    variables: tuple[DashboardVariable, ...] = field(default=())
+    start: str = "-PT12H"

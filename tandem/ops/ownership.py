@@ -1,0 +1,96 @@
+"""Whose a resource is: told by its tags, and by its name where it has none.
+
+Invariant: a tag beats a name. A name counts only up to its last dash-separated part, and never where it is that of
+another environment: `tandem-post` is no part of `tandem-post-us-east-2`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from tandem.guard.fleet_stop import CLUSTER_TAG
+from tandem.ops.destroy.account import AccountClients, tags_of
+from tandem.ops.destroy.stacks import DELETION_ORDER, DESCRIPTION_PREFIX, PERMANENT_KIND
+from tandem.spec import names
+
+STACK_KIND_PATTERN = "|".join((*DELETION_ORDER, PERMANENT_KIND))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceOwnership:
+    """What tells an environment's resources.
+
+    Args:
+        name: of the environment.
+        cluster: its name.
+        others: names of other environments that begin like this one.
+    """
+
+    name: str
+    cluster: str
+    neighbours: tuple[str, ...]
+
+    @classmethod
+    def discover(cls, account: AccountClients, other_environments: Sequence[str] = ()) -> Self:
+        """Return what tells an environment's resources from those of its neighbours in the same account.
+
+        Args:
+            account: of the environment.
+            other_environments: names of other environments; those that are deployed are found.
+
+        Raises:
+            OpsError: CloudFormation does not list its stacks.
+        """
+        rows = account.list_rows("cloudformation", "DescribeStacks", "Stacks", "all stacks")
+        deployed_names = [
+            tags_of(row.get("Tags")).get(names.OWNER_TAG) or str(row["StackName"]).rpartition("-")[0]
+            for row in rows
+            if names.OWNER_TAG in tags_of(row.get("Tags"))
+            or str(row.get("Description", "")).startswith(DESCRIPTION_PREFIX)
+        ]
+        neighbours = {name for name in (*deployed_names, *other_environments) if name.startswith(f"{account.name}-")}
+        return cls(name=account.name, cluster=account.cluster, neighbours=tuple(sorted(neighbours)))
+
+    def list_own_tags(self) -> tuple[tuple[str, str], ...]:
+        """Return the tags of which any one makes a resource this environment's.
+
+        Sources: names.OWNER_TAG; the EKS user guide (eks:cluster-name on instances, aws:eks:cluster-name on its
+        security group); amazon-vpc-cni-k8s (cluster.k8s.amazonaws.com/name on interfaces);
+        aws-load-balancer-controller (elbv2.k8s.aws/cluster); aws-ebs-csi-driver docs/tagging.md
+        (kubernetes.io/cluster/NAME on volumes and snapshots), AWS's managed policy
+        AmazonEBSCSIDriverEKSClusterScopedPolicy (ebs.csi.aws.com/cluster-name).
+        """
+        return (
+            (names.OWNER_TAG, self.name), (CLUSTER_TAG, self.cluster), ("aws:eks:cluster-name", self.cluster),
+            ("cluster.k8s.amazonaws.com/name", self.cluster), (f"kubernetes.io/cluster/{self.cluster}", "owned"),
+            ("elbv2.k8s.aws/cluster", self.cluster), ("ebs.csi.aws.com/cluster-name", self.cluster),
+        )  # fmt: skip
+
+    def has_own_tag(self, tags: Mapping[str, str]) -> bool:
+        """Whether a resource's tags make it this environment's."""
+        return any(tags.get(key) == value for key, value in self.list_own_tags())
+
+    def has_foreign_tag(self, tags: Mapping[str, str]) -> bool:
+        """Whether a resource's tags make it another environment's, or another cluster's."""
+        return any(tags.get(key, value) != value for key, value in self.list_own_tags())
+
+    def has_own_name(self, name: str) -> bool:
+        """Whether a name holds `tandem-ENVIRONMENT`, alone or before a dash or a slash."""
+        has_name = re.search(rf"(?:^|[/:])tandem-{re.escape(self.name)}(?:$|[-/])", name) is not None
+        return has_name and not self._is_neighbour_name(name)
+
+    def find_stack_kind(self, name: str) -> str:
+        """Return the kind of stack for which CloudFormation generated a name; "" where it is no such name."""
+        match = re.search(rf"(?:^|/){re.escape(self.name)}-({STACK_KIND_PATTERN})(?:$|[-/])", name)
+        return match[1] if match else ""
+
+    def _is_neighbour_name(self, name: str) -> bool:
+        return any(re.search(rf"(?:^|[/:-]){re.escape(neighbour)}(?:$|[-/])", name) for neighbour in self.neighbours)
+
+    def mentions_environment(self, texts: Iterable[str]) -> bool:
+        """Whether one of a resource's own fields names this environment's namespace, cluster or topic."""
+        namespaces = {f"Tandem/{self.name}", f"Tandem/Guard/{self.name}", f"Tandem/Simulated/{self.name}"}
+        return any(self.has_own_name(text) or text in namespaces for text in texts)

@@ -1,0 +1,156 @@
+"""A chart as SVG for the page and as PNG for slides, both by Vega out of vl-convert.
+
+Invariant: text is text, and colors are CSS variables, so light, dark and paper are one drawing; a screen reader hears
+the title and what the chart shows, and reads the figures in the table under it. No script, no font, no outside
+reference. A chart is drawn twice, wide and narrow, because a wide one cannot be read on a phone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+
+from tandem.judge.text_format import shorten_text
+from tandem.report.colors import LIGHT
+from tandem.report.markup import HtmlFragment, build_details, build_tag, escape_text
+
+VegaSpec = dict[str, Any]
+NARROW_PX = 330  # pixels: a phone's 390 without the page's and the card's edges
+HALF_PX = 540
+FULL_PX = 1030
+_SPANS = {NARROW_PX: "third", HALF_PX: "half", FULL_PX: "whole"}
+SLIDE_PX = 1600  # pixels of a PNG
+_SLIDE_CHART_PX = 800  # of the chart on it, which is drawn twice as large
+_SLIDE_MARGIN_PX = 24  # of it, empty on all sides
+_VARIABLE = re.compile(r"var\(--([a-z0-9-]+)\)")
+_IDENTIFIER = re.compile(r'(\bid="|url\(#)')
+_SIZE = re.compile(r'^<svg ([^>]*?)width="(\d+(?:\.\d+)?)" height="(\d+(?:\.\d+)?)"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportChart:
+    """One chart.
+
+    Args:
+        name: of its file and of its place in the page: lower case and hyphens.
+        title: above it.
+        says: what it shows and how to read it, in a sentence or two.
+        spec: makes its Vega-Lite specification, so many pixels wide.
+        table: the same figures.
+        wide: pixels on a desktop: FULL, HALF, or NARROW, of which one drawing does for all.
+        slide: whether there is a PNG of it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    spec: Callable[[int], VegaSpec]
+    table: HtmlFragment
+    width_px: int = FULL_PX
+    has_slide: bool = True
+
+
+def render_figure(chart: ReportChart) -> HtmlFragment:
+    """Return a chart with its title, what it shows and its table."""
+    head = f"{chart.name}-title"
+    sizes = ((NARROW_PX, "any"),) if chart.width_px == NARROW_PX else ((chart.width_px, "wide"), (NARROW_PX, "narrow"))
+    drawings = [_render_svg(chart, width, kind) for width, kind in sizes]
+    return build_tag(
+        "figure",
+        build_tag("h3", chart.title, id=head),
+        *drawings,
+        build_tag(
+            "figcaption",
+            build_tag("p", chart.caption, class_="says"),
+            build_details("The figures as a table", chart.table),
+        ),
+        aria_labelledby=head,
+        id=chart.name,
+        class_=f"card {_SPANS[chart.width_px]}",
+    )
+
+
+def write_png(chart: ReportChart, folder: Path, band: str | None = None) -> Path:
+    """Write the PNG of a chart, and return its path; `band` stands under its title."""
+    path = folder / f"{chart.name}.png"
+    spec_json = _VARIABLE.sub(lambda match: LIGHT[match[1]], json.dumps(compose_slide(chart, band)))
+    path.write_bytes(vl_convert.vegalite_to_png(spec_json, scale=SLIDE_PX / _SLIDE_CHART_PX))
+    return path
+
+
+def compose_slide(chart: ReportChart, band: str | None) -> VegaSpec:
+    """Return the specification of a chart's PNG."""
+    spec = {
+        **_apply_theme(chart.spec(_SLIDE_CHART_PX - 2 * _SLIDE_MARGIN_PX)),
+        "background": LIGHT["card"],
+        "padding": _SLIDE_MARGIN_PX,
+    }
+    if "autosize" in spec:
+        spec["width"] = _SLIDE_CHART_PX  # it fits its edges in too
+    spec["title"] = {
+        "text": shorten_text(chart.title, 240),
+        "anchor": "start",
+        "fontSize": 17,
+        "offset": 14,
+        "color": LIGHT["text"],
+    }
+    if band is not None:
+        spec["title"] |= {
+            "subtitle": band,
+            "subtitleColor": LIGHT["caution-text"],
+            "subtitleFontSize": 15,
+            "subtitleFontWeight": "bold",
+            "subtitlePadding": 6,
+        }
+    return spec
+
+
+def _render_svg(chart: ReportChart, width: int, kind: str) -> HtmlFragment:
+    """Return the drawing as an image that has a name and a description."""
+    svg = vl_convert.vegalite_to_svg(_apply_theme(chart.spec(width)))
+    name = f"{chart.name}-{kind}"
+    size_match = _SIZE.match(svg)
+    assert size_match is not None, "vl-convert writes the size of an SVG first"
+    svg_body = _IDENTIFIER.sub(rf"\g<1>{name}-", svg[size_match.end() :])
+    description = (
+        f'<title id="{name}-t">{escape_text(chart.title)}</title><desc '
+        f'id="{name}-d">{escape_text(chart.caption)}</desc>'
+    )
+    tag_end = svg_body.index(">") + 1
+    return HtmlFragment(
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="{name}-t" aria-describedby="{name}-d" '
+        f'class="{kind}" style="max-width:{size_match[2]}px"{svg_body[:tag_end]}{description}{svg_body[tag_end:]}'
+    )
+
+
+def _apply_theme(spec: VegaSpec) -> VegaSpec:
+    """Return a specification with what all have: no frame, quiet axes, text of the page's size."""
+    axis_style = {
+        "labelColor": "var(--muted)", "titleColor": "var(--muted)", "titleFontWeight": "normal", "labelFontSize": 12,
+        "titleFontSize": 12, "gridColor": "var(--grid)", "domainColor": "var(--faint)", "tickColor": "var(--faint)",
+        "labelPadding": 5,
+    }  # fmt: skip
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "background": None,
+        "padding": {"left": 2, "right": 2, "top": 4, "bottom": 2},
+        **spec,
+        "config": {
+            "aria": False,
+            "font": "system-ui, sans-serif",
+            "view": {"stroke": None},
+            "axis": axis_style,
+            "axisY": {"domain": False, "ticks": False},
+            "legend": {
+                "orient": "top", "direction": "horizontal", "title": None, "labelColor": "var(--text)",
+                "labelFontSize": 12, "labelLimit": 300, "symbolSize": 90, "offset": 10,
+            },
+            "text": {"fontSize": 12, "color": "var(--text)"},
+        },
+    }  # fmt: skip

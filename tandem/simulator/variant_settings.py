@@ -1,0 +1,154 @@
+"""The twins of an experiment: one set of knobs for each variant, from the spec, the runtime's data and a calibration.
+
+Invariant: two variants' knobs differ in law, window and draft alone; every figure that no spec states has its source
+in `data/calibration.yaml`, `assumed` where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pydantic import Field
+
+from tandem.simulator.settings import (
+    DEFAULT_CLASS,
+    PromptClassSettings,
+    RuntimeName,
+    SimulatorSettings,
+    check_settings,
+)
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.document import read_document
+from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.faults import SpecError, SpecFault
+from tandem.spec.figure import DataFigure, FigureSource
+from tandem.spec.record import SpecRecord, parse_record
+from tandem.spec.runtime import Runtime
+
+CALIBRATION_FILE = Path(__file__).with_name("data") / "calibration.yaml"
+THINKING_FAMILIES = ("qwen3",)  # their chat template thinks unless a request says enable_thinking: false
+
+
+class TargetStepCost(SpecRecord):
+    """What a target's steps cost."""
+
+    step_ms: DataFigure[float] = Field(description="one plain decode step, at any batch, in ms")
+    prefill_base_ms: DataFigure[float] = Field(description="a prefill without its tokens, in ms")
+    prefill_ms_per_token: DataFigure[float] = Field(description="each prompt token, in ms")
+
+
+class SimulatorCalibration(SpecRecord):
+    """Figures that no spec states."""
+
+    targets: dict[str, TargetStepCost] = Field(description="model id to its costs")
+    drafts: dict[str, DataFigure[float]] = Field(description="draft id to one forward's share of the target's step")
+    acceptance: dict[str, dict[str, DataFigure[float]]] = Field(description="draft id to class to chance of acceptance")
+    sources: dict[str, FigureSource] = Field(description="key to document and date")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptClassProfile:
+    """A class of prompts as a suite has it.
+
+    Args:
+        texts: by which a prompt is known. output_tokens, output_spread: how long its answers are. form: as the knob.
+    """
+
+    texts: tuple[str, ...]
+    output_tokens: int
+    output_spread: int
+    as_json: bool = False
+
+
+@cache
+def read_calibration(path: Path = CALIBRATION_FILE) -> SimulatorCalibration:
+    """Read the calibration.
+
+    Raises:
+        SpecError: it is malformed.
+    """
+    return parse_record(SimulatorCalibration, read_document(path, f"data/{path.name}"))
+
+
+def build_variant_settings(
+    experiment: Experiment, catalogue: Catalogue, profiles: Mapping[str, PromptClassProfile], *, seed: int = 0
+) -> dict[str, SimulatorSettings]:
+    """Return the knobs of each variant, by its name.
+
+    Args:
+        profiles: the classes of the experiment's suites; the first whose text a prompt contains is its class.
+
+    Raises:
+        SpecError: the calibration has no figure for a model of the experiment.
+    """
+    figures = read_calibration()
+    faults = _find_absent_models(experiment, figures)
+    if faults:
+        raise SpecError(faults)
+    runtime = catalogue.runtimes[experiment.runtime]
+    has_thinking = catalogue.models[experiment.target].family.value in THINKING_FAMILIES
+    return {
+        variant.name: check_settings(_build_settings(experiment, variant, runtime, profiles).model_copy(
+            update={"thinking": has_thinking, "seed": seed}
+        ))
+        for variant in experiment.all_variants()
+    }  # fmt: skip
+
+
+def _build_settings(
+    experiment: Experiment, variant: Variant, runtime: Runtime, profiles: Mapping[str, PromptClassProfile]
+) -> SimulatorSettings:
+    figures = read_calibration()
+    cost, serving = figures.targets[experiment.target], experiment.serving
+    window = variant.num_speculative_tokens or 0
+    is_plain = variant.mode == "none"
+    draft_share = figures.drafts[variant.draft].value if variant.draft else 0.0
+    return SimulatorSettings(
+        model=experiment.target, runtime=_runtime_name(runtime), version=runtime.versions.vllm.value,
+        law="none" if is_plain else "nxdi" if runtime.counters.tokens_per_step.value == "k" else "vllm",
+        num_speculative_tokens=window, classes=_class_settings(variant, profiles),
+        step_ms=(cost.step_ms.value,), draft_ms=cost.step_ms.value * draft_share,
+        prefill_base_ms=cost.prefill_base_ms.value, prefill_ms_per_token=cost.prefill_ms_per_token.value,
+        max_num_seqs=serving.max_num_seqs, max_model_len=serving.max_model_len,
+        spec_counters=runtime.counters.speculation.value,
+        reasoning_parser=False,  # no rendered server is told to have one
+    )  # fmt: skip
+
+
+def _runtime_name(runtime: Runtime) -> RuntimeName:
+    return "nxdi-v0" if runtime.name == "nxdi-v0" else "native"
+
+
+def _class_settings(variant: Variant, profiles: Mapping[str, PromptClassProfile]) -> dict[str, PromptClassSettings]:
+    acceptance_by_class = read_calibration().acceptance.get(variant.draft or "", {})
+    default_acceptance = acceptance_by_class[DEFAULT_CLASS].value if acceptance_by_class else 0.0
+    classes = {
+        name: PromptClassSettings(
+            acceptance=acceptance_by_class[name].value if name in acceptance_by_class else default_acceptance,
+            output_tokens=profile.output_tokens,
+            output_spread=profile.output_spread,
+            form="json" if profile.as_json else "prose",
+            contains=profile.texts,
+        )
+        for name, profile in profiles.items()
+    }
+    return {**classes, DEFAULT_CLASS: PromptClassSettings(acceptance=default_acceptance)}
+
+
+def _find_absent_models(experiment: Experiment, figures: SimulatorCalibration) -> Sequence[SpecFault]:
+    drafts = [variant.draft for variant in experiment.all_variants() if variant.draft]
+    lookups: list[tuple[str, str, Mapping[str, object]]] = [("target", experiment.target, figures.targets)]
+    for draft in drafts:
+        lookups += [("draft", draft, figures.drafts), ("draft", draft, figures.acceptance)]
+    faults = [
+        SpecFault(
+            file=f"experiments/{experiment.name}.yaml", path=field_name, got=model, allowed=", ".join(table),
+            change=f"add its figures, with their source, to tandem/simulator/data/{CALIBRATION_FILE.name}",
+        )
+        for field_name, model, table in lookups
+        if model not in table
+    ]  # fmt: skip
+    return list(dict.fromkeys(faults))

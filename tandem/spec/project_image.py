@@ -1,0 +1,131 @@
+"""The images that are built in the account: what each is built from, its tag, and what a pod writes to pull it.
+
+Invariant: a tag is a digest of the bytes of the image's source and of nothing else, so it is known before the image
+exists, the same source has the same tag on every machine, and another source never has it. The list of an image's
+files stands once, beside its Dockerfile as `Dockerfile.dockerignore`, where BuildKit reads it too
+(docs.docker.com/build/concepts/context, "Filename and location"), so that each image has a list of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+
+ROOT = Path(__file__).parent.parent.parent
+TAG_CHARACTERS = 16
+PAIR_SIZE = 2
+_BASE = re.compile(r"^ARG BASE_IMAGE=(?P<reference>[^\s@]+)(?:@(?P<digest>sha256:[0-9a-f]{64}))?$", re.MULTILINE)
+_CHINA_SUFFIX, _DEFAULT_SUFFIX = "amazonaws.com.cn", "amazonaws.com"  # AWS General Reference, ECR endpoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseImage:
+    """The image that one of ours stands on.
+
+    Args:
+        reference: `repository:tag` as published.
+        digest: sha256:..., as the Dockerfile pins it; None where it pins none.
+    """
+
+    reference: str
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectImage:
+    """One image that is built from this repository.
+
+    Args:
+        name: last word of its repository's name.
+        folder: of its recipe.
+    """
+
+    name: str
+    folder: str
+
+    @property
+    def dockerfile(self) -> str:
+        """Return the recipe's path."""
+        return f"{self.folder}/Dockerfile"
+
+    @property
+    def requirements(self) -> str:
+        """Return the path of the packages that it installs."""
+        return f"{self.folder}/requirements.txt"
+
+    @property
+    def allow_list(self) -> str:
+        """Return the path of the list of all that a build sees."""
+        return f"{self.dockerfile}.dockerignore"
+
+    def source_files(self, root: Path = ROOT) -> tuple[str, ...]:
+        """Return every file of the build's source, as sorted paths below `root`.
+
+        Raises:
+            FileNotFoundError: a line of the allow list admits no file.
+        """
+        lines = (root / self.allow_list).read_text().splitlines()
+        relative_paths: set[str] = set()
+        for pattern in (line.removeprefix("!") for line in lines if line.startswith("!")):
+            files = [path for path in root.glob(pattern) if path.is_file()]
+            if not files:
+                allow_list_path = root / self.allow_list
+                raise FileNotFoundError(f"{allow_list_path}: {pattern} is no file; remove the line or add the file")
+            relative_paths.update(path.relative_to(root).as_posix() for path in files)
+        return tuple(sorted(relative_paths))
+
+    def tag(self, root: Path = ROOT) -> str:
+        """Return the image's tag: 16 hexadecimal digits of the SHA-256 over paths and bytes of its source."""
+        return _compute_tag(self, root)
+
+    def base(self, root: Path = ROOT) -> BaseImage:
+        """Return the base that the Dockerfile names."""
+        return _read_base(self, root)
+
+    def reference(self, environment: Environment) -> str:
+        """Return what a pod of `environment` pulls: `<registry>/<repository>:<tag>`, never behind a mirror."""
+        return f"{registry_host(environment)}/{names.repository_name(environment, self.name)}:{self.tag()}"
+
+
+TOOLS = ProjectImage(name="tools", folder="images/tandem")
+LLMPERF = ProjectImage(name="llmperf", folder="images/llmperf")
+PROJECT_IMAGES = (TOOLS, LLMPERF)  # in every environment, whatever it hosts: another experiment changes no image
+
+
+def has_llmperf(experiment: Experiment) -> bool:
+    """Return whether an experiment has llmperf beside it: where a pair is measured by the post's own suite.
+
+    llmperf makes its prompts by itself, so its figures say nothing of another suite; and it is there to do what the
+    post did, which drove two services at the same moment: of the servers of a sweep, no two are that pair.
+    """
+    return "post" in experiment.suites and len(experiment.all_variants()) == PAIR_SIZE
+
+
+@cache
+def _compute_tag(image: ProjectImage, root: Path) -> str:
+    digest = hashlib.sha256()
+    for file in image.source_files(root):
+        content = (root / file).read_bytes()
+        digest.update(f"{file}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:TAG_CHARACTERS]
+
+
+@cache
+def _read_base(image: ProjectImage, root: Path) -> BaseImage:
+    match = _BASE.search((root / image.dockerfile).read_text())
+    assert match is not None, f"{image.dockerfile} has no line ARG BASE_IMAGE=repository:tag[@sha256:...]"
+    return BaseImage(reference=match["reference"], digest=match["digest"])
+
+
+def registry_host(environment: Environment) -> str:
+    """Return the host of the account's own ECR registry."""
+    suffix = _CHINA_SUFFIX if environment.region.startswith("cn-") else _DEFAULT_SUFFIX
+    return f"{environment.account}.dkr.ecr.{environment.region}.{suffix}"

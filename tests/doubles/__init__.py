@@ -1,0 +1,1 @@
+"""What only tests start: stand-ins for checkpoints, the hub, runtimes, and a proxy that injects faults."""

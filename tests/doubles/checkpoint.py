@@ -1,0 +1,241 @@
+"""Writes checkpoints of real format and any size, with random weights, for tests, demos and measurements.
+
+Invariant: the same shape and seed give the same bytes; a tensor's bytes depend on its name and the seed alone, not
+on how the checkpoint is cut into files. No more than a piece of a tensor is ever in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Self
+
+BYTES_PER_VALUE = 2  # bfloat16
+MIB = 1 << 20
+_CHUNK_BYTES = MIB
+_MIN_LAYERS = 16  # at least so many make a size, so that one more or less is no tenth of it
+_MAX_HIDDEN_SIZE = 2048
+# The upper byte of a bfloat16 is the sign and seven bits of the exponent: these are of -2**-5 to 2**-5, so that no
+# weight is a NaN or without bounds.
+_UPPER_BYTES = bytes((0x3B, 0x3C, 0xBB, 0xBC)[index % 4] for index in range(256))
+
+ModelFamily = Literal["qwen3", "llama"]
+EmbeddingKind = Literal["untied", "tied", "tied-stored"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RandomCheckpoint:
+    """What is written. Names of the fields and of the tensors are those of the published checkpoints of the family.
+
+    Args:
+        family: model_type of the configuration.
+        embeddings: `tied` has no output matrix; `tied-stored` has one although the configuration ties it, as
+            Qwen3-1.7B and Qwen3-0.6B do; `untied` has one of its own.
+        layers: decoder layers.
+        hidden_size: of the residual stream.
+        intermediate_size: of the MLP.
+        attention_heads: query heads.
+        kv_heads: key-value heads.
+        head_dim: of a head.
+        vocabulary: rows of the embedding; the tokenizer needs 259.
+        shard_bytes: bytes of tensors in a file, unless a single tensor has more.
+        seed: of the weights.
+    """
+
+    family: ModelFamily = "qwen3"
+    embeddings: EmbeddingKind = "untied"
+    layers: int = 2
+    hidden_size: int = 32
+    intermediate_size: int = 96
+    attention_heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 16
+    vocabulary: int = 320
+    shard_bytes: int = 30_000
+    seed: int = 0
+
+    @classmethod
+    def from_size(cls, size: int, *, shards: int = 4, **fields: Any) -> Self:
+        """A checkpoint of about this many bytes, in about this many files.
+
+        Args:
+            size: bytes of all tensors; met within a tenth from 1 MiB on.
+            shards: files.
+            fields: any other field but those that make the size.
+        """
+        hidden_size = 64
+        while (
+            hidden_size < _MAX_HIDDEN_SIZE
+            and cls._from_hidden_size(2 * hidden_size, _MIN_LAYERS, **fields).size <= size
+        ):
+            hidden_size *= 2
+        one_layer, two_layers = (cls._from_hidden_size(hidden_size, layers, **fields) for layers in (1, 2))
+        checkpoint = replace(
+            one_layer, layers=max(1, 1 + round((size - one_layer.size) / (two_layers.size - one_layer.size)))
+        )
+        largest = max(prod(shape) for shape in checkpoint.tensors().values()) * BYTES_PER_VALUE
+        return replace(checkpoint, shard_bytes=-(-checkpoint.size // shards) + largest)
+
+    @classmethod
+    def _from_hidden_size(cls, hidden_size: int, layers: int, **fields: Any) -> Self:
+        return cls(
+            layers=layers,
+            hidden_size=hidden_size,
+            intermediate_size=3 * hidden_size,
+            attention_heads=hidden_size // 16,
+            kv_heads=hidden_size // 32,
+            **fields,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of all tensors, as the index counts them."""
+        return sum(prod(shape) for shape in self.tensors().values()) * BYTES_PER_VALUE
+
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Every tensor's shape, in the order in which they are written."""
+        shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (self.vocabulary, self.hidden_size)}
+        for layer in range(self.layers):
+            shapes |= {f"model.layers.{layer}.{name}.weight": shape for name, shape in self._layer().items()}
+        shapes["model.norm.weight"] = (self.hidden_size,)
+        if self.embeddings != "tied":
+            shapes["lm_head.weight"] = (self.vocabulary, self.hidden_size)
+        return shapes
+
+    def _layer(self) -> dict[str, tuple[int, ...]]:
+        queries, keys = self.attention_heads * self.head_dim, self.kv_heads * self.head_dim
+        norms = {"self_attn.q_norm": (self.head_dim,), "self_attn.k_norm": (self.head_dim,)}
+        return {
+            "input_layernorm": (self.hidden_size,),
+            "post_attention_layernorm": (self.hidden_size,),
+            "self_attn.q_proj": (queries, self.hidden_size),
+            "self_attn.k_proj": (keys, self.hidden_size),
+            "self_attn.v_proj": (keys, self.hidden_size),
+            "self_attn.o_proj": (self.hidden_size, queries),
+            "mlp.gate_proj": (self.intermediate_size, self.hidden_size),
+            "mlp.up_proj": (self.intermediate_size, self.hidden_size),
+            "mlp.down_proj": (self.hidden_size, self.intermediate_size),
+            **(norms if self.family == "qwen3" else {}),
+        }
+
+    def config(self) -> dict[str, Any]:
+        """The content of config.json, with the keys of the family's published configurations."""
+        family_fields = {
+            "qwen3": {"architectures": ["Qwen3ForCausalLM"], "rope_theta": 1000000, "rms_norm_eps": 1e-06,
+                      "max_window_layers": self.layers, "sliding_window": None, "use_sliding_window": False},
+            "llama": {"architectures": ["LlamaForCausalLM"], "rope_theta": 500000.0, "rms_norm_eps": 1e-05,
+                      "mlp_bias": False, "pretraining_tp": 1},
+        }[self.family]  # fmt: skip
+        return {
+            **family_fields,
+            "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": _BOS_ID, "eos_token_id": _EOS_ID,
+            "head_dim": self.head_dim, "hidden_act": "silu", "hidden_size": self.hidden_size,
+            "initializer_range": 0.02, "intermediate_size": self.intermediate_size, "max_position_embeddings": 4096,
+            "model_type": self.family, "num_attention_heads": self.attention_heads,
+            "num_hidden_layers": self.layers, "num_key_value_heads": self.kv_heads, "rope_scaling": None,
+            "tie_word_embeddings": self.embeddings != "untied", "torch_dtype": "bfloat16",
+            "transformers_version": "4.51.0", "use_cache": True, "vocab_size": self.vocabulary,
+        }  # fmt: skip
+
+    def shards(self) -> list[dict[str, tuple[int, ...]]]:
+        """The tensors of each file, filled in order."""
+        files: list[dict[str, tuple[int, ...]]] = [{}]
+        free_bytes = self.shard_bytes
+        for name, shape in self.tensors().items():
+            size = prod(shape) * BYTES_PER_VALUE
+            if files[-1] and size > free_bytes:
+                files.append({})
+                free_bytes = self.shard_bytes
+            files[-1][name] = shape
+            free_bytes -= size
+        return files
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write every file; the folder is made.
+
+        Returns:
+            The files, sorted by name. A checkpoint of one file has no index, as published ones have none.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in {**self._settings(), **_tokenizer_files()}.items():
+            (folder / name).write_text(content)
+        shards = self.shards()
+        names = [f"model-{number:05}-of-{len(shards):05}.safetensors" for number in range(1, len(shards) + 1)]
+        if len(shards) == 1:
+            names = ["model.safetensors"]
+        else:
+            weights = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
+            index = {"metadata": {"total_size": self.size}, "weight_map": dict(sorted(weights.items()))}
+            (folder / "model.safetensors.index.json").write_text(_format_json(index))
+        for name, shard in zip(names, shards, strict=True):
+            with (folder / name).open("wb") as file:
+                self._write_shard(file, shard)
+        return sorted(path for path in folder.iterdir() if path.is_file())
+
+    def _settings(self) -> dict[str, str]:
+        generation = {"bos_token_id": _BOS_ID, "eos_token_id": [_EOS_ID], "do_sample": True, "temperature": 0.6,
+                      "top_k": 20, "top_p": 0.95, "transformers_version": "4.51.0"}  # fmt: skip
+        return {"config.json": _format_json(self.config()), "generation_config.json": _format_json(generation)}
+
+    def _write_shard(self, file: BinaryIO, shard: Mapping[str, tuple[int, ...]]) -> None:
+        """The format of https://github.com/huggingface/safetensors: length of the head, head, tensors."""
+        header_fields: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+        end = 0
+        for name, shape in shard.items():
+            start, end = end, end + prod(shape) * BYTES_PER_VALUE
+            header_fields[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [start, end]}
+        header = json.dumps(header_fields, separators=(",", ":")).encode()
+        header += b" " * (-len(header) % 8)
+        file.write(len(header).to_bytes(8, "little") + header)
+        for name, shape in shard.items():
+            file.writelines(_random_weights(f"{self.seed}/{name}", prod(shape) * BYTES_PER_VALUE))
+
+
+def _random_weights(seed: str, remaining_bytes: int) -> Iterator[bytes]:
+    rng = random.Random(seed)  # noqa: S311 - weights are no secret
+    while remaining_bytes:
+        piece = bytearray(rng.randbytes(min(remaining_bytes, _CHUNK_BYTES)))
+        piece[1::2] = piece[1::2].translate(_UPPER_BYTES)
+        remaining_bytes -= len(piece)
+        yield bytes(piece)
+
+
+_BOS_ID, _EOS_ID, _PAD_ID = 256, 257, 258
+_SPECIAL_TOKENS = {"<|begin_of_text|>": _BOS_ID, "<|end_of_text|>": _EOS_ID, "<|pad|>": _PAD_ID}
+
+
+def _tokenizer_files() -> dict[str, str]:
+    """A byte-level tokenizer without merges: every byte is a token."""
+    vocabulary = {character: byte for byte, character in enumerate(_byte_characters())}
+    special_tokens = [{"id": id_, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
+              "normalized": False, "special": True} for text, id_ in _SPECIAL_TOKENS.items()]  # fmt: skip
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
+    tokenizer: dict[str, Any] = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": special_tokens, "normalizer": None,
+        "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                  "vocab": vocabulary, "merges": []},
+    }  # fmt: skip
+    begin, end, pad = _SPECIAL_TOKENS
+    settings = {
+        "added_tokens_decoder": {str(id_): {"content": text, "special": True} for text, id_ in _SPECIAL_TOKENS.items()},
+        "bos_token": begin, "eos_token": end, "pad_token": pad, "model_max_length": 4096,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }  # fmt: skip
+    return {"tokenizer.json": _format_json(tokenizer), "tokenizer_config.json": _format_json(settings)}
+
+
+def _byte_characters() -> list[str]:
+    """The character that stands for each byte in a byte-level vocabulary: itself where it prints, else one past 255."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    next_code = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(next_code)) for byte in range(256)]
+
+
+def _format_json(value: Any) -> str:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

@@ -1,0 +1,135 @@
+"""An HTTP proxy in front of a local endpoint that fails on purpose and logs what was asked.
+
+Clients take its URL for the endpoint. Rules are given in process or as JSON by `PUT /__faults`.
+
+Invariant: a request that meets no fault reaches the endpoint with its method, target, headers (Host included, so
+that signatures hold) and body unchanged, and its answer comes back so. Of a body no more than 1 MiB is held at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from doubles.fault_proxy.connection import ProxyConnection
+from doubles.fault_proxy.request import ProxyMoment, ProxyRequest
+from doubles.fault_proxy.rules import FaultRule, ProxyFault, RuleCounter, select_fault
+from rehearsal import loopback
+
+
+class FaultProxy:
+    """The proxy, on 127.0.0.1 only.
+
+    Args:
+        upstream: the endpoint's URL.
+        rules: the first rules.
+        watch: called from the request's own thread when it was asked and before it is sent on, and when the endpoint
+            has done it and before the answer leaves: the moments to kill a client at.
+        port: 0 takes a free one.
+        aws: whether the endpoint speaks AWS; where it does not, requests have no service and no operation.
+    """
+
+    def __init__(
+        self,
+        upstream: str,
+        *rules: FaultRule,
+        moment_callback: Callable[[ProxyMoment, ProxyRequest], None] | None = None,
+        port: int = 0,
+        is_aws: bool = True,
+    ) -> None:
+        address = urlsplit(upstream)
+        assert address.hostname is not None, f"no host in {upstream!r}"
+        self.upstream = (address.hostname, address.port or 80)
+        self.moment_callback = moment_callback
+        self.is_aws = is_aws
+        self._server = loopback.LoopbackServer(partial(ProxyConnection, self), port)
+        self._lock = threading.Lock()
+        self._counters = [RuleCounter(rule) for rule in rules]
+        self._numbers = itertools.count(1)
+        self._start_s = time.monotonic()
+        self._log: dict[int, ProxyRequest] = {}
+
+    @property
+    def url(self) -> str:
+        """What clients take as endpoint."""
+        return self._server.url
+
+    def start(self) -> Self:
+        """Listen."""
+        self._server.start()
+        return self
+
+    def stop(self) -> None:
+        """Refuse connections and end the open ones; the log stays."""
+        self._server.stop()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+    def use(self, *rules: FaultRule) -> None:
+        """Put these rules in the place of all others; without any, nothing fails. They count from zero."""
+        with self._lock:
+            self._counters = [RuleCounter(rule) for rule in rules]
+
+    @property
+    def fault_counts(self) -> tuple[int, ...]:
+        """How many requests met each rule's fault, in the rules' order."""
+        with self._lock:
+            return tuple(counter.fault_count for counter in self._counters)
+
+    @property
+    def rules(self) -> tuple[FaultRule, ...]:
+        """The rules in force."""
+        with self._lock:
+            return tuple(counter.rule for counter in self._counters)
+
+    @property
+    def log(self) -> tuple[ProxyRequest, ...]:
+        """Every request since the start or the last `forget`, in the order of arrival."""
+        with self._lock:
+            return tuple(self._log.values())
+
+    def requests(self, operation: str = "*", path: str = "*") -> tuple[ProxyRequest, ...]:
+        """Those of the log whose operation and path fit these fnmatch patterns."""
+        return tuple(
+            request
+            for request in self.log
+            if fnmatchcase(request.operation, operation) and fnmatchcase(request.path, path)
+        )
+
+    def forget(self) -> None:
+        """Empty the log."""
+        with self._lock:
+            self._log.clear()
+
+    def log_arrival(self, **fields: Any) -> tuple[ProxyRequest, ProxyFault | None]:
+        """Log a request; the fault that it meets."""
+        with self._lock:
+            request = ProxyRequest(number=next(self._numbers), began_s=self._now(), **fields)
+            fault = select_fault(self._counters, request)
+            request = replace(request, fault=fault.kind if fault else "")
+            self._log[request.number] = request
+        return request, fault
+
+    def update_request(self, request: ProxyRequest, *, is_end: bool = False, **changes: Any) -> ProxyRequest:
+        """Log what has become of it."""
+        with self._lock:
+            request = replace(request, ended_s=self._now() if is_end else request.ended_s, **changes)
+            if request.number in self._log:
+                self._log[request.number] = request
+        return request
+
+    def _now(self) -> float:
+        return time.monotonic() - self._start_s

@@ -1,0 +1,234 @@
+"""The hub's HTTP: what the official client asks for, answered with the headers and error codes that it reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from doubles.hub.repositories import MAIN_BRANCH, HubBlob, HubRepositories, HubRevision
+from rehearsal import loopback
+
+_ID_PATTERN = r"(?P<id>[\w.-]+/[\w.-]+)"
+_LARGE_PATH = "cdn"  # the path that the redirect of a large file leads to
+# By another name of this machine, as the hub's CDN is another host: the client follows no redirect within the hub's
+# own host when it asks for a file's head, and it sends its token to that host only.
+LARGE_HOST = "localhost"
+_RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubAccess:
+    """Who may read what.
+
+    Args:
+        tokens: those that open everything.
+        strangers: those that the hub knows and that open no gated or private repository.
+        gated: repositories whose files need an accepted licence, so a token of `tokens`.
+        gates_metadata: whether that holds for their lists of files too.
+        private: repositories that are not there without a token of `tokens`.
+    """
+
+    tokens: frozenset[str] = frozenset()
+    unauthorized_tokens: frozenset[str] = frozenset()
+    gated_repositories: frozenset[str] = frozenset()
+    gates_metadata: bool = False
+    private_repositories: frozenset[str] = frozenset()
+
+
+class HubError(Exception):
+    """The hub says no: status, its code for the client (may be ""), its message."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+
+class HubConnection(BaseHTTPRequestHandler):
+    """One client connection."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def __init__(self, repositories: HubRepositories, access: HubAccess, *arguments: Any) -> None:
+        self.repositories, self.access = repositories, access
+        super().__init__(*arguments)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
+        """The proxy in front has a log."""
+
+    def _route_request(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        for expression, route_method in _ROUTES:
+            if match := re.fullmatch(expression, path):
+                try:
+                    route_method(self, **match.groupdict())
+                except HubError as error:
+                    self._refuse(error)
+                return
+        self._refuse(HubError(404, "", "Not found"))
+
+    do_GET = do_HEAD = _route_request  # noqa: N815
+
+    def _refuse(self, error: HubError) -> None:
+        headers = {"X-Error-Message": error.message, **({"X-Error-Code": error.code} if error.code else {})}
+        self._send_answer(error.status, json.dumps({"error": error.message}).encode(), headers)
+
+    def _send_answer(self, status: int, content: bytes, headers: dict[str, str]) -> None:
+        head = {"Content-Type": "application/json; charset=utf-8", "Content-Length": str(len(content)), **headers}
+        self._send_head(status, head)
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def _send_head(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _send_json(self, value: Any) -> None:
+        self._send_answer(HTTPStatus.OK, json.dumps(value).encode(), {})
+
+    def _check_access(self, repository: str, *, reads_files: bool) -> None:
+        """Refuse a repository that is not there or not for this client, in the hub's words."""
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        access = self.access
+        if token and token not in access.tokens | access.unauthorized_tokens:
+            raise HubError(401, "", "Invalid credentials in Authorization header")
+        exists = repository in self.repositories.names()
+        if not exists or (repository in access.private_repositories and token not in access.tokens):
+            if not token:
+                # The client tells this by its address being one of https; over http it needs the code.
+                raise HubError(401, "RepoNotFound", "Invalid username or password.")
+            raise HubError(404, "RepoNotFound", "Repository not found")
+        if (
+            repository in access.gated_repositories
+            and token not in access.tokens
+            and (reads_files or access.gates_metadata)
+        ):
+            restriction = f"Access to model {repository} is restricted"
+            if not token:
+                raise HubError(401, "GatedRepo", f"{restriction}. You must have access to it and be authenticated.")
+            raise HubError(403, "GatedRepo", f"{restriction} and you are not in the authorized list.")
+
+    def _find_revision(self, repository: str, revision_name: str) -> HubRevision:
+        commit = self.repositories.revision(repository, revision_name)
+        if commit is None:
+            raise HubError(404, "RevisionNotFound", f"Invalid rev id: {revision_name}")
+        return commit
+
+    def _list_models(self) -> None:
+        private_names = self.access.private_repositories
+        self._send_json(
+            [{"id": name, "modelId": name} for name in self.repositories.names() if name not in private_names]
+        )
+
+    def _describe_model(self, id: str, revision: str | None = None) -> None:  # noqa: A002 - the hub's own name
+        self._check_access(id, reads_files=False)
+        commit = self._find_revision(id, revision or MAIN_BRANCH)
+        has_details = "blobs=" in urlsplit(self.path).query
+        self._send_json({
+            "id": id, "modelId": id, "sha": commit.commit, "private": id in self.access.private_repositories,
+            "gated": "manual" if id in self.access.gated_repositories else False, "disabled": False, "tags": [],
+            "siblings": [_sibling_fields(blob, has_details=has_details) for blob in commit.files.values()],
+        })  # fmt: skip
+
+    def _list_tree(self, id: str, revision: str, below: str | None = None) -> None:  # noqa: A002
+        self._check_access(id, reads_files=False)
+        prefix = f"{below}/" if below else ""
+        blobs = self._find_revision(id, revision).files.values()
+        self._send_json([_entry_fields(blob) for blob in blobs if blob.name.startswith(prefix)])
+
+    def _list_refs(self, id: str) -> None:  # noqa: A002
+        self._check_access(id, reads_files=False)
+        branches = self.repositories.branches(id)
+        self._send_json({"converts": [], "tags": [], "branches": [
+            {"name": name, "ref": f"refs/heads/{name}", "targetCommit": commit} for name, commit in branches.items()
+        ]})  # fmt: skip
+
+    def _check_auth(self, id: str) -> None:  # noqa: A002
+        self._check_access(id, reads_files=True)
+        self._send_json({})
+
+    def _resolve_file(self, id: str, revision: str, file: str) -> None:  # noqa: A002
+        self._check_access(id, reads_files=True)
+        commit = self._find_revision(id, revision)
+        blob = commit.files.get(file)
+        if blob is None:
+            raise HubError(404, "EntryNotFound", "Entry not found")
+        headers = {"X-Repo-Commit": commit.commit, "Accept-Ranges": "bytes"}
+        if blob.sha256 is None:
+            self._send_content(blob, {**headers, "ETag": f'"{blob.oid}"'})
+            return
+        host = f"{LARGE_HOST}:{self.headers['Host'].rpartition(':')[2]}"
+        location = f"http://{host}/{_LARGE_PATH}/{id}/{commit.commit}/{quote(file)}?signature={blob.sha256}"
+        link_headers = {"X-Linked-Size": str(blob.size), "X-Linked-Etag": f'"{blob.sha256}"', "Location": location}
+        self._send_answer(HTTPStatus.FOUND, b"", {**headers, **link_headers})
+
+    def _send_large_file(self, id: str, revision: str, file: str) -> None:  # noqa: A002
+        """Signed, so it asks for no token."""
+        blob = self._find_revision(id, revision).files.get(file)
+        if blob is None or urlsplit(self.path).query != f"signature={blob.sha256}":
+            raise HubError(403, "", "the address is not signed")
+        self._send_content(blob, {"ETag": f'"{blob.sha256}"', "Accept-Ranges": "bytes"})
+
+    def _send_content(self, blob: HubBlob, headers: dict[str, str]) -> None:
+        range_match = _RANGE.fullmatch(self.headers.get("Range", ""))
+        start, end, status = 0, blob.size, HTTPStatus.OK
+        if range_match:
+            start, end = int(range_match[1]), min(int(range_match[2] or blob.size) + 1, blob.size)
+            if start >= blob.size:
+                self._send_answer(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, b"",
+                             {**headers, "Content-Range": f"bytes */{blob.size}"})  # fmt: skip
+                return
+            status = HTTPStatus.PARTIAL_CONTENT
+            headers = {**headers, "Content-Range": f"bytes {start}-{end - 1}/{blob.size}"}
+        self._send_head(
+            status, {**headers, "Content-Length": str(end - start), "Content-Type": "application/octet-stream"}
+        )
+        if self.command != "HEAD":
+            self._send_range(blob, start, end)
+
+    def _send_range(self, blob: HubBlob, start: int, end: int) -> None:
+        with blob.path.open("rb") as file:
+            file.seek(start)
+            while start < end:
+                piece = file.read(min(loopback.PIECE_BYTES, end - start))
+                if not piece:
+                    self.close_connection = True  # it was cut behind our back: the client must see it
+                    return
+                start += len(piece)
+                self.wfile.write(piece)
+
+
+def _sibling_fields(blob: HubBlob, *, has_details: bool) -> dict[str, Any]:
+    if not has_details:
+        return {"rfilename": blob.name}
+    fields = {"rfilename": blob.name, "size": blob.size, "blobId": blob.oid}
+    if blob.sha256 is None:
+        return fields
+    return {**fields, "lfs": {"sha256": blob.sha256, "size": blob.size, "pointerSize": blob.pointer_size}}
+
+
+def _entry_fields(blob: HubBlob) -> dict[str, Any]:
+    fields = {"type": "file", "path": blob.name, "size": blob.size, "oid": blob.oid}
+    if blob.sha256 is None:
+        return fields
+    return {**fields, "lfs": {"oid": blob.sha256, "size": blob.size, "pointerSize": blob.pointer_size}}
+
+
+_ROUTES: tuple[tuple[str, Callable[..., None]], ...] = (
+    (r"/api/models", HubConnection._list_models),
+    (rf"/api/models/{_ID_PATTERN}", HubConnection._describe_model),
+    (rf"/api/models/{_ID_PATTERN}/revision/(?P<revision>.+)", HubConnection._describe_model),
+    (rf"/api/models/{_ID_PATTERN}/tree/(?P<revision>[^/]+)(?:/(?P<below>.+))?", HubConnection._list_tree),
+    (rf"/api/models/{_ID_PATTERN}/refs", HubConnection._list_refs),
+    (rf"/api/models/{_ID_PATTERN}/auth-check", HubConnection._check_auth),
+    (rf"/{_ID_PATTERN}/resolve/(?P<revision>[^/]+)/(?P<file>.+)", HubConnection._resolve_file),
+    (rf"/{_LARGE_PATH}/{_ID_PATTERN}/(?P<revision>[^/]+)/(?P<file>.+)", HubConnection._send_large_file),
+)

@@ -1,0 +1,111 @@
+"""What a test tells a stand-in beside its flags: how to fail, at which attempt, and what to leave half.
+
+Invariant: without a knob a stand-in does what the real program does when all goes well.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from doubles.runtime.programs import SETTING_PREFIX
+
+_LOST_PEER_LOG = """RuntimeError: neuronx-cc compilation failed with 70. Check compiler logs.
+  File "vllm_neuron/parallel/neuron_parallel_state.py", line 1318, in tp_barrier
+RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.7]:22947"""
+# what a real log says (tandem/artifacts/driver/failure.py has the sources), and the status that follows
+CRASH_KINDS = {
+    "transient": (_LOST_PEER_LOG, 1),
+    "oom": ("[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory.", 70),
+    "killed": ("", -signal.SIGKILL),
+    "compiler-error": ("[ERROR] [NCC_IXCG856] Internal compiler error in the code generator", 70),
+    "disk-full": ("OSError: [Errno 28] No space left on device: 'model.pt'", 1),
+    "unknown": ("RuntimeError: something that nobody has seen before", 1),
+}  # fmt: skip
+INCOMPLETE_OUTPUTS = ("missing-rank", "truncated-shard", "truncated-graph", "half-graph")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandInSettings:
+    """The knobs, each from the variable TANDEM_STANDIN_<NAME>.
+
+    Args:
+        crash: one of CRASHES; empty for none. crash_at: attempts (from 1) that crash; empty for all.
+        half: one of HALVES. failed_graph: mark a graph as failed in the compiler's cache, and go on.
+        hang: never end. slow_s: seconds before anything is written. ignore_sigterm: end by SIGKILL alone.
+        state: folder that outlives an attempt, in which attempts are counted.
+    """
+
+    crash_kind: str
+    crash_attempts: tuple[int, ...]
+    incomplete_output: str
+    marks_graph_failure: bool
+    hangs_forever: bool
+    delay_s: float
+    ignores_sigterm: bool
+    state_folder: str
+
+    @classmethod
+    def read(cls) -> StandInSettings:
+        """Read the environment.
+
+        Raises:
+            ValueError: a knob has no such position.
+        """
+        crash_kind, incomplete_output = _read_variable("CRASH"), _read_variable("HALF")
+        if crash_kind not in {"", *CRASH_KINDS} or incomplete_output not in {"", *INCOMPLETE_OUTPUTS}:
+            raise ValueError(
+                f"no such position: {SETTING_PREFIX}CRASH={crash_kind!r}, {SETTING_PREFIX}HALF={incomplete_output!r}"
+            )
+        return cls(
+            crash_kind=crash_kind,
+            crash_attempts=tuple(int(attempt) for attempt in _read_variable("CRASH_AT").split(",") if attempt),
+            incomplete_output=incomplete_output,
+            marks_graph_failure=_read_variable("FAILED_GRAPH") == "1",
+            hangs_forever=_read_variable("HANG") == "1",
+            delay_s=float(_read_variable("SLOW_S") or 0),
+            ignores_sigterm=_read_variable("IGNORE_SIGTERM") == "1",
+            state_folder=_read_variable("STATE"),
+        )
+
+    def start_attempt(self) -> int:
+        """Count this attempt and do what happens before anything is written; the attempt, from 1."""
+        if self.ignores_sigterm:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        attempt = self._count_attempt()
+        time.sleep(self.delay_s)
+        while self.hangs_forever:
+            time.sleep(3600)
+        return attempt
+
+    def is_crash(self, attempt: int) -> bool:
+        """Whether this attempt is to fail."""
+        return bool(self.crash_kind) and (not self.crash_attempts or attempt in self.crash_attempts)
+
+    def crash_if_due(self, attempt: int) -> None:
+        """End as the knob says, in the middle of the work; return where it says nothing."""
+        if not self.is_crash(attempt):
+            return
+        log_text, status = CRASH_KINDS[self.crash_kind]
+        sys.stdout.write(f"{log_text}\n")
+        sys.stdout.flush()
+        if status < 0:
+            os.kill(os.getpid(), -status)
+        raise SystemExit(status)
+
+    def _count_attempt(self) -> int:
+        if not self.state_folder:
+            return 1
+        file = Path(self.state_folder) / "attempts"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as attempts_file:
+            attempts_file.write("x")
+        return len(file.read_text())
+
+
+def _read_variable(name: str) -> str:
+    return os.environ.get(SETTING_PREFIX + name, "")
