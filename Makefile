@@ -72,8 +72,8 @@ test: setup ## style, types and the tests, but for those of make proof
 	wait $$types; types=$$?; cat build/mypy.log; exit $$((tests ? tests : types))
 
 proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
-	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider -m 'proof or not proof' proofs
-	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m proof tests
+	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider -m 'proof or not proof' tests/proofs
+	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m proof tests --ignore=tests/proofs
 
 lint: setup ## style, format and types
 	$(BIN)/ruff check
@@ -100,10 +100,10 @@ docs: setup ## write the generated references
 
 look: setup ## the dashboard's page and the verdict's report in a real browser: build/look; needs chromium
 	@mkdir -p build/look
-	$(BIN)/tandem dashboard tests/watch/measured/run --env post-us-east-2 --html build/look/dashboard.html
+	$(BIN)/tandem dashboard tests/monitoring/measured/run --env post-us-east-2 --html build/look/dashboard.html
 	$(BIN)/python benchmarks/look.py build/look/dashboard.html --out build/look
 	rm -rf build/look/judged && mkdir -p build/look/judged
-	cp -r tests/watch/measured/run tests/benchmarks/real_run/ngram build/look/judged/
+	cp -r tests/monitoring/measured/run tests/benchmarks/real_run/ngram build/look/judged/
 	@for run in build/look/judged/*; do $(BIN)/tandem bench report $$run > $$run/verdict.txt || test $$? -eq 4; done
 	$(BIN)/python benchmarks/look_report.py build/look/judged/*/report.html --out build/look/report
 

@@ -28,7 +28,7 @@ class JobSpec:
 
     Args:
         name, namespace: of the CronJob. component: the label that network policies select by.
-        said: annotations for whoever looks at it.
+        annotations: annotations for whoever looks at it.
         deadline_s: most seconds from the Job's making, waiting for a node included.
         retries: failures of a container or a pod that are made good before the Job has failed.
         pod_annotations, pod: the pod's.

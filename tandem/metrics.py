@@ -26,7 +26,7 @@ class Metric:
         better: which way is better; `neither` for what only describes.
         spread: what one value of it belongs to; quantiles are over these. A count of a round has one value a round and
             cell and no cell in summary.json, which has the counts of the whole run elsewhere.
-        published: whether it goes to CloudWatch; what is drawn is published, and the reverse.
+        goes_to_cloudwatch: whether it goes to CloudWatch; what is drawn is published, and the reverse.
     """
 
     name: str
@@ -255,10 +255,10 @@ class MetricPublisher:
 
     Args:
         name: as widgets, alarms and the cost name it.
-        what: the program, in a sentence.
+        description: the program, in a sentence.
         namespace: of its metrics; `{environment}` and `{cluster}` stand for the names.
         dimensions: names of the dimensions that it sets, one tuple for each set it sends.
-        sample: file in tests/watch/samples that holds what it really sent; None: nothing of it may be drawn.
+        sample: file in tests/monitoring/samples that holds what it really sent; None: nothing of it may be drawn.
         source: where the sample, or the reason that there is none, is from, with its date.
     """
 

@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+MODULES = sorted({str(path.parent) for path in Path(__file__).parent.rglob("*.py") if "doubles" not in path.parts})
+sys.path[:0] = [
+    str(ROOT),
+    *MODULES,
+    str(ROOT / "benchmarks"),
+]  # a test imports what another folder of tests shares by its bare name
 
 import _node  # noqa: E402, F401  # before anything imports jsii
 

@@ -27,8 +27,8 @@ class CdkCli:
     """The CLI bound to one endpoint, one app and one scene.
 
     Args:
-        app: what `--app` gets.
-        work: directory for the CLI's cache, the assembly and the log.
+        app_command: what `--app` gets.
+        work_folder: directory for the CLI's cache, the assembly and the log.
     """
 
     endpoint: AwsEndpoint

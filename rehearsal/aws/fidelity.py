@@ -27,7 +27,7 @@ class TypeFidelity:
 
     Args:
         sentence: what happens here, and what would be different on AWS.
-        unseen: properties that no describe call returns, with the reason; they are not held.
+        hidden_properties: properties that no describe call returns, with the reason; they are not held.
     """
 
     level: FidelityLevel

@@ -13,7 +13,7 @@ import venv
 from collections.abc import Callable
 
 PACKAGE_FOLDER = pathlib.Path(__file__).resolve().parent
-REPOSITORY = PACKAGE_FOLDER.parents[2]
+REPOSITORY = PACKAGE_FOLDER.parents[1]
 ENVIRONMENT = REPOSITORY / ".venv-aws"
 
 

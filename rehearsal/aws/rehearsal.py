@@ -41,7 +41,7 @@ class RehearsalRequest:
     """What to rehearse.
 
     Args:
-        quick: bootstrap, deploy and hold only.
+        is_quick: bootstrap, deploy and hold only.
     """
 
     name: str

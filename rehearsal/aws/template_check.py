@@ -33,8 +33,8 @@ class ResourceCheck:
     """What became of one resource.
 
     Args:
-        held: the properties that are as the template says.
-        not_rehearsed: property (or `*`) to the reason why it cannot be seen here.
+        matching_properties: the properties that are as the template says.
+        unverifiable_properties: property (or `*`) to the reason why it cannot be seen here.
     """
 
     stack: str

@@ -37,7 +37,7 @@ class CompositeTick:
     Args:
         at_s: seconds since 1970.
         state: of the composite.
-        muted: whether its suppressor is in alarm.
+        is_silent: whether its suppressor is in alarm.
     """
 
     at_s: int

@@ -12,7 +12,7 @@ from typing import Any
 import vl_convert
 
 # The wheel's documented snippet offers `vega`, which in 1.9.0.post1 is null: the module has no default export. The
-# path below is the name under which the wheel itself holds the module; tests/watch/test_chart.py draws with it.
+# path below is the name under which the wheel itself holds the module; tests/monitoring/test_chart.py draws with it.
 _SNIPPET = (
     "import {{parse, View, changeset}} from '/npm/vega@{version}/+esm'; window.vega = {{parse, View, changeset}};"
 )

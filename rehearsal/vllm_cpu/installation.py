@@ -21,7 +21,7 @@ from pathlib import Path
 from rehearsal.vllm_cpu.errors import VllmSetupError
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent
-REPOSITORY = PACKAGE_FOLDER.parents[2]
+REPOSITORY = PACKAGE_FOLDER.parents[1]
 ENVIRONMENT = REPOSITORY / ".venv-real"
 REQUIREMENTS = PACKAGE_FOLDER / "requirements.txt"
 REQUIRED_GIB = 6  # 3.5 installed, and what pip unpacks on the way

@@ -31,6 +31,7 @@ COMMANDS = {
     "collect": "delete what nobody uses and is old",
     "adopt": "take in an artifact that was compiled elsewhere",
 }
+MODULES = {"keep": "upload_results", "collect": "gc", "adopt": "artifact_import"}  # where the name is not the command's
 ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
 EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 the world outside failed"
 INTERRUPT_EXIT_CODE = 130
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command not in COMMANDS:
         _build_overview_parser().parse_args(arguments)  # prints the help, or refuses the word
         return ArtifactInputError.code
-    module = import_module(f"tandem.artifacts.{command}")  # this command's alone: a pod waits for no other's imports
+    module = import_module(f"tandem.artifacts.{MODULES.get(command, command)}")  # a pod waits for no other's imports
     parser = argparse.ArgumentParser(
         prog=f"python -m tandem.artifacts {command}", description=COMMANDS[command], epilog=EPILOG
     )

@@ -41,7 +41,7 @@ class ImportResult:
     Args:
         name, prefix: of the artifact; the prefix without a slash at its end.
         manifest: what is stored now.
-        taken: whether it is ours; False where an artifact of this key was there.
+        is_new: whether it is ours; False where an artifact of this key was there.
     """
 
     name: str

@@ -36,7 +36,7 @@ class KeySide:
         name: the key's name, or a model's id@revision.
         fields: its plain fields.
         where: who says so: a variant, a file, an object.
-        words: further words that mean it, such as experiment/variant.
+        aliases: further words that mean it, such as experiment/variant.
     """
 
     name: str

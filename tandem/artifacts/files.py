@@ -46,7 +46,7 @@ class FileDigest:
 
     Args:
         file: what a manifest says of it.
-        parts: the SHA-256 of each part that S3 is sent, in base64, of the same reading.
+        part_digests: the SHA-256 of each part that S3 is sent, in base64, of the same reading.
     """
 
     file: ManifestFile

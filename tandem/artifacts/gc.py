@@ -48,9 +48,9 @@ class SetRemoval:
     """What is deleted of one set, in this order: manifest, uploads, files, lease.
 
     Args:
-        found: the set as it was seen.
-        what: the whole set, or which part of it, for a person.
-        manifest, lease: whether these go too.
+        stored_set: the set as it was seen.
+        description: the whole set, or which part of it, for a person.
+        removes_manifest, removes_lease: whether these go too.
         uploads: to abort.
         files: to delete.
     """
@@ -85,7 +85,7 @@ class SetRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetRetention:
-    """A set that nobody uses and that stays all the same; `why` says so in words."""
+    """A set that nobody uses and that stays all the same; `explanation` says so in words."""
 
     stored_set: StoredSet
     explanation: str

@@ -49,7 +49,7 @@ class HubSnapshot:
     """One commit of one model.
 
     Args:
-        asked: model, commit, hub and token.
+        query: model, commit, hub and token.
         entries: every file by its name.
         folder: local disk for what is received of this commit.
     """

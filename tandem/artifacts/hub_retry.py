@@ -122,8 +122,8 @@ class HubRetry:
     """The tries of one thing.
 
     Args:
-        asked: of whom.
-        what: the file, or the listing.
+        query: of whom.
+        subject: the file, or the listing.
     """
 
     query: HubQuery

@@ -48,7 +48,7 @@ class StoredSet:
         kind: a model snapshot, or a compiled artifact.
         prefix: without a slash at its end.
         objects: every object below it, manifest and lease among them.
-        begun: uploads below it that were not ended.
+        open_uploads: uploads below it that were not ended.
         manifest: None without one, or where it cannot be used.
         fault: why the manifest cannot be used.
         lease: None without one, or where it cannot be read.

@@ -43,8 +43,8 @@ class LeaseState:
 
     Args:
         holder: who has it, or had it last.
-        until: when it ends unless it is renewed, by S3's clock; None once it is released.
-        held: whether somebody has it now.
+        ends_at: when it ends unless it is renewed, by S3's clock; None once it is released.
+        is_active: whether somebody has it now.
     """
 
     holder: str

@@ -21,7 +21,7 @@ class TransferProgress:
         event: what is being done.
         files: how many there are.
         size: bytes of all.
-        every_s: least seconds between two lines.
+        interval_s: least seconds between two lines.
     """
 
     event: str

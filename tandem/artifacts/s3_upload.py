@@ -193,7 +193,7 @@ class _ObjectUpload:
     """One open file on its way to one object.
 
     Args:
-        digests: SHA-256 of each part in base64, of the same reading as `sha256`; empty where nobody knows them.
+        part_digests: SHA-256 of each part in base64, of the same reading as `sha256`; empty where nobody knows them.
     """
 
     store: ObjectStore

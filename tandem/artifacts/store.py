@@ -63,8 +63,8 @@ class ObjectContent:
     """A small object.
 
     Args:
-        modified: when S3 wrote it, by S3's clock, to the second.
-        now: when S3 answered, by the same clock.
+        modified_at: when S3 wrote it, by S3's clock, to the second.
+        read_at: when S3 answered, by the same clock.
     """
 
     body: bytes

@@ -33,10 +33,10 @@ class SurveyRow:
             `unread` one that S3 did not give.
         used_by: who needs it; empty for nobody.
         size: bytes stored, 0 for nothing.
-        written: when something of it was last written, None for nothing stored.
+        last_write_at: when something of it was last written, None for nothing stored.
         why: in phrases: what is damaged, who holds it until when, or in what it differs from what is needed.
         command: what makes it, where it is needed and not whole.
-        being_made: somebody holds its lease now.
+        is_in_progress: somebody holds its lease now.
     """
 
     kind: Literal["model", "artifact"]

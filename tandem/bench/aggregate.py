@@ -62,9 +62,9 @@ class RequestRows:
         turn: place of the request's turn in `Tally.turns`.
         start_s, end_s: absolute.
         tokens: completion tokens; NaN where they are not known or contradict the chunks.
-        failed: requests with an error.
-        good: requests within every limit.
-        unjudged: succeeded requests that lack a figure that a limit asks for.
+        failure_mask: requests with an error.
+        good_mask: requests within every limit.
+        unknown_mask: succeeded requests that lack a figure that a limit asks for.
     """
 
     turn: IntArray

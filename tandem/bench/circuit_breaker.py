@@ -28,9 +28,9 @@ class CircuitBreaker:
     Args:
         arm: its name.
         url: its address, for messages.
-        alive: asks whether the arm's server answers.
+        is_alive: asks whether the arm's server answers.
         stop: ended with 3 when the arm stays ill.
-        tell: says a sentence to the operator.
+        notify: says a sentence to the operator.
         wait_s: how long a paused arm is waited for.
     """
 

@@ -51,7 +51,7 @@ class ClientLoadWriter:
     Args:
         folder: of the run.
         watch: begun.
-        asked: whether the present round has asked anything; the run sets it.
+        has_requests: whether the present round has asked anything; the run sets it.
     """
 
     folder: Path

@@ -72,7 +72,7 @@ class RoundDatapoints:
 
     Args:
         number: from 0.
-        complete: whether nothing of it is missing: every planned request has a record that no interrupt cut. Where the
+        is_complete: whether nothing of it is missing: every planned request has a record that no interrupt cut. Where the
             manifest does not say how many were planned (llmperf, runs by the clock of an earlier version): whether a
             later round was begun, or the run has reached its end.
         rows: by minute, load and metric; a control round has none, for it holds the baseline against itself alone.
@@ -274,8 +274,8 @@ class _RoundReader:
     Args:
         total: all of it, without the values of requests and gaps.
         points: these values.
-        begun: the minute in which each turn began, of all classes together too.
-        first: the minute in which the first request of each load began.
+        turn_minutes: the minute in which each turn began, of all classes together too.
+        first_minutes: the minute in which the first request of each load began.
     """
 
     turn_minutes: dict[tuple[ArmLoad, TurnPosition], int]

@@ -85,7 +85,7 @@ class HostSample(NamedTuple):
 
 
 class HostWatch:
-    """Watches from its making, or the last `start`, to `end`; meanwhile `lap` tells of its parts."""
+    """Watches from its making, or the last `start`, to `end`; meanwhile `sample` tells of its parts."""
 
     def __init__(self) -> None:
         self._sleeper: asyncio.Task[None] | None = None

@@ -39,7 +39,7 @@ class ArmSession:
         client: asks it.
         offers: the extras that are asked of it.
         models: names it may give its model.
-        gate: shut while the arm is down.
+        breaker: shut while the arm is down.
         placement: which part of a host its server runs on; None where nobody said.
         start: which start of its server's process answers; None where its page does not tell.
     """
@@ -62,7 +62,7 @@ class RequestLoops:
         recorder: where records go.
         stop: ends the loops early.
         attempts: request id to how often an interrupted run asked it before.
-        done: told of every record.
+        on_record: told of every record.
     """
 
     settings: RunSettings

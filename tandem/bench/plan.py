@@ -104,7 +104,7 @@ class PlanTurn:
         arms: who is asked; more than one at the same time.
         items: what is asked, in the order it is sent.
         arrivals_s: open loop: when each is due, in seconds from the turn's start; empty in a closed loop.
-        warm: whether it warms up and is never summarized.
+        is_warm_up: whether it warms up and is never summarized.
     """
 
     round: int
@@ -271,7 +271,7 @@ class PlanShape:
         rate_per_s: arrivals of an open loop, in place of any concurrency.
         prompts_per_class: the first so many of each class; None for all.
         max_tokens: in place of the suite's own; a prompt that states fewer keeps them.
-        mixed: all classes of a suite in one block, as traffic comes, instead of each alone.
+        mixes_classes: all classes of a suite in one block, as traffic comes, instead of each alone.
     """
 
     concurrency: Sequence[int] | None = None

@@ -51,10 +51,10 @@ class ProbeResult:
         offers: extras that were asked for and seen in the answer.
         version: what /version says; None where it says nothing.
         models: the names the server may give the model that was asked for, for `answer.read`.
-        listed: every model that /v1/models lists.
+        model_ids: every model that /v1/models lists.
         owned_by: who owns the model, as /v1/models says; None where it does not.
         server_header: what the Server header of the stream says; None where it has none.
-        simulated: whether the server announces that it is simulated.
+        is_simulator: whether the server announces that it is simulated.
         notes: sentences on pages that were too long to be read, on connections that a server does not keep, and on a
             server that contradicts itself.
     """

@@ -25,7 +25,7 @@ CLEAR_LINE = "\r\x1b[K"
 
 @dataclass
 class WarmUpCount:
-    """What the warm-up of an arm has asked so far; `began_s` is on the monotonic clock."""
+    """What the warm-up of an arm has asked so far; `start_s` is on the monotonic clock."""
 
     arm: str
     start_s: float

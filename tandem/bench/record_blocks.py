@@ -71,14 +71,14 @@ def split_file(
 
 
 class RecordTypes(NamedTuple):
-    """Which fields of a record are decoded: `quick` leaves its chunks as text, `whole` has the same and the chunks."""
+    """Which fields of a record are decoded: `quick` leaves its chunks as text, `full` has the same and the chunks."""
 
     quick: type[RawChunkRecord] = RawChunkRecord
     full: type[MetricRecord] = MetricRecord
 
 
 class RecordBlock(NamedTuple):
-    """Records that were decoded at once, as columns; `at` is where in the file the line of each begins, in bytes."""
+    """Records that were decoded at once, as columns; `line_offsets` is where in the file the line of each begins, in bytes."""
 
     fields: RecordFields
     chunks: ChunkColumns

@@ -35,7 +35,7 @@ class SentRequest:
     Args:
         arm: of whom. turn, item: the plan's.
         worker: which of the concurrent ones.
-        ask: what went over the wire.
+        request: what went over the wire.
         models: names the server may give its model.
         due_s: open loop: when it was due, on the monotonic clock.
         attempts: 2 where an interrupted run had asked it before.

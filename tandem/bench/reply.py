@@ -29,13 +29,13 @@ class ServerReply:
             nothing. What the bytes say is judged by `answer.read`.
         error_detail: what was seen, for a person.
         retry_after_s: what a Retry-After header asked for.
-        reused: whether the connection was open before the request; None where there was none.
-        reconnected: 1 where it was asked again on a fresh connection, because the reused one died before any byte; all
+        had_open_connection: whether the connection was open before the request; None where there was none.
+        reconnects: 1 where it was asked again on a fresh connection, because the reused one died before any byte; all
             times are then those of the second asking.
-        says_keep_alive: whether the response lets another request follow on its connection.
+        claims_keep_alive: whether the response lets another request follow on its connection.
         server_header: what the response's Server header says; None where it has none.
         url: what was asked, for messages.
-        simulated: value of the header by which a server announces that it is simulated; None where there is none.
+        simulated_header: value of the header by which a server announces that it is simulated; None where there is none.
         limit_bytes: how many bytes the body may have, before and after decompression.
         excess: the sentence that says how the body exceeded its limit; None where it did not.
     """

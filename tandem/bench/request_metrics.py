@@ -59,8 +59,8 @@ class RequestMetrics:
         gaps_ms: every gap between token-bearing chunks of the records that may be used.
         gap_owners: for each gap, the place of its record.
         suspects: by word of SUSPECTS, which records contradict themselves so.
-        failed: which records have an error.
-        counted: completion tokens as the record has them, contradicted or not; NaN where it has none.
+        failure_mask: which records have an error.
+        raw_completion_tokens: completion tokens as the record has them, contradicted or not; NaN where it has none.
     """
 
     values: dict[str, Values]

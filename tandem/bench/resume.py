@@ -33,8 +33,8 @@ class RunHistory:
     """What a run has already.
 
     Args:
-        done: ids of the requests that need not be asked again.
-        interrupted: id to how often it was cut.
+        done_ids: ids of the requests that need not be asked again.
+        interrupt_counts: id to how often it was cut.
         spent_s: how long its turns took.
     """
 

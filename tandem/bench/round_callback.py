@@ -40,7 +40,7 @@ class RoundCallback:
         note: takes a sentence for the manifest.
         stop: asked to end, the run waits no longer for a call between rounds.
         watch: leaves out what this process takes meanwhile.
-        asked: whether the present round has asked anything yet; the run sets it.
+        has_requests: whether the present round has asked anything yet; the run sets it.
     """
 
     call: RoundHook | None

@@ -57,7 +57,7 @@ class RunOutcome:
 
     Args:
         reason: as the manifest has it.
-        begun: whether there is a folder to report on.
+        has_folder: whether there is a folder to report on.
         fault: what ended it, where something did.
     """
 

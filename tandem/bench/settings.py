@@ -35,11 +35,11 @@ class RunSettings:
         control_rounds: how often the baseline is asked against itself; not among `rounds`.
         repeats: how often a round asks each prompt.
         prompts_per_class: the first so many; None for all.
-        mixed: the classes of a suite in one block.
+        mixes_classes: the classes of a suite in one block.
         duration_s: rounds are begun and blocks are started until so much time has gone.
-        time_outs: of one request.
+        timeouts: of one request.
         warm_up: requests for each arm; None until stable.
-        wanted: extras that are asked of servers that offer them.
+        extras: extras that are asked of servers that offer them.
         goodput: metric to its limit, in the metric's unit.
         price_usd_per_hour: of all that the run occupies.
         environment, experiment: the declared ones whose servers are asked; None where they were named by address.

@@ -22,8 +22,8 @@ class EventSplitter:
     """Takes bytes in pieces, gives the data of each event that a piece completes.
 
     Attributes:
-        strange: the first line that belongs to no event stream, as of an HTML page; None where there is none.
-        excess: whether an event is longer than EVENT_BYTES.
+        foreign_line: the first line that belongs to no event stream, as of an HTML page; None where there is none.
+        has_excess: whether an event is longer than EVENT_BYTES.
     """
 
     def __init__(self) -> None:

@@ -45,7 +45,7 @@ class TurnMetrics:
         spreads: by load and metric.
         values: what each spread is over. Throughput of all classes together is that of their turns at one place, taken
             as one turn; what a server counted stands under the turn's own class there too.
-        said: by arm and sentence, in how many turns a sentence held.
+        sentences: by arm and sentence, in how many turns a sentence held.
     """
 
     spreads: Spreads = field(default_factory=dict)

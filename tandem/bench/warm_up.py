@@ -38,7 +38,7 @@ class WarmUpOutcome:
     """How the warm-up of an arm ended.
 
     Args:
-        seen: what the manifest says of it.
+        entry: what the manifest says of it.
         factor: what its requests took of the guessed time; None where none succeeded.
     """
 

@@ -37,7 +37,7 @@ class ArtifactListing:
     """What `list` found.
 
     Args:
-        scene: the environment and who shares its bucket.
+        context: the environment and who shares its bucket.
         rows: of `tandem.artifacts.survey`.
         now: S3's time, from which ages are counted.
     """
@@ -128,8 +128,8 @@ class GcReport:
     """What `collect` found.
 
     Args:
-        scene: the environment and who shares its bucket.
-        planned: what may go and what stays.
+        context: the environment and who shares its bucket.
+        plan: what may go and what stays.
         days: how old a thing must be.
         now: S3's time, from which ages are counted.
         versions: whether a delete leaves old versions; None for unknown.

@@ -26,9 +26,9 @@ class BucketContext:
 
     Args:
         environment: the one that was named.
-        hosted: its experiments.
+        experiments: its experiments.
         catalogue: what their names stand for.
-        needed: what it and all others of the same bucket need, each once.
+        needs: what it and all others of the same bucket need, each once.
         sharing: names of the other environments of the same bucket.
         unread: why the needs of another environment are not known, or may not be.
     """

@@ -31,7 +31,7 @@ class _CommandEntry:
     """A module of tandem.cli with `add_flags`, or `add_verbs` where the command has verbs.
 
     Args:
-        does: for the help.
+        description: for the help.
         call: calls the module's function; None for the function of the command's name, with selection and options.
         module: its name; None for the command's own.
     """
@@ -44,19 +44,19 @@ class _CommandEntry:
 _COMMANDS = {
     "check": _CommandEntry(
         "hold specs against their schema and the rules; say what an edit recompiles and what watching costs",
-        lambda module, chosen, options: module.check(chosen, options.against),
+        lambda module, selection, options: module.check(selection, options.against),
     ),
     "render": _CommandEntry(
         "write manifests/ from the specs",
-        lambda module, chosen, options: module.render(chosen, options.out, check=options.check),
+        lambda module, selection, options: module.render(selection, options.out, check=options.check),
     ),
     "images": _CommandEntry(
         "list what an environment pulls and what must be mirrored",
-        lambda module, chosen, options: module.images(chosen, resolve=options.resolve, seed=options.seed),
+        lambda module, selection, options: module.images(selection, resolve=options.resolve, seed=options.seed),
     ),
     "show": _CommandEntry(
         "summarize: variants, artifact keys, cost, warnings, next commands",
-        lambda module, chosen, _: module.show(chosen),
+        lambda module, selection, _: module.show(selection),
     ),
     "artifacts": _CommandEntry("list, explain, collect and adopt what the bucket holds"),
     "bench": _CommandEntry("measure servers, read again and publish what was measured"),
@@ -71,7 +71,7 @@ _COMMANDS = {
     "destroy": _CommandEntry("take an environment down stack by stack, and search for what is left"),
     "new": _CommandEntry(
         "write a commented starter of both files",
-        lambda module, chosen, options: module.new(options, chosen),
+        lambda module, selection, options: module.new(options, selection),
         "starter",
     ),
 }

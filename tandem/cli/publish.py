@@ -264,7 +264,7 @@ class RoundPublisher:
     Args:
         target: where to.
         folder: of the run.
-        simulated: whether the user says that an arm is simulated.
+        is_simulation: whether the user says that an arm is simulated.
     """
 
     target: PublishTarget

@@ -55,7 +55,7 @@ class KeySnapshot:
         where: the file or folder, for a person.
         places: place to variant to the plain fields of its key, or to why no key can be told.
         environments: those it speaks of; None for any.
-        only: the one experiment it speaks of; None for any.
+        only_experiment: the one experiment it speaks of; None for any.
     """
 
     where: str
@@ -87,9 +87,9 @@ class VariantChange:
     Args:
         variant: its name.
         verdict: what the edit does to it.
-        was, now: the artifact's name; None where there is none, or its fields are of another release.
-        differing: the fields that changed, before and after.
-        of: the variant that had this artifact before, where that is another one.
+        old_name, new_name: the artifact's name; None where there is none, or its fields are of another release.
+        differences: the fields that changed, before and after.
+        previous_owner: the variant that had this artifact before, where that is another one.
         graphs: what its artifact is made of; None where that is not known.
     """
 
@@ -114,7 +114,7 @@ class KeyComparison:
     Args:
         place: the environment (empty where none hosts it) and the experiment.
         changes: variant by variant.
-        silent: why nothing could be compared.
+        skip_reason: why nothing could be compared.
     """
 
     place: ExperimentPath

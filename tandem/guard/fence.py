@@ -59,7 +59,7 @@ class GuardError(Exception):
     """One fault, in words an operator can act on at night.
 
     Args:
-        what: what happened, in one sentence.
+        problem: what happened, in one sentence.
         where: the object's `s3://` address, the node group or the schedule; empty for neither.
         change: what to do about it.
     """

@@ -66,7 +66,7 @@ class RaiseReport:
 
     Args:
         nodes: the desired size that EKS took.
-        present: whether it had been raised before, by the same run.
+        was_present: whether it had been raised before, by the same run.
         schedule_arn: of the one-shot stop, as Scheduler reads it back.
     """
 

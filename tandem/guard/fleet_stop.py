@@ -195,7 +195,7 @@ class FleetInstance:
 
     Args:
         state: pending, running, shutting-down, stopping or stopped.
-        ours: whether it may be touched: it carries the environment's own tag, or its node group does.
+        is_ours: whether it may be touched: it carries the environment's own tag, or its node group does.
         scaling_group: the Auto Scaling group that its tag names; empty where none does.
     """
 
@@ -216,11 +216,11 @@ class FleetState:
     """What one look found.
 
     Args:
-        began_s: when this look began, by the wall clock.
-        desired, minimum: sizes of the node group; None: unknown, or there is none.
-        present: whether there is a node group; None: unknown.
-        owned: whether it carries the environment's own tag; None: unknown, or there is none.
-        settled: whether no update of the node group is under way; None: unknown, or there is none.
+        read_start_s: when this look began, by the wall clock.
+        desired_size, min_size: sizes of the node group; None: unknown, or there is none.
+        has_node_group: whether there is a node group; None: unknown.
+        has_owner_tag: whether it carries the environment's own tag; None: unknown, or there is none.
+        is_stable: whether no update of the node group is under way; None: unknown, or there is none.
         labels: of the node group's nodes, those that are ours.
         capacity_kind: that the node group is deployed with; where its tags do not say, as declared.
         scaling_groups: names of its Auto Scaling groups, as EKS names them or, where EKS is silent, the instances.
@@ -228,7 +228,7 @@ class FleetState:
         alive_since: since when the guard's own figures count instances without a break; asked for only where the lease
             is unknown, when the age of the present instances alone would not tell of those that they replaced.
         pointer: to the only lease; None: unknown.
-        lease: that the pointer leads to, also after its deadline and behind a fence: see `live`.
+        lease: that the pointer leads to, also after its deadline and behind a fence: see `live_lease`.
         heartbeat: of the lease's run.
         block_starts, block_ends: of the Capacity Block that the node group is deployed with.
         unknown: what could not be read, and why.
@@ -278,12 +278,12 @@ class StopPlan:
     """What a look demands.
 
     Args:
-        why: the reasons for a stop, each a sentence; empty: none is due.
+        reasons: the reasons for a stop, each a sentence; empty: none is due.
         scale_down: whether EKS must be asked for 0.
-        hold: whether the Auto Scaling groups must be held at 0: EKS had its grace.
-        terminate: ids that EC2 must terminate.
-        state: of the fence after this pass, as far as was seen; None: there is none to write.
-        failed: what this look shows of an earlier pass's failure, each a sentence.
+        hold_scaling_groups: whether the Auto Scaling groups must be held at 0: EKS had its grace.
+        terminate_ids: ids that EC2 must terminate.
+        fence_state: of the fence after this pass, as far as was seen; None: there is none to write.
+        failures: what this look shows of an earlier pass's failure, each a sentence.
         metrics: to publish; STOP_FAILURES is the pass's own to add.
     """
 
@@ -301,9 +301,9 @@ class PassReport:
     """What a pass saw and did.
 
     Args:
-        done: each a sentence.
-        failed: what was due and could not be done or could not be seen; the next pass tries again.
-        told: what was sent to the topic.
+        actions: each a sentence.
+        failures: what was due and could not be done or could not be seen; the next pass tries again.
+        messages: what was sent to the topic.
     """
 
     fleet: FleetState

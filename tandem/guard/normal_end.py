@@ -40,7 +40,7 @@ class EndReport:
 
     Args:
         run: whose lease ended.
-        done: each a sentence.
+        actions: each a sentence.
     """
 
     run: str

@@ -25,8 +25,8 @@ class ScalingGroup:
 
     Args:
         name: as EKS or the instances' tag names it.
-        desired, minimum: its sizes.
-        suspended: names of its suspended processes.
+        desired_size, min_size: its sizes.
+        suspended_processes: names of its suspended processes.
     """
 
     name: str

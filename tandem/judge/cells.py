@@ -101,7 +101,7 @@ def adjust_p_values(p_values: Values) -> Values:
 class _CellEstimate:
     """A cell before it is held against the others.
 
-    `floor` is a ratio, 1 or more; `absent` is why there is no estimate, `barred` why nothing may be said of one.
+    `noise_floor` is a ratio, 1 or more; `absence_reason` is why there is no estimate, `bar_reason` why nothing may be said of one.
     """
 
     baseline: str
@@ -195,9 +195,9 @@ def _count_starts(pairing: RequestPairing, arm: str) -> list[int | None]:
 
 
 class _CellDecision(NamedTuple):
-    """What an estimate is called with all `tests` of the report taken into account, and what would decide it.
+    """What an estimate is called with all `test_count` of the report taken into account, and what would decide it.
 
-    `median` is the word without its mean and percentile, `opposition` what they say against it; empty of nothing.
+    `median_word` is the word without its mean and percentile, `opposition` what they say against it; empty of nothing.
     """
 
     word: CellWord

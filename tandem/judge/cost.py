@@ -28,12 +28,12 @@ class ArmWork(NamedTuple):
     """What one arm did at one load.
 
     Args:
-        requests: that were asked.
-        tokens: good output tokens.
+        request_count: that were asked.
+        good_tokens: good output tokens.
         busy_s: seconds in which at least one of the requests ran.
-        bad: requests that succeeded and whose tokens are not good.
-        untold: good requests whose tokens nobody counted.
-        unchecked: good requests whose content nobody checked.
+        bad_answers: requests that succeeded and whose tokens are not good.
+        answers_without_tokens: good requests whose tokens nobody counted.
+        answers_without_check: good requests whose content nobody checked.
     """
 
     request_count: int

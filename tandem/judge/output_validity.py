@@ -23,7 +23,7 @@ NO_TEXT = ("empty", "garbage")
 class ContentCounts(NamedTuple):
     """Answers of an arm that were checked, those refused for anything, and those that are no text.
 
-    `words` counts the refused ones by the content check's word, the most frequent first.
+    `word_counts` counts the refused ones by the content check's word, the most frequent first.
     """
 
     arm: str

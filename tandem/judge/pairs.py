@@ -53,7 +53,7 @@ class CellPairs:
         starts: code of each round, the same for rounds that share a start of either arm's server, so that rounds of
             other codes are independent of each other; UNKNOWN where a record does not say its start.
         placements: code of the pair of places where the servers ran in each round; UNKNOWN likewise.
-        baseline, measured: the medians, in the metric's unit.
+        baseline_medians, variant_medians: the medians, in the metric's unit.
         requests: what all of it is made of.
     """
 
@@ -73,7 +73,7 @@ class RequestPairing:
     """Observations ready to be paired: each two arms and metric are grouped when they are first asked for.
 
     Args:
-        seen: the run.
+        table: the run.
         rounds: which rounds count, by their number; None: all. A round that the mask does not reach counts.
     """
 

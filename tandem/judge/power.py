@@ -38,10 +38,10 @@ class VarianceParts(NamedTuple):
     """Where the variance of a mean log speed-up comes from.
 
     Args:
-        prompts, rounds: how many there were; `rounds` 0 where they cannot be told apart from prompts.
-        between: variance between prompts.
-        starts: variance of what the prompts of a round share: starts of the servers, or noise that outlasts a turn.
-        rest: variance of one prompt in one round.
+        prompt_count, round_count: how many there were; `round_count` 0 where they cannot be told apart from prompts.
+        prompt_variance: variance between prompts.
+        round_variance: variance of what the prompts of a round share: starts of the servers, or noise that outlasts a turn.
+        residual_variance: variance of one prompt in one round.
     """
 
     prompt_count: int

@@ -97,10 +97,10 @@ class RequestTable:
         errors, contents: words of Record.error and of the suite's content check. error, content: their codes, UNKNOWN
             where there was no error, and where nothing was checked.
         failed: which have an error.
-        cut: which ended because of max_tokens (finish_reason length).
+        hit_token_limit: which ended because of max_tokens (finish_reason length).
         output, ids: digests of text with reasoning, and of token ids; NO_DIGEST where there is none.
-        at: where in the file each line begins, in bytes.
-        torn: a last line that was cut, and is no row.
+        line_offsets: where in the file each line begins, in bytes.
+        torn_lines: a last line that was cut, and is no row.
     """
 
     folder: Path

@@ -29,7 +29,7 @@ class MetricAlarm:
 
     Args:
         name: unique in the account and region; starts with the environment's name.
-        says: one sentence of what is wrong when it fires.
+        sentence: one sentence of what is wrong when it fires.
         reason: why this threshold.
         anchor: heading in docs/runbook.md, as its anchor.
         publishers: whose metrics it reads.
@@ -68,13 +68,13 @@ class CompositeAlarm:
 
     Args:
         name: unique in the account and region.
-        says: one sentence.
+        sentence: one sentence.
         anchor: heading in docs/runbook.md, as its anchor.
         alarms: names of alarms.
         suppressor: name of the alarm that is in alarm while the fleet is parked; None where there is none, and then
             nothing is muted.
         wait_s: how long it waits for the suppressor before it notifies.
-        extend_s: how long it stays silent after the suppressor's end.
+        extension_s: how long it stays silent after the suppressor's end.
     """
 
     name: str
@@ -102,9 +102,9 @@ class EnvironmentAlarms:
 
     Args:
         alarms: without actions of their own.
-        parked: the suppressor; None where nobody publishes what it needs.
+        suppressor: the suppressor; None where nobody publishes what it needs.
         composites: what notifies; each alarm belongs to one.
-        unwatched: what no alarm sees, and why, a sentence each.
+        coverage_gaps: what no alarm sees, and why, a sentence each.
     """
 
     alarms: tuple[MetricAlarm, ...]

@@ -233,7 +233,7 @@ def _find_reference_run(environment: Environment) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BurstAlarm:
-    """An alarm on quarter-hours of bursts; `parts` follow `what` in its name."""
+    """An alarm on quarter-hours of bursts; `name_parts` follow `kind` in its name."""
 
     kind: str
     name_parts: tuple[str, ...]

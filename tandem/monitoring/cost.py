@@ -36,7 +36,7 @@ HOURS_PER_MONTH = 730.0  # as AWS's own price examples count
 DAYS_PER_MONTH = 30.0
 BYTES_PER_GB = 1e9
 
-# Series that Container Insights makes, from what tests/watch/samples/container-insights.json declares:
+# Series that Container Insights makes, from what tests/monitoring/samples/container-insights.json declares:
 SERIES_PER_NODE = 8  # by NodeName and InstanceId
 SERIES_PER_CLUSTER = 24  # by ClusterName alone
 SERIES_PER_NAMESPACE = 7
@@ -59,7 +59,7 @@ class CostPart:
 
     Args:
         name: what is paid for.
-        says: how its amount comes about.
+        explanation: how its amount comes about.
         price: field of WatchPrices.
         amount: in the unit of the price.
         usd: amount at that price.
@@ -82,7 +82,7 @@ class MonitoringCost:
         whole_month_usd: the total if it lived the whole month.
         parked_usd: the total if it lived no hour of it.
         region: whose prices these are.
-        unverified: names of the parts whose price is not from a text of AWS itself.
+        unverified_parts: names of the parts whose price is not from a text of AWS itself.
     """
 
     parts: tuple[CostPart, ...]

@@ -15,7 +15,7 @@ from tandem.spec.experiment import Variant
 PERIOD_S = 300  # CloudWatch keeps minutes for 15 days and five minutes for 63 (user guide, metrics retention)
 BASELINE_COLOR = "#7a8ba6"
 # Each at least 20 apart (CIE 1976) from every other and from the baseline, for normal sight as for protanopia and
-# deuteranopia, and at least 2:1 against white and against CloudWatch's dark: tests/watch/test_colors.py
+# deuteranopia, and at least 2:1 against white and against CloudWatch's dark: tests/monitoring/test_colors.py
 VARIANT_COLORS = ("#e69f00", "#471af9", "#bd0505", "#72ca84", "#42b1fa", "#8d3547", "#4156aa", "#6a6afb")
 MAX_VARIANTS = len(VARIANT_COLORS)  # beside the baseline; more lines in a graph are not told apart
 
@@ -25,7 +25,7 @@ class DashboardArms:
 
     Args:
         environment: whose namespace they are published in.
-        watching: the experiment and its traffic.
+        experiment_scope: the experiment and its traffic.
     """
 
     def __init__(self, environment: Environment, experiment_scope: ExperimentScope) -> None:

@@ -25,9 +25,9 @@ class _FigureRow:
     Args:
         metric: of the catalogue.
         name: for people.
-        says: what it shows and what it does not.
-        ratio: whether a speed-up of it means anything.
-        speculating: whether only arms that speculate have it.
+        sentence: what it shows and what it does not.
+        has_speed_up: whether a speed-up of it means anything.
+        needs_speculation: whether only arms that speculate have it.
     """
 
     metric: str

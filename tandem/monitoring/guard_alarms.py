@@ -202,7 +202,7 @@ def _dead_letter_alarm(environment: Environment) -> MetricAlarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PassAlarm:
-    """An alarm on one metric, pass by pass; `part` follows `what` in its name."""
+    """An alarm on one metric, pass by pass; `name_part` follows `kind` in its name."""
 
     kind: str
     name_part: str = ""

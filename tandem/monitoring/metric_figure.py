@@ -23,7 +23,7 @@ class MetricFigure:
         metric: its name in CloudWatch.
         publisher: who sends it.
         title: of the graph, without the unit.
-        says: what it shows and what it does not.
+        sentence: what it shows and what it does not.
         statistic: what is read of it.
         unit: of what is drawn, where an expression makes another of it; None: the metric's own.
     """

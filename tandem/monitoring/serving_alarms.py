@@ -232,7 +232,7 @@ def _build_any_formula(counts: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AlarmText:
-    """What an alarm is called and says; `parts` follow `what` in its name."""
+    """What an alarm is called and says; `name_parts` follow `kind` in its name."""
 
     kind: str
     name_parts: tuple[str, ...]

@@ -25,7 +25,7 @@ class StandingPart:
 
     Args:
         name: what is paid for.
-        says: how its amount comes about.
+        explanation: how its amount comes about.
         usd: in a month; None where the price is not known.
     """
 

@@ -21,7 +21,7 @@ class MetricLine:
         statistic: what is drawn of its values.
         label: as the legend has it; None for a line that only an expression reads.
         id: by which expressions name it; starts with a small letter.
-        shown: whether it is drawn itself.
+        is_visible: whether it is drawn itself.
         color: `#rrggbb`; None leaves it to who draws.
     """
 
@@ -43,7 +43,7 @@ class MathExpression:
         text: one of the forms that tandem.monitoring.dashboards lists.
         label: as the legend has it; of a SEARCH it holds what tells its series apart, as `dimension_label` says it.
         id: as of a Line.
-        shown: whether it is drawn itself.
+        is_visible: whether it is drawn itself.
         color: of all its series; None leaves it to who draws.
     """
 
@@ -64,7 +64,7 @@ def dimension_label(dimension: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphMark:
-    """A level or a moment drawn across a graph; exactly one of `value` (in the unit) and `at` (ISO 8601, UTC)."""
+    """A level or a moment drawn across a graph; exactly one of `value` (in the unit) and `moment` (ISO 8601, UTC)."""
 
     label: str
     value: float | None = None

@@ -40,9 +40,9 @@ class LeftoverReport:
     """What is left.
 
     Args:
-        kept: on purpose.
+        permanent_resources: on purpose.
         orphans: what nobody owns any more.
-        unsearched: kinds of which nothing is known.
+        search_failures: kinds of which nothing is known.
     """
 
     permanent_resources: tuple[LeftoverResource, ...]

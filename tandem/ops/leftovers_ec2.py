@@ -23,14 +23,14 @@ class Ec2ResourceKind:
     """One kind of EC2's.
 
     Args:
-        what: in words, singular.
-        operation, key: that lists them, and where they stand in the answer.
-        identity: where its id stands.
+        title: in words, singular.
+        operation, rows_key: that lists them, and where they stand in the answer.
+        id_key: where its id stands.
         command: that removes one; the id follows.
-        own: parameters that list the account's own.
-        states: those that are not gone; empty: there are none.
-        state: where a state stands.
-        named: where a name or description stands that may tell it without tags.
+        own_filter: parameters that list the account's own.
+        present_states: those that are not gone; empty: there are none.
+        state_key: where a state stands.
+        name_keys: where a name or description stands that may tell it without tags.
     """
 
     title: str

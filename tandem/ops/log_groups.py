@@ -16,8 +16,8 @@ class LogGroup:
     """One log group.
 
     Args:
-        size: bytes stored.
-        kept: whether its stack retains it on purpose.
+        size_bytes: bytes stored.
+        retain: whether its stack retains it on purpose.
     """
 
     name: str

@@ -18,7 +18,7 @@ class NodeAdmission:
     Args:
         labels: of the nodes, key to value.
         variants: whose servers they admit.
-        waiting: variants that were meant and have no room.
+        waiting_variants: variants that were meant and have no room.
     """
 
     labels: dict[str, str]

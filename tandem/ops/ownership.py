@@ -26,7 +26,7 @@ class ResourceOwnership:
     Args:
         name: of the environment.
         cluster: its name.
-        others: names of other environments that begin like this one.
+        neighbours: names of other environments that begin like this one.
     """
 
     name: str

@@ -74,7 +74,7 @@ class NodeGroup:
 
     Args:
         status: ACTIVE, UPDATING, DEGRADED and so on.
-        owned: whether it carries the environment's own tag.
+        ownership: whether it carries the environment's own tag.
         labels: of its nodes.
         issues: what EKS says is wrong with it.
     """
@@ -108,8 +108,8 @@ class StatusReport:
     """What was seen.
 
     Args:
-        deployed: how far the environment exists; None: unknown.
-        group: None: unknown, or there is none.
+        deployment: how far the environment exists; None: unknown.
+        node_group: None: unknown, or there is none.
         reservation: None: unknown, none is declared, or EC2 knows none of this id.
         paths: the three that stop the fleet, independent of each other.
         alarms: names of those in ALARM; the parked fleet's own is none.

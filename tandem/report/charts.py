@@ -40,11 +40,11 @@ class ReportChart:
     Args:
         name: of its file and of its place in the page: lower case and hyphens.
         title: above it.
-        says: what it shows and how to read it, in a sentence or two.
+        caption: what it shows and how to read it, in a sentence or two.
         spec: makes its Vega-Lite specification, so many pixels wide.
         table: the same figures.
-        wide: pixels on a desktop: FULL, HALF, or NARROW, of which one drawing does for all.
-        slide: whether there is a PNG of it.
+        width_px: pixels on a desktop: FULL, HALF, or NARROW, of which one drawing does for all.
+        has_slide: whether there is a PNG of it.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The colors of the report, light and dark: the page's CSS variables, and what a PNG has in their place.
 
-Invariant: text and marks stand off their ground as WCAG 2.2 asks, 4.5 to 1 and 3 to 1 (tests/bench/report measures
+Invariant: text and marks stand off their ground as WCAG 2.2 asks, 4.5 to 1 and 3 to 1 (tests/report measures
 it); nothing is told by color alone: verdicts have shapes and words, arms and classes have shapes and dashes.
 """
 

@@ -24,7 +24,7 @@ class ArmContext:
     Args:
         draft: None where no draft is named or the name is unknown.
         support: what the runtime says of the mode; None where the runtime is unknown.
-        swept: it came from `sweep`.
+        is_swept: it came from `sweep`.
     """
 
     variant: Variant
@@ -84,8 +84,8 @@ class EnvironmentContext:
     """An environment, its instance type, and what good form it hosts and stands beside.
 
     Args:
-        hosted: its experiments.
-        others: the other environments loaded with it.
+        experiments: its experiments.
+        other_environments: the other environments loaded with it.
     """
 
     environment: Environment

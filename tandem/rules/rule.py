@@ -43,7 +43,7 @@ class Rule(Generic[S]):
 
     Args:
         id: kebab-case name, printed with every fault.
-        of: the kind of subject it judges: Stamp, Trial, Hosting or DatedEnvironment.
+        context_type: the kind of subject it judges: Stamp, Trial, Hosting or DatedEnvironment.
         sentence: what must hold, in words.
         source: public document and section, or Tandem's own reason.
         date: day on which the source was read.

@@ -42,8 +42,8 @@ class EngineRequest:
         prompt_tokens, output_tokens: its own; the first output token is the prefill's.
         arrived_s: when it was accepted.
         started_s, first_s: when its prefill began and ended.
-        drawn: tokens that each decode step committed. bursts: the same, the last cut to what was asked for.
-        done: decode steps behind it.
+        step_tokens: tokens that each decode step committed. bursts: the same, the last cut to what was asked for.
+        step_count: decode steps behind it.
     """
 
     number: int

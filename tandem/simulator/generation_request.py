@@ -46,7 +46,7 @@ class GenerationRequest:
         text: the prompt as one text, roles left out. prompt_pieces: its tokens, with those of the chat template.
         max_tokens: None for as many as there is room. temperature: 0 for greedy. seed: None for none.
         logprobs: None for none, else how many alternatives of each token.
-        usage, continuous_usage: whether asked for at the end, with each chunk.
+        include_usage, include_continuous_usage: whether asked for at the end, with each chunk.
     """
 
     api: ApiName

@@ -23,7 +23,7 @@ class CompileCommand:
         command: program and leading arguments.
         arguments: flags, in a fixed order, each flag followed by its value.
         environment: variables.
-        until_healthy: URL that answers once everything is compiled, where the program is a server that never ends
+        health_url: URL that answers once everything is compiled, where the program is a server that never ends
             by itself; None where it ends.
         unproven: what of it no source shows, in sentences; stands in the artifact's manifest.
     """

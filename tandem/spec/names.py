@@ -265,7 +265,7 @@ class ResourceName:
     """A computed name held against the limit of its resource.
 
     Args:
-        what: the resource.
+        resource_type: the resource.
         value: the name.
         limit: most characters, from the service's API reference.
         path: the declared key the name grows with.

@@ -30,9 +30,9 @@ class SchemaKey:
 
     Args:
         path: dotted key path, `[]` after a list, `NAME` for a key of the operator's own.
-        only: the `kind` that the leaf belongs to, where a section has several kinds; empty otherwise.
+        only_kind: the `kind` that the leaf belongs to, where a section has several kinds; empty otherwise.
         field: type, limits, default and description.
-        required: the key must be written wherever its section is.
+        has_no_default: the key must be written wherever its section is.
     """
 
     path: str

@@ -37,7 +37,7 @@ class Workspace:
     Args:
         environments, experiments: name to declared file; only files of good form.
         faults: every fault of form, over all files.
-        mended: the same twice, with files of bad form in it whose spoilt leaves have two other legal values; none
+        substitutes: the same twice, with files of bad form in it whose spoilt leaves have two other legal values; none
             where every file is of good form.
     """
 

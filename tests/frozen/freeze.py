@@ -23,7 +23,7 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "stacks"), str(ROOT / "tests" / "commands")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "stacks"), str(ROOT / "tests" / "cli")]
 
 from bench_cli import without_page  # noqa: E402 - the paths stand above
 
@@ -32,7 +32,7 @@ from tandem.cli.program import main  # noqa: E402
 
 ENVIRONMENTS = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge", "customer-keys", "private-charts")
 RUNS = {
-    "measured": ROOT / "tests" / "watch" / "measured" / "run",
+    "measured": ROOT / "tests" / "monitoring" / "measured" / "run",
     "ngram": ROOT / "tests" / "benchmarks" / "real_run" / "ngram",
     "faults": FOLDER / "runs" / "faults",
     "restarts": FOLDER / "runs" / "restarts",

@@ -6,14 +6,9 @@ Templates are compared by tests/stacks/test_frozen_templates.py, which shares th
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 import freeze
+import pytest
 
 
 def golden(files):

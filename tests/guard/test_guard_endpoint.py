@@ -15,13 +15,10 @@ from types import SimpleNamespace
 
 import pytest
 from botocore.config import Config
-from guard_world import LABEL
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "images"))
-
 from closure import closure
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, THROTTLING_FAULT, DropFault, FaultRule
+from guard_world import LABEL
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior

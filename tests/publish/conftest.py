@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "artifacts"))
 
 import pytest
 from artifact_fixtures import aws, clients, endpoint, front, impatient, proxy

@@ -1,4 +1,4 @@
-"""The recording of what the bench sends (tests/watch/samples/bench.json), made again from a measured run.
+"""The recording of what the bench sends (tests/monitoring/samples/bench.json), made again from a measured run.
 
 To record it anew after a change of the catalogue: `RECORD=1 pytest tests/publish/test_publish_sample.py`.
 """
@@ -22,7 +22,7 @@ from tandem.cli.publish import _build_round
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, PUBLISHERS, cloudwatch_unit, find_metric
 
 TESTS = Path(__file__).parent.parent
-SAMPLE = TESTS / "watch" / "samples" / str(PUBLISHERS[BENCH].sample)
+SAMPLE = TESTS / "monitoring" / "samples" / str(PUBLISHERS[BENCH].sample)
 MEASURED = TESTS / "bench" / "llmperf_runs" / "bursts" / "tandem"
 
 

@@ -22,7 +22,7 @@ def test_the_committed_page_is_current(page: str) -> None:
     assert (ROOT / "docs" / page).read_text() == render_pages()[page]
 
 
-@pytest.mark.parametrize("leaf", [leaf for _, leaf in LEAVES], ids=lambda leaf: f"{leaf.path} {leaf.only}")
+@pytest.mark.parametrize("leaf", [leaf for _, leaf in LEAVES], ids=lambda leaf: f"{leaf.path} {leaf.only_kind}")
 def test_every_leaf_says_what_it_means(leaf: reference.SchemaKey) -> None:
     assert leaf.field.description
 

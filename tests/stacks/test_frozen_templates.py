@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "frozen"))
-
 import freeze
+import pytest
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ class CacheGraph:
     Args:
         folder: where it lies.
         state: finished, failed or half.
-        why: what is missing, for a person.
+        reason: what is missing, for a person.
     """
 
     folder: Path

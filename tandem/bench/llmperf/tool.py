@@ -83,7 +83,7 @@ class LlmperfLoad:
         concurrency: requests at once.
         requests: results that are counted; the tool sends more.
         timeout_s: after which the tool starts no further request.
-        more: further sampling parameters.
+        extra_sampling: further sampling parameters.
     """
 
     model: str

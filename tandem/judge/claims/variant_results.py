@@ -54,10 +54,10 @@ class MetricFinding:
         class_, load, metric: of which cell.
         word: what may be said.
         speed_up: with its interval; None where there is none.
-        baseline, measured: in the metric's unit.
-        units: prompts, or rounds, that the interval is over.
-        of: `prompts`; of rounds, how many prompts they were of.
-        floor: how far the baseline is from itself there, as a ratio above 1; None without a control.
+        baseline_value, variant_value: in the metric's unit.
+        unit_count: prompts, or rounds, that the interval is over.
+        unit_text: `prompts`; of rounds, how many prompts they were of.
+        noise_floor: how far the baseline is from itself there, as a ratio above 1; None without a control.
     """
 
     class_: str
@@ -108,14 +108,14 @@ class VariantResults:
     """One variant before the register.
 
     Args:
-        grouped: the run, without the rounds that a control marked.
+        pairing: the run, without the rounds that a control marked.
         variant: its arm.
         cells: its cells.
         equality: of its output; None where it was not judged.
         acceptance: of every arm.
         margin: within which a speed-up is the same.
         set_up: what the post measured.
-        family: how many cells of the report, of all variants, are judged, over prompts or over rounds.
+        test_count: how many cells of the report, of all variants, are judged, over prompts or over rounds.
     """
 
     pairing: RequestPairing

@@ -34,7 +34,7 @@ class CommonParts(NamedTuple):
     Args:
         arms: names, the control left out.
         suites: the earlier run's name of each suite, by the later run's.
-        left_out: sentences on what only one of the runs has.
+        omissions: sentences on what only one of the runs has.
     """
 
     arms: tuple[str, ...]

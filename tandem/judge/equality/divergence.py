@@ -41,7 +41,7 @@ class OutputDivergence(NamedTuple):
 
     Args:
         row: of the baseline's request.
-        at: first place of difference, in the unit asked for.
+        position: first place of difference, in the unit asked for.
         lengths: of the baseline's and the variant's output, in that unit.
         near_tie: None where the log-probabilities do not say.
         baseline, variant: both outputs cut around the difference, on one line.

@@ -83,8 +83,10 @@ def decide_result(facts: EqualityFacts) -> tuple[EqualityResult, str]:
     if facts.permutation_result is not None and facts.permutation_result.p <= facts.alpha:
         return (
             "differs",
-            f"{summary}, more than the baseline's own, {_describe_yardstick(facts)}, can explain "
-            + f"(p {facts.permutation_result.p:.2g}).",
+            (
+                f"{summary}, more than the baseline's own, {_describe_yardstick(facts)}, can explain "
+                f"(p {facts.permutation_result.p:.2g})."
+            ),
         )
     shortage = (
         f": too few prompts to conclude from; ask {FEWEST_PROMPTS} or more"

@@ -21,9 +21,9 @@ class OutputPairs:
 
     Args:
         first, second: rows of the pairs in the observations.
-        same: which pairs have identical outputs.
-        lost: how often both arms were asked and a request failed on either side.
-        silent: pairs in which neither side has any output; they are in no other figure.
+        is_same: which pairs have identical outputs.
+        failure_count: how often both arms were asked and a request failed on either side.
+        silent_count: pairs in which neither side has any output; they are in no other figure.
     """
 
     first: IntArray
@@ -45,7 +45,7 @@ class OutputPairs:
 
 @dataclass(frozen=True)
 class OutputMatcher:
-    """What tells identical outputs, for a set of arms: `digests` are of token ids where `by_ids`, else of texts."""
+    """What tells identical outputs, for a set of arms: `digests` are of token ids where `uses_token_ids`, else of texts."""
 
     table: RequestTable
     digests: Digests

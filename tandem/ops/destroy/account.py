@@ -25,8 +25,8 @@ class AccountClients:
 
     Args:
         environment: whose account and region.
-        make: of a boto3 client, by environment and service.
-        adopted: names of untagged stacks that the operator says are this environment's.
+        create_client: of a boto3 client, by environment and service.
+        adopted_stacks: names of untagged stacks that the operator says are this environment's.
     """
 
     environment: Environment

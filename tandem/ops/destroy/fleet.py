@@ -127,9 +127,9 @@ class ClusterDescription:
     """The EKS cluster of the environment's name.
 
     Args:
-        ours: whether it carries the environment's own tag.
-        protected: whether EKS refuses to delete it.
-        strangers: its node groups that do not carry that tag.
+        is_ours: whether it carries the environment's own tag.
+        has_deletion_protection: whether EKS refuses to delete it.
+        foreign_node_groups: its node groups that do not carry that tag.
     """
 
     is_ours: bool

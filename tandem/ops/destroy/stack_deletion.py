@@ -39,7 +39,7 @@ class TeardownSettings:
 
     Args:
         poll_s: seconds between two looks at a stack.
-        patience_s: seconds until it is left to a later run. Workloads may take 40 minutes, until Lambda has given back
+        timeout_s: seconds until it is left to a later run. Workloads may take 40 minutes, until Lambda has given back
             its network interfaces.
     """
 

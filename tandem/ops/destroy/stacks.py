@@ -32,9 +32,9 @@ class CloudFormationStack:
 
     Args:
         kind: Network and so on.
-        protected: whether CloudFormation refuses to delete it.
-        ours: whether this environment's deploy made it, by its tag, or its operator has adopted it.
-        adoptable: whether it has no owner's tag and a name and a description like ours, as one of before the tag.
+        has_termination_protection: whether CloudFormation refuses to delete it.
+        is_ours: whether this environment's deploy made it, by its tag, or its operator has adopted it.
+        is_adoptable: whether it has no owner's tag and a name and a description like ours, as one of before the tag.
     """
 
     kind: str

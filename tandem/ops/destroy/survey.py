@@ -68,8 +68,8 @@ class TeardownSurvey:
     """What was seen.
 
     Args:
-        goes: in the order of their deletion.
-        stuck: those whose last deletion failed.
+        deletions: in the order of their deletion.
+        stuck_stacks: those whose last deletion failed.
     """
 
     deletions: tuple[StackDeletion, ...]

@@ -17,8 +17,8 @@ class CheckFinding:
     """One sentence of a check.
 
     Args:
-        said: what is so.
-        do: what to do about it, in one sentence without its full stop; empty where nothing is to be done.
+        message: what is so.
+        action: what to do about it, in one sentence without its full stop; empty where nothing is to be done.
         command: to type, or lines to write into a file; empty for none.
         code: of a `fail_finding`, REFUSED or WORLD.
     """

@@ -27,7 +27,7 @@ class DoctorContext:
     Args:
         experiments: that it hosts.
         now: by which ages and windows are judged, UTC.
-        digest_of: asks a registry for the digest behind `repository:tag` or `repository@sha256:...`; raises
+        resolve_digest: asks a registry for the digest behind `repository:tag` or `repository@sha256:...`; raises
             RegistryError.
     """
 

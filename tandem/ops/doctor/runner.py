@@ -45,8 +45,8 @@ class DoctorCheck:
     Args:
         id: unique.
         find: yields what it finds; raises OpsError where AWS does not tell.
-        needed: whether a deploy or a raise goes wrong when its answer is bad, so that not knowing it is a failure.
-        asks: whether it asks the account anything.
+        mandatory: whether a deploy or a raise goes wrong when its answer is bad, so that not knowing it is a failure.
+        needs_account: whether it asks the account anything.
     """
 
     id: str

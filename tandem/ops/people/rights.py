@@ -21,8 +21,8 @@ class IamRight:
 
     Args:
         kinds: whose policy has it. Each kind of people has the policies of the kinds before it beside its own.
-        needs: keys of `calls.COMMANDS`, of which one at least makes a call for each action.
-        why: for what no command calls: who needs it, and where that is written.
+        commands: keys of `calls.COMMANDS`, of which one at least makes a call for each action.
+        reason: for what no command calls: who needs it, and where that is written.
     """
 
     kinds: tuple[PeopleKind, ...]

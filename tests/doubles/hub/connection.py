@@ -28,10 +28,10 @@ class HubAccess:
 
     Args:
         tokens: those that open everything.
-        strangers: those that the hub knows and that open no gated or private repository.
-        gated: repositories whose files need an accepted licence, so a token of `tokens`.
+        unauthorized_tokens: those that the hub knows and that open no gated or private repository.
+        gated_repositories: repositories whose files need an accepted licence, so a token of `tokens`.
         gates_metadata: whether that holds for their lists of files too.
-        private: repositories that are not there without a token of `tokens`.
+        private_repositories: repositories that are not there without a token of `tokens`.
     """
 
     tokens: frozenset[str] = frozenset()

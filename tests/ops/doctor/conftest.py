@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 from doctor_world import ACCOUNT, NOW, REGION, RESERVATION, ZONE, Session, World, declared, good_facts, serve

@@ -1,0 +1,63 @@
+"""The endpoint of the artifacts' tests, for the commands that speak to a bucket; a fleet at it for those that raise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from artifact_fixtures import aws, bucket, clients, endpoint, front, proxied, proxy, store
+from bench_cli import however_busy, without_page
+from botocore.loaders import Loader
+from doubles.fault_proxy.proxy import FaultProxy
+from fleet_world import Fleet, write_environment
+
+from rehearsal.aws import fleet_behavior as knobs
+from rehearsal.aws.endpoint import AwsEndpoint
+
+__all__ = ["aws", "bucket", "clients", "endpoint", "front", "proxied", "proxy", "store"]
+
+
+LOADER = Loader()  # reads the model of each service once: EC2's alone takes half a second
+
+
+@pytest.fixture
+def undeployed(
+    specs: Path,
+    endpoint: AwsEndpoint,
+    aws: dict[str, str],
+    proxy: FaultProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Fleet]:
+    """An environment of a new name of which nothing exists; commands reach the endpoint through the fault proxy."""
+    assert aws
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, proxy.url)
+    monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
+    monkeypatch.setattr("tandem.ops.stop_progress.POLL_INTERVAL_S", 0.05)
+    endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05))
+    yield Fleet(endpoint=endpoint, specs=specs, name=write_environment(specs))
+    endpoint.set_fleet()
+
+
+@pytest.fixture
+def fleet(undeployed: Fleet) -> Fleet:
+    """The same with its stacks' resources, and a reaper that looked a moment ago."""
+    undeployed.deploy()
+    undeployed.looked()
+    return undeployed
+
+
+@pytest.fixture
+def no_page() -> Iterator[None]:
+    """Leave the page of a run out, in what this test measures."""
+    with without_page():
+        yield
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """Void no run of this test because of the tests beside it."""
+    with however_busy():
+        yield

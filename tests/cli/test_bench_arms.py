@@ -1,0 +1,173 @@
+"""An experiment's servers as arms: what the manifest learns from the declared files."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import msgspec
+import pytest
+from measured import record, run_manifest, write_run
+
+from tandem.bench.fault import BenchError
+from tandem.bench.manifest import ManifestArm
+from tandem.cli.bench import _build_settings
+from tandem.cli.bench_arms import assign_placements, select_arms
+from tandem.cli.program import _build_parser
+from tandem.cli.selection import Selection
+from tandem.judge.claims.eligibility import explain_unasked
+from tandem.judge.request_table import read_request_table
+
+CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
+
+
+def options(**changed: object) -> argparse.Namespace:
+    given = {
+        "env": None, "experiment": None, "only": None, "publish": None, "baseline": None, "variant": [], "model": None,
+    }  # fmt: skip
+    return argparse.Namespace(**(given | changed))
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+
+
+@pytest.fixture
+def post():
+    return select_arms(CHOSEN, options(env="post-us-east-2", experiment="post"))
+
+
+def test_the_arms_are_the_variants_at_their_services(post):
+    assert [(arm.name, arm.role, arm.url) for arm in post.arms] == [
+        ("qwen-vllm", "baseline", "http://qwen-vllm.tandem-post.svc:8000"),
+        ("qwen-sd-vllm", "variant", "http://qwen-sd-vllm.tandem-post.svc:8000"),
+    ]
+
+
+def test_the_environment_and_the_experiment_are_named(post):
+    assert (post.environment, post.experiment) == ("post-us-east-2", "post")
+
+
+def test_servers_by_address_belong_to_no_environment():
+    chosen = select_arms(CHOSEN, options(baseline=(None, "http://h:1"), model="m"))
+
+    assert (chosen.environment, chosen.experiment) == (None, None)
+
+
+def test_the_addresses_are_those_of_the_rendered_services(post, root):
+    rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
+
+    assert all(f"name: {arm.name}\n  namespace: tandem-post" in rendered for arm in post.arms)
+    assert "port: 8000" in rendered
+
+
+def test_an_arm_knows_its_model_runtime_and_speculation(post):
+    speculations = [(arm.speculation.method, arm.speculation.num_speculative_tokens) for arm in post.arms]
+
+    assert {(arm.model, arm.runtime) for arm in post.arms} == {("Qwen/Qwen3-32B", "nxdi-v0")}
+    assert speculations == [(None, None), ("fused", 7)]
+
+
+def test_an_arm_knows_the_artifact_that_its_server_loads(post, root):
+    rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
+
+    assert [arm.artifact_key.rpartition("-")[2] in rendered for arm in post.arms] == [True, True]
+
+
+def test_an_arm_knows_the_image_that_its_server_runs(post, root):
+    rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
+
+    assert all(f"image: {arm.image}" in rendered for arm in post.arms)
+
+
+def test_suites_schedule_and_longest_answer_come_from_the_experiment(post):
+    assert (post.suites, post.schedule, post.most_tokens) == (("post", "real"), "interleaved", 600)
+
+
+def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
+    chosen = select_arms(CHOSEN, options(env="post-us-east-2", experiment="post", only=("qwen-sd-vllm", "qwen-vllm")))
+
+    assert [(arm.name, arm.role) for arm in chosen.arms] == [("qwen-sd-vllm", "baseline"), ("qwen-vllm", "variant")]
+
+
+def test_arms_without_a_name_are_numbered():
+    chosen = select_arms(
+        CHOSEN,
+        options(baseline=(None, "http://h:1"), variant=[(None, "http://h:2"), (None, "http://h:3")], model="m"),
+    )
+
+    assert [arm.name for arm in chosen.arms] == ["baseline", "variant", "variant-2"]
+
+
+ARMS = tuple(ManifestArm(name=name, role="variant", url="http://h:1", model="m") for name in ("base", "spec"))
+
+
+def test_a_resumed_run_keeps_a_placement_that_is_not_said_again():
+    before = run_manifest(arms=assign_placements(ARMS, [("base", "first-half"), ("spec", "second-half")], None))
+
+    assert [arm.placement for arm in assign_placements(ARMS, [("base", "second-half")], before)] == [
+        "second-half",
+        "second-half",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [([("other", "x")], "names no arm 'other'; allowed: base, spec"), ([("base", "x"), ("base", "y")], "'base' twice")],
+)
+def test_a_placement_of_no_arm_or_of_one_twice_is_refused(said, refused):
+    with pytest.raises(BenchError, match=refused):
+        assign_placements(ARMS, said, None)
+
+
+@pytest.mark.parametrize(("flags", "recorded", "asked"), [([], None, 1), ([], 3, 3), (["--control-rounds", "0"], 3, 0)])
+def test_there_is_one_control_round_or_as_many_as_the_resumed_run_had(tmp_path, flags, recorded, asked):
+    where = ["--out", str(tmp_path / "new")]
+    if recorded is not None:
+        write_run(tmp_path, [], control_rounds=recorded)
+        where = ["--resume", str(tmp_path)]
+    given = _build_parser().parse_args(["bench", "run", "--baseline", "http://h:1", "--model", "m", *flags, *where])
+
+    assert _build_settings(CHOSEN, given).control_rounds == asked
+
+
+def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
+    arms = tuple(msgspec.structs.replace(arm, simulated=False) for arm in post.arms)
+    records = [record(arm=arm.name, request_id=arm.name) for arm in arms]
+    named = {"environment": post.environment, "experiment": post.experiment, "instance_type": post.instance_type}
+
+    assert post.instance_type == "trn2.48xlarge"
+    assert explain_unasked(read_request_table(write_run(tmp_path, records, arms=arms, **named))) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "models"),
+    [
+        (["m"], ["m", "m", "m"]),
+        (["m", "b=other/name"], ["m", "other/name", "m"]),
+        (["a=x", "b=y", "c=z"], ["x", "y", "z"]),
+    ],
+)
+def test_a_model_is_for_all_arms_or_for_one(words, models):
+    arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2", "c=http://h:3"]
+    given = _build_parser().parse_args(["bench", "run", *arms, "--model", *words, "--out", "x"])
+
+    assert [arm.model for arm in select_arms(CHOSEN, given).arms] == models
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["m", "d=x"], "names no arm 'd'; allowed: a, b"),
+        (["m", "n"], "two models for all arms"),
+        (["a=m", "a=n"], "two models of 'a'"),
+        (["a=m"], "no --model of 'b'"),
+    ],
+)
+def test_a_model_of_no_arm_or_too_few_is_refused(words, said):
+    arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2"]
+    given = _build_parser().parse_args(["bench", "run", *arms, "--model", *words, "--out", "x"])
+
+    with pytest.raises(BenchError, match=said):
+        select_arms(CHOSEN, given)

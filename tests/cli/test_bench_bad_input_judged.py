@@ -1,0 +1,437 @@
+"""Runs that are not as they should be: each is judged as far as it goes, or refused in a sentence that says where."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from measured import chunks, record, run_manifest
+
+from tandem.bench.schedule import control_numbers
+from tandem.cli.program import main
+from tandem.judge.interval import FEWEST_ROUNDS
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+Row = dict[str, Any]
+CLASSES = ("repeat", "chat")
+PROMPTS = 6
+HOSTILE = "ev\x1b[2Jil\u202e\n\t</script>'\"$\\x"
+
+ASKED = [("base", "spec")] * FEWEST_ROUNDS
+"""Who is asked in each round: the control round stands in the middle."""
+
+ASKED.insert(*control_numbers(FEWEST_ROUNDS, 1), ("base", "base#2"))
+
+
+@cache
+def _lines() -> bytes:
+    """A sound run: `base`, a `spec` twice as fast, four rounds and a control round, 2 classes of PROMPTS prompts."""
+    made = [
+        msgspec.json.encode(
+            record(
+                request_id=f"{number}.{slot}.{class_}.{prompt}", arm=arm, class_=class_, prompt_id=f"{class_}-{prompt}",
+                round=number, slot=slot, start_s=1000.0 + 100 * number + 50 * slot + prompt,
+                chunks=chunks((0.2 * scale, "text", 1), (0.29 * scale, "text", 7)),
+            )
+        )
+        for number, asked in enumerate(ASKED)
+        for slot, arm in enumerate(asked)
+        for class_ in CLASSES
+        for prompt in range(PROMPTS)
+        for scale in ((0.5 if arm == "spec" else 1.0) * (1 + 0.001 * ((7 * prompt + 3 * number + slot) % 5)),)
+    ]  # fmt: skip
+    return b"\n".join(made)
+
+
+class Run:
+    """A folder whose rows and manifest a case spoils before it is written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rows: list[Row] = [json.loads(line) for line in _lines().splitlines()]
+        self.manifest: Row = json.loads(msgspec.json.encode(run_manifest(rounds=FEWEST_ROUNDS, control_rounds=1)))
+        self.files: dict[str, bytes] = {}
+        self.flags: list[str] = []
+
+    def of(self, arm: str | None = None, class_: str | None = None) -> list[Row]:
+        """Return the rows of an arm, of a class, or of both."""
+        return [row for row in self.rows if arm in {None, row["arm"]} and class_ in {None, row["class"]}]
+
+    def change(self, rows: list[Row], **fields: object) -> None:
+        """Change fields of some rows."""
+        for row in rows:
+            row.update(fields)
+
+    def fail(self, rows: list[Row]) -> None:
+        """Cut some requests."""
+        self.change(rows, error="closed", content=None, finish_reason=None, completion_tokens=None, chunks=[])
+
+    def drop(self, rows: list[Row]) -> None:
+        """Leave some requests out."""
+        self.rows = [row for row in self.rows if not any(row is one for one in rows)]
+
+    def lines(self) -> list[bytes]:
+        """Return the records file, line by line."""
+        return [json.dumps(row).encode() + b"\n" for row in self.rows]
+
+    def spoil(self, change: Callable[[list[bytes]], object]) -> None:
+        """Change lines of the records file."""
+        lines = self.lines()
+        change(lines)
+        self.files["records.jsonl"] = b"".join(lines)
+
+    def report(self) -> int:
+        """Write the folder and judge it."""
+        self.folder.mkdir(exist_ok=True)
+        files = {"records.jsonl": b"".join(self.lines()), "manifest.json": json.dumps(self.manifest).encode()}
+        for name, content in (files | self.files).items():
+            (self.folder / name).write_bytes(content)
+        return main(["bench", "report", str(self.folder), *self.flags])
+
+    def verdict(self) -> dict[str, Any]:
+        """Return what was judged."""
+        found: dict[str, Any] = json.loads((self.folder / "verdict.json").read_bytes())
+        return found
+
+
+@pytest.fixture
+def run(tmp_path: Path, no_page: None) -> Run:  # noqa: ARG001 - it only has to be there
+    """A sound run, judged without its page."""
+    return Run(tmp_path / "run")
+
+
+def words(text: str) -> str:
+    """Return a text whose lines were wrapped as one line."""
+    return " ".join(text.split())
+
+
+def _hostile(run: Run) -> None:
+    run.change(run.of(class_="chat"), **{"class": HOSTILE})
+    run.change(run.of("spec"), arm=HOSTILE, prompt_id=HOSTILE, content=HOSTILE)
+    run.manifest["arms"][1]["name"] = HOSTILE
+
+
+JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
+    "no request of the baseline": (lambda run: run.drop(run.of("base")), 4, "base was never asked"),
+    "no request of the variant": (lambda run: run.drop(run.of("spec")), 4, "spec was never asked"),
+    "no request of the control": (lambda run: run.drop(run.of("base#2")), 0, "there is no noise floor"),
+    "a class that the variant was not asked": (
+        lambda run: run.drop(run.of("spec", "chat")),
+        0,
+        "for chat prompts there is no evidence",
+    ),
+    "a class that the baseline was not asked": (
+        lambda run: run.drop(run.of("base", "chat")),
+        0,
+        "chat at concurrency 4: base was not asked in this class at this load",
+    ),
+    "a class that the variant failed": (lambda run: run.fail(run.of("spec", "chat")), 3, "NOT COMPARABLE"),
+    "a variant that answered nothing": (lambda run: run.fail(run.of("spec")), 4, "spec answered none of 48 requests"),
+    "no request that succeeded": (lambda run: run.fail(run.of()), 4, "base answered none of 60 requests"),
+    "no usage": (
+        lambda run: [
+            row.update(completion_tokens=None, counted_by=None, chunks=[[0.1, "role", None], [at, "text", None]])
+            for row in run.of()
+            for at in (0.15 if row["arm"] == "spec" else 0.29,)
+        ],
+        0,
+        "base: without usage: 48 of 48 answers; no tpot_ms",
+    ),
+    "no token": (
+        lambda run: run.change(run.of(), completion_tokens=0, text="", chunks=[]),
+        0,
+        "of no answer of base is e2e_ms known and above 0",
+    ),
+    "token counts below 0": (
+        lambda run: run.change(run.of("spec"), completion_tokens=-(2**53)),
+        0,
+        "suspect, usage_below_chunks: 48 of 48 records",
+    ),
+    "answers of both arms that are garbage": (
+        lambda run: run.change(run.of(), content="garbage", text="\ufffd" * 40),
+        0,
+        "48 of 48 answers of spec and 60 of 60 answers of base are empty or garbage, and a speed is worth nothing",
+    ),
+    "one prompt": (
+        lambda run: run.drop([row for row in run.rows if row["prompt_id"] != "chat-0"]),
+        0,
+        "1 prompt was answered by both arms, and fewer than 3 have no spread",
+    ),
+    "two prompts": (
+        lambda run: run.drop([row for row in run.rows if row["prompt_id"] not in {"chat-0", "chat-1"}]),
+        0,
+        "2 prompts were answered by both arms, and fewer than 3 have no spread",
+    ),
+    "a clock that was set back": (
+        lambda run: run.change(run.rows[30:], start_s=3.0),
+        0,
+        "the clock of the records runs backwards, first at records.jsonl:31",
+    ),
+    "chunks before their request": (
+        lambda run: run.change(run.of("spec"), chunks=[[-0.5, "text", 1], [0.1, "text", 7]]),
+        0,
+        "suspect, time_runs_backwards: 48 of 48 records",
+    ),
+    "requests that end before they begin": (lambda run: run.change(run.of(), end_s=-1.0), 0, "NO EVIDENCE"),
+    "answers in no time": (
+        lambda run: run.change(run.of("spec"), headers_s=0.0, chunks=[[0.0, "text", 1], [0.0, "text", 7]]),
+        0,
+        "of no answer of spec is e2e_ms known and above 0",
+    ),
+    "times at both ends of what a number holds": (
+        lambda run: run.change(run.of("spec"), headers_s=0.0, chunks=[[5e-324, "text", 1], [1e-300, "text", 7]]),
+        0,
+        "spec against base: FASTER",
+    ),
+    "times of the control at the lower end of what a number holds": (
+        lambda run: run.change(run.of("base#2"), headers_s=0.0, chunks=[[5e-324, "text", 1], [1e-300, "text", 7]]),
+        4,
+        "asked twice, base differs from itself by more than 5%",
+    ),
+    "two baselines": (
+        lambda run: run.manifest["arms"][1].update(role="baseline"),
+        0,
+        "the manifest has 2 baselines (base, spec): the others are held against base, the first of them",
+    ),
+    "no baseline": (
+        lambda run: run.manifest["arms"][0].update(role="variant"),
+        0,
+        "the manifest has no baseline: the others are held against base, its first arm",
+    ),
+    "a baseline behind its variant": (lambda run: run.manifest["arms"].reverse(), 0, "spec against base: FASTER"),
+    "an arm that the manifest lacks": (
+        lambda run: run.change(run.of("spec", "chat"), arm="ghost"),
+        0,
+        "the manifest names no arm ghost: nothing is known of it but its records",
+    ),
+    "a variant's own control": (
+        lambda run: run.change(run.of("spec", "chat"), arm="spec#2"),
+        0,
+        "spec#2 against base: FASTER",
+    ),
+    "two arms of one name": (
+        lambda run: run.manifest["arms"].append(run.manifest["arms"][1]),
+        0,
+        "the manifest has 2 arms named spec: their records cannot be told apart",
+    ),
+    "a load that is not known": (lambda run: run.change(run.of(), concurrency=None), 0, "concurrency not known"),
+    "request ids that repeat": (
+        lambda run: run.change(run.of(), request_id="same"),
+        0,
+        "records that repeat a request_id: 119; all are counted",
+    ),
+    "a cut last line": (
+        lambda run: run.spoil(lambda lines: lines.append(lines[-1][:50])),
+        0,
+        "records.jsonl:121: the last line is torn after 50 bytes and was skipped",
+    ),
+    "a cut line and no other": (
+        lambda run: run.files.update({"records.jsonl": b'{"arm":'}),
+        4,
+        "records.jsonl:1: the last line is torn after 7 bytes",
+    ),
+    "no record": (lambda run: run.files.update({"records.jsonl": b""}), 4, "base was never asked; spec was never"),
+    "rounds without a record": (
+        lambda run: run.files.update(
+            {
+                "records.jsonl": b"",
+                "rounds.jsonl": b'{"round":0,"wall_s":9.0,"client_cpu":0.1,"lag_p90_s":0.0}\n',
+            }
+        ),
+        4,
+        "base was never asked; spec was never",
+    ),
+    "a cut line of counters": (lambda run: run.files.update({"counters.jsonl": b'{"at_s":1.'}), 0, "FASTER"),
+    "rubbish about rounds": (lambda run: run.files.update({"rounds.jsonl": b"\xff\n{}\n[["}), 0, "FASTER"),
+    "a suite that nobody knows": (lambda run: run.change(run.of(), suite="lost"), 0, "spec against base: FASTER"),
+    "names with control characters": (_hostile, 0, "against base"),
+    "errors with control characters": (lambda run: run.change(run.of(), error=HOSTILE), 4, "failed with ev␛[2Jil"),
+    "a class of 5,000 letters": (lambda run: run.change(run.of(class_="chat"), **{"class": "c" * 5000}), 0, "FASTER"),
+    "records of two generators": (
+        lambda run: run.change(run.of("spec"), generator="llmperf"),
+        0,
+        "records of llmperf: 48",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_what_can_be_judged_is_judged(run: Run, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    spoil, code, sentence = JUDGED[case]
+    spoil(run)
+
+    assert run.report() == code
+
+    said = capsys.readouterr()
+    assert sentence in words(said.out)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", said.out + said.err)
+    assert max(len(line) for line in said.out.splitlines() if str(run.folder) not in line) <= 100
+    assert run.verdict()["baseline"] == "base"
+
+
+REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
+    "a newer line": (lambda run: run.rows[5].update(schema=2), "records.jsonl:6", "newer one"),
+    "an older line": (lambda run: run.rows[5].update(schema=0), "records.jsonl:6", "--resume"),
+    "older lines alone": (lambda run: run.change(run.of(), schema=0), "records.jsonl:1", "has schema 0"),
+    "a line that was cut inside": (
+        lambda run: run.spoil(lambda lines: lines.__setitem__(7, lines[7][:50] + b"\n")),
+        "records.jsonl:8",
+        "restore the line from a copy",
+    ),
+    "a round without end": (lambda run: run.rows[3].update(round=10**12), "records.jsonl:4", "$.round"),
+    "a round below 0": (lambda run: run.rows[3].update(round=-5), "records.jsonl:4", "$.round"),
+    "a slot that no number holds": (lambda run: run.rows[3].update(slot=2**64), "records.jsonl:4", "$.slot"),
+    "a repeat that no number holds": (lambda run: run.rows[3].update(repeat=2**64), "records.jsonl:4", "$.repeat"),
+    "a time that is no number": (
+        lambda run: run.spoil(lambda lines: lines.__setitem__(2, lines[2].replace(b'"end_s": 0.3', b'"end_s": NaN'))),
+        "records.jsonl:3",
+        "JSON is malformed",
+    ),
+    "half a character": (lambda run: run.rows[4].update(text="\ud800"), "records.jsonl:5", "JSON is malformed"),
+    "lists in lists without end": (
+        lambda run: run.spoil(
+            lambda lines: lines.__setitem__(4, lines[4].replace(b": null", b": " + b"[" * 9000 + b"]" * 9000))
+        ),
+        "records.jsonl:5",
+        "restore the line from a copy",
+    ),
+    "rubbish among counters": (
+        lambda run: run.files.update({"counters.jsonl": b"rubbish\n"}),
+        "counters.jsonl:1",
+        "remove it: acceptance of its turn is then absent",
+    ),
+    "a newer manifest": (lambda run: run.manifest.update(schema=7), "manifest.json", "this Tandem knows up to 2"),
+    "a manifest with rounds without end": (
+        lambda run: run.manifest.update(control_rounds=10**12),
+        "manifest.json",
+        "$.control_rounds",
+    ),
+    "a variant that is named as the control": (
+        lambda run: (run.drop(run.of("spec")), run.manifest["arms"][1].update(name="base#2")),
+        "run/manifest.json",
+        "no arm can be held against base: the name base#2 is that of the baseline's own control",
+    ),
+    "a variant that is named as the baseline": (
+        lambda run: (run.drop(run.of("spec")), run.manifest["arms"][1].update(name="base")),
+        "run/manifest.json",
+        "no arm can be held against base: every arm is named base",
+    ),
+    "a manifest of no moment": (
+        lambda run: run.manifest.update(created_utc="yesterday"),
+        "run/manifest.json",
+        "'yesterday' is no moment",
+    ),
+    "a tokenizer that is not there": (
+        lambda run: run.flags.extend(["--tokenizer", str(run.folder / "lost.json")]),
+        "lost.json",
+        "or leave it out: characters are compared then",
+    ),
+    "a tokenizer that is none": (
+        lambda run: run.flags.extend(["--tokenizer", str(run.folder / "manifest.json")]),
+        "manifest.json",
+        "it is no tokenizer",
+    ),
+    "a folder as a tokenizer": (
+        lambda run: run.flags.extend(["--tokenizer", str(run.folder)]),
+        "run",
+        "it is no tokenizer",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_read_is_refused_with_its_place(run: Run, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    spoil, place, sentence = REFUSED[case]
+    spoil(run)
+
+    assert run.report() == 2
+
+    said = capsys.readouterr().err
+    assert re.match(rf"error: \S*{re.escape(place)}: ", said)
+    assert sentence in said
+    assert not (run.folder / "verdict.json").exists()
+
+
+@pytest.mark.parametrize("margin", ["0", "-1", "nan", "inf", "2", "five"])
+def test_a_margin_out_of_range_is_refused(run: Run, capsys: pytest.CaptureFixture[str], margin: str) -> None:
+    run.flags = [f"--margin={margin}"]
+
+    with pytest.raises(SystemExit) as left:
+        run.report()
+
+    assert left.value.code == 2
+    assert f"argument --margin: '{margin}'; allowed:" in capsys.readouterr().err
+
+
+def test_every_second_record_gone_is_fewer_pairs_and_another_interval(run: Run) -> None:
+    run.report()
+    whole = run.verdict()
+    run.rows = run.rows[::2]
+    run.report()
+    half = run.verdict()
+
+    assert (whole["requests"], half["requests"]) == (120, 60)
+    assert {cell["prompts"] for cell in whole["cells"]} == {6}
+    assert {cell["prompts"] for cell in half["cells"]} == {3}
+    for before, after in zip(whole["cells"], half["cells"], strict=True):
+        ends = [(one["speed_up"]["low"], one["speed_up"]["high"]) for one in (before, after)]
+        assert ends[1][1] - ends[1][0] > ends[0][1] - ends[0][0]
+
+
+def test_the_order_of_the_lines_changes_nothing_that_is_concluded(run: Run) -> None:
+    run.report()
+    whole = run.verdict()
+    run.rows = run.rows[1::2] + run.rows[::2]
+    run.report()
+
+    for part in ("headlines", "cells", "controls", "equality", "acceptance", "claims", "cost"):
+        assert run.verdict()[part] == whole[part], part
+
+
+def test_a_folder_in_the_verdicts_way_is_named_and_the_rest_is_said(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run.folder / "verdict.json" / "full").mkdir(parents=True)
+
+    assert run.report() == 0
+
+    said = capsys.readouterr()
+    assert "spec against base: FASTER" in said.out
+    assert said.err.startswith(f"warning: {run.folder}/verdict.json: the verdict cannot be written: Is a directory")
+
+
+def test_a_clock_of_a_second_boot_is_named_and_speed_ups_hold(run: Run) -> None:
+    run.report()
+    whole = run.verdict()["cells"]
+    run.change(run.rows[24:], start_s=3.0)
+    run.manifest["resumed"] = [run.manifest["clock"]]
+    run.report()
+
+    assert [cell["speed_up"] for cell in run.verdict()["cells"]] == [cell["speed_up"] for cell in whole]
+    assert any("records.jsonl:25: the machine was booted anew" in note for note in run.verdict()["notes"])
+
+
+def test_megabytes_of_text_are_compared(run: Run) -> None:
+    run.change(run.of(), text="word " * 20_000)
+    run.change(run.of("spec", "chat"), text="word " * 20_000 + "more")
+    run.report()
+
+    equality = run.verdict()["equality"][0]
+    assert (equality["identical"]["n"], equality["identical"]["of"]) == (24, 48)
+    assert max(len(example["measured"]) for example in equality["examples"]) < 2000
+
+
+@pytest.mark.proof
+def test_a_class_of_5000_letters_is_drawn(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.change(run.of(class_="chat"), **{"class": "c" * 5000})
+
+    assert run.report() == 0
+    assert (run.folder / "report.html").read_text().startswith("<!doctype html>")

@@ -1,0 +1,87 @@
+"""`tandem bench compare`: what it ends with and prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from measured import record, write_run
+
+from tandem.bench.manifest import SuiteEntry
+from tandem.bench.simulation import SIMULATED_BAND
+from tandem.cli.program import main
+from tandem.judge.compare import comparison as compare
+from tandem.judge.schema import RunControls
+
+DAYS = ("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z")
+
+
+def runs(folder: Path, **changes: object) -> list[str]:
+    """Two runs of two arms and one prompt, a day apart; `changes` are of the later one's manifest."""
+    records = [record(arm=arm, request_id=f"{arm}.0") for arm in ("base", "spec")]
+    return [
+        str(write_run(folder / f"day-{number}", records, created_utc=day, **(changes if number else {})))
+        for number, day in enumerate(DAYS)
+    ]
+
+
+def test_two_runs_that_were_compared_give_code_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "compare", *runs(tmp_path)]) == 0
+
+    told = capsys.readouterr().out
+    assert "spec at concurrency 4: its own E2E" in told
+    assert "no noise floor" in told
+
+
+def test_json_has_what_differs_and_every_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "compare", *runs(tmp_path, seed=9), "--json"]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    assert said["schema"] == 2
+    assert [one["what"] for one in said["differences"]] == ["seed"]
+    assert {row["class"] for row in said["rows"]} == {"repeat"}
+
+
+def test_a_simulated_run_is_held_against_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "compare", *runs(tmp_path, simulated=True)]) == 0
+
+    told = capsys.readouterr().out
+    assert told.startswith(f"{SIMULATED_BAND}\n")
+    assert "differs: simulated (so nothing is called): False -> True" in told
+
+
+def test_suites_of_other_content_give_code_2_and_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = SuiteEntry(name="real", sha256="1" * 64, prompts=24, classes=("repeat",))
+
+    assert main(["bench", "compare", *runs(tmp_path, suites=(other,))]) == 2
+
+    told = capsys.readouterr().err
+    assert "suite real has other content" in told
+    assert "Traceback" not in told
+
+
+def test_a_folder_that_is_no_run_gives_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "compare", runs(tmp_path)[0], str(tmp_path / "nothing")]) == 2
+
+    assert "nothing/manifest.json" in capsys.readouterr().err
+
+
+def test_a_run_without_records_gives_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = runs(tmp_path)
+    (Path(after) / "records.jsonl").unlink()
+
+    assert main(["bench", "compare", before, after]) == 2
+
+    assert "records.jsonl" in capsys.readouterr().err
+
+
+def test_a_run_in_which_a_control_failed_gives_code_4(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    monkeypatch.setattr(compare, "check_controls", lambda _: RunControls(void=("the client was the bottleneck",)))
+
+    assert main(["bench", "compare", *runs(tmp_path)]) == 4
+
+    assert "void: day-0: the client was the bottleneck" in capsys.readouterr().out

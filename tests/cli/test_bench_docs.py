@@ -1,0 +1,96 @@
+"""docs/bench.md says what is so: its commands parse, its messages exist, its defaults are the code's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tandem.bench import circuit_breaker, host, interrupt, loops, response_limits, round_callback, warm_up
+from tandem.bench.completion_request import Timeouts
+from tandem.bench.record import ERROR_WORDS
+from tandem.cli import bench_flags
+from tandem.cli.program import _build_parser
+from tandem.publish import Delays, Settings
+from tandem.publish.settle import RECENT_AGE_S
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "bench.md").read_text()
+SPEAKING = [
+    *(ROOT / "tandem" / "bench").rglob("*.py"), *(ROOT / "tandem" / "publish").rglob("*.py"),
+    ROOT / "tandem" / "aws" / "faults.py", ROOT / "tandem" / "cli" / "bench_resume_flags.py",
+]  # fmt: skip
+CODE = re.sub(r'"\s*\n\s*f?"', "", " ".join(path.read_text() for path in SPEAKING))
+DELAYS = Delays()
+LINES = re.findall(r"^(tandem bench .*)$", PAGE, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_command_of_the_page_parses(line):
+    words = shlex.split(line.split("#")[0].partition(" >")[0])[1:]
+    if any(word.startswith("...") for word in words):  # only what changes is shown
+        words = ["bench", "run", *words[words.index(next(word for word in words if word.endswith("..."))) + 1 :]]
+    if words[1] == "run" and "--out" not in words and "--resume" not in words:
+        words += ["--out", "x"]
+
+    assert _build_parser().parse_args(words).command == "bench"
+
+
+def said() -> list[str]:
+    tables = [part.split("\n\n")[0] for part in PAGE.split("| said | happened | do |")[1:]]
+    first = [row.split(" | ")[0] for table in tables for row in table.splitlines()[2:]]
+    return [message for cell in first for message in re.findall(r"`([^`]+)`", cell)]
+
+
+@pytest.mark.parametrize("message", said())
+def test_every_message_of_the_page_is_in_the_code(message):
+    if message in ERROR_WORDS or message.startswith("status_"):
+        return
+    parts = [part.strip() for part in re.split(r"\.\.\.|\b[A-Z]{4,}\b|\d+", message) if part.strip()]
+
+    assert [part for part in parts if part not in CODE] == []
+
+
+def test_the_page_names_every_flag():
+    declared = set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', Path(bench_flags.__file__).read_text()))
+
+    assert {flag for flag in declared if flag not in PAGE} == set()
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        f"up to {circuit_breaker.MAX_WAIT_S / 60:.0f} min and goes on by itself",
+        f"is paused: {circuit_breaker.MAX_FAILURES} requests in a row failed",
+        f"has {interrupt.GRACE_S:.0f} s to end",
+        f"Workers start {1000 * loops.STAGGER_S:.0f} ms apart",
+        f"at most {loops.MAX_RETRY_AFTER_S:.0f} s, and never asks again",
+        f"then at most {warm_up.SHORT_TOKENS} tokens",
+        f"by at most {warm_up.MAX_CHANGE:.0%}".replace("%", " %"),
+        f"after {warm_up.MAX_SHORT_WINDOWS} windows or {warm_up.MAX_WARM_UP_S / 60:.0f} minutes",
+        f"to be back, at most {round_callback.ROUND_WAIT_S:.0f} s later",
+        f"up to {round_callback.END_WAIT_S:.0f} s, {round_callback.INTERRUPT_WAIT_S:.0f} s after an interrupt",
+        f"{DELAYS.recent_s / 60:.0f} minutes for times less than {RECENT_AGE_S / 3600:.0f} hours old",
+        f"{DELAYS.hours_s / 3600:.0f} hours up to a day, {DELAYS.days_s / 3600:.0f} hours beyond",
+        f"waits up to {Settings().patience_s / 60:.0f} minutes for it",
+        f"| `/metrics` | {response_limits.METRICS_BYTES >> 20} MiB |",
+        f"| `/v1/models` | {response_limits.PAGE_BYTES >> 20} MiB |",
+        f"| `/version` | {response_limits.PAGE_BYTES >> 20} MiB |",
+        f"| one SSE event | {response_limits.EVENT_BYTES >> 20} MiB |",
+        f"{response_limits.STREAM_BYTES >> 20} MiB, {response_limits.STREAM_BYTES_PER_TOKEN >> 10} KiB a token of",
+        f"and {response_limits.STREAM_BYTES_PER_REQUEST_BYTE} bytes a byte of the request |",
+        f"| the body of an error | {response_limits.ERROR_BODY_BYTES >> 10} KiB |",
+        f"Above {1000 * host.MAX_LAG_S:.0f} ms, or when the client takes {100 * host.MAX_CLIENT_CPU:.0f} % of a CPU",
+    ],
+)
+def test_a_figure_of_the_page_is_the_codes(sentence):
+    assert sentence in " ".join(PAGE.split())
+
+
+def test_the_time_outs_of_the_page_are_the_codes():
+    defaults = bench_flags.parse_timeouts("connect:10,first-token:120,gap:60,whole:600")
+
+    assert defaults == {name: getattr(Timeouts(), name) for name in defaults}
+    assert "connect:10,first-token:120,gap:60,whole:600" in PAGE

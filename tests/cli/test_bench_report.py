@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from measured import arm, chunks, failed, record
+from measured import write_run as write_any
+
+from tandem.bench.manifest import PlanTotals, RunEnd
+from tandem.bench.record import RequestRecord
+from tandem.bench.schedule import control_numbers
+from tandem.cli.program import main
+from tandem.judge.interval import FEWEST_ROUNDS
+
+WORDS = [f"p{number}" for number in range(12)]
+
+ASKED = [("base", "spec")] * FEWEST_ROUNDS
+"""Who is asked in each round: the control round stands in the middle."""
+
+ASKED.insert(*control_numbers(FEWEST_ROUNDS, 1), ("base", "base#2"))
+
+
+def write_run(folder: Path, records: list[RequestRecord], **changes: object) -> Path:
+    """A run of one arm: it has figures, and no verdict."""
+    return write_any(folder, records, **{"arms": (arm("base", role="baseline"),), **changes})
+
+
+def write_pair(folder: Path, factor: float = 2.0, control: float = 1.0, classes: tuple[str, ...] = ("repeat",)) -> Path:
+    """A run of `base`, a `spec` that takes `factor` times less, and a control that takes `control` times more."""
+    ends = {"base": 1.0, "spec": 1 / factor, "base#2": control}
+    records = [
+        record(
+            request_id=f"{name}.{class_}.{word}.{number}", arm=name, class_=class_, prompt_id=word, round=number,
+            end_s=0.3 * scale * (1 + 0.001 * len(word)),
+            chunks=chunks((0.2 * scale, "text", 1), (0.29 * scale, "text", 7)),
+        )
+        for number, asked in enumerate(ASKED)
+        for name, scale in ends.items() if name in asked
+        for class_ in classes
+        for word in WORDS
+    ]  # fmt: skip
+    return write_any(folder, records, rounds=FEWEST_ROUNDS)
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Path:
+    return write_pair(tmp_path / "run")
+
+
+def test_a_run_is_reported_as_a_table_and_its_summary_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(tmp_path / "run", [record()])
+
+    assert main(["bench", "report", str(folder)]) == 0
+
+    assert "concurrency 4: medians" in capsys.readouterr().out
+    assert json.loads((folder / "summary.json").read_text())["records"] == 1
+
+
+@pytest.mark.parametrize("flags", [[], ["--figures"]], ids=["one arm", "asked for figures alone"])
+def test_json_without_a_verdict_is_the_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    folder = write_run(tmp_path / "run", [record(text="é")])
+
+    assert main(["bench", "report", str(folder), "--json", *flags]) == 0
+
+    assert json.loads(capsys.readouterr().out) == json.loads((folder / "summary.json").read_text())
+
+
+def test_failed_requests_give_code_1(tmp_path: Path) -> None:
+    assert main(["bench", "report", str(write_run(tmp_path / "run", [record(), failed()]))]) == 1
+
+
+@pytest.mark.parametrize(("planned", "code"), [(2, 0), (3, 1), (None, 0)])
+def test_requests_that_were_planned_and_are_not_recorded_give_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], planned: int | None, code: int
+) -> None:
+    both = [record(), record(request_id="other", prompt_id="other")]
+    folder = write_run(tmp_path / "run", both, plan=PlanTotals(requests=planned))
+
+    assert main(["bench", "report", str(folder)]) == code
+    assert ("2 of 3 planned requests are recorded" in capsys.readouterr().out) == (code == 1)
+
+
+def test_a_cell_in_which_nothing_succeeded_gives_code_3(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [record(), failed(class_="chat")])
+
+    assert main(["bench", "report", str(folder)]) == 3
+
+
+def test_a_request_that_was_cut_and_asked_again_is_no_failure(tmp_path: Path) -> None:
+    records = [record(), failed(error="interrupted"), record(request_id="r-0~1")]
+
+    assert main(["bench", "report", str(write_run(tmp_path / "run", records))]) == 0
+    cut = write_run(tmp_path / "cut", records, ended=RunEnd(reason="interrupted", utc="2026"))
+    assert main(["bench", "report", str(cut)]) == 1
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_bad_line_gives_code_2_and_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: list[str]
+) -> None:
+    folder = write_run(tmp_path / "run", [record()])
+    with (folder / "records.jsonl").open("a") as file:
+        file.write("{}\n")
+
+    assert main(["bench", "report", str(folder), *as_json]) == 2
+
+    said = capsys.readouterr()
+    assert f"{folder}/records.jsonl:2" in (said.out if as_json else said.err)
+    assert "Traceback" not in said.err
+
+
+def test_a_folder_that_is_no_run_gives_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "report", str(tmp_path / "nothing")]) == 2
+
+    assert "manifest.json: the manifest cannot be read: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_folder_that_takes_no_summary_is_reported_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_run(tmp_path / "run", [record(chunks=chunks((0.2, "text", 8)))])
+    (folder / "summary.json.new").mkdir()
+
+    assert main(["bench", "report", str(folder)]) == 0
+
+    said = capsys.readouterr()
+    assert "concurrency 4: medians" in said.out
+    assert "warning: " in said.err
+    assert "the summary cannot be written" in said.err
+
+
+def test_a_run_of_one_arm_says_that_there_is_nothing_to_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "report", str(write_run(tmp_path / "run", [record()]))]) == 0
+
+    assert capsys.readouterr().out.endswith(
+        "no verdict: one arm was measured, so there is nothing to compare: name a --variant\n"
+    )
+    assert not (tmp_path / "run" / "verdict.json").exists()
+
+
+def test_llmperfs_records_have_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_any(tmp_path / "run", [record(generator="llmperf")], generator="llmperf")
+
+    main(["bench", "report", str(folder)])
+
+    assert "no verdict: llmperf's records have neither prompts nor tokens" in capsys.readouterr().out
+
+
+def test_the_last_line_is_the_page_to_open(judged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "report", str(judged)]) == 0
+
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1] == str(judged / "report.html")
+    assert "spec against base: FASTER WITHIN ONE START" in said
+    assert (judged / "report.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.usefixtures("no_page")
+def test_json_is_the_verdict_as_it_is_written(judged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "report", str(judged), "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out) == json.loads((judged / "verdict.json").read_text())
+
+
+def test_figures_alone_write_no_verdict(judged: Path) -> None:
+    assert main(["bench", "report", str(judged), "--figures"]) == 0
+
+    assert not (judged / "verdict.json").exists()
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_baseline_that_differs_from_itself_gives_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_pair(tmp_path / "run", control=1.4)
+
+    assert main(["bench", "report", str(folder)]) == 4
+
+    assert "spec against base: VOID" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_wider_margin_calls_a_small_difference_the_same(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path / "run", factor=1.08)
+    verdicts = []
+    for margin in ("0.05", "0.1"):
+        main(["bench", "report", str(folder), "--margin", margin])
+        verdicts.append(json.loads((folder / "verdict.json").read_text())["headlines"][0]["finding"])
+
+    assert verdicts == ["faster", "same"]
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_price_is_stated_beside_the_tokens_it_bought(judged: Path) -> None:
+    main(["bench", "report", str(judged), "--price", "36"])
+
+    cost = json.loads((judged / "verdict.json").read_text())["cost"][0]
+    of_each_server = 36 / 2
+    said = of_each_server / 3600 * cost["busy_s"] / cost["good_tokens"] * 1e6
+    assert cost["usd_per_million_good_tokens"] == pytest.approx(said, rel=1e-3)  # busy_s is rounded
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_verdict_says_how_it_is_made_again(judged: Path) -> None:
+    main(["bench", "report", str(judged), "--margin", "0.1", "--price", "36"])
+
+    assert json.loads((judged / "verdict.json").read_text())["recompute"][0] == (
+        "tandem bench report run --margin 0.1 --price 36"
+    )
+
+
+@pytest.mark.usefixtures("no_page")
+def test_the_files_that_a_verdict_names_are_all_it_needs(judged: Path, tmp_path: Path) -> None:
+    (judged / "rounds.jsonl").write_text('{"round":1,"wall_s":9.0,"client_cpu":0.99,"lag_p90_s":0.0}\n')
+    main(["bench", "report", str(judged)])
+    verdict = (judged / "verdict.json").read_bytes()
+    assert json.loads(verdict)["controls"]["marked"]
+
+    copy = tmp_path / "copy" / "run"
+    copy.mkdir(parents=True)
+    needed = re.findall(r"\w+\.jsonl?", json.loads(verdict)["recompute"][1])
+    for name in needed:
+        if (judged / name).exists():
+            (copy / name).write_bytes((judged / name).read_bytes())
+    main(["bench", "report", str(copy)])
+
+    assert (copy / "verdict.json").read_bytes() == verdict
+
+
+@pytest.mark.usefixtures("no_page")
+@pytest.mark.parametrize("price", ["123456.789", "0.000123456789"])
+def test_a_price_is_repeated_to_its_last_digit(judged: Path, price: str) -> None:
+    main(["bench", "report", str(judged), "--price", price])
+    command = json.loads((judged / "verdict.json").read_text())["recompute"][0].split()
+
+    assert main([*command[1:3], str(judged), *command[4:]]) == 0
+    assert float(command[-1]) == float(price)
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_folder_that_takes_no_verdict_is_judged_all_the_same(
+    judged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (judged / "verdict.json.new").mkdir()
+
+    assert main(["bench", "report", str(judged)]) == 0
+
+    said = capsys.readouterr()
+    assert "spec against base: FASTER WITHIN ONE START" in said.out
+    assert "the verdict cannot be written" in said.err
+
+
+@pytest.mark.proof
+def test_thousands_of_classes_are_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_pair(tmp_path / "run", classes=tuple(f"class-{number}" for number in range(1000)))
+
+    assert main(["bench", "report", str(folder)]) == 0
+
+    assert len(json.loads((folder / "verdict.json").read_text())["cells"]) == 4000
+    assert len(capsys.readouterr().out.splitlines()) < 3200
+    assert (folder / "report.html").stat().st_size < 2_000_000

@@ -1,0 +1,282 @@
+"""The three sizes of `tandem bench run`: what each asks, how long it takes, and what stands before it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from planned import suite_file
+
+from tandem.bench import manifest
+from tandem.bench.estimate import DurationEstimate, estimate_request_s
+from tandem.bench.fault import BenchError
+from tandem.bench.probe import ProbeResult
+from tandem.bench.resume import check_same_run
+from tandem.bench.run_description import create_manifest, describe_plan
+from tandem.bench.run_size import DEFAULT_SIZE, QUICK_SIZE
+from tandem.bench.settings import RunSettings
+from tandem.bench.suites.suite import load_suite
+from tandem.bench.warm_up import SHORT_TOKENS
+from tandem.cli.bench import _build_settings
+from tandem.cli.bench_resume_flags import parse_flags, restore_flags
+from tandem.cli.program import _build_parser
+from tandem.cli.selection import Selection
+from tandem.judge.interval import FEWEST_ROUNDS
+
+CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
+SERVERS = ("--baseline", "http://h:1", "--variant", "http://h:2", "--model", "m")
+HOSTED = ("--env", "post-us-east-2", "--experiment", "post")
+PAGE = (Path(__file__).parents[2] / "docs" / "bench.md").read_text()
+CLASSES = ("alpha", "beta", "gamma", "delta")
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+
+
+@pytest.fixture
+def own_file(tmp_path: Path) -> str:
+    """A user's suite: four classes of ten prompts that state more tokens than any size."""
+    prompts = {class_: [f"{class_} {number}" for number in range(10)] for class_ in CLASSES}
+    return str(suite_file(tmp_path, prompts, max_tokens=2000))
+
+
+def settings(*flags: str, arms: tuple[str, ...] = SERVERS) -> RunSettings:
+    return _build_settings(CHOSEN, _build_parser().parse_args(["bench", "run", *arms, *flags, "--out", "x"]))
+
+
+def build_manifest(asked: RunSettings, *flags: str) -> manifest.RunManifest:
+    """The manifest of a run of two servers; `flags` are those that it records beside the servers'."""
+    answers = [
+        ProbeResult(offers=manifest.ServerOffers(), version=None, models=frozenset("m"), model_ids=("m",))
+    ] * len(asked.arms)
+    recorded = parse_flags(("bench", "run", *SERVERS, *flags, "--out", "x"))
+    return msgspec.structs.replace(create_manifest(asked, asked.plan(), answers), flags=recorded)
+
+
+def resumed(folder: Path) -> RunSettings:
+    """The settings of `--resume DIR` alone."""
+    words = ["bench", "run", "--resume", str(folder)]
+    options = _build_parser().parse_args(words)
+    options.words = tuple(words)
+    return _build_settings(CHOSEN, restore_flags(options))
+
+
+def expected_s(*flags: str, arms: tuple[str, ...] = SERVERS) -> float:
+    return DurationEstimate().run_s(settings(*flags, arms=arms).plan())
+
+
+def warm_up_s(max_tokens: int) -> float:
+    """Seconds of both arms' shortest warm-up: a window of full length and two short ones, each one wave."""
+    return 2 * (estimate_request_s(max_tokens) + 2 * estimate_request_s(SHORT_TOKENS))
+
+
+def prompts_by_class(asked: RunSettings) -> dict[str, int]:
+    return {block.class_: len(block.entries) for block in asked.plan().blocks}
+
+
+def longest_answer(asked: RunSettings) -> int:
+    return max(entry.max_tokens for block in asked.plan().blocks for entry in block.entries)
+
+
+def test_the_default_fills_two_and_a_half_hours():
+    longer = DEFAULT_SIZE.max_tokens + 10
+
+    assert expected_s(arms=HOSTED) + warm_up_s(DEFAULT_SIZE.max_tokens) <= 2.5 * 3600
+    assert expected_s("--max-tokens", str(longer), arms=HOSTED) + warm_up_s(longer) > 2.5 * 3600
+
+
+@pytest.mark.parametrize("arms", [SERVERS, HOSTED], ids=["by address", "hosted"])
+def test_a_quick_run_takes_at_most_ten_minutes(arms):
+    assert expected_s("--quick", arms=arms) + warm_up_s(QUICK_SIZE.max_tokens) <= 600
+
+
+@pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
+def test_every_size_has_four_rounds_and_a_control_round(size):
+    asked = settings(*size)
+
+    assert (asked.rounds, asked.control_rounds) == (FEWEST_ROUNDS, 1)
+
+
+def test_the_default_asks_eight_prompts_a_class_at_concurrency_4():
+    asked = settings(arms=HOSTED)
+    real = load_suite("real").classes
+
+    assert asked.concurrency == (4,)
+    assert {class_: prompts_by_class(asked)[class_] for class_ in real} == dict.fromkeys(real, 8)
+    assert longest_answer(asked) == DEFAULT_SIZE.max_tokens
+
+
+def test_the_full_size_asks_all_that_the_suites_state():
+    asked = settings("--full", arms=HOSTED)
+    entries = [entry for block in asked.plan().blocks for entry in block.entries]
+
+    assert (asked.concurrency, asked.prompts_per_class, asked.max_tokens) == (None, None, None)
+    assert {(entry.suite, entry.prompt.id) for entry in entries} == {
+        (name, prompt.id) for name in ("post", "real") for prompt in load_suite(name).prompts
+    }
+
+
+@pytest.mark.parametrize("arms", [SERVERS, HOSTED], ids=["by address", "hosted"])
+def test_a_quick_run_asks_three_classes_of_the_suite_real(arms):
+    asked = settings("--quick", arms=arms)
+
+    assert [suite.name for suite in asked.suites] == ["real"]
+    assert prompts_by_class(asked) == {"repetition": 6, "code-edit": 6, "open-ended": 6}
+    assert (asked.concurrency, longest_answer(asked)) == ((4,), QUICK_SIZE.max_tokens)
+
+
+def test_a_quick_run_asks_three_classes_of_a_users_file(own_file):
+    asked = settings("--quick", "--suite", own_file)
+
+    assert prompts_by_class(asked) == dict.fromkeys(CLASSES[:3], 6)
+    assert longest_answer(asked) == QUICK_SIZE.max_tokens
+
+
+@pytest.mark.parametrize("more", [(), ("real",)], ids=["alone", "beside another"])
+def test_the_default_shortens_no_users_file(own_file, more):
+    asked = settings("--suite", own_file, *more)
+
+    assert {class_: prompts_by_class(asked)[class_] for class_ in CLASSES} == dict.fromkeys(CLASSES, 10)
+    assert (longest_answer(asked), asked.concurrency) == (2000, (4,))
+
+
+@pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
+@pytest.mark.parametrize(
+    ("flags", "field", "value"),
+    [
+        (("--rounds", "9"), "rounds", 9),
+        (("--duration", "90s"), "rounds", None),
+        (("--prompts-per-class", "2"), "prompts_per_class", 2),
+        (("--concurrency", "1,2"), "concurrency", (1, 2)),
+        (("--rate", "2"), "concurrency", None),
+        (("--max-tokens", "33"), "max_tokens", 33),
+        (("--control-rounds", "0"), "control_rounds", 0),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) and value and isinstance(value[0], str) else "",
+)
+def test_a_flag_stands_before_the_size(size, flags, field, value):
+    assert getattr(settings(*size, *flags), field) == value
+
+
+@pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
+def test_named_classes_stand_before_the_size(size):
+    assert list(prompts_by_class(settings(*size, "--classes", "json,chat"))) == ["json", "chat"]
+
+
+def test_an_experiments_lower_limit_stands_before_the_size(monkeypatch):
+    from tandem.cli import bench_arms  # noqa: PLC0415 - the command imports it when it runs
+
+    short = bench_arms.RunArms(arms=settings().arms, suites=("real",), most_tokens=550)
+    monkeypatch.setattr(bench_arms, "select_arms", lambda *_: short)
+
+    assert [longest_answer(settings(*size)) for size in ((), ("--full",), ("--quick",))] == [550, 550, 192]
+
+
+@pytest.mark.parametrize(
+    ("asked", "recorded"),
+    [
+        (("--full", "--rounds", "1", "--control-rounds", "2"), ()),
+        (("--max-tokens", "400", "--prompts-per-class", "5", "--concurrency", "2"), ()),
+        ((), ()),
+        (("--quick",), ("--quick",)),
+        (("--full", "--duration", "90s"), ("--full", "--duration", "90s")),
+        (("--rate", "2"), ("--rate", "2")),
+    ],
+    ids=["an older default", "another default", "default", "quick", "full", "rate"],
+)
+def test_a_resumed_run_keeps_the_size_it_began_with(asked, recorded, tmp_path):
+    before = build_manifest(settings(*asked), *recorded)
+    manifest.write_manifest(tmp_path, before)
+
+    again = resumed(tmp_path)
+
+    check_same_run(before, build_manifest(again, *recorded), tmp_path)
+    assert list(again.plan().round(0)) == list(settings(*asked).plan().round(0))
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--quick", "--full"), "--full beside --quick; allowed: one size of a run; drop one of them"),
+        (
+            ("--quick", "--rounds", "1"),
+            f"--rounds 1 beside --quick; allowed: at least {FEWEST_ROUNDS} rounds: fewer give no verdict; drop",
+        ),
+        (("--quick", "--rounds", str(FEWEST_ROUNDS - 1)), f"--rounds {FEWEST_ROUNDS - 1} beside --quick"),
+    ],
+    ids=" ".join,
+)
+def test_sizes_that_contradict_are_refused(flags, sentence):
+    with pytest.raises(BenchError, match=re.escape(sentence)) as refused:
+        settings(*flags)
+
+    assert refused.value.code == 2
+
+
+@pytest.mark.parametrize(("rounds", "is_noted"), [(FEWEST_ROUNDS - 1, True), (FEWEST_ROUNDS, False)])
+def test_the_plan_says_that_few_rounds_give_no_verdict(rounds, is_noted):
+    asked = settings("--rounds", str(rounds))
+    note = f"  note: fewer than {FEWEST_ROUNDS} rounds give figures and no verdict: --rounds {FEWEST_ROUNDS}"
+
+    assert (note in list(describe_plan(asked, asked.plan(), 1.0))) is is_noted
+
+
+@pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
+def test_the_plan_says_that_a_duration_may_be_short(size):
+    asked = settings(*size, "--duration", "1s")
+    note = f"  note: fewer than {FEWEST_ROUNDS} rounds in that time give figures and no verdict"
+
+    assert note in list(describe_plan(asked, asked.plan(), 1.0))
+
+
+def test_the_plan_says_how_long_an_answer_may_be():
+    asked = settings("--quick")
+
+    assert f"at most {QUICK_SIZE.max_tokens} tokens" in "\n".join(describe_plan(asked, asked.plan(), 1.0))
+
+
+@pytest.mark.parametrize(
+    ("row", "arms"), [("the suite `real`, two arms", SERVERS), ("experiments/post.yaml", HOSTED)], ids=["real", "post"]
+)
+def test_the_page_has_the_minutes_of_each_size(row, arms):
+    [cells] = re.findall(rf"^\| {re.escape(row)} \| (.*) \|$", PAGE, flags=re.MULTILINE)
+    minutes = [f"{expected_s(*size, arms=arms) / 60:.1f} min" for size in ((), ("--quick",), ("--full",))]
+
+    assert [cell.partition(",")[0] for cell in cells.split(" | ")] == minutes
+
+
+def test_the_page_has_the_plan_of_the_default():
+    asked = settings("--price", "35.76")
+    lines = list(describe_plan(asked, asked.plan(), DurationEstimate().run_s(asked.plan())))
+    [shown] = re.findall(r"^```\n(plan: .*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+
+    assert len(lines) == len(shown.splitlines())
+    for line, part in zip(lines, shown.splitlines(), strict=True):
+        assert line.startswith(part.removesuffix(" ..."))
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [("concurrency", "concurrency"), ("tokens of an answer, at most", "max_tokens")],
+)
+def test_the_page_has_the_figures_of_the_sizes(row, field):
+    [cells] = re.findall(rf"^\| {row} \| (.*) \|$", PAGE, flags=re.MULTILINE)
+
+    assert cells.split(" | ")[:2] == [str(getattr(size, field)).strip("(,)") for size in (DEFAULT_SIZE, QUICK_SIZE)]
+
+
+def test_the_help_has_the_figures_of_the_sizes(capsys):
+    with pytest.raises(SystemExit):
+        _build_parser().parse_args(["bench", "run", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+
+    assert f"three classes, {QUICK_SIZE.prompts_per_class} prompts of each, {QUICK_SIZE.max_tokens} tokens" in text
+    assert f"(default {DEFAULT_SIZE.prompts_per_class}; of a file all)" in text
+    assert f"(default {DEFAULT_SIZE.max_tokens}; of a file what it states)" in text
+    assert f"closed loops (default {DEFAULT_SIZE.concurrency[0]})" in text
+    assert f"(default {DEFAULT_SIZE.rounds}; fewer give no verdict)" in text
+    assert f"the noise floor (default {DEFAULT_SIZE.control_rounds}; 0 is off)" in text

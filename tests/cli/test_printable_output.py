@@ -1,0 +1,121 @@
+"""No command prints a control character that a run's files hold, and no page has one."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tandem.cli.outcome import print_json
+from tandem.cli.program import main
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = ROOT / "tests" / "monitoring" / "measured" / "run"
+FOLDERS = ("--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments"))
+HOSTILE = "ev\x1b[2Jil\x9b31m\u202e"
+LOG = '{{"request_id": "{}", "accepted_s": 36185.9, "bursts": [[36186.1, 4], [36186.2, 4]], "status": 200}}\n'
+
+
+def count_controls(text: str) -> dict[str, int]:
+    """Return every control character but line ends, with how often it stands there."""
+    signs = [sign for sign in text if unicodedata.category(sign) in {"Cc", "Cf", "Zl", "Zp"} and sign != "\n"]
+    return {f"U+{ord(sign):04X}": signs.count(sign) for sign in set(signs)}
+
+
+def copy_run(folder: Path, before: str, after: str) -> Path:
+    """Copy a run, one name in all of its files replaced."""
+    shutil.copytree(RUN, folder)
+    for file in folder.iterdir():
+        file.write_text(file.read_text().replace(json.dumps(before), json.dumps(after)))
+    folder.joinpath("log.jsonl").write_text(LOG.format("qwen-sd-vllm.r0.b0.0"))
+    return folder
+
+
+@pytest.fixture
+def hostile_arm(tmp_path: Path) -> Path:
+    return copy_run(tmp_path / "arm", "qwen-sd-vllm", HOSTILE)
+
+
+@pytest.fixture
+def hostile_class(tmp_path: Path) -> Path:
+    return copy_run(tmp_path / "class", "repeat", HOSTILE)
+
+
+Words = Callable[[Path, Path], list[str]]
+COMMANDS: dict[str, Words] = {
+    "report": lambda folder, _: ["bench", "report", str(folder)],
+    "report --json": lambda folder, _: ["bench", "report", str(folder), "--json"],
+    "report --figures --json": lambda folder, _: ["bench", "report", str(folder), "--figures", "--json"],
+    "compare": lambda folder, _: ["bench", "compare", str(RUN), str(folder)],
+    "compare --json": lambda folder, _: ["bench", "compare", str(RUN), str(folder), "--json"],
+    "truth": lambda folder, _: ["bench", "truth", str(folder), "--log", str(folder / "log.jsonl")],
+    "publish": lambda folder, _: ["bench", "publish", str(folder), "--env", "post-us-east-2", *FOLDERS],
+    "dashboard": lambda folder, out: [
+        "dashboard", str(folder), "--env", "post-us-east-2", "--html", str(out / "page.html"), *FOLDERS,
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_arm_with_control_characters_is_printed_without(
+    name: str, hostile_arm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(COMMANDS[name](hostile_arm, tmp_path))
+
+    said = capsys.readouterr()
+    assert "ev" in said.out + said.err
+    assert count_controls(said.out + said.err) == {}
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"publish"}))  # nothing is published from a test
+def test_a_class_with_control_characters_is_printed_without(
+    name: str, hostile_class: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(COMMANDS[name](hostile_class, tmp_path))
+
+    said = capsys.readouterr()
+    assert count_controls(said.out + said.err) == {}
+
+
+def test_a_folder_with_control_characters_is_refused_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["bench", "report", str(tmp_path / HOSTILE)])
+
+    assert count_controls(capsys.readouterr().err) == {}
+
+
+def test_a_flag_with_control_characters_is_refused_without(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", "report", "x", f"--{HOSTILE}"])
+
+    assert count_controls(capsys.readouterr().err) == {}
+
+
+def test_the_report_s_page_has_no_control_characters(hostile_class: Path) -> None:
+    main(["bench", "report", str(hostile_class)])
+
+    assert count_controls((hostile_class / "report.html").read_text()) == {}
+
+
+def test_the_dashboard_s_page_has_no_control_characters(hostile_class: Path, tmp_path: Path) -> None:
+    assert main(COMMANDS["dashboard"](hostile_class, tmp_path)) == 0
+
+    page = tmp_path.joinpath("page.html").read_text()
+    ours = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)  # the chart library has some of its own
+    assert count_controls(ours.replace("\t", "")) == {}  # licences have tabs
+    assert not re.search(r"\\u001b|\\u009b|\\u202e", ours)  # nor does the page's script put one into it
+
+
+def test_json_keeps_what_it_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"a": HOSTILE + "\x7f\u2028\U000e0001 \u3000é\n"}
+
+    print_json(value)
+
+    out = capsys.readouterr().out
+    assert (json.loads(out), count_controls(out), "\u3000é" in out) == (value, {}, True)

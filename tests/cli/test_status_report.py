@@ -1,0 +1,177 @@
+"""How a status is said: of a block, of what is unknown, within a screen's width."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from datetime import timedelta
+from typing import get_args
+
+import pytest
+from fleet_seen import BLOCK, FOUND, NOW, fence, instance, lease, seen, status
+
+from tandem.cli.fleet import format_span
+from tandem.cli.status_report import format_status, status_as_dict
+from tandem.guard.schedules import ForeignSchedule
+from tandem.ops.reservation import CapacityReservation
+from tandem.ops.status import FleetBill, StatusReport
+from tandem.ops.status_warnings import list_warnings
+from tandem.ops.stop_paths import PathState, StopPath
+
+PAID = CapacityReservation(
+    id="cr-0123456789abcdef0", state="active", starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=20), total=2,
+    available=1,
+)  # fmt: skip
+LOST = {"instances": "AccessDenied", "lease": "AccessDenied", "heartbeat": "AccessDenied", "alarms": "AccessDenied"}
+
+
+def said(found: StatusReport) -> str:
+    return " ".join("\n".join(format_status(found, list_warnings(found))).split())
+
+
+def test_a_block_says_state_use_and_hours() -> None:
+    text = said(status(seen(instance(), lease=lease()), BLOCK, reservation=PAID))
+
+    assert "block cr-0123456789abcdef0 active, 1 of 2 instances in use, starts 10:00 UTC (2 h 00 min ago)" in text
+    assert "ends 2026-11-22 08:00 UTC (in 20 h 00 min) idle no" in text
+
+
+def test_a_blocks_money_is_said_to_be_paid() -> None:
+    assert "the block was paid when bought" in said(status(seen(), BLOCK, reservation=PAID))
+
+
+def test_an_idle_block_is_yes() -> None:
+    assert "idle yes" in said(status(seen(), BLOCK, reservation=PAID))
+
+
+def test_a_block_that_is_not_written_yet_is_said() -> None:
+    assert FOUND is not None
+    assert "block none yet: capacity.reservation_id is not written" in said(status(seen(), FOUND))
+
+
+def test_what_is_unknown_is_nowhere_said_to_be_none() -> None:
+    text = said(status(replace(seen(), unknown={"instances": "AccessDenied"}), unknown=LOST))  # type: ignore[dict-item]
+
+    for row in ("instances unknown", "cost unknown", "lease unknown", "heartbeat unknown", "alarms unknown"):
+        assert row in text
+    assert "nothing needs attention" not in text
+
+
+def test_what_is_unknown_is_null_in_json() -> None:
+    found = status(seen(), unknown=LOST | {"fence": "AccessDenied", "reservation": "AccessDenied"})
+
+    document = json.loads(json.dumps(status_as_dict(found, ())))
+
+    nulls = ("instances", "usd", "node_hours", "fenced", "lease_live", "idle_block", "alarms")
+    assert {name: document[name] for name in nulls} == dict.fromkeys(nulls)
+
+
+def test_a_fence_says_who_why_since_when_and_how_far() -> None:
+    found = status(seen(fence=fence(passes=3, last_look=NOW - timedelta(minutes=1), terminated=("i-1",))))
+
+    told = "stopping since 11:58 UTC (2 min ago), by ana: enough (3 passes, looked at 1 min ago, 1 instance terminated"
+    assert f"fence {told} by id)" in said(found)
+
+
+def test_every_line_fits_a_screen() -> None:
+    look = seen(*(instance(f"i-{number:017}") for number in range(3)), fence=fence(why="many words " * 30))
+    found = status(look, BLOCK, reservation=PAID, alarms=("post-us-east-2-a-long-name",) * 9, unknown=LOST)
+
+    assert [line for line in format_status(found, list_warnings(found)) if len(line) > 100] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (3600, "1 h 00 min"), (172799, "47 h 59 min"),
+     (172800, "2 d 0 h")],
+)  # fmt: skip
+def test_a_span_is_said_in_its_own_unit(seconds: int, text: str) -> None:
+    assert format_span(timedelta(seconds=seconds)) == text
+
+
+# the first line, and what comes next
+
+BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
+
+
+@pytest.mark.parametrize(
+    ("found", "first", "second"),
+    [
+        (status(seen()), "parked, nothing runs, nothing needs attention", "tandem start --env"),
+        (
+            status(seen(instance(minutes=60), lease=lease())),
+            "1 node runs under lease r1 until 13:00 UTC (in 1 h 00 min), 35.76 USD so far, nothing needs attention",
+            "tandem stop --end --env",
+        ),
+        (
+            status(seen(instance(), instance("i-2"), fence=fence())), "a stop is under way: 2 instances alive",
+            "tandem stop --env post-us-east-2 --wait",
+        ),
+        (
+            status(seen(lease=lease(), fence=fence(state="stopped")), bill=BILL),
+            "stopped, nothing runs, about 143.20 USD in the last 4 h 00 min, a fence blocks the next start",
+            "tandem stop --clear --env",
+        ),
+        (
+            status(seen(instance(), lease=lease(ending=NOW - timedelta(minutes=3)))),
+            "run r1 is ending: 1 instance alive", "tandem stop --end",
+        ),
+        (status(seen(instance())), "1 node runs without a live lease", "tandem stop --env post-us-east-2  # stops it"),
+        (
+            status(replace(seen(lease=lease()), desired_size=1)), "nothing runs yet, 1 node wanted under lease r1",
+            "tandem stop --end",
+        ),
+        (status(seen(lease=lease())), "nothing runs, lease r1 until 13:00 UTC (in 1 h 00 min) stands", "--end"),
+        (status(seen(), deployed="nothing", paths=()), "not deployed", "npx cdk deploy 'post-us-east-2/*' -c"),
+        (status(seen(), deployed="cluster", group=None), "half deployed: a cluster and no node group", "/Fleet -c"),
+        (status(seen(), unknown=LOST), "unknown whether anything runs: EC2 could not be asked", "tandem stop --env"),
+        (status(seen(), unknown={"fence": "denied"}), "parked, nothing runs, unknown whether a fence", "status"),
+    ],
+)  # fmt: skip
+def test_the_first_line_concludes_and_the_next_command_follows(found: StatusReport, first: str, second: str) -> None:
+    printed = list(format_status(found, list_warnings(found)))
+
+    assert " ".join(" ".join(printed[:2]).split()).startswith(f"post-us-east-2: {first}")
+    [following] = [line for line in printed if line.startswith("  next ")]
+    assert second in following
+
+
+def test_what_needs_attention_stands_before_the_details() -> None:
+    found = status(seen(instance()), alarms=("an-alarm",))
+    labels = [line.split()[0] for line in format_status(found, list_warnings(found)) if line[2:3].strip()]
+
+    assert labels.index("attention") < labels.index("next") < labels.index("fleet")
+
+
+def test_a_lease_says_its_nodes_its_end_and_what_was_accepted() -> None:
+    ending = lease(ending=NOW - timedelta(minutes=3), unarmed=("reaper", "budget"), prefix="guard/old/")
+    text = said(status(replace(seen(instance(), lease=ending), desired_size=64)))
+
+    for words in ("for 1 node; the node group wants 64", "ending since 11:57 UTC", "unarmed accepted: reaper, budget",
+                  "it lies in the old place s3://tandem-post-us-east-2-111122223333/guard/old/"):  # fmt: skip
+        assert words in text
+
+
+def test_a_bill_that_could_not_be_read_is_unknown_and_never_zero() -> None:
+    text = said(status(seen(), unknown={"bill": "AccessDenied"}))
+
+    assert ("cost what the fleet cost before is unknown" in text, "0.00" in text) == (True, False)
+
+
+def test_a_schedules_name_is_quoted_in_the_command_that_deletes_it() -> None:
+    foreign = ForeignSchedule(name="x; curl evil", state="ENABLED", target_arn="arn:aws:lambda:x")
+    found = status(seen(), schedules=(foreign,))
+
+    [command] = [line for line in format_status(found, list_warnings(found)) if "delete-schedule" in line]
+    assert shlex.split(command)[-1] == "x; curl evil"
+
+
+def test_the_state_of_a_path_is_a_word_in_json() -> None:
+    paths = tuple(StopPath(name="budget", state=state, sentence="s") for state in get_args(PathState))
+
+    stops = status_as_dict(status(seen(), paths=paths), ())["stops"]
+
+    assert [(path["state"], path["armed"]) for path in stops] == [
+        ("armed", True), ("unarmed", False), ("absent", None), ("unknown", None),
+    ]  # fmt: skip

@@ -1,0 +1,526 @@
+"""Answers to claims, from cells that a test states and from requests that it makes."""
+
+import dataclasses
+
+import measured
+import msgspec
+import numpy as np
+import pytest
+from observed import Asked, observed, table, with_figures
+
+from tandem.bench.manifest import Speculation
+from tandem.judge.claims.answers import ANSWER_FUNCTIONS, answer_claims
+from tandem.judge.claims.register import ANSWER_METHODS, read_register
+from tandem.judge.interval import FEWEST_ROUNDS
+from tandem.judge.request_table import read_request_table
+from tandem.judge.schema import (
+    BottleneckRound,
+    CellVerdict,
+    ClassAcceptance,
+    LoadLevel,
+    OutputEquality,
+    RatioEstimate,
+    RunControls,
+)
+
+C4 = LoadLevel(concurrency=4)
+
+
+def cell(class_, metric, word, ratio=(1.0, 0.9, 1.1), prompts=12, **changes):
+    value, low, high = ratio
+    stated = {
+        "variant": "spec", "load": C4, "prompts": prompts, "rounds": 6, "baseline": 100.0, "measured": 100.0 / value,
+        "speed_up": RatioEstimate(value=value, low=low, high=high), "verdict": word, "why": "as the test says",
+    }  # fmt: skip
+    return CellVerdict(class_=class_, metric=metric, **{**stated, **changes})
+
+
+def faster(class_, metric, **changes):
+    return cell(class_, metric, "faster", (2.0, 1.9, 2.1), **changes)
+
+
+def same(class_, metric, **changes):
+    return cell(class_, metric, "same", (1.0, 0.98, 1.02), **changes)
+
+
+def unsure(class_, metric, **changes):
+    return cell(class_, metric, "no evidence", (1.1, 0.9, 1.3), **changes)
+
+
+def slower(class_, metric, **changes):
+    return cell(class_, metric, "slower", (0.5, 0.45, 0.55), **changes)
+
+
+def run(**changes):
+    """Twelve prompts in each of two classes, four at a time."""
+    both = {"base": [1000.0] * 12, "spec": [1000.0] * 12}
+    made = table({"repetition": both, "open-ended": both})
+    return observed(
+        [
+            Asked(arm=made.arms[arm], class_=made.classes[class_], prompt=made.prompts[prompt].prompt_id)
+            for arm, class_, prompt in zip(made.arm, made.class_, made.prompt, strict=True)
+        ],
+        **changes,
+    )
+
+
+def posts(variant="spec", window=7, **changes):
+    """An arm as the post's experiment states it; nothing of it was measured on the post's hardware."""
+    return measured.arm(variant, model="Qwen/Qwen3-32B", runtime="nxdi-v0", image="i@sha256:1", server_version="0.9.1",
+                        artifact_key=f"qwen3-32b-fused-qwen3-1-7b-k{window}-tp32-lnc2-b4-s1024-0123456789ab",
+                        speculation=Speculation(method="fused", num_speculative_tokens=window), **changes)  # fmt: skip
+
+
+POST_BASE = measured.arm(
+    "base", role="baseline", model="Qwen/Qwen3-32B", runtime="nxdi-v0", image="i@sha256:1", server_version="0.9.1",
+    artifact_key="qwen3-32b-none-tp32-lnc2-b4-s1024-ba9876543210", speculation=Speculation(method=None),
+)  # fmt: skip
+
+
+def answer(claim, *cells, seen=None, equality=(), acceptance=(), **changes):
+    found = answer_claims(run() if seen is None else seen, cells, equality, acceptance, margin=0.05, **changes)
+    return next(one for one in found if one.claim == claim)
+
+
+def of_the_post(**changes):
+    """The same requests in a run whose manifest states the post's set-up."""
+    return observed_with((POST_BASE, posts()), **changes)
+
+
+def observed_with(arms, requests=None, **changes):
+    seen = run() if requests is None else observed(requests, arms=tuple(arm.name for arm in arms))
+    return dataclasses.replace(seen, run=msgspec.structs.replace(seen.run, arms=tuple(arms), **changes))
+
+
+def test_every_way_of_asking_has_an_answer():
+    assert set(ANSWER_FUNCTIONS) == set(ANSWER_METHODS)
+
+
+def test_every_claim_is_answered_once_for_a_variant_or_once_for_the_run():
+    found = answer_claims(run(), (), (), (), margin=0.05)
+    assert [one.claim for one in found] == [claim.id for claim in read_register().claim]
+    assert {one.variant for one in found} == {"spec", None}
+
+
+def test_each_of_two_variants_has_its_own_answer():
+    seen = observed([Asked(arm=arm) for arm in ("base", "spec", "other")], arms=("base", "spec", "other"))
+    found = [one.variant for one in answer_claims(seen, (), (), (), margin=0.05) if one.claim == "C4"]
+    assert found == ["spec", "other"]
+
+
+def test_a_run_without_a_variant_answers_nothing():
+    seen = observed([Asked(arm="base")], arms=("base",))
+    assert {one.answer for one in answer_claims(seen, (), (), (), margin=0.05)} == {"not comparable"}
+
+
+# C4, C5, C6: equality
+
+
+def test_to_find_no_difference_does_not_confirm_a_claim_of_equality():
+    assert answer("C4", unsure("open-ended", "e2e_ms")).answer == "no evidence"
+
+
+def test_an_interval_inside_the_margin_confirms_a_claim_of_equality():
+    assert answer("C4", same("open-ended", "e2e_ms")).answer == "confirmed"
+
+
+@pytest.mark.parametrize("called", [faster, slower])
+def test_a_difference_contradicts_a_claim_of_equality(called):
+    found = answer("C4", called("open-ended", "e2e_ms"))
+    assert found.answer == "contradicted"
+    assert "open-ended at concurrency 4: E2E" in found.why
+
+
+def test_one_undecided_class_leaves_ttft_without_evidence():
+    found = answer("C6", same("repetition", "ttft_ms"), unsure("open-ended", "ttft_ms"))
+    assert found.answer == "no evidence"
+    assert "1 of 2 cells are shown to be the same" in found.why
+
+
+def test_ttft_is_unchanged_where_it_is_the_same_in_every_class():
+    assert answer("C6", same("repetition", "ttft_ms"), same("open-ended", "ttft_ms")).answer == "confirmed"
+
+
+def test_a_class_that_was_not_asked_is_not_comparable_and_named():
+    found = answer("C8", faster("repetition", "tpot_ms"))
+    assert found.answer == "not comparable"
+    assert "creative, reasoning" in found.why
+
+
+def test_the_load_of_the_post_answers_where_the_run_has_it():
+    other = LoadLevel(concurrency=1)
+    seen = observed(
+        [Asked(arm=arm, class_="open-ended", concurrency=load) for arm in ("base", "spec") for load in (1, 4)]
+    )
+    found = answer("C4", same("open-ended", "e2e_ms"), slower("open-ended", "e2e_ms", load=other), seen=seen)
+    assert found.answer == "confirmed"
+
+
+# C2 and C7: one contradicts the other
+
+
+def test_claims_that_contradict_each_other_are_told_against_each_other():
+    cells = [faster("repetition", name) for name in ("e2e_ms", "tpot_ms")] + [same("repetition", "ttft_ms")]
+    falls, absent = (answer(claim, *cells) for claim in ("C2", "C7"))
+    assert (falls.answer, absent.answer) == ("confirmed", "contradicted")
+    assert (falls.against, absent.against) == (("C7",), ("C2",))
+    assert "C7 says otherwise, and is contradicted" in falls.why
+    assert "C2 says otherwise, and is confirmed" in absent.why
+
+
+def test_a_gain_end_to_end_alone_confirms_that_it_is_absent_from_the_parts():
+    cells = [faster("repetition", "e2e_ms"), same("repetition", "tpot_ms"), same("repetition", "ttft_ms")]
+    assert answer("C7", *cells).answer == "confirmed"
+
+
+def test_parts_that_are_undecided_do_not_show_that_a_gain_is_absent():
+    cells = [faster("repetition", "e2e_ms"), unsure("repetition", "tpot_ms"), same("repetition", "ttft_ms")]
+    assert answer("C7", *cells).answer == "no evidence"
+
+
+def test_milliseconds_of_the_post_are_held_against_no_other_set_up():
+    found = answer("C2", faster("repetition", "tpot_ms", measured=70.0))
+    assert found.answer == "confirmed"
+    assert "not held against this run" in found.why
+    assert "the target is m, not Qwen/Qwen3-32B" in found.why
+
+
+@pytest.mark.parametrize(("measured_ms", "word"), [(16.0, "confirmed"), (30.0, "contradicted")])
+def test_milliseconds_of_the_post_are_held_against_its_own_set_up(measured_ms, word):
+    cells = [faster("repetition", "tpot_ms", measured=measured_ms), same("open-ended", "tpot_ms", measured=45.0)]
+    assert answer("C2", *cells, seen=of_the_post()).answer == word
+
+
+def test_llmperf_s_figure_stands_beside_the_true_one_where_the_post_used_it():
+    requests = [
+        Asked(arm=arm, class_="repetition", e2e_ms=e2e_ms, ttft_ms=100, tokens=51)
+        for arm, e2e_ms in (("base", 2600), ("spec", 1100))
+    ]
+    seen = with_figures(observed(requests), llmperf_inter_token_latency_ms=np.array([50.0, 137.5]))
+    told = {one.claim: one.llmperf for one in answer_claims(seen, (), (), (), margin=0.05)}
+    assert told["C2"] == "repetition at concurrency 4: by llmperf's definition 50.0 to 137.5 ms, TPOT 50.0 to 20.0 ms"
+    assert [claim for claim, beside in told.items() if beside] == ["C2", "C7"]
+
+
+# C1: how much
+
+
+def test_three_times_faster_is_said_of_the_post_s_set_up_alone():
+    found = answer("C1", cell("json", "tpot_ms", "faster", (4.0, 3.9, 4.1)))
+    assert found.answer == "not comparable"
+    assert "the best is json at concurrency 4: TPOT 100.0 to 25.0 ms" in found.why
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word"),
+    [((3.5, 3.3, 3.7), "confirmed"), ((2.0, 1.8, 2.2), "contradicted"), ((2.9, 2.5, 3.4), "no evidence")],
+)
+def test_the_best_class_answers_up_to_three_times(ratio, word):
+    cells = [cell("json", "tpot_ms", "faster", ratio), same("chat", "tpot_ms")]
+    assert answer("C1", *cells, seen=of_the_post()).answer == word
+
+
+def test_the_best_of_many_classes_needs_more_than_its_own_interval():
+    best = cell("json", "tpot_ms", "faster", (3.2, 2.87, 3.57))
+    others = [same(f"class-{number}", "tpot_ms") for number in range(100)]
+    assert answer("C1", best, seen=of_the_post()).answer == "confirmed"
+    assert answer("C1", best, *others, seen=of_the_post()).answer == "no evidence"
+
+
+def test_three_times_is_not_contradicted_while_a_single_prompt_reaches_it_without_an_interval():
+    ten = [cell(name, "tpot_ms", "faster", (2.0, 1.8, 2.2)) for name in ("json", "report")]
+    single = cell("own", "tpot_ms", "no evidence", prompts=1, speed_up=RatioEstimate(value=3.2))
+    assert answer("C1", *ten, seen=of_the_post()).answer == "contradicted"
+    found = answer("C1", *ten, single, seen=of_the_post())
+    assert found.answer == "no evidence"
+    assert "without an interval, own at concurrency 4: TPOT" in found.why
+
+
+@pytest.mark.parametrize(("rounds", "word"), [(FEWEST_ROUNDS - 1, "no evidence"), (FEWEST_ROUNDS, "contradicted")])
+def test_a_claim_of_speed_needs_the_rounds_of_a_verdict(rounds, word):
+    found = answer("C1", cell("json", "tpot_ms", "no evidence", (2.0, 1.8, 2.2), rounds=rounds), seen=of_the_post())
+
+    assert found.answer == word
+    assert (f"{FEWEST_ROUNDS - 1} rounds cannot tell a difference" in found.why) is (word == "no evidence")
+
+
+def test_a_class_of_few_rounds_keeps_three_times_open():
+    whole = cell("json", "tpot_ms", "faster", (2.0, 1.8, 2.2))
+    short = cell("report", "tpot_ms", "no evidence", (4.0, 3.8, 4.2), rounds=FEWEST_ROUNDS - 1)
+    found = answer("C1", whole, short, seen=of_the_post())
+
+    assert found.answer == "no evidence"
+    assert "without an interval, report at concurrency 4" in found.why
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(16.0, "16.0 s"), (120.0, "2.00 min"), (10_800.0, "3.00 h")])
+def test_a_run_s_length_is_told_in_a_unit_that_fits(seconds, told):
+    seen = one_prompt(AHEAD)
+    late = dataclasses.replace(seen, end_s=np.full(len(seen), seen.start_s.min() + seconds))
+    assert f"the run lasted {told}, the post's about 3 h" in answer("C3", ONE, seen=late).why
+
+
+@pytest.mark.parametrize(
+    ("arms", "said"),
+    [
+        ((POST_BASE, msgspec.structs.replace(posts(), model="Qwen/Qwen3-8B")), "the target is Qwen/Qwen3-8B"),
+        ((POST_BASE, msgspec.structs.replace(posts(), runtime=None)), "the runtime is not known"),
+        ((msgspec.structs.replace(POST_BASE, speculation=None), posts()), "nothing says that base decodes without"),
+        ((POST_BASE, posts(window=5)), "the variant's speculation is not fused with 7 tokens"),
+        ((POST_BASE, msgspec.structs.replace(posts(), artifact_key=None)), "nothing says that the draft is"),
+    ],
+)
+def test_a_run_is_of_the_post_s_set_up_only_where_its_manifest_says_all_of_it(arms, said):
+    found = answer("C1", cell("json", "tpot_ms", "faster", (3.5, 3.3, 3.7)), seen=observed_with(arms))
+    assert found.answer == "not comparable"
+    assert said in found.why
+
+
+# C3, and single prompts: over rounds
+
+
+def one_prompt(spec_ms, base_ms=(1000, 1010, 990, 1005, 995, 1000, 1002, 998)):
+    return observed([
+        Asked(arm=arm, class_="repeat", prompt="repeat", round=number, e2e_ms=ms)
+        for arm, every in (("base", base_ms), ("spec", spec_ms))
+        for number, ms in enumerate(every)
+    ])  # fmt: skip
+
+
+AHEAD = (500, 510, 490, 505, 495, 500, 502, 498)
+ONE = cell("repeat", "e2e_ms", "no evidence", prompts=1, speed_up=None)
+
+
+def test_the_post_s_single_prompt_is_judged_over_rounds_and_the_answer_says_so():
+    found = answer("C3", ONE, seen=one_prompt(AHEAD))
+    assert found.answer == "confirmed"
+    assert "the least of 8 windows" in found.why
+
+
+def test_a_curve_that_crosses_the_baseline_in_one_window_does_not_stay_below():
+    crossed = (*AHEAD[:5], 1400, *AHEAD[6:])
+    found = answer("C3", ONE, seen=one_prompt(crossed))
+    assert found.answer == "contradicted"
+
+
+def test_a_run_of_few_rounds_shows_no_time():
+    found = answer("C3", faster("repeat", "e2e_ms"), seen=one_prompt(AHEAD[:3], (1000, 1010, 990)))
+    assert found.answer == "no evidence"
+    assert "3 rounds" in found.why
+
+
+def test_a_single_prompt_inside_its_noise_floor_is_not_called():
+    base = (1000, 1010, 990, 1005, 995, 1000, 1002, 998)
+    ahead, control = [ms * 0.97 for ms in base], [ms * 1.06 for ms in base]
+    requests = [
+        Asked(arm=arm, class_="open", prompt="open", round=number, e2e_ms=ms)
+        for arm, every in (("base", base), ("spec", ahead), ("base#2", control))
+        for number, ms in enumerate(every)
+    ]
+    bare = [one for one in requests if one.arm != "base#2"]
+    floor = cell("open", "e2e_ms", "no evidence", prompts=1, speed_up=None)
+    found = [answer_claims(observed(some), [floor], (), (), margin=0.01) for some in (bare, requests)]
+    said = [next(one for one in every if one.claim == "C4").answer for every in found]
+    assert said == ["contradicted", "no evidence"]
+
+
+def test_a_single_prompt_is_held_against_every_cell_of_the_report():
+    behind = (1060, 1200, 1010, 1150, 980, 1040, 1130, 1090)  # p 0.01 alone
+    alone = cell("repeat", "tpot_ms", "no evidence", prompts=1, speed_up=None)
+    others = [same(f"class-{number}", "tpot_ms") for number in range(20)]
+    unasked = [cell(f"class-{number}", "tpot_ms", "no evidence", prompts=0, speed_up=None) for number in range(20)]
+    seen = one_prompt(behind)
+    assert answer("C2", alone, seen=seen).answer == "contradicted"
+    assert answer("C2", alone, *unasked, seen=seen).answer == "contradicted"
+    assert answer("C2", alone, *others, seen=seen).answer == "no evidence"
+
+
+def test_a_single_prompt_that_is_called_without_a_noise_floor_says_so():
+    alone = cell("repeat", "tpot_ms", "no evidence", prompts=1, speed_up=None)
+    found = answer("C2", alone, seen=one_prompt(AHEAD))
+    assert "faster over 8 rounds of 1 prompt, without a noise floor" in found.why
+    assert "without a noise floor" in answer("C3", ONE, seen=one_prompt(AHEAD)).why
+
+
+def test_rounds_in_which_the_client_was_the_bottleneck_are_left_out():
+    crossed = (*AHEAD[:5], 1400, *AHEAD[6:])
+    marked = RunControls(marked=(BottleneckRound(round=5, sentence="the client was busy"),))
+    assert answer("C3", ONE, seen=one_prompt(crossed), controls=marked).answer == "confirmed"
+
+
+# what no gain survives
+
+
+def test_a_gain_with_other_output_is_not_comparable():
+    other = OutputEquality(variant="spec", by="characters", result="differs", sentence="3 of 24 pairs are identical.")
+    found = answer("C2", faster("repetition", "tpot_ms"), equality=[other])
+    assert found.answer == "not comparable"
+
+
+def test_a_gain_of_an_arm_that_failed_what_the_baseline_answered_is_not_comparable():
+    requests = [
+        Asked(
+            arm=arm, class_="repetition", prompt=f"p{number}", error="closed" if arm == "spec" and number % 2 else None
+        )
+        for arm in ("base", "spec")
+        for number in range(24)
+    ]
+    found = answer("C2", faster("repetition", "tpot_ms"), seen=observed(requests))
+    assert found.answer == "not comparable"
+    assert "12 of 24 requests of spec failed" in found.why
+
+
+def test_a_void_run_says_nothing_of_speed():
+    void = RunControls(void=("the baseline differs from itself",))
+    found = answer("C2", faster("repetition", "tpot_ms"), controls=void)
+    assert (found.answer, found.why.partition(".")[0]) == (
+        "no evidence",
+        "the run is void: the baseline differs from itself",
+    )
+
+
+# C11, C12, C13
+
+
+def test_cost_is_the_post_s_hardware_s_alone():
+    assert answer("C11", faster("repetition", "output_tokens_per_s")).answer == "not comparable"
+
+
+def test_cost_falls_where_throughput_rises_and_good_tokens_take_less_time():
+    requests = [
+        Asked(arm=arm, class_="repetition", prompt=f"p{number}", e2e_ms=ms)
+        for arm, ms in (("base", 1000), ("spec", 500))
+        for number in range(12)
+    ]
+    seen = observed_with((POST_BASE, posts()), requests)
+    found = answer("C11", faster("repetition", "output_tokens_per_s"), seen=seen)
+    assert found.answer == "confirmed"
+    assert "15,625 to 7,812" in found.why
+
+
+@pytest.mark.parametrize(
+    ("result", "word"), [("the same", "confirmed"), ("differs", "contradicted"), ("no evidence", "no evidence")]
+)
+def test_equal_output_is_answered_by_the_comparison_of_outputs(result, word):
+    said = OutputEquality(variant="spec", by="token ids", result=result, sentence="24 of 24 pairs.")
+    assert answer("C12", equality=[said]).answer == word
+
+
+def steps(spec, base=1.0):
+    return [
+        ClassAcceptance(arm=arm, class_="all", method="counters", target_steps_per_token=each)
+        for arm, each in (("base", base), ("spec", spec))
+    ]
+
+
+STEP = cell("repetition", "tpot_ms", "faster", (2.0, 1.9, 2.1))  # half the time a token at 0.4 steps: 1.25 a step
+QUICK_STEP = cell("repetition", "tpot_ms", "faster", (4.0, 3.9, 4.1))
+
+
+@pytest.mark.parametrize(
+    ("per_token", "step", "ttft", "word"),
+    [
+        (0.4, STEP, same, "confirmed"),
+        (0.4, STEP, slower, "confirmed"),
+        (0.4, STEP, unsure, "no evidence"),
+        (None, STEP, same, "no evidence"),
+        (1.0, STEP, same, "contradicted"),
+        (0.4, STEP, faster, "contradicted"),
+        (0.4, QUICK_STEP, same, "contradicted"),
+    ],
+)
+def test_fewer_target_steps_that_are_no_faster_after_a_prefill_that_is_not_is_what_is_claimed(
+    per_token, step, ttft, word
+):
+    assert answer("C13", step, ttft("repetition", "ttft_ms"), acceptance=steps(per_token)).answer == word
+
+
+def test_target_steps_of_few_rounds_are_no_evidence():
+    quick, ttft = (msgspec.structs.replace(one, rounds=1) for one in (QUICK_STEP, same("repetition", "ttft_ms")))
+
+    assert answer("C13", quick, ttft, acceptance=steps(0.4)).answer == "no evidence"
+
+
+# set-up
+
+
+def test_servers_by_address_leave_the_set_up_unknown():
+    found = answer("C15")
+    assert found.answer == "no evidence"
+    assert "image of an arm" in found.why
+
+
+def test_an_experiment_s_arms_of_one_image_differ_in_decoding_alone():
+    assert answer("C15", seen=of_the_post(experiment="post")).answer == "confirmed"
+
+
+def test_another_image_contradicts_an_equal_set_up():
+    other = msgspec.structs.replace(posts(), image="i@sha256:2")
+    found = answer("C15", seen=observed_with((POST_BASE, other), experiment="post"))
+    assert found.answer == "contradicted"
+    assert "i@sha256:2" in found.why
+
+
+def test_configuration_alone_is_confirmed_with_the_artifacts_that_it_needs():
+    found = answer("C17", seen=of_the_post())
+    assert found.answer == "confirmed"
+    assert "compiled artifact of its own" in found.why
+
+
+def test_the_rules_that_an_answer_names_are_rules(root):
+    rules = (root / "docs" / "rules.md").read_text()
+    assert all(f"| `{name}` |" in rules for name in ("tokenizer-equal", "vocabulary-equal", "draft-family"))
+    assert all(name in answer("C14").why for name in ("tokenizer-equal", "vocabulary-equal", "draft-family"))
+
+
+# C10: between variants
+
+
+def windows(times_ms, loads=(4,)):
+    names = {7: "w7", 5: "w5", 15: "w15"}
+    requests = [Asked(arm="base", prompt=f"p{number}", e2e_ms=2000) for number in range(12)]
+    rng = np.random.default_rng(1)
+    requests += [
+        Asked(arm=names[size], prompt=f"p{number}", e2e_ms=ms * float(np.exp(rng.normal(0, 0.02))))
+        for size, ms in times_ms.items()
+        for number in range(12)
+    ]
+    requests = [dataclasses.replace(one, concurrency=load) for load in loads for one in requests]
+    return observed_with((POST_BASE, *(posts(name, window=size) for size, name in names.items())), requests)
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "word"),
+    [({7: 800, 5: 1000, 15: 1200}, "confirmed"), ({7: 800, 5: 1000, 15: 600}, "contradicted"),
+     ({7: 800, 5: 800, 15: 1200}, "no evidence")],
+)  # fmt: skip
+def test_the_best_window_is_answered_by_variants_that_differ_in_it(times_ms, word):
+    assert answer("C10", seen=windows(times_ms)).answer == word
+
+
+def test_a_prompt_of_two_loads_is_no_two_prompts():
+    times_ms = {7: 800, 5: 1000, 15: 1200}
+    once, twice = (answer("C10", seen=windows(times_ms, loads)).why for loads in ((1,), (1, 2)))
+    assert once == twice
+
+
+def test_one_window_compares_no_windows():
+    found = answer("C10", seen=of_the_post())
+    assert found.answer == "not comparable"
+    assert "no variant with 5, 15" in found.why
+
+
+# recorded runs
+
+
+def test_in_a_recorded_run_llmperf_s_definition_turns_a_gain_of_three_into_a_loss(root):
+    seen = read_request_table(root / "tests" / "monitoring" / "measured" / "run")
+    found = next(one for one in answer_claims(seen, (), (), (), margin=0.05) if one.claim == "C2")
+    assert "repeat at concurrency 1: by llmperf's definition 44.6 to 91.5 ms, TPOT 45.0 to 15.0 ms" in found.llmperf
+
+
+def test_a_recorded_run_of_real_servers_is_no_run_of_the_post_s_set_up(root):
+    seen = read_request_table(root / "tests" / "benchmarks" / "real_run" / "ngram")
+    said = {one.claim: one for one in answer_claims(seen, (), (), (), margin=0.05)}
+    assert {said[claim].answer for claim in ("C1", "C9", "C10", "C11")} == {"not comparable"}
+    assert "the target is smollm2, not Qwen/Qwen3-32B" in said["C1"].why

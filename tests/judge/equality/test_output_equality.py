@@ -1,0 +1,397 @@
+"""What is concluded from the outputs of a variant, the baseline and its control."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import measured
+import pytest
+from paired_outputs import TEXT, answered, text
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+
+from tandem.bench.fault import BenchError
+from tandem.judge.equality import divergence
+from tandem.judge.equality import output_equality as judge_equality
+from tandem.judge.equality.output_equality import compare_outputs
+from tandem.judge.request_table import read_request_table
+from tandem.judge.schema import HistogramBin, OutputEquality
+
+ROOT = Path(__file__).parents[3]
+REAL = ROOT / "tests/benchmarks/real_run/ngram"
+
+
+def only(folder: Path, answers: Mapping[str, Any], *, tokenizer: Path | None = None, **changes: Any) -> OutputEquality:
+    (found,) = compare_outputs(answered(folder, answers, **changes), tokenizer=tokenizer)
+    return found
+
+
+def other(prompt: int, round_: int) -> str:
+    """As long an answer, with another word in the middle."""
+    return text(prompt, round_).replace("three", "tree")
+
+
+def some(count: int) -> Any:
+    """What a variant says that answers otherwise to `count` prompts."""
+    return lambda prompt, round_: (other if prompt < count else text)(prompt, round_)
+
+
+def test_identical_outputs_without_a_yardstick_are_the_same_and_the_sentence_says_so(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": text})
+
+    assert (found.result, found.identical.n, found.identical.of, found.yardstick) == ("the same", 12, 12, None)
+    assert "no yardstick" in found.sentence
+    assert found.first_divergence == found.examples == ()
+
+
+def test_some_that_differ_without_a_yardstick_are_no_evidence(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": other})
+
+    assert found.result == "no evidence"
+    assert "never asked twice" in found.sentence
+
+
+def test_a_variant_that_differs_from_a_baseline_that_equals_itself_differs(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": some(4), "base#2": text})
+
+    assert found.result == "differs"
+    assert (found.identical.n, found.yardstick.n, found.yardstick.of) == (8, 12, 12)
+
+
+def test_the_level_is_shared_by_the_variants_of_a_run(tmp_path):
+    (alone,) = compare_outputs(
+        answered(tmp_path / "one", {"base": text, "spec": some(3), "base#2": text}), tokenizer=None
+    )
+    arms = {"base": text, "spec": some(3), "more": text, "base#2": text}
+    beside, _ = compare_outputs(answered(tmp_path / "two", arms), tokenizer=None)
+
+    assert (alone.result, beside.result) == ("differs", "no evidence")  # p is 1 / 27
+
+
+def test_the_baselines_own_rounds_are_the_yardstick_where_it_has_no_control(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": some(2)}, rounds=3)
+
+    assert (found.result, found.yardstick.n, found.yardstick.of) == ("differs", 24, 24)
+
+
+def test_one_that_differs_of_few_is_no_evidence_although_the_baseline_equals_itself(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": some(1), "base#2": text})
+
+    assert found.result == "no evidence"
+    assert "too few to tell" in found.sentence
+
+
+def test_one_that_differs_of_many_prompts_does_not_matter(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": some(1), "base#2": text}, prompts=120)
+
+    assert found.result == "the same"
+    assert "does not matter" in found.sentence
+
+
+def test_a_server_that_differs_from_itself_as_often_gives_the_same_output(tmp_path):
+    rng = random.Random(4)  # noqa: S311 - repeatable, no secret
+
+    def unsteady(prompt: int, round_: int) -> str:
+        return (other if rng.random() < 0.3 else text)(prompt, round_)
+
+    found = only(tmp_path, {"base": unsteady, "spec": unsteady, "base#2": unsteady}, rounds=4)
+
+    assert found.result == "the same"
+    assert found.identical.n < found.identical.of
+    assert found.yardstick.n < found.yardstick.of
+
+
+def test_outputs_that_never_repeat_even_from_the_baseline_are_no_evidence(tmp_path):
+    rng = random.Random(4)  # noqa: S311 - repeatable, no secret
+
+    def never(prompt: int, round_: int) -> str:
+        return f"{text(prompt, round_)} {rng.random()}"
+
+    found = only(tmp_path, {"base": never, "spec": never, "base#2": never})
+
+    assert found.result == "no evidence"
+    assert "never repeats" in found.sentence
+
+
+BROKEN = {
+    "garbage": lambda prompt, _: {"text": f"\ufffd\ufffd {prompt} {TEXT}", "content": "garbage"},
+    "truncating": lambda prompt, _: {
+        "text": f"{prompt} one two three",
+        "content": "truncated",
+        "finish_reason": "length",
+    },
+    "short, unchecked": lambda prompt, _: {"text": f"{prompt} one two three", "content": None},
+    "rambling": lambda prompt, _: {"text": f"{text(prompt)} {TEXT}", "content": None},
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_a_broken_variant_differs_without_any_yardstick_and_at_any_temperature(tmp_path, broken):
+    for temperature in (0.0, 0.8):
+        found = only(tmp_path / str(temperature), {"base": text, "spec": broken}, temperature=temperature)
+
+        assert found.result == "differs"
+
+
+def test_outputs_that_the_content_check_refused_are_counted_on_both_sides(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": BROKEN["garbage"]})
+
+    assert (found.garbage.n, found.garbage.of, found.garbage_of_baseline.n) == (12, 12, 0)
+    assert "content check refused 12 of 12" in found.sentence
+
+
+def test_identical_outputs_are_the_same_although_the_check_says_another_word(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": lambda p, r: {"text": text(p, r), "content": "truncated"}})
+
+    assert found.result == "the same"
+
+
+def test_outputs_a_little_longer_are_not_called_rambling(tmp_path):
+    def longer(tokens: int) -> Any:
+        return lambda p, r: {"text": f"{text(p, r)} {tokens}", "completion_tokens": tokens}
+
+    a_little, more = (
+        only(tmp_path / str(tokens), {"base": longer(100), "spec": longer(tokens)}) for tokens in (104, 106)
+    )
+
+    assert (a_little.result, more.result) == ("no evidence", "differs")
+    assert "it rambles" in more.sentence
+
+
+def test_an_output_that_is_cut_on_both_sides_is_not_refused(tmp_path):
+    cut = BROKEN["truncating"]
+
+    found = only(
+        tmp_path, {"base": cut, "spec": lambda prompt, _: {**cut(prompt, 0), "text": f"{prompt} one two tree"}}
+    )
+
+    assert found.garbage.n == found.garbage_of_baseline.n == 0
+
+
+def test_lengths_are_tokens_of_the_variant_by_tokens_of_the_baseline(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": BROKEN["rambling"]})
+
+    assert found.lengths.value == pytest.approx(17 / 9)
+    assert found.lengths.low <= found.lengths.value <= found.lengths.high
+
+
+def test_identical_outputs_are_alike_long_whatever_a_server_counts(tmp_path):
+    def miscounted(prompt: int, round_: int) -> Mapping[str, Any]:
+        return {"text": text(prompt, round_), "completion_tokens": 99} if prompt else {"text": other(0, 0)}
+
+    assert only(tmp_path, {"base": text, "spec": miscounted}).lengths.value == 1.0
+
+
+def test_an_output_without_a_token_is_as_short_as_one(tmp_path):
+    empty = {"text": "", "completion_tokens": 0, "chunks": measured.chunks((0.1, "role"), (0.2, "end"))}
+
+    found = only(tmp_path, {"base": text, "spec": lambda *_: empty})
+
+    assert found.lengths.value == pytest.approx(1 / 9)
+    assert found.result == "differs"
+
+
+def test_lengths_come_from_the_outputs_where_no_server_counts(tmp_path):
+    def uncounted(prompt: int, round_: int) -> Mapping[str, Any]:
+        return {**BROKEN["rambling"](prompt, round_), "completion_tokens": None}
+
+    found = only(tmp_path, {"base": lambda p, r: {"text": text(p, r), "completion_tokens": None}, "spec": uncounted})
+
+    baseline, ramble = len(text(1)), len(text(1)) + 1 + len(TEXT)
+    assert found.lengths.value == pytest.approx(ramble / baseline, rel=0.02)
+    assert found.result == "differs"
+
+
+def test_lengths_are_not_told_by_a_part_of_the_outputs(tmp_path, monkeypatch):
+    monkeypatch.setattr(divergence, "MAX_READ", 4)
+
+    found = only(
+        tmp_path,
+        {
+            "base": lambda p, r: {"text": text(p, r), "completion_tokens": None},
+            "spec": lambda p, r: {"text": other(p, r), "completion_tokens": None},
+        },
+    )
+
+    assert (len(found.examples), found.lengths) == (2, None)
+
+
+def test_sampled_outputs_are_no_evidence(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": other, "base#2": text}, temperature=0.8)
+
+    assert found.result == "no evidence"
+    assert "temperature 0.8" in found.sentence
+
+
+def test_sampled_rounds_of_the_baseline_are_no_yardstick_and_a_control_with_its_seeds_is(tmp_path):
+    alone = only(tmp_path / "alone", {"base": text, "spec": text}, rounds=2, temperature=0.8)
+    controlled = only(tmp_path / "two", {"base": text, "spec": text, "base#2": text}, rounds=2, temperature=0.8)
+
+    assert alone.yardstick is None
+    assert controlled.yardstick.of == 24
+
+
+def test_three_prompts_are_too_few_and_four_are_not(tmp_path):
+    three, four = (
+        only(tmp_path / str(prompts), {"base": text, "spec": text, "base#2": text}, prompts=prompts)
+        for prompts in (3, 4)
+    )
+
+    assert three.result == "no evidence"
+    assert "too few prompts" in three.sentence
+    assert four.result == "the same"
+
+
+def test_one_prompt_alone_is_no_evidence(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": text}, prompts=1)
+
+    assert found.sentence.startswith("The only paired output is identical by characters: too few prompts")
+    assert (found.result, found.lengths.value, found.lengths.low) == ("no evidence", 1.0, None)
+
+
+@pytest.mark.parametrize(("answered", "result"), [(5, "no evidence"), (6, "the same")])
+def test_outputs_are_not_the_same_where_most_pairs_are_lost(tmp_path, answered, result):
+    failing = {"error": "closed", "text": "", "completion_tokens": None, "content": None}
+    prompts = iter(range(12))
+
+    found = only(tmp_path, {"base": text, "spec": lambda *of: text(*of) if next(prompts) < answered else failing})
+
+    assert found.result == result
+
+
+def test_a_variant_that_failed_everywhere_has_no_pair_and_says_how_many_were_lost(tmp_path):
+    failing = {"error": "closed", "text": "", "completion_tokens": None, "content": None}
+
+    found = only(tmp_path, {"base": text, "spec": lambda *_: failing})
+
+    assert (found.result, found.identical, found.lengths, found.garbage) == ("no evidence", None, None, None)
+    assert "one side failed: 12 pairs" in found.sentence
+
+
+def test_outputs_without_any_text_are_no_evidence(tmp_path):
+    found = only(tmp_path, {"base": lambda *_: "", "spec": lambda *_: ""})
+
+    assert (found.result, found.identical, found.by) == ("no evidence", None, "characters")
+    assert "neither side has any output: 12 pairs" in found.sentence
+
+
+def test_deleting_every_second_record_moves_counts_and_shares(tmp_path):
+    answers = {"base": text, "spec": some(4), "base#2": text}
+    whole = only(tmp_path, answers, rounds=2)
+    records = tmp_path / "records.jsonl"
+    records.write_bytes(b"".join(records.read_bytes().splitlines(keepends=True)[::2]))
+
+    (half,) = compare_outputs(read_request_table(tmp_path), tokenizer=None)
+
+    assert (whole.identical.n, whole.identical.of) == (16, 24)
+    assert (half.identical.n, half.identical.of) == (8, 12)
+    assert half.identical.low < whole.identical.low
+    assert half.yardstick.of == 12
+
+
+def test_each_class_has_its_own_shares(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": lambda p, r: (text if p % 2 else other)(p, r), "base#2": text})
+
+    assert [(one.class_, one.identical.n, one.identical.of, one.yardstick.n) for one in found.classes] == [
+        ("repeat", 0, 6, 6),
+        ("chat", 6, 6, 6),
+    ]
+
+
+def test_examples_are_of_the_first_classes_one_each(tmp_path, monkeypatch):
+    every = only(tmp_path, {"base": text, "spec": other})
+    monkeypatch.setattr(judge_equality, "MAX_EXAMPLES", 1)
+
+    (few,) = judge_equality.compare_outputs(read_request_table(tmp_path), tokenizer=None)
+
+    assert [(one.class_, one.prompt_id) for one in every.examples] == [("repeat", "p00"), ("chat", "p01")]
+    assert few.examples == every.examples[:1]
+
+
+def test_token_ids_decide_where_every_output_has_them(tmp_path):
+    found = only(
+        tmp_path,
+        {
+            "base": lambda p, r: {"text": text(p, r), "token_ids": (1, 2, 3, 4)},
+            "spec": lambda p, r: {"text": text(p, r), "token_ids": (1, 2, 3, 5)},
+        },
+    )
+
+    assert (found.by, found.identical.n) == ("token ids", 0)
+    assert found.first_divergence[-1] == HistogramBin(first=2, last=4, n=12)
+    assert found.examples[0].at == 3
+    assert (found.examples[0].baseline, found.examples[0].measured) == ("token ids 1 2 3 4", "token ids 1 2 3 5")
+    assert "In 12 of those that differ the text is the same" in found.sentence
+
+
+def test_one_output_without_ids_makes_all_be_compared_by_text(tmp_path):
+    found = only(
+        tmp_path,
+        {
+            "base": lambda p, r: {"text": text(p, r), "token_ids": (1, p)},
+            "spec": lambda p, r: {"text": text(p, r), "token_ids": (2, p) if p else None},
+        },
+    )
+
+    assert (found.by, found.identical.n) == ("characters", 12)
+
+
+def test_a_tokenizer_gives_the_place_of_difference_in_its_tokens(tmp_path):
+    words = {word: place for place, word in enumerate(["?", *TEXT.split()])}
+    made = Tokenizer(WordLevel(words, unk_token="?"))  # noqa: S106 - no secret
+    made.pre_tokenizer = Whitespace()
+    made.post_processor = TemplateProcessing(single="? ? ? $A", special_tokens=[("?", 0)])
+    made.save(str(tmp_path / "tokenizer.json"))
+
+    found = only(tmp_path / "run", {"base": text, "spec": other}, tokenizer=tmp_path / "tokenizer.json")
+
+    assert found.by == "the target's tokenizer"
+    assert [one.at for one in found.examples] == [3, 3]  # the prompt's number is the first token
+    assert found.examples[0].measured.startswith("0 one two tree four")
+
+
+def test_a_file_that_is_no_tokenizer_is_named(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{}")
+
+    with pytest.raises(BenchError, match="no tokenizer") as raised:
+        only(tmp_path / "run", {"base": text, "spec": text}, tokenizer=tmp_path / "tokenizer.json")
+
+    assert "tokenizer.json" in str(raised.value)
+
+
+def test_each_variant_is_judged_alone(tmp_path):
+    found = compare_outputs(
+        answered(tmp_path, {"base": text, "one": text, "two": other, "base#2": text}), tokenizer=None
+    )
+
+    assert [(one.variant, one.result) for one in found] == [("one", "the same"), ("two", "differs")]
+
+
+def test_a_request_that_was_recorded_twice_counts_once(tmp_path):
+    seen = answered(tmp_path, {"base": text, "spec": text})
+    records = tmp_path / "records.jsonl"
+    records.write_bytes(records.read_bytes() * 2)
+
+    (found,) = compare_outputs(read_request_table(tmp_path), tokenizer=None)
+
+    assert found.identical.of == 12 == len(seen) / 2
+
+
+def test_a_real_vllm_with_n_gram_drafts_gives_the_same_tokens():
+    (found,) = compare_outputs(read_request_table(REAL), tokenizer=None)
+
+    assert (found.variant, found.by, found.result) == ("ngram", "token ids", "the same")
+    assert (found.identical.n, found.identical.of, len(found.classes)) == (9, 9, 9)
+
+
+def test_the_twins_speculation_gives_the_same_text_and_so_does_its_baseline_again():
+    (found,) = compare_outputs(read_request_table(ROOT / "tests/monitoring/measured/run"), tokenizer=None)
+
+    assert (found.by, found.result) == ("characters", "the same")
+    assert (found.identical.n, found.identical.of) == (188, 188)
+    assert found.yardstick.n == found.yardstick.of == 176

@@ -1,0 +1,208 @@
+"""Tokens a step, by arm and class: which method each figure is from, and that it is the summary's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import measured
+import pytest
+
+from tandem.bench import manifest
+from tandem.bench.counters import MetricsScrape
+from tandem.bench.summary import summarize_run
+from tandem.judge.acceptance import compute_acceptance
+from tandem.judge.request_table import read_request_table
+from tandem.judge.schema import ClassAcceptance
+
+ROOT = Path(__file__).parents[2]
+REAL = ROOT / "tests/benchmarks/real_run/ngram"
+TWINS = ROOT / "tests/monitoring/measured/run"
+
+# vLLM's own engine, of 2 requests of 8 tokens in 3 chunks each: 2 first tokens, 4 steps, 14 tokens later
+STEPS = {"generation_tokens": 16.0, "first_tokens": 2.0, "decode_steps": 4.0, "request_tokens_sum": 16.0}
+DRAFTS = {"drafts": 4.0, "draft_tokens": 12.0, "accepted_tokens": 10.0, "accepted_at_1": 4.0, "accepted_at_2": 3.0}
+
+
+def turn(counted: dict[str, float] | None, **changes: object) -> list[MetricsScrape]:
+    """The scrapes around one turn of `spec`."""
+    stated = {"at_s": 1.0, "arm": "spec", "class_": "repeat", "concurrency": 4, **changes}
+    before = None if counted is None else dict.fromkeys(counted, 0.0)
+    return [
+        MetricsScrape(**{**stated, "when": "before", "counters": before}),
+        MetricsScrape(**{**stated, "when": "after", "counters": counted}),
+    ]
+
+
+def found(
+    folder: Path, scrapes: list[MetricsScrape] | None, records: list | None = None, **changes: object
+) -> dict[tuple[str, str], ClassAcceptance]:
+    """Two requests of each arm; what is accepted, by arm and class."""
+    every = records or [
+        measured.record(request_id=f"{arm}{number}", arm=arm, prompt_id=f"p{number}", start_s=1000.0 + number)
+        for arm in ("base", "spec")
+        for number in range(2)
+    ]
+    seen = read_request_table(measured.write_run(folder, every, scrapes, **changes))
+    return {(one.arm, one.class_): one for one in compute_acceptance(seen)}
+
+
+def test_live_counters_give_length_and_each_position(tmp_path):
+    said = found(tmp_path, turn(STEPS | DRAFTS))["spec", "repeat"]
+
+    assert said.method == "counters"
+    assert said.acceptance_length == 1 + 10 / 4
+    assert said.per_position == (1.0, 0.75)
+    assert said.target_steps_per_token == 6 / 16
+    assert "steps without a draft are not in it" in said.sentence.lower()
+
+
+def test_flat_counters_give_tokens_a_step_by_their_steps(tmp_path):
+    said = found(tmp_path, turn(STEPS))["spec", "repeat"]
+
+    assert (said.method, said.acceptance_length, said.per_position) == ("steps of the counters", 14 / 4, ())
+    assert said.target_steps_per_token == 6 / 16
+    assert "counts no drafts" in said.sentence
+
+
+def test_without_counters_it_is_derived_from_tokens_per_chunk_and_the_bias_is_said(tmp_path):
+    said = found(tmp_path, None)["spec", "repeat"]
+
+    assert (said.method, said.acceptance_length, said.per_position) == ("tokens per chunk", 14 / 4, ())
+    assert said.target_steps_per_token == 6 / 16
+    assert "too high where two steps came as one chunk" in said.sentence
+
+
+def test_chunks_of_failed_requests_are_not_in_it(tmp_path):
+    records = [
+        measured.record(request_id="a", arm="base"),
+        measured.record(request_id="b", arm="spec"),
+        measured.failed(request_id="c", arm="spec", prompt_id="p1"),
+    ]
+
+    assert found(tmp_path, None, records)["spec", "all"].acceptance_length == 7 / 2
+
+
+def test_answers_that_nobody_counted_leave_it_absent(tmp_path):
+    silent = measured.chunks((0.1, "role"), (0.2, "text"), (0.3, "text"))
+    records = [
+        measured.record(request_id=arm, arm=arm, chunks=silent, completion_tokens=None, counted_by=None)
+        for arm in ("base", "spec")
+    ]
+
+    said = found(tmp_path, None, records)["spec", "all"]
+
+    assert (said.method, said.acceptance_length, said.target_steps_per_token) == ("absent", None, None)
+    assert "no answer whose tokens the server counted" in said.sentence.lower()
+
+
+def test_an_arm_that_does_not_speculate_has_steps_and_no_acceptance(tmp_path):
+    plain = measured.arm("base", role="baseline", speculation=manifest.Speculation(method=None))
+
+    said = found(tmp_path, None, arms=(plain, measured.arm("spec")))["base", "all"]
+
+    assert said.acceptance_length is None
+    assert said.target_steps_per_token == 6 / 16
+    assert "it does not speculate" in said.sentence.lower()
+
+
+def test_loads_of_a_class_are_summed_and_not_averaged(tmp_path):
+    more = {name: 9 * value for name, value in (STEPS | DRAFTS).items()} | {"accepted_tokens": 18.0}
+
+    said = found(tmp_path, [*turn(STEPS | DRAFTS), *turn(more, concurrency=8)])["spec", "repeat"]
+
+    assert said.acceptance_length == 1 + (10 + 18) / (4 + 36)
+
+
+def test_counters_of_a_turn_that_mixes_classes_are_those_of_all_alone(tmp_path):
+    said = found(tmp_path, turn(STEPS | DRAFTS, class_=None))
+
+    assert said["spec", "all"].method == "counters"
+    assert said["spec", "repeat"].method == "tokens per chunk"
+
+
+def test_counters_that_hold_more_than_the_records_are_doubted(tmp_path):
+    more = {name: 2 * value for name, value in (STEPS | DRAFTS).items()}
+
+    assert "another client asked it" not in found(tmp_path / "one", turn(STEPS | DRAFTS))["spec", "all"].sentence
+    assert "another client asked it" in found(tmp_path / "two", turn(more))["spec", "all"].sentence
+    assert "another client asked it" in found(tmp_path / "all", turn(more, class_=None))["spec", "all"].sentence
+
+
+def test_a_page_that_could_not_be_had_is_told(tmp_path):
+    said = found(tmp_path, turn(None))["spec", "all"]
+
+    assert said.method == "tokens per chunk"
+    assert "/metrics could not be had" in said.sentence
+
+
+def test_the_v0_engine_has_none_of_a_turn_in_which_a_request_failed(tmp_path):
+    v0 = (measured.arm("base", role="baseline"), measured.arm("spec", runtime="nxdi-v0"))
+    page = {"generation_tokens": 6.0, "request_tokens_sum": 16.0, "requests_finished": 2.0, "first_tokens": 2.0}
+    records = [
+        measured.record(request_id=name, arm=arm, prompt_id=f"p{name}")
+        for name, arm in (("0", "base"), ("1", "spec"), ("2", "spec"))
+    ]
+
+    whole = found(tmp_path / "whole", turn(page), records, arms=v0)["spec", "repeat"]
+    cut = found(tmp_path / "cut", turn(page), [*records, measured.failed(request_id="3", arm="spec")], arms=v0)
+
+    assert (whole.method, whole.acceptance_length) == ("steps of the counters", 14 / 4)
+    assert cut["spec", "repeat"].method == "tokens per chunk"
+
+
+def test_a_request_that_failed_at_one_load_voids_no_turn_of_another(tmp_path):
+    v0 = (measured.arm("base", role="baseline"), measured.arm("spec", runtime="nxdi-v0"))
+    page = {"generation_tokens": 6.0, "request_tokens_sum": 16.0, "requests_finished": 2.0, "first_tokens": 2.0}
+    records = [
+        measured.record(request_id="0", arm="base"),
+        measured.record(request_id="1", arm="spec"),
+        measured.failed(request_id="2", arm="spec", concurrency=8),
+    ]
+
+    said = found(tmp_path, [*turn(page), *turn(page, concurrency=8)], records, arms=v0)["spec", "repeat"]
+
+    assert (said.method, said.acceptance_length) == ("steps of the counters", 14 / 4)
+
+
+def test_the_control_arm_has_none_of_its_own(tmp_path):
+    records = [measured.record(request_id=arm, arm=arm) for arm in ("base", "spec", "base#2")]
+
+    assert {arm for arm, _ in found(tmp_path, None, records)} == {"base", "spec"}
+
+
+def test_a_real_vllm_has_the_figures_of_its_summary():
+    said = {(one.arm, one.class_): one for one in compute_acceptance(read_request_table(REAL))}
+    cells = {(one.arm, one.class_, one.metric): one.mean for one in summarize_run(REAL).cells}
+
+    for (arm, class_), one in said.items():
+        assert one.target_steps_per_token == pytest.approx(cells[arm, class_, "target_steps_per_token"], abs=1e-6)
+        assert (one.acceptance_length is None) == (arm == "base")
+        if arm == "ngram":
+            assert one.acceptance_length == pytest.approx(cells[arm, class_, "acceptance_length"], abs=1e-6)
+            assert len(one.per_position) == 7
+            assert one.method == "counters"
+
+
+def test_the_twins_steps_by_its_counters_and_by_its_chunks_agree():
+    said = [one for one in compute_acceptance(read_request_table(TWINS)) if one.arm == "qwen-sd-vllm"]
+    whole, classes = said[0], said[1:]
+
+    assert (whole.class_, whole.method) == ("all", "steps of the counters")
+    assert {one.method for one in classes} == {"tokens per chunk"}
+    assert (classes[0].acceptance_length, classes[1].acceptance_length) == (7.0, pytest.approx(2.34, abs=0.01))
+    shares = [one.target_steps_per_token for one in classes]
+    assert sum(shares) / len(shares) == pytest.approx(whole.target_steps_per_token, rel=0.01)  # classes are as large
+
+
+def test_deleting_every_second_record_moves_what_is_derived_from_chunks(tmp_path):
+    records = [
+        measured.record(request_id="a", arm="base"),
+        measured.record(request_id="b", arm="spec", prompt_id="p1"),
+        measured.record(request_id="c", arm="base", prompt_id="p2"),
+        measured.record(request_id="d", arm="spec", prompt_id="p3", chunks=measured.BURSTS[:2], completion_tokens=1),
+    ]
+    whole = found(tmp_path / "whole", None, records)["spec", "all"]
+    half = found(tmp_path / "half", None, [records[0], records[3]])["spec", "all"]
+
+    assert (whole.target_steps_per_token, half.target_steps_per_token) == (4 / 9, 1.0)
+    assert half.acceptance_length is None

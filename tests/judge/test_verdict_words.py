@@ -1,0 +1,222 @@
+"""What a word rests on: the table of docs/bench.md#the-verdict, row by row."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from observed import Asked, Truth, drawn, observed, table
+
+from tandem.judge.cells import judge_cells
+from tandem.judge.headline import build_headlines, combine_verdict
+from tandem.judge.interval import FEWEST_ROUNDS, FEWEST_STARTS
+from tandem.judge.schema import (
+    EvidenceScope,
+    OutputEquality,
+    OutputFinding,
+    OverallVerdict,
+    RunControls,
+    VariantFinding,
+)
+from tandem.report.header import find_tone
+
+PAGE = Path(__file__).parents[2] / "docs" / "bench.md"
+MARGIN = 0.05
+STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
+JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
+EQUAL = (OutputEquality(variant="spec", by="characters", result="the same", sentence="Outputs are the same."),)
+
+
+def headline(seen, controls=RunControls(), equal=EQUAL):  # noqa: B008 - frozen
+    (found,) = build_headlines(seen, judge_cells(seen, controls, margin=MARGIN), controls, equal, margin=MARGIN)
+    return found
+
+
+def twice_as_fast(rounds=FEWEST_ROUNDS, ratio=2.0, **same):
+    spec = [ms / ratio * by for ms, by in zip(STEADY, JITTER, strict=True)]
+    return table({"repeat": {"base": STEADY, "spec": spec}}, rounds=rounds, **same)
+
+
+def started(starts_of_base, starts_of_spec, rounds=6):
+    """Each arm with so many starts, of its first rounds; the last start stays for the rest."""
+    rows = [
+        Asked(
+            arm=arm, prompt=f"p{prompt}", round=number, start=f"{arm}@{min(number, starts - 1)}",
+            e2e_ms=ms * by * (1 + 0.001 * number) / (2.0 if arm == "spec" else 1.0),
+        )
+        for number in range(rounds) for arm, starts in (("base", starts_of_base), ("spec", starts_of_spec))
+        for prompt, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
+    ]  # fmt: skip
+    return observed(rows)
+
+
+def words_of_the_page(first, heading):
+    section = PAGE.read_text().partition("## The verdict")[2].partition("\n## ")[0]
+    rows = section.partition(f"| {first} | {heading} |")[2].partition("\n\n")[0]
+    return re.findall(r"^\| `([^`]+)` \|", rows, re.MULTILINE)
+
+
+def test_the_page_names_every_finding_once():
+    assert sorted(words_of_the_page("finding", "rests on")) == sorted(get_args(VariantFinding))
+
+
+def test_the_page_names_every_reservation():
+    reservations = words_of_the_page("reservation", "stands where")
+    rest = {word.removeprefix(finding) for word in get_args(OverallVerdict) for finding in get_args(VariantFinding)
+            if word.startswith(finding)}  # fmt: skip
+
+    assert all(any(reservation in told for told in rest) for reservation in reservations)
+    assert all(any(reservation in told for reservation in reservations) for told in rest if told)
+
+
+def test_every_finding_with_every_reservation_has_its_word():
+    every = product(get_args(VariantFinding), get_args(EvidenceScope), get_args(OutputFinding))
+
+    assert {combine_verdict(*told) for told in every} == set(get_args(OverallVerdict))
+
+
+@pytest.mark.parametrize(("rounds", "word"), [(FEWEST_ROUNDS - 1, "no evidence"), (FEWEST_ROUNDS, "faster")])
+def test_fewer_than_four_rounds_have_no_word(rounds, word):
+    assert headline(twice_as_fast(rounds)).finding == word
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_three_rounds_call_nothing_the_same_or_slower_either(ratio):
+    assert headline(twice_as_fast(3, ratio)).finding == "no evidence"
+
+
+def test_the_sentence_says_how_many_rounds_are_needed():
+    told = "3 rounds cannot tell a difference from noise that outlasts a turn: 4 can (--rounds)"
+
+    assert told in headline(twice_as_fast(3)).sentence
+
+
+def test_a_round_that_is_left_out_counts_as_none():
+    seen = twice_as_fast(4)
+    found = judge_cells(replace(seen, failed=seen.round == 3), RunControls(), margin=MARGIN)
+
+    assert {cell.verdict for cell in found} == {"no evidence"}
+
+
+@pytest.mark.parametrize(("answered", "word"), [(2, "no evidence"), (3, "faster")])
+def test_a_round_counts_with_half_of_its_prompts(answered, word):
+    seen = twice_as_fast(4)
+    late = (seen.round == 3) & (seen.prompt >= answered)
+    found = judge_cells(replace(seen, failed=late), RunControls(), margin=MARGIN)
+
+    assert next(cell.verdict for cell in found if cell.metric == "e2e_ms") == word
+
+
+def test_starts_that_rounds_share_are_no_evidence_across_starts():
+    rows = [
+        Asked(
+            arm=arm, prompt=f"p{prompt}", round=number, start=start,
+            e2e_ms=ms * by * (1 + 0.001 * number) / (2.0 if arm == "spec" else 1.0),
+        )
+        for number in range(12) for arm, start in (("base", f"b{number // 2}"), ("spec", f"s{(number + 1) // 2}"))
+        for prompt, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
+    ]  # fmt: skip
+
+    assert headline(observed(rows)).evidence == "one-start"
+
+
+def test_few_starts_are_named_as_measured():
+    assert headline(started(3, 3)).sentence.startswith("Within the starts that were measured, spec answers ")
+
+
+def test_without_a_recorded_start_the_word_is_within_one_start():
+    found = headline(twice_as_fast())
+
+    assert (found.verdict, found.evidence) == ("faster within one start", "one-start")
+    assert found.sentence.startswith("Within one start of each server, spec answers ")
+
+
+@pytest.mark.parametrize(("base", "spec", "evidence"), [(6, 6, "across-starts"), (5, 6, "one-start"),
+                                                        (6, 5, "one-start"), (1, 1, "one-start")])  # fmt: skip
+def test_six_starts_of_each_arm_are_evidence_across_starts(base, spec, evidence):
+    assert FEWEST_STARTS == 6
+    assert headline(started(base, spec)).evidence == evidence
+
+
+def test_across_starts_the_word_stands_alone():
+    found = headline(started(6, 6))
+
+    assert found.verdict == "faster"
+    assert found.sentence.startswith("spec answers ")
+
+
+@pytest.mark.parametrize(("ratio", "word"), [(0.5, "slower within one start"), (1.0, "same within one start")])
+def test_slower_and_same_are_reserved_too(ratio, word):
+    assert headline(twice_as_fast(ratio=ratio)).verdict == word
+
+
+UNSHOWN = (OutputEquality(variant="spec", by="characters", result="no evidence", sentence="Too few."),)
+
+
+@pytest.mark.parametrize("equal", [(), UNSHOWN])
+def test_outputs_that_are_not_shown_equal_are_in_the_word(equal):
+    found = headline(twice_as_fast(), equal=equal)
+
+    assert found.verdict == "faster within one start, output not shown to be the same"
+    assert find_tone(found).class_ == "caution"
+
+
+@pytest.mark.parametrize("word", ["loop", "refusal"])
+def test_outputs_that_are_mostly_refused_are_not_shown_equal(word):
+    found = headline(twice_as_fast(content=word))
+
+    assert (found.finding, found.output, find_tone(found).class_) == ("faster", "not shown", "caution")
+
+
+def test_other_outputs_are_in_the_word():
+    differs = OutputEquality(variant="spec", by="characters", result="differs", sentence="Outputs differ.")
+    found = headline(twice_as_fast(), equal=(differs,))
+
+    assert found.verdict == "faster within one start but not the same output"
+    assert find_tone(found).class_ == "bad"
+
+
+def test_green_is_a_faster_variant_with_the_same_outputs():
+    assert find_tone(headline(twice_as_fast())).class_ == "good"
+
+
+@pytest.mark.parametrize(("words", "counts"), [
+    (("garbage",), "6 of 24 answers of base (6 garbage)"), (("loop", "garbage"), "6 of 24 answers of base (3 "),
+])  # fmt: skip
+def test_the_sentence_counts_garbage_and_loops_of_either_arm(words, counts):
+    rows = [
+        Asked(arm=arm, prompt=f"p{prompt}", round=number, e2e_ms=ms * by / (2.0 if arm == "spec" else 1.0),
+              content=words[prompt % len(words)] if number == 0 else "ok")
+        for number in range(4) for arm in ("base", "spec")
+        for prompt, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
+    ]  # fmt: skip
+    sentence = headline(observed(rows)).sentence
+
+    assert "; the content check refused 6 of 24 answers of spec (" in sentence
+    assert counts in sentence
+
+
+def test_where_neither_arm_gives_text_nothing_is_said():
+    assert headline(twice_as_fast(content="garbage")).finding == "no evidence"
+
+
+def test_noise_from_round_to_round_is_seldom_called():
+    truth = Truth(ratio={"spec": dict.fromkeys("abcd", 1.0)}, prompts=8, spread=0.0, start=0.05, told=False)
+    false = sum(headline(drawn(truth, seed)).finding in {"faster", "slower", "mixed"} for seed in range(60))
+
+    assert false <= 6
+
+
+def test_noise_of_rounds_is_pooled_over_classes():
+    truth = Truth(ratio={"spec": dict.fromkeys("abcdefgh", 1.0)}, prompts=8, spread=0.0, start=0.05, told=False)
+    widths = [
+        cell.speed_up.high / cell.speed_up.low
+        for cell in judge_cells(drawn(truth, 3), RunControls(), margin=MARGIN) if cell.metric == "e2e_ms"
+    ]  # fmt: skip
+
+    assert sum(np.isclose(np.log(widths), np.median(np.log(widths)), rtol=0.1)) >= 6

@@ -1,0 +1,85 @@
+"""The recording of what the guard sends (tests/monitoring/samples/guard.json), made again by a pass at the local endpoint.
+
+To record it anew after a change: `RECORD=1 pytest tests/monitoring/test_guard_sample.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import MISSING, fields
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from recorded import SAMPLES
+
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem import metrics
+from tandem.guard.fleet_stop import METRIC_UNITS, AwsClients, GuardConfig, run_reaper_pass
+from tandem.metrics import CLOUDWATCH_METRICS, GUARD, PUBLISHERS, cloudwatch_unit
+
+SAMPLE = SAMPLES / str(PUBLISHERS[GUARD].sample)
+
+
+@pytest.fixture(scope="module")
+def sent() -> list[dict[str, Any]]:
+    """Every PutMetricData of a pass, as it was passed to boto3."""
+    asked: list[dict[str, Any]] = []
+    with AwsEndpoint(account="666677778888", region="us-east-2", report=lambda _: None) as endpoint:
+        endpoint.client("s3").create_bucket(
+            Bucket="tandem-home", CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
+        )
+        clients = AwsClients(
+            **{
+                service.name: endpoint.client(service.name)
+                for service in fields(AwsClients)
+                if service.default is MISSING
+            }
+        )
+        clients.cloudwatch.meta.events.register(
+            "provide-client-params.cloudwatch.PutMetricData", lambda params, **_: asked.append(params)
+        )
+        guarded = GuardConfig(
+            environment="home", account="666677778888", region="us-east-2", cluster="tandem-home",
+            node_group="home-trn2", bucket="tandem-home", namespace="Tandem/Guard/home", nodes=1, max_hours=8,
+            idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand",
+        )  # fmt: skip
+        run_reaper_pass(clients, guarded, datetime.now(UTC))
+    return asked
+
+
+def recording(asked: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is kept: of each metric its unit and its dimensions."""
+    (only,) = asked
+    return {
+        "publisher": GUARD,
+        "namespace": only["Namespace"],
+        "metrics": [
+            {"Name": one["MetricName"], "Unit": one["Unit"], "Dimensions": one.get("Dimensions", [])}
+            for one in only["MetricData"]
+        ],
+    }
+
+
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("watch-endpoint")
+def test_a_pass_sends_what_is_recorded(sent: list[dict[str, Any]]) -> None:
+    found = recording(sent)
+    if os.environ.get("RECORD"):
+        SAMPLE.write_text(json.dumps(found, indent=1) + "\n")
+
+    def in_order(said: dict[str, Any]) -> dict[str, Any]:
+        return {**said, "metrics": sorted(said["metrics"], key=lambda one: str(one["Name"]))}
+
+    assert in_order(json.loads(SAMPLE.read_text())) == in_order(found)
+
+
+def test_the_catalogue_knows_every_metric_of_the_guard_with_its_unit() -> None:
+    known = {name: cloudwatch_unit(one) for (publisher, name), one in CLOUDWATCH_METRICS.items() if publisher == GUARD}
+
+    assert known == METRIC_UNITS
+
+
+def test_the_recorded_namespace_is_the_publishers() -> None:
+    assert json.loads(SAMPLE.read_text())["namespace"] == metrics.format_namespace(GUARD, "home", "tandem-home")

@@ -1,0 +1,81 @@
+"""Runs of `tandem bench` that are killed or interrupted at random moments, resumed until they are whole."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from bench_cli import Pair, Schedule, records, start
+
+pytestmark = pytest.mark.proof
+
+STOPS = 30
+TEXTS = {"code": [f"say {number}" for number in range(24)], "chat": [f"tell {number}" for number in range(12)]}
+ROUNDS, CONTROLS, ARMS = 2, 1, 2
+# 130 once the run hears signals; before and after, the interpreter ends as any other program does
+WHOLE = {0, 4}  # 4: all is measured, on a machine too busy for a verdict
+ENDS = WHOLE | {130, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT}
+PLANNED = (ROUNDS + CONTROLS) * ARMS * sum(map(len, TEXTS.values()))
+
+
+@pytest.fixture
+def pair():
+    made = Pair(Schedule(ttft_ms=40, step_ms=4, tokens=8))
+    yield made
+    made.end()
+
+
+def base(identity: str) -> str:
+    return identity.partition("~")[0]
+
+
+def stopped(chance, flags: list[str], path: Path) -> tuple[int, str]:
+    """Start, stop with a random signal at a random moment, mostly once it records; its code and the signal it took."""
+    process, had = start(flags), path.stat().st_size if path.exists() else 0
+    while chance.random() > 0.001 and process.poll() is None:  # now and then before anything is measured
+        if path.exists() and path.stat().st_size > had:
+            break
+        time.sleep(0.005)
+    try:
+        process.communicate(timeout=chance.uniform(0.0, 1.2))
+    except subprocess.TimeoutExpired:
+        number = chance.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+        process.send_signal(number)
+        process.communicate()
+        return process.returncode, number.name
+    return process.returncode, ""
+
+
+def test_stopped_at_random_moments_every_request_is_answered_once(pair, chance, report, tmp_path):
+    stops: Counter[str] = Counter()
+    runs = resumed = 0
+    while stops.total() < STOPS:
+        folder = tmp_path / str(runs)
+        folder.mkdir()
+        lengths = ("--rounds", str(ROUNDS), "--control-rounds", str(CONTROLS))
+        flags, out = pair.flags(folder, TEXTS, *lengths), folder / "out"
+        code, before = None, b""
+        while code not in WHOLE:
+            begun = (out / "manifest.json").exists()
+            path = out / "records.jsonl"
+            code, said = stopped(chance, [*flags, "--resume" if begun else "--out", str(out)], path)
+            assert code in ENDS, (runs, code)
+            stops[said] += bool(said)
+            resumed += begun
+            now = path.read_bytes() if path.exists() else b""
+            whole = before[: before.rfind(b"\n") + 1]
+            assert now.startswith(whole), "a record that was written has changed"
+            before = now
+        ids = [record["request_id"] for record in records(out)]
+        answered = Counter(base(record["request_id"]) for record in records(out) if record["error"] is None)
+        assert len(ids) == len(set(ids))
+        assert len(answered) == PLANNED
+        assert set(answered.values()) == {1}
+        runs += 1
+
+    told = ", ".join(f"{name} {number}" for name, number in sorted(stops.items()) if name)
+    report(runs=runs, requests_of_each=PLANNED, stops=told, resumptions=resumed, missing=0, answered_twice=0)

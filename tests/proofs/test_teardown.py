@@ -1,0 +1,93 @@
+"""`tandem destroy` on what the real CDK CLI deployed, killed at 20 random moments; the name is stamped again after."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from torn import Torn
+
+from rehearsal.aws.cdk_cli import CdkCli, read_stacks
+from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.aws.sandbox import (
+    FICTITIOUS_ACCOUNT,
+    EnvironmentSandbox,
+    create_prerequisites,
+    create_sandbox,
+)
+from tandem.spec import names
+
+pytestmark = pytest.mark.proof
+
+ROOT = Path(__file__).resolve().parents[2]
+KILLS = 20
+CASES = {"post-us-east-2": (), "native-us-east-2": ("--gitops-removed",)}
+WITNESS = "models/witness.txt"
+
+
+@pytest.fixture(scope="module", params=sorted(CASES))
+def stamped(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Torn, EnvironmentSandbox]:
+    """An environment that the CDK CLI deployed once, its bucket with an object in it."""
+    home = tmp_path_factory.mktemp("stamped")
+    copied = create_sandbox(request.param, ROOT / "environments", ROOT / "experiments", home)
+    region = copied.environment.region
+    with AwsEndpoint(account=FICTITIOUS_ACCOUNT, region=region, state_dir=home / "deployed") as endpoint:
+        create_prerequisites(copied, endpoint.client)
+        cdk = CdkCli(endpoint=endpoint, sandbox=copied, work_folder=home)
+        cdk.bootstrap(copied.environment.bootstrap.qualifier)
+        cdk.deploy()
+        assert set(map(kind_of, read_stacks(endpoint, copied.name))) == set(names.stack_kinds(copied.environment))
+        endpoint.client("s3").put_object(Bucket=names.bucket_name(copied.environment), Key=WITNESS, Body=b"here before")
+    torn = Torn(
+        name=copied.name, account=FICTITIOUS_ACCOUNT, region=region, declared=home, state=home / "deployed", home=home,
+        flags=CASES[request.param],
+    )  # fmt: skip
+    torn.undisturbed()
+    return torn, copied
+
+
+def kind_of(stack: str) -> str:
+    return stack.rpartition("-")[2]
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_list(stamped, chance, report):
+    torn, _ = stamped
+    kills, trials, runs = Counter(), 0, 0
+    while kills.total() < KILLS // len(CASES):
+        with torn.again() as (endpoint, proxy):
+            for _ in range(chance.choice([1, 1, 2, 3])):
+                proxy.forget()
+                number, when = moment = torn.moment(chance)
+                if torn.killed(endpoint, proxy, moment):
+                    kills[f"{proxy.log[-1].operation} {when}"] += 1
+                runs += 1
+            code, left, said = torn.to_the_end(endpoint, proxy)
+            there = endpoint.client("s3").get_object(Bucket=names.bucket_name(stamped[1].environment), Key=WITNESS)
+            assert (code, left) == (0, torn.expected), f"killed at {number} {when}: {said}"
+            assert there["Body"].read() == b"here before"
+        trials += 1
+
+    report(environment=torn.name, kills=dict(sorted(kills.items())), trials=trials, runs=runs,
+           requests_of_an_undisturbed_run=len(torn.requests), left=sum(map(len, torn.expected)))  # fmt: skip
+
+
+def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
+    torn, copied = stamped
+    with torn.again() as (endpoint, proxy):
+        code, _, said = torn.to_the_end(endpoint, proxy)
+        assert code == 0, said
+        CdkCli(endpoint=endpoint, sandbox=copied, work_folder=torn.home).deploy()
+        stacks = read_stacks(endpoint, copied.name)
+        body = (
+            endpoint.client("s3").get_object(Bucket=names.bucket_name(copied.environment), Key=WITNESS)["Body"].read()
+        )
+        second, left, said = torn.to_the_end(endpoint, proxy)
+
+    assert set(map(kind_of, stacks)) == set(names.stack_kinds(copied.environment))
+    assert all(stack.status.endswith("_COMPLETE") for stack in stacks.values())
+    assert body == b"here before"
+    assert (second, left[1:]) == (0, torn.expected[1:]), said
+    report(environment=torn.name, stacks=len(stacks), orphans=len(left[1]))

@@ -1,0 +1,369 @@
+"""A run and its verdict as a report has them: times are made, figures come out of them by the plainest arithmetic.
+
+The statistics are not the judge's: a t interval of the mean log-ratio, so that what is drawn agrees with the records.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from measured import arm, chunks, record, write_run
+from scipy import special
+
+from tandem.bench.manifest import SuiteEntry
+from tandem.judge.headline import combine_verdict
+from tandem.judge.request_table import RequestTable
+from tandem.judge.schema import (
+    BottleneckRound,
+    CellVerdict,
+    ClaimVerdict,
+    ClassAcceptance,
+    ClassEquality,
+    ControlCheck,
+    DivergenceExample,
+    Headline,
+    HistogramBin,
+    LoadLevel,
+    NoiseFloor,
+    OutputEquality,
+    RatioEstimate,
+    RunControls,
+    ShareEstimate,
+    TermDefinition,
+    TokenCost,
+    VariantFinding,
+    Verdict,
+)
+from tandem.metrics import find_metric
+
+CLASSES = {"repeat": 3.1, "json": 1.72, "code": 1.46, "story": 1.01, "open": 0.97}
+EVIL = """</script><script>alert(1)</script>'"><img src=x onerror=alert(2)>&amp;\u2028<!--\x1b[31m\u202e"""
+METRICS = ("e2e_ms", "tpot_ms", "ttft_ms", "output_tokens_per_s")
+BASE, VARIANT, CONTROL = "qwen-vllm", "qwen-sd-vllm", "qwen-vllm#2"
+
+
+def run(folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, float] = CLASSES) -> Path:
+    """A folder of baseline, variant and control in every class; the variant's true speed-ups are those of `classes`."""
+    rng = np.random.default_rng(8)
+    records, at_s = [], 1000.0
+    for round_ in range(rounds):
+        for place, (class_, speed_up) in enumerate(classes.items()):
+            for number in range(prompts):
+                own = math.exp(np.random.default_rng([place, number]).normal(0, 0.12))
+                for name, faster in ((BASE, 1.0), (VARIANT, speed_up), (CONTROL, 1.0)):
+                    tokens = 48
+                    ttft_s = 0.11 * math.exp(rng.normal(0, 0.05))
+                    whole_s = ttft_s + own * 0.045 * (tokens - 1) / faster * math.exp(rng.normal(0, 0.03))
+                    steps = np.linspace(ttft_s, whole_s, max(3, round(tokens / max(1.0, faster))))
+                    records.append(record(
+                        request_id=f"r-{len(records)}", arm=name, class_=class_, prompt_id=f"{class_}-{number:02}",
+                        suite="example", round=round_, slot=number, concurrency=4, start_s=at_s, headers_s=ttft_s / 2,
+                        end_s=float(whole_s), completion_tokens=tokens, text=f"{class_} {number}",
+                        chunks=chunks(*((float(step), "text") for step in steps), (float(whole_s), "end", 0)),
+                    ))  # fmt: skip
+                at_s += 9.0
+    return write_run(
+        folder, records, arms=(arm(BASE, role="baseline"), arm(VARIANT)), rounds=rounds,
+        suites=(SuiteEntry(name="example", sha256="0" * 64, prompts=prompts * len(classes), classes=tuple(classes)),),
+    )  # fmt: skip
+
+
+def cells(seen: RequestTable, variant: str, *, margin: float = 0.05) -> tuple[CellVerdict, ...]:
+    """Every class, load and metric of a variant, judged by a t interval."""
+    found = []
+    for class_ in range(len(seen.classes)):
+        for load in range(len(seen.loads)):
+            there = (seen.class_ == class_) & (seen.load == load)
+            found += [cell for name in METRICS if (cell := _cell(seen, there, variant, name, margin)) is not None]
+    return tuple(found)
+
+
+def _cell(seen: RequestTable, there: Any, variant: str, name: str, margin: float) -> CellVerdict | None:
+    arms = [_by_prompt(seen, there & seen.arm_mask(arm), name) for arm in (seen.baseline, variant)]
+    both = sorted(set(arms[0]) & set(arms[1]))
+    if not both:
+        return None
+    base, measured = (np.array([one[prompt] for prompt in both]) for one in arms)
+    logs = np.log(base / measured) * (-1 if find_metric(name).better == "higher" else 1)
+    half = (
+        float(special.stdtrit(len(logs) - 1, 0.975) * logs.std(ddof=1) / math.sqrt(len(logs))) if len(both) > 2 else 0.0
+    )
+    low, value, high = (math.exp(float(logs.mean()) + side * half) for side in (-1, 0, 1))
+    inside = 1 / (1 + margin) < low and high < 1 + margin
+    word = "no evidence"
+    if half:
+        word = "same" if inside else "faster" if low > 1.02 else "slower" if high < 0.98 else "no evidence"
+    return CellVerdict(
+        variant=variant, class_=seen.classes[int(seen.class_[there][0])], load=seen.loads[int(seen.load[there][0])],
+        metric=name, prompts=len(both), rounds=len(set(seen.round[there].tolist())), baseline=float(np.median(base)),
+        measured=float(np.median(measured)), p=0.001, adjusted_p=0.01, noise_floor=1.02, verdict=word,
+        speed_up=RatioEstimate(value=value, low=low, high=high) if half else RatioEstimate(value=value),
+        why="the interval lies inside the margin" if inside else "the interval lies beside 1",
+        detectable=1.04 if half else None, more_prompts=24 if word == "no evidence" and half else None,
+    )  # fmt: skip
+
+
+def _by_prompt(seen: RequestTable, there: Any, name: str) -> dict[int, float]:
+    values = seen.figures[name]
+    fine = there & np.isfinite(values)
+    return {int(prompt): float(np.median(values[fine & (seen.prompt == prompt)])) for prompt in set(seen.prompt[fine])}
+
+
+def verdict(seen: RequestTable, **changes: Any) -> Verdict:
+    """Everything that a verdict can hold, over the cells of these observations."""
+    variant = seen.variants[0] if seen.variants else VARIANT
+    judged = cells(seen, variant) if variant in seen.arms else ()
+    e2e = [cell for cell in judged if cell.metric == "e2e_ms"]
+
+    def named(word: str) -> tuple[str, ...]:
+        return tuple(f"{cell.class_} at concurrency {cell.load.concurrency}" for cell in e2e if cell.verdict == word)
+
+    finding: VariantFinding = "mixed" if named("slower") else "faster"
+    headline = Headline(
+        variant=variant, verdict=combine_verdict(finding, "one-start", "the same"), finding=finding,
+        evidence="one-start", output="the same",
+        sentence=f"{variant} answers faster than {seen.baseline} in {len(named('faster'))} of {len(e2e)} classes and "
+        "gives the same output; where it is faster, it takes between a third and two thirds of the time.",
+        reasons=(
+            "One placement and one start of each server: the intervals leave out what another would change.",
+        ),
+        faster=named("faster"), slower=named("slower"), same=named("same"), undecided=named("no evidence"),
+        metric="e2e_ms",
+    )  # fmt: skip
+    stated: dict[str, Any] = {
+        "version": "0.1.0",
+        "run": "20261121T203720Z-1f2e3d4c",
+        "folder": seen.folder.name,
+        "created_utc": "2026-11-21T20:37:20+00:00",
+        "baseline": seen.baseline,
+        "variants": (variant,),
+        "requests": len(seen),
+        "failed": int(seen.failed.sum()),
+        "margin": 0.05,
+        "headlines": (headline,),
+        "cells": judged,
+        "controls": controls(seen),
+        "equality": (equality(seen, variant),),
+        "acceptance": acceptance(seen, variant),
+        "claims": CLAIMS,
+        "cost": tuple(
+            TokenCost(
+                arm=name,
+                load=seen.loads[0],
+                usd_per_hour=12.5,
+                good_tokens=11_520,
+                busy_s=busy_s,
+                usd_per_million_good_tokens=12.5 / 3600 * busy_s / 11_520 * 1e6,
+                sentence="12.50 USD an hour for one arm, as --price said",
+            )
+            for name, busy_s in ((seen.baseline, 520.0), (variant, 290.0))
+        ),
+        "definitions": tuple(
+            TermDefinition(name=name, unit=find_metric(name).unit, definition=find_metric(name).definition)
+            for name in METRICS
+        ),
+        "notes": ("this machine was busy before the run began (load 17.5 on 2 CPUs): run on an idle one",),
+        "recompute": (f"tandem bench report {seen.folder.name} --margin 0.05 --price 12.5",),
+    }
+    return Verdict(**{**stated, **changes})
+
+
+def controls(seen: RequestTable) -> RunControls:
+    """All eight, in each of the four results but failed."""
+    return RunControls(
+        checks=(
+            ControlCheck(
+                name="baseline against itself", result="passed", sentence="differs by a factor of 1.02 at most"
+            ),
+            ControlCheck(
+                name="drift", result="passed", sentence="E2E of the baseline moved by 0.4 % from the first round on"
+            ),
+            ControlCheck(name="order", result="passed", sentence="who was asked first is not faster: factor 1.004"),
+            ControlCheck(name="warm-up", result="passed", sentence="the first round is no slower than the rest"),
+            ControlCheck(name="client load", result="caution", sentence="one round is left out"),
+            ControlCheck(
+                name="placement", result="absent", sentence="one placement: nothing says what another would give"
+            ),
+            ControlCheck(
+                name="start", result="absent", sentence="one start of each server: a restart may change the figures"
+            ),
+            ControlCheck(name="errors", result="passed", sentence="no request failed"),
+        ),
+        floors=tuple(
+            NoiseFloor(
+                class_=class_,
+                load=seen.loads[0],
+                metric="e2e_ms",
+                ratio=1.02,
+                speed_up=RatioEstimate(value=1.001, low=0.985, high=1.02),
+            )
+            for class_ in seen.classes
+        ),
+        marked=(BottleneckRound(round=99, sentence="the client took 96 % of a CPU"),),
+        cautions=("one placement and one start",),
+    )
+
+
+def equality(seen: RequestTable, variant: str) -> OutputEquality:
+    """Nearly the same, with two examples."""
+    return OutputEquality(
+        variant=variant,
+        by="token ids",
+        result="the same",
+        sentence="58 of 60 pairs are identical; the baseline differs from itself as often.",
+        identical=ShareEstimate(n=58, of=60, low=0.886, high=0.99),
+        yardstick=ShareEstimate(n=59, of=60, low=0.91, high=0.999),
+        classes=tuple(
+            ClassEquality(
+                class_=class_,
+                identical=ShareEstimate(n=11 if place > 2 else 12, of=12, low=0.65, high=0.99),
+                yardstick=ShareEstimate(n=12, of=12, low=0.75, high=1.0),
+            )
+            for place, class_ in enumerate(seen.classes)
+        ),
+        first_divergence=(
+            HistogramBin(first=0, last=8, n=0),
+            HistogramBin(first=8, last=16, n=1),
+            HistogramBin(first=16, last=32, n=0),
+            HistogramBin(first=32, last=None, n=1),
+        ),
+        near_ties=ShareEstimate(n=2, of=2, low=0.2, high=1.0),
+        lengths=RatioEstimate(value=1.0, low=0.99, high=1.01),
+        garbage=ShareEstimate(n=0, of=60),
+        garbage_of_baseline=ShareEstimate(n=0, of=60),
+        examples=(
+            DivergenceExample(
+                class_="story",
+                prompt_id="story-07",
+                at=14,
+                near_tie=True,
+                baseline="The lighthouse keeper counted the waves every night before the lamp was lit.",
+                measured="The lighthouse keeper counted the ships every evening before the lamp was lit.",
+            ),
+            DivergenceExample(
+                class_="open",
+                prompt_id="open-03",
+                at=41,
+                near_tie=None,
+                baseline="not a destination but a direction:\n\n1. to learn,\n2. to give",
+                measured="not a destination but a direction:\n\n- to learn,\n- to give, and to rest",
+            ),
+        ),
+    )
+
+
+def acceptance(seen: RequestTable, variant: str) -> tuple[ClassAcceptance, ...]:
+    """Counters for each class; the baseline has none."""
+    rows = [
+        ClassAcceptance(arm=variant, class_=class_, method="counters", acceptance_length=1 + 3.2 * 0.8**place,
+                   per_position=tuple((0.93 - 0.1 * place) ** position for position in range(1, 8)),
+                   target_steps_per_token=1 / (1 + 3.2 * 0.8**place))
+        for place, class_ in enumerate(("all", *seen.classes))
+    ]  # fmt: skip
+    plain = ClassAcceptance(
+        arm=seen.baseline, class_="all", method="absent", sentence="the baseline does not speculate"
+    )
+    return (*rows, plain)
+
+
+CLAIMS = (
+    ClaimVerdict(
+        claim="C1",
+        text="up to three times faster token generation for work that decodes much",
+        where="the post",
+        answer="confirmed",
+        why="the best class has a speed-up of 3.07 (2.96 to 3.18) by TPOT",
+        llmperf="0.99 by llmperf's inter-token latency",
+    ),
+    ClaimVerdict(
+        claim="C2",
+        text="inter-token latency of the structured prompt falls",
+        where="the post, results",
+        answer="confirmed",
+        why="TPOT of repeat: 14.5 ms against 45.1 ms",
+        against=("C7",),
+    ),
+    ClaimVerdict(
+        claim="C4",
+        text="the open-ended prompt gains nothing",
+        where="the post, Figure 3",
+        answer="confirmed",
+        why="open: 0.97 (0.95 to 0.99), inside the margin",
+        against=("C8",),
+    ),
+    ClaimVerdict(
+        claim="C7",
+        text="inter-token latency and TTFT show no gain",
+        where="the post, closing paragraph",
+        answer="contradicted",
+        why="TPOT gains wherever E2E does",
+        against=("C2",),
+    ),
+    ClaimVerdict(
+        claim="C8",
+        text="creative writing is faster too",
+        where="a report on the post",
+        answer="no evidence",
+        why="story: 1.01 (0.98 to 1.04)",
+        against=("C4",),
+    ),
+    ClaimVerdict(
+        claim="C9",
+        text="a smaller draft is accepted less, which cancels its gain",
+        where="the post",
+        answer="not comparable",
+        why="one draft was measured",
+    ),
+)
+
+
+def nothing(seen: RequestTable, **changes: Any) -> Verdict:
+    """A verdict on a run that nothing can be said of."""
+    return verdict(
+        seen,
+        **{
+            "headlines": (), "cells": (), "controls": RunControls(), "equality": (), "acceptance": (), "claims": (),
+            "cost": (), "definitions": (), "notes": (), "recompute": (), **changes,
+        },
+    )  # fmt: skip
+
+
+def evil(value: Verdict) -> Verdict:
+    """The same verdict with names and texts that try to break out of a page or a terminal."""
+
+    def named(text: str) -> str:
+        return text + EVIL
+
+    return msgspec.structs.replace(
+        value,
+        cells=tuple(msgspec.structs.replace(cell, class_=named(cell.class_), why=EVIL) for cell in value.cells),
+        notes=(EVIL,), run=named(value.run), folder=EVIL,
+        headlines=tuple(msgspec.structs.replace(one, sentence=named(one.sentence)) for one in value.headlines),
+        equality=tuple(
+            msgspec.structs.replace(one, examples=tuple(
+                msgspec.structs.replace(each, baseline=named("a"), measured=named("b"), prompt_id=EVIL)
+                for each in one.examples))
+            for one in value.equality
+        ),
+        claims=tuple(msgspec.structs.replace(one, why=EVIL) for one in value.claims), recompute=(EVIL,),
+    )  # fmt: skip
+
+
+def classes(number: int) -> tuple[CellVerdict, ...]:
+    """Cells of so many classes, four metrics each."""
+    rng = np.random.default_rng(1)
+    found = []
+    for place in range(number):
+        for name in METRICS:
+            value = math.exp(float(rng.normal(0.2, 0.2)))
+            word = "faster" if value > 1.2 else "slower" if value < 0.9 else "no evidence"
+            found.append(CellVerdict(
+                variant=VARIANT, class_=f"class-{place:05}", load=LoadLevel(concurrency=4), metric=name, prompts=12,
+                rounds=2, baseline=2000.0, measured=2000 / value, verdict=word, why="made",
+                speed_up=RatioEstimate(value=value, low=value * 0.93, high=value * 1.07),
+            ))  # fmt: skip
+    return tuple(found)

@@ -1,0 +1,243 @@
+"""What charts draw is what the records and the verdict say, bounded; looked at in the specification, not drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import example_verdict as example
+import msgspec
+import numpy as np
+import pytest
+
+from tandem.judge.request_table import RequestTable, read_request_table
+from tandem.judge.schema import BottleneckRound, LoadLevel, OutputFinding, RunControls, TokenCost, Verdict
+from tandem.report import acceptance, cost, distributions, forest_plot, output, speed_up, time_series
+from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, compose_slide
+from tandem.report.section import ReportSection
+
+MEASURED = Path(__file__).parents[1] / "monitoring" / "measured" / "run"
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> RequestTable:
+    return read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4, rounds=2))
+
+
+@pytest.fixture(scope="module")
+def measured() -> RequestTable:
+    return read_request_table(MEASURED)
+
+
+@pytest.fixture(scope="module")
+def verdict(seen: RequestTable) -> Verdict:
+    return example.verdict(seen)
+
+
+def charts(section: ReportSection) -> dict[str, ReportChart]:
+    return {part.name: part for part in section.parts if isinstance(part, ReportChart)}
+
+
+def rows(chart: ReportChart, width: int = FULL_PX) -> list[dict[str, Any]]:
+    return list(chart.spec(width)["data"]["values"])
+
+
+def said(section: ReportSection) -> str:
+    return " ".join(part.caption if isinstance(part, ReportChart) else unescape(part) for part in section.parts)
+
+
+def test_a_forest_has_a_row_a_class_the_fastest_above(verdict: Verdict) -> None:
+    drawn = rows(forest_plot.build_forest_charts(verdict, verdict.headlines[0], 0)[0])
+
+    values = [cell.speed_up.value for cell in verdict.cells if cell.metric == "e2e_ms" and cell.speed_up]
+    assert sorted(values, reverse=True) == [row["value"] for row in drawn]
+
+
+@pytest.mark.parametrize(
+    ("found", "color"), [("the same", "faster"), ("not shown", "caution-text"), ("not the same", "slower")]
+)
+def test_faster_is_green_beside_equal_outputs_alone(verdict: Verdict, found: OutputFinding, color: str) -> None:
+    headline = msgspec.structs.replace(verdict.headlines[0], output=found)
+    drawn = [
+        spec
+        for chart in forest_plot.build_forest_charts(verdict, headline, 0)
+        for spec in (chart.spec(FULL_PX), chart.spec(NARROW_PX), compose_slide(chart, None))
+    ]
+    ranges = re.findall(r'"domain": \["faster"[^]]*\], "range": \["(var[^"]*)"', json.dumps(drawn))
+
+    assert len(ranges) >= 3 * len(drawn)
+    assert set(ranges) == {f"var(--{color})"}
+
+
+def test_a_chart_says_why_faster_is_not_green(verdict: Verdict) -> None:
+    headline = msgspec.structs.replace(verdict.headlines[0], output="not the same")
+
+    assert (
+        "Faster is red: outputs are not the same." in forest_plot.build_forest_charts(verdict, headline, 0)[0].caption
+    )
+
+
+def test_what_would_decide_a_row_is_said_once(verdict: Verdict) -> None:
+    cell = msgspec.structs.replace(
+        verdict.cells[0], why="open; about 30 prompts in all would decide it", more_prompts=30
+    )
+
+    table = forest_plot.build_metrics_table("Cells", [cell], verdict)
+
+    assert table.count("would decide it") == 1
+
+
+def test_other_metrics_have_the_same_rows_in_the_same_order(verdict: Verdict) -> None:
+    first, *others = forest_plot.build_forest_charts(verdict, verdict.headlines[0], 0)
+
+    def names(chart: ReportChart) -> list[str]:
+        named = chart.spec(NARROW_PX)["layer"][-1]["data"]["values"]
+        return [each["name"] for each in named]
+
+    assert len(others) == 3
+    assert all(names(other) == names(first) for other in others)
+
+
+def test_equal_factors_are_equal_lengths(verdict: Verdict) -> None:
+    spec = forest_plot.build_forest_charts(verdict, verdict.headlines[0], 0)[0].spec(FULL_PX)
+
+    assert spec["layer"][0]["encoding"]["x"]["scale"]["type"] == "log"
+    assert spec["layer"][0]["data"]["values"] == [{"from": 1 / 1.05, "to": 1.05}]
+
+
+def test_the_axis_says_which_side_is_slower_wherever_1_lies_on_it(verdict: Verdict) -> None:
+    axis = forest_plot.build_forest_charts(verdict, verdict.headlines[0], 0)[0].spec(FULL_PX)["layer"][0]["encoding"][
+        "x"
+    ]["axis"]
+
+    assert axis["title"] == "speed-up: left of 1\u00d7 slower, right of it faster"
+
+
+def test_a_chart_without_noise_floor_says_so(verdict: Verdict) -> None:
+    cells = tuple(msgspec.structs.replace(cell, noise_floor=None) for cell in verdict.cells)
+    bare = msgspec.structs.replace(verdict, cells=cells)
+
+    assert "There is no noise floor" in forest_plot.build_forest_charts(bare, bare.headlines[0], 0)[0].caption
+
+
+def test_of_thousands_of_classes_the_fastest_and_the_slowest_are_drawn_and_the_rest_is_counted(
+    verdict: Verdict,
+) -> None:
+    many = msgspec.structs.replace(verdict, cells=example.classes(3000))
+
+    section = speed_up.build_speed_section(many)
+    drawn = rows(charts(section)["speed-up-0"])
+
+    assert len(drawn) == forest_plot.MAX_ROWS
+    assert {row["verdict"] for row in drawn} == {"faster", "slower"}
+    assert "Drawn are 30 of 3,000" in said(section)
+    assert "160 of 12,000 cells" in said(section)
+    assert sum(len(part) for part in section.parts if isinstance(part, str)) < 200_000
+
+
+def test_a_box_has_the_quantiles_of_its_requests(seen: RequestTable, verdict: Verdict) -> None:
+    drawn = rows(charts(distributions.build_distribution_section(verdict, seen))["spread-e2e-ms"])
+
+    there = seen.arm_mask(seen.baseline) & (seen.class_ == seen.classes.index("json"))
+    expected = np.quantile(seen.figures["e2e_ms"][there], (0.05, 0.25, 0.5, 0.75, 0.95))
+    box = [row for row in drawn if row["arm"] == seen.baseline][1]
+    assert [box[name] for name in ("p5", "p25", "p50", "p75", "p95")] == pytest.approx(expected.tolist())
+
+
+def test_a_round_that_is_left_out_of_the_verdict_is_in_no_chart(seen: RequestTable, verdict: Verdict) -> None:
+    marked = RunControls(marked=(BottleneckRound(round=1, sentence="the client was the bottleneck"),))
+    section = distributions.build_distribution_section(msgspec.structs.replace(verdict, controls=marked), seen)
+
+    ticks = charts(section)["spread-e2e-ms"].spec(FULL_PX)["layer"][2]["data"]["values"]
+
+    assert len(ticks) == 5 * 2 * 4  # classes, arms, prompts of the one round that is left
+
+
+def test_a_control_round_is_in_no_chart(seen: RequestTable, verdict: Verdict) -> None:
+    control = ~seen.arm_mask(seen.variants[0]) & (seen.round == 1)
+    apart = dataclasses.replace(seen, round=np.where(control, 9, seen.round))
+
+    ticks = charts(distributions.build_distribution_section(verdict, apart))["spread-e2e-ms"].spec(FULL_PX)["layer"][2][
+        "data"
+    ]["values"]
+
+    assert len(ticks) == 5 * (1 + 2) * 4  # classes; one round of the baseline, two of the variant; prompts
+
+
+def test_single_requests_are_drawn_while_they_are_few(measured: RequestTable) -> None:
+    section = distributions.build_distribution_section(example.verdict(measured), measured)
+
+    few = charts(section)["spread-e2e-ms"].spec(FULL_PX)["layer"][2]["data"]["values"]
+
+    assert 0 < len(few) <= distributions.MAX_DOTS
+
+
+def test_the_posts_figures_have_four_series(measured: RequestTable) -> None:
+    drawn = charts(time_series.build_time_series_section(example.verdict(measured), measured))
+
+    series = {row["series"] for row in rows(drawn["over-time-e2e-ms"])}
+    assert len(drawn) == 4
+    assert series == {f"{prompt}, {arm}" for prompt in ("repeat", "open") for arm in ("qwen-vllm", "qwen-sd-vllm")}
+
+
+def test_a_point_over_time_is_the_median_of_its_window(measured: RequestTable) -> None:
+    chart = charts(time_series.build_time_series_section(example.verdict(measured), measured))["over-time-tpot-ms"]
+
+    repeat = [row["value"] for row in rows(chart) if row["series"] == "repeat, qwen-sd-vllm"]
+    there = measured.arm_mask("qwen-sd-vllm") & (measured.class_ == measured.classes.index("repeat"))
+    own = measured.figures["tpot_ms"][there]
+
+    assert len(repeat) <= time_series.MAX_WINDOWS
+    assert own.min() <= min(repeat) <= max(repeat) <= own.max()
+    assert float(np.median(repeat)) == pytest.approx(float(np.median(own)), rel=0.1)
+
+
+def test_time_is_the_calendars(measured: RequestTable) -> None:
+    chart = charts(time_series.build_time_series_section(example.verdict(measured), measured))["over-time-e2e-ms"]
+
+    assert "2026-11-21 20:4" in chart.table
+
+
+def test_another_suite_draws_the_classes_at_both_ends_and_says_which(tmp_path: Path) -> None:
+    folder = example.run(tmp_path / "run", prompts=4, rounds=1, classes={"json": 2.0, "code": 1.5, "story": 0.9})
+    seen = read_request_table(folder)
+
+    section = time_series.build_time_series_section(example.verdict(seen), seen)
+
+    assert "did not ask the post's two prompts" in said(section)
+    assert {row["series"].split(",")[0] for row in rows(charts(section)["over-time-e2e-ms"])} == {"json", "story"}
+
+
+def test_a_run_of_one_class_draws_it_alone_and_says_so(tmp_path: Path) -> None:
+    seen = read_request_table(example.run(tmp_path / "run", prompts=3, rounds=1, classes={"json": 2.0}))
+
+    assert "This run has one class, json" in said(time_series.build_time_series_section(example.verdict(seen), seen))
+
+
+def test_acceptance_of_an_arm_that_does_not_speculate_is_not_drawn(verdict: Verdict) -> None:
+    section = acceptance.build_acceptance_section(verdict)
+
+    assert {row["arm"] for row in rows(charts(section)["acceptance-length"])} == {example.VARIANT}
+    assert "the baseline does not speculate" in said(section)
+
+
+def test_identical_shares_stand_beside_their_yardstick(verdict: Verdict) -> None:
+    drawn = rows(charts(output.build_output_section(verdict))["identical-0"])
+
+    assert [row["told"] for row in drawn] == ["12 of 12", "12 of 12", "12 of 12", "11 of 12", "11 of 12"]
+    assert {row["own"] for row in drawn} == {1.0}
+
+
+def test_without_a_price_no_cost_is_made_up(verdict: Verdict) -> None:
+    bare = TokenCost(
+        arm=example.BASE, load=LoadLevel(concurrency=4), good_tokens=100, busy_s=3.0, sentence="give one with --price"
+    )
+
+    told = said(cost.build_cost_section(msgspec.structs.replace(verdict, cost=(bare,))))
+
+    assert "give one with --price" in told
+    assert "0.00" not in told
