@@ -146,9 +146,7 @@ def read_resources(state: RepositoryState) -> dict[tuple[str, str], Any]:
     import app  # noqa: PLC0415  # starts Node
 
     with tempfile.TemporaryDirectory() as folder:
-        app.app_command(
-            [(state.environment, state.experiments)], state.catalogue, outdir=folder, validate=False
-        ).synth()
+        app.build_app([(state.environment, state.experiments)], state.catalogue, outdir=folder, validate=False).synth()
         templates = [json.loads(path.read_text()) for path in Path(folder).rglob("*.template.json")]
     return {
         (resource["Type"], f"{index}/{name}"): resource

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rehearsal.aws.deploy_cycle import RehearsalRequest, run_rehearsal
 from rehearsal.aws.endpoint import run_endpoint
 from rehearsal.aws.installation import REPOSITORY, EndpointError
-from rehearsal.aws.rehearsal import RehearsalRequest, run_rehearsal
 from rehearsal.aws.report import build_document, format_summary
 from tandem.shell_command import quote_command
 from tandem.spec.faults import SpecError

@@ -49,7 +49,8 @@ class AwsEndpoint:
         account: the twelve digits that clients use as access key id; MiniStack takes them as the account.
         port: 0 takes a free one.
         state_dir: where state and objects survive a restart; without it all is in memory and gone at the stop.
-        enforces_policies: whether policies bind. The account itself (`client`, `client_environment`) may do all; whoever else
+        enforces_policies: whether policies bind. The account itself (`client`, `client_environment`) may do all;
+            whoever else
             is made by `doubles.aws_principal`.
     """
 

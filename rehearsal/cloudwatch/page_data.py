@@ -46,7 +46,8 @@ class PageSource:
     Args:
         series: as CloudWatch would hold it.
         publishers: whose metrics the series can hold; graphs of any other are absent.
-        absence_reasons: metric of these publishers that the series cannot hold -> why, to follow on "not in these records".
+        absence_reasons: metric of these publishers that the series cannot hold -> why, to follow on "not in these
+            records".
         start_s, end_s: of what is drawn, in seconds since 1970.
     """
 

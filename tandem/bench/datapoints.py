@@ -72,7 +72,8 @@ class RoundDatapoints:
 
     Args:
         number: from 0.
-        is_complete: whether nothing of it is missing: every planned request has a record that no interrupt cut. Where the
+        is_complete: whether nothing of it is missing: every planned request has a record that no interrupt cut. Where
+            the
             manifest does not say how many were planned (llmperf, runs by the clock of an earlier version): whether a
             later round was begun, or the run has reached its end.
         rows: by minute, load and metric; a control round has none, for it holds the baseline against itself alone.

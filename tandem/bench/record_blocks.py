@@ -78,7 +78,7 @@ class RecordTypes(NamedTuple):
 
 
 class RecordBlock(NamedTuple):
-    """Records that were decoded at once, as columns; `line_offsets` is where in the file the line of each begins, in bytes."""
+    """Records decoded at once, as columns; `line_offsets`: where in the file the line of each begins, bytes."""
 
     fields: RecordFields
     chunks: ChunkColumns

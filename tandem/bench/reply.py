@@ -35,7 +35,8 @@ class ServerReply:
         claims_keep_alive: whether the response lets another request follow on its connection.
         server_header: what the response's Server header says; None where it has none.
         url: what was asked, for messages.
-        simulated_header: value of the header by which a server announces that it is simulated; None where there is none.
+        simulated_header: value of the header by which a server announces that it is simulated; None where there is
+            none.
         limit_bytes: how many bytes the body may have, before and after decompression.
         excess: the sentence that says how the body exceeded its limit; None where it did not.
     """

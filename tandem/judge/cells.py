@@ -101,7 +101,8 @@ def adjust_p_values(p_values: Values) -> Values:
 class _CellEstimate:
     """A cell before it is held against the others.
 
-    `noise_floor` is a ratio, 1 or more; `absence_reason` is why there is no estimate, `bar_reason` why nothing may be said of one.
+    `noise_floor` is a ratio, 1 or more; `absence_reason` is why there is no estimate, `bar_reason` why nothing may be
+    said of one.
     """
 
     baseline: str

@@ -72,9 +72,12 @@ class LogRatioEstimate:
         se: its standard error. df: degrees of freedom of that.
         low, high: ends of the interval at the level asked for.
         p: of the test that it is 0, two-sided.
-        bootstrap_quantiles: the resampled mean at Student's quantiles _GRID, as (mean - log) / se; empty where it is Student's.
-        shared_noise: the part of the mean's variance that rounds, or starts, have in common; more prompts do not lower it.
-        start_count: how many independent starts of the servers are a factor of the interval; 0 where it leaves out how they
+        bootstrap_quantiles: the resampled mean at Student's quantiles _GRID, as (mean - log) / se; empty where it is
+            Student's.
+        shared_noise: the part of the mean's variance that rounds, or starts, have in common; more prompts do not lower
+            it.
+        start_count: how many independent starts of the servers are a factor of the interval; 0 where it leaves out how
+            they
             differ.
     """
 
@@ -293,7 +296,8 @@ class _TwoWayLayout(NamedTuple):
     Args:
         cells: Shapes: (prompts, starts). absent: which of them were filled in.
         placement_count: how many placements there were; 1 where nothing was taken out.
-        effective_starts: how many starts the mean over them is worth: fewer than there are where placements have unequal shares.
+        effective_starts: how many starts the mean over them is worth: fewer than there are where placements have
+            unequal shares.
     """
 
     cells: Values

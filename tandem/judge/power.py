@@ -40,7 +40,8 @@ class VarianceParts(NamedTuple):
     Args:
         prompt_count, round_count: how many there were; `round_count` 0 where they cannot be told apart from prompts.
         prompt_variance: variance between prompts.
-        round_variance: variance of what the prompts of a round share: starts of the servers, or noise that outlasts a turn.
+        round_variance: variance of what the prompts of a round share: starts of the servers, or noise that outlasts a
+            turn.
         residual_variance: variance of one prompt in one round.
     """
 

@@ -109,7 +109,8 @@ def test_two_that_receive_one_file_at_once_both_end_with_it(store, put, tmp_path
 
 
 @pytest.mark.parametrize("fault",
-                         [DropFault(), AnswerLossFault(), AnswerCutFault(), AnswerCutFault(after=0), AnswerCorruptionFault()],
+                         [DropFault(),
+                          AnswerLossFault(), AnswerCutFault(), AnswerCutFault(after=0), AnswerCorruptionFault()],
                          ids=["drop", "lose", "cut", "cut at once", "corrupt"])  # fmt: skip
 def test_a_fault_that_passes_changes_nothing(proxied, proxy, put, tmp_path, fault):
     body = put(4 * RANGE)

@@ -77,7 +77,9 @@ def without_page() -> Iterator[None]:
     from tandem.report import ReportFiles  # noqa: PLC0415 - the chart library, for these tests alone
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tandem.report.write", lambda _, __, folder: ReportFiles(html=folder / "report.html", charts=()))
+        patch.setattr(
+            "tandem.report.write_report", lambda _, __, folder: ReportFiles(html=folder / "report.html", charts=())
+        )
         yield
 
 

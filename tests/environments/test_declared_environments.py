@@ -12,7 +12,7 @@ import pytest
 import yaml
 from declared_environments import ARGOCD_DELIVERY, ARGOCD_NAME, FOLDER, ROOT, read_environments
 
-from rehearsal.aws.rehearsal import RehearsalRequest, run_rehearsal
+from rehearsal.aws.deploy_cycle import RehearsalRequest, run_rehearsal
 from tandem.cli.inputs import read_inputs
 from tandem.cli.selection import Selection
 

@@ -169,7 +169,7 @@ def synthesize() -> Golden:
     environments = [place for place in assemblies.places() if place.name in ENVIRONMENTS]
     hosts = [(environment, assemblies.hosted(environment)) for environment in environments]
     with tempfile.TemporaryDirectory() as folder:
-        app.app_command(hosts, assemblies.inputs().catalogue, outdir=folder, validate=False).synth()
+        app.build_app(hosts, assemblies.inputs().catalogue, outdir=folder, validate=False).synth()
         return freeze_templates(assemblies.templates(Path(folder)))
 
 

@@ -1,4 +1,4 @@
-"""The recording of what the guard sends (tests/monitoring/samples/guard.json), made again by a pass at the local endpoint.
+"""What the guard sends (tests/monitoring/samples/guard.json), recorded again by a pass at the local endpoint.
 
 To record it anew after a change: `RECORD=1 pytest tests/monitoring/test_guard_sample.py`.
 """

@@ -43,7 +43,7 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     inputs = read_legal_inputs(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
     hosts = [(each, [inputs.workspace.experiments[name].experiment for name in each.experiments])
              for each in (WHOLE, BROKEN)]  # fmt: skip
-    app.app_command(hosts, inputs.catalogue, outdir=str(folder), validate=False).synth()
+    app.build_app(hosts, inputs.catalogue, outdir=str(folder), validate=False).synth()
     return folder
 
 

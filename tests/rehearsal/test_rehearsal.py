@@ -13,9 +13,9 @@ import pytest
 from rehearsal.aws import __main__ as command
 from rehearsal.aws import cdk_cli as cdk_module
 from rehearsal.aws.cdk_cli import CdkCli, CdkError
+from rehearsal.aws.deploy_cycle import RehearsalRequest, run_rehearsal
 from rehearsal.aws.differences import PropertyDifference
 from rehearsal.aws.fidelity import FIDELITY, REHEARSAL_LIMITS
-from rehearsal.aws.rehearsal import RehearsalRequest, run_rehearsal
 from rehearsal.aws.rehearsal_steps import MissingEffectError, RehearsalResult, RehearsalSteps, StepResult
 from rehearsal.aws.report import build_document, format_summary
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_sandbox

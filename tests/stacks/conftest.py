@@ -19,7 +19,7 @@ def synth(tmp_path_factory: pytest.TempPathFactory) -> assemblies.Synth:
     def run(*places: Environment, experiments: list[Experiment] | None = None, validate: bool = False) -> Path:
         folder = tmp_path_factory.mktemp("assembly")
         hosts = [(place, experiments or assemblies.hosted(place)) for place in places]
-        app.app_command(hosts, assemblies.inputs().catalogue, outdir=str(folder), validate=validate).synth()
+        app.build_app(hosts, assemblies.inputs().catalogue, outdir=str(folder), validate=validate).synth()
         return folder
 
     return run
@@ -33,7 +33,7 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("all")
     hosts = [(place, assemblies.hosted(place)) for place in assemblies.places()]
-    root = app.app_command(hosts, assemblies.inputs().catalogue, outdir=str(folder), validate=False)
+    root = app.build_app(hosts, assemblies.inputs().catalogue, outdir=str(folder), validate=False)
     Validations.of(root).add_plugins(AwsSolutionsChecks(root, verbose=False))
     try:
         root.synth()

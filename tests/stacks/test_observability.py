@@ -285,7 +285,7 @@ class TestLimits:
         monkeypatch.setenv("CDK_VALIDATION", "false")
         place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
 
-        code = app.synthesized([(place, [wide(200)])], inputs().catalogue, str(tmp_path), {})
+        code = app.write_assembly([(place, [wide(200)])], inputs().catalogue, str(tmp_path), {})
 
         assert code == 2
         assert "a template takes 500" in capsys.readouterr().err
@@ -297,7 +297,7 @@ class TestLimits:
         monkeypatch.setattr(app, "MOST_BYTES", 40_000)
         place = environment("dev-trn2-3xlarge")
 
-        code = app.synthesized([(place, hosted(place))], inputs().catalogue, str(tmp_path), {})
+        code = app.write_assembly([(place, hosted(place))], inputs().catalogue, str(tmp_path), {})
 
         told = [line for line in capsys.readouterr().err.splitlines() if "CloudFormation takes 40000" in line]
         assert code == 2

@@ -107,7 +107,8 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
 class _RowEstimate(NamedTuple):
     """A row before it is held against the others.
 
-    `loss_reason` says why only survivors could be compared. `length_ratio` is that of the later answers as a ratio of the earlier
+    `loss_reason` says why only survivors could be compared. `length_ratio` is that of the later answers as a ratio of
+    the earlier
     ones, where the metric grows with it and servers counted tokens.
     """
 

@@ -45,7 +45,7 @@ class OutputPairs:
 
 @dataclass(frozen=True)
 class OutputMatcher:
-    """What tells identical outputs, for a set of arms: `digests` are of token ids where `uses_token_ids`, else of texts."""
+    """What tells identical outputs: `digests` of token ids where `uses_token_ids`, else of texts."""
 
     table: RequestTable
     digests: Digests

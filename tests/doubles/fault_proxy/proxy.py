@@ -30,7 +30,8 @@ class FaultProxy:
     Args:
         upstream: the endpoint's URL.
         rules: the first rules.
-        moment_callback: called from the request's own thread when it was asked and before it is sent on, and when the endpoint
+        moment_callback: called from the request's own thread when it was asked and before it is sent on, and when the
+            endpoint
             has done it and before the answer leaves: the moments to kill a client at.
         port: 0 takes a free one.
         is_aws: whether the endpoint speaks AWS; where it does not, requests have no service and no operation.
