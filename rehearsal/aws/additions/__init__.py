@@ -6,7 +6,7 @@ launcher refuses to start where one is missing: a version that moved them must n
 
 from __future__ import annotations
 
-from rehearsal.aws.additions import (
+from . import (
     alarms,
     bucket,
     budgets,

@@ -14,8 +14,8 @@ from functools import partial
 from ministack.services import cloudwatch
 from ministack.services.cloudformation import provisioners
 
-from rehearsal.aws.additions import service_model
-from rehearsal.aws.additions.handlers import (
+from . import service_model
+from .handlers import (
     add_stack_tags,
     build_handler,
     build_replacing_update,

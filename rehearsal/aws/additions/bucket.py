@@ -7,8 +7,8 @@ from ministack.core.responses import get_account_id, get_region
 from ministack.services import s3
 from ministack.services.cloudformation import provisioners
 
-from rehearsal.aws.additions import service_model
-from rehearsal.aws.additions.handlers import add_stack_tags, require_success
+from . import service_model
+from .handlers import add_stack_tags, require_success
 
 NEEDS = {
     s3: (

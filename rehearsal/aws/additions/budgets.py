@@ -12,8 +12,8 @@ from ministack.core.responses import error_response_json, get_account_id
 from ministack.services import budgets
 from ministack.services.cloudformation import provisioners
 
-from rehearsal.aws.additions import service_model
-from rehearsal.aws.additions.handlers import (
+from . import service_model
+from .handlers import (
     NOT_FOUND_STATUS,
     build_handler,
     build_replacing_update,

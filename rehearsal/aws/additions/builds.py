@@ -20,7 +20,7 @@ import yaml
 from ministack.core.responses import get_account_id, get_region
 from ministack.services import cloudwatch_logs, codebuild, ecr, s3
 
-from rehearsal.aws.additions.handlers import ERROR_STATUS, require_success
+from .handlers import ERROR_STATUS, require_success
 
 NEEDS = {
     codebuild: ("_builds", "_project_shape", "_projects", "_start_build"),

@@ -16,7 +16,7 @@ from ministack.core.responses import new_uuid
 from ministack.services import cloudformation
 from ministack.services.cloudformation import provisioners
 
-from rehearsal.aws.additions.handlers import build_handler
+from .handlers import build_handler
 
 NEEDS = {
     app: ("app", "main"),

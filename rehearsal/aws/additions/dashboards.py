@@ -8,7 +8,7 @@ import json
 from ministack.services import cloudwatch
 from ministack.services.cloudformation import provisioners
 
-from rehearsal.aws.additions.handlers import add_stack_tags
+from .handlers import add_stack_tags
 
 NEEDS = {cloudwatch: ("_dashboards", "_resource_tags", "_validate_alarm_tag_arn"), provisioners: ("_tag_map",)}
 

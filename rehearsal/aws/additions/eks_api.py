@@ -11,8 +11,8 @@ from urllib.parse import unquote
 from ministack.core.responses import AccountRegionScopedDict, get_account_id, new_uuid
 from ministack.services import ec2, eks
 
-from rehearsal.aws.additions import fleet_settings, service_model
-from rehearsal.aws.additions.handlers import ERROR_STATUS
+from . import fleet_settings, service_model
+from .handlers import ERROR_STATUS
 
 NEEDS = {
     ec2: ("_security_groups", "_subnets"),

@@ -8,9 +8,9 @@ from functools import partial
 from ministack.services import eks
 from ministack.services.cloudformation import provisioners
 
-from rehearsal.aws.additions import node_groups, service_model
-from rehearsal.aws.additions.eks_api import store_fields
-from rehearsal.aws.additions.handlers import (
+from . import node_groups, service_model
+from .eks_api import store_fields
+from .handlers import (
     NOT_FOUND_STATUS,
     add_stack_tags,
     build_handler,
@@ -18,7 +18,7 @@ from rehearsal.aws.additions.handlers import (
     parse_answer,
     require_success,
 )
-from rehearsal.aws.additions.node_group_api import is_in_order
+from .node_group_api import is_in_order
 
 NEEDS = {
     eks: (

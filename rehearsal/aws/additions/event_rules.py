@@ -10,7 +10,7 @@ import threading
 
 from ministack.services import eventbridge
 
-from rehearsal.aws.additions import fleet_settings
+from . import fleet_settings
 
 NEEDS = {eventbridge: ("_SCHEDULER_TICK_INTERVAL", "_now_ts", "_rule_last_fired", "_rules", "_tick_scheduled_rules")}
 

@@ -12,8 +12,8 @@ import time
 
 from ministack.services import ec2
 
-from rehearsal.aws.additions import fleet_settings
-from rehearsal.aws.additions.handlers import ERROR_STATUS
+from . import fleet_settings
+from .handlers import ERROR_STATUS
 
 NEEDS = {
     ec2: (

@@ -7,7 +7,7 @@ from functools import partial
 
 from ministack.services import ec2
 
-from rehearsal.aws.additions import service_model
+from . import service_model
 
 NEEDS = {ec2: ("_lt_data_xml", "_parse_lt_data")}
 

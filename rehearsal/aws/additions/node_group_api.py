@@ -8,8 +8,8 @@ from functools import partial
 from ministack.services import ec2, eks
 from ministack.services.cloudformation import provisioners, stacks
 
-from rehearsal.aws.additions import eks_api, fleet_settings, node_groups, service_model
-from rehearsal.aws.additions.handlers import ERROR_STATUS, NOT_FOUND_STATUS, require_success
+from . import eks_api, fleet_settings, node_groups, service_model
+from .handlers import ERROR_STATUS, NOT_FOUND_STATUS, require_success
 
 NEEDS = {
     ec2: ("_launch_templates",),

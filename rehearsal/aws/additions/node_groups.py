@@ -15,8 +15,8 @@ import time
 from ministack.core.responses import new_uuid, set_request_account_id, set_request_region
 from ministack.services import autoscaling, ec2, eks
 
-from rehearsal.aws.additions import fleet_instances, fleet_settings, scaling_groups
-from rehearsal.aws.additions.fleet_instances import ALIVE_STATES, instance_state
+from . import fleet_instances, fleet_settings, scaling_groups
+from .fleet_instances import ALIVE_STATES, instance_state
 
 NEEDS = {
     autoscaling: ("_asgs", "_create_asg", "_delete_asg", "_reconcile_instances"),

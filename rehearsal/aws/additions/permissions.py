@@ -16,7 +16,7 @@ from ministack.core import iam_actions, iam_evaluator
 from ministack.core.responses import get_account_id, get_region
 from ministack.services import ec2, eks, tagging
 
-from rehearsal.aws.additions import service_model
+from . import service_model
 
 NEEDS = {
     app: ("AUTH",),

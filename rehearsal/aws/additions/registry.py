@@ -6,7 +6,7 @@ from __future__ import annotations
 from ministack.core.responses import error_response_json
 from ministack.services import ecr
 
-from rehearsal.aws.additions.handlers import add_stack_tags
+from .handlers import add_stack_tags
 
 NEEDS = {ecr: ("_describe_images", "_find_image", "_repositories")}
 

@@ -14,7 +14,7 @@ from ministack.core import iam_evaluator
 from ministack.core.responses import get_account_id, get_region
 from ministack.services import iam, sts
 
-from rehearsal.aws.additions import service_model
+from . import service_model
 
 NEEDS = {
     app: ("AUTH",),

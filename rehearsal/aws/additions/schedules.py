@@ -22,14 +22,14 @@ from ministack.core.router import extract_access_key_id
 from ministack.services import scheduler
 from ministack.services.cloudformation import provisioners
 
-from rehearsal.aws.additions import (
+from . import (
     event_rules,
     fleet_settings,
     scheduler_role,
     service_model,
     universal_targets,
 )
-from rehearsal.aws.additions.handlers import ERROR_STATUS, build_replacing_update, require_success
+from .handlers import ERROR_STATUS, build_replacing_update, require_success
 
 NEEDS = {
     app: ("AUTH",),

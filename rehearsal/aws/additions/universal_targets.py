@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ministack.core.responses import get_account_id, get_region, new_uuid, set_request_account_id, set_request_region
 from ministack.services import eventbridge, scheduler
 
-from rehearsal.aws.additions import fleet_settings, scheduler_role, service_model
+from . import fleet_settings, scheduler_role, service_model
 
 NEEDS = {
     eventbridge: ("_invoke_target",),
