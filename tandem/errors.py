@@ -1,0 +1,58 @@
+"""One root for every fault that a user meets: what happened, where, what to change, and the exit code of the process.
+
+Invariant: a TandemError is a sentence that an operator can act on at three in the morning; its exit code is the same
+in every command. Whatever another library raises becomes one at the border where it is met. Standard library only.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every command (docs/decisions)."""
+
+    DONE = 0
+    STALE = 1
+    BAD_INPUT = 2
+    EXTERNAL_FAILURE = 3
+    VOID = 4
+
+
+class TandemError(Exception):
+    """One fault.
+
+    Args:
+        problem: what happened, in one sentence without its full stop.
+        where: the file with `:line`, the object's `s3://` address, the resource or the server; empty for none.
+        change: what to do about it, in one sentence without its full stop.
+    """
+
+    exit_code: ClassVar[ExitCode] = ExitCode.BAD_INPUT
+
+    def __init__(self, problem: str, *, where: str = "", change: str) -> None:
+        super().__init__(f"{where}: {problem}; {change}" if where else f"{problem}; {change}")
+        self.problem, self.where, self.change = problem, where, change
+
+    def as_dict(self) -> dict[str, str]:
+        """Return what `--json` prints below the key `error`."""
+        return {"problem": self.problem, "where": self.where, "change": self.change}
+
+
+class StaleError(TandemError):
+    """What exists is not what was asked for."""
+
+    exit_code = ExitCode.STALE
+
+
+class InputError(TandemError):
+    """The input cannot be used, whatever AWS, a hub or a server does."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class ExternalError(TandemError):
+    """An external service failed: AWS, a hub, a server, the disk. What was finished is kept."""
+
+    exit_code = ExitCode.EXTERNAL_FAILURE
