@@ -15,7 +15,7 @@ from constructs import Construct
 from stacks.accelerator import AcceleratorTemplate
 from stacks.network import NetworkIds
 from stacks.stack import EnvironmentStack
-from tandem.guard.fleet_stop import CAPACITY_KIND_TAG
+from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.spec import names
 from tandem.spec.environment import Environment
 

@@ -25,7 +25,7 @@ from stacks.aws_location import locate_environment
 from stacks.guard_rights import list_nag_reasons
 from stacks.nag import acknowledge_findings
 from stacks.policy import allow, policy_document
-from tandem.guard.fleet_stop import PASS_MINUTES
+from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.guard_config import build_guard_config
 from tandem.spec import names
 from tandem.spec.environment import Environment

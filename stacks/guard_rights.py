@@ -12,14 +12,9 @@ from stacks.aws_location import AwsLocation, locate_environment
 from stacks.bucket_key import allow_bucket_key
 from stacks.guard_key import SEND_ACTIONS
 from stacks.policy import allow
-from tandem.guard.fleet_stop import (
-    CLUSTER_TAG,
-    FENCE_KEY,
-    NODE_GROUP_TAG,
-    POINTER_KEY,
-    heartbeat_key,
-    lease_key,
-)
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
+from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.ops.guard_config import former_object_prefix, object_prefix
 from tandem.spec import names
 from tandem.spec.environment import Environment

@@ -368,7 +368,7 @@ PUBLISHERS: dict[str, MetricPublisher] = {
             "Tandem/Guard/{environment}",
             ((),),
             "guard.json",
-            "what tandem.guard.fleet_stop sends, 2026-11-21; the test of the sample makes it again",
+            "what tandem.guard.apply sends, 2026-11-21; the test of the sample makes it again",
         ),
         MetricPublisher(
             LAMBDA,

@@ -55,13 +55,13 @@ ALLOWED = {
         "charts",
     },
     "rehearsal": {"tandem"},
-    "lambdas": {"tandem.guard.fleet_stop"},  # packed beside the handler: lambdas/*/files.txt
+    "lambdas": {"tandem.guard"},  # packed beside the handler: lambdas/*/files.txt
     "stacks": {
         "tandem.spec",
         "tandem.rules",
         "tandem.monitoring",
         "tandem.metrics",
-        "tandem.guard.fleet_stop",
+        "tandem.guard",
         "tandem.ops.guard_config",
         "tandem.ops.people",
     },
@@ -148,54 +148,13 @@ def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
     assert libraries - set(sys.stdlib_module_names) <= {"boto3", "botocore", "tandem"}
 
 
-@pytest.mark.parametrize(
-    ("file", "ours"),
-    [
-        ("tandem/guard/fence.py", {"tandem.aws.faults"}),
-        (
-            "tandem/guard/fleet_stop.py",
-            {
-                "tandem.guard.fence",
-                "tandem.guard.ownership",
-                "tandem.guard.pager",
-                "tandem.guard.scaling_groups",
-                "tandem.guard.schedules",
-            },
-        ),
-        (
-            "tandem/guard/fleet_start.py",
-            {
-                "tandem.guard.fence",
-                "tandem.guard.fleet_stop",
-                "tandem.guard.ownership",
-                "tandem.guard.scaling_groups",
-                "tandem.guard.schedules",
-                "tandem.shell_command",
-            },
-        ),
-        ("tandem/guard/pager.py", set()),
-        ("tandem/guard/ownership.py", {"tandem.guard.fence"}),
-        ("tandem/guard/scaling_groups.py", {"tandem.guard.fence"}),
-        ("tandem/guard/schedules.py", {"tandem.guard.fence", "tandem.guard.ownership", "tandem.guard.pager"}),
-        (
-            "tandem/guard/normal_end.py",
-            {
-                "tandem.guard.fence",
-                "tandem.guard.fleet_stop",
-                "tandem.guard.ownership",
-                "tandem.guard.schedules",
-            },
-        ),
-        (
-            "tandem/guard/node_labels.py",
-            {"tandem.guard.fence", "tandem.guard.fleet_stop", "tandem.guard.ownership"},
-        ),
-    ],
-)
-def test_what_stops_and_starts_needs_the_standard_library_and_boto3(file: str, ours: set[str]) -> None:
-    names = {name for name in imports(ROOT / file) if name.partition(".")[0] not in sys.stdlib_module_names}
+@pytest.mark.parametrize("path", modules("tandem/guard"), ids=lambda path: path.name)
+def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) -> None:
+    names = {name for name in imports(path) if name.partition(".")[0] not in sys.stdlib_module_names}
+    shell = {"tandem.shell_command"} if path.name == "fleet_start.py" else set()  # no Lambda packs the start
+    packed = {"boto3", "botocore", "tandem.guard", "tandem.errors", "tandem.aws.faults", *shell}
 
-    strangers = {name for name in names if not any(belongs(name, one) for one in {"boto3", "botocore", *ours})}
+    strangers = {name for name in names if not any(belongs(name, package) for package in packed)}
 
     assert strangers == set()
 

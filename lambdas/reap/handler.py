@@ -11,7 +11,8 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from tandem.guard.fleet_stop import AwsClients, GuardConfig, run_reaper_pass
+from tandem.guard.apply import run_reaper_pass
+from tandem.guard.config import AwsClients, GuardConfig
 
 
 class IncompletePassError(RuntimeError):

@@ -11,15 +11,11 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from tandem.guard.fleet_stop import (
-    CALL_ERRORS,
-    AwsClients,
-    GuardConfig,
-    describe_error,
-    notify_subscribers,
-    read_capacity_kind,
-    stop_fleet,
-)
+from tandem.guard.apply import stop_fleet
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.notify import notify_subscribers
+from tandem.guard.observe import read_capacity_kind
+from tandem.guard.values import CALL_ERRORS, describe_error
 
 INVOCATION_REASON = "the stop function was invoked"
 MAX_NOTICE_CHARACTERS = 300

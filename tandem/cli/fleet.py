@@ -21,7 +21,7 @@ from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.record import parse_record
 
 if TYPE_CHECKING:
-    from tandem.guard.fleet_stop import GuardError
+    from tandem.guard.config import GuardError
     from tandem.ops.faults import OperationError, OperationRefusedError
     from tandem.ops.status_warnings import StatusWarning
 

@@ -27,7 +27,8 @@ from tandem.spec.experiment import Experiment
 
 if TYPE_CHECKING:
     from tandem.cli.start_report import StartPlan
-    from tandem.guard.fleet_stop import AwsClients, FleetState, GuardConfig
+    from tandem.guard.config import AwsClients, GuardConfig
+    from tandem.guard.observe import FleetState
     from tandem.ops.node_admission import NodeAdmission
     from tandem.ops.stop_paths import StopPath
 
@@ -64,7 +65,7 @@ def start(selection: Selection, options: argparse.Namespace) -> ExitCode:
     """
     inputs = read_legal_inputs(replace(selection, names=(options.env,), strict=False))
     environment = inputs.environments()[0]
-    from tandem.guard.fleet_stop import AwsClients, GuardError  # noqa: PLC0415
+    from tandem.guard.config import AwsClients, GuardError  # noqa: PLC0415
     from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
     from tandem.ops.faults import OperationError  # noqa: PLC0415
     from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
@@ -93,7 +94,7 @@ def _check_paths(
         RefusedError, StopError: nothing can be raised now.
     """
     from tandem.guard.fleet_start import require_valid_request  # noqa: PLC0415
-    from tandem.guard.fleet_stop import observe_fleet  # noqa: PLC0415
+    from tandem.guard.observe import observe_fleet  # noqa: PLC0415
     from tandem.ops.stop_paths import PathClients, fleet_capacity_kind, read_standing_paths  # noqa: PLC0415 - boto3
 
     require_valid_request(limits, run=plan.run, hours=plan.hours, nodes=plan.nodes)

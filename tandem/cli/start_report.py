@@ -15,8 +15,8 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
 if TYPE_CHECKING:
+    from tandem.guard.config import GuardConfig
     from tandem.guard.fleet_start import RaiseReport
-    from tandem.guard.fleet_stop import GuardConfig
     from tandem.ops.node_admission import NodeAdmission
     from tandem.ops.stop_paths import StopPath
 

@@ -21,7 +21,7 @@ from tandem.cli.fleet import (
 )
 from tandem.cli.outcome import format_count
 from tandem.cli.status_summary import choose_next_step, conclude_status
-from tandem.guard.fleet_stop import FLEET_USD
+from tandem.guard.pass_metrics import FLEET_USD
 
 if TYPE_CHECKING:
     from tandem.ops.status import StatusReport

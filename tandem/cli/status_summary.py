@@ -12,7 +12,8 @@ from tandem.cli.fleet import deploy_command, format_moment, format_span, tandem_
 from tandem.cli.outcome import format_count
 
 if TYPE_CHECKING:
-    from tandem.guard.fleet_stop import FleetInstance, Lease
+    from tandem.guard.lease import Lease
+    from tandem.guard.observe import FleetInstance
     from tandem.ops.status import StatusReport
     from tandem.ops.status_warnings import StatusWarning
 

@@ -19,7 +19,9 @@ from tandem.cli.selection import Selection
 from tandem.spec.environment import Environment
 
 if TYPE_CHECKING:
-    from tandem.guard.fleet_stop import AwsClients, FleetState, GuardConfig, PassReport
+    from tandem.guard.apply import PassReport
+    from tandem.guard.config import AwsClients, GuardConfig
+    from tandem.guard.observe import FleetState
 
 RUNBOOK = "docs/runbook.md#fleet-will-not-go-to-zero"
 DEFAULT_REASON = "an operator asked for it"
@@ -53,7 +55,7 @@ def stop(selection: Selection, options: argparse.Namespace) -> ExitCode:
         SpecError: the environment's file has not the form of one.
     """
     environment = fleet.read_environment(selection, options.env)
-    from tandem.guard.fleet_stop import AwsClients, GuardError  # noqa: PLC0415
+    from tandem.guard.config import AwsClients, GuardError  # noqa: PLC0415
     from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
     from tandem.ops.faults import OperationError, OperationRefusedError  # noqa: PLC0415
     from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
@@ -131,7 +133,7 @@ def _end_run(selection: Selection, clients: AwsClients, limits: GuardConfig, cal
 def _release_fence(
     selection: Selection, environment: Environment, clients: AwsClients, limits: GuardConfig, caller: str
 ) -> ExitCode:
-    from tandem.guard.fleet_stop import release_fence  # noqa: PLC0415
+    from tandem.guard.release import release_fence  # noqa: PLC0415
     from tandem.ops.status import current_time  # noqa: PLC0415 - boto3
 
     fence = release_fence(clients, limits, who=caller, now=current_time())
@@ -150,12 +152,12 @@ def _stop_fleet(
     caller: str,
     options: argparse.Namespace,
 ) -> ExitCode:
-    from tandem.guard import fleet_stop as stopping  # noqa: PLC0415 - boto3
+    from tandem.guard.apply import stop_fleet  # noqa: PLC0415 - boto3
     from tandem.ops.faults import OperationError  # noqa: PLC0415
     from tandem.ops.status import current_time  # noqa: PLC0415
 
     clients, limits = clients_and_limits
-    report = stopping.stop_fleet(clients, limits, who=caller, why=options.why, run=None, now=current_time())
+    report = stop_fleet(clients, limits, who=caller, why=options.why, run=None, now=current_time())
     report = _delegate_stop(environment, report, caller=caller, reason=options.why)
     fleet_state = report.fleet
     if fleet_state.has_node_group is False and not fleet_state.instances and "instances" not in fleet_state.unknown:
@@ -235,8 +237,8 @@ def _explain_reaper_silence(
 
 def _format_schedules(clients: AwsClients, limits: GuardConfig, report: PassReport) -> Iterator[str]:
     """Yield what of the guard's group may raise the fleet behind this fence, and how it is deleted."""
-    from tandem.guard.fleet_stop import CALL_ERRORS, describe_error  # noqa: PLC0415
     from tandem.guard.schedules import list_foreign_schedules  # noqa: PLC0415 - boto3
+    from tandem.guard.values import CALL_ERRORS, describe_error  # noqa: PLC0415
     from tandem.ops.status_warnings import build_schedule_warning  # noqa: PLC0415
 
     if "lease" in report.fleet.unknown:

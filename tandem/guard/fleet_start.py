@@ -16,40 +16,28 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from tandem.guard.fleet_stop import (
-    BLOCK_MARGIN,
-    CALL_ERRORS,
-    FENCE_KEY,
-    LABEL_PREFIXES,
-    OWNER_TAG,
+from tandem.guard.apply import scale_to_zero
+from tandem.guard.bucket import write_object
+from tandem.guard.config import AwsClients, GuardConfig, GuardExternalError, GuardRefusedError
+from tandem.guard.fence import FENCE_KEY, Fence, change_fence
+from tandem.guard.lease import (
     POINTER_KEY,
     RUN_NAME_PATTERN,
     STOP_PREFIX,
-    AwsClients,
-    Fence,
-    FleetState,
-    GuardConfig,
-    GuardExternalError,
-    GuardRefusedError,
     Lease,
     LeasePointer,
-    change_fence,
     clear_pointer,
-    describe_error,
-    error_code,
     lease_key,
-    notify_subscribers,
-    observe_fleet,
     read_lease,
-    read_own_labels,
     read_pointer,
-    scale_to_zero,
     write_lease,
-    write_object,
 )
+from tandem.guard.notify import notify_subscribers
+from tandem.guard.observe import BLOCK_MARGIN, LABEL_PREFIXES, OWNER_TAG, FleetState, observe_fleet, read_own_labels
 from tandem.guard.ownership import LeaseOwner
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups, resume_launch
 from tandem.guard.schedules import delete_unreferenced_schedule, list_foreign_schedules
+from tandem.guard.values import CALL_ERRORS, describe_error, error_code
 from tandem.shell_command import quote_command
 
 MIN_HOURS = 0.25  # a shorter lease could end before its nodes run

@@ -11,20 +11,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from tandem.guard.fence import (
-    CALL_ERRORS,
-    AwsClients,
-    GuardConfig,
-    GuardExternalError,
-    GuardRefusedError,
-    Lease,
-    LeasePointer,
-    describe_error,
-    lease_key,
-    write_lease,
-)
-from tandem.guard.fleet_stop import FleetState, observe_fleet, read_own_labels
+from tandem.guard.config import AwsClients, GuardConfig, GuardExternalError, GuardRefusedError
+from tandem.guard.lease import Lease, LeasePointer, lease_key, write_lease
+from tandem.guard.observe import FleetState, observe_fleet, read_own_labels
 from tandem.guard.ownership import LeaseOwner
+from tandem.guard.values import CALL_ERRORS, describe_error
 
 
 def relabel_nodes(

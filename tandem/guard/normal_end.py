@@ -12,22 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tandem.guard.fence import (
-    CALL_ERRORS,
-    AwsClients,
-    GuardConfig,
-    GuardExternalError,
-    GuardRefusedError,
-    Lease,
-    LeasePointer,
-    clear_pointer,
-    describe_error,
-    lease_key,
-    write_lease,
-)
-from tandem.guard.fleet_stop import FleetState, can_scale, observe_fleet, scale_to_zero
+from tandem.guard.apply import scale_to_zero
+from tandem.guard.config import AwsClients, GuardConfig, GuardExternalError, GuardRefusedError
+from tandem.guard.lease import Lease, LeasePointer, clear_pointer, lease_key, write_lease
+from tandem.guard.observe import FleetState, observe_fleet
 from tandem.guard.ownership import LeaseOwner
 from tandem.guard.schedules import delete_own_schedule
+from tandem.guard.values import CALL_ERRORS, describe_error
 
 EMPTY_OBSERVATIONS = 2  # that list no instance, before nobody guards the fleet any more
 POLL_INTERVAL = timedelta(seconds=15)  # between two looks
@@ -115,7 +106,7 @@ class _NormalEnd:
                 where=where,
                 change=f"name that run, or leave it alone: tandem status --env {name}",
             )
-        if not can_scale(fleet) and fleet.has_node_group is not False:
+        if not fleet.can_scale and fleet.has_node_group is not False:
             unknown = fleet.unknown.get("node group", "")
             if unknown:
                 raise GuardExternalError(

@@ -12,20 +12,11 @@ from typing import TypeVar
 
 from botocore.exceptions import ClientError
 
-from tandem.guard.fence import (
-    CALL_ERRORS,
-    MAX_ATTEMPTS,
-    PARSE_ERRORS,
-    AwsClients,
-    GuardConfig,
-    GuardExternalError,
-    Lease,
-    LeasePointer,
-    error_code,
-    read_fence,
-    read_lease,
-    read_pointer,
-)
+from tandem.guard.bucket import MAX_ATTEMPTS
+from tandem.guard.config import AwsClients, GuardConfig, GuardExternalError
+from tandem.guard.fence import read_fence
+from tandem.guard.lease import Lease, LeasePointer, read_lease, read_pointer
+from tandem.guard.values import CALL_ERRORS, PARSE_ERRORS, error_code
 
 MAX_READING_AGE_S = 30.0  # a reading that is older by the wall clock is read again
 RETRY_PAUSE_S = 1.0  # before a call is made again

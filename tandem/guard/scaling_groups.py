@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tandem.guard.fence import AwsClients
+from tandem.guard.config import AwsClients
 
 LAUNCH_PROCESS = "Launch"  # the process that adds instances; suspended, none is added for whatever reason
 SCALING_GROUP_TAG = "aws:autoscaling:groupName"  # Auto Scaling puts it on every instance of a group

@@ -9,18 +9,12 @@ from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
-from tandem.guard.fence import (
-    MAX_ATTEMPTS,
-    STOP_PREFIX,
-    AwsClients,
-    GuardConfig,
-    Lease,
-    error_code,
-    read_pointer,
-    shorten_text,
-)
+from tandem.guard.bucket import MAX_ATTEMPTS
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.lease import STOP_PREFIX, Lease, read_pointer
 from tandem.guard.ownership import is_fresh
 from tandem.guard.pager import iterate_pages
+from tandem.guard.values import error_code, shorten_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from botocore.config import Config
 
 from tandem.aws.faults import classify_fault
-from tandem.guard.fleet_stop import CALL_ERRORS, AwsClients, GuardConfig, describe_error
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.ops.account import require_account
 from tandem.ops.faults import OperationError, OperationRefusedError
 from tandem.spec.environment import Environment

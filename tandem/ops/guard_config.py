@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tandem.guard.fleet_stop import GuardConfig
+from tandem.guard.config import GuardConfig
 from tandem.spec import names
 from tandem.spec.environment import Environment
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from tandem.guard.fleet_stop import CLUSTER_TAG
+from tandem.guard.observe import CLUSTER_TAG
 from tandem.ops.destroy.account import AccountClients, tags_of
 from tandem.ops.destroy.stacks import DELETION_ORDER, DESCRIPTION_PREFIX, PERMANENT_KIND
 from tandem.spec import names

@@ -11,9 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from tandem.guard import fleet_stop
-from tandem.guard.fleet_stop import AwsClients, FleetState, GuardConfig, StateSource
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY
+from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, FleetState, StateSource, observe_fleet
+from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
+from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_session
 from tandem.ops.faults import OperationError, call_operation, convert_error, error_code
 from tandem.ops.reservation import CapacityReservation, read_reservation
@@ -195,7 +199,7 @@ def read_status(
     """
     boto_session = boto_session or create_session()
     clients, reader = AwsClients.create(environment.region, boto_session), _SourceReader()
-    fleet = fleet_stop.observe_fleet(clients, config, now)
+    fleet = observe_fleet(clients, config, now)
     node_group = reader.read("node group", lambda: _read_node_group(clients, config))
     nodes = reader.read("instances", lambda: tuple(_list_nodes(clients, config, fleet)))
     deployment: DeploymentLevel | None = "fleet"
@@ -247,8 +251,8 @@ def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetB
     lease = fleet.lease
     bill_start = max(lease.created, fleet.now - MAX_BILL_WINDOW) if lease else fleet.now - BILL_WINDOW_WITHOUT_LEASE
     statistics = call_operation(
-        cloudwatch, "GetMetricStatistics", f"metric {fleet_stop.FLEET_USD} of {config.namespace}",
-        Namespace=config.namespace, MetricName=fleet_stop.FLEET_USD, StartTime=bill_start,
+        cloudwatch, "GetMetricStatistics", f"metric {FLEET_USD} of {config.namespace}",
+        Namespace=config.namespace, MetricName=FLEET_USD, StartTime=bill_start,
         EndTime=fleet.now + timedelta(minutes=1), Period=3600, Statistics=["Sum"],
     )  # fmt: skip
     sums = [float(point["Sum"]) for point in statistics.get("Datapoints", [])]
@@ -265,7 +269,7 @@ def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: Fle
         return ()  # its own schedule could not be told from a foreign one, and the lease is unknown already
     try:
         return list_foreign_schedules(clients, config, fleet.lease)
-    except fleet_stop.CALL_ERRORS as error:
+    except CALL_ERRORS as error:
         where = f"schedules of group {config.schedule_group}"
         raise convert_error(error, service="scheduler", operation="ListSchedules", where=where) from error
 
@@ -312,8 +316,8 @@ def _list_nodes(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> 
     own_ids = {own_instance.id for own_instance in fleet.instances if own_instance.is_ours}
     where = f"instances of node group {config.node_group}"
     filters = [
-        {"Name": f"tag:{fleet_stop.CLUSTER_TAG}", "Values": [config.cluster]},
-        {"Name": f"tag:{fleet_stop.NODE_GROUP_TAG}", "Values": [config.node_group]},
+        {"Name": f"tag:{CLUSTER_TAG}", "Values": [config.cluster]},
+        {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [config.node_group]},
         {"Name": "instance-state-name", "Values": _INSTANCE_STATES},
     ]
     for launch in iterate_rows(clients.ec2, "DescribeInstances", "Reservations", where, Filters=filters):
@@ -333,8 +337,8 @@ def _build_node(instance: Mapping[str, Any], own_ids: Collection[str]) -> Accele
 def _describe_read_failures(config: GuardConfig, fleet: FleetState) -> dict[str, str]:
     """Return what the look could not read, with the right that it takes."""
     required_rights: dict[StateSource, str] = {
-        "fence": f"s3:GetObject on {config.url(fleet_stop.FENCE_KEY)}",
-        "lease": f"s3:GetObject on {config.url(fleet_stop.POINTER_KEY)} and runs/*",
+        "fence": f"s3:GetObject on {config.url(FENCE_KEY)}",
+        "lease": f"s3:GetObject on {config.url(POINTER_KEY)} and runs/*",
         "heartbeat": f"s3:GetObject on {config.url('runs/*')}",
         "node group": "eks:DescribeNodegroup",
         "instances": "ec2:DescribeInstances",

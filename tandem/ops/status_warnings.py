@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tandem.guard import fleet_stop
-from tandem.guard.fleet_stop import GuardConfig
+from tandem.guard.config import GuardConfig
+from tandem.guard.plan import count_excess_nodes, plan_stop
 from tandem.guard.schedules import ForeignSchedule
 from tandem.ops.status import StatusReport
 from tandem.ops.stop_paths import SPENT_NOTE, StopPath, fleet_capacity_kind
@@ -70,10 +70,10 @@ def _list_fleet_warnings(status: StatusReport) -> Iterator[StatusWarning]:
 
 def _list_stop_warnings(status: StatusReport) -> Iterator[StatusWarning]:
     fleet, name = status.fleet, shlex.quote(status.environment.name)
-    plan = fleet_stop.plan_stop(fleet, status.guard_config)
+    plan = plan_stop(fleet, status.guard_config)
     for sentence in plan.failures:
         yield StatusWarning(problem=f"the stop is failing: {sentence}", change=f"{RUNBOOK}#fleet-will-not-go-to-zero")
-    excess = fleet_stop.count_excess_nodes(fleet, status.guard_config)
+    excess = count_excess_nodes(fleet, status.guard_config)
     if not fleet.is_fenced and (excess or fleet.live_lease or any(instance.is_ours for instance in fleet.instances)):
         for why in plan.reasons:
             yield StatusWarning(problem=f"a stop is due: {why}",

@@ -16,16 +16,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self
 
-from tandem.guard.fleet_stop import (
-    BLOCK_MARGIN,
-    INSTANCES_ALIVE,
-    NORMAL_END_LIMIT,
-    PASS_MINUTES,
-    AwsClients,
-    FleetState,
-    GuardConfig,
-    plan_stop,
-)
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.observe import BLOCK_MARGIN, NORMAL_END_LIMIT, FleetState
+from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
+from tandem.guard.plan import plan_stop
 from tandem.ops.account import create_client
 from tandem.ops.caller import ShortTimeoutSession
 from tandem.ops.faults import OperationError, call_operation, error_code

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
-from tandem.guard import fleet_stop
-from tandem.guard.fleet_stop import AwsClients, FleetState, GuardConfig
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.observe import FleetState, observe_fleet
+from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.faults import OperationError
 
 POLL_INTERVAL_S = 10.0
@@ -19,9 +20,7 @@ EMPTY_OBSERVATIONS = (
     2  # in a row that end it: EC2 is eventually consistent, and one list may miss what was launched just now
 )
 MAX_BLIND_OBSERVATIONS = 12  # looks in a row at nothing that can be read, before it is given up
-REAPER_SILENCE_LIMIT = timedelta(
-    minutes=4 * fleet_stop.PASS_MINUTES
-)  # a reaper that has not looked for so long is not there
+REAPER_SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # a reaper that has not looked for so long is not there
 
 
 def follow_stop(
@@ -42,7 +41,7 @@ def follow_stop(
     blind_count, empty_count, warning_sent = 0, 0, False
     start = clock()
     while True:
-        fleet = fleet_stop.observe_fleet(clients, config, clock())
+        fleet = observe_fleet(clients, config, clock())
         if {"instances", "node group"} & set(fleet.unknown):
             blind_count, empty_count = blind_count + 1, 0
             if blind_count >= MAX_BLIND_OBSERVATIONS:

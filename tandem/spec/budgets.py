@@ -33,7 +33,7 @@ def needs_manual_budget(environment: Environment) -> bool:
 
 # How long a spot node may live beside its replacement: EKS starts that one when EC2 recommends to rebalance, and ends
 # the node once it is ready (EKS user guide, "Managed node groups", capacity types). The guard gives both this time
-# before it calls one of them excess (tandem/guard/fleet_stop.py, REPLACED_GRACES).
+# before it calls one of them excess (tandem/guard/plan.py, REPLACEMENT_GRACES).
 SPOT_OVERLAP_HOURS = 20 / 60
 
 

@@ -42,7 +42,7 @@ BUCKET_CHARACTERS = 6  # of a digest: it tells the few buckets that one experime
 PeopleKind = Literal["viewer", "engineer", "operator", "admin", "pipeline"]
 PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pipeline")  # each policy's own kind
 OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
-# on the accelerator node group; tandem/guard/fleet_stop.py reads them
+# on the accelerator node group; tandem/guard/observe.py reads them
 BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
 # what Container Insights writes to, one log group each; the agent makes them itself, kept for ever, where they are not
 CONTAINER_LOG_KINDS = ("application", "dataplane", "host", "performance", "prometheus")

@@ -17,7 +17,9 @@ from bucket_specs import folders
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.cli.program import main
-from tandem.guard.fleet_stop import CLUSTER_TAG, FLEET_USD, INSTANCES_ALIVE, NODE_GROUP_TAG, GuardConfig
+from tandem.guard.config import GuardConfig
+from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
+from tandem.guard.pass_metrics import FLEET_USD, INSTANCES_ALIVE
 from tandem.ops.guard_config import build_guard_config, stop_topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.guard.fleet_stop import FENCE_KEY
+from tandem.guard.fence import FENCE_KEY
 
 pytestmark = pytest.mark.endpoint
 SITUATIONS = json.loads((Path(__file__).parents[1] / "frozen" / "objects" / "guard_59a2544.json").read_text())

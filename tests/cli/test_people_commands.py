@@ -15,7 +15,8 @@ from fleet_world import ROLE, Fleet, write_environment
 
 from rehearsal.aws import fleet_behavior as knobs
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.guard.fleet_stop import FENCE_KEY, POINTER_KEY
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY
 from tandem.ops.people.command_calls import COMMAND_CALLS
 from tandem.ops.people.policies import build_policy
 from tandem.ops.people.rights import list_policy_kinds

@@ -17,7 +17,7 @@ from fleet_world import Fleet
 
 from rehearsal.aws import fleet_behavior as knobs
 from tandem.guard.fleet_start import build_stop_schedule
-from tandem.guard.fleet_stop import Lease
+from tandem.guard.lease import Lease
 from tandem.ops.doctor import stop_proof
 from tandem.spec import names
 

@@ -13,7 +13,8 @@ from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from fleet_world import Fleet
 
-from tandem.guard.fleet_stop import FENCE_KEY, POINTER_KEY, lease_key
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.spec import names
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]

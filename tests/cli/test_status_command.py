@@ -13,7 +13,9 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from fleet_world import Fleet, write_environment
 
 from rehearsal.aws import fleet_behavior as knobs
-from tandem.guard.fleet_stop import CAPACITY_KIND_TAG, FENCE_KEY, POINTER_KEY, lease_key
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY, lease_key
+from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.ops.status import STATUS_CALLS
 from tandem.spec import names
 

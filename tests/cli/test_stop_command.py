@@ -28,7 +28,10 @@ from doubles.fault_proxy.rules import (
 from fleet_world import Fleet
 
 from rehearsal.aws import fleet_behavior as knobs
-from tandem.guard.fleet_stop import FENCE_KEY, POINTER_KEY, AwsClients, run_reaper_pass
+from tandem.guard.apply import run_reaper_pass
+from tandem.guard.config import AwsClients
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY
 from tandem.ops import stop_progress
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from guard_world import GUARDED, LABEL, World
 
+from tandem.guard.apply import run_reaper_pass, stop_fleet
+from tandem.guard.config import GuardConfig
 from tandem.guard.fleet_start import raise_fleet
-from tandem.guard.fleet_stop import GuardConfig, release_fence, run_reaper_pass, stop_fleet
+from tandem.guard.release import release_fence
 
 
 @pytest.fixture

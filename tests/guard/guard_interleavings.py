@@ -16,21 +16,14 @@ from typing import Any
 
 from guard_world import GUARDED, Crash, World
 
+from tandem.guard.apply import run_reaper_pass, stop_fleet
+from tandem.guard.config import GuardError
+from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
-from tandem.guard.fleet_stop import (
-    CLOCK_TOLERANCE,
-    FENCE_KEY,
-    OLDEST_INSTANCE_HOURS,
-    PASS_MINUTES,
-    POINTER_KEY,
-    STOP_FAILURES,
-    GuardError,
-    heartbeat_key,
-    lease_key,
-    release_fence,
-    run_reaper_pass,
-    stop_fleet,
-)
+from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
+from tandem.guard.observe import CLOCK_TOLERANCE
+from tandem.guard.pass_metrics import OLDEST_INSTANCE_HOURS, PASS_MINUTES, STOP_FAILURES
+from tandem.guard.release import release_fence
 
 LIMITS = replace(GUARDED, max_hours=2, idle_minutes=20)
 FAULTS = ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "s3.put_object", "eks.update_nodegroup_config",

@@ -17,23 +17,17 @@ from datetime import datetime, timedelta
 
 from guard_world import GUARDED, Crash, World
 
+from tandem.guard.apply import REAPER, run_reaper_pass, stop_fleet
+from tandem.guard.config import GuardError
+from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
-from tandem.guard.fleet_stop import (
-    FENCE_KEY,
-    NORMAL_END_LIMIT,
-    PASS_MINUTES,
-    POINTER_KEY,
-    REAPER,
-    FleetState,
-    GuardError,
-    lease_key,
-    release_fence,
-    run_reaper_pass,
-    stop_fleet,
-)
+from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
+from tandem.guard.observe import NORMAL_END_LIMIT, FleetState
 from tandem.guard.ownership import MAX_READING_AGE_S
+from tandem.guard.pass_metrics import PASS_MINUTES
+from tandem.guard.release import release_fence
 
 LIMITS = replace(GUARDED, max_hours=2, idle_minutes=20)
 STANDING = timedelta(minutes=2 * PASS_MINUTES) + LIMITS.grace_period  # two passes and the grace

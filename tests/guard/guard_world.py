@@ -22,7 +22,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from tandem.guard.fleet_stop import CLUSTER_TAG, NODE_GROUP_TAG, OWNER_TAG, AwsClients, GuardConfig
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, OWNER_TAG
 from tandem.guard.scaling_groups import SCALING_GROUP_TAG
 
 START = datetime(2026, 11, 21, 8, tzinfo=UTC)

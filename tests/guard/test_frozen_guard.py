@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from guard_world import GUARDED
 
-from tandem.guard.fence import FENCE_FIELDS, LEASE_FIELDS, select_json_fields
-from tandem.guard.fleet_stop import FENCE_KEY, POINTER_KEY, GuardRefusedError, lease_key, observe_fleet
+from tandem.guard.config import GuardRefusedError
+from tandem.guard.fence import FENCE_FIELDS, FENCE_KEY
+from tandem.guard.lease import LEASE_FIELDS, POINTER_KEY, lease_key
+from tandem.guard.observe import observe_fleet
+from tandem.guard.values import select_json_fields
 
 SITUATIONS = json.loads((Path(__file__).parents[1] / "frozen" / "objects" / "guard_59a2544.json").read_text())
 ALIVE = ("live", "relabelled", "ending", "stopping", "suspended")

@@ -22,19 +22,12 @@ from guard_world import LABEL
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
+from tandem.guard.apply import run_reaper_pass, stop_fleet
+from tandem.guard.config import AwsClients, GuardConfig, GuardError, GuardExternalError, GuardRefusedError
+from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
-from tandem.guard.fleet_stop import (
-    FENCE_KEY,
-    OWNER_TAG,
-    AwsClients,
-    GuardConfig,
-    GuardError,
-    GuardExternalError,
-    GuardRefusedError,
-    release_fence,
-    run_reaper_pass,
-    stop_fleet,
-)
+from tandem.guard.observe import OWNER_TAG
+from tandem.guard.release import release_fence
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("guard-endpoint"), pytest.mark.proof]
 
@@ -75,7 +68,7 @@ def clients(endpoint, proxy, tmp_path_factory):
 def impatient(clients):  # noqa: ARG001 - their settings
     """The same without retries, whose waits would be all that a test of a lasting fault does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tandem.guard.fence.CLIENT_CONFIG", Config(retries={"total_max_attempts": 1}))
+        patch.setattr("tandem.guard.config.CLIENT_CONFIG", Config(retries={"total_max_attempts": 1}))
         yield AwsClients.create("us-east-2")
 
 
@@ -435,4 +428,4 @@ def test_a_function_that_cannot_see_all_ends_as_an_error(proxy, invoke):
 def test_a_function_packs_all_that_it_imports_and_no_more(name):
     lines = (ROOT / "lambdas" / name / "files.txt").read_text().split()
 
-    assert lines == sorted(closure([f"lambdas.{name}.handler", "tandem.guard.fleet_stop"]))
+    assert lines == sorted(closure([f"lambdas.{name}.handler"]))

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from guard_world import GUARDED
 
-from tandem.guard.fleet_stop import FENCE_KEY, AwsClients
+from tandem.guard.config import AwsClients
+from tandem.guard.fence import FENCE_KEY
 
 LAMBDAS = Path(__file__).resolve().parents[2] / "lambdas"
 BUDGET = {"Records": [{"Sns": {"Subject": "AWS Budgets: home\nhas exceeded", "Message": "Budget: 2000 USD"}}]}

@@ -41,7 +41,7 @@ def test_the_one_shot_stops_alone_end_every_start():
 
 def test_a_reaper_that_sees_no_fence_is_caught(monkeypatch):
     """The histories can tell: without its reasons the reaper leaves instances alive."""
-    monkeypatch.setattr("tandem.guard.fleet_stop._list_stop_reasons", lambda *_: iter(()))
+    monkeypatch.setattr("tandem.guard.plan._list_stop_reasons", lambda *_: iter(()))
 
     assert many(SEED, 60, schedules=False)[0] != {}
 

@@ -10,20 +10,14 @@ from pathlib import Path
 import pytest
 from guard_world import GUARDED, START
 
-from tandem.guard.fleet_stop import (
-    CAPACITY_KIND_TAG,
-    EXCESS_NODES,
-    FENCE_KEY,
-    FLEET_USD,
-    POINTER_KEY,
-    REPLACEMENT_GRACES,
-    GuardRefusedError,
-    lease_key,
-    observe_fleet,
-    release_fence,
-    run_reaper_pass,
-    stop_fleet,
-)
+from tandem.guard.apply import run_reaper_pass, stop_fleet
+from tandem.guard.config import GuardRefusedError
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY, lease_key
+from tandem.guard.observe import CAPACITY_KIND_TAG, observe_fleet
+from tandem.guard.pass_metrics import EXCESS_NODES, FLEET_USD
+from tandem.guard.plan import REPLACEMENT_GRACES
+from tandem.guard.release import release_fence
 from tandem.spec.budgets import SPOT_OVERLAP_HOURS
 
 WRITTEN = json.loads((Path(__file__).parent / "objects_299892d.json").read_text())

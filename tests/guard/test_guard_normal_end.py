@@ -7,16 +7,12 @@ from datetime import timedelta
 import pytest
 from guard_world import GUARDED, Crash
 
-from tandem.guard.fleet_stop import (
-    FENCE_KEY,
-    OWNER_TAG,
-    POINTER_KEY,
-    GuardExternalError,
-    GuardRefusedError,
-    lease_key,
-    run_reaper_pass,
-)
+from tandem.guard.apply import run_reaper_pass
+from tandem.guard.config import GuardExternalError, GuardRefusedError
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.normal_end import EMPTY_OBSERVATIONS, end_lease
+from tandem.guard.observe import OWNER_TAG
 
 
 @pytest.fixture

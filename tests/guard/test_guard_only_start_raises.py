@@ -34,7 +34,7 @@ def asked_sizes(path):
 
 
 def test_three_files_update_the_node_group():
-    assert calls() == {"tandem/guard/fleet_start.py", "tandem/guard/fleet_stop.py", "tandem/guard/node_labels.py"}
+    assert calls() == {"tandem/guard/apply.py", "tandem/guard/fleet_start.py", "tandem/guard/node_labels.py"}
 
 
 def test_a_relabel_knows_no_size():
@@ -48,7 +48,7 @@ def test_the_third_lever_knows_no_size_but_0():
 
 
 def test_a_stop_knows_no_size_but_0():
-    assert asked_sizes(ROOT / "tandem/guard/fleet_stop.py") == {"0"}
+    assert asked_sizes(ROOT / "tandem/guard/apply.py") == {"0"}
 
 
 def test_a_start_knows_one_size_that_is_not_0():

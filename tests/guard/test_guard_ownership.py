@@ -5,16 +5,10 @@ from __future__ import annotations
 import pytest
 from guard_world import GUARDED, LABEL, refused
 
+from tandem.guard.config import GuardExternalError, GuardRefusedError
+from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
-from tandem.guard.fleet_stop import (
-    FENCE_KEY,
-    POINTER_KEY,
-    GuardExternalError,
-    GuardRefusedError,
-    lease_key,
-    read_lease,
-    read_pointer,
-)
+from tandem.guard.lease import POINTER_KEY, lease_key, read_lease, read_pointer
 from tandem.guard.ownership import MAX_READING_AGE_S, LeaseOwner
 from tandem.guard.schedules import delete_unreferenced_schedule
 

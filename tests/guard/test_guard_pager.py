@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from guard_world import GUARDED
 
-from tandem.guard.fleet_stop import CALL_ERRORS, stop_fleet
+from tandem.guard.apply import stop_fleet
 from tandem.guard.pager import PagingError, iterate_pages
+from tandem.guard.values import CALL_ERRORS
 
 
 def pages_of(tokens):

@@ -28,7 +28,7 @@ from rehearsal.aws.sandbox import (
     create_sandbox,
 )
 from tandem.cli.program import main
-from tandem.guard.fleet_stop import INSTANCES_ALIVE
+from tandem.guard.pass_metrics import INSTANCES_ALIVE
 from tandem.spec import names
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("guard-paths"), pytest.mark.proof]

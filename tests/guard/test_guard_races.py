@@ -57,15 +57,15 @@ def test_a_take_back_of_anothers_fleet_is_caught(monkeypatch):
 
 
 def test_a_reaper_that_knows_no_unleased_fleet_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.fleet_stop._list_missing_lease_reasons", lambda *_: iter(()))
+    assert disturb(monkeypatch, "tandem.guard.plan._list_missing_lease_reasons", lambda *_: iter(()))
 
 
 def test_a_reaper_that_reads_no_lease_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.fleet_stop._list_misuse_reasons", lambda *_: iter(()))
+    assert disturb(monkeypatch, "tandem.guard.plan._list_misuse_reasons", lambda *_: iter(()))
 
 
 def test_a_reaper_that_fences_an_ending_lease_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.fleet_stop.FleetState.is_ending", False)
+    assert disturb(monkeypatch, "tandem.guard.observe.FleetState.is_ending", False)
 
 
 def test_an_end_that_does_not_wait_is_caught(monkeypatch):
@@ -73,7 +73,7 @@ def test_an_end_that_does_not_wait_is_caught(monkeypatch):
 
 
 def test_a_stop_that_does_not_look_at_its_fence_again_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.fleet_stop._StopPass._is_still_due", lambda *_, **__: True)
+    assert disturb(monkeypatch, "tandem.guard.apply._StopPass._is_still_due", lambda *_, **__: True)
 
 
 def test_a_start_that_deletes_the_schedules_of_others_is_caught(monkeypatch):

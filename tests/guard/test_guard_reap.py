@@ -9,24 +9,13 @@ from types import SimpleNamespace
 import pytest
 from guard_world import GUARDED, START
 
-from tandem.guard.fleet_stop import (
-    BLOCK_ENDS_TAG,
-    BLOCK_STARTS_TAG,
-    FENCE_KEY,
-    METRIC_UNITS,
-    OWNER_TAG,
-    POINTER_KEY,
-    FleetInstance,
-    FleetState,
-    GuardConfig,
-    GuardRefusedError,
-    Lease,
-    heartbeat_key,
-    lease_key,
-    observe_fleet,
-    plan_stop,
-    run_reaper_pass,
-)
+from tandem.guard.apply import run_reaper_pass
+from tandem.guard.config import GuardConfig, GuardRefusedError
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY, Lease, heartbeat_key, lease_key
+from tandem.guard.observe import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, OWNER_TAG, FleetInstance, FleetState, observe_fleet
+from tandem.guard.pass_metrics import METRIC_UNITS
+from tandem.guard.plan import plan_stop
 
 BLOCK = replace(
     GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=24), max_hours=24

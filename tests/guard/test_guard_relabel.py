@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from guard_world import GUARDED, LABEL
 
-from tandem.guard.fleet_stop import GuardExternalError, GuardRefusedError, lease_key, run_reaper_pass
+from tandem.guard.apply import run_reaper_pass
+from tandem.guard.config import GuardExternalError, GuardRefusedError
+from tandem.guard.lease import lease_key
 from tandem.guard.node_labels import relabel_nodes
 
 COMPILE = {"compile.tandem/experiment": "first"}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from guard_world import SCALING_GROUP
 
-from tandem.guard.fleet_stop import FENCE_KEY, OWNER_TAG, GuardExternalError, GuardRefusedError
+from tandem.guard.config import GuardExternalError, GuardRefusedError
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.observe import OWNER_TAG
 
 
 @pytest.fixture

@@ -10,16 +10,11 @@ from types import SimpleNamespace
 import pytest
 from guard_world import GUARDED, START, Crash
 
+from tandem.guard.apply import stop_fleet
+from tandem.guard.config import GuardExternalError, GuardRefusedError
+from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import LABEL_PREFIXES, build_stop_schedule, raise_fleet
-from tandem.guard.fleet_stop import (
-    FENCE_KEY,
-    POINTER_KEY,
-    GuardExternalError,
-    GuardRefusedError,
-    Lease,
-    lease_key,
-    stop_fleet,
-)
+from tandem.guard.lease import POINTER_KEY, Lease, lease_key
 from tandem.spec import names
 
 BLOCK = replace(GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=4))

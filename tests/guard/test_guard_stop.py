@@ -8,15 +8,11 @@ from datetime import timedelta
 import pytest
 from guard_world import GUARDED, World, refused
 
-from tandem.guard.fleet_stop import (
-    FENCE_KEY,
-    POINTER_KEY,
-    GuardExternalError,
-    GuardRefusedError,
-    observe_fleet,
-    run_reaper_pass,
-    stop_fleet,
-)
+from tandem.guard.apply import run_reaper_pass, stop_fleet
+from tandem.guard.config import GuardExternalError, GuardRefusedError
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY
+from tandem.guard.observe import observe_fleet
 
 READS = ["s3.get_object", "eks.describe_nodegroup", "ec2.describe_instances"]
 WRITES = ["s3.put_object", "eks.update_nodegroup_config", "sns.publish", "cloudwatch.put_metric_data"]

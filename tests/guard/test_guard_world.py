@@ -6,7 +6,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from guard_world import GUARDED, START, Crash, World
 
-from tandem.guard.fleet_stop import read_object, scale_to_zero, write_object
+from tandem.guard.apply import scale_to_zero
+from tandem.guard.bucket import read_object, write_object
 
 ONE = {"minSize": 0, "desiredSize": 1}
 ZERO = {"minSize": 0, "desiredSize": 0}

@@ -16,7 +16,9 @@ from recorded import SAMPLES
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem import metrics
-from tandem.guard.fleet_stop import METRIC_UNITS, AwsClients, GuardConfig, run_reaper_pass
+from tandem.guard.apply import run_reaper_pass
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.pass_metrics import METRIC_UNITS
 from tandem.metrics import CLOUDWATCH_METRICS, GUARD, PUBLISHERS, cloudwatch_unit
 
 SAMPLE = SAMPLES / str(PUBLISHERS[GUARD].sample)

@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tandem.guard.fleet_stop import Fence, FleetInstance, FleetState, Lease
+from tandem.guard.fence import Fence
+from tandem.guard.lease import Lease
+from tandem.guard.observe import FleetInstance, FleetState
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status import AcceleratorNode, NodeGroup, StatusReport
 from tandem.ops.stop_paths import StopPath

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from fleet_seen import BLOCK, SPOT
 
-from tandem.guard.fleet_stop import FENCE_KEY, POINTER_KEY
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY
 from tandem.ops.doctor.call_policy import list_action_arns
 from tandem.ops.guard_config import aws_partition, build_guard_config
 from tandem.ops.people.policy_targets import TargetName, build_targets

@@ -11,7 +11,7 @@ import pytest
 from botocore.stub import Stubber
 from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen
 
-from tandem.guard.fleet_stop import FleetState
+from tandem.guard.observe import FleetState
 from tandem.ops.faults import OperationError
 from tandem.ops.guard_config import build_guard_config, stop_topic_arn
 from tandem.ops.reservation import CapacityReservation, read_reservation

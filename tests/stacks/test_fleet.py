@@ -9,7 +9,7 @@ import pytest
 import yaml
 from assemblies import RESERVATION, Template, Templates, inputs, one, resources
 
-from tandem.guard.fleet_stop import CAPACITY_KIND_TAG
+from tandem.guard.observe import CAPACITY_KIND_TAG
 
 pytestmark = pytest.mark.cdk
 

@@ -19,9 +19,10 @@ from assemblies import COMMITTED, Template, Templates, changed, environment, one
 from stacks.guard import GuardStack
 from stacks.guard_functions import FUNCTIONS, ROOT, TIMEOUT_S, function_variables, list_function_files
 from stacks.guard_rights import LISTING_ACTIONS
-from tandem.guard.fence import CLIENT_CONFIG, AwsClients, Lease
+from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
 from tandem.guard.fleet_start import build_stop_schedule
-from tandem.guard.fleet_stop import PASS_MINUTES, GuardConfig
+from tandem.guard.lease import Lease
+from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.ops.guard_config import build_guard_config
 from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, REGIONS_WITHOUT_BUDGETS
@@ -94,19 +95,8 @@ class TestFunctions:
         (folder,) = assembly.glob(f"**/asset.{key}")
 
         found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-        assert found == {
-            "handler.py",
-            "tandem/__init__.py",
-            "tandem/aws/__init__.py",
-            "tandem/aws/faults.py",
-            "tandem/guard/fence.py",
-            "tandem/guard/fleet_stop.py",
-            "tandem/guard/__init__.py",
-            "tandem/guard/ownership.py",
-            "tandem/guard/pager.py",
-            "tandem/guard/scaling_groups.py",
-            "tandem/guard/schedules.py",
-        }
+        listed = (ROOT / "lambdas" / what / "files.txt").read_text().split()
+        assert found == {name.removeprefix(f"lambdas/{what}/") for name in listed}
         for file in found:
             source = ROOT / ("lambdas/" + what + "/handler.py" if file == "handler.py" else file)
             assert (folder / file).read_bytes() == source.read_bytes()
@@ -202,7 +192,7 @@ class TestFunctions:
 
 
 class TestRights:
-    """Action by action: what a role may is what tandem/guard/fleet_stop.py calls."""
+    """Action by action: what a role may is what tandem/guard calls."""
 
     CALLED = frozenset({
         "s3:GetObject", "s3:PutObject", "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig", "ec2:DescribeInstances",

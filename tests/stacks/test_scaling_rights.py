@@ -14,7 +14,7 @@ from doubles.aws_principal import create_principal
 from rehearsal.aws.endpoint import AwsEndpoint
 from stacks.guard_rights import list_function_statements
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.fleet_stop import INSTANCES_ALIVE
+from tandem.guard.pass_metrics import INSTANCES_ALIVE
 from tandem.ops.guard_config import former_object_prefix, object_prefix
 from tandem.ops.people.policies import build_policy
 from tandem.spec import names

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from tandem.guard import fleet_stop
+from tandem.guard.config import AwsClients
+from tandem.guard.lease import POINTER_KEY
+from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, observe_fleet
 from tandem.ops.destroy.account import AccountClients, tags_of
 from tandem.ops.faults import OperationError, OperationRefusedError, error_code
 from tandem.ops.guard_config import build_guard_config
@@ -38,16 +40,16 @@ def list_nodes(account: AccountClients, node_group: str = "") -> list[ClusterNod
         OpsError: EC2 does not list them.
     """
     filters = [
-        {"Name": f"tag:{fleet_stop.CLUSTER_TAG}", "Values": [account.cluster]},
+        {"Name": f"tag:{CLUSTER_TAG}", "Values": [account.cluster]},
         {"Name": "instance-state-name", "Values": list(ALIVE_STATES)},
     ]
     if node_group:
-        filters.append({"Name": f"tag:{fleet_stop.NODE_GROUP_TAG}", "Values": [node_group]})
+        filters.append({"Name": f"tag:{NODE_GROUP_TAG}", "Values": [node_group]})
     where = f"instances of {node_group or account.cluster}"
     return [
         ClusterNode(
             id=instance["InstanceId"], state=instance["State"]["Name"],
-            node_group=tags_of(instance.get("Tags")).get(fleet_stop.NODE_GROUP_TAG, ""),
+            node_group=tags_of(instance.get("Tags")).get(NODE_GROUP_TAG, ""),
         )
         for row in account.list_rows("ec2", "DescribeInstances", "Reservations", where, Filters=filters)
         for instance in row["Instances"]
@@ -69,7 +71,7 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
     """
     command = build_tandem_command("stop", account.name)
     end_advice = f"end the run, or stop the fleet: {command}; then run this again"
-    fleet = fleet_stop.observe_fleet(_create_clients(account), build_guard_config(account.environment), now)
+    fleet = observe_fleet(_create_clients(account), build_guard_config(account.environment), now)
     if fleet.live_lease:
         raise OperationRefusedError(
             f"run {fleet.live_lease.run} of {fleet.live_lease.who} holds a lease until "
@@ -84,7 +86,7 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
     if unread_sources and has_bucket(account):
         raise OperationError(
             f"whether a run holds the fleet is not known ({'; '.join(unread_sources)})",
-            where=build_guard_config(account.environment).url(fleet_stop.POINTER_KEY),
+            where=build_guard_config(account.environment).url(POINTER_KEY),
             change="allow s3:GetObject and s3:ListBucket there to this identity; what is not understood counts no more "
             f"after {command}; then run this again",
         )  # fmt: skip
@@ -99,8 +101,8 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
         )
 
 
-def _create_clients(account: AccountClients) -> fleet_stop.AwsClients:
-    return fleet_stop.AwsClients(**{
+def _create_clients(account: AccountClients) -> AwsClients:
+    return AwsClients(**{
         service: account.client(service)
         for service in ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "autoscaling")
     })  # fmt: skip

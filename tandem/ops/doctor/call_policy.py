@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tandem.guard.fleet_stop import POINTER_KEY
+from tandem.guard.lease import POINTER_KEY
 from tandem.ops.guard_config import aws_partition, former_object_prefix, object_prefix
 from tandem.spec import names
 from tandem.spec.environment import Environment

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from tandem.guard.fleet_stop import BLOCK_MARGIN
+from tandem.guard.observe import BLOCK_MARGIN
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.check_result import (
     CheckFinding,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, timedelta
 
-from tandem.guard import fleet_stop
+from tandem.guard.config import AwsClients
+from tandem.guard.observe import FleetState, observe_fleet
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import find_call, list_action_arns
 from tandem.ops.doctor.check_result import (
@@ -146,8 +147,8 @@ def check_fleet(context: DoctorContext, account: AllowlistedAccount) -> Iterator
     """Tell what runs, who has it, and that a Fleet update would take it away."""
     environment, node_group = context.environment, names.node_group_name(context.environment)
     clients = {service: account.client(service) for service in ("s3", "eks", "ec2")}
-    fleet = fleet_stop.observe_fleet(
-        fleet_stop.AwsClients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None),
+    fleet = observe_fleet(
+        AwsClients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None),
         build_guard_config(environment), context.now,
     )  # fmt: skip
     yield from _report_read_failures(context, account, fleet)
@@ -178,7 +179,7 @@ def check_fleet(context: DoctorContext, account: AllowlistedAccount) -> Iterator
 
 
 def _report_read_failures(
-    context: DoctorContext, account: AllowlistedAccount, fleet: fleet_stop.FleetState
+    context: DoctorContext, account: AllowlistedAccount, fleet: FleetState
 ) -> Iterator[CheckFinding]:
     """Say what could not be read, once for each call; before the first deploy there is no bucket, and nothing in it."""
     is_absent = fleet.has_node_group is False and not fleet.instances
@@ -197,7 +198,7 @@ def _report_read_failures(
         )  # fmt: skip
 
 
-def _judge_raised_fleet(context: DoctorContext, fleet: fleet_stop.FleetState) -> Iterator[CheckFinding]:
+def _judge_raised_fleet(context: DoctorContext, fleet: FleetState) -> Iterator[CheckFinding]:
     """Say what EKS does to a raised fleet at an update of the template, whose desired size is always 0."""
     environment, node_group = context.environment, names.node_group_name(context.environment)
     instance_count = len(fleet.instances)

@@ -9,17 +9,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tandem.guard.fleet_stop import (
-    CALL_ERRORS,
-    CAPACITY_KIND_TAG,
-    AwsClients,
-    Lease,
-    read_fence,
-    read_lease,
-    read_pointer,
-)
+from tandem.guard.config import AwsClients
+from tandem.guard.fence import read_fence
+from tandem.guard.lease import Lease, read_lease, read_pointer
+from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, ScalingGroup, read_scaling_groups
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
+from tandem.guard.values import CALL_ERRORS
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import PROOF_NAME_PREFIX
 from tandem.ops.doctor.check_result import (

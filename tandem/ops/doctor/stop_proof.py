@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tandem.guard import fleet_stop
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import build_stop_schedule
+from tandem.guard.lease import Lease, lease_key
+from tandem.guard.observe import FleetState, observe_fleet
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import PASS_ROLE_ACTION, PROOF_NAME_PREFIX
 from tandem.ops.doctor.check_result import (
@@ -104,12 +106,12 @@ def _current_time() -> datetime:
     return datetime.now(tz=UTC)
 
 
-def _require_idle_fleet(account: AllowlistedAccount) -> fleet_stop.FleetState:
+def _require_idle_fleet(account: AllowlistedAccount) -> FleetState:
     """Look at the fleet, and return the look where nobody has it or could have it."""
     environment, config = account.environment, build_guard_config(account.environment)
     clients = {service: account.client(service) for service in ("s3", "eks", "ec2")}
-    fleet = fleet_stop.observe_fleet(
-        fleet_stop.AwsClients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None),
+    fleet = observe_fleet(
+        AwsClients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None),
         config,
         _current_time(),
     )
@@ -138,7 +140,7 @@ def _require_idle_fleet(account: AllowlistedAccount) -> fleet_stop.FleetState:
     return fleet
 
 
-def _require_no_work(environment: Environment, config: fleet_stop.GuardConfig, fleet: fleet_stop.FleetState) -> None:
+def _require_no_work(environment: Environment, config: GuardConfig, fleet: FleetState) -> None:
     """Refuse where the stop that is fired could end somebody's work.
 
     A fence keeps nobody from a proof: behind it nobody may raise. An object that is not understood may be a lease.
@@ -149,7 +151,7 @@ def _require_no_work(environment: Environment, config: fleet_stop.GuardConfig, f
         raise OperationRefusedError(
             f"run {fleet.live_lease.run} of {fleet.live_lease.who} has the fleet until "
             f"{fleet.live_lease.deadline:%Y-%m-%dT%H:%M:%SZ}",
-            where=config.url(fleet_stop.lease_key(fleet.live_lease.run)),
+            where=config.url(lease_key(fleet.live_lease.run)),
             change="prove it before a start, or after the stop",
         )
     if fleet.desired_size or fleet.min_size or fleet.instances:
@@ -163,7 +165,7 @@ def _require_no_work(environment: Environment, config: fleet_stop.GuardConfig, f
         )
 
 
-def _node_group_parameters(config: fleet_stop.GuardConfig) -> dict[str, str]:
+def _node_group_parameters(config: GuardConfig) -> dict[str, str]:
     return {"clusterName": config.cluster, "nodegroupName": config.node_group}
 
 
@@ -190,7 +192,7 @@ class _StopProof:
         account: AllowlistedAccount,
         *,
         fire_time: datetime,
-        initial_fleet: fleet_stop.FleetState,
+        initial_fleet: FleetState,
         known_update_ids: frozenset[str],
     ) -> None:
         self.account, self.fire_time, self.initial_fleet, self.known_update_ids = (
@@ -208,7 +210,7 @@ class _StopProof:
 
     def create_schedule(self) -> CheckFinding | None:
         """Create the schedule; return why Scheduler does not take it."""
-        lease = fleet_stop.Lease(
+        lease = Lease(
             run=PROOF_CHECK,
             who="tandem doctor",
             experiment=None,
@@ -327,8 +329,8 @@ class _StopProof:
 
     def _has_new_stop(self) -> bool:
         clients = {service: self.account.client(service) for service in ("s3", "eks", "ec2")}
-        aws_clients = fleet_stop.AwsClients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None)
-        final_fleet = fleet_stop.observe_fleet(aws_clients, self.config, _current_time())
+        aws_clients = AwsClients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None)
+        final_fleet = observe_fleet(aws_clients, self.config, _current_time())
         initial_fence, final_fence = (
             (fleet.fence.state != "lifted", fleet.fence.who, fleet.fence.at) if fleet.fence else None
             for fleet in (self.initial_fleet, final_fleet)

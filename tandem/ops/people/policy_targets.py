@@ -13,14 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tandem.guard.fleet_stop import (
-    CLUSTER_TAG,
-    FENCE_KEY,
-    NODE_GROUP_TAG,
-    POINTER_KEY,
-    heartbeat_key,
-    lease_key,
-)
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
+from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.ops.destroy.stacks import DELETION_ORDER, PERMANENT_KIND
 from tandem.ops.doctor.call_policy import list_action_arns
 from tandem.ops.guard_config import aws_partition, former_object_prefix, object_prefix

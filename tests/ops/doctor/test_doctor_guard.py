@@ -10,7 +10,7 @@ import zipfile
 import pytest
 from doctor_world import ACCOUNT, NOW, World, bucket, cluster, node_group, schedule
 
-from tandem.guard.fleet_stop import CAPACITY_KIND_TAG
+from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.spec import names
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/Operator"

@@ -11,11 +11,12 @@ import pytest
 from botocore import xform_name
 from guard_world import GUARDED, LABEL, World
 
-from tandem.guard.fence import GuardExternalError
+from tandem.guard.apply import stop_fleet
+from tandem.guard.config import GuardExternalError
 from tandem.guard.fleet_start import raise_fleet
-from tandem.guard.fleet_stop import release_fence, stop_fleet
 from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
+from tandem.guard.release import release_fence
 from tandem.ops.leftovers_ec2 import RESOURCE_KINDS
 from tandem.ops.people.command_calls import (
     ARTIFACT_GC_CALLS,
@@ -35,7 +36,7 @@ from tandem.ops.people.command_calls import (
 from tandem.ops.people.doc import ROOT
 from tandem.publish.services import CALLS as PUBLISHED
 
-BY_COMMAND = {  # what the commands themselves ask beside tandem.guard.fleet_start and tandem.guard.fleet_stop
+BY_COMMAND = {  # what the commands themselves ask beside the modules of tandem.guard
     "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
               ("budgets", "DescribeNotificationsForBudget"), ("budgets", "DescribeSubscribersForNotification"),
               ("lambda", "GetFunctionConfiguration"),

@@ -1,0 +1,408 @@
+"""The stop: a fence in the bucket, a node group at 0, and passes that look until EC2 lists no instance.
+
+A pass looks, does what is due and returns; all that it keeps is `stop.json` (tandem/guard/fence.py), so it may die
+anywhere and the next one goes on. It reads AWS only, never Kubernetes.
+Invariant: standard library and boto3 only, because a Lambda packs this file; nothing without the environment's own tag
+is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from tandem.guard.bucket import MAX_ATTEMPTS
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.fence import FENCE_KEY, MAX_PASSES, Fence, FenceState, change_fence, read_fence
+from tandem.guard.lease import read_lease, read_pointer
+from tandem.guard.notify import CHANGE_TEXTS, notify_subscribers
+from tandem.guard.observe import CLOCK_TOLERANCE, FleetState, observe_fleet
+from tandem.guard.ownership import is_fresh, retry_call
+from tandem.guard.pass_metrics import METRIC_UNITS, PASS_MINUTES, STOP_FAILURES
+from tandem.guard.plan import StopPlan, plan_stop
+from tandem.guard.scaling_groups import (
+    LAUNCH_PROCESS,
+    ScalingGroup,
+    read_scaling_groups,
+    set_group_to_zero,
+    suspend_launch,
+)
+from tandem.guard.schedules import list_foreign_schedules
+from tandem.guard.values import CALL_ERRORS, describe_error, format_value, shorten_sentence
+
+MAX_OBSERVATIONS = 3  # of a pass, where the lease changes while it looks
+REMINDER_INTERVAL = timedelta(hours=1)
+REAPER = "reap"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassReport:
+    """What a pass saw and did.
+
+    Args:
+        actions: each a sentence.
+        failures: what was due and could not be done or could not be seen; the next pass tries again.
+        messages: what was sent to the topic.
+    """
+
+    fleet: FleetState
+    plan: StopPlan
+    actions: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a log line or `--json` has it: times in ISO 8601, UTC."""
+        fence = self.fleet.fence
+        return {
+            "at": format_value(self.fleet.now),
+            "why": list(self.plan.reasons),
+            "fence": fence.state if fence else None,
+            "desired": self.fleet.desired_size,
+            "instances": {instance.id: instance.state for instance in self.fleet.instances},
+            "done": list(self.actions),
+            "failed": list(self.failures),
+            "told": list(self.messages),
+            "unknown": dict(self.fleet.unknown),
+            "faults": list(self.fleet.faults),
+            "metrics": dict(self.metrics),
+        }
+
+
+def apply_stop_plan(  # noqa: PLR0913 - what was seen, what it demands, and in whose name
+    clients: AwsClients, config: GuardConfig, fleet: FleetState, plan: StopPlan, *, who: str, run: str | None = None,
+    publishes_metrics: bool = True,
+) -> PassReport:  # fmt: skip
+    """Do what is due: fence, scale down, terminate, publish, tell. Never raises for AWS: see `Report.failed`.
+
+    Args:
+        who: stops, where there is no fence yet.
+        run: that is stopped; None takes the lease's.
+        publishes_metrics: whether the pass is counted in CloudWatch; the guard's functions alone may publish there.
+    """
+    stop_pass = _StopPass(clients, config, fleet, plan, who=who, run=run or (fleet.lease.run if fleet.lease else None))
+    stop_pass.publishes_metrics = publishes_metrics
+    if plan.reasons:
+        stop_pass.stop()
+    return stop_pass.finish()
+
+
+class _StopPass:
+    """One pass at work: what it did, what failed, and the fence as it knows it."""
+
+    def __init__(  # noqa: PLR0913 - as of act
+        self, clients: AwsClients, config: GuardConfig, fleet: FleetState, plan: StopPlan, *, who: str, run: str | None
+    ) -> None:  # fmt: skip
+        self.clients, self.config, self.fleet, self.plan = clients, config, fleet, plan
+        self.who, self.run = who, run
+        self.actions: list[str] = []
+        self.failures: list[str] = []
+        self.messages: list[str] = []
+        self.terminated_ids: tuple[str, ...] = ()
+        self.suspended_groups: tuple[str, ...] = ()
+        self.publishes_metrics = True
+        self.read_at_s = fleet.read_start_s  # when a reading or writing of the fence began that shows it as it is known
+
+    def stop(self) -> None:
+        """Fence, then 0, then by id; a bucket that is out of reach comes last, so that it holds nothing up."""
+        is_fence_unknown, was_closed_before = "fence" in self.fleet.unknown, self.fleet.is_fenced
+        planned_scale_down = self.plan.scale_down
+        if not is_fence_unknown:
+            self._write_fence()
+        self.failures.extend(self.plan.failures)
+        # a new fence: whoever raised between the look and the fence was allowed to, and reads it only afterwards
+        if self.plan.scale_down or ((planned_scale_down or not was_closed_before) and self.fleet.can_scale):
+            self._scale_down()
+        if self.plan.hold_scaling_groups and self._is_still_due(force_read=True):
+            self._hold_scaling_groups()
+        if self.plan.terminate_ids:  # by id, so it can end no other run's
+            self._terminate_instances()
+        if is_fence_unknown:
+            self._write_fence()
+        if was_closed_before and self.fleet.desired_size and "lease" not in self.fleet.unknown:
+            self._report_foreign_schedules()
+
+    def _is_still_due(self, *, force_read: bool = False) -> bool:
+        """Whether the fence still stands: the machine may have slept until it was released and another run started.
+
+        Args:
+            force_read: whether the fence is read in any case, not only where the clock moved since.
+        """
+        if not force_read and is_fresh(self.clients, self.read_at_s):
+            return True
+        start_s = self.clients.wall_s()
+        try:
+            fence = read_fence(self.clients, self.config)
+        except CALL_ERRORS:
+            return True  # a stop does not wait for S3
+        self.read_at_s = start_s
+        if (fence is not None and fence.is_closed) or not self.fleet.is_fenced:
+            return True
+        self.actions.append("the fence was released meanwhile, so nothing more is stopped")
+        return False
+
+    def finish(self) -> PassReport:
+        """Publish, tell and write down what this pass did."""
+        # the rest is the reaper's alone: its silence is told by their absence, and money and idle minutes are summed
+        reaper_metrics = self.plan.metrics if self.who == REAPER else {}
+        metrics = {**reaper_metrics, STOP_FAILURES: float(bool(self.failures))}
+        if not self.plan.reasons:
+            self.failures += [f"{source} unknown: {outcome}" for source, outcome in self.fleet.unknown.items()]
+        is_blind = (
+            not self.plan.reasons and bool(self.fleet.unknown) and self.who == REAPER and bool(self.fleet.own_instances)
+        )
+        change = "blind" if is_blind else "failed" if metrics[STOP_FAILURES] else self.plan.fence_state or ""
+        outcome = self._notify(change) if self.plan.reasons or is_blind else False
+        if self.publishes_metrics:
+            self._publish(metrics)
+        if self.plan.reasons:
+            self._update_fence(change, notification_ok=outcome)
+        return PassReport(fleet=self.fleet, plan=self.plan, actions=tuple(self.actions), failures=tuple(self.failures),
+                      messages=tuple(self.messages), metrics=metrics)  # fmt: skip
+
+    @contextmanager
+    def _record_failure(self, step: str) -> Iterator[None]:
+        try:
+            yield
+        except CALL_ERRORS as error:
+            self.failures.append(f"{step} failed: {describe_error(error)}")
+
+    def _write_fence(self) -> None:
+        """Write the fence, or keep the one that is there: two stops agree on the first."""
+        why = shorten_sentence("; ".join(self.plan.reasons))
+        new_fence = Fence(state="stopping", who=self.who, why=why, run=self.run, at=self.fleet.now)
+
+        def close_fence(fence: Fence | None) -> Fence | None:
+            if fence and fence.is_closed and not fence.fault:
+                return None
+            suspended_groups = fence.suspended if fence else ()  # until a start has resumed them
+            return replace(new_fence, suspended=tuple(dict.fromkeys((*suspended_groups, *self.suspended_groups))))
+
+        was_closed_before, start_s = self.fleet.is_fenced, self.clients.wall_s()
+        known_etag = self.fleet.fence.etag if self.fleet.fence else ""
+        with self._record_failure(f"writing {self.config.url(FENCE_KEY)}"):
+            fence = change_fence(self.clients, self.config, self.fleet.fence, close_fence)
+            if fence is None:
+                self.failures.append(f"{self.config.url(FENCE_KEY)}: others wrote it {MAX_ATTEMPTS} times in between")
+                return
+            self.fleet = replace(self.fleet, fence=fence)
+            self.plan = plan_stop(self.fleet, self.config)
+            if fence.etag != known_etag:
+                self.read_at_s = start_s
+            if not was_closed_before:
+                self.actions.append(f"fenced: {fence.why}")
+
+    def _scale_down(self) -> None:
+        config = self.config
+        with self._record_failure(f"setting {config.node_group_description} to 0"):
+            if retry_call(self.clients, lambda: scale_to_zero(self.clients, config), self._is_still_due):
+                self.actions.append(f"{config.node_group_description} set to 0")
+
+    def _hold_scaling_groups(self) -> None:
+        """Pull the third lever: EKS refuses 0, or does not do it."""
+        with self._record_failure(f"reading the Auto Scaling groups of {self.config.node_group_description}"):
+            for group in read_scaling_groups(self.clients, self.fleet.scaling_groups):
+                with self._record_failure(f"holding Auto Scaling group {group.name} at 0"):
+                    self._hold_scaling_group(group)
+
+    def _hold_scaling_group(self, group: ScalingGroup) -> None:
+        if LAUNCH_PROCESS not in group.suspended_processes:
+            self.suspended_groups = (*self.suspended_groups, group.name)
+            self._record_suspended_groups()
+            suspend_launch(self.clients, group.name)
+            self.actions.append(f"Auto Scaling group {group.name}: launches suspended (unproven on a real account)")
+        if (group.desired_size, group.min_size) != (0, 0):
+            set_group_to_zero(self.clients, group.name)
+            self.actions.append(f"Auto Scaling group {group.name} set to 0 (unproven on a real account)")
+
+    def _record_suspended_groups(self) -> None:
+        """Write into the fence which launches it suspends, before it does, so that a start may resume them."""
+
+        def add_suspended_groups(fence: Fence | None) -> Fence | None:
+            if fence is None or not fence.is_closed or set(self.suspended_groups) <= set(fence.suspended):
+                return None
+            return replace(fence, suspended=tuple(dict.fromkeys((*fence.suspended, *self.suspended_groups))))
+
+        with self._record_failure(f"writing {self.config.url(FENCE_KEY)}"):
+            fence = change_fence(self.clients, self.config, self.fleet.fence, add_suspended_groups)
+            self.fleet = replace(self.fleet, fence=fence or self.fleet.fence)
+
+    def _report_foreign_schedules(self) -> None:
+        """Name the schedules that no lease owns: one of them may be what raises behind the fence."""
+        with self._record_failure(f"listing the schedules of {self.config.schedule_group}"):
+            for schedule in list_foreign_schedules(self.clients, self.config, self.fleet.lease):
+                self.failures.append(
+                    f"schedule {schedule.name} of group {self.config.schedule_group} is no lease's and "
+                    f"calls {schedule.target_arn}; delete it if nobody knows it"
+                )
+
+    def _terminate_instances(self) -> None:
+        """End them in one call; where EC2 refuses one of several, it ends none (API reference), so then one by one."""
+        instance_ids = self.plan.terminate_ids
+        with self._record_failure(f"terminating {', '.join(instance_ids)}"):
+            try:
+                self._call_terminate(instance_ids)
+            except ClientError:
+                if len(instance_ids) == 1:
+                    raise
+                for instance_id in instance_ids:
+                    with self._record_failure(f"terminating {instance_id}"):
+                        self._call_terminate((instance_id,))
+        if self.terminated_ids:
+            self.actions.append(f"terminated by id: {', '.join(self.terminated_ids)}")
+
+    def _call_terminate(self, instance_ids: tuple[str, ...]) -> None:
+        self.clients.ec2.terminate_instances(InstanceIds=list(instance_ids))
+        self.terminated_ids = (*self.terminated_ids, *instance_ids)
+
+    def _publish(self, metrics: Mapping[str, float]) -> None:
+        data = [{"MetricName": name, "Value": value, "Unit": METRIC_UNITS[name], "Timestamp": self.fleet.now}
+                for name, value in metrics.items()]  # fmt: skip
+        with self._record_failure(f"publishing to {self.config.namespace}"):
+            self.clients.cloudwatch.put_metric_data(Namespace=self.config.namespace, MetricData=data)
+
+    def _notify(self, change: str) -> bool:
+        """Tell people of a change, and of a failure every hour again; whether they now know."""
+        fence, now = self.fleet.fence, self.fleet.now
+        if fence is None or not fence.is_closed:  # nothing remembers what they were told: the first pass of each hour
+            is_new = now.minute < PASS_MINUTES or self.who != REAPER
+        else:
+            is_recent = (
+                fence.told_at is None or fence.told_at - CLOCK_TOLERANCE <= now < fence.told_at + REMINDER_INTERVAL
+            )
+            is_reminder = change == "failed" and not is_recent
+            is_new = change != fence.told or is_reminder
+        if not is_new:
+            return False
+        instance_ids = [sentence.id for sentence in self.fleet.instances]
+        instance_text = "unknown" if "instances" in self.fleet.unknown else ", ".join(instance_ids) or "none"
+        message = "\n".join(
+            [
+                f"{self.config.environment}: the fleet is {CHANGE_TEXTS[change]}.",
+                *(f"Why: {why}" for why in self.plan.reasons),
+                f"Instances that EC2 lists: {instance_text}",
+                *(f"Done: {sentence}" for sentence in self.actions),
+                *(f"Failed: {sentence}" for sentence in self.failures),
+                f"Look: tandem status --env {self.config.environment}; docs/runbook.md",
+            ]
+        )
+        failure_count = len(self.failures)
+        with self._record_failure(f"telling {self.config.topic_arn}"):
+            notify_subscribers(self.clients, self.config, f"fleet {CHANGE_TEXTS[change]}", message)
+            self.messages.append(message)
+        return len(self.failures) == failure_count
+
+    def _update_fence(self, change: str, *, notification_ok: bool) -> None:
+        """Write into the fence what this pass found and did; nothing where nothing is new any more."""
+
+        def add_pass(current_fence: Fence | None) -> Fence | None:
+            if current_fence is None or not current_fence.is_closed:
+                return None  # lifted meanwhile, or it could never be written
+            has_instance_list = "instances" not in self.fleet.unknown
+            new_fence = replace(
+                current_fence,
+                state=self._choose_fence_state(),
+                etag="",
+                instances=tuple(instance.id for instance in self.fleet.instances)
+                if has_instance_list
+                else current_fence.instances,
+                terminated=tuple(dict.fromkeys((*current_fence.terminated, *self.terminated_ids))),
+                suspended=tuple(dict.fromkeys((*current_fence.suspended, *self.suspended_groups))),
+                told=change if notification_ok else current_fence.told,
+                told_at=self.fleet.now if notification_ok else current_fence.told_at,
+            )
+            if new_fence.state == "stopped" and new_fence == replace(current_fence, etag=""):
+                return None
+            return replace(new_fence, passes=min(current_fence.passes + 1, MAX_PASSES), last_look=self.fleet.now)
+
+        fence = self.fleet.fence
+        if fence is None or not fence.is_closed:
+            return
+        with self._record_failure(f"writing {self.config.url(FENCE_KEY)}"):
+            stored_fence = change_fence(self.clients, self.config, fence, add_pass)
+            self.fleet = replace(self.fleet, fence=stored_fence or fence)
+
+    def _choose_fence_state(self) -> FenceState:
+        """Return the state to write: what was ordered by id is terminating, if the order was taken."""
+        state = self.plan.fence_state or "stopping"
+        previous_state = self.fleet.fence.state if self.fleet.fence else "stopping"
+        return (
+            "stopping"
+            if state == "terminating" and not self.terminated_ids and previous_state != "terminating"
+            else state
+        )
+
+
+def scale_to_zero(clients: AwsClients, config: GuardConfig) -> None:
+    """Ask EKS for no node at all.
+
+    Raises:
+        RAISED: EKS does not answer, or refuses.
+    """
+    clients.eks_once.update_nodegroup_config(
+        clusterName=config.cluster, nodegroupName=config.node_group, scalingConfig={"minSize": 0, "desiredSize": 0}
+    )
+
+
+def run_reaper_pass(clients: AwsClients, config: GuardConfig, now: datetime) -> PassReport:
+    """Make one pass of the reaper.
+
+    The lease is read again before it acts: a start or an end may have come while it looked.
+    """
+    for _ in range(MAX_OBSERVATIONS):
+        fleet = observe_fleet(clients, config, now)
+        plan = plan_stop(fleet, config)
+        if not plan.reasons or fleet.is_fenced or _is_lease_unchanged(clients, config, fleet):
+            break
+    return apply_stop_plan(clients, config, fleet, plan, who=REAPER)
+
+
+def _is_lease_unchanged(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> bool:
+    """Whether the lease is as it was seen; what cannot be read again stands."""
+    if "lease" in fleet.unknown:
+        return True
+    try:
+        pointer = read_pointer(clients, config)
+        lease, _ = read_lease(clients, config, pointer)
+    except CALL_ERRORS:
+        return True
+    return pointer == fleet.pointer and (lease.etag if lease else "") == (fleet.lease.etag if fleet.lease else "")
+
+
+def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
+    clients: AwsClients,
+    config: GuardConfig,
+    *,
+    who: str,
+    why: str,
+    run: str | None,
+    now: datetime,
+    publishes_metrics: bool = False,
+) -> PassReport:
+    """Stop the fleet: fence it, set the node group to 0. The reaper's passes see to the rest.
+
+    Args:
+        who: as of Fence.
+        why: in a sentence; a fence that is there already keeps its own.
+        run: that is stopped; None takes the lease's, where there is one.
+        publishes_metrics: as of act; a person sees by the report what failed.
+
+    Raises nothing for AWS: what could not be done is in the report's `failed`.
+    """
+    fleet = observe_fleet(clients, config, now)
+    plan = replace(plan_stop(fleet, config), reasons=(shorten_sentence(why),), scale_down=fleet.can_scale)
+    return apply_stop_plan(
+        clients,
+        config,
+        fleet,
+        plan,
+        who=shorten_sentence(who),
+        run=shorten_sentence(run) if run else None,
+        publishes_metrics=publishes_metrics,
+    )

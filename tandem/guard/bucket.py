@@ -1,0 +1,73 @@
+"""Small objects of the guard's bucket, read whole and written only over what was read.
+
+Invariant: standard library and boto3 only, because a Lambda packs this file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.values import error_code
+
+SCHEMA = 1
+MAX_ATTEMPTS = 4  # of a conditional write that somebody else came before
+MAX_OBJECT_BYTES = 1 << 20  # bytes; what is longer is none of ours
+_NOT_FOUND_CODES = {"NoSuchKey", "404"}
+_CONFLICT_CODES = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketObject:
+    """A small object of the bucket, as it was read."""
+
+    body: bytes
+    etag: str
+    modified_at: datetime
+
+
+def read_object(clients: AwsClients, config: GuardConfig, key: str) -> BucketObject | None:
+    """Return a small object, None where there is none.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    try:
+        answer = clients.s3.get_object(Bucket=config.bucket, Key=config.prefix + key)
+        return BucketObject(
+            body=answer["Body"].read(MAX_OBJECT_BYTES), etag=answer["ETag"], modified_at=answer["LastModified"]
+        )
+    except ClientError as error:
+        if error_code(error) in _NOT_FOUND_CODES:
+            return None
+        raise
+
+
+def write_object(
+    clients: AwsClients, config: GuardConfig, key: str, document: Mapping[str, Any], *, etag: str
+) -> str | None:
+    """Write an object whole if it is still as it was read; return its new ETag, None if somebody else came first.
+
+    Args:
+        etag: of what was read; empty: there was none.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it. It may have been written.
+    """
+    condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
+    body = json.dumps({"schema": SCHEMA, **document}, indent=1).encode()
+    try:
+        answer = clients.s3.put_object(
+            Bucket=config.bucket, Key=config.prefix + key, Body=body, ContentType="application/json", **condition
+        )
+    except ClientError as error:
+        if error_code(error) in _CONFLICT_CODES or (etag and error_code(error) in _NOT_FOUND_CODES):
+            return None
+        raise
+    return str(answer["ETag"])

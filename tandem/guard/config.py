@@ -1,0 +1,202 @@
+"""Which fleet is guarded, with its limits, and the clients of boto3 that guard it.
+
+Invariant: standard library and boto3 only, because a Lambda packs this file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Self
+
+import boto3
+from botocore.config import Config
+
+from tandem.aws import faults
+from tandem.guard.values import format_value, parse_timestamp
+
+VARIABLE_PREFIX = "TANDEM_"  # a Lambda's variable is this and the field's name in capitals
+_FLOAT_FIELDS = {"max_hours", "idle_minutes", "grace_minutes", "usd_per_hour"}
+_INTEGER_FIELDS = {"nodes"}
+# At most 3 x (2 + 8) s and 3 s of waiting a call; stacks/guard_functions.py gives a pass its time by these.
+CLIENT_CONFIG = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
+
+
+class GuardError(Exception):
+    """One fault, in words an operator can act on at night.
+
+    Args:
+        problem: what happened, in one sentence.
+        where: the object's `s3://` address, the node group or the schedule; empty for neither.
+        change: what to do about it.
+    """
+
+    code: ClassVar[int]
+
+    def __init__(self, problem: str, *, where: str = "", change: str) -> None:
+        super().__init__(f"{where}: {problem}; {change}" if where else f"{problem}; {change}")
+        self.problem, self.where, self.change = problem, where, change
+
+
+class GuardRefusedError(GuardError):
+    """What was asked for is not allowed now; nothing was changed."""
+
+    code = 2
+
+
+class GuardExternalError(GuardError):
+    """AWS failed or could not be read; what was done before stands."""
+
+    code = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardConfig:
+    """One environment's fleet and its limits.
+
+    Args:
+        environment: its name; the value of its resources' OWNER_TAG.
+        bucket: of stop.json, leases and heartbeats.
+        prefix: before the keys of these, where several environments may have one bucket; empty, or with its slash.
+        former_prefix: where releases before this one kept them; a stop obeys and ends what still lies there. Empty
+            where the prefix never changed.
+        topic_arn: where people are told; None tells nobody. Never the topic that starts the stop function.
+        namespace: of the guard's own metrics in CloudWatch; nobody but the guard may publish there.
+        nodes: capacity.nodes; a lease that names no number of nodes is for so many.
+        max_hours: most hours that an instance may live and a lease may last.
+        idle_minutes: minutes without a heartbeat before a stop.
+        grace_minutes: minutes that EKS has to end an instance before it is terminated by id.
+        usd_per_hour: of one instance.
+        capacity_kind: capacity-block, reservation, spot or on-demand, as declared; the node group's tag goes first.
+        block_starts, block_ends: of the Capacity Block as declared; None: not said, or another kind. What the node
+            group's tags say comes before it.
+        schedule_group, scheduler_role_arn, dead_letter_arn: of one-shot stops; only a start needs them.
+    """
+
+    environment: str
+    account: str
+    region: str
+    cluster: str
+    node_group: str
+    bucket: str
+    topic_arn: str | None = None
+    namespace: str
+    nodes: int
+    max_hours: float
+    idle_minutes: float
+    grace_minutes: float = 10
+    usd_per_hour: float
+    capacity_kind: str
+    reservation_id: str | None = None
+    block_starts: datetime | None = None
+    block_ends: datetime | None = None
+    schedule_group: str = ""
+    scheduler_role_arn: str = ""
+    dead_letter_arn: str = ""
+    prefix: str = ""
+    former_prefix: str = ""
+
+    @classmethod
+    def from_variables(cls, variables: Mapping[str, str]) -> Self:
+        """Read a Lambda's environment: TANDEM_CLUSTER and so on; an empty one counts as absent.
+
+        Raises:
+            RefusedError: one is missing or cannot be read, and which.
+        """
+        values: dict[str, Any] = {}
+        for config_field in fields(cls):
+            text = variables.get(VARIABLE_PREFIX + config_field.name.upper(), "")
+            if text:
+                values[config_field.name] = _parse_variable(config_field.name, text)
+            elif config_field.default is MISSING:
+                raise GuardRefusedError("the variable is not set", where=VARIABLE_PREFIX + config_field.name.upper(),
+                                   change="deploy the Guard stack again")  # fmt: skip
+        return cls(**values)
+
+    def to_variables(self) -> dict[str, str]:
+        """Return what `from_variables` reads."""
+        values = {config_field.name: getattr(self, config_field.name) for config_field in fields(self)}
+        return {
+            VARIABLE_PREFIX + name.upper(): format_value(value)
+            for name, value in values.items()
+            if value not in {None, ""}
+        }
+
+    @property
+    def node_group_description(self) -> str:
+        """The node group, as a message names it."""
+        return f"node group {self.node_group} of cluster {self.cluster}"
+
+    @property
+    def grace_period(self) -> timedelta:
+        """How long EKS has to end an instance before it is terminated by id."""
+        return timedelta(minutes=self.grace_minutes)
+
+    @property
+    def idle_limit(self) -> timedelta:
+        """How long a fleet may live without a heartbeat."""
+        return timedelta(minutes=self.idle_minutes)
+
+    def replace_prefix(self, prefix: str) -> Self:
+        """Return the same fleet with its objects below another prefix."""
+        return self if prefix == self.prefix else replace(self, prefix=prefix)
+
+    def url(self, key: str) -> str:
+        """Return the `s3://` address of an object."""
+        return f"s3://{self.bucket}/{self.prefix}{key}"
+
+
+def _parse_variable(name: str, text: str) -> Any:
+    try:
+        if name.startswith("block_"):
+            return parse_timestamp(text)
+        return int(text) if name in _INTEGER_FIELDS else float(text) if name in _FLOAT_FIELDS else text
+    except ValueError:
+        raise GuardRefusedError(f"{text!r} cannot be read", where=VARIABLE_PREFIX + name.upper(),
+                           change="deploy the Guard stack again") from None  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class AwsClients:
+    """boto3's clients of one account and region, and this machine's clock.
+
+    Args:
+        eks_once: as eks, and never repeats a call by itself: whose fleet it is would not be read again before.
+        wall_s: seconds since the epoch. No monotonic clock: that one stands still while a machine sleeps.
+        pause: waits for so many seconds.
+    """
+
+    s3: Any
+    eks: Any
+    ec2: Any
+    sns: Any
+    cloudwatch: Any
+    scheduler: Any
+    autoscaling: Any
+    eks_once: Any = None
+    wall_s: Callable[[], float] = time.time
+    pause: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        """Take the usual client where nobody gives one that never repeats a call."""
+        if self.eks_once is None:
+            object.__setattr__(self, "eks_once", self.eks)
+
+    @classmethod
+    def create(cls, region: str, session: Any = None) -> Self:
+        """Return clients that give up in time, and take no answer of anything but AWS.
+
+        Args:
+            region: of the environment.
+            session: a boto3 session; None takes the surrounding credentials.
+        """
+        build_client = (session or boto3.session.Session()).client
+        services = [client.name for client in fields(cls) if client.default is MISSING]
+        clients = {service: build_client(service, region_name=region, config=CLIENT_CONFIG) for service in services}
+        no_retry_config = CLIENT_CONFIG.merge(Config(retries={"total_max_attempts": 1}))
+        clients["eks_once"] = build_client("eks", region_name=region, config=no_retry_config)
+        for client in clients.values():
+            faults.reject_foreign_answers(client)
+        return cls(**clients)

@@ -1,0 +1,203 @@
+"""The lease of a fleet and the pointer to it: who may have nodes, how many, and until when.
+
+Invariant: standard library and boto3 only, because a Lambda packs this file; a lease that cannot be understood is none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from tandem.guard.bucket import read_object, write_object
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.values import (
+    PARSE_ERRORS,
+    parse_count,
+    parse_labels,
+    parse_optional_text,
+    parse_texts,
+    parse_timestamp,
+    select_json_fields,
+    shorten_sentence,
+    shorten_text,
+)
+
+POINTER_KEY = "lease.json"  # names the run that holds the only live lease
+LEASE_SCHEMA = 2  # since it says for how many nodes it is
+STOP_PREFIX = "stop-"  # and the run: the name of a lease's one-shot stop
+RUN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a schedule's name, of at most 64
+LEASE_FIELDS = (
+    "run", "who", "experiment", "nodes", "node_label", "former_label", "created", "deadline", "beats", "schedule",
+    "unarmed", "ending",
+)  # fmt: skip
+MAX_NODES = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """`runs/<run>/lease.json`, to which the pointer `lease.json` leads: who may have a fleet, and until when.
+
+    Args:
+        who: raised it: a person's ARN, or the runner.
+        nodes: at most so many; an older release wrote none, then capacity.nodes.
+        node_label: labels that its nodes carry.
+        former_label: labels that its nodes carried before the latest relabel.
+        deadline: the one-shot stop fires then.
+        beats: whether its run writes heartbeats; by hand nothing does, and the deadline alone ends it.
+        schedule: name of the one-shot stop.
+        unarmed: paths that were not armed when it was raised, and that its operator accepted.
+        ending: since when its normal end is under way; None: it is not.
+        prefix: of the object's key; another than the environment's own where an older release wrote it.
+        etag: of the lease's own object; empty for one that was not read.
+    """
+
+    run: str
+    who: str
+    experiment: str | None
+    node_label: Mapping[str, str]
+    created: datetime
+    deadline: datetime
+    beats: bool
+    schedule: str
+    nodes: int
+    former_label: Mapping[str, str] = field(default_factory=dict)
+    unarmed: tuple[str, ...] = ()
+    ending: datetime | None = None
+    prefix: str = ""
+    etag: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeasePointer:
+    """`lease.json` at the root: the run whose lease is the only one, or none.
+
+    Args:
+        prefix: of the object's key; another than the environment's own where an older release wrote it.
+        etag: empty where there is no object yet.
+        fault: why it could not be understood; it names no run then.
+    """
+
+    run: str | None = None
+    prefix: str = ""
+    etag: str = ""
+    fault: str = ""
+
+
+def lease_key(run: str) -> str:
+    """Return the key of a run's lease, behind the environment's prefix as every key here."""
+    return f"runs/{run}/lease.json"
+
+
+def heartbeat_key(run: str) -> str:
+    """Return the key of a run's heartbeat."""
+    return f"runs/{run}/heartbeat.json"
+
+
+def write_lease(clients: AwsClients, config: GuardConfig, lease: Lease) -> Lease | None:
+    """Write a lease if its object is still as it was read; return it with its new ETag, None if others came first.
+
+    Args:
+        lease: with the prefix and the ETag that it was read with; a new one has no ETag.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it. It may have been written.
+    """
+    document = {"schema": LEASE_SCHEMA, **select_json_fields(lease, *LEASE_FIELDS)}
+    etag = write_object(clients, config.replace_prefix(lease.prefix), lease_key(lease.run), document, etag=lease.etag)
+    return None if etag is None else replace(lease, etag=etag)
+
+
+def read_pointer(clients: AwsClients, config: GuardConfig) -> LeasePointer:
+    """Return whose lease it is; where nobody has one, who has one that an older release wrote.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    pointer = read_pointer_at_prefix(clients, config, config.prefix)
+    if not config.former_prefix or pointer.run is not None:
+        return pointer
+    former = read_pointer_at_prefix(clients, config, config.former_prefix)
+    return former if former.run is not None else pointer
+
+
+def read_pointer_at_prefix(clients: AwsClients, config: GuardConfig, prefix: str) -> LeasePointer:
+    """Return the pointer below one prefix.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    prefix_config = config.replace_prefix(prefix)
+    bucket_object = read_object(clients, prefix_config, POINTER_KEY)
+    if bucket_object is None:
+        return LeasePointer(prefix=prefix)
+    try:
+        run = parse_optional_text(json.loads(bucket_object.body)["run"])
+        if run is not None and not RUN_NAME_PATTERN.fullmatch(run):
+            raise ValueError(f"names no run: {run!r}")
+        return LeasePointer(run=run, prefix=prefix, etag=bucket_object.etag)
+    except PARSE_ERRORS as error:
+        fault = f"{prefix_config.url(POINTER_KEY)}: not understood ({shorten_text(error)}), so it counts as no lease"
+        return LeasePointer(prefix=prefix, etag=bucket_object.etag, fault=fault)
+
+
+def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) -> tuple[Lease | None, str]:
+    """Return the lease to which a pointer leads, or None and why there is none.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    if pointer.run is None:
+        return None, pointer.fault
+    config, key = config.replace_prefix(pointer.prefix), lease_key(pointer.run)
+    bucket_object = read_object(clients, config, key)
+    if bucket_object is None:
+        return None, f"{config.url(key)}: not there, though {POINTER_KEY} leads to it, so there is no lease"
+    try:
+        document = json.loads(bucket_object.body)
+        if document["run"] != pointer.run or not isinstance(document["beats"], bool):
+            raise ValueError("another run's" if document["run"] != pointer.run else "beats")
+        if document["schedule"] != f"{STOP_PREFIX}{pointer.run}":
+            raise ValueError("names another run's stop")
+        labels = parse_labels(document["node_label"])
+        return Lease(
+            run=pointer.run,
+            who=shorten_sentence(document["who"]),
+            experiment=parse_optional_text(document["experiment"]),
+            node_label=labels,
+            created=parse_timestamp(document["created"]),
+            deadline=parse_timestamp(document["deadline"]),
+            beats=document["beats"],
+            schedule=str(document["schedule"]),
+            nodes=parse_count(document.get("nodes", config.nodes), MAX_NODES),
+            former_label=parse_labels(document.get("former_label", {})),
+            unarmed=parse_texts(document.get("unarmed", [])),
+            ending=parse_timestamp(document["ending"]) if document.get("ending") else None,
+            prefix=pointer.prefix,
+            etag=bucket_object.etag,
+        ), ""
+    except PARSE_ERRORS as error:
+        return None, f"{config.url(key)}: not understood ({shorten_text(error)}), so it counts as no lease"
+
+
+def clear_pointer(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) -> bool:
+    """Let the pointer name no run, if it is still as it was read; whether it was.
+
+    A start that read before is refused then. A lease that an older release wrote ends where it stands, and here too.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    pointer_config = config.replace_prefix(pointer.prefix)
+    if write_object(clients, pointer_config, POINTER_KEY, {"run": None}, etag=pointer.etag) is None:
+        # its own write, of which the answer was lost and the repetition refused, is no stranger's
+        return pointer.run is not None and read_pointer_at_prefix(clients, config, pointer.prefix).run is None
+    if pointer_config.prefix == config.prefix:
+        return True
+    own_pointer = read_pointer_at_prefix(clients, config, config.prefix)
+    return (
+        own_pointer.run is None
+        and write_object(clients, config, POINTER_KEY, {"run": None}, etag=own_pointer.etag) is not None
+    )

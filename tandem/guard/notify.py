@@ -1,0 +1,28 @@
+"""Tell the people of an environment, by its topic, what happens to its fleet.
+
+Invariant: standard library and boto3 only, because a Lambda packs this file.
+"""
+
+from __future__ import annotations
+
+from tandem.guard.config import AwsClients, GuardConfig
+
+MAX_SUBJECT_CHARACTERS = 99  # SNS takes fewer than 100
+CHANGE_TEXTS = {
+    "stopping": "being stopped",
+    "terminating": "terminated by id",
+    "stopped": "gone",
+    "failed": "NOT stopped",
+    "blind": "not seen whole: part of AWS does not answer the guard",
+}
+
+
+def notify_subscribers(clients: AwsClients, config: GuardConfig, context: str, message: str) -> None:
+    """Send a message to the people of the environment, where there is a topic.
+
+    Raises:
+        RAISED: SNS does not answer, or refuses.
+    """
+    if config.topic_arn:
+        title = f"Tandem {config.environment}: {context}"[:MAX_SUBJECT_CHARACTERS]
+        clients.sns.publish(TopicArn=config.topic_arn, Subject=title, Message=message)

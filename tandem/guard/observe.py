@@ -1,0 +1,381 @@
+"""What a pass sees: fence, lease, heartbeat, node group and instances, read from S3, EKS and EC2.
+
+Invariant: standard library and boto3 only, because a Lambda packs this file; what could not be read is unknown, and
+unknown is never taken for gone, for allowed or for alive.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tandem.guard.bucket import read_object
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.fence import FENCE_KEY, Fence, read_fence
+from tandem.guard.lease import (
+    Lease,
+    LeasePointer,
+    heartbeat_key,
+    lease_key,
+    read_lease,
+    read_pointer,
+    read_pointer_at_prefix,
+)
+from tandem.guard.pager import iterate_pages
+from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
+from tandem.guard.scaling_groups import SCALING_GROUP_TAG
+from tandem.guard.values import (
+    CALL_ERRORS,
+    PARSE_ERRORS,
+    describe_error,
+    error_code,
+    format_value,
+    parse_timestamp,
+    shorten_text,
+)
+
+OWNER_TAG = "tandem:environment"  # its value is the environment's name; tandem.spec.names has the same
+# on the node group: a renewed block is a deploy of the Fleet stack alone, and the guard hears of it all the same
+BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
+CAPACITY_KIND_TAG = "tandem:capacity-kind"  # likewise: Fleet may be deployed with another kind than Guard knows
+CLUSTER_TAG, NODE_GROUP_TAG = "eks:cluster-name", "eks:nodegroup-name"  # EKS puts them on every instance of a group
+LABEL_PREFIXES = ("raise.tandem/", "compile.tandem/")  # of ours, that a new raise takes off; as in tandem.spec.names
+NORMAL_END_LIMIT = timedelta(minutes=30)  # so long the reaper leaves a lease alone that says that it ends
+BLOCK_MARGIN = timedelta(minutes=45)  # EKS scales down 40 minutes before a block's end, EC2 terminates at 30
+CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks differ; a beat further ahead is no beat
+STABLE_STATUSES = frozenset({"ACTIVE", "DEGRADED"})  # of a node group's states: no update is under way
+ARN_COLONS = 5  # arn:partition:service:region:account:resource
+MAX_STATISTICS_POINTS = 1440  # that CloudWatch's GetMetricStatistics returns at once (API reference)
+StateSource = Literal["fence", "lease", "heartbeat", "node group", "instances"]
+
+
+class BucketUnavailableError(BotoCoreError):  # type: ignore[misc]  # botocore is untyped
+    """The bucket did not answer a moment ago, so it is not asked again in this pass."""
+
+    fmt = "not asked, because the bucket did not answer: {why}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetInstance:
+    """One accelerator node as EC2 lists it; terminated ones are none.
+
+    Args:
+        state: pending, running, shutting-down, stopping or stopped.
+        is_ours: whether it may be touched: it carries the environment's own tag, or its node group does.
+        scaling_group: the Auto Scaling group that its tag names; empty where none does.
+    """
+
+    id: str
+    launched_at: datetime
+    state: str
+    is_ours: bool
+    scaling_group: str = ""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is there to stay: pending or running."""
+        return self.state in {"pending", "running"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetState:
+    """What one look found.
+
+    Args:
+        read_start_s: when this look began, by the wall clock.
+        desired_size, min_size: sizes of the node group; None: unknown, or there is none.
+        has_node_group: whether there is a node group; None: unknown.
+        has_owner_tag: whether it carries the environment's own tag; None: unknown, or there is none.
+        is_stable: whether no update of the node group is under way; None: unknown, or there is none.
+        labels: of the node group's nodes, those that are ours.
+        capacity_kind: that the node group is deployed with; where its tags do not say, as declared.
+        scaling_groups: names of its Auto Scaling groups, as EKS names them or, where EKS is silent, the instances.
+        instances: every one of the node group that EC2 lists and that is not terminated.
+        alive_since: since when the guard's own figures count instances without a break; asked for only where the lease
+            is unknown, when the age of the present instances alone would not tell of those that they replaced.
+        pointer: to the only lease; None: unknown.
+        lease: that the pointer leads to, also after its deadline and behind a fence: see `live_lease`.
+        heartbeat: of the lease's run.
+        block_starts, block_ends: of the Capacity Block that the node group is deployed with.
+        unknown: what could not be read, and why.
+        faults: objects that were read and not understood, each in a sentence.
+    """
+
+    now: datetime
+    read_start_s: float = 0
+    desired_size: int | None = None
+    min_size: int | None = None
+    has_node_group: bool | None = None
+    has_owner_tag: bool | None = None
+    is_stable: bool | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    capacity_kind: str = ""
+    scaling_groups: tuple[str, ...] = ()
+    instances: tuple[FleetInstance, ...] = ()
+    alive_since: datetime | None = None
+    fence: Fence | None = None
+    pointer: LeasePointer | None = None
+    lease: Lease | None = None
+    heartbeat: datetime | None = None
+    block_starts: datetime | None = None
+    block_ends: datetime | None = None
+    unknown: Mapping[StateSource, str] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a fence is known to be there."""
+        return self.fence is not None and self.fence.is_closed
+
+    @property
+    def live_lease(self) -> Lease | None:
+        """The lease, where it is live: before its deadline and without a fence."""
+        return self.lease if self.lease and self.now < self.lease.deadline and not self.is_fenced else None
+
+    @property
+    def own_instances(self) -> tuple[FleetInstance, ...]:
+        """The instances that may be touched."""
+        return tuple(instance for instance in self.instances if instance.is_ours)
+
+    @property
+    def can_scale(self) -> bool:
+        """Whether the node group is known to be ours: by its own tag, or by an instance of it that carries ours."""
+        return bool(self.has_owner_tag or (self.has_node_group is not False and self.own_instances))
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the lease says that its normal end is under way, and not for too long."""
+        end_start = self.lease.ending if self.lease else None
+        return end_start is not None and end_start - CLOCK_TOLERANCE <= self.now < end_start + NORMAL_END_LIMIT
+
+
+def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> FleetState:
+    """Read fence, lease, heartbeat, node group and instances. Never raises for AWS: what fails is in `unknown`."""
+    read_start_s = clients.wall_s()
+    unknown: dict[StateSource, str] = {}
+    faults: list[str] = []
+    fence, pointer, lease, heartbeat = None, None, None, None
+    with _record_read_failure(unknown, "fence"):
+        fence = read_fence(clients, config)
+        faults.extend([fence.fault] if fence and fence.fault else [])
+    with _record_read_failure(unknown, "lease"):
+        _require_bucket_answer(unknown)  # a bucket that does not answer is not waited for four times
+        pointer = read_pointer(clients, config)
+        lease, fault = read_lease(clients, config, pointer)
+        if lease and lease.created > now + CLOCK_TOLERANCE:
+            fault = f"{config.url(lease_key(lease.run))}: written in the future, so it counts as no lease"
+            lease = None
+        faults.extend([fault] if fault else [])
+    faults.extend(_describe_former_objects(config, fence, pointer))
+    if lease and lease.beats:
+        with _record_read_failure(unknown, "heartbeat"):
+            heartbeat, fault = _read_heartbeat(clients, config.replace_prefix(lease.prefix), lease.run, now)
+            faults.extend([fault] if fault else [])
+    group: Mapping[str, Any] = {}
+    with _record_read_failure(unknown, "node group"):
+        group = _describe_node_group(clients, config)
+    has_owner_tag = group.get("tags", {}).get(OWNER_TAG) == config.environment if group else None
+    instances: tuple[FleetInstance, ...] = ()
+    with _record_read_failure(unknown, "instances"):
+        instances = tuple(_list_instances(clients, config, has_owner_tag=has_owner_tag is True))
+    if has_owner_tag is False or any(not instance.is_ours for instance in instances):
+        faults.append(_describe_missing_tag(config, instances))
+    scaling = group.get("scalingConfig", {})
+    is_lease_of_stop = fence is not None and fence.is_closed and lease is not None and fence.run == lease.run
+    if lease and not _is_own_lease(
+        config, lease, is_in_use=is_lease_of_stop or bool(scaling.get("desiredSize") or instances)
+    ):
+        pointer, lease, heartbeat = LeasePointer(prefix=config.prefix), None, None
+        with _record_read_failure(unknown, "lease"):
+            pointer = read_pointer_at_prefix(clients, config, config.prefix)
+    capacity_kind = str(group.get("tags", {}).get(CAPACITY_KIND_TAG, config.capacity_kind))
+    (starts, ends), fault = _read_block_window(group, config, capacity_kind)
+    faults.extend([fault] if fault else [])
+    fleet = FleetState(
+        now=now,
+        read_start_s=read_start_s,
+        desired_size=scaling.get("desiredSize"),
+        min_size=scaling.get("minSize"),
+        has_node_group=None if "node group" in unknown else bool(group),
+        has_owner_tag=has_owner_tag,
+        is_stable=group.get("status") in STABLE_STATUSES if group else None,
+        labels=select_own_labels(group.get("labels", {})),
+        capacity_kind=capacity_kind,
+        scaling_groups=_list_scaling_groups(group, instances),
+        instances=instances,
+        fence=fence,
+        pointer=pointer,
+        lease=lease,
+        heartbeat=heartbeat,
+        block_starts=starts,
+        block_ends=ends,
+        unknown=unknown,
+        faults=tuple(faults),
+    )
+    if "lease" not in unknown or not fleet.own_instances:
+        return fleet
+    return replace(fleet, alive_since=_read_alive_since(clients, config, now))
+
+
+def _describe_former_objects(config: GuardConfig, fence: Fence | None, pointer: LeasePointer | None) -> Iterator[str]:
+    """Say where an object of an older release still rules; nobody but it may be waited for."""
+    if fence and fence.prefix != config.prefix:
+        url = config.replace_prefix(fence.prefix).url(FENCE_KEY)
+        yield f"{url}: an older release of Tandem wrote this fence; it holds until it is released"
+    if pointer and pointer.run and pointer.prefix != config.prefix:
+        url = config.replace_prefix(pointer.prefix).url(lease_key(pointer.run))
+        yield f"{url}: an older release of Tandem wrote this lease; it counts until it ends"
+
+
+def _is_own_lease(config: GuardConfig, lease: Lease, *, is_in_use: bool) -> bool:
+    """Whether a lease is this fleet's: below the former prefix an environment of the same name elsewhere has its own.
+
+    Its operator's ARN names the account. Of two regions, a fleet at 0 that nobody stopped has no use for it.
+    """
+    if lease.prefix == config.prefix:
+        return True
+    account = lease.who.split(":")[4] if lease.who.startswith("arn:") and lease.who.count(":") >= ARN_COLONS else ""
+    return is_in_use and account in {"", config.account}
+
+
+def _describe_missing_tag(config: GuardConfig, instances: tuple[FleetInstance, ...]) -> str:
+    problem = f"{config.node_group_description}: without the tag {OWNER_TAG}={config.environment}"
+    if any(instance.is_ours for instance in instances):
+        return f"{problem}, though its instances carry it: it counts as ours; deploy the Fleet stack"
+    return f"{problem}, so it is another's and is left alone; give one of the two another name"
+
+
+def _list_scaling_groups(group: Mapping[str, Any], instances: tuple[FleetInstance, ...]) -> tuple[str, ...]:
+    names = [resource["name"] for resource in (group.get("resources") or {}).get("autoScalingGroups", [])]
+    return tuple(
+        names
+        or dict.fromkeys(
+            resource.scaling_group for resource in instances if resource.is_ours and resource.scaling_group
+        )
+    )
+
+
+def _read_alive_since(clients: AwsClients, config: GuardConfig, now: datetime) -> datetime | None:
+    """Return since when every figure of the reaper's passes counts an instance; None: unknown, or there is none."""
+    window_start = now - timedelta(hours=config.max_hours) - BLOCK_MARGIN
+    try:
+        answer = clients.cloudwatch.get_metric_statistics(
+            Namespace=config.namespace, MetricName=INSTANCES_ALIVE, StartTime=window_start, EndTime=now,
+            Period=_statistics_period_s(now - window_start), Statistics=["Minimum"],
+        )  # fmt: skip
+        points = sorted((point["Timestamp"], point["Minimum"]) for point in answer.get("Datapoints", []))
+    except CALL_ERRORS:
+        return None
+    last_empty_at = max((at for at, count in points if not count), default=window_start)
+    return min((at for at, count in points if count and at > last_empty_at), default=None)
+
+
+def _statistics_period_s(window: timedelta) -> int:
+    """Return the shortest period, of whole passes, in which GetMetricStatistics gives a window at once."""
+    passes = -(-window // (MAX_STATISTICS_POINTS * timedelta(minutes=PASS_MINUTES)))
+    return passes * PASS_MINUTES * 60
+
+
+@contextmanager
+def _record_read_failure(unknown: dict[StateSource, str], source: StateSource) -> Iterator[None]:
+    try:
+        yield
+    except CALL_ERRORS as error:
+        unknown[source] = describe_error(error)
+
+
+def _require_bucket_answer(unknown: Mapping[StateSource, str]) -> None:
+    if "fence" in unknown:
+        raise BucketUnavailableError(why=unknown["fence"])
+
+
+def _read_heartbeat(clients: AwsClients, config: GuardConfig, run: str, now: datetime) -> tuple[datetime | None, str]:
+    bucket_object = read_object(clients, config, heartbeat_key(run))
+    if bucket_object is None:
+        return None, ""
+    url = config.url(heartbeat_key(run))
+    try:
+        beat = parse_timestamp(json.loads(bucket_object.body)["at"])
+    except PARSE_ERRORS as error:
+        return None, f"{url}: not understood ({shorten_text(error)}), so it counts as no beat"
+    if beat > now + CLOCK_TOLERANCE:
+        return None, f"{url}: its beat {format_value(beat)} lies in the future, so it counts as none"
+    return beat, ""
+
+
+def _describe_node_group(clients: AwsClients, config: GuardConfig) -> Mapping[str, Any]:
+    """Return the node group as EKS describes it, empty where there is none."""
+    try:
+        answer = clients.eks.describe_nodegroup(clusterName=config.cluster, nodegroupName=config.node_group)
+    except ClientError as error:
+        if error_code(error) == "ResourceNotFoundException":
+            return {}
+        raise
+    node_group: Mapping[str, Any] = answer["nodegroup"]
+    return node_group
+
+
+def _read_block_window(
+    group: Mapping[str, Any], config: GuardConfig, kind: str
+) -> tuple[tuple[datetime | None, datetime | None], str]:
+    """Return the window of the block that the node group is deployed with, and what is wrong with its tags."""
+    declared_window, tags = (config.block_starts, config.block_ends), group.get("tags", {})
+    if kind != "capacity-block":
+        return (None, None), ""
+    if not {BLOCK_STARTS_TAG, BLOCK_ENDS_TAG} <= tags.keys():
+        return declared_window, ""
+    try:
+        return (parse_timestamp(tags[BLOCK_STARTS_TAG]), parse_timestamp(tags[BLOCK_ENDS_TAG])), ""
+    except PARSE_ERRORS as error:
+        return (
+            declared_window,
+            f"{config.node_group_description}: unreadable tags of its Capacity Block ({shorten_text(error)})",
+        )
+
+
+def _list_instances(clients: AwsClients, config: GuardConfig, *, has_owner_tag: bool) -> Iterator[FleetInstance]:
+    filters = [
+        {"Name": f"tag:{CLUSTER_TAG}", "Values": [config.cluster]},
+        {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [config.node_group]},
+    ]
+    for page in iterate_pages(clients.ec2.describe_instances, Filters=filters):
+        for instance in (row for reservation in page["Reservations"] for row in reservation["Instances"]):
+            if instance["State"]["Name"] != "terminated":
+                tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
+                is_own = has_owner_tag or tags.get(OWNER_TAG) == config.environment
+                yield FleetInstance(
+                    id=instance["InstanceId"],
+                    launched_at=instance["LaunchTime"].astimezone(UTC),
+                    state=instance["State"]["Name"],
+                    is_ours=is_own,
+                    scaling_group=tags.get(SCALING_GROUP_TAG, ""),
+                )
+
+
+def select_own_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that Tandem sets, of all that nodes carry."""
+    return {name: value for name, value in labels.items() if name.startswith(LABEL_PREFIXES)}
+
+
+def read_own_labels(clients: AwsClients, config: GuardConfig) -> dict[str, str]:
+    """Return the labels of the node group that are ours.
+
+    Raises:
+        RAISED: EKS does not answer, or refuses.
+    """
+    return select_own_labels(_describe_node_group(clients, config).get("labels", {}))
+
+
+def read_capacity_kind(clients: AwsClients, config: GuardConfig) -> str:
+    """Return the kind that the node group is deployed with; as declared where EKS does not say."""
+    try:
+        node_group = _describe_node_group(clients, config)
+    except CALL_ERRORS:
+        return config.capacity_kind
+    return str(node_group.get("tags", {}).get(CAPACITY_KIND_TAG, config.capacity_kind))

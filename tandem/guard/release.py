@@ -1,0 +1,81 @@
+"""Lift the fence of a fleet that is gone; the lease that it ended stays ended.
+
+Invariant: standard library and boto3 only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from tandem.guard.bucket import write_object
+from tandem.guard.config import AwsClients, GuardConfig, GuardExternalError, GuardRefusedError
+from tandem.guard.fence import FENCE_FIELDS, FENCE_KEY, Fence
+from tandem.guard.lease import RUN_NAME_PATTERN, LeasePointer, clear_pointer, read_lease, write_lease
+from tandem.guard.observe import FleetState, StateSource, observe_fleet
+from tandem.guard.schedules import delete_unreferenced_schedule
+from tandem.guard.values import CALL_ERRORS, describe_error, select_json_fields, shorten_sentence
+
+
+def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: datetime) -> Fence:
+    """Lift the fence; the lease that it ended stays ended, and its one-shot stop goes with it.
+
+    Raises:
+        RefusedError: there is none, or the fleet is not known to be at 0 without any instance.
+        WorldError: AWS could not be asked, or somebody stops at this moment.
+    """
+    fleet = observe_fleet(clients, config, now)
+    release_command = f"tandem stop --clear --env {config.environment}"
+    sources: tuple[StateSource, ...] = ("fence", "lease", "node group", "instances")
+    for source in sources:
+        if source in fleet.unknown:
+            raise GuardExternalError(f"{source} unknown ({fleet.unknown[source]})", where=config.environment,
+                             change=f"the fence stays; {release_command} once AWS answers")  # fmt: skip
+    if fleet.fence is None or not fleet.fence.is_closed:
+        raise GuardRefusedError("there is no fence", where=config.url(FENCE_KEY), change="nothing needs to be lifted")
+    instance_ids = ", ".join(instance.id for instance in fleet.own_instances)
+    if instance_ids or (fleet.has_owner_tag and (fleet.desired_size, fleet.min_size) != (0, 0)):
+        raise GuardRefusedError(
+            f"the fleet is not gone: desired {fleet.desired_size}, instances {instance_ids or 'none'}",
+            where=config.node_group_description,
+            change=f"tandem stop --env {config.environment} and wait until tandem status lists none, then "
+            f"{release_command}",
+        )
+    fence, fence_config = fleet.fence, config.replace_prefix(fleet.fence.prefix)
+    new_fence = replace(fence, state="lifted", who=who, why=shorten_sentence(f"lifted; was: {fence.why}"), at=now)
+    try:
+        # first: a lease that outlived its fence would be live again. Only over the pointer that was seen: whoever
+        # slept here may find another run's
+        etag = None
+        if clear_pointer(clients, config, fleet.pointer or LeasePointer(prefix=config.prefix)):
+            _end_lease_of_fence(clients, config, fleet)
+            etag = write_object(
+                clients, fence_config, FENCE_KEY, select_json_fields(new_fence, *FENCE_FIELDS), etag=fence.etag
+            )
+    except CALL_ERRORS as error:
+        raise GuardExternalError(
+            f"the fence is not lifted ({describe_error(error)})",
+            where=fence_config.url(FENCE_KEY),
+            change=release_command,
+        ) from error
+    if not etag:
+        raise GuardExternalError("somebody wrote it or the lease at this moment, so it is not lifted",
+                         where=fence_config.url(FENCE_KEY),
+                         change=f"tandem status --env {config.environment}, then {release_command}")  # fmt: skip
+    return replace(new_fence, etag=etag)
+
+
+def _end_lease_of_fence(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> None:
+    """Mark the lease that the fence ended, so that nobody takes it up again, and delete its one-shot stop."""
+    pointer_run = fleet.pointer.run if fleet.pointer else None
+    lease_run = pointer_run or (
+        fleet.fence.run if fleet.fence else None
+    )  # as where a release died behind its first write
+    if lease_run is None or not RUN_NAME_PATTERN.fullmatch(lease_run):
+        return
+    prefix = fleet.pointer.prefix if fleet.pointer else config.prefix
+    lease = fleet.lease or read_lease(clients, config, LeasePointer(run=lease_run, prefix=prefix))[0]
+    if lease and lease.ending is None:
+        write_lease(clients, config, replace(lease, ending=fleet.now))
+    if config.schedule_group:
+        delete_unreferenced_schedule(clients, config, lease_run)  # it would end the next run

@@ -1,0 +1,118 @@
+"""Values of the guard's objects: read from JSON with care, written as JSON, and shown in one line.
+
+Invariant: standard library and botocore only, because a Lambda packs this file; text of others comes out printable and
+short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tandem.aws import faults
+
+VALID_YEARS = range(2000, 3000)
+MAX_TEXT_CHARACTERS = 300
+MAX_SENTENCE_CHARACTERS = 1000  # characters; SNS takes no message above 256 KiB, and a stop must be told
+# what reading a spoilt object raises, and reading an answer that is none of the service's, as of a proxy in between
+PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+CALL_ERRORS = (*faults.BOTO_ERRORS, OSError, *PARSE_ERRORS)  # all that a call raises for the world
+
+
+def parse_timestamp(text: Any) -> datetime:
+    """Read a moment in ISO 8601 with its zone, in a year that leaves room to reckon.
+
+    Raises:
+        ValueError, TypeError: it is none.
+    """
+    timestamp = datetime.fromisoformat(text)
+    if timestamp.tzinfo is None or timestamp.year not in VALID_YEARS:
+        raise ValueError(f"{text} has no time zone, or no year of ours")
+    return timestamp.astimezone(UTC)
+
+
+def format_value(value: Any) -> str:
+    """Return a value as a text; a moment in ISO 8601, UTC."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return str(value)
+
+
+def parse_optional_text(value: Any) -> str | None:
+    """Read a text, None where it is absent or empty.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return shorten_sentence(value) if value else None
+
+
+def parse_texts(value: Any) -> tuple[str, ...]:
+    """Read a list of texts.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return tuple(shorten_text(text) for text in value)
+
+
+def parse_labels(labels: Any) -> dict[str, str]:
+    """Read labels of nodes, name to value."""
+    return {shorten_sentence(name): shorten_sentence(value) for name, value in labels.items()}
+
+
+def parse_count(value: Any, maximum: int) -> int:
+    """Read a whole number from 0 to `maximum`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= maximum:
+        raise ValueError(f"no whole number from 0 to {maximum}")
+    return value
+
+
+def select_json_fields(record: Any, *names: str) -> dict[str, Any]:
+    """Return fields of a record as an object has them."""
+    return {name: _encode_json_value(getattr(record, name)) for name in names}
+
+
+def _encode_json_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return format_value(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def error_code(error: ClientError) -> str:
+    """Return AWS's code of a refusal."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error of boto3 in one line."""
+    if isinstance(error, ClientError):
+        return shorten_text(f"{error_code(error)}: {error.response['Error'].get('Message', '')}")
+    is_parse_error = isinstance(error, PARSE_ERRORS) and not isinstance(error, BotoCoreError)
+    return f"an answer that is none of the service's: {shorten_text(error)}" if is_parse_error else shorten_text(error)
+
+
+def shorten_text(error: object, max_characters: int = MAX_TEXT_CHARACTERS) -> str:
+    """Return an error or a text in one line that is not too long, of characters that can be sent and shown."""
+    text = " ".join(f"{type(error).__name__}: {error}".split() if isinstance(error, BaseException)
+                    else str(error).split())  # fmt: skip
+    line = text if len(text) <= max_characters else f"{text[:max_characters]}..."
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
+
+
+def shorten_sentence(text: object) -> str:
+    """Return what somebody said of himself or his reasons as one that every channel takes."""
+    return shorten_text(text, MAX_SENTENCE_CHARACTERS)
