@@ -151,8 +151,7 @@ def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
 @pytest.mark.parametrize("path", modules("tandem/guard"), ids=lambda path: path.name)
 def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) -> None:
     names = {name for name in imports(path) if name.partition(".")[0] not in sys.stdlib_module_names}
-    shell = {"tandem.shell_command"} if path.name == "fleet_start.py" else set()  # no Lambda packs the start
-    packed = {"boto3", "botocore", "tandem.guard", "tandem.errors", "tandem.aws.faults", *shell}
+    packed = {"boto3", "botocore", "tandem.guard", "tandem.errors", "tandem.aws.faults", "tandem.shell_command"}
 
     strangers = {name for name in names if not any(belongs(name, package) for package in packed)}
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandem.cli.outcome import ExitCode, format_count, print_json
 from tandem.cli.selection import Selection
+from tandem.errors import InputError, TandemError
 from tandem.shell_command import clean_text, quote_command
 from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError
@@ -25,7 +26,6 @@ from tandem.spec.workspace import load_workspace
 if TYPE_CHECKING:
     from tandem.ops.destroy.account import AccountClients
     from tandem.ops.destroy.survey import PermanentResource, TeardownSurvey
-    from tandem.ops.faults import OperationError
     from tandem.ops.leftovers import LeftoverReport
 
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -68,11 +68,10 @@ def destroy(selection: Selection, options: argparse.Namespace) -> ExitCode:
         SpecError: there is no such environment, or its file has no good form.
     """
     environment = _read_environment(selection, options.env)
-    from tandem.ops.faults import OperationError  # noqa: PLC0415 - boto3
 
     try:
         return _destroy_environment(environment, selection, options)
-    except OperationError as fault:
+    except TandemError as fault:
         return _report_failure(fault, selection)
     except KeyboardInterrupt:
         _print_progress(
@@ -163,8 +162,6 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
     Raises:
         RefusedError: another name was said, or none.
     """
-    from tandem.ops.faults import OperationRefusedError  # noqa: PLC0415 - boto3
-
     if typed_name is None and sys.stdin.isatty():
         print(f"Type the environment's name to destroy it, anything else to leave: {name}? ", end="", file=sys.stderr)
         sys.stderr.flush()
@@ -172,15 +169,14 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
     if typed_name != name:
         problem = "nobody said the environment's name" if not typed_name else f"the name that was said is {typed_name}"
         change = f"{quote_command('--yes-i-mean', name)} says it"
-        raise OperationRefusedError(f"{problem}; nothing was changed", where=name, change=change)
+        raise InputError(f"{problem}; nothing was changed", where=name, change=change)
 
 
-def _report_failure(fault: OperationError, selection: Selection) -> ExitCode:
+def _report_failure(fault: TandemError, selection: Selection) -> ExitCode:
     if selection.as_json:
-        fields = {"problem": fault.problem, "where": fault.where, "change": fault.change}
-        print_json({"fault": fields, "exit_code": fault.code})
+        print_json({"fault": fault.as_dict(), "exit_code": fault.exit_code})
     _print_progress(f"error: {fault}")
-    return ExitCode(fault.code)
+    return ExitCode(fault.exit_code)
 
 
 def _report_leftovers(

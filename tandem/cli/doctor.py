@@ -25,6 +25,7 @@ from tandem.cli import fleet
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.outcome import ExitCode, print_json
 from tandem.cli.selection import Selection
+from tandem.errors import TandemError
 from tandem.shell_command import clean_text
 from tandem.spec.environment import Environment
 
@@ -111,7 +112,6 @@ def _prove_stop(selection: Selection, environment: Environment, *, strict: bool)
     from tandem.ops.doctor.account import AllowlistedAccount  # noqa: PLC0415 - boto3
     from tandem.ops.doctor.call_policy import DOCTOR_CALLS, PROOF_CALLS  # noqa: PLC0415 - boto3
     from tandem.ops.doctor.runner import run_stop_proof  # noqa: PLC0415 - boto3
-    from tandem.ops.faults import OperationError  # noqa: PLC0415 - boto3
 
     try:
         aws_session = create_session()
@@ -120,7 +120,7 @@ def _prove_stop(selection: Selection, environment: Environment, *, strict: bool)
             line = run_stop_proof(
                 AllowlistedAccount(environment, aws_session, (*DOCTOR_CALLS, *PROOF_CALLS)), _print_stderr
             )
-    except OperationError as error:
+    except TandemError as error:
         return fleet.report_failure(error, selection)
     return _report_checks(selection, environment, [line], ExitCode(exit_code([line], strict=strict)), PROOF_VERDICTS)
 

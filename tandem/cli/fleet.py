@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 
 from tandem.cli.outcome import ExitCode, print_json
 from tandem.cli.selection import Selection
+from tandem.errors import InputError, TandemError
 from tandem.spec.document import read_document
 from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.record import parse_record
 
 if TYPE_CHECKING:
-    from tandem.guard.config import GuardError
-    from tandem.ops.faults import OperationError, OperationRefusedError
     from tandem.ops.status_warnings import StatusWarning
 
 WIDTH = 100
@@ -52,18 +51,16 @@ def list_other_environments(selection: Selection, name: str) -> list[str]:
     return sorted(path.stem for path in selection.environments.glob("*.yaml") if path.stem != name)
 
 
-def explain_fault(fault: GuardError, environment: Environment) -> OperationError | GuardError:
+def explain_fault(fault: TandemError, environment: Environment) -> TandemError:
     """Return the fault of a stop or a start as its operator meets it: without its bucket nothing is deployed."""
     return (
         build_not_deployed_error(environment, "its bucket does not exist") if "NoSuchBucket" in fault.problem else fault
     )
 
 
-def build_not_deployed_error(environment: Environment, reason: str) -> OperationRefusedError:
+def build_not_deployed_error(environment: Environment, reason: str) -> InputError:
     """Return the refusal of an environment of which nothing exists."""
-    from tandem.ops.faults import OperationRefusedError  # noqa: PLC0415 - boto3
-
-    return OperationRefusedError(
+    return InputError(
         f"it is not deployed: {reason}", where=f"{environment.name} in account {environment.account}",
         change=f"{deploy_command(environment)}, or see that the name is meant",
     )  # fmt: skip
@@ -80,16 +77,14 @@ def tandem_command(*words: str) -> str:
 
 
 def report_failure(
-    error: OperationError | GuardError, selection: Selection, extra_fields: Mapping[str, object] | None = None
+    error: TandemError, selection: Selection, extra_fields: Mapping[str, object] | None = None
 ) -> ExitCode:
     """Say a fault, and return its code; `extra_fields` is what the document has of what was done before."""
-    problem = getattr(error, "problem", None) or getattr(error, "what", str(error))
     if selection.as_json:
-        fields = {"problem": problem, "where": error.where, "change": error.change}
-        print_json({**(extra_fields or {}), "fault": fields, "exit_code": error.code})
+        print_json({**(extra_fields or {}), "fault": error.as_dict(), "exit_code": error.exit_code})
     location = f"{error.where}: " if error.where else ""
-    print(f"error: {location}{problem}\n  change   {error.change}", file=sys.stderr)
-    return ExitCode(error.code)
+    print(f"error: {location}{error.problem}\n  change   {error.change}", file=sys.stderr)
+    return ExitCode(error.exit_code)
 
 
 def format_row(label: str, text: str) -> Iterator[str]:

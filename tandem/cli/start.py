@@ -21,6 +21,7 @@ from tandem.cli import fleet
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.outcome import ExitCode, format_count, print_json
 from tandem.cli.selection import Selection
+from tandem.errors import InputError, TandemError
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -65,9 +66,8 @@ def start(selection: Selection, options: argparse.Namespace) -> ExitCode:
     """
     inputs = read_legal_inputs(replace(selection, names=(options.env,), strict=False))
     environment = inputs.environments()[0]
-    from tandem.guard.config import AwsClients, GuardError  # noqa: PLC0415
+    from tandem.guard.config import AwsClients  # noqa: PLC0415
     from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
-    from tandem.ops.faults import OperationError  # noqa: PLC0415
     from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
 
     try:
@@ -79,10 +79,8 @@ def start(selection: Selection, options: argparse.Namespace) -> ExitCode:
         plan = _build_plan(environment, experiment, admission, options)
         plan = _check_paths(plan, clients, aws_session, limits, skips_arm_check=options.accept_unarmed)
         return _start_fleet(selection, options, plan, (clients, limits), caller)
-    except GuardError as fault:
+    except TandemError as fault:
         return fleet.report_failure(fleet.explain_fault(fault, environment), selection)
-    except OperationError as fault:
-        return fleet.report_failure(fault, selection)
 
 
 def _check_paths(
@@ -91,7 +89,7 @@ def _check_paths(
     """Look at the fleet, and return the plan with the paths that would stop it, before anything of it is shown.
 
     Raises:
-        RefusedError, StopError: nothing can be raised now.
+        TandemError: nothing can be raised now.
     """
     from tandem.guard.fleet_start import require_valid_request  # noqa: PLC0415
     from tandem.guard.observe import observe_fleet  # noqa: PLC0415
@@ -114,10 +112,9 @@ def _require_deployed(
     """Make sure that there is a node group to raise, as far as that can be seen.
 
     Raises:
-        RefusedError: nothing, or a cluster without its node group, is deployed.
-        OpsError: EKS could not be asked.
+        InputError: nothing, or a cluster without its node group, is deployed.
+        ExternalError: EKS could not be asked.
     """
-    from tandem.ops.faults import OperationRefusedError  # noqa: PLC0415 - boto3
     from tandem.ops.status import cluster_exists  # noqa: PLC0415
 
     if "NoSuchBucket" in fleet_state.unknown.get("fence", ""):
@@ -126,7 +123,7 @@ def _require_deployed(
         return
     if not cluster_exists(clients, limits):
         raise fleet.build_not_deployed_error(environment, f"EKS knows no cluster {limits.cluster}")
-    raise OperationRefusedError("it is half deployed: a cluster and no node group", where=limits.node_group_description,
+    raise InputError("it is half deployed: a cluster and no node group", where=limits.node_group_description,
                        change=fleet.deploy_command(environment, "Fleet"))  # fmt: skip
 
 
@@ -134,29 +131,27 @@ def _require_free(plan: StartPlan, limits: GuardConfig, fleet_state: FleetState)
     """Make sure that neither a fence nor another run's lease stands in the way; `raise_fleet` looks at both again.
 
     Raises:
-        RefusedError: one of them does.
+        InputError: one of them does.
     """
-    from tandem.ops.faults import OperationRefusedError  # noqa: PLC0415 - boto3
-
     name, lease = plan.environment.name, fleet_state.lease
     if fleet_state.fence and fleet_state.fence.is_closed:
         has_instances = any(instance.is_ours for instance in fleet_state.instances)
         wait_command = f"{fleet.tandem_command('stop', '--wait', '--env', name)}, then " if has_instances else ""
-        raise OperationRefusedError(
+        raise InputError(
             f"a fence blocks this start: {fleet_state.fence.who} stopped the fleet at "
             f"{fleet.format_moment(fleet_state.fence.at, plan.now)}: {fleet_state.fence.why}",
             where=limits.replace_prefix(fleet_state.fence.prefix).url("stop.json"),
             change=f"when the reason is gone: {wait_command}{fleet.tandem_command('stop', '--clear', '--env', name)}",
         )  # fmt: skip
     if lease and plan.now >= lease.deadline:
-        raise OperationRefusedError(
+        raise InputError(
             f"the lease of run {lease.run} ended at {fleet.format_moment(lease.deadline, plan.now)}",
             where=limits.replace_prefix(lease.prefix).url("lease.json"),
             change="the reaper fences it within minutes; then "
             f"{fleet.tandem_command('stop', '--clear', '--env', name)}",
         )
     if lease and lease.run != plan.run:
-        raise OperationRefusedError(
+        raise InputError(
             f"run {lease.run} of {lease.who} has the fleet until {fleet.format_moment(lease.deadline, plan.now)}",
             where=limits.replace_prefix(lease.prefix).url("lease.json"),
             change=f"wait, or end it: {fleet.tandem_command('stop', '--end', '--env', name, '--run', lease.run)}",
@@ -167,9 +162,8 @@ def _require_armed(plan: StartPlan, paths: Sequence[StopPath]) -> None:
     """Make sure that every path that can exist would stop the fleet; unknown refuses nothing.
 
     Raises:
-        RefusedError: one of them is not armed.
+        InputError: one of them is not armed.
     """
-    from tandem.ops.faults import OperationRefusedError  # noqa: PLC0415
     from tandem.ops.status_warnings import describe_path_fix  # noqa: PLC0415 - boto3
 
     unarmed_paths = [path for path in paths if path.state == "unarmed"]
@@ -177,7 +171,7 @@ def _require_armed(plan: StartPlan, paths: Sequence[StopPath]) -> None:
         return
     reasons = "; ".join(f"{path.name}: {path.sentence}" for path in unarmed_paths)
     mend_commands = " and ".join(dict.fromkeys(describe_path_fix(path, plan.environment) for path in unarmed_paths))
-    raise OperationRefusedError(
+    raise InputError(
         f"{format_count(len(unarmed_paths), 'path')} that should stop the fleet would not: {reasons}",
         where=f"environment {plan.environment.name}",
         change=f"mend it: {mend_commands}; or add --accept-unarmed, which stands in the lease",
@@ -197,27 +191,26 @@ def _parse_hours(text: str) -> float:
 def _select_experiment(
     environment: Environment, experiments: list[Experiment], options: argparse.Namespace
 ) -> Experiment | None:
-    from tandem.ops.faults import OperationRefusedError  # noqa: PLC0415 - boto3
 
     location = f"environment {environment.name}"
     if environment.capacity.awaits_reservation:
-        raise OperationRefusedError("it has no Fleet stack yet", where=location,
+        raise InputError("it has no Fleet stack yet", where=location,
                            change="write capacity.reservation_id and deploy Fleet")  # fmt: skip
     if not 0 < options.nodes <= environment.capacity.nodes:
-        raise OperationRefusedError(
+        raise InputError(
             f"--nodes {options.nodes} is not within 1 to {environment.capacity.nodes}",
             where=location,
             change="name fewer, or raise capacity.nodes and deploy Fleet",
         )
     if options.experiment is None:
         if options.compile or options.only:
-            raise OperationRefusedError(
+            raise InputError(
                 "--compile and --only are of an experiment", where=location, change="add --experiment NAME"
             )
         return None
     experiments_by_name = {experiment.name: experiment for experiment in experiments}
     if options.experiment not in experiments_by_name:
-        raise OperationRefusedError(f"it hosts no experiment {options.experiment!r}", where=location,
+        raise InputError(f"it hosts no experiment {options.experiment!r}", where=location,
                            change=f"name one of: {', '.join(experiments_by_name)}")  # fmt: skip
     return experiments_by_name[options.experiment]
 
@@ -225,7 +218,6 @@ def _select_experiment(
 def _compute_admission(
     environment: Environment, experiment: Experiment | None, catalogue: Catalogue, options: argparse.Namespace
 ) -> NodeAdmission:
-    from tandem.ops.faults import OperationRefusedError  # noqa: PLC0415 - boto3
     from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers  # noqa: PLC0415
 
     if experiment is None:
@@ -236,7 +228,7 @@ def _compute_admission(
     variant_names = [variant.name for variant in experiment.all_variants()]
     unknown_names = sorted(set(requested_names) - set(variant_names))
     if unknown_names:
-        raise OperationRefusedError(
+        raise InputError(
             f"it has no variant {', '.join(unknown_names)}",
             where=f"experiment {experiment.name}",
             change=f"name some of: {', '.join(variant_names)}",
@@ -331,12 +323,10 @@ def _confirm_start(plan: StartPlan) -> bool:
     """Ask.
 
     Raises:
-        RefusedError: there is nobody to be asked.
+        InputError: there is nobody to be asked.
     """
-    from tandem.ops.faults import OperationRefusedError  # noqa: PLC0415 - boto3
-
     if not sys.stdin.isatty():
-        raise OperationRefusedError("nobody is there to be asked", where=f"environment {plan.environment.name}",
+        raise InputError("nobody is there to be asked", where=f"environment {plan.environment.name}",
                            change="read the plan, then add --yes")  # fmt: skip
     print("  raise it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -10,6 +10,7 @@ import argparse
 from tandem.cli import fleet
 from tandem.cli.outcome import ExitCode, print_json
 from tandem.cli.selection import Selection
+from tandem.errors import TandemError
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,6 @@ def status(selection: Selection, options: argparse.Namespace) -> ExitCode:
     from tandem.cli import status_report as report  # noqa: PLC0415 - boto3
     from tandem.ops import status as status_reader  # noqa: PLC0415
     from tandem.ops.account import create_session, require_account  # noqa: PLC0415
-    from tandem.ops.faults import OperationError  # noqa: PLC0415
     from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
     from tandem.ops.status_warnings import list_warnings  # noqa: PLC0415
 
@@ -42,7 +42,7 @@ def status(selection: Selection, options: argparse.Namespace) -> ExitCode:
         fleet_status = status_reader.read_status(
             environment, build_guard_config(environment), status_reader.current_time(), other_names, aws_session
         )
-    except OperationError as fault:
+    except TandemError as fault:
         return fleet.report_failure(fault, selection)
     open_concerns = list_warnings(fleet_status)
     code = ExitCode.EXTERNAL_FAILURE if fleet_status.unknown else ExitCode.STALE if open_concerns else ExitCode.DONE

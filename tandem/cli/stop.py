@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tandem.cli import fleet
 from tandem.cli.outcome import ExitCode, format_count, print_json
 from tandem.cli.selection import Selection
+from tandem.errors import InputError, TandemError
 from tandem.spec.environment import Environment
 
 if TYPE_CHECKING:
@@ -55,14 +56,13 @@ def stop(selection: Selection, options: argparse.Namespace) -> ExitCode:
         SpecError: the environment's file has not the form of one.
     """
     environment = fleet.read_environment(selection, options.env)
-    from tandem.guard.config import AwsClients, GuardError  # noqa: PLC0415
+    from tandem.guard.config import AwsClients  # noqa: PLC0415
     from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
-    from tandem.ops.faults import OperationError, OperationRefusedError  # noqa: PLC0415
     from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
 
     try:
         if options.run and not options.end:
-            raise OperationRefusedError(
+            raise InputError(
                 "--run is of --end alone", where=environment.name, change="add --end, or leave it out"
             )
         aws_session = create_session()
@@ -74,17 +74,15 @@ def stop(selection: Selection, options: argparse.Namespace) -> ExitCode:
             return _end_run(selection, clients, limits, require_account(environment, aws_session), options.run)
         caller = _identify_caller(environment, aws_session, clients, limits)
         return _stop_fleet(selection, environment, (clients, limits), caller, options)
-    except GuardError as fault:
+    except TandemError as fault:
         return fleet.report_failure(fleet.explain_fault(fault, environment), selection)
-    except OperationError as fault:
-        return fleet.report_failure(fault, selection)
 
 
 def _identify_caller(environment: Environment, aws_session: Any, clients: AwsClients, limits: GuardConfig) -> str:
     """Return who stops; where STS does not say, say so and go on.
 
     Raises:
-        OpsError: the credentials are of another account, or there are none.
+        ExternalError: the credentials are of another account, or there are none.
     """
     from tandem.ops.caller import identify_caller  # noqa: PLC0415 - boto3
 
@@ -153,7 +151,6 @@ def _stop_fleet(
     options: argparse.Namespace,
 ) -> ExitCode:
     from tandem.guard.apply import stop_fleet  # noqa: PLC0415 - boto3
-    from tandem.ops.faults import OperationError  # noqa: PLC0415
     from tandem.ops.status import current_time  # noqa: PLC0415
 
     clients, limits = clients_and_limits
@@ -174,7 +171,7 @@ def _stop_fleet(
         print(f"  change   {RUNBOOK}; the reaper tries again every 5 min", file=sys.stderr)
     try:
         changes = _follow_stop(selection, clients, limits, report) if options.wait else []
-    except OperationError as fault:
+    except TandemError as fault:
         return fleet.report_failure(fault, selection, report.as_json())
     if selection.as_json:
         print_json(report.as_json() | {"followed": changes, "exit_code": int(code)})
@@ -183,14 +180,13 @@ def _stop_fleet(
 
 def _delegate_stop(environment: Environment, report: PassReport, *, caller: str, reason: str) -> PassReport:
     """Return the report; where these credentials may not do all of it, with what the stop function did for them."""
-    from tandem.ops.faults import OperationError  # noqa: PLC0415 - boto3
     from tandem.ops.stop_function import has_denial, invoke_stop_function  # noqa: PLC0415
 
     if not has_denial(report.failures):
         return report
     try:
         actions = invoke_stop_function(environment, who=caller, why=reason)
-    except OperationError as fault:
+    except TandemError as fault:
         return replace(report, failures=(*report.failures, f"the stop function was asked for it: {fault}"))
     return replace(
         report, actions=(*report.actions, *(f"by the stop function: {action}" for action in actions)), failures=()
@@ -201,17 +197,16 @@ def _require_cluster(environment: Environment, clients: AwsClients, limits: Guar
     """Make sure that there is something that a stop is of, where neither node group nor instance was found.
 
     Raises:
-        RefusedError: the environment was never deployed, or is destroyed.
-        OpsError: EKS could not be asked.
+        InputError: the environment was never deployed, or is destroyed.
+        ExternalError: EKS could not be asked.
     """
-    from tandem.ops.faults import OperationRefusedError  # noqa: PLC0415 - boto3
     from tandem.ops.status import cluster_exists  # noqa: PLC0415
 
     if cluster_exists(clients, limits):
         return
     release_command = fleet.tandem_command("stop", "--env", environment.name, "--clear")
     release_note = f"; the fence that now stands in {limits.bucket}: {release_command}"
-    raise OperationRefusedError(
+    raise InputError(
         f"it is not deployed: there is neither cluster {limits.cluster} nor an instance of it: nothing to stop",
         where=f"{environment.name} in account {environment.account}, {environment.region}",
         change=f"see that the name is meant{release_note if has_fence else ''}",
@@ -224,13 +219,12 @@ def _explain_reaper_silence(
     """Return why nobody does the rest; "" where the reaper looks, or where that cannot be seen."""
     from tandem.ops.account import create_client, create_session  # noqa: PLC0415 - boto3
     from tandem.ops.caller import ShortTimeoutSession  # noqa: PLC0415
-    from tandem.ops.faults import OperationError  # noqa: PLC0415
     from tandem.ops.stop_paths import read_reaper_path  # noqa: PLC0415
 
     try:
         functions = create_client(environment, "lambda", ShortTimeoutSession(create_session()))
         path = read_reaper_path(clients.cloudwatch, functions, environment, limits, fleet_state)
-    except OperationError:
+    except TandemError:
         return ""
     return path.sentence if path.state == "unarmed" else ""
 

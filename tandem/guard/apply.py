@@ -22,7 +22,7 @@ from tandem.guard.fence import FENCE_KEY, MAX_PASSES, Fence, FenceState, change_
 from tandem.guard.lease import read_lease, read_pointer
 from tandem.guard.notify import CHANGE_TEXTS, notify_subscribers
 from tandem.guard.observe import CLOCK_TOLERANCE, FleetState, observe_fleet
-from tandem.guard.ownership import is_fresh, retry_call
+from tandem.guard.ownership import call_if_allowed, is_fresh
 from tandem.guard.pass_metrics import METRIC_UNITS, PASS_MINUTES, STOP_FAILURES
 from tandem.guard.plan import StopPlan, plan_stop
 from tandem.guard.scaling_groups import (
@@ -79,7 +79,7 @@ def apply_stop_plan(  # noqa: PLR0913 - what was seen, what it demands, and in w
     clients: AwsClients, config: GuardConfig, fleet: FleetState, plan: StopPlan, *, who: str, run: str | None = None,
     publishes_metrics: bool = True,
 ) -> PassReport:  # fmt: skip
-    """Do what is due: fence, scale down, terminate, publish, tell. Never raises for AWS: see `Report.failed`.
+    """Do what is due: fence, scale down, terminate, publish, tell. Never raises for AWS: see `PassReport.failures`.
 
     Args:
         who: stops, where there is no fence yet.
@@ -96,7 +96,7 @@ def apply_stop_plan(  # noqa: PLR0913 - what was seen, what it demands, and in w
 class _StopPass:
     """One pass at work: what it did, what failed, and the fence as it knows it."""
 
-    def __init__(  # noqa: PLR0913 - as of act
+    def __init__(  # noqa: PLR0913 - as of apply_stop_plan
         self, clients: AwsClients, config: GuardConfig, fleet: FleetState, plan: StopPlan, *, who: str, run: str | None
     ) -> None:  # fmt: skip
         self.clients, self.config, self.fleet, self.plan = clients, config, fleet, plan
@@ -119,7 +119,7 @@ class _StopPass:
         # a new fence: whoever raised between the look and the fence was allowed to, and reads it only afterwards
         if self.plan.scale_down or ((planned_scale_down or not was_closed_before) and self.fleet.can_scale):
             self._scale_down()
-        if self.plan.hold_scaling_groups and self._is_still_due(force_read=True):
+        if self.plan.hold_scaling_groups and not self._find_release(force_read=True):
             self._hold_scaling_groups()
         if self.plan.terminate_ids:  # by id, so it can end no other run's
             self._terminate_instances()
@@ -128,24 +128,25 @@ class _StopPass:
         if was_closed_before and self.fleet.desired_size and "lease" not in self.fleet.unknown:
             self._report_foreign_schedules()
 
-    def _is_still_due(self, *, force_read: bool = False) -> bool:
-        """Whether the fence still stands: the machine may have slept until it was released and another run started.
+    def _find_release(self, *, force_read: bool = False) -> str:
+        """Say that the fence was released: the machine may have slept until then, and another run started.
 
         Args:
             force_read: whether the fence is read in any case, not only where the clock moved since.
         """
         if not force_read and is_fresh(self.clients, self.read_at_s):
-            return True
+            return ""
         start_s = self.clients.wall_s()
         try:
             fence = read_fence(self.clients, self.config)
         except CALL_ERRORS:
-            return True  # a stop does not wait for S3
+            return ""  # a stop does not wait for S3
         self.read_at_s = start_s
         if (fence is not None and fence.is_closed) or not self.fleet.is_fenced:
-            return True
-        self.actions.append("the fence was released meanwhile, so nothing more is stopped")
-        return False
+            return ""
+        release = "the fence was released meanwhile, so nothing more is stopped"
+        self.actions.append(release)
+        return release
 
     def finish(self) -> PassReport:
         """Publish, tell and write down what this pass did."""
@@ -201,7 +202,10 @@ class _StopPass:
     def _scale_down(self) -> None:
         config = self.config
         with self._record_failure(f"setting {config.node_group_description} to 0"):
-            if retry_call(self.clients, lambda: scale_to_zero(self.clients, config), self._is_still_due):
+            loss = call_if_allowed(
+                self.clients, self._find_release, lambda: scale_to_zero(self.clients, config), needs_fresh_reading=False
+            )
+            if not loss:
                 self.actions.append(f"{config.node_group_description} set to 0")
 
     def _hold_scaling_groups(self) -> None:
@@ -343,7 +347,7 @@ def scale_to_zero(clients: AwsClients, config: GuardConfig) -> None:
     """Ask EKS for no node at all.
 
     Raises:
-        RAISED: EKS does not answer, or refuses.
+        CALL_ERRORS: EKS does not answer, or refuses.
     """
     clients.eks_once.update_nodegroup_config(
         clusterName=config.cluster, nodegroupName=config.node_group, scalingConfig={"minSize": 0, "desiredSize": 0}
@@ -391,9 +395,9 @@ def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
         who: as of Fence.
         why: in a sentence; a fence that is there already keeps its own.
         run: that is stopped; None takes the lease's, where there is one.
-        publishes_metrics: as of act; a person sees by the report what failed.
+        publishes_metrics: as of `apply_stop_plan`; a person sees by the report what failed.
 
-    Raises nothing for AWS: what could not be done is in the report's `failed`.
+    Raises nothing for AWS: what could not be done is in the report's `failures`.
     """
     fleet = observe_fleet(clients, config, now)
     plan = replace(plan_stop(fleet, config), reasons=(shorten_sentence(why),), scale_down=fleet.can_scale)

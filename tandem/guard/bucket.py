@@ -13,8 +13,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from tandem.aws.faults import error_code
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.values import error_code
 
 SCHEMA = 1
 MAX_ATTEMPTS = 4  # of a conditional write that somebody else came before
@@ -36,7 +36,7 @@ def read_object(clients: AwsClients, config: GuardConfig, key: str) -> BucketObj
     """Return a small object, None where there is none.
 
     Raises:
-        RAISED: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies it.
     """
     try:
         answer = clients.s3.get_object(Bucket=config.bucket, Key=config.prefix + key)
@@ -58,7 +58,7 @@ def write_object(
         etag: of what was read; empty: there was none.
 
     Raises:
-        RAISED: S3 does not answer, or denies it. It may have been written.
+        CALL_ERRORS: S3 does not answer, or denies it. It may have been written.
     """
     condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
     body = json.dumps({"schema": SCHEMA, **document}, indent=1).encode()

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import boto3
 from botocore.config import Config
 
 from tandem.aws import faults
+from tandem.errors import InputError
 from tandem.guard.values import format_value, parse_timestamp
 
 VARIABLE_PREFIX = "TANDEM_"  # a Lambda's variable is this and the field's name in capitals
@@ -22,34 +23,6 @@ _FLOAT_FIELDS = {"max_hours", "idle_minutes", "grace_minutes", "usd_per_hour"}
 _INTEGER_FIELDS = {"nodes"}
 # At most 3 x (2 + 8) s and 3 s of waiting a call; stacks/guard_functions.py gives a pass its time by these.
 CLIENT_CONFIG = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
-
-
-class GuardError(Exception):
-    """One fault, in words an operator can act on at night.
-
-    Args:
-        problem: what happened, in one sentence.
-        where: the object's `s3://` address, the node group or the schedule; empty for neither.
-        change: what to do about it.
-    """
-
-    code: ClassVar[int]
-
-    def __init__(self, problem: str, *, where: str = "", change: str) -> None:
-        super().__init__(f"{where}: {problem}; {change}" if where else f"{problem}; {change}")
-        self.problem, self.where, self.change = problem, where, change
-
-
-class GuardRefusedError(GuardError):
-    """What was asked for is not allowed now; nothing was changed."""
-
-    code = 2
-
-
-class GuardExternalError(GuardError):
-    """AWS failed or could not be read; what was done before stands."""
-
-    code = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +76,7 @@ class GuardConfig:
         """Read a Lambda's environment: TANDEM_CLUSTER and so on; an empty one counts as absent.
 
         Raises:
-            RefusedError: one is missing or cannot be read, and which.
+            InputError: one is missing or cannot be read, and which.
         """
         values: dict[str, Any] = {}
         for config_field in fields(cls):
@@ -111,7 +84,7 @@ class GuardConfig:
             if text:
                 values[config_field.name] = _parse_variable(config_field.name, text)
             elif config_field.default is MISSING:
-                raise GuardRefusedError("the variable is not set", where=VARIABLE_PREFIX + config_field.name.upper(),
+                raise InputError("the variable is not set", where=VARIABLE_PREFIX + config_field.name.upper(),
                                    change="deploy the Guard stack again")  # fmt: skip
         return cls(**values)
 
@@ -154,7 +127,7 @@ def _parse_variable(name: str, text: str) -> Any:
             return parse_timestamp(text)
         return int(text) if name in _INTEGER_FIELDS else float(text) if name in _FLOAT_FIELDS else text
     except ValueError:
-        raise GuardRefusedError(f"{text!r} cannot be read", where=VARIABLE_PREFIX + name.upper(),
+        raise InputError(f"{text!r} cannot be read", where=VARIABLE_PREFIX + name.upper(),
                            change="deploy the Guard stack again") from None  # fmt: skip
 
 

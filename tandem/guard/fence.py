@@ -80,7 +80,7 @@ def read_fence(clients: AwsClients, config: GuardConfig) -> Fence | None:
     """Return the fence; one that cannot be understood is closed, and one that an older release closed holds.
 
     Raises:
-        RAISED: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies it.
     """
     fence = _read_fence_at_prefix(clients, config)
     if not config.former_prefix or (fence is not None and fence.is_closed):
@@ -142,7 +142,7 @@ def change_fence(
         change: None keeps what is there.
 
     Raises:
-        RAISED: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies it.
     """
     for _ in range(MAX_ATTEMPTS):
         new_fence = change(fence)

@@ -8,17 +8,19 @@ keeps it asleep, it raises, deletes and takes back under its own lease alone (ta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from botocore.exceptions import ClientError
 
+from tandem.aws.faults import error_code
+from tandem.errors import ExternalError, InputError, TandemError
 from tandem.guard.apply import scale_to_zero
 from tandem.guard.bucket import write_object
-from tandem.guard.config import AwsClients, GuardConfig, GuardExternalError, GuardRefusedError
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY, Fence, change_fence
 from tandem.guard.lease import (
     POINTER_KEY,
@@ -34,10 +36,10 @@ from tandem.guard.lease import (
 )
 from tandem.guard.notify import notify_subscribers
 from tandem.guard.observe import BLOCK_MARGIN, LABEL_PREFIXES, OWNER_TAG, FleetState, observe_fleet, read_own_labels
-from tandem.guard.ownership import LeaseOwner
+from tandem.guard.ownership import LeaseOwner, call_if_allowed
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups, resume_launch
 from tandem.guard.schedules import delete_unreferenced_schedule, list_foreign_schedules
-from tandem.guard.values import CALL_ERRORS, describe_error, error_code
+from tandem.guard.values import CALL_ERRORS, convert_call_errors, describe_error
 from tandem.shell_command import quote_command
 
 MIN_HOURS = 0.25  # a shorter lease could end before its nodes run
@@ -89,8 +91,8 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
         unarmed_paths: paths that are not armed, and that whoever starts accepts; people are told of them.
 
     Raises:
-        RefusedError: a fence, another lease, a window or the node group forbids it; nothing was raised.
-        WorldError: AWS failed; a raise that may have been taken was taken back, or its stop is armed.
+        InputError: a fence, another lease, a window or the node group forbids it; nothing was raised.
+        ExternalError: AWS failed; a raise that may have been taken was taken back, or its stop is armed.
     """
     require_valid_request(config, run=run, hours=hours, nodes=nodes)
     deadline = (now + timedelta(hours=hours)).replace(microsecond=0)
@@ -114,7 +116,7 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
         schedule_arn = fleet_start.arm_stop()
         fleet_start.notify_unarmed_paths()
         fleet_start.resume_launches()
-    except (GuardRefusedError, GuardExternalError):
+    except TandemError:
         fleet_start.return_lease()
         raise
     try:
@@ -123,7 +125,7 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
             fleet_start.raise_nodes()
         fleet_start.require_no_late_stop()
         fleet_start.remove_stray_labels()
-    except GuardRefusedError:
+    except InputError:
         fleet_start.delete_unused_schedule()
         raise
     return RaiseReport(lease=fleet_start.lease, nodes=nodes, was_present=was_present, schedule_arn=schedule_arn)
@@ -137,27 +139,19 @@ def require_valid_request(config: GuardConfig, *, run: str, hours: float, nodes:
         run, hours, nodes: as of `raise_fleet`.
 
     Raises:
-        RefusedError: it cannot.
+        InputError: it cannot.
     """
     if not RUN_NAME_PATTERN.fullmatch(run):
-        raise GuardRefusedError(f"{run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
+        raise InputError(f"{run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
     if not MIN_HOURS <= hours <= config.max_hours:
-        raise GuardRefusedError(f"{hours:g} hours are asked for", where=config.environment,
+        raise InputError(f"{hours:g} hours are asked for", where=config.environment,
                            change=f"ask for {MIN_HOURS:g} to {config.max_hours:g} (guard.max_hours)")  # fmt: skip
     if nodes < 1:
-        raise GuardRefusedError(f"{nodes} nodes are asked for", change="ask for at least 1")
+        raise InputError(f"{nodes} nodes are asked for", change="ask for at least 1")
     for name in ("schedule_group", "scheduler_role_arn", "dead_letter_arn"):
         if not getattr(config, name):
-            raise GuardRefusedError(f"{name} is not known, so no stop can be armed", where=config.environment,
+            raise InputError(f"{name} is not known, so no stop can be armed", where=config.environment,
                                change="deploy the Guard stack")  # fmt: skip
-
-
-@contextmanager
-def _convert_errors(step: str, where: str, change: str) -> Iterator[None]:
-    try:
-        yield
-    except CALL_ERRORS as error:
-        raise GuardExternalError(f"{step} failed ({describe_error(error)})", where=where, change=change) from error
 
 
 class _FleetStart:
@@ -188,7 +182,7 @@ class _FleetStart:
     def _require_sources(self, *sources: str) -> None:
         for source, why in self.fleet.unknown.items():
             if source in sources:
-                raise GuardExternalError(
+                raise ExternalError(
                     f"{source} unknown ({why}), so nothing is raised",
                     where=self.config.environment,
                     change="allow it to this identity where it is denied, else try again",
@@ -197,7 +191,7 @@ class _FleetStart:
     def _require_no_fence(self) -> None:
         fence, name = self.fleet.fence, self.config.environment
         if fence is not None and fence.is_closed:
-            raise GuardRefusedError(
+            raise InputError(
                 f"fenced by {fence.who} at {fence.at:%Y-%m-%d %H:%M} UTC: {fence.why}",
                 where=self.config.replace_prefix(fence.prefix).url(FENCE_KEY),
                 change=f"tandem status --env {name}; when the reason is gone, tandem stop --clear --env {name}",
@@ -211,29 +205,29 @@ class _FleetStart:
         deadline_text = f"{lease.deadline:%Y-%m-%d %H:%M} UTC"
         where = self.config.replace_prefix(lease.prefix).url(lease_key(lease.run))
         if lease.ending is not None and lease.deadline > now:
-            raise GuardRefusedError(
+            raise InputError(
                 f"run {lease.run} of {lease.who} ends since {lease.ending:%Y-%m-%d %H:%M} UTC", where=where,
                 change=f"wait until tandem status --env {name} shows no lease; to finish it by hand: "
                 f"tandem stop --end --env {name}",
             )  # fmt: skip
         if lease.deadline <= now:
-            raise GuardRefusedError(
+            raise InputError(
                 f"the lease of run {lease.run} ended at {deadline_text}", where=where,
                 change=f"the reaper fences it within minutes; then tandem stop --clear --env {name}",
             )  # fmt: skip
         if lease.run != self.lease.run:
-            raise GuardRefusedError(
+            raise InputError(
                 f"run {lease.run} of {lease.who} has the fleet until {deadline_text}", where=where,
                 change=f"wait, or end it: tandem stop --env {name}",
             )  # fmt: skip
         if (lease.experiment, lease.node_label) != (self.lease.experiment, self.lease.node_label):
-            raise GuardRefusedError(
+            raise InputError(
                 f"run {lease.run} was started for {lease.experiment or 'no experiment'}",
                 where=where,
                 change="take another name for this run",
             )
         if lease.nodes != self.lease.nodes:
-            raise GuardRefusedError(f"run {lease.run} was started for {lease.nodes} nodes", where=where,
+            raise InputError(f"run {lease.run} was started for {lease.nodes} nodes", where=where,
                                change="ask for as many, or take another name for this run")  # fmt: skip
         self.lease = lease  # its own, from a start that did not come to its end; the deadline stays the first
 
@@ -245,10 +239,10 @@ class _FleetStart:
         starts = max(filter(None, (config.block_starts, self.fleet.block_starts)), default=None)
         ends = min(filter(None, (config.block_ends, self.fleet.block_ends)), default=None)
         if starts is None or ends is None:
-            raise GuardRefusedError("the Capacity Block's start and end are not said", where=config.environment,
+            raise InputError("the Capacity Block's start and end are not said", where=config.environment,
                                change="write capacity.block from the offer and deploy Fleet")  # fmt: skip
         if self.request.now < starts or ends - BLOCK_MARGIN < deadline:
-            raise GuardRefusedError(
+            raise InputError(
                 f"the Capacity Block lasts from {starts:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC, and a run must "
                 f"end 45 minutes before its end; asked: until {deadline:%Y-%m-%d %H:%M}", where=config.environment,
                 change="ask for fewer hours, or renew the block: docs/runbook.md",
@@ -257,31 +251,31 @@ class _FleetStart:
     def _require_node_group(self) -> None:
         config, fleet = self.config, self.fleet
         if not fleet.has_node_group:
-            raise GuardRefusedError("not there", where=config.node_group_description, change="deploy the Fleet stack")
+            raise InputError("not there", where=config.node_group_description, change="deploy the Fleet stack")
         if not fleet.has_owner_tag:
-            raise GuardRefusedError(
+            raise InputError(
                 f"another's: without the tag {OWNER_TAG}={config.environment}", where=config.node_group_description,
                 change="it is left alone; give one of the two another name",
             )  # fmt: skip
         has_lease = fleet.lease is not None
         if fleet.desired_size != 0 and not has_lease:
-            raise GuardRefusedError(
+            raise InputError(
                 f"already at {fleet.desired_size}, without a lease",
                 where=config.node_group_description,
                 change=f"tandem stop --env {config.environment}",
             )
         if fleet.instances and not has_lease:
             instance_text = ", ".join(f"{instance.id} ({instance.state})" for instance in fleet.instances)
-            raise GuardRefusedError(
+            raise InputError(
                 f"instances without a lease: {instance_text}", where=config.node_group_description,
                 change=f"wait until they are gone, or tandem stop --env {config.environment}",
             )  # fmt: skip
-        with _convert_errors("asking EKS", config.node_group_description, "try again; nothing was raised"):
+        with convert_call_errors("asking EKS", config.node_group_description, "try again; nothing was raised"):
             node_group = self._describe_node_group()
         limit = node_group.get("scalingConfig", {}).get("maxSize", 0)
         # DEGRADED is what a group stays after a lack of capacity, until it grows (aws/containers-roadmap#2326)
         if node_group.get("status") not in {"ACTIVE", "DEGRADED"} or limit < self.request.nodes:
-            raise GuardRefusedError(
+            raise InputError(
                 f"{node_group.get('status')}, at most {limit} nodes; {self.request.nodes} are asked for",
                 where=config.node_group_description,
                 change="wait until it is ACTIVE, and ask for no more than capacity.nodes",
@@ -290,7 +284,7 @@ class _FleetStart:
     def _require_launch_process(self) -> None:
         """Refuse where somebody else than a stop of ours keeps the Auto Scaling group from adding instances."""
         suspended_groups = self.fleet.fence.suspended if self.fleet.fence else ()
-        with _convert_errors(
+        with convert_call_errors(
             "asking Auto Scaling", self.config.node_group_description, "try again; nothing was raised"
         ):
             groups = read_scaling_groups(self.clients, self.fleet.scaling_groups)
@@ -300,14 +294,14 @@ class _FleetStart:
                     "aws", "autoscaling", "resume-processes", "--auto-scaling-group-name", group.name,
                     "--scaling-processes", LAUNCH_PROCESS, "--region", self.config.region,
                 )  # fmt: skip
-                raise GuardRefusedError("its launches are suspended, and no stop of Tandem wrote that it did so",
+                raise InputError("its launches are suspended, and no stop of Tandem wrote that it did so",
                                    where=f"Auto Scaling group {group.name}",
                                    change=f"find out why, then: {command}")  # fmt: skip
 
     def _require_no_foreign_schedules(self) -> None:
         """Refuse beside a schedule that no lease owns: it could end this run, or raise behind its end."""
         schedule_group = self.config.schedule_group
-        with _convert_errors(
+        with convert_call_errors(
             "listing the schedules", f"schedule group {schedule_group}", "try again; nothing was raised"
         ):
             foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
@@ -318,7 +312,7 @@ class _FleetStart:
                 foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
             pointer = read_pointer(self.clients, self.config) if foreign_schedules else LeasePointer()
         if any(schedule.name == f"{STOP_PREFIX}{pointer.run}" for schedule in foreign_schedules):
-            raise GuardRefusedError(f"run {pointer.run} has the fleet now", where=self.config.node_group_description,
+            raise InputError(f"run {pointer.run} has the fleet now", where=self.config.node_group_description,
                                change=f"tandem status --env {self.config.environment}")  # fmt: skip
         for schedule in foreign_schedules:
             command = quote_command(
@@ -332,7 +326,7 @@ class _FleetStart:
                 "--region",
                 self.config.region,
             )
-            raise GuardRefusedError(
+            raise InputError(
                 f"no lease owns it, and it calls {schedule.target_arn}",
                 where=f"schedule {schedule_group}/{schedule.name}",
                 change=f"if no other start is under way: {command}",
@@ -351,7 +345,7 @@ class _FleetStart:
         """Write the lease, then point to it: the pointer decides between two starts, also of the same run."""
         pointer_config = self.config.replace_prefix(self.pointer.prefix)
         url = pointer_config.url(lease_key(self.lease.run))
-        with _convert_errors("writing the lease", url, f"{self._retry_advice()}; nothing was raised"):
+        with convert_call_errors("writing the lease", url, f"{self._retry_advice()}; nothing was raised"):
             if self.fleet.lease is None:
                 stored_lease = write_lease(self.clients, self.config, self.lease)
                 self.lease = stored_lease or self._adopt_lease(url)
@@ -362,7 +356,7 @@ class _FleetStart:
                 self.clients, pointer_config, POINTER_KEY, {"run": self.lease.run}, etag=self.pointer.etag
             )
         if etag is None:
-            raise GuardRefusedError("another start or stop came first", where=pointer_config.url(POINTER_KEY),
+            raise InputError("another start or stop came first", where=pointer_config.url(POINTER_KEY),
                                change=f"tandem status --env {self.config.environment}")  # fmt: skip
         self.pointer = LeasePointer(run=self.lease.run, prefix=pointer_config.prefix, etag=etag)
         self.owner = LeaseOwner(self.clients, self.config, self.pointer, self.lease)
@@ -373,7 +367,7 @@ class _FleetStart:
                                   LeasePointer(run=self.lease.run, prefix=self.config.prefix))  # fmt: skip
         expected_lease = lease and replace(lease, created=self.lease.created, deadline=self.lease.deadline, etag="")
         if lease is None or expected_lease != self.lease or lease.deadline <= self.request.now:
-            raise GuardRefusedError(fault or f"run {self.lease.run} was started before", where=url,
+            raise InputError(fault or f"run {self.lease.run} was started before", where=url,
                                change="take another name for this run")  # fmt: skip
         return lease
 
@@ -389,7 +383,7 @@ class _FleetStart:
     def arm_stop(self) -> str:
         """Create the one-shot stop and read it back."""
         where = f"schedule {self.config.schedule_group}/{self.lease.schedule}"
-        with _convert_errors(
+        with convert_call_errors(
             "arming the one-shot stop", where, "nothing was raised; try again, or deploy the Guard stack"
         ):
             schedule_request = build_stop_schedule(self.config, self.lease)
@@ -407,7 +401,7 @@ class _FleetStart:
             schedule_request["State"],
             schedule_request["Target"],
         ):
-            raise GuardExternalError(
+            raise ExternalError(
                 "it is not as it was asked for", where=where,
                 change="delete it in the console of EventBridge Scheduler and take another name for this run",
             )  # fmt: skip
@@ -422,8 +416,8 @@ class _FleetStart:
                 raise
             self.has_new_schedule = had_new_schedule  # of an earlier start of the same run: read back like a new one
 
-    def _build_refusal(self, loss: str) -> GuardRefusedError:
-        return GuardRefusedError(
+    def _build_refusal(self, loss: str) -> InputError:
+        return InputError(
             f"stopped before the raise: {loss}; nothing was raised",
             where=self.config.node_group_description,
             change=f"tandem status --env {self.config.environment}",
@@ -439,7 +433,7 @@ class _FleetStart:
             f"{self.lease.who} accepted that. The others end it, at the latest at its deadline "
             f"{self.lease.deadline:%Y-%m-%d %H:%M} UTC.\nLook: tandem status --env {name}; docs/runbook.md"
         )
-        with _convert_errors("telling people that paths are not armed", str(self.config.topic_arn),
+        with convert_call_errors("telling people that paths are not armed", str(self.config.topic_arn),
                        "nothing was raised; mend the topic, or arm the paths"):  # fmt: skip
             notify_subscribers(self.clients, self.config, "a start accepted unarmed paths", text)
 
@@ -448,14 +442,14 @@ class _FleetStart:
         fence = self.fleet.fence
         group_names = set(fence.suspended if fence else ()) & set(self.fleet.scaling_groups)
         for name in sorted(group_names):
-            with _convert_errors(
+            with convert_call_errors(
                 f"resuming the launches of Auto Scaling group {name}",
                 self.config.node_group_description,
                 "nothing was raised; try again",
             ):
                 self.owner.call_as_owner(lambda name=name: resume_launch(self.clients, name), self._build_refusal)  # type: ignore[misc]
         if group_names:
-            with _convert_errors(
+            with convert_call_errors(
                 "writing what was resumed", self.config.url(FENCE_KEY), "nothing was raised; try again"
             ):
                 change_fence(self.clients, self.config, fence, _clear_suspended_groups)
@@ -469,7 +463,7 @@ class _FleetStart:
     def raise_nodes(self) -> None:
         """Ask EKS for the nodes, with the run's labels and without those of another."""
         if self._is_past_deadline():  # its one-shot stop has fired
-            raise GuardRefusedError(
+            raise InputError(
                 f"the lease's deadline {self.lease.deadline:%Y-%m-%d %H:%M} UTC has passed meanwhile",
                 where=self.config.node_group_description,
                 change=LATE_START_ADVICE,
@@ -485,7 +479,7 @@ class _FleetStart:
             }
             self.owner.call_as_owner(lambda: self._set_group_size(label_change), self._build_refusal)
         except CALL_ERRORS as error:  # it may have been taken all the same
-            raise GuardExternalError(
+            raise ExternalError(
                 f"raising failed ({describe_error(error)}); {self._undo_raise()}",
                 where=self.config.node_group_description,
                 change=self._retry_advice(),
@@ -520,16 +514,16 @@ class _FleetStart:
         try:
             loss = self.owner.find_loss()
         except CALL_ERRORS as error:
-            raise GuardExternalError(
+            raise ExternalError(
                 f"the fence could not be read after the raise ({describe_error(error)}); {self._undo_raise()}",
                 where=self.config.bucket,
                 change=self._retry_advice(),
             ) from error
         if self._is_past_deadline():
-            raise GuardRefusedError(f"the lease's deadline passed while it was being raised; {self._undo_raise()}",
+            raise InputError(f"the lease's deadline passed while it was being raised; {self._undo_raise()}",
                                where=self.config.node_group_description, change=LATE_START_ADVICE)  # fmt: skip
         if loss:
-            raise GuardRefusedError(
+            raise InputError(
                 f"stopped while it was being raised ({loss}); {self._undo_raise()}",
                 where=self.config.node_group_description,
                 change=f"tandem status --env {self.config.environment}",
@@ -544,15 +538,19 @@ class _FleetStart:
 
     def _undo_raise(self) -> str:
         name = self.config.environment
-        if not self.owner.can_scale_down():
-            return ("another start has the fleet now, or that cannot be read, so it is left alone; the reaper ends "
-                    f"what goes beyond its lease: tandem status --env {name}")  # fmt: skip
         try:
-            scale_to_zero(self.clients, self.config)
+            loss = call_if_allowed(
+                self.clients, self.owner.find_other_owner, lambda: scale_to_zero(self.clients, self.config)
+            )
         except CALL_ERRORS as error:
             return (
                 f"taking the raise back failed too ({describe_error(error)}): run tandem stop --env {name} now; its "
                 "one-shot stop is armed"
+            )
+        if loss:
+            return (
+                "another start has the fleet now, or that cannot be read, so it is left alone; the reaper ends "
+                f"what goes beyond its lease: tandem status --env {name}"
             )
         self.may_have_nodes = False
         return "the node group was set to 0 again"

@@ -103,7 +103,7 @@ def write_lease(clients: AwsClients, config: GuardConfig, lease: Lease) -> Lease
         lease: with the prefix and the ETag that it was read with; a new one has no ETag.
 
     Raises:
-        RAISED: S3 does not answer, or denies it. It may have been written.
+        CALL_ERRORS: S3 does not answer, or denies it. It may have been written.
     """
     document = {"schema": LEASE_SCHEMA, **select_json_fields(lease, *LEASE_FIELDS)}
     etag = write_object(clients, config.replace_prefix(lease.prefix), lease_key(lease.run), document, etag=lease.etag)
@@ -114,7 +114,7 @@ def read_pointer(clients: AwsClients, config: GuardConfig) -> LeasePointer:
     """Return whose lease it is; where nobody has one, who has one that an older release wrote.
 
     Raises:
-        RAISED: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies it.
     """
     pointer = read_pointer_at_prefix(clients, config, config.prefix)
     if not config.former_prefix or pointer.run is not None:
@@ -127,7 +127,7 @@ def read_pointer_at_prefix(clients: AwsClients, config: GuardConfig, prefix: str
     """Return the pointer below one prefix.
 
     Raises:
-        RAISED: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies it.
     """
     prefix_config = config.replace_prefix(prefix)
     bucket_object = read_object(clients, prefix_config, POINTER_KEY)
@@ -147,7 +147,7 @@ def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) 
     """Return the lease to which a pointer leads, or None and why there is none.
 
     Raises:
-        RAISED: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies it.
     """
     if pointer.run is None:
         return None, pointer.fault
@@ -188,7 +188,7 @@ def clear_pointer(clients: AwsClients, config: GuardConfig, pointer: LeasePointe
     A start that read before is refused then. A lease that an older release wrote ends where it stands, and here too.
 
     Raises:
-        RAISED: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies it.
     """
     pointer_config = config.replace_prefix(pointer.prefix)
     if write_object(clients, pointer_config, POINTER_KEY, {"run": None}, etag=pointer.etag) is None:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from tandem.guard.config import AwsClients, GuardConfig, GuardExternalError, GuardRefusedError
+from tandem.errors import ExternalError, InputError
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.lease import Lease, LeasePointer, lease_key, write_lease
 from tandem.guard.observe import FleetState, observe_fleet, read_own_labels
 from tandem.guard.ownership import LeaseOwner
@@ -32,8 +33,8 @@ def relabel_nodes(
         The lease as it now stands.
 
     Raises:
-        RefusedError: the run has no live lease, or it ends; nothing was changed.
-        WorldError: AWS failed; the lease may name the new labels and the nodes still carry the old ones: do it again.
+        InputError: the run has no live lease, or it ends; nothing was changed.
+        ExternalError: AWS failed; the lease may name the new labels and the nodes the old ones: do it again.
     """
     fleet = observe_fleet(clients, config, now)
     pointer, lease = _require_live_lease(config, fleet, run)
@@ -47,7 +48,7 @@ def relabel_nodes(
     try:
         stored_lease = lease if new_lease is lease else write_lease(clients, config, new_lease)
         if stored_lease is None:
-            raise GuardRefusedError("somebody changed the lease at this moment", where=config.environment,
+            raise InputError("somebody changed the lease at this moment", where=config.environment,
                                change=f"tandem status --env {config.environment}")  # fmt: skip
         # read again behind the lease: another relabel of this run may have come between
         current_labels = read_own_labels(clients, config)
@@ -60,11 +61,11 @@ def relabel_nodes(
                 lambda: clients.eks_once.update_nodegroup_config(
                     clusterName=config.cluster, nodegroupName=config.node_group, labels=label_change
                 ),
-                lambda loss: GuardRefusedError(f"the labels are not set: {loss}", where=config.node_group_description,
+                lambda loss: InputError(f"the labels are not set: {loss}", where=config.node_group_description,
                                           change=f"tandem status --env {config.environment}"),
             )  # fmt: skip
     except CALL_ERRORS as error:
-        raise GuardExternalError(
+        raise ExternalError(
             f"relabelling failed ({describe_error(error)})", where=config.node_group_description, change=retry_advice
         ) from error
     return stored_lease
@@ -74,15 +75,15 @@ def _require_live_lease(config: GuardConfig, fleet: FleetState, run: str) -> tup
     name = config.environment
     for source in ("fence", "lease", "node group"):
         if source in fleet.unknown:
-            raise GuardExternalError(f"{source} unknown ({fleet.unknown[source]}), so no label is changed", where=name,
+            raise ExternalError(f"{source} unknown ({fleet.unknown[source]}), so no label is changed", where=name,
                              change="try again")  # fmt: skip
     lease = fleet.live_lease
     if lease is None or fleet.pointer is None or lease.run != run or lease.ending is not None:
         holder = f"run {lease.run} has it" if lease and lease.run != run else "it is over, or it ends"
-        raise GuardRefusedError(f"run {run} has no live lease: {holder}", where=config.url(lease_key(run)),
+        raise InputError(f"run {run} has no live lease: {holder}", where=config.url(lease_key(run)),
                            change=f"tandem status --env {name}")  # fmt: skip
     if not fleet.has_owner_tag:
-        raise GuardRefusedError(
+        raise InputError(
             "it is not there, or another's", where=config.node_group_description, change="deploy the Fleet stack"
         )
     return fleet.pointer, lease

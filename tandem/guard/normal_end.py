@@ -7,18 +7,19 @@ Invariant: standard library and boto3 only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import scale_to_zero
-from tandem.guard.config import AwsClients, GuardConfig, GuardExternalError, GuardRefusedError
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.lease import Lease, LeasePointer, clear_pointer, lease_key, write_lease
 from tandem.guard.observe import FleetState, observe_fleet
 from tandem.guard.ownership import LeaseOwner
-from tandem.guard.schedules import delete_own_schedule
-from tandem.guard.values import CALL_ERRORS, describe_error
+from tandem.guard.schedules import delete_schedule
+from tandem.guard.values import convert_call_errors
 
 EMPTY_OBSERVATIONS = 2  # that list no instance, before nobody guards the fleet any more
 POLL_INTERVAL = timedelta(seconds=15)  # between two looks
@@ -51,8 +52,8 @@ def end_lease(  # noqa: PLR0913 - whose lease, the time, and who hears of it
         log: told of each step, in a sentence.
 
     Raises:
-        RefusedError: there is no lease, another run has it, or the fleet is fenced; nothing was done.
-        WorldError: AWS failed, or instances live on; the lease says that it ends, and another end goes on with it.
+        InputError: there is no lease, another run has it, or the fleet is fenced; nothing was done.
+        ExternalError: AWS failed, or instances live on; the lease says that it ends, and another end goes on with it.
     """
     return _NormalEnd(clients, config, clock, log).finish(run, wait)
 
@@ -77,7 +78,9 @@ class _NormalEnd:
             self._record_action(f"{self.config.node_group_description} set to 0")
         self._await_empty(wait)
         with self._convert_errors(f"deleting schedule {lease.schedule}"):
-            owner.call_as_owner(lambda: delete_own_schedule(self.clients, self.config, lease), self._build_loss_error)
+            owner.call_as_owner(
+                lambda: delete_schedule(self.clients, self.config, lease.schedule), self._build_loss_error
+            )
         with self._convert_errors("removing the pointer to the lease"):
             if not clear_pointer(self.clients, self.config, pointer):
                 raise self._build_loss_error("somebody else wrote the pointer")
@@ -89,19 +92,19 @@ class _NormalEnd:
         fleet, name = observe_fleet(self.clients, self.config, self.clock()), self.config.environment
         for source in ("fence", "lease"):
             if source in fleet.unknown:
-                raise GuardExternalError(f"{source} unknown ({fleet.unknown[source]}), so nothing is ended",
+                raise ExternalError(f"{source} unknown ({fleet.unknown[source]}), so nothing is ended",
                                  where=name, change=self._retry_advice())  # fmt: skip
         if fleet.fence is not None and fleet.is_fenced:
-            raise GuardRefusedError(f"{fleet.fence.who} fenced it: {fleet.fence.why}", where=name,
+            raise InputError(f"{fleet.fence.who} fenced it: {fleet.fence.why}", where=name,
                                change=f"the stop ends the fleet; then tandem stop --clear --env {name}")  # fmt: skip
         if fleet.lease is None or fleet.pointer is None:
             fault = fleet.pointer.fault if fleet.pointer else ""
-            raise GuardRefusedError(fault or "there is no lease, so nothing to end", where=name,
+            raise InputError(fault or "there is no lease, so nothing to end", where=name,
                                change=f"tandem status --env {name} says what runs; tandem stop --env {name} stops it "
                                "whoever it is")  # fmt: skip
         if run is not None and fleet.lease.run != run:
             where = self.config.replace_prefix(fleet.lease.prefix).url(lease_key(fleet.lease.run))
-            raise GuardRefusedError(
+            raise InputError(
                 f"run {fleet.lease.run} of {fleet.lease.who} has the lease, not run {run}",
                 where=where,
                 change=f"name that run, or leave it alone: tandem status --env {name}",
@@ -109,12 +112,12 @@ class _NormalEnd:
         if not fleet.can_scale and fleet.has_node_group is not False:
             unknown = fleet.unknown.get("node group", "")
             if unknown:
-                raise GuardExternalError(
+                raise ExternalError(
                     f"node group unknown ({unknown}), so nothing is ended",
                     where=self.config.node_group_description,
                     change=self._retry_advice(),
                 )
-            raise GuardRefusedError(
+            raise InputError(
                 "it is another's, so it is left alone",
                 where=self.config.node_group_description,
                 change=f"tandem status --env {name} says whose it is",
@@ -128,7 +131,7 @@ class _NormalEnd:
         with self._convert_errors("writing that the lease ends"):
             stored_lease = write_lease(self.clients, self.config, replace(lease, ending=self.clock()))
         if stored_lease is None:
-            raise GuardRefusedError("somebody changed the lease at this moment", where=self.config.environment,
+            raise InputError("somebody changed the lease at this moment", where=self.config.environment,
                                change=self._retry_advice())  # fmt: skip
         self._record_action(f"run {lease.run} ends")
         return stored_lease
@@ -150,7 +153,7 @@ class _NormalEnd:
                 last_text = alive_text
             if self.clock() - start >= END_TIMEOUT:
                 unknown = "; ".join(f"{source} unknown: {why}" for source, why in fleet.unknown.items())
-                raise GuardExternalError(
+                raise ExternalError(
                     f"the fleet is not gone after {END_TIMEOUT.seconds // 60} minutes: {alive_text or unknown}",
                     where=self.config.node_group_description,
                     change=f"the reaper fences it soon and ends it; now: tandem stop --env "
@@ -158,16 +161,11 @@ class _NormalEnd:
                 )
             wait(POLL_INTERVAL)
 
-    @contextmanager
-    def _convert_errors(self, step: str) -> Iterator[None]:
-        try:
-            yield
-        except CALL_ERRORS as error:
-            raise GuardExternalError(f"{step} failed ({describe_error(error)})", where=self.config.environment,
-                             change=self._retry_advice()) from error  # fmt: skip
+    def _convert_errors(self, step: str) -> AbstractContextManager[None]:
+        return convert_call_errors(step, self.config.environment, self._retry_advice())
 
-    def _build_loss_error(self, loss: str) -> GuardExternalError:
-        return GuardExternalError(f"the end was interrupted: {loss}", where=self.config.environment,
+    def _build_loss_error(self, loss: str) -> ExternalError:
+        return ExternalError(f"the end was interrupted: {loss}", where=self.config.environment,
                           change=f"tandem status --env {self.config.environment}")  # fmt: skip
 
     def _record_action(self, sentence: str) -> None:

@@ -21,7 +21,7 @@ def notify_subscribers(clients: AwsClients, config: GuardConfig, context: str, m
     """Send a message to the people of the environment, where there is a topic.
 
     Raises:
-        RAISED: SNS does not answer, or refuses.
+        CALL_ERRORS: SNS does not answer, or refuses.
     """
     if config.topic_arn:
         title = f"Tandem {config.environment}: {context}"[:MAX_SUBJECT_CHARACTERS]

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from tandem.aws.faults import error_code
 from tandem.guard.bucket import read_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY, Fence, read_fence
@@ -30,15 +31,7 @@ from tandem.guard.lease import (
 from tandem.guard.pager import iterate_pages
 from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
 from tandem.guard.scaling_groups import SCALING_GROUP_TAG
-from tandem.guard.values import (
-    CALL_ERRORS,
-    PARSE_ERRORS,
-    describe_error,
-    error_code,
-    format_value,
-    parse_timestamp,
-    shorten_text,
-)
+from tandem.guard.values import CALL_ERRORS, PARSE_ERRORS, describe_error, format_value, parse_timestamp, shorten_text
 
 OWNER_TAG = "tandem:environment"  # its value is the environment's name; tandem.spec.names has the same
 # on the node group: a renewed block is a deploy of the Fleet stack alone, and the guard hears of it all the same
@@ -367,7 +360,7 @@ def read_own_labels(clients: AwsClients, config: GuardConfig) -> dict[str, str]:
     """Return the labels of the node group that are ours.
 
     Raises:
-        RAISED: EKS does not answer, or refuses.
+        CALL_ERRORS: EKS does not answer, or refuses.
     """
     return select_own_labels(_describe_node_group(clients, config).get("labels", {}))
 

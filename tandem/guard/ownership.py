@@ -8,15 +8,16 @@ Invariant: standard library and boto3 only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from botocore.exceptions import ClientError
 
+from tandem.aws.faults import error_code
+from tandem.errors import ExternalError
 from tandem.guard.bucket import MAX_ATTEMPTS
-from tandem.guard.config import AwsClients, GuardConfig, GuardExternalError
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import read_fence
 from tandem.guard.lease import Lease, LeasePointer, read_lease, read_pointer
-from tandem.guard.values import CALL_ERRORS, PARSE_ERRORS, error_code
+from tandem.guard.values import CALL_ERRORS, PARSE_ERRORS
 
 MAX_READING_AGE_S = 30.0  # a reading that is older by the wall clock is read again
 RETRY_PAUSE_S = 1.0  # before a call is made again
@@ -25,7 +26,7 @@ RETRYABLE_CODES = frozenset({
     "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "RequestLimitExceeded",
     "RequestThrottled", "ServerException", "ServiceUnavailableException", "500", "502", "503", "504",
 })  # fmt: skip
-CallResult = TypeVar("CallResult")
+SLOW_READING = f"to read whose fleet it is took more than {MAX_READING_AGE_S:.0f} s, {MAX_ATTEMPTS} times"
 
 
 class LeaseOwner:
@@ -44,7 +45,7 @@ class LeaseOwner:
         """Return in a sentence why the fleet is not this owner's any more; empty while it is.
 
         Raises:
-            RAISED: S3 does not answer, or denies it.
+            CALL_ERRORS: S3 does not answer, or denies it.
         """
         start_s = self.clients.wall_s()
         fence = read_fence(self.clients, self.config)
@@ -63,7 +64,7 @@ class LeaseOwner:
         self.read_at_s = start_s
         return ""
 
-    def call_as_owner(self, call: Callable[[], CallResult], build_error: Callable[[str], Exception]) -> CallResult:
+    def call_as_owner(self, call: Callable[[], object], build_error: Callable[[str], Exception]) -> None:
         """Read that the fleet is still this owner's, and act at once.
 
         Args:
@@ -71,56 +72,56 @@ class LeaseOwner:
             build_error: makes the error of the sentence that says why the fleet is not this owner's.
 
         Raises:
-            RAISED: S3 does not answer, or `call` raises it.
-            WorldError: each reading takes too long.
+            CALL_ERRORS: S3 does not answer, or `call` raises it.
+            ExternalError: each reading takes too long.
             Exception: as `build_error` makes it.
         """
-        for attempt in range(MAX_ATTEMPTS):
-            start_s = self.clients.wall_s()
-            loss = self.find_loss()
-            if loss:
-                raise build_error(loss)
-            if is_fresh(self.clients, start_s):
-                try:
-                    return call()
-                except CALL_ERRORS as error:
-                    if attempt == MAX_ATTEMPTS - 1 or not is_transient(error):
-                        raise
-                self.clients.pause(RETRY_PAUSE_S)
-        raise GuardExternalError(
-            f"to read whose fleet it is took more than {MAX_READING_AGE_S:.0f} s, {MAX_ATTEMPTS} times",
-            where=self.config.environment,
-            change="S3 is slow, or this machine sleeps: try again",
-        )
+        loss = call_if_allowed(self.clients, self.find_loss, call)
+        if loss == SLOW_READING:
+            raise ExternalError(
+                loss, where=self.config.environment, change="S3 is slow, or this machine sleeps: try again"
+            )
+        if loss:
+            raise build_error(loss)
 
-    def can_scale_down(self) -> bool:
-        """Whether the fleet may be set to 0: it is this owner's, or nobody's. Another run's is left alone.
+    def find_other_owner(self) -> str:
+        """Return in a sentence whose the fleet is if it is another run's; empty where it is this owner's or nobody's.
 
         Where S3 does not answer, a reading of this owner's that is still fresh decides.
         """
-        for _ in range(MAX_ATTEMPTS):
-            start_s = self.clients.wall_s()
-            try:
-                fence, pointer = read_fence(self.clients, self.config), read_pointer(self.clients, self.config)
-            except CALL_ERRORS:
-                return self.read_at_s is not None and is_fresh(self.clients, self.read_at_s)
-            has_fence = fence is not None and fence.is_closed
-            if not has_fence and pointer.run is not None and pointer != self.pointer:
-                return False
-            if is_fresh(self.clients, start_s):
-                return True
-        return False
+        try:
+            fence, pointer = read_fence(self.clients, self.config), read_pointer(self.clients, self.config)
+        except CALL_ERRORS:
+            has_reading = self.read_at_s is not None and is_fresh(self.clients, self.read_at_s)
+            return "" if has_reading else "whose fleet it is cannot be read"
+        if (fence is not None and fence.is_closed) or pointer.run is None or pointer == self.pointer:
+            return ""
+        return f"run {pointer.run} has the fleet now"
 
 
-def retry_call(clients: AwsClients, call: Callable[[], object], is_allowed_now: Callable[[], bool]) -> bool:
-    """Call, and again where AWS was busy or did not answer, each time only if it still may; whether it was done.
+def call_if_allowed(
+    clients: AwsClients, find_loss: Callable[[], str], call: Callable[[], object], *, needs_fresh_reading: bool = True
+) -> str:
+    """Read whether a call is allowed and call at once; do both again where AWS was busy or the clock moved.
+
+    Args:
+        find_loss: reads, and returns in a sentence why the call is not allowed; empty while it is.
+        call: the call.
+        needs_fresh_reading: whether a reading that took too long forbids the call.
+
+    Returns:
+        Why nothing was called; empty where it was.
 
     Raises:
-        RAISED: as `call` raises at last.
+        CALL_ERRORS: as `find_loss` raises, or as `call` raises at last.
     """
     for attempt in range(MAX_ATTEMPTS):
-        if not is_allowed_now():
-            return False
+        start_s = clients.wall_s()
+        loss = find_loss()
+        if loss:
+            return loss
+        if needs_fresh_reading and not is_fresh(clients, start_s):
+            continue
         try:
             call()
         except CALL_ERRORS as error:
@@ -128,8 +129,8 @@ def retry_call(clients: AwsClients, call: Callable[[], object], is_allowed_now: 
                 raise
             clients.pause(RETRY_PAUSE_S)
         else:
-            return True
-    return False
+            return ""
+    return SLOW_READING
 
 
 def is_transient(error: BaseException) -> bool:
@@ -140,5 +141,5 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_fresh(clients: AwsClients, start_s: float) -> bool:
-    """Whether a reading that began at this moment of the wall clock is no older than FRESH_S; clocks may go back."""
+    """Whether a reading that began at this moment of the wall clock is young enough; clocks may go back."""
     return abs(clients.wall_s() - start_s) <= MAX_READING_AGE_S

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from tandem.errors import ExternalError, InputError
 from tandem.guard.bucket import write_object
-from tandem.guard.config import AwsClients, GuardConfig, GuardExternalError, GuardRefusedError
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_FIELDS, FENCE_KEY, Fence
 from tandem.guard.lease import RUN_NAME_PATTERN, LeasePointer, clear_pointer, read_lease, write_lease
 from tandem.guard.observe import FleetState, StateSource, observe_fleet
@@ -21,21 +22,21 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
     """Lift the fence; the lease that it ended stays ended, and its one-shot stop goes with it.
 
     Raises:
-        RefusedError: there is none, or the fleet is not known to be at 0 without any instance.
-        WorldError: AWS could not be asked, or somebody stops at this moment.
+        InputError: there is none, or the fleet is not known to be at 0 without any instance.
+        ExternalError: AWS could not be asked, or somebody stops at this moment.
     """
     fleet = observe_fleet(clients, config, now)
     release_command = f"tandem stop --clear --env {config.environment}"
     sources: tuple[StateSource, ...] = ("fence", "lease", "node group", "instances")
     for source in sources:
         if source in fleet.unknown:
-            raise GuardExternalError(f"{source} unknown ({fleet.unknown[source]})", where=config.environment,
+            raise ExternalError(f"{source} unknown ({fleet.unknown[source]})", where=config.environment,
                              change=f"the fence stays; {release_command} once AWS answers")  # fmt: skip
     if fleet.fence is None or not fleet.fence.is_closed:
-        raise GuardRefusedError("there is no fence", where=config.url(FENCE_KEY), change="nothing needs to be lifted")
+        raise InputError("there is no fence", where=config.url(FENCE_KEY), change="nothing needs to be lifted")
     instance_ids = ", ".join(instance.id for instance in fleet.own_instances)
     if instance_ids or (fleet.has_owner_tag and (fleet.desired_size, fleet.min_size) != (0, 0)):
-        raise GuardRefusedError(
+        raise InputError(
             f"the fleet is not gone: desired {fleet.desired_size}, instances {instance_ids or 'none'}",
             where=config.node_group_description,
             change=f"tandem stop --env {config.environment} and wait until tandem status lists none, then "
@@ -53,13 +54,13 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
                 clients, fence_config, FENCE_KEY, select_json_fields(new_fence, *FENCE_FIELDS), etag=fence.etag
             )
     except CALL_ERRORS as error:
-        raise GuardExternalError(
+        raise ExternalError(
             f"the fence is not lifted ({describe_error(error)})",
             where=fence_config.url(FENCE_KEY),
             change=release_command,
         ) from error
     if not etag:
-        raise GuardExternalError("somebody wrote it or the lease at this moment, so it is not lifted",
+        raise ExternalError("somebody wrote it or the lease at this moment, so it is not lifted",
                          where=fence_config.url(FENCE_KEY),
                          change=f"tandem status --env {config.environment}, then {release_command}")  # fmt: skip
     return replace(new_fence, etag=etag)

@@ -39,7 +39,7 @@ def read_scaling_groups(clients: AwsClients, names: Sequence[str]) -> tuple[Scal
     """Return the groups of these names; a name that is not there is left out.
 
     Raises:
-        RAISED: Auto Scaling does not answer, or denies it.
+        CALL_ERRORS: Auto Scaling does not answer, or denies it.
     """
     if not names:
         return ()
@@ -57,7 +57,7 @@ def suspend_launch(clients: AwsClients, name: str) -> None:
     """Let the group add no instance any more.
 
     Raises:
-        RAISED: Auto Scaling does not answer, or refuses.
+        CALL_ERRORS: Auto Scaling does not answer, or refuses.
     """
     clients.autoscaling.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=[LAUNCH_PROCESS])
 
@@ -66,7 +66,7 @@ def set_group_to_zero(clients: AwsClients, name: str) -> None:
     """Ask the group for no instance at all.
 
     Raises:
-        RAISED: Auto Scaling does not answer, or refuses.
+        CALL_ERRORS: Auto Scaling does not answer, or refuses.
     """
     clients.autoscaling.update_auto_scaling_group(AutoScalingGroupName=name, MinSize=0, DesiredCapacity=0)
 
@@ -75,6 +75,6 @@ def resume_launch(clients: AwsClients, name: str) -> None:
     """Let the group add instances again; a start does so for what a stop suspended.
 
     Raises:
-        RAISED: Auto Scaling does not answer, or refuses.
+        CALL_ERRORS: Auto Scaling does not answer, or refuses.
     """
     clients.autoscaling.resume_processes(AutoScalingGroupName=name, ScalingProcesses=[LAUNCH_PROCESS])

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
-from tandem.guard.bucket import MAX_ATTEMPTS
+from tandem.aws.faults import error_code
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.lease import STOP_PREFIX, Lease, read_pointer
-from tandem.guard.ownership import is_fresh
+from tandem.guard.ownership import call_if_allowed
 from tandem.guard.pager import iterate_pages
-from tandem.guard.values import error_code, shorten_text
+from tandem.guard.values import shorten_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ def list_foreign_schedules(
     Such a schedule is what an interrupted start left, a proof of doctor's, or somebody else's that may even raise.
 
     Raises:
-        RAISED: Scheduler does not answer, or denies it.
+        CALL_ERRORS: Scheduler does not answer, or denies it.
     """
     own_name = lease.schedule if lease else None
     pages = iterate_pages(clients.scheduler.list_schedules, GroupName=config.schedule_group)
@@ -53,34 +53,27 @@ def list_foreign_schedules(
     )  # fmt: skip
 
 
-def delete_own_schedule(clients: AwsClients, config: GuardConfig, lease: Lease) -> None:
-    """Delete the schedule of a lease that ends; one that is gone already is deleted.
-
-    Raises:
-        RAISED: Scheduler does not answer, or refuses.
-    """
-    _delete_schedule(clients, config, lease.schedule)
-
-
 def delete_unreferenced_schedule(clients: AwsClients, config: GuardConfig, run: str) -> bool:
     """Delete the schedule of a run whose lease is over, unless the pointer names that run; whether it was deleted.
 
     The pointer is read directly before, and again if the clock moved in between.
 
     Raises:
-        RAISED: S3 or Scheduler does not answer, or refuses.
+        CALL_ERRORS: S3 or Scheduler does not answer, or refuses.
     """
-    for _ in range(MAX_ATTEMPTS):
-        start_s = clients.wall_s()
-        if read_pointer(clients, config).run == run:
-            return False
-        if is_fresh(clients, start_s):
-            _delete_schedule(clients, config, f"{STOP_PREFIX}{run}")
-            return True
-    return False
+    return not call_if_allowed(
+        clients,
+        lambda: "the pointer names it" if read_pointer(clients, config).run == run else "",
+        lambda: delete_schedule(clients, config, f"{STOP_PREFIX}{run}"),
+    )
 
 
-def _delete_schedule(clients: AwsClients, config: GuardConfig, name: str) -> None:
+def delete_schedule(clients: AwsClients, config: GuardConfig, name: str) -> None:
+    """Delete a schedule of the guard's group; one that is gone already is deleted.
+
+    Raises:
+        CALL_ERRORS: Scheduler does not answer, or refuses.
+    """
     try:
         clients.scheduler.delete_schedule(GroupName=config.schedule_group, Name=name)
     except ClientError as error:

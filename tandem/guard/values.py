@@ -6,13 +6,17 @@ short.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tandem.aws import faults
+from tandem.aws.faults import error_code
+from tandem.errors import ExternalError
+from tandem.shell_command import clean_text
 
 VALID_YEARS = range(2000, 3000)
 MAX_TEXT_CHARACTERS = 300
@@ -92,11 +96,6 @@ def _encode_json_value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def error_code(error: ClientError) -> str:
-    """Return AWS's code of a refusal."""
-    return str(error.response.get("Error", {}).get("Code", ""))
-
-
 def describe_error(error: BaseException) -> str:
     """Return an error of boto3 in one line."""
     if isinstance(error, ClientError):
@@ -105,12 +104,24 @@ def describe_error(error: BaseException) -> str:
     return f"an answer that is none of the service's: {shorten_text(error)}" if is_parse_error else shorten_text(error)
 
 
+@contextmanager
+def convert_call_errors(step: str, where: str, change: str) -> Iterator[None]:
+    """Turn what a call raises into an error that names the step.
+
+    Raises:
+        ExternalError: AWS does not answer, or refuses.
+    """
+    try:
+        yield
+    except CALL_ERRORS as error:
+        raise ExternalError(f"{step} failed ({describe_error(error)})", where=where, change=change) from error
+
+
 def shorten_text(error: object, max_characters: int = MAX_TEXT_CHARACTERS) -> str:
     """Return an error or a text in one line that is not too long, of characters that can be sent and shown."""
     text = " ".join(f"{type(error).__name__}: {error}".split() if isinstance(error, BaseException)
                     else str(error).split())  # fmt: skip
-    line = text if len(text) <= max_characters else f"{text[:max_characters]}..."
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
+    return clean_text(text if len(text) <= max_characters else f"{text[:max_characters]}...")
 
 
 def shorten_sentence(text: object) -> str:

@@ -9,7 +9,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from tandem.aws.faults import reject_foreign_answers
-from tandem.ops.faults import OperationRefusedError, call_operation, convert_error
+from tandem.errors import InputError
+from tandem.ops.faults import call_operation, convert_error
 from tandem.spec.environment import Environment
 
 MAX_ATTEMPTS = 5
@@ -20,7 +21,7 @@ def create_session() -> Any:
     """Return a boto3 session, to be shared by the clients of one command: each reads AWS's own files anew.
 
     Raises:
-        RefusedError: AWS_PROFILE names none, or AWS's own files cannot be read.
+        InputError: AWS_PROFILE names none, or AWS's own files cannot be read.
     """
     try:
         return boto3.session.Session()
@@ -37,7 +38,7 @@ def create_client(environment: Environment, service: str, boto_session: Any = No
         boto_session: a boto3 session; None takes a new one.
 
     Raises:
-        OpsError: the settings of this machine cannot be used.
+        ExternalError: the settings of this machine cannot be used.
     """
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_S,
@@ -50,7 +51,7 @@ def create_client(environment: Environment, service: str, boto_session: Any = No
     except BotoCoreError as error:
         raise convert_error(error, service=service, operation="Connect", where=environment.region) from error
     except ValueError as error:
-        raise OperationRefusedError(f"the AWS settings cannot be used ({error})", where=environment.region,
+        raise InputError(f"the AWS settings cannot be used ({error})", where=environment.region,
                            change="correct AWS_ENDPOINT_URL if it is set") from None  # fmt: skip
     reject_foreign_answers(boto_client)
     return boto_client
@@ -64,13 +65,13 @@ def require_account(environment: Environment, boto_session: Any = None) -> str:
         boto_session: a boto3 session; None takes a new one.
 
     Raises:
-        RefusedError: there are none, or they are another's.
-        OpsError: STS is out of reach, they have expired and the like.
+        InputError: there are none, or they are another's.
+        ExternalError: STS is out of reach, they have expired and the like.
     """
     where = f"{environment.name} in account {environment.account}"
     identity = call_operation(create_client(environment, "sts", boto_session), "GetCallerIdentity", where)
     if identity["Account"] != environment.account:
-        raise OperationRefusedError(
+        raise InputError(
             f"these credentials are of account {identity['Account']}", where=where,
             change=f"log in to {environment.account} (aws sts get-caller-identity shows who you are), or name the "
             "other environment with --env",

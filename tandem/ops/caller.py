@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from botocore.config import Config
 
 from tandem.aws.faults import classify_fault
+from tandem.errors import InputError, TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.ops.account import require_account
-from tandem.ops.faults import OperationError, OperationRefusedError
 from tandem.spec.environment import Environment
 
 UNKNOWN_CALLER = "unknown"
@@ -54,17 +54,17 @@ def identify_caller(
     Args:
         environment: as declared.
         boto_session: a boto3 session.
-        clients, guarded: of the environment.
+        clients, config: of the environment.
 
     Raises:
-        RefusedError: they are of another account, or AWS's settings on this machine cannot be used.
-        OpsError: there are no credentials.
+        InputError: they are of another account, or AWS's settings on this machine cannot be used.
+        ExternalError: there are no credentials.
     """
     try:
         return CallerIdentity(require_account(environment, ShortTimeoutSession(boto_session)), "")
-    except OperationRefusedError:
+    except InputError:
         raise
-    except OperationError as fault:
+    except TandemError as fault:
         reason = classify_fault(fault.__cause__, "GetCallerIdentity") if fault.__cause__ else None
         if reason is not None and reason.kind == "no credentials":
             raise
@@ -79,7 +79,7 @@ def _require_own_node_group(environment: Environment, clients: AwsClients, confi
     """Make sure that the node group is not of another account, as far as EKS says.
 
     Raises:
-        RefusedError: it is.
+        InputError: it is.
     """
     try:
         answer = clients.eks.describe_nodegroup(clusterName=config.cluster, nodegroupName=config.node_group)
@@ -87,7 +87,7 @@ def _require_own_node_group(environment: Environment, clients: AwsClients, confi
     except (*CALL_ERRORS, IndexError):
         return
     if account != environment.account:
-        raise OperationRefusedError(
+        raise InputError(
             f"these credentials are of account {account}", where=f"{environment.name} in account {environment.account}",
             change=f"log in to {environment.account}",
         )  # fmt: skip

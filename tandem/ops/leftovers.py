@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from tandem.errors import TandemError
 from tandem.ops import leftovers_ec2
 from tandem.ops.destroy.account import AccountClients, tags_of
 from tandem.ops.destroy.fleet import NOT_FOUND_CODES
 from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
-from tandem.ops.faults import AccessDeniedError, OperationError, error_code
+from tandem.ops.faults import AccessDeniedError, error_code
 from tandem.ops.leftover import LeftoverResource
 from tandem.ops.log_groups import RETENTION_NOTE, list_log_groups
 from tandem.ops.ownership import ResourceOwnership
@@ -58,7 +61,7 @@ def search_leftovers(account: AccountClients, other_environments: Sequence[str] 
         other_environments: names of other environments, whose resources are not taken for this one's.
 
     Raises:
-        OpsError: CloudFormation does not list the stacks, by which neighbours are told apart.
+        ExternalError: CloudFormation does not list the stacks, by which neighbours are told apart.
     """
     ownership = ResourceOwnership.discover(account, other_environments)
     resources: dict[tuple[str, str], LeftoverResource] = {}
@@ -67,7 +70,7 @@ def search_leftovers(account: AccountClients, other_environments: Sequence[str] 
         try:
             for resource in search(account, ownership):
                 resources.setdefault((resource.kind, resource.name), resource)
-        except OperationError as error:
+        except TandemError as error:
             search_failures.append(SearchFailure(kind=kind, why=str(error)))
     resource_list = sorted(resources.values(), key=lambda resource: (*_removal_rank(resource.kind), resource.name))
     return LeftoverReport(
@@ -108,7 +111,7 @@ def _search_buckets(account: AccountClients, _ownership: ResourceOwnership) -> I
     for bucket, note in notes.items():
         try:
             account.ask("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket)
-        except OperationError as error:
+        except TandemError as error:
             if error_code(error.__cause__) not in {"404", "NoSuchBucket"}:
                 raise
         else:
@@ -159,7 +162,7 @@ def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> 
 def _describe_in_eks(account: AccountClients, operation: str, where: str, **parameters: str) -> dict[str, Any] | None:
     try:
         return account.ask("eks", operation, where, **parameters)
-    except OperationError as error:
+    except TandemError as error:
         if error_code(error.__cause__) in NOT_FOUND_CODES:
             return None
         raise
@@ -240,7 +243,7 @@ def _search_roles(account: AccountClients, ownership: ResourceOwnership) -> Iter
             continue
         try:
             tags = tags_of(list(account.list_rows("iam", "ListRoleTags", "Tags", name, RoleName=name)))
-        except OperationError as error:
+        except TandemError as error:
             if error_code(error.__cause__) == "NoSuchEntity":  # gone since it was listed
                 continue
             raise
@@ -268,14 +271,6 @@ def _search_policies(account: AccountClients, ownership: ResourceOwnership) -> I
             yield LeftoverResource(kind="policy", name=row["Arn"], note=note, remove=remove, kept=True)
         elif ownership.has_own_name(name) or ownership.find_stack_kind(name):
             yield LeftoverResource(kind="policy", name=row["Arn"], remove=remove)
-
-
-def _search_repositories(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for row in account.list_rows("ecr", "DescribeRepositories", "repositories", "ECR repositories"):
-        name = row["repositoryName"]
-        if ownership.has_own_name(name):
-            remove = quote_command("aws", "ecr", "delete-repository", "--force", "--repository-name", name)
-            yield LeftoverResource(kind="ECR repository", name=name, remove=remove)
 
 
 def _search_keys(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
@@ -311,17 +306,6 @@ def _search_keys(account: AccountClients, ownership: ResourceOwnership) -> Itera
         raise denial
 
 
-def _search_dashboards(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    prefix = f"tandem-{ownership.name}"
-    for row in account.list_rows(
-        "cloudwatch", "ListDashboards", "DashboardEntries", "dashboards", DashboardNamePrefix=prefix
-    ):
-        name = row["DashboardName"]
-        if ownership.has_own_name(name):
-            remove = quote_command("aws", "cloudwatch", "delete-dashboards", "--dashboard-names", name)
-            yield LeftoverResource(kind="dashboard", name=name, remove=remove)
-
-
 def _search_alarms(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield alarms that begin with the environment's name and speak of it; the name alone may be anybody's."""
     for kind, key in (("MetricAlarm", "MetricAlarms"), ("CompositeAlarm", "CompositeAlarms")):
@@ -349,45 +333,56 @@ def _iterate_texts(value: Any) -> Iterator[str]:
             yield from _iterate_texts(item)
 
 
-def _search_topics(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for row in account.list_rows("sns", "ListTopics", "Topics", "SNS topics"):
-        name = str(row["TopicArn"]).rpartition(":")[2]
-        if ownership.has_own_name(name) or ownership.find_stack_kind(name):
-            remove = quote_command("aws", "sns", "delete-topic", "--topic-arn", row["TopicArn"])
-            yield LeftoverResource(kind="SNS topic", name=name, remove=remove)
+class NamedResourceKind(NamedTuple):
+    """A kind whose names alone tell whose it is. Parameters and command may hold `{name}` and `{account}`.
+
+    Args:
+        title: in words, singular.
+        service, operation, rows_key: that lists them, and where they stand in the answer.
+        id_key: where the id stands in a row; empty where the row is the id.
+        command: that removes one; the id follows.
+        separator: before the name in an id; empty where the id is the name.
+        parameters: of each call that lists some.
+    """
+
+    title: str
+    service: str
+    operation: str
+    rows_key: str
+    id_key: str
+    command: str
+    separator: str = ""
+    parameters: tuple[Mapping[str, str], ...] = (MappingProxyType({}),)
 
 
-def _search_queues(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for prefix in (f"tandem-{ownership.name}", f"{ownership.name}-"):
-        for url in account.list_rows("sqs", "ListQueues", "QueueUrls", "SQS queues", QueueNamePrefix=prefix):
-            name = str(url).rpartition("/")[2]
+NAMED_KINDS = tuple(NamedResourceKind(*row) for row in (
+    ("ECR repository", "ecr", "DescribeRepositories", "repositories", "repositoryName",
+     "delete-repository --force --repository-name"),
+    ("dashboard", "cloudwatch", "ListDashboards", "DashboardEntries", "DashboardName",
+     "delete-dashboards --dashboard-names", "", ({"DashboardNamePrefix": "tandem-{name}"},)),
+    ("SNS topic", "sns", "ListTopics", "Topics", "TopicArn", "delete-topic --topic-arn", ":"),
+    ("SQS queue", "sqs", "ListQueues", "QueueUrls", "", "delete-queue --queue-url", "/",
+     ({"QueueNamePrefix": "tandem-{name}"}, {"QueueNamePrefix": "{name}-"})),
+    ("Lambda function", "lambda", "ListFunctions", "Functions", "FunctionName", "delete-function --function-name"),
+    ("CodeBuild project", "codebuild", "ListProjects", "projects", "", "delete-project --name"),
+    ("budget", "budgets", "DescribeBudgets", "Budgets", "BudgetName",
+     "delete-budget --account-id {account} --budget-name", "", ({"AccountId": "{account}"},)),
+))  # fmt: skip
+
+
+def _search_named(
+    kind: NamedResourceKind, account: AccountClients, ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
+    values = {"name": ownership.name, "account": account.environment.account}
+    for parameters in kind.parameters:
+        request = {key: text.format(**values) for key, text in parameters.items()}
+        for row in account.list_rows(kind.service, kind.operation, kind.rows_key, f"{kind.title}s", **request):
+            resource_id = str(row[kind.id_key] if kind.id_key else row)
+            name = resource_id.rpartition(kind.separator)[2] if kind.separator else resource_id
             if ownership.has_own_name(name) or ownership.find_stack_kind(name):
-                remove = quote_command("aws", "sqs", "delete-queue", "--queue-url", url)
-                yield LeftoverResource(kind="SQS queue", name=name, remove=remove)
-
-
-def _search_functions(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for row in account.list_rows("lambda", "ListFunctions", "Functions", "Lambda functions"):
-        name = row["FunctionName"]
-        if ownership.has_own_name(name) or ownership.find_stack_kind(name):
-            remove = quote_command("aws", "lambda", "delete-function", "--function-name", name)
-            yield LeftoverResource(kind="Lambda function", name=name, remove=remove)
-
-
-def _search_projects(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for name in account.list_rows("codebuild", "ListProjects", "projects", "CodeBuild projects"):
-        if ownership.has_own_name(name):
-            remove = quote_command("aws", "codebuild", "delete-project", "--name", name)
-            yield LeftoverResource(kind="CodeBuild project", name=name, remove=remove)
-
-
-def _search_budgets(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    number = account.environment.account
-    for row in account.list_rows("budgets", "DescribeBudgets", "Budgets", "budgets", AccountId=number):
-        name = row["BudgetName"]
-        if ownership.has_own_name(name):
-            remove = quote_command("aws", "budgets", "delete-budget", "--account-id", number, "--budget-name", name)
-            yield LeftoverResource(kind="budget", name=name, remove=remove)
+                words = kind.command.format(**values).split()
+                remove = quote_command("aws", kind.service, *words, resource_id)
+                yield LeftoverResource(kind=kind.title, name=name, remove=remove)
 
 
 SEARCHES: dict[str, Search] = {
@@ -402,14 +397,8 @@ SEARCHES: dict[str, Search] = {
     "EventBridge rules": _search_rules,
     "roles": _search_roles,
     "policies": _search_policies,
-    "ECR repositories": _search_repositories,
     "KMS keys": _search_keys,
-    "dashboards": _search_dashboards,
     "alarms": _search_alarms,
-    "SNS topics": _search_topics,
-    "SQS queues": _search_queues,
-    "Lambda functions": _search_functions,
-    "CodeBuild projects": _search_projects,
-    "budgets": _search_budgets,
+    **{f"{kind.title}s": partial(_search_named, kind) for kind in NAMED_KINDS},
 }
 """Every kind that is searched, by its name in a report."""

@@ -6,10 +6,10 @@ What is going by itself (a terminated instance, a deleted gateway) is told nobod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from tandem.ops.destroy.account import AccountClients, tags_of
 from tandem.ops.destroy.fleet import ALIVE_STATES
@@ -18,8 +18,7 @@ from tandem.ops.ownership import ResourceOwnership
 from tandem.shell_command import quote_command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ec2ResourceKind:
+class Ec2ResourceKind(NamedTuple):
     """One kind of EC2's.
 
     Args:
@@ -27,10 +26,9 @@ class Ec2ResourceKind:
         operation, rows_key: that lists them, and where they stand in the answer.
         id_key: where its id stands.
         command: that removes one; the id follows.
-        own_filter: parameters that list the account's own.
         present_states: those that are not gone; empty: there are none.
-        state_key: where a state stands.
         name_keys: where a name or description stands that may tell it without tags.
+        own_filter: parameters that list the account's own.
     """
 
     title: str
@@ -38,94 +36,32 @@ class Ec2ResourceKind:
     rows_key: str
     id_key: str
     command: str
-    own_filter: dict[str, Any] = field(default_factory=dict)
     present_states: tuple[str, ...] = ()
-    state_key: str = "State"
     name_keys: tuple[str, ...] = ()
+    own_filter: Mapping[str, Any] = MappingProxyType({})
 
 
-RESOURCE_KINDS = (
-    Ec2ResourceKind(
-        title="instance",
-        operation="DescribeInstances",
-        rows_key="Reservations",
-        id_key="InstanceId",
-        command="aws ec2 terminate-instances --instance-ids",
-        present_states=ALIVE_STATES,
-    ),
-    Ec2ResourceKind(
-        title="network interface",
-        operation="DescribeNetworkInterfaces",
-        rows_key="NetworkInterfaces",
-        id_key="NetworkInterfaceId",
-        command="aws ec2 delete-network-interface --network-interface-id",
-        name_keys=("Description",),
-    ),
-    Ec2ResourceKind(
-        title="volume",
-        operation="DescribeVolumes",
-        rows_key="Volumes",
-        id_key="VolumeId",
-        command="aws ec2 delete-volume --volume-id",
-        present_states=("creating", "available", "in-use", "error"),
-    ),
-    Ec2ResourceKind(
-        title="snapshot",
-        operation="DescribeSnapshots",
-        rows_key="Snapshots",
-        id_key="SnapshotId",
-        command="aws ec2 delete-snapshot --snapshot-id",
-        own_filter={"OwnerIds": ["self"]},
-    ),
-    Ec2ResourceKind(
-        title="NAT gateway",
-        operation="DescribeNatGateways",
-        rows_key="NatGateways",
-        id_key="NatGatewayId",
-        command="aws ec2 delete-nat-gateway --nat-gateway-id",
-        present_states=("pending", "available", "failed"),
-    ),
-    Ec2ResourceKind(
-        title="elastic IP",
-        operation="DescribeAddresses",
-        rows_key="Addresses",
-        id_key="AllocationId",
-        command="aws ec2 release-address --allocation-id",
-    ),
-    Ec2ResourceKind(
-        title="VPC endpoint",
-        operation="DescribeVpcEndpoints",
-        rows_key="VpcEndpoints",
-        id_key="VpcEndpointId",
-        command="aws ec2 delete-vpc-endpoints --vpc-endpoint-ids",
-    ),
-    Ec2ResourceKind(
-        title="security group",
-        operation="DescribeSecurityGroups",
-        rows_key="SecurityGroups",
-        id_key="GroupId",
-        command="aws ec2 delete-security-group --group-id",
-        name_keys=("GroupName",),
-    ),
-    Ec2ResourceKind(
-        title="launch template",
-        operation="DescribeLaunchTemplates",
-        rows_key="LaunchTemplates",
-        id_key="LaunchTemplateId",
-        command="aws ec2 delete-launch-template --launch-template-id",
-        name_keys=("LaunchTemplateName",),
-    ),
-    Ec2ResourceKind(
-        title="subnet",
-        operation="DescribeSubnets",
-        rows_key="Subnets",
-        id_key="SubnetId",
-        command="aws ec2 delete-subnet --subnet-id",
-    ),
-    Ec2ResourceKind(
-        title="VPC", operation="DescribeVpcs", rows_key="Vpcs", id_key="VpcId", command="aws ec2 delete-vpc --vpc-id"
-    ),
-)
+RESOURCE_KINDS = tuple(Ec2ResourceKind(*row) for row in (
+    ("instance", "DescribeInstances", "Reservations", "InstanceId", "terminate-instances --instance-ids",
+     ALIVE_STATES),
+    ("network interface", "DescribeNetworkInterfaces", "NetworkInterfaces", "NetworkInterfaceId",
+     "delete-network-interface --network-interface-id", (), ("Description",)),
+    ("volume", "DescribeVolumes", "Volumes", "VolumeId", "delete-volume --volume-id",
+     ("creating", "available", "in-use", "error")),
+    ("snapshot", "DescribeSnapshots", "Snapshots", "SnapshotId", "delete-snapshot --snapshot-id", (), (),
+     {"OwnerIds": ["self"]}),
+    ("NAT gateway", "DescribeNatGateways", "NatGateways", "NatGatewayId", "delete-nat-gateway --nat-gateway-id",
+     ("pending", "available", "failed")),
+    ("elastic IP", "DescribeAddresses", "Addresses", "AllocationId", "release-address --allocation-id"),
+    ("VPC endpoint", "DescribeVpcEndpoints", "VpcEndpoints", "VpcEndpointId",
+     "delete-vpc-endpoints --vpc-endpoint-ids"),
+    ("security group", "DescribeSecurityGroups", "SecurityGroups", "GroupId", "delete-security-group --group-id", (),
+     ("GroupName",)),
+    ("launch template", "DescribeLaunchTemplates", "LaunchTemplates", "LaunchTemplateId",
+     "delete-launch-template --launch-template-id", (), ("LaunchTemplateName",)),
+    ("subnet", "DescribeSubnets", "Subnets", "SubnetId", "delete-subnet --subnet-id"),
+    ("VPC", "DescribeVpcs", "Vpcs", "VpcId", "delete-vpc --vpc-id"),
+))  # fmt: skip
 # EKS's own interfaces and the group that it makes with a cluster, as its user guide spells them
 _EKS_NAMES = r"Amazon EKS {cluster}|eks-cluster-sg-{cluster}-[0-9]+"
 
@@ -133,33 +69,21 @@ _EKS_NAMES = r"Amazon EKS {cluster}|eks-cluster-sg-{cluster}-[0-9]+"
 def _search_kind(
     kind: Ec2ResourceKind, account: AccountClients, ownership: ResourceOwnership
 ) -> Iterator[LeftoverResource]:
-    for row in _list_rows(kind, account):
-        tags = tags_of(row.get("Tags") or row.get("TagSet"))
-        if not (
-            ownership.has_own_tag(tags) or (not ownership.has_foreign_tag(tags) and _has_own_name(kind, row, ownership))
-        ):
-            continue
-        state = _read_state(kind, row)
-        if kind.present_states and state not in kind.present_states:
-            continue
-        resource_id = str(row[kind.id_key])
-        note = ", ".join(part for part in (tags.get("Name", ""), state) if part)
-        yield LeftoverResource(
-            kind=kind.title, name=resource_id, note=note, remove=quote_command(*kind.command.split(), resource_id)
+    rows = account.list_rows("ec2", kind.operation, kind.rows_key, f"{kind.title}s", **kind.own_filter)
+    if kind.title == "instance":
+        rows = (instance for reservation in rows for instance in reservation["Instances"])
+    for row in rows:
+        tags, state = tags_of(row.get("Tags") or row.get("TagSet")), row.get("State", "")
+        state_name = str(state["Name"]) if isinstance(state, dict) else str(state)
+        is_own = ownership.has_own_tag(tags) or (
+            not ownership.has_foreign_tag(tags) and _has_own_name(kind, row, ownership)
         )
-
-
-def _list_rows(kind: Ec2ResourceKind, account: AccountClients) -> Iterator[dict[str, Any]]:
-    for row in account.list_rows("ec2", kind.operation, kind.rows_key, f"{kind.title}s", **kind.own_filter):
-        if kind.title == "instance":
-            yield from row["Instances"]
-        elif kind.id_key in row:  # an address of EC2-Classic has none
-            yield row
-
-
-def _read_state(kind: Ec2ResourceKind, row: dict[str, Any]) -> str:
-    value = row.get(kind.state_key, "")
-    return str(value["Name"]) if isinstance(value, dict) else str(value)
+        is_present = not kind.present_states or state_name in kind.present_states
+        if is_own and is_present and kind.id_key in row:  # an address of EC2-Classic has no id
+            resource_id = str(row[kind.id_key])
+            note = ", ".join(part for part in (tags.get("Name", ""), state_name) if part)
+            remove = quote_command("aws", "ec2", *kind.command.split(), resource_id)
+            yield LeftoverResource(kind=kind.title, name=resource_id, note=note, remove=remove)
 
 
 def _has_own_name(kind: Ec2ResourceKind, row: dict[str, Any], ownership: ResourceOwnership) -> bool:

@@ -29,7 +29,7 @@ def list_log_groups(account: AccountClients, ownership: ResourceOwnership) -> It
     """Yield the environment's log groups.
 
     Raises:
-        OpsError: CloudWatch Logs does not list them.
+        ExternalError: CloudWatch Logs does not list them.
     """
     where = f"log groups of {account.name}"
     for row in account.list_rows("logs", "DescribeLogGroups", "logGroups", where, logGroupNamePattern=account.name):

@@ -42,7 +42,7 @@ class ResourceOwnership:
             other_environments: names of other environments; those that are deployed are found.
 
         Raises:
-            OpsError: CloudFormation does not list its stacks.
+            ExternalError: CloudFormation does not list its stacks.
         """
         rows = account.list_rows("cloudformation", "DescribeStacks", "Stacks", "all stacks")
         deployed_names = [

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tandem.ops.faults import OperationError, call_operation, error_code
+from tandem.errors import TandemError
+from tandem.ops.faults import call_operation, error_code
 from tandem.spec.environment import Environment
 
 
@@ -37,7 +38,7 @@ def read_reservation(ec2: Any, environment: Environment) -> CapacityReservation 
     """Return it; None where none is declared, or EC2 knows none of this id in this account and region.
 
     Raises:
-        OpsError: EC2 could not be asked.
+        ExternalError: EC2 could not be asked.
     """
     capacity = environment.capacity
     if not capacity.needs_reservation or capacity.awaits_reservation:
@@ -47,7 +48,7 @@ def read_reservation(ec2: Any, environment: Environment) -> CapacityReservation 
         response = call_operation(
             ec2, "DescribeCapacityReservations", where, CapacityReservationIds=[capacity.reservation_id]
         )
-    except OperationError as fault:
+    except TandemError as fault:
         if error_code(fault.__cause__).startswith("InvalidCapacityReservationId"):
             return None
         raise

@@ -13,8 +13,9 @@ from typing import Any
 from botocore import xform_name
 from botocore.loaders import create_loader
 
+from tandem.errors import ExternalError
 from tandem.guard.pager import PagingError, iterate_pages
-from tandem.ops.faults import OperationError, call_operation
+from tandem.ops.faults import call_operation
 
 MAX_PAGES = 10_000  # of a bucket's versions, a thousand a page
 _TOKENS = "next_tokens"  # S3 has two, so they travel as one text
@@ -31,7 +32,7 @@ def iterate_rows(client: Any, operation: str, key: str, where: str, **parameters
         parameters: of the call.
 
     Raises:
-        OpsError: a page failed, or the list does not end; a service's own refusal is in `__cause__`.
+        ExternalError: a page failed, or the list does not end; a service's own refusal is in `__cause__`.
     """
     if not client.can_paginate(xform_name(operation)):
         yield from call_operation(client, operation, where, **parameters).get(key) or []
@@ -46,7 +47,7 @@ def iterate_rows(client: Any, operation: str, key: str, where: str, **parameters
         for page in iterate_pages(read_page, token_name=_TOKENS, max_pages=MAX_PAGES, **parameters):
             yield from page["rows"]
     except PagingError as error:
-        raise OperationError(f"{operation}: {error}", where=where,
+        raise ExternalError(f"{operation}: {error}", where=where,
                        change="see what answers in the place of AWS (a proxy), then try again") from error  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
+from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
@@ -19,7 +20,7 @@ from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_session
-from tandem.ops.faults import OperationError, call_operation, convert_error, error_code
+from tandem.ops.faults import call_operation, convert_error, error_code
 from tandem.ops.reservation import CapacityReservation, read_reservation
 from tandem.ops.row_pages import iterate_rows
 from tandem.ops.stop_paths import PathClients, StopPath, build_path_readers
@@ -174,7 +175,7 @@ class _SourceReader:
     def read(self, source: str, read: Callable[[], ReadResult]) -> ReadResult | None:
         try:
             return read()
-        except OperationError as fault:
+        except TandemError as fault:
             self.unknown[source] = f"{fault.problem}; {fault.change}"
             return None
 
@@ -195,7 +196,7 @@ def read_status(
         boto_session: a boto3 session; None takes a new one.
 
     Raises:
-        OpsError: the settings of this machine cannot be used.
+        ExternalError: the settings of this machine cannot be used.
     """
     boto_session = boto_session or create_session()
     clients, reader = AwsClients.create(environment.region, boto_session), _SourceReader()
@@ -246,7 +247,7 @@ def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetB
     """Return what the reaper counted since the lease began; without a lease, in the last hours.
 
     Raises:
-        OpsError: its figures could not be read.
+        ExternalError: its figures could not be read.
     """
     lease = fleet.lease
     bill_start = max(lease.created, fleet.now - MAX_BILL_WINDOW) if lease else fleet.now - BILL_WINDOW_WITHOUT_LEASE
@@ -263,7 +264,7 @@ def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: Fle
     """Return the schedules of the guard's group that no lease owns.
 
     Raises:
-        OpsError: Scheduler could not be asked, or which lease there is.
+        ExternalError: Scheduler could not be asked, or which lease there is.
     """
     if "lease" in fleet.unknown:
         return ()  # its own schedule could not be told from a foreign one, and the lease is unknown already
@@ -280,7 +281,7 @@ def _read_node_group(clients: AwsClients, config: GuardConfig) -> NodeGroup | No
         response = call_operation(
             clients.eks, "DescribeNodegroup", where, clusterName=config.cluster, nodegroupName=config.node_group
         )
-    except OperationError as fault:
+    except TandemError as fault:
         if error_code(fault.__cause__) == "ResourceNotFoundException":
             return None
         raise
@@ -301,11 +302,11 @@ def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
     """Whether EKS knows the environment's cluster.
 
     Raises:
-        OpsError: EKS could not be asked.
+        ExternalError: EKS could not be asked.
     """
     try:
         call_operation(clients.eks, "DescribeCluster", f"cluster {config.cluster}", name=config.cluster)
-    except OperationError as fault:
+    except TandemError as fault:
         if error_code(fault.__cause__) == "ResourceNotFoundException":
             return False
         raise

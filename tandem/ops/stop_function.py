@@ -10,8 +10,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from tandem.aws.faults import ANSWER_CODES
+from tandem.errors import ExternalError, TandemError
 from tandem.ops.account import create_client
-from tandem.ops.faults import DENIAL_CODES, OperationError, call_operation, error_code
+from tandem.ops.faults import call_operation, error_code
 from tandem.ops.guard_config import aws_partition
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -19,7 +21,7 @@ from tandem.spec.environment import Environment
 
 def has_denial(failures: Iterable[str]) -> bool:
     """Whether one of the sentences of a stop's report says that these credentials may not."""
-    return any(f"{code}:" in sentence for sentence in failures for code in DENIAL_CODES)
+    return any(f"{code}:" in sentence for sentence in failures for code in ANSWER_CODES["denied"])
 
 
 def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_session: Any = None) -> tuple[str, ...]:
@@ -34,7 +36,7 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
         What it did, each a sentence.
 
     Raises:
-        OpsError: it may not be invoked, is not there, or could not do all.
+        ExternalError: it may not be invoked, is not there, or could not do all.
     """
     name = names.guard_function_name(environment, "stop")
     # with its account: a stranger's credentials must not call a function of this name in their own
@@ -48,11 +50,11 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
             FunctionName=arn,
             Payload=payload,
         )
-    except OperationError as error:
+    except TandemError as error:
         if error_code(error.__cause__) != "ResourceNotFoundException":
             raise
         change = "deploy the Guard stack, or log in as one that may size the node group"
-        raise OperationError("it is not there", where=f"function {name}", change=change) from error
+        raise ExternalError("it is not there", where=f"function {name}", change=change) from error
     try:
         report = json.loads(answer["Payload"].read())
     except ValueError:
@@ -60,5 +62,5 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
     if "FunctionError" in answer:
         reason = report.get("errorMessage", answer["FunctionError"])
         advice = "the reaper tries again within 5 minutes; docs/runbook.md#fleet-will-not-go-to-zero"
-        raise OperationError(f"it could not do all ({reason})", where=f"function {name}", change=advice)
+        raise ExternalError(f"it could not do all ({reason})", where=f"function {name}", change=advice)
     return tuple(str(action) for action in report.get("done", ()))

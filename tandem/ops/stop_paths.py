@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self
 
+from tandem.errors import ExternalError, TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.observe import BLOCK_MARGIN, NORMAL_END_LIMIT, FleetState
 from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
 from tandem.guard.plan import plan_stop
 from tandem.ops.account import create_client
 from tandem.ops.caller import ShortTimeoutSession
-from tandem.ops.faults import OperationError, call_operation, error_code
+from tandem.ops.faults import call_operation, error_code
 from tandem.ops.guard_config import stop_topic_arn
 from tandem.spec import names
 from tandem.spec.budgets import needs_manual_budget
@@ -59,7 +60,7 @@ def read_schedule_path(scheduler: Any, config: GuardConfig, fleet: FleetState) -
     """Return the schedule of the lease's run, which calls EKS without any Lambda.
 
     Raises:
-        OpsError: it could not be read.
+        ExternalError: it could not be read.
     """
     if "lease" in fleet.unknown:
         return StopPath(name="schedule", state="unknown", sentence="the lease that names it could not be read")
@@ -69,7 +70,7 @@ def read_schedule_path(scheduler: Any, config: GuardConfig, fleet: FleetState) -
     where = f"schedule {lease.schedule} of {config.schedule_group}"
     try:
         schedule = call_operation(scheduler, "GetSchedule", where, Name=lease.schedule, GroupName=config.schedule_group)
-    except OperationError as fault:
+    except TandemError as fault:
         if error_code(fault.__cause__) == "ResourceNotFoundException":
             return StopPath(name="schedule", state="unarmed", sentence=f"{lease.schedule} is missing")
         raise
@@ -92,7 +93,7 @@ def read_reaper_path(
         fleet: what the reaper will act on.
 
     Raises:
-        OpsError: its figures could not be read.
+        ExternalError: its figures could not be read.
     """
     statistics = call_operation(
         cloudwatch, "GetMetricStatistics", f"metric {INSTANCES_ALIVE} of {config.namespace}",
@@ -159,7 +160,7 @@ def _judge_silent_reaper(functions: Any, environment: Environment, now: datetime
             functions, "GetFunctionConfiguration", f"function {function}", FunctionName=function
         )
         deployed_at = datetime.fromisoformat(configuration["LastModified"])
-    except (OperationError, ValueError, TypeError):
+    except (TandemError, ValueError, TypeError):
         return silent_path  # no figure is known, and nothing excuses it
     if deployed_at.tzinfo is None or not timedelta() <= now - deployed_at < SILENCE_LIMIT:
         return silent_path
@@ -224,7 +225,7 @@ def read_path(name: PathName, read: Callable[[], StopPath]) -> StopPath:
     """Return a path; unknown, with what to do, where it could not be read."""
     try:
         return read()
-    except OperationError as fault:
+    except TandemError as fault:
         return StopPath(name=name, state="unknown", sentence=f"{fault.problem}; {fault.change}")
 
 
@@ -242,7 +243,7 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
         kind: of the fleet's capacity, as deployed.
 
     Raises:
-        OpsError: it could not be read.
+        ExternalError: it could not be read.
     """
     name, stops_fleet = names.budget_name(environment), kind != "capacity-block"
     try:
@@ -250,7 +251,7 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
             budgets, "DescribeBudget", f"budget {name}", AccountId=environment.account, BudgetName=name
         )
         alerts = list(_list_stopping_alerts(budgets, environment)) if stops_fleet else []
-    except OperationError as fault:
+    except TandemError as fault:
         if error_code(fault.__cause__) == "NotFoundException":
             return _judge_missing_budget(environment, stops_fleet=stops_fleet)
         raise
@@ -274,13 +275,13 @@ def _read_amount(spend: Mapping[str, Any] | None, name: str) -> float:
     """Return an amount in USD, 0 where none is said.
 
     Raises:
-        OpsError: it is no number.
+        ExternalError: it is no number.
     """
     amount = (spend or {}).get("Amount", 0)
     try:
         return float(amount)
     except (TypeError, ValueError):
-        raise OperationError(f"an amount is no number: {str(amount)[:40]!r}", where=f"budget {name}",
+        raise ExternalError(f"an amount is no number: {str(amount)[:40]!r}", where=f"budget {name}",
                        change="look at it in the console of AWS Budgets") from None  # fmt: skip
 
 

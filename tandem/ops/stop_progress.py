@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
+from tandem.errors import ExternalError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.observe import FleetState, observe_fleet
 from tandem.guard.pass_metrics import PASS_MINUTES
-from tandem.ops.faults import OperationError
 
 POLL_INTERVAL_S = 10.0
 EMPTY_OBSERVATIONS = (
@@ -31,12 +31,12 @@ def follow_stop(
     What is another's is left alone, so nobody waits for its end.
 
     Args:
-        clients, guarded: of the environment.
+        clients, config: of the environment.
         clock: the time.
         previous: what the stop saw, to tell changes since; None tells all of the first look.
 
     Raises:
-        OpsError: AWS could not be read for some minutes; the stop goes on.
+        ExternalError: AWS could not be read for some minutes; the stop goes on.
     """
     blind_count, empty_count, warning_sent = 0, 0, False
     start = clock()
@@ -45,7 +45,7 @@ def follow_stop(
         if {"instances", "node group"} & set(fleet.unknown):
             blind_count, empty_count = blind_count + 1, 0
             if blind_count >= MAX_BLIND_OBSERVATIONS:
-                raise OperationError(
+                raise ExternalError(
                     "; ".join(f"{source}: {why}" for source, why in fleet.unknown.items()), where=config.node_group,
                     change="the stop goes on without this command; see that it ends: "
                     f"{shlex.join(['tandem', 'status', '--env', config.environment])}",

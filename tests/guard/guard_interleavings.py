@@ -16,8 +16,8 @@ from typing import Any
 
 from guard_world import GUARDED, Crash, World
 
+from tandem.errors import TandemError
 from tandem.guard.apply import run_reaper_pass, stop_fleet
-from tandem.guard.config import GuardError
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
@@ -171,7 +171,7 @@ class History:
             act()
         except Crash:
             self.seen["crashes"] += 1
-        except GuardError as fault:
+        except TandemError as fault:
             self.seen[type(fault).__name__] += 1
 
     def wait(self, minutes: float, *, missed: float) -> None:

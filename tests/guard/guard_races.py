@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 
 from guard_world import GUARDED, Crash, World
 
+from tandem.errors import TandemError
 from tandem.guard.apply import REAPER, run_reaper_pass, stop_fleet
-from tandem.guard.config import GuardError
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.lease import POINTER_KEY, lease_key
@@ -239,7 +239,7 @@ class Race:
                 process.act()
             except Crash:
                 self.seen["killed"] += 1
-            except GuardError as fault:
+            except TandemError as fault:
                 self.seen[type(fault).__name__] += 1
             except BaseException as error:  # noqa: BLE001 - told by whoever waits
                 process.error = error

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from guard_world import GUARDED
 
-from tandem.guard.config import GuardRefusedError
+from tandem.errors import InputError
 from tandem.guard.fence import FENCE_FIELDS, FENCE_KEY
 from tandem.guard.lease import LEASE_FIELDS, POINTER_KEY, lease_key
 from tandem.guard.observe import observe_fleet
@@ -68,7 +68,7 @@ def test_a_stop_ends_a_frozen_fleet(world, meet, halt, passes, name):
 def test_a_frozen_fence_forbids_a_start(meet, start, name):
     meet(name)
 
-    with pytest.raises(GuardRefusedError, match=r"stop\.json: fenced by"):
+    with pytest.raises(InputError, match=r"stop\.json: fenced by"):
         start("r2")
 
 
@@ -76,7 +76,7 @@ def test_a_frozen_fence_forbids_a_start(meet, start, name):
 def test_a_frozen_live_lease_forbids_a_start(meet, start, name):
     meet(name)
 
-    with pytest.raises(GuardRefusedError, match="r1"):
+    with pytest.raises(InputError, match="r1"):
         start("r2")
 
 

@@ -22,8 +22,9 @@ from guard_world import LABEL
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
+from tandem.errors import ExternalError, InputError, TandemError
 from tandem.guard.apply import run_reaper_pass, stop_fleet
-from tandem.guard.config import AwsClients, GuardConfig, GuardError, GuardExternalError, GuardRefusedError
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.observe import OWNER_TAG
@@ -173,7 +174,7 @@ def test_a_start_raises_and_a_stop_leaves_nothing(scene):
 
 def test_a_start_behind_a_fence_is_refused_until_it_is_lifted(scene):
     scene.halt()
-    with pytest.raises(GuardRefusedError, match="fenced by anna"):
+    with pytest.raises(InputError, match="fenced by anna"):
         scene.start()
     release_fence(scene.clients, scene.guarded, who="anna", now=scene.endpoint.now())
     scene.raised()
@@ -196,7 +197,7 @@ def test_the_one_shot_stop_alone_ends_the_fleet_at_its_deadline(scene):
     scene.later(hours=2, minutes=1)
 
     assert scene.until([]) == []
-    with pytest.raises(GuardError, match="the lease of run r1 ended"):
+    with pytest.raises(TandemError, match="the lease of run r1 ended"):
         scene.start()
 
 
@@ -308,7 +309,7 @@ def test_a_start_that_cannot_arm_raises_nothing(scene, proxy, impatient, operati
     scene.clients = impatient
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation=operation))
 
-    with pytest.raises(GuardExternalError, match="nothing was raised"):
+    with pytest.raises(ExternalError, match="nothing was raised"):
         scene.start()
     assert scene.states() == []
 
@@ -324,7 +325,7 @@ def test_a_stop_while_a_raise_is_under_way_has_the_last_word(scene, monkeypatch)
 
     monkeypatch.setattr(fleet_start._FleetStart, "_set_group_size", halt_first)
 
-    with pytest.raises(GuardRefusedError, match="stopped while it was being raised"):
+    with pytest.raises(InputError, match="stopped while it was being raised"):
         scene.start()
     assert scene.until([]) == []
 

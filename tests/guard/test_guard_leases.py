@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from guard_world import GUARDED, START
 
+from tandem.errors import InputError
 from tandem.guard.apply import run_reaper_pass, stop_fleet
-from tandem.guard.config import GuardRefusedError
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.observe import CAPACITY_KIND_TAG, observe_fleet
@@ -168,7 +168,7 @@ def test_a_stop_ends_a_lease_of_an_older_release(world, older, halt, passes):
 def test_a_fence_of_an_older_release_is_a_fence(world, start):
     world.put(FENCE_KEY, WRITTEN[FENCE_KEY])
 
-    with pytest.raises(GuardRefusedError, match="fenced by arn:aws:sts::111122223333:assumed-role/ops/anna"):
+    with pytest.raises(InputError, match="fenced by arn:aws:sts::111122223333:assumed-role/ops/anna"):
         start("r2")
 
 
@@ -208,7 +208,7 @@ def test_a_lease_at_the_old_prefix_ends_at_its_deadline(world, older):
 def test_a_start_beside_a_lease_at_the_old_prefix_is_refused(older, start):
     older("guard/home/")
 
-    with pytest.raises(GuardRefusedError, match=r"guard/home/runs/r1/lease\.json: run r1 of arn"):
+    with pytest.raises(InputError, match=r"guard/home/runs/r1/lease\.json: run r1 of arn"):
         start("r2", guarded=FORMER)
 
 
@@ -224,7 +224,7 @@ def test_a_stop_and_its_release_end_a_lease_at_the_old_prefix(world, older):
 def test_a_fence_at_the_old_prefix_is_obeyed(world, start):
     world.put("guard/home/" + FENCE_KEY, WRITTEN[FENCE_KEY])
 
-    with pytest.raises(GuardRefusedError, match=r"guard/home/stop\.json: fenced by"):
+    with pytest.raises(InputError, match=r"guard/home/stop\.json: fenced by"):
         start("r2", guarded=FORMER)
 
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from guard_world import GUARDED, Crash
 
+from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import run_reaper_pass
-from tandem.guard.config import GuardExternalError, GuardRefusedError
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.normal_end import EMPTY_OBSERVATIONS, end_lease
@@ -92,7 +92,7 @@ def test_an_end_waits_while_ec2_cannot_be_asked(world, start, end):
     start("r1")
     world.down = {"ec2"}
 
-    with pytest.raises(GuardExternalError, match="the fleet is not gone after 25 minutes: instances unknown"):
+    with pytest.raises(ExternalError, match="the fleet is not gone after 25 minutes: instances unknown"):
         end(reaper=False)
     assert "stop-r1" in world.schedules
 
@@ -100,12 +100,12 @@ def test_an_end_waits_while_ec2_cannot_be_asked(world, start, end):
 def test_an_end_of_another_run_is_refused(start, end):
     start("r1")
 
-    with pytest.raises(GuardRefusedError, match="run r1 of anna has the lease, not run r2"):
+    with pytest.raises(InputError, match="run r1 of anna has the lease, not run r2"):
         end("r2")
 
 
 def test_an_end_without_a_lease_is_refused(end):
-    with pytest.raises(GuardRefusedError, match="there is no lease, so nothing to end"):
+    with pytest.raises(InputError, match="there is no lease, so nothing to end"):
         end()
 
 
@@ -113,7 +113,7 @@ def test_an_end_behind_a_fence_is_refused(start, halt, end):
     start("r1")
     halt("enough")
 
-    with pytest.raises(GuardRefusedError, match="anna fenced it: enough"):
+    with pytest.raises(InputError, match="anna fenced it: enough"):
         end()
 
 
@@ -126,7 +126,7 @@ def test_a_stop_during_an_end_has_the_last_word(world, start, halt, end):
             halt("enough")
 
     world.between = between
-    with pytest.raises(GuardExternalError, match="the end was interrupted: anna fenced it: enough"):
+    with pytest.raises(ExternalError, match="the end was interrupted: anna fenced it: enough"):
         end(reaper=False)
     assert "stop-r1" in world.schedules
 
@@ -140,7 +140,7 @@ def test_an_end_that_dies_anywhere_is_finished_by_the_next(world, start, end, ca
     world.dies_after = None
     try:
         end()
-    except GuardRefusedError as refusal:
+    except InputError as refusal:
         assert "there is no lease" in str(refusal)  # noqa: PT017 - it died behind its last write
 
     assert (world.alive, world.schedules, world.read(FENCE_KEY)) == ([], {}, None)
@@ -178,7 +178,7 @@ def test_an_end_leaves_a_strangers_node_group(world, start, end):
     for machine in world.machines:
         machine.tags.pop(OWNER_TAG)
 
-    with pytest.raises(GuardRefusedError, match="it is another's, so it is left alone"):
+    with pytest.raises(InputError, match="it is another's, so it is left alone"):
         end(reaper=False)
     assert len(world.alive) == 1
 
@@ -212,5 +212,5 @@ def test_a_start_of_an_ending_lease_is_refused(world, start):
     start("r1", hours=8)
     world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
 
-    with pytest.raises(GuardRefusedError, match="run r1 of anna ends since"):
+    with pytest.raises(InputError, match="run r1 of anna ends since"):
         start("r1", hours=8)

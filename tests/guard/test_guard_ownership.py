@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from guard_world import GUARDED, LABEL, refused
 
-from tandem.guard.config import GuardExternalError, GuardRefusedError
+from tandem.errors import ExternalError, InputError
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.lease import POINTER_KEY, lease_key, read_lease, read_pointer
@@ -51,7 +51,7 @@ SLEEPS = ["scheduler.create_schedule", "scheduler.get_schedule", "eks.update_nod
 @pytest.mark.parametrize("operation", SLEEPS)
 def test_a_start_that_wakes_leaves_the_stop_of_the_present_run(world, start, usurp, operation):
     sleep_before(world, operation, usurp)
-    with pytest.raises((GuardRefusedError, GuardExternalError)):
+    with pytest.raises((InputError, ExternalError)):
         start("a", hours=8, nodes=2)
 
     assert "stop-b" in world.schedules
@@ -61,7 +61,7 @@ def test_a_start_that_wakes_leaves_the_stop_of_the_present_run(world, start, usu
 def test_a_start_that_wakes_leaves_no_stop_of_its_own(world, start, usurp, operation):
     """It would end the present run."""
     sleep_before(world, operation, usurp)
-    with pytest.raises((GuardRefusedError, GuardExternalError)):
+    with pytest.raises((InputError, ExternalError)):
         start("a", hours=8, nodes=2)
 
     assert set(world.schedules) == {"stop-b"}
@@ -70,9 +70,7 @@ def test_a_start_that_wakes_leaves_no_stop_of_its_own(world, start, usurp, opera
 @pytest.mark.parametrize("operation", SLEEPS[:2])
 def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, operation):
     sleep_before(world, operation, usurp)
-    with pytest.raises(
-        (GuardRefusedError, GuardExternalError), match=r"run b has the fleet now|arming the one-shot stop failed"
-    ):
+    with pytest.raises((InputError, ExternalError), match=r"run b has the fleet now|arming the one-shot stop failed"):
         start("a", hours=8, nodes=2)
 
     assert (size(world), world.group["labels"]["raise.tandem/slow"]) == (1, "second")
@@ -81,13 +79,13 @@ def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, 
 def test_a_raise_in_the_gap_is_not_taken_back_from_the_present_run(world, start, usurp):
     sleep_before(world, "eks.update_nodegroup_config", usurp)
 
-    with pytest.raises(GuardRefusedError, match="another start has the fleet now"):
+    with pytest.raises(InputError, match="another start has the fleet now"):
         start("a", hours=8, nodes=2)
 
 
 def test_the_reaper_ends_a_raise_in_the_gap_within_two_passes_and_the_grace(world, start, usurp, passes):
     sleep_before(world, "eks.update_nodegroup_config", usurp)
-    with pytest.raises(GuardRefusedError):
+    with pytest.raises(InputError):
         start("a", hours=8, nodes=2)
     passes(20)
 
@@ -112,14 +110,14 @@ def test_a_clock_that_always_moves_acts_on_nothing(world, start):
     lease, _ = read_lease(world.clients, GUARDED, pointer)
     world.between = lambda _: world.advance(1)
 
-    with pytest.raises(GuardExternalError, match="to read whose fleet it is took more than 30 s"):
+    with pytest.raises(ExternalError, match="to read whose fleet it is took more than 30 s"):
         LeaseOwner(world.clients, GUARDED, pointer, lease).call_as_owner(pytest.fail, RuntimeError)
 
 
 def test_two_starts_of_one_run_leave_the_fleet_to_the_later(world, start):
     sleep_before(world, "scheduler.create_schedule", lambda: start("r1"))
 
-    with pytest.raises(GuardRefusedError, match="another start of run r1 took over"):
+    with pytest.raises(InputError, match="another start of run r1 took over"):
         start("r1")
     assert (size(world), set(world.schedules)) == (1, {"stop-r1"})
 
@@ -157,7 +155,7 @@ def test_a_release_ends_the_pointer_that_it_saw_alone(world, start, halt, lift, 
         start("b")
 
     sleep_before(world, "s3.put_object", others)
-    with pytest.raises(GuardExternalError, match="so it is not lifted"):
+    with pytest.raises(ExternalError, match="so it is not lifted"):
         lift()
     assert world.read(POINTER_KEY)["run"] == "b"
 
@@ -177,7 +175,7 @@ def test_a_lease_that_a_release_ended_is_not_taken_up_again(start, halt, lift, p
     passes(10)
     lift()
 
-    with pytest.raises(GuardRefusedError, match="run a was started before"):
+    with pytest.raises(InputError, match="run a was started before"):
         start("a", hours=8)
 
 
@@ -197,7 +195,7 @@ def test_a_start_beside_a_schedule_that_no_lease_owns_is_refused(world, start):
         "Target": {"Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"},
     }  # fmt: skip
 
-    with pytest.raises(GuardRefusedError, match="no lease owns it") as refusal:
+    with pytest.raises(InputError, match="no lease owns it") as refusal:
         start("r1")
     assert refusal.value.change.endswith(
         "aws scheduler delete-schedule --group-name tandem-home --name every-hour --region us-east-2"
@@ -211,7 +209,7 @@ def test_a_command_with_a_hostile_schedule_is_quoted(world, start):
         "Target": {"Arn": "arn"},
     }  # fmt: skip
 
-    with pytest.raises(GuardRefusedError) as refusal:
+    with pytest.raises(InputError) as refusal:
         start("r1")
     assert "--name 'x; curl evil' --region" in refusal.value.change
 
@@ -227,7 +225,7 @@ def test_a_start_without_an_armed_path_says_so_in_lease_and_topic(world, start):
 def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):
     world.down = {"sns"}
 
-    with pytest.raises(GuardExternalError, match="telling people that paths are not armed failed"):
+    with pytest.raises(ExternalError, match="telling people that paths are not armed failed"):
         start("r1", unarmed_paths=("reaper",))
     assert (size(world), world.schedules, world.read(POINTER_KEY)["run"]) == (0, {}, None)
 
@@ -235,7 +233,7 @@ def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):
 def test_the_same_run_for_another_number_of_nodes_is_refused(start):
     start("r1", nodes=1)
 
-    with pytest.raises(GuardRefusedError, match="run r1 was started for 1 nodes"):
+    with pytest.raises(InputError, match="run r1 was started for 1 nodes"):
         start("r1", nodes=2)
 
 
@@ -290,7 +288,7 @@ def test_a_schedule_of_which_the_answer_is_lost_goes_with_its_lease(world, start
         raise refused("AccessDeniedException", "CreateSchedule")
 
     world._create = create_and_refuse
-    with pytest.raises(GuardExternalError, match="arming the one-shot stop failed"):
+    with pytest.raises(ExternalError, match="arming the one-shot stop failed"):
         start("r1")
 
     assert world.schedules == {}
@@ -306,7 +304,7 @@ def test_a_raise_that_is_repeated_reads_first_whose_fleet_it_is(world, start, us
         raise OSError("timed out")
 
     world._update = sleep_and_time_out
-    with pytest.raises(GuardRefusedError, match="run b has the fleet now"):
+    with pytest.raises(InputError, match="run b has the fleet now"):
         start("a", hours=8, nodes=2)
 
     assert (size(world), "stop-b" in world.schedules) == (1, True)
@@ -316,7 +314,7 @@ def test_no_command_deletes_the_stop_of_the_present_run(world, start):
     """A start with an old look at the lease names whoever has the fleet, not his stop."""
     sleep_before(world, "autoscaling.describe_auto_scaling_groups", lambda: start("b"))
 
-    with pytest.raises(GuardRefusedError, match="run b has the fleet now") as refusal:
+    with pytest.raises(InputError, match="run b has the fleet now") as refusal:
         start("a")
     assert "delete-schedule" not in str(refusal.value)
 

@@ -53,7 +53,7 @@ def test_a_start_that_does_not_read_again_is_caught(monkeypatch):
 
 
 def test_a_take_back_of_anothers_fleet_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.ownership.LeaseOwner.can_scale_down", lambda _: True)
+    assert disturb(monkeypatch, "tandem.guard.ownership.LeaseOwner.find_other_owner", lambda _: "")
 
 
 def test_a_reaper_that_knows_no_unleased_fleet_is_caught(monkeypatch):
@@ -73,19 +73,19 @@ def test_an_end_that_does_not_wait_is_caught(monkeypatch):
 
 
 def test_a_stop_that_does_not_look_at_its_fence_again_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.apply._StopPass._is_still_due", lambda *_, **__: True)
+    assert disturb(monkeypatch, "tandem.guard.apply._StopPass._find_release", lambda *_, **__: "")
 
 
 def test_a_start_that_deletes_the_schedules_of_others_is_caught(monkeypatch):
     from tandem.guard.fleet_start import _FleetStart  # noqa: PLC0415
-    from tandem.guard.schedules import _delete_schedule, list_foreign_schedules  # noqa: PLC0415
+    from tandem.guard.schedules import delete_schedule, list_foreign_schedules  # noqa: PLC0415
 
     arm = _FleetStart.arm_stop
 
     def arm_alone(self):
         arn = arm(self)
         for schedule in list_foreign_schedules(self.clients, self.config, self.lease):
-            _delete_schedule(self.clients, self.config, schedule.name)
+            delete_schedule(self.clients, self.config, schedule.name)
         return arn
 
     assert disturb(monkeypatch, "tandem.guard.fleet_start._FleetStart.arm_stop", arm_alone)

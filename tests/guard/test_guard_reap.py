@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 from guard_world import GUARDED, START
 
+from tandem.errors import InputError
 from tandem.guard.apply import run_reaper_pass
-from tandem.guard.config import GuardConfig, GuardRefusedError
+from tandem.guard.config import GuardConfig
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, Lease, heartbeat_key, lease_key
 from tandem.guard.observe import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, OWNER_TAG, FleetInstance, FleetState, observe_fleet
@@ -429,7 +430,7 @@ def test_a_guarded_fleet_is_read_back_from_its_variables(guarded):
 @pytest.mark.parametrize(("name", "value"), [("TANDEM_CLUSTER", ""), ("TANDEM_MAX_HOURS", "many"),
                                              ("TANDEM_BLOCK_ENDS", "2026-11-21")])  # fmt: skip
 def test_a_variable_that_is_missing_or_spoilt_is_named(name, value):
-    with pytest.raises(GuardRefusedError, match=name):
+    with pytest.raises(InputError, match=name):
         GuardConfig.from_variables({**BLOCK.to_variables(), name: value})
 
 

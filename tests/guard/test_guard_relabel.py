@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from guard_world import GUARDED, LABEL
 
+from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import run_reaper_pass
-from tandem.guard.config import GuardExternalError, GuardRefusedError
 from tandem.guard.lease import lease_key
 from tandem.guard.node_labels import relabel_nodes
 
@@ -61,7 +61,7 @@ def test_the_reaper_takes_neither_label_for_a_strangers(world, start, relabel, d
     start("r1")
     world.down = {"eks.update_nodegroup_config"} if dies else set()
     if dies:
-        with pytest.raises(GuardExternalError, match="relabelling failed"):
+        with pytest.raises(ExternalError, match="relabelling failed"):
             relabel()
     else:
         relabel()
@@ -72,7 +72,7 @@ def test_the_reaper_takes_neither_label_for_a_strangers(world, start, relabel, d
 def test_a_relabel_that_failed_is_done_by_the_next(world, start, relabel):
     start("r1")
     world.refuses = {"eks.update_nodegroup_config": ["ResourceInUseException"]}
-    with pytest.raises(GuardExternalError):
+    with pytest.raises(ExternalError):
         relabel()
     relabel()
 
@@ -89,7 +89,7 @@ def test_the_labels_that_nodes_have_are_not_set_again(world, start, relabel):
 def test_another_runs_nodes_keep_their_labels(world, start, relabel):
     start("r1")
 
-    with pytest.raises(GuardRefusedError, match="run r2 has no live lease: run r1 has it"):
+    with pytest.raises(InputError, match="run r2 has no live lease: run r1 has it"):
         relabel("r2")
     assert world.group["labels"]["raise.tandem/fast"] == "first"
 
@@ -98,7 +98,7 @@ def test_a_run_behind_a_fence_is_not_relabelled(start, halt, relabel):
     start("r1")
     halt()
 
-    with pytest.raises(GuardRefusedError, match="run r1 has no live lease"):
+    with pytest.raises(InputError, match="run r1 has no live lease"):
         relabel()
 
 
@@ -114,6 +114,6 @@ def test_a_relabel_that_slept_touches_nobody_elses_nodes(world, start, halt, pas
             start("r2")
 
     world.between = between
-    with pytest.raises(GuardRefusedError, match="somebody changed the lease"):
+    with pytest.raises(InputError, match="somebody changed the lease"):
         relabel()
     assert world.group["labels"]["raise.tandem/fast"] == "first"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from guard_world import SCALING_GROUP
 
-from tandem.guard.config import GuardExternalError, GuardRefusedError
+from tandem.errors import ExternalError, InputError
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.observe import OWNER_TAG
 
@@ -106,7 +106,7 @@ def test_what_was_resumed_is_forgotten(stubborn, passes, lift, start):
 def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
     world.suspended = {"Launch"}
 
-    with pytest.raises(GuardRefusedError, match="no stop of Tandem wrote that it did so") as refusal:
+    with pytest.raises(InputError, match="no stop of Tandem wrote that it did so") as refusal:
         start("r1")
     assert refusal.value.change.endswith(
         f"aws autoscaling resume-processes --auto-scaling-group-name {SCALING_GROUP} --scaling-processes Launch "
@@ -127,7 +127,7 @@ def test_a_start_raises_nothing_where_launches_cannot_be_resumed(stubborn, passe
     lift()
     stubborn.refuses = {"autoscaling.resume_processes": ["AccessDenied"]}
 
-    with pytest.raises(GuardExternalError, match="resuming the launches"):
+    with pytest.raises(ExternalError, match="resuming the launches"):
         start("r2")
     assert stubborn.group["scalingConfig"]["desiredSize"] == 0
 

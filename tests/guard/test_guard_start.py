@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from guard_world import GUARDED, START, Crash
 
+from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import stop_fleet
-from tandem.guard.config import GuardExternalError, GuardRefusedError
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import LABEL_PREFIXES, build_stop_schedule, raise_fleet
 from tandem.guard.lease import POINTER_KEY, Lease, lease_key
@@ -98,7 +98,7 @@ def test_stops_of_ended_runs_are_taken_away(world, start, halt, passes, lift):
 # refused
 
 
-def refusal(start, words, error=GuardRefusedError, **more):
+def refusal(start, words, error=InputError, **more):
     with pytest.raises(error, match=words) as told:
         start(**more)
     assert told.value.change
@@ -109,7 +109,7 @@ def test_a_start_behind_a_fence_is_refused(world, start, halt):
     halt("enough")
     told = refusal(start, "fenced by anna at 2026-11-21 08:00 UTC: enough")
 
-    assert (size(world), world.schedules, told.code) == (0, {}, 2)
+    assert (size(world), world.schedules, told.exit_code) == (0, {}, 2)
     assert "tandem stop --clear --env home" in told.change
 
 
@@ -223,7 +223,7 @@ def test_a_fleet_that_still_goes_down_is_refused(world, start):
 def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
     world.down = {operation}
 
-    assert refusal(start, "unknown", GuardExternalError).code == 3
+    assert refusal(start, "unknown", ExternalError).exit_code == 3
     assert (size(world), world.objects) == (0, {})
 
 
@@ -232,7 +232,7 @@ def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
 )
 def test_a_start_that_cannot_arm_raises_nothing_and_gives_its_lease_back(world, start, operation):
     world.down = {operation}
-    refusal(start, "failed", GuardExternalError)
+    refusal(start, "failed", ExternalError)
     raised = size(world)
     world.down = set()
     start("r2")
@@ -247,14 +247,14 @@ def test_a_schedule_that_is_not_as_it_was_asked_for_raises_nothing(world, start)
 
     world.between = between
 
-    refusal(start, "not as it was asked for", GuardExternalError)
+    refusal(start, "not as it was asked for", ExternalError)
     assert size(world) == 0
 
 
 def test_a_raise_that_fails_is_taken_back(world, start):
     world.refuses = {"eks.update_nodegroup_config": ["InternalFailure"]}
 
-    refusal(start, "the node group was set to 0 again", GuardExternalError)
+    refusal(start, "the node group was set to 0 again", ExternalError)
     assert size(world) == 0
 
 
@@ -265,7 +265,7 @@ def test_a_fence_that_cannot_be_read_after_the_raise_takes_it_back(world, start)
 
     world.between = between
 
-    refusal(start, "could not be read after the raise", GuardExternalError)
+    refusal(start, "could not be read after the raise", ExternalError)
     assert size(world) == 0
 
 
@@ -343,7 +343,7 @@ def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, call)
     world.between = between
     try:
         start()
-    except GuardRefusedError as told:
+    except InputError as told:
         assert "enough" in str(told) or "came first" in str(told)  # noqa: PT017 - some come after the raise
     world.advance(3)
 
@@ -360,15 +360,15 @@ def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
             world.between = None
             try:
                 other.append(start("r2", nodes=1))
-            except GuardRefusedError as told:
+            except InputError as told:
                 other.append(told)
 
     world.between = between
     try:
         mine = start("r1", nodes=1)
-    except GuardRefusedError as told:
+    except InputError as told:
         mine = told
-    won = [one for one in (mine, *other) if not isinstance(one, GuardRefusedError)]
+    won = [one for one in (mine, *other) if not isinstance(one, InputError)]
 
     assert [one.lease.run for one in won] == [world.read(POINTER_KEY)["run"]]
     assert list(world.schedules) == [f"stop-{won[0].lease.run}"]
@@ -408,7 +408,7 @@ def test_a_schedule_that_scheduler_does_not_describe_arms_nothing_and_gives_the_
     scheduler = SimpleNamespace(**{**vars(world.clients.scheduler), "get_schedule": lambda **_: {}})
     odd = replace(world.clients, scheduler=scheduler)
 
-    with pytest.raises(GuardExternalError, match="arming the one-shot stop failed"):
+    with pytest.raises(ExternalError, match="arming the one-shot stop failed"):
         raise_fleet(odd, GUARDED, run="r1", hours=2, experiment=None, nodes=1, node_labels={}, who="anna", beats=False,
                     now=world.now)  # fmt: skip
     assert (size(world), world.read(POINTER_KEY)["run"]) == (0, None)

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from guard_world import GUARDED, World, refused
 
+from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import run_reaper_pass, stop_fleet
-from tandem.guard.config import GuardExternalError, GuardRefusedError
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
 from tandem.guard.observe import observe_fleet
@@ -393,7 +393,7 @@ def test_lifting_ends_the_lease_too(world, start, halt, lift, passes):
 
 
 def test_lifting_is_refused_without_a_fence(lift):
-    with pytest.raises(GuardRefusedError, match="there is no fence"):
+    with pytest.raises(InputError, match="there is no fence"):
         lift()
 
 
@@ -402,7 +402,7 @@ def test_lifting_is_refused_while_an_instance_lives(world, start, halt, lift):
     start()
     halt()
 
-    with pytest.raises(GuardRefusedError, match=f"instances {world.machines[0].id}"):
+    with pytest.raises(InputError, match=f"instances {world.machines[0].id}"):
         lift()
 
 
@@ -411,7 +411,7 @@ def test_lifting_is_refused_while_the_group_wants_nodes(world, halt, lift):
     world.no_capacity = True
     world.size({"minSize": 0, "desiredSize": 1})
 
-    with pytest.raises(GuardRefusedError, match="desired 1"):
+    with pytest.raises(InputError, match="desired 1"):
         lift()
 
 
@@ -420,7 +420,7 @@ def test_lifting_is_refused_while_anything_is_unknown(world, halt, lift, operati
     halt()
     world.down = {operation}
 
-    with pytest.raises(GuardExternalError, match="unknown"):
+    with pytest.raises(ExternalError, match="unknown"):
         lift()
     assert world.read(FENCE_KEY)["state"] == "stopped"
 
@@ -434,7 +434,7 @@ def test_lifting_is_refused_where_somebody_writes_the_fence_at_that_moment(world
 
     world.between = between
 
-    with pytest.raises(GuardExternalError, match="somebody wrote it"):
+    with pytest.raises(ExternalError, match="somebody wrote it"):
         lift()
 
 

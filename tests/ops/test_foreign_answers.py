@@ -14,8 +14,9 @@ import pytest
 from fleet_seen import SPOT
 
 from tandem.cli import program
+from tandem.errors import TandemError
 from tandem.ops.account import create_client, require_account
-from tandem.ops.faults import OperationError, call_operation
+from tandem.ops.faults import call_operation
 from tandem.ops.row_pages import iterate_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,10 +101,10 @@ def test_whatever_stands_in_for_a_service_is_a_fault_of_the_world(
     for name, status in answers:
         proxy.answer = lambda _, said=(status, PAGES[name]): said  # type: ignore[misc]
 
-        with pytest.raises(OperationError) as raised:
+        with pytest.raises(TandemError) as raised:
             call_operation(made, operation, "home", **parameters)
 
-        assert raised.value.code == 3, (name, status)
+        assert raised.value.exit_code == 3, (name, status)
         if status == 200 and service != "s3":  # botocore takes a page of S3 for a server's failure
             assert f"{operation} was answered by something that is not AWS" in raised.value.problem, name
         if status == 502:
@@ -130,10 +131,10 @@ def test_a_server_that_fails_with_a_page_is_asked_again(proxy: Proxy) -> None:
 def test_sts_behind_a_sign_in_page_is_told_with_what_to_do(proxy: Proxy, body: bytes) -> None:
     proxy.answer = lambda _: (200, body)
 
-    with pytest.raises(OperationError, match=r"not AWS.*proxies") as raised:
+    with pytest.raises(TandemError, match=r"not AWS.*proxies") as raised:
         require_account(SPOT)
 
-    assert raised.value.code == 3
+    assert raised.value.exit_code == 3
 
 
 @pytest.mark.parametrize("command", ["destroy", "doctor"])
@@ -162,10 +163,10 @@ def schedule(name: str, token: str = "") -> bytes:
 def test_a_list_whose_tokens_repeat_ends_with_a_sentence(proxy: Proxy, length: int) -> None:
     proxy.answer = lambda _: (200, schedule("s", f"token-{len(proxy.requests) % length}"))
 
-    with pytest.raises(OperationError, match="does not end") as raised:
+    with pytest.raises(TandemError, match="does not end") as raised:
         list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
 
-    assert raised.value.code == 3
+    assert raised.value.exit_code == 3
     assert len(proxy.requests) == length + 1
 
 
@@ -173,7 +174,7 @@ def test_a_list_of_ever_new_tokens_ends_with_a_sentence(proxy: Proxy, monkeypatc
     monkeypatch.setattr("tandem.ops.row_pages.MAX_PAGES", 5)
     proxy.answer = lambda _: (200, schedule("s", f"token-{len(proxy.requests)}"))
 
-    with pytest.raises(OperationError, match="more than 5 pages"):
+    with pytest.raises(TandemError, match="more than 5 pages"):
         list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
 
     assert len(proxy.requests) == 5

@@ -8,8 +8,9 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from fleet_seen import SPOT
 
+from tandem.errors import InputError, TandemError
 from tandem.ops.account import create_client
-from tandem.ops.faults import OperationError, OperationRefusedError, call_operation, convert_error
+from tandem.ops.faults import call_operation, convert_error
 
 
 def answered(code: str, status: int = 400, message: str = "as told") -> ClientError:
@@ -24,16 +25,16 @@ def answered(code: str, status: int = 400, message: str = "as told") -> ClientEr
         (answered("AccessDenied", 403), "GetObject is denied", "allow s3:GetObject to this identity", 3),
         (answered("ExpiredToken"), "the credentials have expired", "log in again", 3),
         (answered("InvalidClientTokenId", 403), "AWS does not accept these credentials", "log in again", 3),
-        (answered("RequestTimeTooSkewed", 403), "this machine's clock is not AWS's", "set the clock", 3),
+        (answered("RequestTimeTooSkewed", 403), "this machine's clock differs too much from AWS's", "set the clock", 3),
         (
             answered("SignatureDoesNotMatch", 403, "Signature expired: 20261121T080000Z is now earlier than 2026"),
-            "this machine's clock is not AWS's",
+            "this machine's clock differs too much from AWS's",
             "set the clock",
             3,
         ),
         (
             answered("InvalidSignatureException", 403, "Signature not yet current: 20261121T080000Z is still later"),
-            "this machine's clock is not AWS's",
+            "this machine's clock differs too much from AWS's",
             "set the clock",
             3,
         ),
@@ -48,7 +49,7 @@ def answered(code: str, status: int = 400, message: str = "as told") -> ClientEr
 def test_a_fault_says_what_where_and_what_to_do(error: Exception, says: str, change: str, code: int) -> None:
     fault = convert_error(error, service="s3", operation="GetObject", where="s3://bucket/key")
 
-    assert (says in fault.problem, fault.where, change in fault.change, fault.code) == (
+    assert (says in fault.problem, fault.where, change in fault.change, fault.exit_code) == (
         True, "s3://bucket/key", True, code,
     )  # fmt: skip
 
@@ -58,7 +59,7 @@ def test_an_answer_that_is_none_of_the_services_is_a_fault_and_no_traceback() ->
         stub.add_response("get_caller_identity", {})
         answer = call_operation(stub.client, "GetCallerIdentity", "home")
 
-    with pytest.raises(OperationError, match="home: GetCallerIdentity was answered without Account; try again"):
+    with pytest.raises(TandemError, match="home: GetCallerIdentity was answered without Account; try again"):
         answer["Account"]
 
 
@@ -73,12 +74,12 @@ def test_a_profile_that_does_not_exist_is_bad_input(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
 
-    with pytest.raises(OperationRefusedError, match="nobody"):
+    with pytest.raises(InputError, match="nobody"):
         create_client(SPOT, "sts")
 
 
 def test_an_endpoint_that_is_no_url_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
 
-    with pytest.raises(OperationError, match="AWS_ENDPOINT_URL"):
+    with pytest.raises(TandemError, match="AWS_ENDPOINT_URL"):
         create_client(SPOT, "sts")

@@ -11,8 +11,8 @@ import pytest
 from botocore.stub import Stubber
 from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen
 
+from tandem.errors import TandemError
 from tandem.guard.observe import FleetState
-from tandem.ops.faults import OperationError
 from tandem.ops.guard_config import build_guard_config, stop_topic_arn
 from tandem.ops.reservation import CapacityReservation, read_reservation
 from tandem.ops.stop_paths import (
@@ -117,7 +117,7 @@ def test_a_reservation_that_may_not_be_read_is_a_fault_with_its_right(ec2: objec
     with Stubber(ec2) as stub:
         stub.add_client_error("describe_capacity_reservations", "UnauthorizedOperation")
 
-        with pytest.raises(OperationError, match="allow ec2:DescribeCapacityReservations"):
+        with pytest.raises(TandemError, match="allow ec2:DescribeCapacityReservations"):
             read_reservation(ec2, BLOCK)
 
 
@@ -214,7 +214,7 @@ def test_a_budget_that_is_no_monthly_one_of_cost_is_unarmed(changes: dict[str, A
 
 
 def test_an_amount_that_is_no_number_is_said() -> None:
-    with pytest.raises(OperationError, match="an amount is no number: 'abc'"):
+    with pytest.raises(TandemError, match="an amount is no number: 'abc'"):
         budget_path(10, alert(100), BudgetLimit={"Amount": "abc", "Unit": "USD"})
 
 

@@ -48,7 +48,7 @@ class AccountClients:
         """Return the one client of a service.
 
         Raises:
-            OpsError: the settings of this machine cannot be used.
+            ExternalError: the settings of this machine cannot be used.
         """
         if service not in self._clients:
             self._clients[service] = self.create_client(self.environment, service)
@@ -58,7 +58,7 @@ class AccountClients:
         """Call one operation.
 
         Raises:
-            OpsError: it failed.
+            ExternalError: it failed.
         """
         return call_operation(self.client(service), operation, where, **parameters)
 
@@ -66,7 +66,7 @@ class AccountClients:
         """Return what stands under `key` of every page, asked page by page.
 
         Raises:
-            OpsError: a page failed, or the list does not end.
+            ExternalError: a page failed, or the list does not end.
         """
         return iterate_rows(self.client(service), operation, key, where, **parameters)
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from tandem.errors import ExternalError, InputError, TandemError
 from tandem.guard.config import AwsClients
 from tandem.guard.lease import POINTER_KEY
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, observe_fleet
 from tandem.ops.destroy.account import AccountClients, tags_of
-from tandem.ops.faults import OperationError, OperationRefusedError, error_code
+from tandem.ops.faults import error_code
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
@@ -37,7 +38,7 @@ def list_nodes(account: AccountClients, node_group: str = "") -> list[ClusterNod
     """Return the instances of the cluster, or those of one of its node groups.
 
     Raises:
-        OpsError: EC2 does not list them.
+        ExternalError: EC2 does not list them.
     """
     filters = [
         {"Name": f"tag:{CLUSTER_TAG}", "Values": [account.cluster]},
@@ -66,14 +67,14 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
             hindrance.
 
     Raises:
-        RefusedError: somebody has it, and how it is ended.
-        OpsError: it cannot be known.
+        InputError: somebody has it, and how it is ended.
+        ExternalError: it cannot be known.
     """
     command = build_tandem_command("stop", account.name)
     end_advice = f"end the run, or stop the fleet: {command}; then run this again"
     fleet = observe_fleet(_create_clients(account), build_guard_config(account.environment), now)
     if fleet.live_lease:
-        raise OperationRefusedError(
+        raise InputError(
             f"run {fleet.live_lease.run} of {fleet.live_lease.who} holds a lease until "
             f"{fleet.live_lease.deadline:%Y-%m-%d %H:%M} UTC",
             where=account.name,
@@ -84,7 +85,7 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
     if not has_valid_fence:  # behind a fence no lease counts, whatever it says
         unread_sources += [fault for fault in fleet.faults if fault.startswith("s3://")]
     if unread_sources and has_bucket(account):
-        raise OperationError(
+        raise ExternalError(
             f"whether a run holds the fleet is not known ({'; '.join(unread_sources)})",
             where=build_guard_config(account.environment).url(POINTER_KEY),
             change="allow s3:GetObject and s3:ListBucket there to this identity; what is not understood counts no more "
@@ -96,7 +97,7 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
         node_text = ", ".join(f"{node.id} ({node.state})" for node in alive_nodes)
         if fleet.has_owner_tag is False:
             end_advice = f"the node group has no tag {names.OWNER_TAG}={account.name}: whoever made it removes it first"
-        raise OperationRefusedError(
+        raise InputError(
             f"accelerator nodes live: {node_text}", where=names.node_group_name(account.environment), change=end_advice
         )
 
@@ -112,12 +113,12 @@ def has_bucket(account: AccountClients) -> bool:
     """Whether the environment's bucket exists and is this account's to ask.
 
     Raises:
-        OpsError: S3 does not say.
+        ExternalError: S3 does not say.
     """
     bucket = names.bucket_name(account.environment)
     try:
         account.ask("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket)
-    except OperationError as error:
+    except TandemError as error:
         if error_code(error.__cause__) in MISSING_BUCKET_CODES:
             return False
         raise
@@ -143,11 +144,11 @@ def read_cluster(account: AccountClients) -> ClusterDescription | None:
     """Return the cluster; None where there is none.
 
     Raises:
-        OpsError: EKS does not say.
+        ExternalError: EKS does not say.
     """
     try:
         description = account.ask("eks", "DescribeCluster", account.cluster, name=account.cluster)["cluster"]
-    except OperationError as error:
+    except TandemError as error:
         if error_code(error.__cause__) in NOT_FOUND_CODES:
             return None
         raise
@@ -162,14 +163,14 @@ def require_no_foreign_nodes(account: AccountClients, description: ClusterDescri
     """Make sure that no other tool has nodes in the cluster; EKS would not delete it under them.
 
     Raises:
-        RefusedError: one has.
+        InputError: one has.
     """
     if description.foreign_node_groups:
         lookup_command = quote_command(
             "aws", "eks", "describe-nodegroup", "--cluster-name", account.cluster,
             "--nodegroup-name", description.foreign_node_groups[0],
         )  # fmt: skip
-        raise OperationRefusedError(
+        raise InputError(
             f"node groups without the tag {names.OWNER_TAG}={account.name}: "
             f"{', '.join(description.foreign_node_groups)}. Another tool "
             "made them, and they are left alone",
@@ -185,7 +186,7 @@ def _list_foreign_node_groups(account: AccountClients) -> Iterator[str]:
             description = account.ask(
                 "eks", "DescribeNodegroup", group, clusterName=account.cluster, nodegroupName=group
             )["nodegroup"]  # fmt: skip
-        except OperationError as error:
+        except TandemError as error:
             if error_code(error.__cause__) in NOT_FOUND_CODES:  # gone since it was listed
                 continue
             raise

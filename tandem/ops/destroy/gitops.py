@@ -5,8 +5,8 @@ Nobody outside the VPC can see whether it is gone, so the operator says so.
 
 from __future__ import annotations
 
+from tandem.errors import InputError
 from tandem.ops.destroy.account import AccountClients
-from tandem.ops.faults import OperationRefusedError
 from tandem.shell_command import quote_command
 from tandem.spec.environment import Environment, GitopsDelivery
 
@@ -45,7 +45,7 @@ def require_objects_removed(account: AccountClients, *, gitops_gone: bool) -> No
     """Make sure that the operator has said that the tool's objects are gone.
 
     Raises:
-        RefusedError: with gitops, and not said.
+        InputError: with gitops, and not said.
     """
     environment = account.environment
     object_names = list_gitops_objects(environment)
@@ -54,7 +54,7 @@ def require_objects_removed(account: AccountClients, *, gitops_gone: bool) -> No
     tool = {"argocd": "Argo CD", "flux": "Flux"}[environment.delivery.tool]
     remove_command = quote_command("kubectl", "delete", "-k", f"manifests/{account.name}/gitops")
     namespaces = ", ".join(f"tandem-{experiment}" for experiment in environment.experiments)
-    raise OperationRefusedError(
+    raise InputError(
         f"{tool} would apply again what is deleted under it, and its volumes must leave before their driver. It holds "
         f"in namespace {environment.delivery.namespace}: {', '.join(object_names)}", where=account.cluster,
         change=f"{remove_command}, wait until the namespaces {namespaces} are gone "

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tandem.errors import ExternalError, InputError, TandemError
 from tandem.ops.destroy.account import AccountClients, tags_of
 from tandem.ops.destroy.stacks import (
     DELETE_FAILED_STATUS,
@@ -21,7 +22,7 @@ from tandem.ops.destroy.stacks import (
     list_stuck_resources,
     read_stack,
 )
-from tandem.ops.faults import OperationError, OperationRefusedError, error_code
+from tandem.ops.faults import error_code
 from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 
@@ -53,8 +54,8 @@ def delete_stack(
     """Delete a stack and wait until it is gone.
 
     Raises:
-        RefusedError: it is not ours.
-        OpsError: it is stuck, somebody else changes it, or AWS failed.
+        InputError: it is not ours.
+        ExternalError: it is stuck, somebody else changes it, or AWS failed.
     """
     require_own_stack(account, target_stack)
     require_idle_stack(target_stack)
@@ -78,7 +79,7 @@ def require_own_stack(account: AccountClients, target_stack: CloudFormationStack
     """Make sure that a stack is this environment's.
 
     Raises:
-        RefusedError: it is another's.
+        InputError: it is another's.
     """
     if target_stack.is_ours:
         return
@@ -88,12 +89,12 @@ def require_own_stack(account: AccountClients, target_stack: CloudFormationStack
     )
     if target_stack.is_adoptable:
         adopt_command = build_tandem_command("destroy", account.name, "--adopt-untagged", target_stack.name)
-        raise OperationRefusedError(
+        raise InputError(
             f"this stack has no tag {owner_tag}: its name and its description are like ours, and anybody may have "
             "written them, so it is left alone", where=target_stack.name,
             change=f"see whose it is ({lookup_command}); if it is yours, from before that tag: {adopt_command}",
         )  # fmt: skip
-    raise OperationRefusedError(
+    raise InputError(
         f"this stack has no tag {owner_tag}: another tool or environment made it, and it is left alone",
         where=target_stack.name,
         change=f"see whose it is ({lookup_command}); if it is yours, deploy it once more or delete it by hand, "
@@ -106,7 +107,7 @@ def require_own_stacks(account: AccountClients, target_stacks: Sequence[CloudFor
     """Make sure that all stacks are this environment's; untagged ones that look like ours are named together.
 
     Raises:
-        RefusedError: one is another's, or was not adopted.
+        InputError: one is another's, or was not adopted.
     """
     foreign_stacks = sorted(
         (target_stack for target_stack in target_stacks if not target_stack.is_ours),
@@ -117,7 +118,7 @@ def require_own_stacks(account: AccountClients, target_stacks: Sequence[CloudFor
     if foreign_stacks:
         stack_names = [target_stack.name for target_stack in foreign_stacks]
         adopt_command = build_tandem_command("destroy", account.name, "--adopt-untagged", *stack_names)
-        raise OperationRefusedError(
+        raise InputError(
             f"these stacks have no tag {names.OWNER_TAG}={account.name}: {', '.join(stack_names)}. Their names and "
             "descriptions are like ours, and anybody may have written them, so they are left alone",
             where=account.name,
@@ -130,12 +131,12 @@ def require_known_adoptions(account: AccountClients) -> None:
     """Make sure that only stacks which a teardown deletes are adopted.
 
     Raises:
-        RefusedError: another name is.
+        InputError: another name is.
     """
     known_names = {names.stack_name(account.environment, kind) for kind in DELETION_ORDER}
     unknown_names = sorted(account.adopted_stacks - known_names)
     if unknown_names:
-        raise OperationRefusedError(
+        raise InputError(
             f"--adopt-untagged names what is no stack of this environment: {', '.join(unknown_names)}",
             where=account.name,
             change=f"name of these: {', '.join(sorted(known_names))}",
@@ -146,10 +147,10 @@ def require_idle_stack(target_stack: CloudFormationStack) -> None:
     """Make sure that nobody changes a stack at this moment.
 
     Raises:
-        OpsError: somebody does.
+        ExternalError: somebody does.
     """
     if target_stack.is_busy:
-        raise OperationError(
+        raise ExternalError(
             f"it is in {target_stack.status}: somebody deploys it at this moment", where=target_stack.name,
             change="wait until that ends, then run this again",
         )  # fmt: skip
@@ -165,10 +166,10 @@ def _request_deletion(account: AccountClients, current_stack: CloudFormationStac
     log(f"{current_stack.name}: deleting {sum(1 for _ in list_resources(account, current_stack))} resources")
     try:
         account.ask("cloudformation", "DeleteStack", current_stack.name, StackName=current_stack.id)
-    except OperationError as error:
+    except TandemError as error:
         message = str(error.__cause__)
         if error_code(error.__cause__) == "ValidationError" and "imported by" in message:
-            raise OperationError(
+            raise ExternalError(
                 f"another stack uses what it exports ({message})", where=current_stack.name,
                 change="that stack is not of this order; its owner deletes it first, then run this again",
             ) from error  # fmt: skip
@@ -189,7 +190,7 @@ def _wait_for_deletion(
             return current_stack
         elapsed_s = time.monotonic() - start_s
         if elapsed_s > settings.timeout_s:
-            raise OperationError(
+            raise ExternalError(
                 f"it is still being deleted after {elapsed_s / 60:.0f} minutes", where=target_stack.name,
                 change="CloudFormation goes on by itself: run this again later",
             )  # fmt: skip
@@ -255,13 +256,13 @@ def _remove_resource(
     """Remove one thing; where that fails, say so and go on: what it holds back is told in the end."""
     try:
         account.ask("ec2", operation, description, **parameters)
-    except OperationError as error:
+    except TandemError as error:
         log(f"could not remove {error}")
     else:
         log(f"removed {description}")
 
 
-def build_stuck_error(account: AccountClients, target_stack: CloudFormationStack) -> OperationError:
+def build_stuck_error(account: AccountClients, target_stack: CloudFormationStack) -> TandemError:
     """Return the fault of a stack that did not go, with each resource, its reason and what to do."""
     current_stack = read_stack(account, target_stack.kind, target_stack.id) or target_stack
     failed_resources = list_stuck_resources(account, current_stack)
@@ -270,7 +271,7 @@ def build_stuck_error(account: AccountClients, target_stack: CloudFormationStack
         or current_stack.reason
         or current_stack.status
     )
-    return OperationError(
+    return ExternalError(
         f"it was not deleted: {resource_text}",
         where=target_stack.name,
         change=build_advice(account, current_stack, failed_resources),

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tandem.errors import TandemError
 from tandem.ops.destroy.account import AccountClients, tags_of
-from tandem.ops.faults import OperationError, error_code
+from tandem.ops.faults import error_code
 from tandem.spec import names
 
 # The template of each orders what stands in it: in Cluster the add-ons that need nodes go before the system nodes.
@@ -76,12 +77,12 @@ def read_stack(account: AccountClients, kind: str, stack_id: str = "") -> CloudF
         stack_id: its id, which still answers when it is gone; without it by its name.
 
     Raises:
-        OpsError: CloudFormation does not say.
+        ExternalError: CloudFormation does not say.
     """
     name = names.stack_name(account.environment, kind)
     try:
         descriptions = account.ask("cloudformation", "DescribeStacks", name, StackName=stack_id or name)["Stacks"]
-    except OperationError as error:
+    except TandemError as error:
         if error_code(error.__cause__) == "ValidationError" and "does not exist" in str(error.__cause__):
             return None
         raise
@@ -94,7 +95,7 @@ def list_stacks(account: AccountClients) -> dict[str, CloudFormationStack]:
     """Return the stacks that exist by kind, the one that stays too.
 
     Raises:
-        OpsError: CloudFormation does not say.
+        ExternalError: CloudFormation does not say.
     """
     stacks_by_kind = {kind: read_stack(account, kind) for kind in (*DELETION_ORDER, PERMANENT_KIND)}
     return {kind: existing_stack for kind, existing_stack in stacks_by_kind.items() if existing_stack}
@@ -104,7 +105,7 @@ def list_resources(account: AccountClients, target_stack: CloudFormationStack) -
     """Yield what stands in a stack.
 
     Raises:
-        OpsError: CloudFormation does not say.
+        ExternalError: CloudFormation does not say.
     """
     rows = account.list_rows(
         "cloudformation", "ListStackResources", "StackResourceSummaries", target_stack.name, StackName=target_stack.id
@@ -121,7 +122,7 @@ def list_stuck_resources(account: AccountClients, target_stack: CloudFormationSt
     """Return the resources whose deletion failed, each with the reason that the stack's events give.
 
     Raises:
-        OpsError: CloudFormation does not say.
+        ExternalError: CloudFormation does not say.
     """
     failed_resources = [
         resource for resource in list_resources(account, target_stack) if resource.status == DELETE_FAILED_STATUS

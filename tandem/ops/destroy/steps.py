@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from tandem.errors import ExternalError, InputError, TandemError
 from tandem.ops.destroy.account import AccountClients
 from tandem.ops.destroy.fleet import (
     list_nodes,
@@ -19,7 +20,6 @@ from tandem.ops.destroy.fleet import (
 )
 from tandem.ops.destroy.stack_deletion import TeardownSettings, delete_stack, require_own_stack
 from tandem.ops.destroy.stacks import DELETE_IN_PROGRESS, DELETION_ORDER, CloudFormationStack, read_stack
-from tandem.ops.faults import OperationError, OperationRefusedError
 from tandem.shell_command import quote_command
 from tandem.spec import names
 
@@ -31,7 +31,7 @@ def destroy_environment(account: AccountClients, settings: TeardownSettings, log
     """Delete every stack of the order that exists.
 
     Raises:
-        OpsError: a step could not be done; what was done stays done, and the same command goes on there.
+        ExternalError: a step could not be done; what was done stays done, and the same command goes on there.
     """
     for kind in DELETION_ORDER:
         target_stack = read_stack(account, kind)
@@ -66,7 +66,7 @@ def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings
     if not description.has_deletion_protection:
         return
     if not description.is_ours:
-        raise OperationRefusedError(
+        raise InputError(
             f"this cluster is protected and has no tag {names.OWNER_TAG}={account.name}", where=account.cluster,
             change="see whose it is (aws eks describe-cluster); if it is yours, lift its protection by hand: "
             + quote_command("aws", "eks", "update-cluster-config", "--name", account.cluster,
@@ -76,7 +76,7 @@ def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings
     update = account.ask(
         "eks", "UpdateClusterConfig", account.cluster, name=account.cluster, deletionProtection=False
     )["update"]  # fmt: skip
-    timeout_error = OperationError(
+    timeout_error = ExternalError(
         "its deletion protection is not lifted yet", where=account.cluster, change="run this again"
     )
     _wait_until(lambda: _is_update_done(account, update["id"]), settings, lambda: timeout_error)
@@ -86,7 +86,7 @@ def _is_update_done(account: AccountClients, update_id: str) -> bool:
     update = account.ask("eks", "DescribeUpdate", account.cluster, name=account.cluster, updateId=update_id)["update"]
     if update["status"] in {"Failed", "Cancelled"}:
         reasons = "; ".join(error.get("errorMessage", "") for error in update.get("errors", []))
-        raise OperationError(
+        raise ExternalError(
             f"EKS did not lift the deletion protection ({reasons or update['status']})", where=account.cluster,
             change="run this again",
         )  # fmt: skip
@@ -113,9 +113,9 @@ def _wait_for_no_nodes(account: AccountClients, settings: TeardownSettings, log:
     log(f"{node_group or account.cluster}: EC2 lists no instance")
 
 
-def _build_alive_nodes_error(account: AccountClients, node_group: str) -> OperationError:
+def _build_alive_nodes_error(account: AccountClients, node_group: str) -> TandemError:
     instance_ids = [node.id for node in list_nodes(account, node_group)]
-    return OperationError(
+    return ExternalError(
         f"EC2 still lists {', '.join(instance_ids)}", where=node_group or account.cluster,
         change="see what holds them (aws ec2 describe-instances); if they are to end, "
         f"{quote_command('aws', 'ec2', 'terminate-instances', '--instance-ids', *instance_ids)}, then run this again",
@@ -123,7 +123,7 @@ def _build_alive_nodes_error(account: AccountClients, node_group: str) -> Operat
 
 
 def _wait_until(
-    is_done: Callable[[], bool], settings: TeardownSettings, build_error: Callable[[], OperationError]
+    is_done: Callable[[], bool], settings: TeardownSettings, build_error: Callable[[], TandemError]
 ) -> None:
     end_s = time.monotonic() + min(NODES_TIMEOUT_S, settings.timeout_s)
     while not is_done():

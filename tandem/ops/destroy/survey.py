@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tandem.errors import TandemError
 from tandem.ops.destroy.account import AccountClients
 from tandem.ops.destroy.fleet import (
     ClusterDescription,
@@ -31,7 +32,7 @@ from tandem.ops.destroy.stacks import (
     list_stacks,
 )
 from tandem.ops.destroy.steps import list_stacks_to_delete
-from tandem.ops.faults import AccessDeniedError, OperationError, error_code
+from tandem.ops.faults import AccessDeniedError, error_code
 from tandem.ops.log_groups import RETENTION_NOTE, list_log_groups
 from tandem.ops.ownership import ResourceOwnership
 from tandem.spec import names
@@ -81,8 +82,8 @@ def survey_teardown(account: AccountClients, *, gitops_gone: bool) -> TeardownSu
     """Look at everything and refuse what may not be taken down now.
 
     Raises:
-        RefusedError: a lease or a node lives, a stack or a node group is another's, a GitOps tool still holds objects.
-        OpsError: AWS does not say, or somebody deploys.
+        InputError: a lease or a node lives, a stack or a node group is another's, a GitOps tool still holds objects.
+        ExternalError: AWS does not say, or somebody deploys.
     """
     require_known_adoptions(account)
     stacks_by_kind = list_stacks(account)
@@ -144,7 +145,7 @@ def _measure_bucket(account: AccountClients, bucket: str, note: str) -> Iterator
         yield PermanentResource(
             name=name, size=None, usd_month=None, note=f"{note}; its size is not known: {error.change}"
         )
-    except OperationError as error:
+    except TandemError as error:
         if error_code(error.__cause__) != "NoSuchBucket":
             raise
     else:

@@ -1,7 +1,7 @@
 """The account, as these credentials see it.
 
 Invariant: no client of this module sends a call that was not allowed to the account, whoever holds the client; these
-are `calls.CALLS`, unless something else is said where an account is made.
+are `DOCTOR_CALLS`, unless something else is said where an account is made.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import threading
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from tandem.errors import TandemError
 from tandem.ops.account import create_client, create_session
 from tandem.ops.doctor.call_policy import DOCTOR_CALLS, AwsCall, find_call, list_action_arns
-from tandem.ops.faults import AccessDeniedError, OperationError, call_operation, convert_error, error_code
+from tandem.ops.faults import AccessDeniedError, call_operation, convert_error, error_code
 from tandem.ops.row_pages import iterate_rows
 from tandem.spec.environment import Environment
 
@@ -26,7 +27,7 @@ class AllowlistedAccount:
 
     Args:
         environment: whose account and region are asked.
-        shared: a boto3 session; None takes a new one.
+        boto_session: a boto3 session; None takes a new one.
         calls: that may be made.
     """
 
@@ -42,7 +43,7 @@ class AllowlistedAccount:
         """Return a client that refuses every call but the allowed; made once, for boto3 makes them one at a time.
 
         Raises:
-            OpsError: the settings of this machine cannot be used.
+            ExternalError: the settings of this machine cannot be used.
         """
         region_name = region or self.environment.region
         with self._lock:
@@ -76,12 +77,12 @@ class AllowlistedAccount:
             The answer, None where what was asked for is absent.
 
         Raises:
-            DeniedError: these credentials may not; which action on which resource may be added is in it.
-            OpsError: nobody answered, or not in these terms.
+            AccessDeniedError: these credentials may not; which action on which resource may be added is in it.
+            ExternalError: nobody answered, or not in these terms.
         """
         try:
             return call_operation(self.client(service, region), operation, where, **parameters)
-        except OperationError as error:
+        except TandemError as error:
             if error_code(error.__cause__) in absent:
                 return None
             raise self._add_missing_right(error, service, operation) from error.__cause__
@@ -90,27 +91,27 @@ class AllowlistedAccount:
         """Make one call for all pages of its list.
 
         Raises:
-            DeniedError: as `call_operation`.
-            OpsError: as `call_operation`.
+            AccessDeniedError: as `call_operation`.
+            ExternalError: as `call_operation`.
         """
         try:
             return list(iterate_rows(self.client(service), operation, key, where, **parameters))
-        except OperationError as error:
+        except TandemError as error:
             raise self._add_missing_right(error, service, operation) from error.__cause__
 
-    def convert_error(self, error: BaseException, service: str, operation: str, where: str) -> OperationError:
+    def convert_error(self, error: BaseException, service: str, operation: str, where: str) -> TandemError:
         """Return the fault of a call that another module made with a client of this account."""
         return self._add_missing_right(
             convert_error(error, service=service, operation=operation, where=where), service, operation
         )
 
-    def _add_missing_right(self, error: OperationError, service: str, operation: str) -> OperationError:
+    def _add_missing_right(self, error: TandemError, service: str, operation: str) -> TandemError:
         """Return the fault with the action and the resource that a policy lacks; GetCallerIdentity takes no right."""
         if isinstance(error, AccessDeniedError) and find_call(service, operation).action:
             return self.build_denial(service, operation, error)
         return error
 
-    def build_denial(self, service: str, operation: str, error: OperationError) -> AccessDeniedError:
+    def build_denial(self, service: str, operation: str, error: TandemError) -> AccessDeniedError:
         """Return a refusal that says what to add to a policy."""
         action = find_call(service, operation).action
         arns_text = ", ".join(list_action_arns(self.environment, action))

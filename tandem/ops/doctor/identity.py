@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from tandem.aws.faults import ANSWER_CODES
+from tandem.errors import TandemError
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import boundary_arn, version_parameter
 from tandem.ops.doctor.check_result import (
@@ -16,7 +18,7 @@ from tandem.ops.doctor.check_result import (
     warn_finding,
 )
 from tandem.ops.doctor.context import DoctorContext
-from tandem.ops.faults import EXPIRY_CODES, INVALID_CREDENTIAL_CODES, OperationError, error_code
+from tandem.ops.faults import error_code
 from tandem.ops.guard_config import aws_partition
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
@@ -57,7 +59,7 @@ def check_credentials(context: DoctorContext, account: AllowlistedAccount) -> It
     environment = context.environment
     try:
         identity = _read_identity(account)
-    except OperationError as error:
+    except TandemError as error:
         yield _judge_identity_error(context, account, error)
         return
     if identity["Account"] != environment.account:
@@ -75,15 +77,15 @@ def _read_identity(account: AllowlistedAccount, region: str = "") -> dict[str, A
     return identity
 
 
-def _judge_identity_error(context: DoctorContext, account: AllowlistedAccount, error: OperationError) -> CheckFinding:
+def _judge_identity_error(context: DoctorContext, account: AllowlistedAccount, error: TandemError) -> CheckFinding:
     """Tell credentials that are bad from good ones in a region that is not enabled, where none is accepted."""
     region = context.environment.region
     home_region = HOME_REGIONS[aws_partition(region)]
     code = error_code(error.__cause__)
-    if code in INVALID_CREDENTIAL_CODES and home_region != region:
+    if code in ANSWER_CODES["foreign"] and home_region != region:
         try:
             _read_identity(account, home_region)
-        except OperationError:
+        except TandemError:
             pass
         else:
             return fail_finding(
@@ -91,8 +93,8 @@ def _judge_identity_error(context: DoctorContext, account: AllowlistedAccount, e
                 "enable it",
                 quote_command("aws", "account", "enable-region", "--region-name", region),
             )
-    action = "log in again" if code in EXPIRY_CODES else error.change
-    return fail_finding(error.problem, action, IDENTITY_COMMAND, code=error.code)
+    action = "log in again" if code in ANSWER_CODES["expired"] else error.change
+    return fail_finding(error.problem, action, IDENTITY_COMMAND, code=error.exit_code)
 
 
 def check_region(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:

@@ -9,7 +9,7 @@ def list_offer_zones(account: AllowlistedAccount, instance_type: str) -> set[str
     """Return the zone ids of the region that offer a type; types may be hidden from an account.
 
     Raises:
-        OpsError: EC2 could not be asked.
+        ExternalError: EC2 could not be asked.
     """
     rows = account.list_rows(
         "ec2", "DescribeInstanceTypeOfferings", "InstanceTypeOfferings", instance_type,

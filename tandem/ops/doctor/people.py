@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tandem.errors import TandemError
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import topic_arn
 from tandem.ops.doctor.check_result import CheckFinding, fail_finding, ok_finding, warn_finding
 from tandem.ops.doctor.context import DoctorContext
-from tandem.ops.faults import OperationError, error_code
+from tandem.ops.faults import error_code
 from tandem.shell_command import quote_command
 
 NO_PRINCIPAL_CODES = {"NoSuchEntity", "NoSuchEntityException"}
@@ -52,7 +53,7 @@ def check_subscriptions(context: DoctorContext, account: AllowlistedAccount) -> 
     topic = topic_arn(environment)
     try:
         rows = account.list_rows("sns", "ListSubscriptionsByTopic", "Subscriptions", topic, TopicArn=topic)
-    except OperationError as error:
+    except TandemError as error:
         if error_code(error.__cause__) not in NO_TOPIC_CODES:
             raise
         yield ok_finding("the topic is not there yet; each subscriber confirms once after the first deploy")

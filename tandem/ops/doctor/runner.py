@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from tandem.errors import TandemError
 from tandem.ops.doctor import (
     budget,
     capacity,
@@ -31,7 +32,6 @@ from tandem.ops.doctor.check_result import (
     unknown_finding,
 )
 from tandem.ops.doctor.context import DoctorContext
-from tandem.ops.faults import OperationError
 
 MAX_WORKERS = 8
 EXIT_STRICT = 1
@@ -44,7 +44,7 @@ class DoctorCheck:
 
     Args:
         id: unique.
-        find: yields what it finds; raises OpsError where AWS does not tell.
+        find: yields what it finds; raises a TandemError where AWS does not tell.
         mandatory: whether a deploy or a raise goes wrong when its answer is bad, so that not knowing it is a failure.
         needs_account: whether it asks the account anything.
     """
@@ -124,7 +124,7 @@ def run_stop_proof(account: AllowlistedAccount, log: Callable[[str], None]) -> C
     """Fire the one-shot stop of an account's environment once, and return what came of it.
 
     Raises:
-        RefusedError, OpsError: as of `prove_stop.prove`.
+        TandemError: as of `prove_one_shot_stop`.
     """
     finding = stop_proof.prove_one_shot_stop(account, log=log)
     return _build_result(
@@ -136,7 +136,7 @@ def _run_check(check: DoctorCheck, context: DoctorContext, account: AllowlistedA
     try:
         for finding in check.find(context, account):
             yield _build_result(check, finding)
-    except OperationError as error:
+    except TandemError as error:
         message = f"{error.where}: {error.problem}" if error.where else error.problem
         yield _build_result(check, unknown_finding(message, error.change))
 

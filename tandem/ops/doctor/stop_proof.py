@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tandem.aws.faults import ANSWER_CODES
+from tandem.errors import ExternalError, InputError, TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import build_stop_schedule
 from tandem.guard.lease import Lease, lease_key
@@ -30,13 +32,7 @@ from tandem.ops.doctor.check_result import (
     unknown_finding,
 )
 from tandem.ops.doctor.cluster import NOT_FOUND_CODES
-from tandem.ops.faults import (
-    THROTTLING_CODES,
-    AccessDeniedError,
-    OperationError,
-    OperationRefusedError,
-    error_code,
-)
+from tandem.ops.faults import AccessDeniedError, error_code
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec.environment import Environment
@@ -83,8 +79,8 @@ def prove_one_shot_stop(account: AllowlistedAccount, *, log: Callable[[str], Non
         log: told what is waited for.
 
     Raises:
-        RefusedError: somebody has the fleet, or may have it, or there is none; nothing was made.
-        OpsError: AWS could not be asked; nothing was made.
+        InputError: somebody has the fleet, or may have it, or there is none; nothing was made.
+        ExternalError: AWS could not be asked; nothing was made.
     """
     initial_fleet = _require_idle_fleet(account)
     known_update_ids = _list_update_ids(account)
@@ -116,23 +112,23 @@ def _require_idle_fleet(account: AllowlistedAccount) -> FleetState:
         _current_time(),
     )
     for source, why in fleet.unknown.items():
-        raise OperationError(f"{source} unknown ({why}), so nothing is fired", where=environment.name,
+        raise ExternalError(f"{source} unknown ({why}), so nothing is fired", where=environment.name,
                        change="see tandem doctor, then try again")  # fmt: skip
     if not fleet.has_node_group:
-        raise OperationRefusedError(
+        raise InputError(
             "it is not there, so there is nothing to send a stop to",
             where=config.node_group_description,
             change="deploy Fleet first; a proof needs no instance and costs nothing",
         )
     if not fleet.has_owner_tag:
-        raise OperationRefusedError(
+        raise InputError(
             "it is another's, and is left alone", where=config.node_group_description, change="see tandem doctor"
         )
     _require_no_work(environment, config, fleet)
     response = account.ask("eks", "DescribeNodegroup", config.node_group_description, **_node_group_parameters(config))
     status = (response or {})["nodegroup"]["status"]
     if status not in READY_STATUSES:
-        raise OperationRefusedError(
+        raise InputError(
             f"it is {status}, and EKS takes no other update meanwhile",
             where=config.node_group_description,
             change="wait until it is ACTIVE, then try again",
@@ -148,21 +144,19 @@ def _require_no_work(environment: Environment, config: GuardConfig, fleet: Fleet
     status_command = build_tandem_command("status", environment.name)
     stop_command = build_tandem_command("stop", environment.name)
     if fleet.live_lease is not None:
-        raise OperationRefusedError(
+        raise InputError(
             f"run {fleet.live_lease.run} of {fleet.live_lease.who} has the fleet until "
             f"{fleet.live_lease.deadline:%Y-%m-%dT%H:%M:%SZ}",
             where=config.url(lease_key(fleet.live_lease.run)),
             change="prove it before a start, or after the stop",
         )
     if fleet.desired_size or fleet.min_size or fleet.instances:
-        raise OperationRefusedError(
+        raise InputError(
             f"desired {fleet.desired_size}, {len(fleet.instances)} instances: a proof is fired at a fleet at 0 alone",
             where=config.node_group_description, change=f"{status_command}; where nobody needs it, {stop_command}",
         )  # fmt: skip
     if fleet.faults and not fleet.is_fenced:
-        raise OperationRefusedError(
-            "; ".join(fleet.faults), where=environment.name, change=f"{status_command} says what to do"
-        )
+        raise InputError("; ".join(fleet.faults), where=environment.name, change=f"{status_command} says what to do")
 
 
 def _node_group_parameters(config: GuardConfig) -> dict[str, str]:
@@ -229,11 +223,11 @@ class _StopProof:
         except AccessDeniedError as error:
             role_advice = f"add {PASS_ROLE_ACTION} on {self.config.scheduler_role_arn} to the policy of this identity"
             return unknown_finding(error.problem, role_advice if PASS_ROLE_ACTION in error.problem else error.change)
-        except OperationError as error:
+        except TandemError as error:
             return self._judge_schedule_error(error)
         return None
 
-    def _judge_schedule_error(self, error: OperationError) -> CheckFinding:
+    def _judge_schedule_error(self, error: TandemError) -> CheckFinding:
         code, command = error_code(error.__cause__), self._build_deploy_command()
         if code == "ResourceNotFoundException":
             return fail_finding(f"there is no group {self.config.schedule_group} of schedules: no start can arm a stop",
@@ -259,7 +253,7 @@ class _StopProof:
                 "scheduler", "DeleteSchedule", self.where, absent=NOT_FOUND_CODES, Name=self.name,
                 GroupName=self.config.schedule_group,
             )  # fmt: skip
-        except OperationError as error:
+        except TandemError as error:
             if self._is_schedule_gone():
                 return ""
             return f"{self.where} could not be deleted ({error.problem}); it fires once, sets 0 and deletes itself"
@@ -271,7 +265,7 @@ class _StopProof:
                 "scheduler", "GetSchedule", self.where, absent=NOT_FOUND_CODES, Name=self.name,
                 GroupName=self.config.schedule_group,
             ) is None  # fmt: skip
-        except OperationError:
+        except TandemError:
             return False
 
     # what came of it
@@ -285,7 +279,7 @@ class _StopProof:
                 finding = self._poll_result()
             except AccessDeniedError as error:
                 return unknown_finding(error.problem, error.change)
-            except OperationError as error:
+            except TandemError as error:
                 finding, self.last_problem = None, error.problem
             if finding is not None:
                 return finding
@@ -371,7 +365,7 @@ class _StopProof:
 
     def _judge_letter(self, letter: DeadLetter) -> CheckFinding:
         message = f"Scheduler gave the call up after {letter.retries} retries: {letter.code}: {letter.message}"
-        if letter.code in THROTTLING_CODES | RETRYABLE_CODES:
+        if letter.code in ANSWER_CODES["busy"] | RETRYABLE_CODES:
             return unknown_finding(f"{message}; that says nothing of the payload", "try again in a few minutes")
         if "AccessDenied" in letter.code or "not authorized" in letter.message:
             return fail_finding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tandem.errors import TandemError
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.check_result import (
     CheckFinding,
@@ -14,7 +15,7 @@ from tandem.ops.doctor.check_result import (
     warn_finding,
 )
 from tandem.ops.doctor.context import DoctorContext, MissingImageError, RegistryError
-from tandem.ops.faults import AccessDeniedError, OperationError, error_code
+from tandem.ops.faults import AccessDeniedError, error_code
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
 from tandem.spec.images import ImageUse, list_image_uses
@@ -73,7 +74,7 @@ def _judge_bucket(context: DoctorContext, account: AllowlistedAccount, name: str
     except AccessDeniedError as error:
         yield _judge_denied_bucket(account, name, error)
         return
-    except OperationError as error:
+    except TandemError as error:
         if error_code(error.__cause__) not in REDIRECT_CODES:
             raise
         yield _build_region_finding(context, name, "another region")
@@ -223,7 +224,7 @@ def check_own_images(context: DoctorContext, account: AllowlistedAccount) -> Ite
                 "ecr", "DescribeImages", where, absent=NO_IMAGE_CODES,
                 registryId=environment.account, repositoryName=repository, imageIds=[{"imageTag": tag}],
             )  # fmt: skip
-        except OperationError as error:
+        except TandemError as error:
             if error_code(error.__cause__) not in NO_REPOSITORY_CODES:
                 raise
             yield warn_finding(

@@ -9,10 +9,10 @@ import pytest
 from small_stacks import ROOT, declared
 
 from charts.gitops import render_gitops
+from tandem.errors import InputError
 from tandem.ops.destroy.account import AccountClients
 from tandem.ops.destroy.gitops import list_gitops_objects, require_objects_removed
 from tandem.ops.destroy.survey import survey_teardown
-from tandem.ops.faults import OperationRefusedError
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.workspace import load_workspace
 
@@ -48,7 +48,7 @@ def test_it_names_every_object_that_the_tool_was_told_and_no_other(tmp_path: Pat
 def test_a_teardown_waits_for_the_operators_word_and_names_command_and_namespaces(small):
     one = small(change=delivered("argocd")).deploy()
 
-    with pytest.raises(OperationRefusedError) as refused:
+    with pytest.raises(InputError) as refused:
         survey_teardown(one.account(), gitops_gone=False)
     survey_teardown(one.account(), gitops_gone=True)
 

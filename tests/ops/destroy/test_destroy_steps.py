@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 import pytest
 from small_stacks import QUICK, templates
 
+from tandem.errors import InputError, TandemError
 from tandem.ops.destroy import fleet
 from tandem.ops.destroy.stack_deletion import TeardownSettings, require_idle_stack
 from tandem.ops.destroy.stacks import DELETION_ORDER
 from tandem.ops.destroy.steps import destroy_environment
 from tandem.ops.destroy.survey import survey_teardown
-from tandem.ops.faults import AccessDeniedError, OperationError, OperationRefusedError
+from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftovers import search_leftovers
 from tandem.spec import names
 
@@ -73,9 +74,7 @@ def test_a_stack_of_the_same_name_that_is_anothers_is_named_and_nothing_is_touch
     one.create("Image", templates(one.environment)["Image"], owner)
     before = one.stacks()
 
-    with pytest.raises(
-        OperationRefusedError, match=rf"{one.name}-Image: this stack has no tag tandem:environment={one.name}"
-    ):
+    with pytest.raises(InputError, match=rf"{one.name}-Image: this stack has no tag tandem:environment={one.name}"):
         survey_teardown(one.account(), gitops_gone=False)
 
     assert one.stacks() == before
@@ -95,9 +94,9 @@ def test_a_strangers_stack_with_our_name_and_description_is_left(small):
     [stranger] = untagged(one, "Image")
     before = one.stacks()
 
-    with pytest.raises(OperationRefusedError, match="anybody may have written them") as refused:
+    with pytest.raises(InputError, match="anybody may have written them") as refused:
         survey_teardown(one.account(), gitops_gone=False)
-    with pytest.raises(OperationRefusedError):
+    with pytest.raises(InputError):
         taken_down(one)
 
     assert refused.value.change.endswith(f"tandem destroy --env {one.name} --adopt-untagged {stranger}")
@@ -108,7 +107,7 @@ def test_untagged_stacks_are_named_together_with_the_command_that_adopts_them(sm
     one = small().deploy(("Artifacts",))
     strangers = untagged(one, "Network", "Image")
 
-    with pytest.raises(OperationRefusedError) as refused:
+    with pytest.raises(InputError) as refused:
         survey_teardown(one.account(), gitops_gone=False)
 
     assert set(refused.value.change.partition("--adopt-untagged ")[2].split()) == set(strangers)
@@ -118,7 +117,7 @@ def test_an_untagged_stack_goes_once_it_is_adopted_by_its_name(small):
     one = small().deploy(("Artifacts",))
     stranger, other = untagged(one, "Network", "Image")
 
-    with pytest.raises(OperationRefusedError, match=other):
+    with pytest.raises(InputError, match=other):
         survey_teardown(one.account(adopted=[stranger]), gitops_gone=False)
     account = one.account(adopted=[stranger, other])
     survey_teardown(account, gitops_gone=False)
@@ -132,14 +131,14 @@ def test_no_flag_adopts_what_is_anothers(small, owner, description):
     one = small().deploy(("Artifacts",))
     one.create("Network", templates(one.environment)["Network"], owner, description)
 
-    with pytest.raises(OperationRefusedError, match="another tool or environment made it"):
+    with pytest.raises(InputError, match="another tool or environment made it"):
         survey_teardown(one.account(adopted=[f"{one.name}-Network"]), gitops_gone=False)
 
 
 def test_a_name_that_is_no_stack_of_ours_is_refused(small):
     one = small().deploy(("Artifacts",))
 
-    with pytest.raises(OperationRefusedError, match="no stack of this environment: their-Image"):
+    with pytest.raises(InputError, match="no stack of this environment: their-Image"):
         survey_teardown(one.account(adopted=["their-Image", f"{one.name}-Image"]), gitops_gone=False)
 
 
@@ -158,7 +157,7 @@ def test_a_stack_that_became_anothers_meanwhile_is_not_deleted(small):
     one = small().deploy(("Artifacts",))
     one.create("Network", templates(one.environment)["Network"], "another")
 
-    with pytest.raises(OperationRefusedError, match="is left alone"):
+    with pytest.raises(InputError, match="is left alone"):
         taken_down(one)
 
     assert one.stacks()["Network"] == "CREATE_COMPLETE"
@@ -169,7 +168,7 @@ def test_a_live_lease_forbids_it_and_says_who_holds_it_until_when(small):
     one.lease()
 
     with pytest.raises(
-        OperationRefusedError, match=rf"run r1 of arn:.*Operator holds a lease until .* tandem stop --env {one.name}"
+        InputError, match=rf"run r1 of arn:.*Operator holds a lease until .* tandem stop --env {one.name}"
     ):
         survey_teardown(one.account(), gitops_gone=False)
 
@@ -179,7 +178,7 @@ def test_a_lease_that_came_after_the_look_keeps_the_fleet(small):
     survey_teardown(one.account(), gitops_gone=False)
     one.lease()
 
-    with pytest.raises(OperationRefusedError, match="holds a lease"):
+    with pytest.raises(InputError, match="holds a lease"):
         taken_down(one)
 
     assert "Fleet" in one.stacks()
@@ -199,7 +198,7 @@ def test_a_lease_that_cannot_be_understood_is_not_taken_for_none(small):
     one = small().deploy()
     one.put("lease.json", "not a lease")
 
-    with pytest.raises(OperationError, match="whether a run holds the fleet is not known") as refused:
+    with pytest.raises(TandemError, match="whether a run holds the fleet is not known") as refused:
         survey_teardown(one.account(), gitops_gone=False)
 
     assert refused.value.code == 3
@@ -218,7 +217,7 @@ def test_a_lease_that_cannot_be_understood_and_a_spoilt_fence_are_not_taken_for_
     one.put("lease.json", "not a lease")
     one.put("stop.json", "not a fence")
 
-    with pytest.raises(OperationError, match=f"tandem stop --env {one.name}"):
+    with pytest.raises(TandemError, match=f"tandem stop --env {one.name}"):
         survey_teardown(one.account(), gitops_gone=False)
 
 
@@ -240,7 +239,7 @@ def test_a_living_node_forbids_it_and_is_named(small):
     one = small().deploy()
     node = raised(one)
 
-    with pytest.raises(OperationRefusedError, match=f"accelerator nodes live: {node}"):
+    with pytest.raises(InputError, match=f"accelerator nodes live: {node}"):
         survey_teardown(one.account(), gitops_gone=False)
 
 
@@ -251,7 +250,7 @@ def test_a_node_that_ends_with_its_group_hinders_no_second_run(small, monkeypatc
     one = small().deploy(("Artifacts",))
     monkeypatch.setattr(fleet, "list_nodes", lambda *_: [fleet.ClusterNode(id="i-1", state=state, node_group="g")])
 
-    with pytest.raises(OperationRefusedError) if refused else contextlib.nullcontext():
+    with pytest.raises(InputError) if refused else contextlib.nullcontext():
         fleet.require_parked_fleet(one.account(), datetime.now(UTC), is_leaving=leaving)
 
 
@@ -263,7 +262,7 @@ def test_guard_never_goes_while_a_node_of_the_cluster_lives(small):
             {"Key": "eks:cluster-name", "Value": names.cluster_name(one.environment)}]}],
     )["Instances"][0]["InstanceId"]  # fmt: skip
 
-    with pytest.raises(OperationError, match=r"EC2 still lists i-.* terminate-instances"):
+    with pytest.raises(TandemError, match=r"EC2 still lists i-.* terminate-instances"):
         destroy_environment(one.account(), TeardownSettings(poll_s=0.02, timeout_s=0.2), one.said.append)
     kept = one.stacks()
     one.client("ec2").terminate_instances(InstanceIds=[made])
@@ -281,7 +280,7 @@ def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
         clusterName=cluster, nodegroupName="theirs", subnets=["subnet-1"], nodeRole="arn:aws:iam::222233334444:role/x"
     )
 
-    with pytest.raises(OperationRefusedError, match=r"theirs.*Another tool made them, and they are left alone"):
+    with pytest.raises(InputError, match=r"theirs.*Another tool made them, and they are left alone"):
         survey_teardown(one.account(), gitops_gone=False)
 
     assert "theirs" in one.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"]
@@ -295,7 +294,7 @@ def test_another_tools_node_group_of_the_fleets_name_is_left(small):
         scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
     )  # fmt: skip
 
-    with pytest.raises(OperationRefusedError, match=rf"node groups without the tag .*{group}"):
+    with pytest.raises(InputError, match=rf"node groups without the tag .*{group}"):
         taken_down(one)
 
     assert one.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"] == [group]
@@ -310,7 +309,7 @@ def test_another_tools_node_group_of_the_fleets_name_is_told_as_that_before_anyt
         scalingConfig={"minSize": 0, "desiredSize": nodes, "maxSize": 1},
     )  # fmt: skip
 
-    with pytest.raises(OperationRefusedError, match=says):
+    with pytest.raises(InputError, match=says):
         survey_teardown(one.account(), gitops_gone=False)
 
 
@@ -322,7 +321,7 @@ def test_a_protected_cluster_without_our_tag_keeps_its_protection(small):
         resourcesVpcConfig={"subnetIds": ["subnet-1"]},
     )  # fmt: skip
 
-    with pytest.raises(OperationRefusedError, match="this cluster is protected and has no tag"):
+    with pytest.raises(InputError, match="this cluster is protected and has no tag"):
         taken_down(one)
 
     assert one.client("eks").describe_cluster(name=names.cluster_name(one.environment))["cluster"]["deletionProtection"]
@@ -392,7 +391,7 @@ def test_what_helps_and_is_denied_is_said_and_the_fault_names_what_it_holds_back
     one = small().deploy(("Artifacts", "Network"))
     group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster_name(one.environment)}": "owned"})
 
-    with pytest.raises(OperationError, match=r"Network: it was not deleted: Vpc"):
+    with pytest.raises(TandemError, match=r"Network: it was not deleted: Vpc"):
         taken_down(one, denied="DeleteSecurityGroup")
 
     assert any(
@@ -410,7 +409,7 @@ def test_a_stack_that_stays_stuck_names_resource_reason_and_what_to_do(small):
     one = small().deploy()
     group = group_in_the_vpc(one, {})
 
-    with pytest.raises(OperationError) as stuck:
+    with pytest.raises(TandemError) as stuck:
         taken_down(one)
     again = [line for line in one.said if "was not deleted" in line]
     one.client("ec2").delete_security_group(GroupId=group)
@@ -431,7 +430,7 @@ def test_a_call_that_is_denied_while_looking_stops_it_before_anything_is_changed
     one = small().deploy()
     before = one.stacks()
 
-    with pytest.raises(OperationError) as refused:
+    with pytest.raises(TandemError) as refused:
         survey_teardown(one.account(denied=operation), gitops_gone=False)
 
     assert refused.value.code == 3
@@ -489,5 +488,5 @@ def test_a_deploy_that_runs_is_not_torn_away(small):
     one = small().deploy(("Artifacts", "Network"))
     busy = next(goes.stack for goes in survey_teardown(one.account(), gitops_gone=False).deletions)
 
-    with pytest.raises(OperationError, match="it is in UPDATE_IN_PROGRESS: somebody deploys"):
+    with pytest.raises(TandemError, match="it is in UPDATE_IN_PROGRESS: somebody deploys"):
         require_idle_stack(replace(busy, status="UPDATE_IN_PROGRESS"))

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 from small_stacks import ACCOUNT, Small, declared
 
-from tandem.ops.faults import AccessDeniedError, OperationError
+from tandem.errors import TandemError
+from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftovers import SEARCHES, search_leftovers
 from tandem.ops.ownership import ResourceOwnership
 from tandem.spec import names
@@ -382,7 +383,7 @@ def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(
     list(SEARCHES[kind](planted.one.account(asked=asked), owned))
     faults = {}
     for operation in set(asked):
-        with pytest.raises(OperationError) as denied:
+        with pytest.raises(TandemError) as denied:
             list(SEARCHES[kind](planted.one.account(denied=operation), owned))
         faults[operation] = str(denied.value)
 

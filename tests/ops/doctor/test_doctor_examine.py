@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from doctor_world import World
 
+from tandem.errors import ExternalError
 from tandem.ops.doctor import CheckResult, exit_code
 from tandem.ops.doctor.check_result import unknown_finding, warn_finding
 from tandem.ops.doctor.runner import CHECKS, DoctorCheck, run_checks
-from tandem.ops.faults import OperationError
 
 OK = CheckResult(group="account", check="a", level="ok", said="", do="", command="", code=0)
 WARN = replace(OK, level="warn")
@@ -53,7 +53,7 @@ def test_what_is_needed_and_unknown_is_a_failure(world: World, *, needed: bool, 
 def test_what_a_check_found_before_it_was_denied_stays(world: World) -> None:
     def find(*_: object):
         yield warn_finding("first", "do")
-        raise OperationError("denied", where="s3://b", change="add it")
+        raise ExternalError("denied", where="s3://b", change="add it")
 
     (first, second) = run_checks(
         world.subject(), world.account(), [DoctorCheck(id="x", group="people", find=find, needs_account=False)]

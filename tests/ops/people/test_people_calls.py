@@ -11,12 +11,13 @@ import pytest
 from botocore import xform_name
 from guard_world import GUARDED, LABEL, World
 
+from tandem.errors import ExternalError
 from tandem.guard.apply import stop_fleet
-from tandem.guard.config import GuardExternalError
 from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
 from tandem.guard.release import release_fence
+from tandem.ops.leftovers import NAMED_KINDS
 from tandem.ops.leftovers_ec2 import RESOURCE_KINDS
 from tandem.ops.people.command_calls import (
     ARTIFACT_GC_CALLS,
@@ -71,7 +72,7 @@ def test_starts_make_the_calls_of_their_table() -> None:
         release_fence(world.clients, GUARDED, who="anna", now=world.now)
         world.calls.clear()
         world.refuses = {"autoscaling.resume_processes": [refusal]}
-        with nullcontext() if not refusal else pytest.raises(GuardExternalError):
+        with nullcontext() if not refusal else pytest.raises(ExternalError):
             raised(world, unarmed=("budget",))
         calls |= set(world.calls)
 
@@ -139,6 +140,7 @@ def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
     said = set(re.findall(r"account\.(?:ask|list_rows)\(\s*\"([a-z0-9]+)\",\s*\"(\w+)\"", source))
     said |= {("ec2", operation) for operation in re.findall(r"_remove_resource\(\s*account,\s*\"(\w+)\"", source)}
     said |= {("ec2", kind.operation) for kind in RESOURCE_KINDS}
+    said |= {(kind.service, kind.operation) for kind in NAMED_KINDS}
     said |= {("elbv2", operation) for operation in re.findall(r"\(\"\w+\", \"(Describe\w+)\", \"\w+Arn\"", source)}
 
     assert said | set(OBSERVE_CALLS) == {*DESTROY_CALLS, *LIFT_PROTECTION_CALLS} - set(IDENTITY_CALLS)
