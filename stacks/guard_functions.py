@@ -34,9 +34,9 @@ ROOT = Path(__file__).parent.parent
 LAMBDA, EVENTS = "lambda.amazonaws.com", "events.amazonaws.com"
 RUNTIME = "python3.13"
 MEMORY_MIB = 256
-# A pass asks AWS some twenty times, and a call takes 33 s where nobody answers (CALLS in tandem/guard/fence.py); the
-# rest is
-# for writes that others come before. Two passes at once are harmless: what they write is conditional.
+# A pass asks AWS some twenty times, and a call takes 33 s where nobody answers (CLIENT_CONFIG in
+# tandem/guard/config.py); the rest is for writes that others come before.
+# Two passes at once are harmless: what they write is conditional.
 TIMEOUT_S = 840
 RETRIES, STOP_MINUTES = 2, 60  # of a call that a budget made
 FILE_LIST = "files.txt"

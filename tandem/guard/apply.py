@@ -29,8 +29,6 @@ from tandem.guard.scaling_groups import (
     LAUNCH_PROCESS,
     ScalingGroup,
     read_scaling_groups,
-    set_group_to_zero,
-    suspend_launch,
 )
 from tandem.guard.schedules import list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS, describe_error, format_value, shorten_sentence
@@ -219,10 +217,14 @@ class _StopPass:
         if LAUNCH_PROCESS not in group.suspended_processes:
             self.suspended_groups = (*self.suspended_groups, group.name)
             self._record_suspended_groups()
-            suspend_launch(self.clients, group.name)
+            self.clients.autoscaling.suspend_processes(
+                AutoScalingGroupName=group.name, ScalingProcesses=[LAUNCH_PROCESS]
+            )
             self.actions.append(f"Auto Scaling group {group.name}: launches suspended (unproven on a real account)")
         if (group.desired_size, group.min_size) != (0, 0):
-            set_group_to_zero(self.clients, group.name)
+            self.clients.autoscaling.update_auto_scaling_group(
+                AutoScalingGroupName=group.name, MinSize=0, DesiredCapacity=0
+            )
             self.actions.append(f"Auto Scaling group {group.name} set to 0 (unproven on a real account)")
 
     def _record_suspended_groups(self) -> None:

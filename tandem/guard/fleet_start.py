@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -35,9 +36,17 @@ from tandem.guard.lease import (
     write_lease,
 )
 from tandem.guard.notify import notify_subscribers
-from tandem.guard.observe import BLOCK_MARGIN, LABEL_PREFIXES, OWNER_TAG, FleetState, observe_fleet, read_own_labels
+from tandem.guard.observe import (
+    BLOCK_MARGIN,
+    OWNER_TAG,
+    FleetState,
+    build_label_change,
+    describe_node_group,
+    observe_fleet,
+    read_own_labels,
+)
 from tandem.guard.ownership import LeaseOwner, call_if_allowed
-from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups, resume_launch
+from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups
 from tandem.guard.schedules import delete_unreferenced_schedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS, convert_call_errors, describe_error
 from tandem.shell_command import quote_command
@@ -64,15 +73,6 @@ class RaiseReport:
     nodes: int
     was_present: bool
     schedule_arn: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class _RaiseRequest:
-    """What `raise_fleet` was asked for."""
-
-    lease: Lease
-    nodes: int
-    now: datetime
 
 
 def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of the raise
@@ -109,7 +109,7 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
         unarmed=tuple(unarmed_paths),
         prefix=config.prefix,
     )
-    fleet_start = _FleetStart(clients, config, _RaiseRequest(lease=lease, nodes=nodes, now=now))
+    fleet_start = _FleetStart(clients, config, lease, now)
     fleet_start.check_preconditions()
     fleet_start.take_lease()
     try:
@@ -157,10 +157,11 @@ def require_valid_request(config: GuardConfig, *, run: str, hours: float, nodes:
 class _FleetStart:
     """One start at work."""
 
-    def __init__(self, clients: AwsClients, config: GuardConfig, request: _RaiseRequest) -> None:
-        self.clients, self.config, self.request, self.lease = clients, config, request, request.lease
+    def __init__(self, clients: AwsClients, config: GuardConfig, lease: Lease, now: datetime) -> None:
+        self.clients, self.config, self.now = clients, config, now
+        self.lease, self.requested_lease = lease, lease
         self.pointer = LeasePointer(prefix=config.prefix)
-        self.fleet = FleetState(now=request.now)
+        self.fleet = FleetState(now=now)
         self.start_s = clients.wall_s()
         self.has_new_schedule = False  # whether this start made the schedule, not an earlier one of the same run
         self.may_have_nodes = False  # whether nodes may stand for which this start asked
@@ -170,23 +171,17 @@ class _FleetStart:
 
     def check_preconditions(self) -> None:
         """Look at everything before anything is written."""
-        self.fleet = observe_fleet(self.clients, self.config, self.request.now)
-        self._require_sources("fence", "lease", "node group", "instances")
+        self.fleet = observe_fleet(self.clients, self.config, self.now)
+        self.fleet.require_known(
+            "fence", "lease", "node group", "instances", where=self.config.environment,
+            consequence="nothing is raised", change="allow it to this identity where it is denied, else try again",
+        )  # fmt: skip
         self._require_no_fence()
         self._require_no_other_lease()
         self._require_window()
         self._require_node_group()
         self._require_launch_process()
         self._require_no_foreign_schedules()
-
-    def _require_sources(self, *sources: str) -> None:
-        for source, why in self.fleet.unknown.items():
-            if source in sources:
-                raise ExternalError(
-                    f"{source} unknown ({why}), so nothing is raised",
-                    where=self.config.environment,
-                    change="allow it to this identity where it is denied, else try again",
-                )
 
     def _require_no_fence(self) -> None:
         fence, name = self.fleet.fence, self.config.environment
@@ -199,7 +194,7 @@ class _FleetStart:
 
     def _require_no_other_lease(self) -> None:
         self.pointer = self.fleet.pointer or self.pointer  # as it was when the lease was read
-        lease, now, name = self.fleet.lease, self.request.now, self.config.environment
+        lease, now, name = self.fleet.lease, self.now, self.config.environment
         if lease is None:
             return
         deadline_text = f"{lease.deadline:%Y-%m-%d %H:%M} UTC"
@@ -241,7 +236,7 @@ class _FleetStart:
         if starts is None or ends is None:
             raise InputError("the Capacity Block's start and end are not said", where=config.environment,
                                change="write capacity.block from the offer and deploy Fleet")  # fmt: skip
-        if self.request.now < starts or ends - BLOCK_MARGIN < deadline:
+        if self.now < starts or ends - BLOCK_MARGIN < deadline:
             raise InputError(
                 f"the Capacity Block lasts from {starts:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC, and a run must "
                 f"end 45 minutes before its end; asked: until {deadline:%Y-%m-%d %H:%M}", where=config.environment,
@@ -271,12 +266,12 @@ class _FleetStart:
                 change=f"wait until they are gone, or tandem stop --env {config.environment}",
             )  # fmt: skip
         with convert_call_errors("asking EKS", config.node_group_description, "try again; nothing was raised"):
-            node_group = self._describe_node_group()
+            node_group = describe_node_group(self.clients, self.config)
         limit = node_group.get("scalingConfig", {}).get("maxSize", 0)
         # DEGRADED is what a group stays after a lack of capacity, until it grows (aws/containers-roadmap#2326)
-        if node_group.get("status") not in {"ACTIVE", "DEGRADED"} or limit < self.request.nodes:
+        if node_group.get("status") not in {"ACTIVE", "DEGRADED"} or limit < self.lease.nodes:
             raise InputError(
-                f"{node_group.get('status')}, at most {limit} nodes; {self.request.nodes} are asked for",
+                f"{node_group.get('status')}, at most {limit} nodes; {self.lease.nodes} are asked for",
                 where=config.node_group_description,
                 change="wait until it is ACTIVE, and ask for no more than capacity.nodes",
             )
@@ -332,13 +327,6 @@ class _FleetStart:
                 change=f"if no other start is under way: {command}",
             )
 
-    def _describe_node_group(self) -> Mapping[str, Any]:
-        answer = self.clients.eks.describe_nodegroup(
-            clusterName=self.config.cluster, nodegroupName=self.config.node_group
-        )
-        node_group: Mapping[str, Any] = answer["nodegroup"]
-        return node_group
-
     # lease and stop
 
     def take_lease(self) -> None:
@@ -349,8 +337,8 @@ class _FleetStart:
             if self.fleet.lease is None:
                 stored_lease = write_lease(self.clients, self.config, self.lease)
                 self.lease = stored_lease or self._adopt_lease(url)
-            elif self.request.lease.unarmed != self.lease.unarmed:
-                new_lease = replace(self.lease, unarmed=self.request.lease.unarmed)
+            elif self.requested_lease.unarmed != self.lease.unarmed:
+                new_lease = replace(self.lease, unarmed=self.requested_lease.unarmed)
                 self.lease = write_lease(self.clients, self.config, new_lease) or self.lease
             etag = write_object(
                 self.clients, pointer_config, POINTER_KEY, {"run": self.lease.run}, etag=self.pointer.etag
@@ -366,7 +354,7 @@ class _FleetStart:
         lease, fault = read_lease(self.clients, self.config,
                                   LeasePointer(run=self.lease.run, prefix=self.config.prefix))  # fmt: skip
         expected_lease = lease and replace(lease, created=self.lease.created, deadline=self.lease.deadline, etag="")
-        if lease is None or expected_lease != self.lease or lease.deadline <= self.request.now:
+        if lease is None or expected_lease != self.lease or lease.deadline <= self.now:
             raise InputError(fault or f"run {self.lease.run} was started before", where=url,
                                change="take another name for this run")  # fmt: skip
         return lease
@@ -377,7 +365,7 @@ class _FleetStart:
             return  # an earlier start of the same run may have raised under it
         with suppress(*CALL_ERRORS):
             if clear_pointer(self.clients, self.config, self.pointer):
-                write_lease(self.clients, self.config, replace(self.lease, ending=self.request.now))
+                write_lease(self.clients, self.config, replace(self.lease, ending=self.now))
             self.delete_unused_schedule()
 
     def arm_stop(self) -> str:
@@ -447,7 +435,11 @@ class _FleetStart:
                 self.config.node_group_description,
                 "nothing was raised; try again",
             ):
-                self.owner.call_as_owner(lambda name=name: resume_launch(self.clients, name), self._build_refusal)  # type: ignore[misc]
+                resume = partial(
+                    self.clients.autoscaling.resume_processes,
+                    AutoScalingGroupName=name, ScalingProcesses=[LAUNCH_PROCESS],
+                )  # fmt: skip
+                self.owner.call_as_owner(resume, self._build_refusal)
         if group_names:
             with convert_call_errors(
                 "writing what was resumed", self.config.url(FENCE_KEY), "nothing was raised; try again"
@@ -458,7 +450,7 @@ class _FleetStart:
 
     def is_raised(self) -> bool:
         """Whether an earlier start of this run had been taken."""
-        return self.fleet.lease is not None and self.fleet.desired_size == self.request.nodes
+        return self.fleet.lease is not None and self.fleet.desired_size == self.lease.nodes
 
     def raise_nodes(self) -> None:
         """Ask EKS for the nodes, with the run's labels and without those of another."""
@@ -469,14 +461,8 @@ class _FleetStart:
                 change=LATE_START_ADVICE,
             )
         try:
-            labels = self._describe_node_group().get("labels", {})
-            stale_labels = [
-                name for name in labels if name.startswith(LABEL_PREFIXES) and name not in self.lease.node_label
-            ]
-            label_change = {
-                "addOrUpdateLabels": dict(self.lease.node_label),
-                **({"removeLabels": stale_labels} if stale_labels else {}),
-            }
+            current_labels = read_own_labels(self.clients, self.config)
+            label_change = build_label_change(current_labels, self.lease.node_label)
             self.owner.call_as_owner(lambda: self._set_group_size(label_change), self._build_refusal)
         except CALL_ERRORS as error:  # it may have been taken all the same
             raise ExternalError(
@@ -489,7 +475,7 @@ class _FleetStart:
         self.may_have_nodes = True
         self.clients.eks_once.update_nodegroup_config(
             clusterName=self.config.cluster, nodegroupName=self.config.node_group, labels=labels,
-            scalingConfig={"minSize": 0, "desiredSize": self.request.nodes},
+            scalingConfig={"minSize": 0, "desiredSize": self.lease.nodes},
         )  # fmt: skip
 
     def remove_stray_labels(self) -> None:
@@ -534,7 +520,7 @@ class _FleetStart:
 
     def _is_past_deadline(self) -> bool:
         """Whether the deadline has passed while this start was at work, as where the machine under it slept."""
-        return self.request.now + timedelta(seconds=self.clients.wall_s() - self.start_s) >= self.lease.deadline
+        return self.now + timedelta(seconds=self.clients.wall_s() - self.start_s) >= self.lease.deadline
 
     def _undo_raise(self) -> str:
         name = self.config.environment

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.lease import Lease, LeasePointer, lease_key, write_lease
-from tandem.guard.observe import FleetState, observe_fleet, read_own_labels
+from tandem.guard.observe import FleetState, build_label_change, observe_fleet, read_own_labels
 from tandem.guard.ownership import LeaseOwner
 from tandem.guard.values import CALL_ERRORS, describe_error
 
@@ -52,10 +51,7 @@ def relabel_nodes(
                                change=f"tandem status --env {config.environment}")  # fmt: skip
         # read again behind the lease: another relabel of this run may have come between
         current_labels = read_own_labels(clients, config)
-        label_change: dict[str, Any] = {"addOrUpdateLabels": dict(node_labels)}
-        stale_labels = [name for name in current_labels if name not in node_labels]
-        if stale_labels:
-            label_change["removeLabels"] = stale_labels
+        label_change = build_label_change(current_labels, node_labels)
         if current_labels != node_labels:
             LeaseOwner(clients, config, pointer, stored_lease).call_as_owner(
                 lambda: clients.eks_once.update_nodegroup_config(
@@ -73,10 +69,9 @@ def relabel_nodes(
 
 def _require_live_lease(config: GuardConfig, fleet: FleetState, run: str) -> tuple[LeasePointer, Lease]:
     name = config.environment
-    for source in ("fence", "lease", "node group"):
-        if source in fleet.unknown:
-            raise ExternalError(f"{source} unknown ({fleet.unknown[source]}), so no label is changed", where=name,
-                             change="try again")  # fmt: skip
+    fleet.require_known(
+        "fence", "lease", "node group", where=name, consequence="no label is changed", change="try again"
+    )
     lease = fleet.live_lease
     if lease is None or fleet.pointer is None or lease.run != run or lease.ending is not None:
         holder = f"run {lease.run} has it" if lease and lease.run != run else "it is over, or it ends"

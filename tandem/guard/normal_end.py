@@ -90,10 +90,8 @@ class _NormalEnd:
     def _require_lease(self, run: str | None) -> tuple[LeasePointer, Lease, bool]:
         """Return pointer, lease, and whether there is a node group to size."""
         fleet, name = observe_fleet(self.clients, self.config, self.clock()), self.config.environment
-        for source in ("fence", "lease"):
-            if source in fleet.unknown:
-                raise ExternalError(f"{source} unknown ({fleet.unknown[source]}), so nothing is ended",
-                                 where=name, change=self._retry_advice())  # fmt: skip
+        blind = {"consequence": "nothing is ended", "change": self._retry_advice()}
+        fleet.require_known("fence", "lease", where=name, **blind)
         if fleet.fence is not None and fleet.is_fenced:
             raise InputError(f"{fleet.fence.who} fenced it: {fleet.fence.why}", where=name,
                                change=f"the stop ends the fleet; then tandem stop --clear --env {name}")  # fmt: skip
@@ -110,13 +108,7 @@ class _NormalEnd:
                 change=f"name that run, or leave it alone: tandem status --env {name}",
             )
         if not fleet.can_scale and fleet.has_node_group is not False:
-            unknown = fleet.unknown.get("node group", "")
-            if unknown:
-                raise ExternalError(
-                    f"node group unknown ({unknown}), so nothing is ended",
-                    where=self.config.node_group_description,
-                    change=self._retry_advice(),
-                )
+            fleet.require_known("node group", where=self.config.node_group_description, **blind)
             raise InputError(
                 "it is another's, so it is left alone",
                 where=self.config.node_group_description,

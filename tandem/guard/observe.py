@@ -16,6 +16,7 @@ from typing import Any, Literal
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tandem.aws.faults import error_code
+from tandem.errors import ExternalError
 from tandem.guard.bucket import read_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY, Fence, read_fence
@@ -131,6 +132,22 @@ class FleetState:
         """The lease, where it is live: before its deadline and without a fence."""
         return self.lease if self.lease and self.now < self.lease.deadline and not self.is_fenced else None
 
+    def require_known(self, *sources: StateSource, where: str, consequence: str, change: str) -> None:
+        """Go on only where these sources were read.
+
+        Args:
+            sources: that are needed.
+            where, change: of the error.
+            consequence: what is not done otherwise, in a few words.
+
+        Raises:
+            ExternalError: one of them could not be read.
+        """
+        for source in sources:
+            if source in self.unknown:
+                problem = f"{source} unknown ({self.unknown[source]}), so {consequence}"
+                raise ExternalError(problem, where=where, change=change)
+
     @property
     def own_instances(self) -> tuple[FleetInstance, ...]:
         """The instances that may be touched."""
@@ -172,7 +189,7 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
             faults.extend([fault] if fault else [])
     group: Mapping[str, Any] = {}
     with _record_read_failure(unknown, "node group"):
-        group = _describe_node_group(clients, config)
+        group = describe_node_group(clients, config)
     has_owner_tag = group.get("tags", {}).get(OWNER_TAG) == config.environment if group else None
     instances: tuple[FleetInstance, ...] = ()
     with _record_read_failure(unknown, "instances"):
@@ -302,7 +319,7 @@ def _read_heartbeat(clients: AwsClients, config: GuardConfig, run: str, now: dat
     return beat, ""
 
 
-def _describe_node_group(clients: AwsClients, config: GuardConfig) -> Mapping[str, Any]:
+def describe_node_group(clients: AwsClients, config: GuardConfig) -> Mapping[str, Any]:
     """Return the node group as EKS describes it, empty where there is none."""
     try:
         answer = clients.eks.describe_nodegroup(clusterName=config.cluster, nodegroupName=config.node_group)
@@ -356,19 +373,25 @@ def select_own_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in labels.items() if name.startswith(LABEL_PREFIXES)}
 
 
+def build_label_change(current_labels: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the change of a node group's labels, as UpdateNodegroupConfig takes it: ours that are not wanted go."""
+    stale_labels = [name for name in select_own_labels(current_labels) if name not in labels]
+    return {"addOrUpdateLabels": dict(labels), **({"removeLabels": stale_labels} if stale_labels else {})}
+
+
 def read_own_labels(clients: AwsClients, config: GuardConfig) -> dict[str, str]:
     """Return the labels of the node group that are ours.
 
     Raises:
         CALL_ERRORS: EKS does not answer, or refuses.
     """
-    return select_own_labels(_describe_node_group(clients, config).get("labels", {}))
+    return select_own_labels(describe_node_group(clients, config).get("labels", {}))
 
 
 def read_capacity_kind(clients: AwsClients, config: GuardConfig) -> str:
     """Return the kind that the node group is deployed with; as declared where EKS does not say."""
     try:
-        node_group = _describe_node_group(clients, config)
+        node_group = describe_node_group(clients, config)
     except CALL_ERRORS:
         return config.capacity_kind
     return str(node_group.get("tags", {}).get(CAPACITY_KIND_TAG, config.capacity_kind))

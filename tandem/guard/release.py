@@ -13,7 +13,7 @@ from tandem.guard.bucket import write_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_FIELDS, FENCE_KEY, Fence
 from tandem.guard.lease import RUN_NAME_PATTERN, LeasePointer, clear_pointer, read_lease, write_lease
-from tandem.guard.observe import FleetState, StateSource, observe_fleet
+from tandem.guard.observe import FleetState, observe_fleet
 from tandem.guard.schedules import delete_unreferenced_schedule
 from tandem.guard.values import CALL_ERRORS, describe_error, select_json_fields, shorten_sentence
 
@@ -27,11 +27,10 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
     """
     fleet = observe_fleet(clients, config, now)
     release_command = f"tandem stop --clear --env {config.environment}"
-    sources: tuple[StateSource, ...] = ("fence", "lease", "node group", "instances")
-    for source in sources:
-        if source in fleet.unknown:
-            raise ExternalError(f"{source} unknown ({fleet.unknown[source]})", where=config.environment,
-                             change=f"the fence stays; {release_command} once AWS answers")  # fmt: skip
+    fleet.require_known(
+        "fence", "lease", "node group", "instances", where=config.environment,
+        consequence="the fence stays", change=f"{release_command} once AWS answers",
+    )  # fmt: skip
     if fleet.fence is None or not fleet.fence.is_closed:
         raise InputError("there is no fence", where=config.url(FENCE_KEY), change="nothing needs to be lifted")
     instance_ids = ", ".join(instance.id for instance in fleet.own_instances)

@@ -3,7 +3,7 @@
 EKS owns this group, and its user guide asks people to leave it alone; so the lever is pulled only when a stop is due
 and EKS had its grace. Unproven on a real account: nobody has recorded what EKS does to a group whose launches are
 suspended and whose size is 0.
-Invariant: standard library and boto3 only, because the Lambdas pack this file; nothing here can raise a size.
+Invariant: standard library and boto3 only, because the Lambdas pack this file; nothing raises a size.
 
 Source: Amazon EC2 Auto Scaling API reference, SuspendProcesses, ResumeProcesses, UpdateAutoScalingGroup.
 """
@@ -51,30 +51,3 @@ def read_scaling_groups(clients: AwsClients, names: Sequence[str]) -> tuple[Scal
         )
         for group in answer["AutoScalingGroups"]
     )  # fmt: skip
-
-
-def suspend_launch(clients: AwsClients, name: str) -> None:
-    """Let the group add no instance any more.
-
-    Raises:
-        CALL_ERRORS: Auto Scaling does not answer, or refuses.
-    """
-    clients.autoscaling.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=[LAUNCH_PROCESS])
-
-
-def set_group_to_zero(clients: AwsClients, name: str) -> None:
-    """Ask the group for no instance at all.
-
-    Raises:
-        CALL_ERRORS: Auto Scaling does not answer, or refuses.
-    """
-    clients.autoscaling.update_auto_scaling_group(AutoScalingGroupName=name, MinSize=0, DesiredCapacity=0)
-
-
-def resume_launch(clients: AwsClients, name: str) -> None:
-    """Let the group add instances again; a start does so for what a stop suspended.
-
-    Raises:
-        CALL_ERRORS: Auto Scaling does not answer, or refuses.
-    """
-    clients.autoscaling.resume_processes(AutoScalingGroupName=name, ScalingProcesses=[LAUNCH_PROCESS])

@@ -8,6 +8,7 @@ Sources: the Service Authorization Reference for the actions; tandem/aws/faults.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from botocore import xform_name
@@ -15,7 +16,15 @@ from botocore import xform_name
 from tandem.aws.faults import BOTO_ERRORS, PARSER_ERRORS, FaultKind, error_code, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError
 
-__all__ = ["BOTO_ERRORS", "IAM_ACTIONS", "AccessDeniedError", "call_operation", "convert_error", "error_code"]
+__all__ = [
+    "BOTO_ERRORS",
+    "IAM_ACTIONS",
+    "AccessDeniedError",
+    "call_if_present",
+    "call_operation",
+    "convert_error",
+    "error_code",
+]
 
 # the action that IAM must allow, where it is not the operation's own name
 IAM_ACTIONS = {
@@ -60,6 +69,26 @@ def call_operation(client: Any, operation: str, where: str, **parameters: Any) -
             error, service=client.meta.service_model.service_name, operation=operation, where=where
         ) from error
     return _StrictResponse(response, operation, where)
+
+
+def call_if_present(
+    client: Any, operation: str, where: str, *, absent: Collection[str], **parameters: Any
+) -> dict[str, Any] | None:
+    """Call one operation; return None where the service says that there is no such thing.
+
+    Args:
+        client, operation, where, parameters: as of `call_operation`.
+        absent: codes with which the service says so.
+
+    Raises:
+        TandemError: it failed for another reason.
+    """
+    try:
+        return call_operation(client, operation, where, **parameters)
+    except TandemError as error:
+        if error_code(error.__cause__) in absent:
+            return None
+        raise
 
 
 class _StrictResponse(dict[str, Any]):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tandem.errors import TandemError
 from tandem.ops import leftovers_ec2
 from tandem.ops.destroy.account import AccountClients, tags_of
-from tandem.ops.destroy.fleet import NOT_FOUND_CODES
+from tandem.ops.destroy.fleet import MISSING_BUCKET_CODES, NOT_FOUND_CODES
 from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
 from tandem.ops.faults import AccessDeniedError, error_code
 from tandem.ops.leftover import LeftoverResource
@@ -109,12 +109,8 @@ def _search_buckets(account: AccountClients, _ownership: ResourceOwnership) -> I
     if environment.artifacts.existing_bucket is None:
         notes[names.log_bucket_name(environment)] = "access logs of the bucket"
     for bucket, note in notes.items():
-        try:
-            account.ask("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket)
-        except TandemError as error:
-            if error_code(error.__cause__) not in {"404", "NoSuchBucket"}:
-                raise
-        else:
+        where = f"s3://{bucket}"
+        if account.find("s3", "HeadBucket", where, absent=MISSING_BUCKET_CODES, Bucket=bucket) is not None:
             yield LeftoverResource(kind="bucket", name=bucket, note=note, kept=True)
 
 
@@ -130,7 +126,7 @@ def _search_log_groups(account: AccountClients, ownership: ResourceOwnership) ->
 def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield the cluster of our name and what stands in it; EKS says whose each is, and a name says it of none."""
     cluster, cluster_flags = account.cluster, ("--cluster-name", account.cluster)
-    response = _describe_in_eks(account, "DescribeCluster", cluster, name=cluster)
+    response = account.find("eks", "DescribeCluster", cluster, absent=NOT_FOUND_CODES, name=cluster)
     if response is None:
         return
     tags, where = response["cluster"].get("tags", {}), f"Pod Identity associations of {cluster}"
@@ -145,7 +141,9 @@ def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> 
             remove=_qualify_command(account, tags, lookup_command, command),
         )  # fmt: skip
     for group in account.list_rows("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):
-        group_response = _describe_in_eks(account, "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
+        group_response = account.find(
+            "eks", "DescribeNodegroup", group, absent=NOT_FOUND_CODES, clusterName=cluster, nodegroupName=group
+        )
         if group_response is not None:
             group_flags = (*cluster_flags, "--nodegroup-name", group)
             remove = _qualify_command(
@@ -157,15 +155,6 @@ def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> 
             yield LeftoverResource(kind="node group", name=group, remove=remove)
     remove = quote_command("aws", "eks", "delete-cluster", "--name", cluster)
     yield LeftoverResource(kind="cluster", name=cluster, remove=_qualify_command(account, tags, lookup_command, remove))
-
-
-def _describe_in_eks(account: AccountClients, operation: str, where: str, **parameters: str) -> dict[str, Any] | None:
-    try:
-        return account.ask("eks", operation, where, **parameters)
-    except TandemError as error:
-        if error_code(error.__cause__) in NOT_FOUND_CODES:
-            return None
-        raise
 
 
 def _qualify_command(account: AccountClients, tags: Mapping[str, str], lookup_command: str, command: str) -> str:

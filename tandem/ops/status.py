@@ -20,7 +20,7 @@ from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_session
-from tandem.ops.faults import call_operation, convert_error, error_code
+from tandem.ops.faults import call_if_present, call_operation, convert_error
 from tandem.ops.reservation import CapacityReservation, read_reservation
 from tandem.ops.row_pages import iterate_rows
 from tandem.ops.stop_paths import PathClients, StopPath, build_path_readers
@@ -277,14 +277,12 @@ def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: Fle
 
 def _read_node_group(clients: AwsClients, config: GuardConfig) -> NodeGroup | None:
     where = f"node group {config.node_group} of {config.cluster}"
-    try:
-        response = call_operation(
-            clients.eks, "DescribeNodegroup", where, clusterName=config.cluster, nodegroupName=config.node_group
-        )
-    except TandemError as fault:
-        if error_code(fault.__cause__) == "ResourceNotFoundException":
-            return None
-        raise
+    response = call_if_present(
+        clients.eks, "DescribeNodegroup", where, absent={"ResourceNotFoundException"}, clusterName=config.cluster,
+        nodegroupName=config.node_group,
+    )  # fmt: skip
+    if response is None:
+        return None
     node_group = response["nodegroup"]
     sizes = node_group.get("scalingConfig", {})
     return NodeGroup(
@@ -304,13 +302,8 @@ def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
     Raises:
         ExternalError: EKS could not be asked.
     """
-    try:
-        call_operation(clients.eks, "DescribeCluster", f"cluster {config.cluster}", name=config.cluster)
-    except TandemError as fault:
-        if error_code(fault.__cause__) == "ResourceNotFoundException":
-            return False
-        raise
-    return True
+    where, absent = f"cluster {config.cluster}", {"ResourceNotFoundException"}
+    return call_if_present(clients.eks, "DescribeCluster", where, absent=absent, name=config.cluster) is not None
 
 
 def _list_nodes(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> Iterator[AcceleratorNode]:

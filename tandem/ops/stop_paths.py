@@ -23,7 +23,7 @@ from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
 from tandem.guard.plan import plan_stop
 from tandem.ops.account import create_client
 from tandem.ops.caller import ShortTimeoutSession
-from tandem.ops.faults import call_operation, error_code
+from tandem.ops.faults import call_if_present, call_operation, error_code
 from tandem.ops.guard_config import stop_topic_arn
 from tandem.spec import names
 from tandem.spec.budgets import needs_manual_budget
@@ -68,12 +68,12 @@ def read_schedule_path(scheduler: Any, config: GuardConfig, fleet: FleetState) -
     if lease is None or fleet.now >= lease.deadline:
         return StopPath(name="schedule", state="absent", sentence="none: no lease; each start arms its own")
     where = f"schedule {lease.schedule} of {config.schedule_group}"
-    try:
-        schedule = call_operation(scheduler, "GetSchedule", where, Name=lease.schedule, GroupName=config.schedule_group)
-    except TandemError as fault:
-        if error_code(fault.__cause__) == "ResourceNotFoundException":
-            return StopPath(name="schedule", state="unarmed", sentence=f"{lease.schedule} is missing")
-        raise
+    schedule = call_if_present(
+        scheduler, "GetSchedule", where, absent={"ResourceNotFoundException"}, Name=lease.schedule,
+        GroupName=config.schedule_group,
+    )  # fmt: skip
+    if schedule is None:
+        return StopPath(name="schedule", state="unarmed", sentence=f"{lease.schedule} is missing")
     match = _AT_EXPRESSION.match(schedule["ScheduleExpression"])
     if match is None or schedule.get("State") != "ENABLED":
         sentence = f"{lease.schedule} is {schedule.get('State', '?').lower()}, {schedule['ScheduleExpression']}"
@@ -89,7 +89,7 @@ def read_reaper_path(
 
     Args:
         cloudwatch, functions: boto3's clients of CloudWatch and Lambda.
-        environment, guarded: as declared.
+        environment, config: as declared.
         fleet: what the reaper will act on.
 
     Raises:
@@ -120,7 +120,7 @@ def read_reaper_path(
 
 def list_stop_times(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[datetime, str]]:
     """Yield when the reaper will stop the fleet as things stand, and for what; a pass may come minutes later."""
-    live_lease, own_instances = fleet.live_lease, [instance for instance in fleet.instances if instance.is_ours]
+    live_lease, own_instances = fleet.live_lease, fleet.own_instances
     if not own_instances and live_lease is None:
         return
     if fleet.fence is not None and fleet.is_fenced:
@@ -199,8 +199,8 @@ def read_standing_paths(
     """Return the two paths that stand before a start, reaper and budget; never raises for AWS.
 
     Args:
-        clients, more: of the environment.
-        environment, guarded: as declared.
+        clients, path_clients: of the environment.
+        environment, config: as declared.
         fleet: a look at the fleet.
     """
     return tuple(
@@ -315,7 +315,11 @@ def _list_stopping_alerts(budgets: Any, environment: Environment) -> Iterator[Ma
     """Yield the alerts of actual cost of which the stop topic is told; one that only mails somebody stops nothing."""
     name, topic = names.budget_name(environment), stop_topic_arn(environment)
     for alert in _list_notifications(budgets, environment):
-        if not _is_of_spent_cost(alert) or not isinstance(alert.get("Threshold"), float | int):
+        is_of_spent_cost = (alert.get("NotificationType"), alert.get("ComparisonOperator")) == (
+            "ACTUAL",
+            "GREATER_THAN",
+        )
+        if not is_of_spent_cost or not isinstance(alert.get("Threshold"), float | int):
             continue
         notification = {key: alert[key] for key in _NOTIFICATION_KEYS if key in alert}
         answer = call_operation(
@@ -331,24 +335,14 @@ def _judge_alerts(alerts: list[Mapping[str, Any]], spent_usd: float, limit_usd: 
     if not alerts:
         sentence = f"{month_text}; it has no alert of actual cost that tells the stop topic"
         return StopPath(name="budget", state="unarmed", sentence=sentence)
-    pending_thresholds = sorted(
-        (amount, threshold_text)
-        for amount, threshold_text in (_convert_threshold(alert, limit_usd) for alert in alerts if _is_pending(alert))
-        if amount >= spent_usd
-    )
+    pending_alerts = [alert for alert in alerts if alert.get("NotificationState") != "ALARM"]
+    thresholds = [_convert_threshold(alert, limit_usd) for alert in pending_alerts]
+    pending_thresholds = sorted(threshold for threshold in thresholds if threshold[0] >= spent_usd)
     if not pending_thresholds:
         return StopPath(name="budget", state="unarmed", sentence=f"{month_text}, {SPENT_NOTE}")
     return StopPath(
         name="budget", state="armed", sentence=f"{month_text}, next at {pending_thresholds[0][1]}; stops the fleet"
     )
-
-
-def _is_of_spent_cost(alert: Mapping[str, Any]) -> bool:
-    return alert.get("NotificationType") == "ACTUAL" and alert.get("ComparisonOperator") == "GREATER_THAN"
-
-
-def _is_pending(alert: Mapping[str, Any]) -> bool:
-    return alert.get("NotificationState") != "ALARM"
 
 
 def _convert_threshold(alert: Mapping[str, Any], limit_usd: float) -> tuple[float, str]:

@@ -42,7 +42,7 @@ def test_a_relabel_knows_no_size():
 
 
 def test_the_third_lever_knows_no_size_but_0():
-    source = (ROOT / "tandem/guard/scaling_groups.py").read_text()
+    source = (ROOT / "tandem/guard/apply.py").read_text()
 
     assert set(re.findall(r"(?:MinSize|DesiredCapacity)=(\w+)", source)) == {"0"}
 
@@ -52,7 +52,7 @@ def test_a_stop_knows_no_size_but_0():
 
 
 def test_a_start_knows_one_size_that_is_not_0():
-    assert asked_sizes(ROOT / "tandem/guard/fleet_start.py") == {"0", "self.request.nodes"}
+    assert asked_sizes(ROOT / "tandem/guard/fleet_start.py") == {"0", "self.lease.nodes"}
 
 
 def test_no_template_asks_for_an_accelerator():

@@ -13,8 +13,9 @@ from guard_world import GUARDED, START, Crash
 from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import stop_fleet
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.fleet_start import LABEL_PREFIXES, build_stop_schedule, raise_fleet
+from tandem.guard.fleet_start import build_stop_schedule, raise_fleet
 from tandem.guard.lease import POINTER_KEY, Lease, lease_key
+from tandem.guard.observe import LABEL_PREFIXES
 from tandem.spec import names
 
 BLOCK = replace(GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=4))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tandem.ops.account import create_client, create_session
-from tandem.ops.faults import call_operation
+from tandem.ops.faults import call_if_present, call_operation
 from tandem.ops.row_pages import iterate_rows
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -61,6 +61,14 @@ class AccountClients:
             ExternalError: it failed.
         """
         return call_operation(self.client(service), operation, where, **parameters)
+
+    def find(self, service: str, operation: str, where: str, *, absent: Collection[str], **parameters: Any) -> Any:
+        """Call one operation; return None where the service says that there is no such thing.
+
+        Raises:
+            TandemError: it failed for another reason.
+        """
+        return call_if_present(self.client(service), operation, where, absent=absent, **parameters)
 
     def list_rows(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
         """Return what stands under `key` of every page, asked page by page.

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import ExternalError, InputError
 from tandem.guard.config import AwsClients
 from tandem.guard.lease import POINTER_KEY
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, observe_fleet
 from tandem.ops.destroy.account import AccountClients, tags_of
-from tandem.ops.faults import error_code
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
@@ -116,13 +115,8 @@ def has_bucket(account: AccountClients) -> bool:
         ExternalError: S3 does not say.
     """
     bucket = names.bucket_name(account.environment)
-    try:
-        account.ask("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket)
-    except TandemError as error:
-        if error_code(error.__cause__) in MISSING_BUCKET_CODES:
-            return False
-        raise
-    return True
+    where = f"s3://{bucket}"
+    return account.find("s3", "HeadBucket", where, absent=MISSING_BUCKET_CODES, Bucket=bucket) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +140,10 @@ def read_cluster(account: AccountClients) -> ClusterDescription | None:
     Raises:
         ExternalError: EKS does not say.
     """
-    try:
-        description = account.ask("eks", "DescribeCluster", account.cluster, name=account.cluster)["cluster"]
-    except TandemError as error:
-        if error_code(error.__cause__) in NOT_FOUND_CODES:
-            return None
-        raise
+    response = account.find("eks", "DescribeCluster", account.cluster, absent=NOT_FOUND_CODES, name=account.cluster)
+    if response is None:
+        return None
+    description = response["cluster"]
     return ClusterDescription(
         is_ours=description.get("tags", {}).get(names.OWNER_TAG) == account.name,
         has_deletion_protection=bool(description.get("deletionProtection")),
@@ -182,13 +174,9 @@ def require_no_foreign_nodes(account: AccountClients, description: ClusterDescri
 def _list_foreign_node_groups(account: AccountClients) -> Iterator[str]:
     where = f"node groups of {account.cluster}"
     for group in account.list_rows("eks", "ListNodegroups", "nodegroups", where, clusterName=account.cluster):
-        try:
-            description = account.ask(
-                "eks", "DescribeNodegroup", group, clusterName=account.cluster, nodegroupName=group
-            )["nodegroup"]  # fmt: skip
-        except TandemError as error:
-            if error_code(error.__cause__) in NOT_FOUND_CODES:  # gone since it was listed
-                continue
-            raise
-        if description.get("tags", {}).get(names.OWNER_TAG) != account.name:
+        response = account.find(
+            "eks", "DescribeNodegroup", group, absent=NOT_FOUND_CODES, clusterName=account.cluster, nodegroupName=group
+        )
+        is_foreign = response and response["nodegroup"].get("tags", {}).get(names.OWNER_TAG) != account.name
+        if is_foreign:  # one that is gone since it was listed is nobody's
             yield group

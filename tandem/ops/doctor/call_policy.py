@@ -1,8 +1,8 @@
 """Every call that the doctor may make, and the IAM policy that allows just these.
 
-Invariant: `Account.ask` makes no call that is not in CALLS, and each of them reads; the proof of the one-shot stop, and
-nothing else, may make those of PROOF_CALLS too. Actions and the resources that they take are those of the Service
-Authorization Reference; `*` stands where it names no narrower resource.
+Invariant: `AllowlistedAccount.ask` makes no call that is not in DOCTOR_CALLS, and each of them reads; the proof of the
+one-shot stop, and nothing else, may make those of PROOF_CALLS too. Actions and the resources that they take are those
+of the Service Authorization Reference; `*` stands where it names no narrower resource.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ PROOF_CALLS = (
     _build_call("sqs", "GetQueueUrl"),
     _build_call("sqs", "ReceiveMessage"),
 )
-"""What `--prove-stop` asks beside CALLS: a schedule of its own, EKS's updates, and the queue of what was given up."""
+"""What `--prove-stop` asks beside DOCTOR_CALLS: its schedule, EKS's updates, and the queue of dead letters."""
 
 PASS_ROLE_ACTION, DECRYPT_ACTION = (
     "iam:PassRole",

@@ -20,7 +20,7 @@ class CheckFinding:
         message: what is so.
         action: what to do about it, in one sentence without its full stop; empty where nothing is to be done.
         command: to type, or lines to write into a file; empty for none.
-        code: of a `fail_finding`, REFUSED or WORLD.
+        code: of a `fail_finding`, EXIT_MISMATCH or EXIT_EXTERNAL.
     """
 
     level: CheckLevel
@@ -36,7 +36,7 @@ class CheckResult:
 
     Args:
         check: id of the check.
-        code: the exit code that this line alone asks for: 0, REFUSED or WORLD.
+        code: the exit code that this line alone asks for: 0, EXIT_MISMATCH or EXIT_EXTERNAL.
     """
 
     group: CheckGroup

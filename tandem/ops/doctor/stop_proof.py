@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tandem.aws.faults import ANSWER_CODES
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import InputError, TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import build_stop_schedule
 from tandem.guard.lease import Lease, lease_key
@@ -75,7 +75,7 @@ def prove_one_shot_stop(account: AllowlistedAccount, *, log: Callable[[str], Non
     """Fire the one-shot stop of an environment once.
 
     Args:
-        account: that may make CALLS and PROOF_CALLS.
+        account: that may make DOCTOR_CALLS and PROOF_CALLS.
         log: told what is waited for.
 
     Raises:
@@ -111,9 +111,12 @@ def _require_idle_fleet(account: AllowlistedAccount) -> FleetState:
         config,
         _current_time(),
     )
-    for source, why in fleet.unknown.items():
-        raise ExternalError(f"{source} unknown ({why}), so nothing is fired", where=environment.name,
-                       change="see tandem doctor, then try again")  # fmt: skip
+    fleet.require_known(
+        *fleet.unknown,
+        where=environment.name,
+        consequence="nothing is fired",
+        change="see tandem doctor, then try again",
+    )
     if not fleet.has_node_group:
         raise InputError(
             "it is not there, so there is nothing to send a stop to",

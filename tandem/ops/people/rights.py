@@ -21,7 +21,7 @@ class IamRight:
 
     Args:
         kinds: whose policy has it. Each kind of people has the policies of the kinds before it beside its own.
-        commands: keys of `calls.COMMANDS`, of which one at least makes a call for each action.
+        commands: keys of COMMAND_CALLS, of which one at least makes a call for each action.
         reason: for what no command calls: who needs it, and where that is written.
     """
 

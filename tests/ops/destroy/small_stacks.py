@@ -121,7 +121,7 @@ def _client(endpoint: AwsEndpoint, service: str, *, hooked: bool = False) -> Any
 def _answer(model: Any, **_: Any) -> Any:
     if HOOK.asked is not None:
         HOOK.asked.append(model.name)
-    if model.name != HOOK.build_denial:
+    if model.name != HOOK.denied:
         return None
     error = {"Error": {"Code": "AccessDenied", "Message": "not you"}, "ResponseMetadata": {}}
     return AWSResponse("", 403, {}, None), error
@@ -176,7 +176,7 @@ class Small:
         self, denied: str = "", asked: list[str] | None = None, adopted: Collection[str] = ()
     ) -> AccountClients:
         """What asks the endpoint; one operation is denied. It holds until the next account is taken."""
-        HOOK.build_denial, HOOK.asked = denied, asked
+        HOOK.denied, HOOK.asked = denied, asked
         return AccountClients(
             environment=self.environment,
             create_client=lambda _, service: _client(self.endpoint, service, hooked=True),
