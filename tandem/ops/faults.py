@@ -18,12 +18,13 @@ from tandem.errors import ExternalError, InputError, TandemError
 
 __all__ = [
     "BOTO_ERRORS",
-    "IAM_ACTIONS",
+    "FREE_ACTIONS",
     "AccessDeniedError",
     "call_if_present",
     "call_operation",
     "convert_error",
     "error_code",
+    "find_action",
 ]
 
 # the action that IAM must allow, where it is not the operation's own name
@@ -41,8 +42,27 @@ IAM_ACTIONS = {
     ("elbv2", "DescribeTags"): "elasticloadbalancing:DescribeTags",
     ("elb", "DescribeLoadBalancers"): "elasticloadbalancing:DescribeLoadBalancers",
     ("elb", "DescribeTags"): "elasticloadbalancing:DescribeTags",
-    ("lambda", "GetFunctionConfiguration"): "lambda:GetFunctionConfiguration",
+    ("lambda", "Invoke"): "lambda:InvokeFunction",
+    ("s3", "ListBuckets"): "s3:ListAllMyBuckets",
+    ("s3", "CreateMultipartUpload"): "s3:PutObject",
+    ("s3", "UploadPart"): "s3:PutObject",
+    ("s3", "CompleteMultipartUpload"): "s3:PutObject",
+    ("s3", "ListParts"): "s3:ListMultipartUploadParts",
+    ("s3", "ListMultipartUploads"): "s3:ListBucketMultipartUploads",
+    ("s3", "DeleteObjects"): "s3:DeleteObject",
 }
+FREE_ACTIONS = frozenset({"sts:GetCallerIdentity"})  # IAM asks for no right (STS API reference, GetCallerIdentity)
+_SERVICE_PREFIXES = {"service-quotas": "servicequotas"}
+
+
+def find_action(service: str, operation: str) -> str:
+    """Return the action that IAM holds a call against.
+
+    Args:
+        service: as boto3 names it.
+        operation: as the API reference spells it.
+    """
+    return IAM_ACTIONS.get((service, operation), f"{_SERVICE_PREFIXES.get(service, service)}:{operation}")
 
 
 class AccessDeniedError(ExternalError):
@@ -107,8 +127,7 @@ def convert_error(error: BaseException, *, service: str, operation: str, where: 
     """Return the fault that an error of botocore means."""
     fault = explain_fault(error, operation)
     if fault.kind == "denied":
-        action = IAM_ACTIONS.get((service, operation), f"{service}:{operation}")
-        change = f"allow {action} to this identity, or log in as one that has it"
+        change = f"allow {find_action(service, operation)} to this identity, or log in as one that has it"
         return AccessDeniedError(fault.problem, where=where, change=change)
     kind = InputError if fault.kind == "misconfigured" else ExternalError
     return kind(fault.problem, where=where, change=_FAULT_CHANGES.get(fault.kind, _REFUSAL_CHANGE))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tandem.errors import TandemError
 from tandem.ops.account import create_client, create_session
-from tandem.ops.doctor.call_policy import DOCTOR_CALLS, AwsCall, find_call, list_action_arns
+from tandem.ops.doctor.call_policy import DOCTOR_CALLS, AwsCall, list_action_arns
 from tandem.ops.faults import AccessDeniedError, call_operation, convert_error, error_code
 from tandem.ops.row_pages import iterate_rows
 from tandem.spec.environment import Environment
@@ -35,7 +35,7 @@ class AllowlistedAccount:
         self, environment: Environment, boto_session: Any = None, calls: Iterable[AwsCall] = DOCTOR_CALLS
     ) -> None:
         self.environment, self._session = environment, boto_session
-        self._calls = {(call.service, call.operation) for call in calls}
+        self._calls = set(calls)
         self._clients: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
 
@@ -107,13 +107,13 @@ class AllowlistedAccount:
 
     def _add_missing_right(self, error: TandemError, service: str, operation: str) -> TandemError:
         """Return the fault with the action and the resource that a policy lacks; GetCallerIdentity takes no right."""
-        if isinstance(error, AccessDeniedError) and find_call(service, operation).action:
+        if isinstance(error, AccessDeniedError) and AwsCall(service, operation).action:
             return self.build_denial(service, operation, error)
         return error
 
     def build_denial(self, service: str, operation: str, error: TandemError) -> AccessDeniedError:
         """Return a refusal that says what to add to a policy."""
-        action = find_call(service, operation).action
+        action = AwsCall(service, operation).action
         arns_text = ", ".join(list_action_arns(self.environment, action))
         return AccessDeniedError(
             error.problem, where=error.where, change=f"add {action} on {arns_text} to the policy of this identity"

@@ -8,10 +8,10 @@ of the Service Authorization Reference; `*` stands where it names no narrower re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tandem.guard.lease import POINTER_KEY
+from tandem.ops.faults import FREE_ACTIONS, find_action
 from tandem.ops.guard_config import aws_partition, former_object_prefix, object_prefix
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -21,71 +21,68 @@ PROOF_NAME_PREFIX = "prove-stop-"  # a proof's schedule begins with it; a lease'
 GUARD_OBJECT_KEYS = ("stop.json", POINTER_KEY, "runs/*/lease.json", "runs/*/heartbeat.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwsCall:
+class AwsCall(NamedTuple):
     """One call of one service.
 
     Args:
         service: as boto3 names it.
         operation: as the API reference spells it.
-        action: that IAM must allow; empty for one that needs no right.
     """
 
     service: str
     operation: str
-    action: str
 
-
-def _build_call(service: str, operation: str, action: str | None = None) -> AwsCall:
-    return AwsCall(
-        service=service, operation=operation, action=f"{service}:{operation}" if action is None else action
-    )  # fmt: skip
+    @property
+    def action(self) -> str:
+        """The action that IAM must allow; empty for a call that needs no right."""
+        action = find_action(self.service, self.operation)
+        return "" if action in FREE_ACTIONS else action
 
 
 DOCTOR_CALLS = (
-    _build_call("sts", "GetCallerIdentity", ""),
-    _build_call("autoscaling", "DescribeAutoScalingGroups"),
-    _build_call("budgets", "DescribeBudget", "budgets:ViewBudget"),
-    _build_call("ce", "ListCostAllocationTags"),
-    _build_call("cloudformation", "DescribeStacks"),
-    _build_call("ec2", "DescribeAvailabilityZones"),
-    _build_call("ec2", "DescribeCapacityReservations"),
-    _build_call("ec2", "DescribeInstanceTypeOfferings"),
-    _build_call("ec2", "DescribeInstances"),
-    _build_call("ec2", "DescribeRegions"),
-    _build_call("ec2", "DescribeSubnets"),
-    _build_call("ecr", "DescribeImages"),
-    _build_call("ecr", "DescribePullThroughCacheRules"),
-    _build_call("eks", "DescribeAddonVersions"),
-    _build_call("eks", "DescribeCluster"),
-    _build_call("eks", "DescribeClusterVersions"),
-    _build_call("eks", "DescribeNodegroup"),
-    _build_call("iam", "GetPolicy"),
-    _build_call("iam", "GetRole"),
-    _build_call("iam", "GetUser"),
-    _build_call("kms", "DescribeKey"),
-    _build_call("lambda", "GetFunctionConfiguration"),
-    _build_call("s3", "GetObject"),
-    _build_call("s3", "HeadBucket", "s3:ListBucket"),
-    _build_call("s3", "ListBuckets", "s3:ListAllMyBuckets"),
-    _build_call("scheduler", "GetSchedule"),
-    _build_call("scheduler", "ListSchedules"),
-    _build_call("secretsmanager", "DescribeSecret"),
-    _build_call("service-quotas", "ListAWSDefaultServiceQuotas", "servicequotas:ListAWSDefaultServiceQuotas"),
-    _build_call("service-quotas", "ListServiceQuotas", "servicequotas:ListServiceQuotas"),
-    _build_call("sns", "ListSubscriptionsByTopic"),
-    _build_call("ssm", "GetParameter"),
+    AwsCall("sts", "GetCallerIdentity"),
+    AwsCall("autoscaling", "DescribeAutoScalingGroups"),
+    AwsCall("budgets", "DescribeBudget"),
+    AwsCall("ce", "ListCostAllocationTags"),
+    AwsCall("cloudformation", "DescribeStacks"),
+    AwsCall("ec2", "DescribeAvailabilityZones"),
+    AwsCall("ec2", "DescribeCapacityReservations"),
+    AwsCall("ec2", "DescribeInstanceTypeOfferings"),
+    AwsCall("ec2", "DescribeInstances"),
+    AwsCall("ec2", "DescribeRegions"),
+    AwsCall("ec2", "DescribeSubnets"),
+    AwsCall("ecr", "DescribeImages"),
+    AwsCall("ecr", "DescribePullThroughCacheRules"),
+    AwsCall("eks", "DescribeAddonVersions"),
+    AwsCall("eks", "DescribeCluster"),
+    AwsCall("eks", "DescribeClusterVersions"),
+    AwsCall("eks", "DescribeNodegroup"),
+    AwsCall("iam", "GetPolicy"),
+    AwsCall("iam", "GetRole"),
+    AwsCall("iam", "GetUser"),
+    AwsCall("kms", "DescribeKey"),
+    AwsCall("lambda", "GetFunctionConfiguration"),
+    AwsCall("s3", "GetObject"),
+    AwsCall("s3", "HeadBucket"),
+    AwsCall("s3", "ListBuckets"),
+    AwsCall("scheduler", "GetSchedule"),
+    AwsCall("scheduler", "ListSchedules"),
+    AwsCall("secretsmanager", "DescribeSecret"),
+    AwsCall("service-quotas", "ListAWSDefaultServiceQuotas"),
+    AwsCall("service-quotas", "ListServiceQuotas"),
+    AwsCall("sns", "ListSubscriptionsByTopic"),
+    AwsCall("ssm", "GetParameter"),
 )
 """In the order of their names, after the one that says who asks."""
 
 PROOF_CALLS = (
-    _build_call("eks", "DescribeUpdate"),
-    _build_call("eks", "ListUpdates"),
-    _build_call("scheduler", "CreateSchedule"),
-    _build_call("scheduler", "DeleteSchedule"),
-    _build_call("sqs", "DeleteMessage"),
-    _build_call("sqs", "GetQueueUrl"),
-    _build_call("sqs", "ReceiveMessage"),
+    AwsCall("eks", "DescribeUpdate"),
+    AwsCall("eks", "ListUpdates"),
+    AwsCall("scheduler", "CreateSchedule"),
+    AwsCall("scheduler", "DeleteSchedule"),
+    AwsCall("sqs", "DeleteMessage"),
+    AwsCall("sqs", "GetQueueUrl"),
+    AwsCall("sqs", "ReceiveMessage"),
 )
 """What `--prove-stop` asks beside DOCTOR_CALLS: its schedule, EKS's updates, and the queue of dead letters."""
 
@@ -93,16 +90,6 @@ PASS_ROLE_ACTION, DECRYPT_ACTION = (
     "iam:PassRole",
     "kms:Decrypt",
 )  # what IAM asks for beside a schedule with a role, an encrypted queue
-_CALLS_BY_NAME = {(call.service, call.operation): call for call in (*DOCTOR_CALLS, *PROOF_CALLS)}
-
-
-def find_call(service: str, operation: str) -> AwsCall:
-    """Return the call of this name.
-
-    Raises:
-        KeyError: neither the doctor nor the proof may make it.
-    """
-    return _CALLS_BY_NAME[service, operation]
 
 
 def list_action_arns(environment: Environment, action: str) -> tuple[str, ...]:

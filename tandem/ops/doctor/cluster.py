@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from tandem.guard.config import AwsClients
 from tandem.guard.observe import FleetState, observe_fleet
 from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.call_policy import find_call, list_action_arns
+from tandem.ops.doctor.call_policy import AwsCall, list_action_arns
 from tandem.ops.doctor.check_result import (
     EXIT_EXTERNAL,
     CheckFinding,
@@ -188,7 +188,7 @@ def _report_read_failures(
         if not (is_absent and "NoSuchBucket" in why):
             failures_by_call.setdefault(SOURCE_CALLS[source], []).append(f"{source}: {why}")
     for (service, operation), failures in failures_by_call.items():
-        call = find_call(service, operation)
+        call = AwsCall(service, operation)
         arns_text = ", ".join(list_action_arns(account.environment, call.action))
         is_denial = any(code in failure for code in DENIAL_WORDS for failure in failures)
         yield unknown_finding(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tandem.ops import status
 from tandem.ops.doctor.call_policy import DOCTOR_CALLS as DOCTOR
 from tandem.ops.doctor.call_policy import PROOF_CALLS
-from tandem.ops.faults import IAM_ACTIONS
+from tandem.ops.faults import FREE_ACTIONS, find_action
 
 OperationCalls = tuple[tuple[str, str], ...]
 """Service as boto3 names it, and operation as the API reference spells it."""
@@ -99,7 +99,7 @@ PUBLISH_CALLS = (
 
 COMMAND_CALLS: dict[str, OperationCalls] = {
     "status": status.STATUS_CALLS,
-    "doctor": tuple((call.service, call.operation) for call in DOCTOR),
+    "doctor": DOCTOR,
     "stop by the function": STOP_FUNCTION_CALLS,
     "artifacts list and explain": ARTIFACT_READ_CALLS,
     "artifacts adopt": ARTIFACT_IMPORT_CALLS,
@@ -109,32 +109,12 @@ COMMAND_CALLS: dict[str, OperationCalls] = {
     "stop --clear": RELEASE_CALLS,
     "relabel": RELABEL_CALLS,
     "start": START_CALLS,
-    "doctor --prove-stop": tuple((call.service, call.operation) for call in PROOF_CALLS),
+    "doctor --prove-stop": PROOF_CALLS,
     "artifacts collect": ARTIFACT_GC_CALLS,
     "destroy": DESTROY_CALLS,
     "destroy what is protected": LIFT_PROTECTION_CALLS,
 }
 """Command to its calls; the last two lines of a command's own are what it asks beside `doctor` and `destroy`."""
-
-FREE_ACTIONS = frozenset({"sts:GetCallerIdentity"})  # IAM asks for no right (STS API reference, GetCallerIdentity)
-# Service Authorization Reference, Amazon S3, AWS Lambda: where an action is not its operation's name
-_ACTION_NAMES = {
-    ("lambda", "Invoke"): "lambda:InvokeFunction",
-    ("s3", "ListBuckets"): "s3:ListAllMyBuckets",
-    ("s3", "CreateMultipartUpload"): "s3:PutObject",
-    ("s3", "UploadPart"): "s3:PutObject",
-    ("s3", "CompleteMultipartUpload"): "s3:PutObject",
-    ("s3", "ListParts"): "s3:ListMultipartUploadParts",
-    ("s3", "ListMultipartUploads"): "s3:ListBucketMultipartUploads",
-    ("s3", "DeleteObjects"): "s3:DeleteObject",
-}
-_SERVICE_PREFIXES = {"service-quotas": "servicequotas"}
-
-
-def find_action(service: str, operation: str) -> str:
-    """Return the action that IAM holds a call against."""
-    action = _ACTION_NAMES.get((service, operation)) or IAM_ACTIONS.get((service, operation))
-    return action or f"{_SERVICE_PREFIXES.get(service, service)}:{operation}"
 
 
 def list_command_actions(command: str) -> frozenset[str]:
