@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from tandem.bench import manifest  # noqa: E402
 from tandem.bench.record import Chunk, RequestRecord  # noqa: E402
-from tandem.judge.schema import CONTROL_SUFFIX  # noqa: E402
+from tandem.bench.schedule import CONTROL_SUFFIX  # noqa: E402
 
 CLASSES = ("repeat", "numbers", "json", "code", "edit", "extract", "report", "config", "summary", "creative")
 ARMS = {"window-4": 5, "window-7": 8}  # to the most tokens of a burst

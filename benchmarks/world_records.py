@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tandem.bench import manifest
 from tandem.bench.plan import PlanShape, RunPlan
+from tandem.bench.request_table import UNKNOWN, PromptKey, RequestTable
 from tandem.bench.run_size import DEFAULT_SIZE
+from tandem.bench.schedule import LoadLevel
 from tandem.bench.suites import suite
-from tandem.judge.request_table import UNKNOWN, PromptKey, RequestTable
-from tandem.judge.schema import LoadLevel
 
 Values = NDArray[np.float64]
 Codes = NDArray[np.intp]

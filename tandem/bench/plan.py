@@ -27,9 +27,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from tandem.bench.schedule import Schedule, control_numbers, first_order, pass_order
+from tandem.bench.schedule import CONTROL_SUFFIX, Schedule, control_numbers, first_order, pass_order
 from tandem.bench.suites.suite import Prompt, Suite
-from tandem.judge.schema import CONTROL_SUFFIX
 
 ALL_CLASSES = "all"
 SEED_LIMIT = 1 << 31  # vLLM takes 64 bits, other servers 32 with a sign

@@ -15,10 +15,22 @@ import random
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
+
 Schedule = Literal["interleaved", "simultaneous"]
+
+CONTROL_SUFFIX = "#2"
+"""Behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #."""
 
 FEWEST_ROUNDS = 4
 """Rounds from which on a run has a verdict. It stands here because a run is planned where scipy is absent."""
+
+
+class LoadLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """How hard a class was asked: one of both is None."""
+
+    concurrency: int | None = None
+    rate_per_s: float | None = None
 
 
 def first_order(arms: Sequence[str], seed: int) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tandem.bench import counters
 from tandem.bench.counters import MetricsScrape
-from tandem.judge.schema import CONTROL_SUFFIX
+from tandem.bench.schedule import CONTROL_SUFFIX
 
 
 class ServerRestarts:

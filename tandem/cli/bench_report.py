@@ -67,8 +67,8 @@ def _judge_run(
     as_json: bool,
 ) -> ExitCode:
     """Judge, print and write; whether it is void."""
+    from tandem.bench.request_table import read_request_table  # noqa: PLC0415
     from tandem.judge import terminal  # noqa: PLC0415 - scipy takes a second to load
-    from tandem.judge.request_table import read_request_table  # noqa: PLC0415
     from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415
 
     reason = explain_unjudged(run_manifest)

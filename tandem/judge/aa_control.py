@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tandem.bench.host import MAX_LAG_S
+from tandem.bench.request_table import RequestTable
 from tandem.judge.interval import LogRatioEstimate, compute_interval, estimate_log_ratio
 from tandem.judge.pairs import JUDGED_METRICS, CellPairs, RequestPairing
 from tandem.judge.ratio import convert_log_ratio
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import MARGIN, ControlCheck, NoiseFloor, RatioEstimate
 from tandem.judge.text_format import format_load as spoken_load
 from tandem.judge.text_format import format_metric

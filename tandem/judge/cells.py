@@ -19,6 +19,8 @@ import numpy as np
 
 from tandem.bench.columns import BoolArray
 from tandem.bench.quantiles import Values
+from tandem.bench.request_table import UNKNOWN, RequestTable
+from tandem.bench.schedule import LoadLevel
 from tandem.judge import failure_bias, verdict_reason
 from tandem.judge.interval import (
     FEWEST_STARTS,
@@ -39,16 +41,7 @@ from tandem.judge.power import (
     split_variance,
 )
 from tandem.judge.ratio import convert_estimate, convert_log_ratio
-from tandem.judge.request_table import UNKNOWN, RequestTable
-from tandem.judge.schema import (
-    CellVerdict,
-    CellWord,
-    EvidenceScope,
-    LoadLevel,
-    RatioEstimate,
-    RunControls,
-    TailSpeedUp,
-)
+from tandem.judge.schema import CellVerdict, CellWord, EvidenceScope, RatioEstimate, RunControls, TailSpeedUp
 from tandem.judge.tails import (
     TailEstimate,
     TailVerdict,

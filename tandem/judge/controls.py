@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tandem.bench.request_table import RequestTable
 from tandem.judge import run_checks
 from tandem.judge.aa_control import check_aa_control
 from tandem.judge.cells import mask_valid_rounds
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import ControlCheck, RunControls
 from tandem.judge.time_effects import ArmTimeline, check_drift, check_order
 

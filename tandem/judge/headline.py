@@ -17,6 +17,8 @@ from typing import cast
 import numpy as np
 
 from tandem.bench.columns import IntArray
+from tandem.bench.request_table import UNKNOWN, RequestTable
+from tandem.bench.schedule import LoadLevel
 from tandem.judge import failure_bias, headline_text, verdict_reason
 from tandem.judge.cells import mask_valid_rounds
 from tandem.judge.failure_bias import FailureCounts, is_more_frequent
@@ -24,13 +26,11 @@ from tandem.judge.interval import LEVEL, estimate_log_ratio
 from tandem.judge.output_validity import ContentCounts, count_content, explain_invalidity
 from tandem.judge.pairs import DECIDING_METRIC, RequestPairing
 from tandem.judge.ratio import convert_optional_estimate
-from tandem.judge.request_table import UNKNOWN, RequestTable
 from tandem.judge.schema import (
     CellVerdict,
     CellWord,
     EvidenceScope,
     Headline,
-    LoadLevel,
     OutputEquality,
     OutputFinding,
     OverallVerdict,

@@ -16,7 +16,7 @@ from scipy.sparse import csgraph
 
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.quantiles import Values
-from tandem.judge.request_table import UNKNOWN, RequestTable
+from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.metrics import CATALOGUE
 
 JUDGED_METRICS = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")

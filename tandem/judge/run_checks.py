@@ -14,9 +14,9 @@ from tandem.bench import client_load
 from tandem.bench.client_load import RoundLoad
 from tandem.bench.columns import IntArray
 from tandem.bench.host import MAX_CLIENT_CPU, MAX_LAG_S
+from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.judge.interval import FEWEST_STARTS, LogRatioEstimate
 from tandem.judge.pairs import DECIDING_METRIC, RequestPairing
-from tandem.judge.request_table import UNKNOWN, RequestTable
 from tandem.judge.schema import MARGIN, BottleneckRound, ControlCheck
 from tandem.judge.time_effects import ArmTimeline, describe_change, estimate_first_round, is_beyond_margin
 

@@ -15,7 +15,7 @@ from tandem.bench import counters, throughput
 from tandem.bench.aggregate import ArmLoad, RequestRows, RequestTally, TurnPosition
 from tandem.bench.columns import IntArray
 from tandem.bench.counters import TurnKey
-from tandem.judge.request_table import RequestTable
+from tandem.bench.request_table import RequestTable
 
 
 @dataclass(frozen=True)

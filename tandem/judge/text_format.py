@@ -11,15 +11,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from tandem.bench import terminal_text
-from tandem.judge.schema import (
-    CellVerdict,
-    CellWord,
-    ClassAcceptance,
-    Headline,
-    LoadLevel,
-    RatioEstimate,
-    Verdict,
-)
+from tandem.bench.schedule import LoadLevel
+from tandem.judge.schema import CellVerdict, CellWord, ClassAcceptance, Headline, RatioEstimate, Verdict
 from tandem.metrics import CATALOGUE, acceptance_position, find_metric
 
 ABSENT = "-"

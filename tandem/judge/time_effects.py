@@ -16,10 +16,10 @@ import numpy as np
 
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.quantiles import Values
+from tandem.bench.request_table import RequestTable
 from tandem.judge.interval import FEWEST_ROUNDS, LogRatioEstimate, compute_interval, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC
 from tandem.judge.ratio import convert_log_ratio
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import MARGIN, ControlCheck
 
 FALSE_CAUTION_RATE = 0.01

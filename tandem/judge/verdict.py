@@ -17,6 +17,7 @@ from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import FILE as MANIFEST
 from tandem.bench.manifest import RunManifest, run_id
+from tandem.bench.request_table import RequestTable
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.cells import judge_cells
 from tandem.judge.claims.answers import answer_claims
@@ -25,7 +26,6 @@ from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.equality.output_equality import compare_outputs
 from tandem.judge.headline import build_headlines
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import FILE, MARGIN, TermDefinition, Verdict
 from tandem.metrics import find_metric
 from tandem.shell_command import quote_command

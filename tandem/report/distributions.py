@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tandem.bench.request_table import RequestTable
 from tandem.judge import text_format
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import Verdict
 from tandem.report import colors, sampling
 from tandem.report.charts import FULL_PX, ReportChart, VegaSpec

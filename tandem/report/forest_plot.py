@@ -11,17 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tandem.bench.schedule import LoadLevel
 from tandem.judge import text_format
-from tandem.judge.schema import (
-    FILE,
-    CellVerdict,
-    CellWord,
-    Headline,
-    LoadLevel,
-    OutputFinding,
-    TailSpeedUp,
-    Verdict,
-)
+from tandem.judge.schema import FILE, CellVerdict, CellWord, Headline, OutputFinding, TailSpeedUp, Verdict
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, VegaSpec
 from tandem.report.colors import SHAPES, TONES
 from tandem.report.header import find_tone

@@ -14,8 +14,8 @@ from pathlib import Path
 from string import Template
 
 from tandem.bench.fault import ExternalBenchError
+from tandem.bench.request_table import RequestTable
 from tandem.bench.simulation import SIMULATED_BAND
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import Verdict
 from tandem.report import acceptance, appendix, cost, distributions, header, output, speed_up, time_series
 from tandem.report.charts import ReportChart, render_figure, write_png

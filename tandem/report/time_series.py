@@ -15,9 +15,10 @@ from tandem.bench.clocks import compute_utc_s
 from tandem.bench.columns import BoolArray
 from tandem.bench.fault import BenchError
 from tandem.bench.quantiles import Values
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import LoadLevel
 from tandem.judge import text_format
-from tandem.judge.request_table import RequestTable
-from tandem.judge.schema import LoadLevel, Verdict
+from tandem.judge.schema import Verdict
 from tandem.report import colors, sampling
 from tandem.report.charts import HALF_PX, ReportChart, VegaSpec
 from tandem.report.markup import HtmlFragment, build_table, build_tag

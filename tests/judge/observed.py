@@ -16,9 +16,9 @@ import measured
 import numpy as np
 
 from tandem.bench import manifest
+from tandem.bench.request_table import NO_DIGEST, PromptKey, RequestTable, _encode_names
+from tandem.bench.schedule import LoadLevel
 from tandem.judge.interval import FEWEST_ROUNDS
-from tandem.judge.request_table import NO_DIGEST, PromptKey, RequestTable, _encode_names
-from tandem.judge.schema import LoadLevel
 
 NOWHERE = Path("made-without-a-folder")
 

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table, with_figures
 
+from tandem.bench.schedule import LoadLevel
 from tandem.judge.cells import adjust_p_values, judge_cells
 from tandem.judge.pairs import JUDGED_METRICS
-from tandem.judge.schema import BottleneckRound, LoadLevel, NoiseFloor, RatioEstimate, RunControls
+from tandem.judge.schema import BottleneckRound, NoiseFloor, RatioEstimate, RunControls
 
 NAN = math.nan
 UNCONTROLLED = RunControls()

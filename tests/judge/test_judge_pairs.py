@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table, with_figures
 
+from tandem.bench.request_table import UNKNOWN
 from tandem.judge.pairs import JUDGED_METRICS, RequestPairing, pair_requests
-from tandem.judge.request_table import UNKNOWN
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ import example_verdict as example
 import msgspec
 import pytest
 
+from tandem.bench.request_table import read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import fit_width
 from tandem.judge import text_format
-from tandem.judge.request_table import read_request_table
 from tandem.judge.schema import RatioEstimate, RunControls, Verdict
 from tandem.judge.terminal import WIDTH, render_lines
 

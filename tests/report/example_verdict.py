@@ -15,8 +15,9 @@ from measured import arm, chunks, record, write_run
 from scipy import special
 
 from tandem.bench.manifest import SuiteEntry
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import LoadLevel
 from tandem.judge.headline import combine_verdict
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import (
     BottleneckRound,
     CellVerdict,
@@ -27,7 +28,6 @@ from tandem.judge.schema import (
     DivergenceExample,
     Headline,
     HistogramBin,
-    LoadLevel,
     NoiseFloor,
     OutputEquality,
     RatioEstimate,

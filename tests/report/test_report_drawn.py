@@ -14,8 +14,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from tandem.judge.request_table import RequestTable, read_request_table
-from tandem.judge.schema import BottleneckRound, LoadLevel, OutputFinding, RunControls, TokenCost, Verdict
+from tandem.bench.request_table import RequestTable, read_request_table
+from tandem.bench.schedule import LoadLevel
+from tandem.judge.schema import BottleneckRound, OutputFinding, RunControls, TokenCost, Verdict
 from tandem.report import acceptance, cost, distributions, forest_plot, output, speed_up, time_series
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, compose_slide
 from tandem.report.section import ReportSection

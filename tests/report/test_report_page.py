@@ -16,9 +16,10 @@ from measured import failed, write_run
 
 from tandem import report
 from tandem.bench.fault import ExternalBenchError
+from tandem.bench.request_table import RequestTable, read_request_table
+from tandem.bench.schedule import LoadLevel
 from tandem.bench.simulation import SIMULATED_BAND
-from tandem.judge.request_table import RequestTable, read_request_table
-from tandem.judge.schema import LoadLevel, RunControls, Verdict
+from tandem.judge.schema import RunControls, Verdict
 from tandem.report import header
 
 MOST_BYTES = 2_000_000

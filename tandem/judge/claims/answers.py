@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from tandem.bench.request_table import RequestTable
 from tandem.judge import verdict_reason
 from tandem.judge.cells import mask_valid_rounds
 from tandem.judge.claims import efficiency as claim_work
@@ -22,7 +23,6 @@ from tandem.judge.claims.claim_answer import ClaimAnswer
 from tandem.judge.claims.register import Claim, ClaimRegister, read_register
 from tandem.judge.claims.variant_results import VariantResults, describe_llmperf
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import CellVerdict, ClaimVerdict, ClassAcceptance, OutputEquality, RunControls
 
 ANSWER_FUNCTIONS: Mapping[str, Callable[[Claim, VariantResults], ClaimAnswer]] = {

@@ -18,21 +18,15 @@ import numpy as np
 
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.quantiles import Values
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import LoadLevel
 from tandem.judge import failure_bias
 from tandem.judge.claims.register import PostSetup
 from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_ROUNDS, FEWEST_STARTS, LEVEL, estimate_log_ratio
 from tandem.judge.output_validity import explain_invalidity
 from tandem.judge.pairs import CellPairs, RequestPairing
 from tandem.judge.ratio import convert_optional_estimate
-from tandem.judge.request_table import RequestTable
-from tandem.judge.schema import (
-    CellVerdict,
-    CellWord,
-    ClassAcceptance,
-    LoadLevel,
-    OutputEquality,
-    RatioEstimate,
-)
+from tandem.judge.schema import CellVerdict, CellWord, ClassAcceptance, OutputEquality, RatioEstimate
 from tandem.judge.text_format import (
     format_interval,
     format_load,

@@ -21,6 +21,8 @@ import numpy as np
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.manifest import run_id
 from tandem.bench.quantiles import Values
+from tandem.bench.request_table import NO_DIGEST, UNKNOWN, RequestTable, read_request_table
+from tandem.bench.schedule import LoadLevel
 from tandem.judge import failure_bias, verdict_reason
 from tandem.judge.cells import adjust_p_values, mask_valid_rounds
 from tandem.judge.compare.differences import (
@@ -35,8 +37,7 @@ from tandem.judge.equality.content_rejections import BROKEN_CONTENT
 from tandem.judge.interval import FEWEST_ROUNDS, LEVEL, LogRatioEstimate, estimate_log_ratio
 from tandem.judge.pairs import JUDGED_METRICS, RequestPairing
 from tandem.judge.ratio import convert_log_ratio, convert_optional_estimate
-from tandem.judge.request_table import NO_DIGEST, UNKNOWN, RequestTable, read_request_table
-from tandem.judge.schema import CellWord, LoadLevel, RatioEstimate, RunControls, ShareEstimate
+from tandem.judge.schema import CellWord, RatioEstimate, RunControls, ShareEstimate
 from tandem.judge.text_format import format_interval, format_number
 
 CONFOUNDING_NOTE = (

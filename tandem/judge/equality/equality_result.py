@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
+from tandem.bench.request_table import RequestTable
 from tandem.judge.equality.content_rejections import ContentRejections
 from tandem.judge.equality.divergence import MAX_READ, OutputDivergence
 from tandem.judge.equality.output_pairs import OutputPairs
 from tandem.judge.equality.permutation_test import PermutationResult
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import MARGIN, RatioEstimate, ShareEstimate
 from tandem.judge.text_format import format_number, format_percent
 

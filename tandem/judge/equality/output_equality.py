@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tandem.bench.request_table import RequestTable
 from tandem.judge.equality.content_rejections import compare_rejections
 from tandem.judge.equality.divergence import (
     Encode,
@@ -24,7 +25,6 @@ from tandem.judge.equality.output_pairs import OutputMatcher, OutputPairs, build
 from tandem.judge.equality.permutation_test import OutputStrata, PermutationResult, run_permutation_test
 from tandem.judge.equality.share_interval import estimate_share
 from tandem.judge.interval import LEVEL, estimate_log_ratio
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import (
     ClassEquality,
     DivergenceExample,

@@ -10,12 +10,13 @@ from observed import Asked, Truth, drawn, observed
 
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import SuiteEntry
+from tandem.bench.schedule import LoadLevel
 from tandem.bench.terminal_text import count_columns
 from tandem.judge.compare import comparison as module
 from tandem.judge.compare.comparison import compare_tables
 from tandem.judge.compare.terminal import WIDTH, render_lines
 from tandem.judge.controls import check_controls
-from tandem.judge.schema import BottleneckRound, LoadLevel, NoiseFloor, RatioEstimate, RunControls
+from tandem.judge.schema import BottleneckRound, NoiseFloor, RatioEstimate, RunControls
 
 C4 = LoadLevel(concurrency=4)
 METRICS = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")

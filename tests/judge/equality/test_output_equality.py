@@ -16,10 +16,10 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from tandem.bench.fault import BenchError
+from tandem.bench.request_table import read_request_table
 from tandem.judge.equality import divergence
 from tandem.judge.equality import output_equality as judge_equality
 from tandem.judge.equality.output_equality import compare_outputs
-from tandem.judge.request_table import read_request_table
 from tandem.judge.schema import HistogramBin, OutputEquality
 
 ROOT = Path(__file__).parents[3]

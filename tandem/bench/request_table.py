@@ -35,7 +35,7 @@ from tandem.bench.record import (
 )
 from tandem.bench.record_blocks import RecordBlock, RecordsRange, RecordTypes, read_blocks
 from tandem.bench.request_metrics import compute_column_metrics
-from tandem.judge.schema import CONTROL_SUFFIX, LoadLevel
+from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel
 
 Digests = NDArray[np.uint64]
 UNKNOWN = -1
