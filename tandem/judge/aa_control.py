@@ -10,7 +10,6 @@ first token must besides differ by more than MOST_LAG_S, below which the client 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,10 +17,10 @@ import numpy as np
 
 from tandem.bench.host import MAX_LAG_S
 from tandem.bench.request_table import RequestTable
-from tandem.judge.interval import LogRatioEstimate, compute_interval, estimate_log_ratio
+from tandem.judge.decision import is_beyond_margin
+from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import JUDGED_METRICS, CellPairs, RequestPairing
-from tandem.judge.ratio import convert_log_ratio
-from tandem.judge.schema import MARGIN, ControlCheck, NoiseFloor, RatioEstimate
+from tandem.judge.schema import MARGIN, ControlCheck, NoiseFloor
 from tandem.judge.text_format import format_load as spoken_load
 from tandem.judge.text_format import format_metric
 
@@ -79,8 +78,7 @@ def _estimate_cells(pairing: RequestPairing, control: str) -> Iterator[_ControlC
 
 
 def _is_different(cell: _ControlCell, cell_count: int) -> bool:
-    low, high = compute_interval(cell.estimate, 1 - FALSE_VOID_RATE / cell_count)
-    if max(low, -high) <= math.log1p(MARGIN):
+    if not is_beyond_margin(cell.estimate, FALSE_VOID_RATE, cell_count):
         return False
     difference_ms = abs(float(np.median(cell.pairs.variant_medians - cell.pairs.baseline_medians)))
     return cell.metric != "ttft_ms" or difference_ms > _MS * MAX_LAG_S
@@ -92,11 +90,7 @@ def _build_floor(table: RequestTable, cell: _ControlCell) -> NoiseFloor:
         class_=table.classes[cell.class_],
         load=table.loads[cell.load],
         metric=cell.metric,
-        speed_up=RatioEstimate(
-            value=convert_log_ratio(estimate.log),
-            low=convert_log_ratio(estimate.low),
-            high=convert_log_ratio(estimate.high),
-        ),
+        speed_up=estimate.convert(),
         ratio=convert_log_ratio(max(abs(estimate.low), abs(estimate.high))),
     )
 

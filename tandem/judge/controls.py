@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from tandem.bench.request_table import RequestTable
 from tandem.judge import run_checks
 from tandem.judge.aa_control import check_aa_control
-from tandem.judge.cells import mask_valid_rounds
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import ControlCheck, RunControls
 from tandem.judge.time_effects import ArmTimeline, check_drift, check_order
@@ -39,7 +38,7 @@ def check_controls(table: RequestTable) -> RunControls:
         BenchError: rounds.jsonl cannot be read.
     """
     client_check, bottlenecks = run_checks.check_client_load(table)
-    pairing = RequestPairing(table, mask_valid_rounds(table, RunControls(marked=bottlenecks)))
+    pairing = RequestPairing(table, RunControls(marked=bottlenecks).marked_rounds)
     aa_check, floors = check_aa_control(pairing)
     timeline = ArmTimeline.from_requests(table, pairing.row_mask())
     checks = (

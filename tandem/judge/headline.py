@@ -20,12 +20,11 @@ from tandem.bench.columns import IntArray
 from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.bench.schedule import LoadLevel
 from tandem.judge import failure_bias, headline_text, verdict_reason
-from tandem.judge.cells import mask_valid_rounds
+from tandem.judge.decision import compare_lengths
 from tandem.judge.failure_bias import FailureCounts, is_more_frequent
 from tandem.judge.interval import LEVEL, estimate_log_ratio
 from tandem.judge.output_validity import ContentCounts, count_content, explain_invalidity
-from tandem.judge.pairs import DECIDING_METRIC, RequestPairing
-from tandem.judge.ratio import convert_optional_estimate
+from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
 from tandem.judge.schema import (
     CellVerdict,
     CellWord,
@@ -44,7 +43,6 @@ from tandem.judge.text_format import format_number
 TOKEN_METRIC = "tpot_ms"  # noqa: S105 - a figure
 """What is said beside where answers are of other lengths: it does not grow with them."""
 
-_LENGTH_METRIC = "completion_tokens"
 _CELL_WORDS: tuple[CellWord, ...] = ("faster", "slower", "same", "mixed", "no evidence")
 _BARE_FINDINGS = ("no evidence", "not comparable", "void")
 _OUTPUT_SUFFIXES: Mapping[OutputFinding, str] = {
@@ -70,7 +68,7 @@ def build_headlines(
         equality: of the outputs; a variant without one is not shown to give the baseline's output.
         margin: within which a speed-up is `same`, and a ratio of lengths none to speak of.
     """
-    pairing = RequestPairing(table, mask_valid_rounds(table, controls))
+    pairing = RequestPairing(table, controls.marked_rounds)
     equality_by_variant = {variant_equality.variant: variant_equality for variant_equality in equality}
     return tuple(
         _build_headline(
@@ -146,14 +144,16 @@ class _HeadlineFacts:
     @cached_property
     def different_lengths(self) -> Mapping[_ClassAtLoad, RatioEstimate]:
         """The same where answers are of other lengths beyond doubt."""
-        return {place: ratio for place, ratio in self.length_ratios.items() if _is_other_length(ratio, self.margin)}
+        ratios = self.length_ratios.items()
+        return {place: ratio for place, ratio in ratios if compare_lengths(ratio, self.margin) != "alike"}
 
     def _compare_length(self, cell: CellVerdict, level: float) -> RatioEstimate | None:
         class_, load = self.table.classes.index(cell.class_), self.table.loads.index(cell.load)
         pairs = self.pairing.pairs(
-            baseline=self.baseline, variant=self.variant, class_=class_, load=load, metric=_LENGTH_METRIC
+            baseline=self.baseline, variant=self.variant, class_=class_, load=load, metric=LENGTH_METRIC
         )
-        return convert_optional_estimate(estimate_log_ratio(-pairs.logs, level=level))  # of a length, more is more
+        estimate = estimate_log_ratio(-pairs.logs, level=level)  # of a length, more is more
+        return estimate.convert() if estimate else None
 
     @cached_property
     def invalid_reason(self) -> str:
@@ -176,7 +176,7 @@ class _HeadlineFacts:
         garbage, baseline_garbage = equality.garbage, equality.garbage_of_baseline
         return (
             equality.result == "differs"
-            or (equality.lengths is not None and _is_other_length(equality.lengths, self.margin))
+            or (equality.lengths is not None and compare_lengths(equality.lengths, self.margin) != "alike")
             or (
                 garbage is not None
                 and is_more_frequent(garbage.n, garbage.of, *_split_share(baseline_garbage, garbage.of))
@@ -190,12 +190,6 @@ def _split_share(share: ShareEstimate | None, total: int) -> tuple[int, int]:
 
 def _cell_key(cell: CellVerdict) -> _ClassAtLoad:
     return cell.class_, cell.load
-
-
-def _is_other_length(ratio: RatioEstimate, margin: float) -> bool:
-    """Return whether a ratio of lengths, interval and all, lies beyond the margin."""
-    low, high = ratio.low or ratio.value, ratio.high or ratio.value
-    return high < 1 / (1 + margin) or low > 1 + margin
 
 
 def _build_headline(facts: _HeadlineFacts) -> Headline:

@@ -18,7 +18,7 @@ from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.judge.interval import FEWEST_STARTS, LogRatioEstimate
 from tandem.judge.pairs import DECIDING_METRIC, RequestPairing
 from tandem.judge.schema import MARGIN, BottleneckRound, ControlCheck
-from tandem.judge.time_effects import ArmTimeline, describe_change, estimate_first_round, is_beyond_margin
+from tandem.judge.time_effects import ArmTimeline, describe_change, estimate_first_round, select_cautions
 
 LEAST_S = 1.0
 """A part of a round that was watched for less says nothing of it."""
@@ -132,11 +132,7 @@ def check_warm_up(table: RequestTable, timeline: ArmTimeline) -> ControlCheck:
     """Return whether the arms stood still when measuring began: by their warm-up, and by the first round."""
     unstable_arms = [name for name, report in table.run.warm_up.items() if report.stable is False]
     first_round_changes = estimate_first_round(timeline)
-    cold_starts = {
-        name: change
-        for name, change in first_round_changes.items()
-        if is_beyond_margin(change, len(first_round_changes))
-    }
+    cold_starts = select_cautions(first_round_changes)
     if unstable_arms or cold_starts:
         report = [f"{name} was not stable when its warm-up was given up" for name in unstable_arms]
         report += [

@@ -194,6 +194,11 @@ class RunControls(msgspec.Struct, frozen=True, kw_only=True):
     void: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
 
+    @property
+    def marked_rounds(self) -> tuple[int, ...]:
+        """Numbers of the rounds that are in no figure: the measuring machine was the bottleneck there."""
+        return tuple(bottleneck.round for bottleneck in self.marked)
+
 
 class ShareEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """So many of so many, with a 95 % interval of the share."""

@@ -20,11 +20,11 @@ from tandem.judge.interval import (
     LogRatioEstimate,
     RoundNoise,
     combine_variances,
+    convert_log_ratio,
     estimate_log_ratio,
     resample_prompts,
 )
 from tandem.judge.pairs import CellPairs, CellRequests
-from tandem.judge.ratio import convert_log_ratio
 from tandem.judge.schema import CellWord, TailName
 from tandem.judge.text_format import format_number
 

@@ -7,20 +7,20 @@ Every figure is a share of e2e_ms, the deciding metric.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
-from tandem.judge.interval import FEWEST_ROUNDS, LogRatioEstimate, compute_interval, estimate_log_ratio
+from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.judge.decision import is_beyond_margin
+from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC
-from tandem.judge.ratio import convert_log_ratio
-from tandem.judge.schema import MARGIN, ControlCheck
+from tandem.judge.schema import ControlCheck
 
 FALSE_CAUTION_RATE = 0.01
 """Most healthy runs in which one of these checks cautions, all arms taken together."""
@@ -86,16 +86,8 @@ class ArmTimeline:
 
     def select_rows(self, row_mask: BoolArray) -> ArmTimeline:
         """Return some lines of it."""
-        return ArmTimeline(
-            self.arms,
-            self.arm[row_mask],
-            self.unit[row_mask],
-            self.cell[row_mask],
-            self.round[row_mask],
-            self.slot[row_mask],
-            self.at_s[row_mask],
-            self.log[row_mask],
-        )
+        columns: list[Any] = [self.arm, self.unit, self.cell, self.round, self.slot, self.at_s, self.log]
+        return ArmTimeline(self.arms, *(column[row_mask] for column in columns))
 
     def compare_arms(self) -> Iterator[tuple[str, ArmTimeline]]:
         """Yield each arm but the baseline, its times as a share of the baseline's, of prompts with several rounds."""
@@ -228,10 +220,13 @@ def _compute_order_shares(timeline: ArmTimeline) -> Values | Literal["none", "on
     return shares
 
 
-def is_beyond_margin(estimate: LogRatioEstimate, check_count: int) -> bool:
-    """Return whether a change is surely beyond the margin, so many checks taken together."""
-    low, high = compute_interval(estimate, 1 - FALSE_CAUTION_RATE / check_count)
-    return max(low, -high) > math.log1p(MARGIN)
+def select_cautions(estimates: Mapping[str, LogRatioEstimate]) -> dict[str, LogRatioEstimate]:
+    """Return the changes that are surely beyond the margin, all arms taken together."""
+    return {
+        arm: estimate
+        for arm, estimate in estimates.items()
+        if is_beyond_margin(estimate, FALSE_CAUTION_RATE, len(estimates))
+    }
 
 
 def describe_change(estimate: LogRatioEstimate) -> str:
@@ -247,7 +242,7 @@ def _build_order_check(
     name: str, estimates: dict[str, LogRatioEstimate], template: str, caution_suffix: str
 ) -> ControlCheck:
     """Return a check that cautions where a change is surely beyond the margin."""
-    cautions = {arm: estimate for arm, estimate in estimates.items() if is_beyond_margin(estimate, len(estimates))}
+    cautions = select_cautions(estimates)
     reports = cautions or dict([max(estimates.items(), key=lambda item: abs(item[1].log))])
     sentence = "; ".join(
         template.format(arm=arm, change=describe_change(estimate)) for arm, estimate in reports.items()

@@ -15,7 +15,7 @@ from measured import chunks, record, run_manifest
 
 from tandem.bench.schedule import control_numbers
 from tandem.cli.program import main
-from tandem.judge.interval import FEWEST_ROUNDS
+from tandem.bench.schedule import FEWEST_ROUNDS
 
 pytestmark = pytest.mark.filterwarnings("error")
 

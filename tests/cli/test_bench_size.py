@@ -23,7 +23,7 @@ from tandem.cli.bench import _build_settings
 from tandem.cli.bench_resume_flags import parse_flags, restore_flags
 from tandem.cli.program import _build_parser
 from tandem.cli.selection import Selection
-from tandem.judge.interval import FEWEST_ROUNDS
+from tandem.bench.schedule import FEWEST_ROUNDS
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 SERVERS = ("--baseline", "http://h:1", "--variant", "http://h:2", "--model", "m")

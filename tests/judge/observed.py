@@ -17,8 +17,7 @@ import numpy as np
 
 from tandem.bench import manifest
 from tandem.bench.request_table import NO_DIGEST, PromptKey, RequestTable, _encode_names
-from tandem.bench.schedule import LoadLevel
-from tandem.judge.interval import FEWEST_ROUNDS
+from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 
 NOWHERE = Path("made-without-a-folder")
 

@@ -15,7 +15,6 @@ import msgspec
 
 from tandem.bench.request_table import RequestTable
 from tandem.judge import verdict_reason
-from tandem.judge.cells import mask_valid_rounds
 from tandem.judge.claims import efficiency as claim_work
 from tandem.judge.claims import server_setup as claim_set_up
 from tandem.judge.claims import speed as claim_speed
@@ -71,7 +70,7 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
         BenchError: the register of claims is not as it must be.
     """
     claim_register = read_register()
-    pairing = RequestPairing(table, mask_valid_rounds(table, controls) if controls is not None else None)
+    pairing = RequestPairing(table, controls.marked_rounds if controls is not None else ())
     variant_results = [
         VariantResults(
             pairing=pairing,

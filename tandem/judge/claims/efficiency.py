@@ -14,7 +14,6 @@ from tandem.judge.claims.speed import answer_cells
 from tandem.judge.claims.variant_results import ALL, VariantResults, find_draft, join_first, model_slug
 from tandem.judge.cost import measure_work
 from tandem.judge.interval import estimate_log_ratio
-from tandem.judge.ratio import convert_optional_estimate
 from tandem.judge.schema import ClassAcceptance, RatioEstimate
 from tandem.judge.text_format import format_interval, format_number, format_times
 
@@ -179,7 +178,8 @@ def compare_variants(results: VariantResults, baseline: str, variant: str, metri
     if not logs:
         return None
     owner = np.unique(np.concatenate(prompts), return_inverse=True)[1]
-    return convert_optional_estimate(estimate_log_ratio(np.bincount(owner, np.concatenate(logs)) / np.bincount(owner)))
+    estimate = estimate_log_ratio(np.bincount(owner, np.concatenate(logs)) / np.bincount(owner))
+    return estimate.convert() if estimate else None
 
 
 def _compute_token_cost_s(results: VariantResults, arm: str, claim: Claim) -> float | None:

@@ -19,13 +19,13 @@ import numpy as np
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge import failure_bias
 from tandem.judge.claims.register import PostSetup
-from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_ROUNDS, FEWEST_STARTS, LEVEL, estimate_log_ratio
+from tandem.judge.decision import adjust_single_p, decide_speed_up
+from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.output_validity import explain_invalidity
 from tandem.judge.pairs import CellPairs, RequestPairing
-from tandem.judge.ratio import convert_optional_estimate
 from tandem.judge.schema import CellVerdict, CellWord, ClassAcceptance, OutputEquality, RatioEstimate
 from tandem.judge.text_format import (
     format_interval,
@@ -87,14 +87,10 @@ class MetricFinding:
 
 
 class RoundSpeedUps(NamedTuple):
-    """The log speed-up of each round of one cell, in the order of time, and how sure their mean is.
-
-    `p` is of the test that it is 0, alone; None with `speed_up`, of too few rounds.
-    """
+    """The log speed-up of each round of one cell, in the order of time, and their mean; None of too few rounds."""
 
     logs: Values
-    speed_up: RatioEstimate | None
-    p: float | None
+    estimate: LogRatioEstimate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,12 +165,15 @@ class VariantResults:
             return replace(finding, word="no evidence", speed_up=ratio)
         if not use_rounds or cell.prompts >= FEWEST_PROMPTS or not cell.prompts:
             return finding
-        round_speed_ups, noise_floor = self.compare_rounds(self.variant, cell), self._find_noise_floor(cell)
+        logs, estimate = self.compare_rounds(self.variant, cell)
+        noise_floor = self._find_noise_floor(cell)
+        # Bonferroni: Holm's correction would need the p-value over rounds of every other cell of the report
+        adjusted_p = adjust_single_p(estimate.p, self.test_count) if estimate else None
         return replace(
             finding,
-            word=self._choose_word(round_speed_ups, noise_floor),
-            speed_up=round_speed_ups.speed_up or cell.speed_up,
-            unit_count=len(round_speed_ups.logs),
+            word=decide_speed_up(estimate, adjusted_p, floor=noise_floor, margin=self.margin).word,
+            speed_up=estimate.convert() if estimate else cell.speed_up,
+            unit_count=len(logs),
             unit_text=f"{cell.prompts} prompt{'s' if cell.prompts > 1 else ''}",
             noise_floor=noise_floor,
         )
@@ -197,15 +196,14 @@ class VariantResults:
         is_finite = np.isfinite(pairs.by_round)
         sums, counts = np.where(is_finite, pairs.by_round, 0.0).sum(axis=0), is_finite.sum(axis=0)
         logs: Values = sums[counts > 0] / counts[counts > 0]
-        log_ratio = estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None
-        return RoundSpeedUps(logs, convert_optional_estimate(log_ratio), None if log_ratio is None else log_ratio.p)
+        return RoundSpeedUps(logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None)
 
     def _find_noise_floor(self, cell: CellVerdict) -> float | None:
         """Return the floor of a cell that is judged over rounds, which is found over rounds too."""
         if cell.noise_floor is not None or self.table.control is None:
             return cell.noise_floor
-        ratio = self.compare_rounds(self.table.control, cell).speed_up
-        return max(1 / ratio.low, ratio.high) if ratio is not None and ratio.low and ratio.high else None
+        estimate = self.compare_rounds(self.table.control, cell).estimate
+        return convert_log_ratio(max(-estimate.low, estimate.high)) if estimate else None
 
     def _pair_cell(self, arm: str, cell: CellVerdict | MetricFinding) -> CellPairs:
         table = self.table
@@ -213,19 +211,6 @@ class VariantResults:
             baseline=table.baseline, variant=arm, class_=table.classes.index(cell.class_),
             load=table.loads.index(cell.load), metric=cell.metric,
         )  # fmt: skip
-
-    def _choose_word(self, round_speed_ups: RoundSpeedUps, noise_floor: float | None) -> CellWord:
-        ratio, p = round_speed_ups.speed_up, round_speed_ups.p
-        if ratio is None or ratio.low is None or ratio.high is None or p is None:
-            return "no evidence"
-        least_ratio, margin_ratio = noise_floor or 1.0, 1 + self.margin
-        if 1 / margin_ratio <= ratio.low and ratio.high <= margin_ratio:
-            return "same"
-        if p * self.test_count >= 1 - LEVEL:  # Bonferroni: Holm's would need what the report made of all others
-            return "no evidence"
-        if ratio.value > least_ratio:
-            return "faster"
-        return "slower" if ratio.value < 1 / least_ratio else "no evidence"
 
     def explain_difference(self, *, allow_tuning: bool = False) -> str:
         """Say in what the run is not the post's set-up; empty where it is, as far as the manifest knows.

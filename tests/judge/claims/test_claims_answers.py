@@ -10,10 +10,9 @@ from observed import Asked, observed, table, with_figures
 
 from tandem.bench.manifest import Speculation
 from tandem.bench.request_table import read_request_table
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge.claims.answers import ANSWER_FUNCTIONS, answer_claims
 from tandem.judge.claims.register import ANSWER_METHODS, read_register
-from tandem.judge.interval import FEWEST_ROUNDS
 from tandem.judge.schema import (
     BottleneckRound,
     CellVerdict,
