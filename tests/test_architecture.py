@@ -32,6 +32,7 @@ ALLOWED = {
         "tandem.bench.fault.ExternalBenchError",
         "tandem.bench.quantiles.Values",
         "tandem.bench.simulation.SIMULATED_BAND",
+        "tandem.bench.terminal_text",
     },
     "tandem/publish": {"tandem.metrics", "tandem.aws.faults"},
     "tandem/monitoring": {"tandem.spec", "tandem.metrics"},

@@ -68,8 +68,8 @@ def _judge_run(
 ) -> ExitCode:
     """Judge, print and write; whether it is void."""
     from tandem.bench.request_table import read_request_table  # noqa: PLC0415
-    from tandem.judge import terminal  # noqa: PLC0415 - scipy takes a second to load
-    from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415
+    from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415 - scipy
+    from tandem.report import terminal  # noqa: PLC0415
 
     reason = explain_unjudged(run_manifest)
     if reason is not None:
@@ -85,7 +85,7 @@ def _judge_run(
         print("", *terminal.render_lines(verdict), sep="\n")
     try:
         save_verdict(folder, verdict)
-        from tandem.report import write_report  # noqa: PLC0415 - the chart library
+        from tandem.report.page import write_report  # noqa: PLC0415 - the chart library
 
         print(write_report(verdict, requests, folder).html, file=sys.stderr if as_json else sys.stdout)
     except ExternalBenchError as fault:

@@ -24,7 +24,7 @@ def estimate(low, value, high):
         ((1.01, 1.04, 1.06), 0.001, None, "faster", "difference"),
         ((0.94, 0.97, 0.99), 0.001, None, "slower", "difference"),
         ((0.94, 0.99, 1.01), 0.2, None, "no evidence", "chance"),
-        ((1.2, 1.5, 1.8), 0.05, None, "no evidence", "chance"),
+        ((1.2, 1.5, 1.8), 0.051, None, "no evidence", "chance"),
         ((1.2, 1.5, 1.8), 0.049, 1.49, "faster", "difference"),
         ((1.2, 1.5, 1.8), 0.001, 1.5, "no evidence", "floor"),
         ((0.5, 0.7, 0.8), 0.001, 1.5, "no evidence", "floor"),

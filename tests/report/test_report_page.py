@@ -14,13 +14,13 @@ import msgspec
 import pytest
 from measured import failed, write_run
 
-from tandem import report
 from tandem.bench.fault import ExternalBenchError
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.schedule import LoadLevel
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.judge.schema import RunControls, Verdict
 from tandem.report import header
+from tandem.report import page as report
 
 MOST_BYTES = 2_000_000
 UNASKED = "The post's claims are not asked of these servers: they are simulated."

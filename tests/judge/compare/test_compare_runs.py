@@ -14,9 +14,9 @@ from tandem.bench.schedule import LoadLevel
 from tandem.bench.terminal_text import count_columns
 from tandem.judge.compare import comparison as module
 from tandem.judge.compare.comparison import compare_tables
-from tandem.judge.compare.terminal import WIDTH, render_lines
 from tandem.judge.controls import check_controls
 from tandem.judge.schema import BottleneckRound, NoiseFloor, RatioEstimate, RunControls
+from tandem.report.comparison_table import WIDTH, render_lines
 
 C4 = LoadLevel(concurrency=4)
 METRICS = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")

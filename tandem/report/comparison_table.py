@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import fit_width, wrap_text
 from tandem.judge.compare.schema import ComparisonRow, ManifestDifference, RunComparison, RunSummary
+from tandem.judge.pairs import DECIDING_METRIC
 from tandem.judge.text_format import (
     ABSENT,
     format_interval,
@@ -104,7 +105,7 @@ def _has_no_evidence(metrics: Mapping[str, ComparisonRow]) -> bool:
 
 
 def _format_line(class_: str, metrics: Mapping[str, ComparisonRow]) -> str:
-    e2e_row = metrics.get("e2e_ms")
+    e2e_row = metrics.get(DECIDING_METRIC)
     other_columns = " ".join(_format_marked_ratio(metrics.get(name)) for name in ("tpot_ms", "ttft_ms"))
     if e2e_row is None:
         return (

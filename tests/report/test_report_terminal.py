@@ -13,7 +13,7 @@ from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import fit_width
 from tandem.judge import text_format
 from tandem.judge.schema import RatioEstimate, RunControls, Verdict
-from tandem.judge.terminal import WIDTH, render_lines
+from tandem.report.terminal import WIDTH, render_lines
 
 
 def columns(line: str) -> int:
