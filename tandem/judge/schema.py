@@ -164,6 +164,10 @@ class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float
 
 
+CheckFinding = tuple[Literal["passed", "caution", "failed", "absent"], str]
+"""What a check finds: the result and the sentence of a `ControlCheck`."""
+
+
 class ControlCheck(msgspec.Struct, frozen=True, kw_only=True):
     """One control.
 
