@@ -61,8 +61,8 @@ def check_aa_control(pairing: RequestPairing) -> tuple[CheckFinding, tuple[Noise
         return (
             "passed",
             (
-                f"asked twice, {table.baseline} is itself in {len(cells)} of {len(cells)} cells; the highest noise floor "
-                f"is {worst_cell.floor.ratio:.3g}, of {worst_cell.name}"
+                f"asked twice, {table.baseline} is itself in {len(cells)} of {len(cells)} cells; the highest noise "
+                f"floor is {worst_cell.floor.ratio:.3g}, of {worst_cell.name}"
             ),
         ), floors
     remainder = f"; and {len(failures) - _MAX_NAMES} more" if len(failures) > _MAX_NAMES else ""
@@ -71,8 +71,8 @@ def check_aa_control(pairing: RequestPairing) -> tuple[CheckFinding, tuple[Noise
         (
             f"asked twice, {table.baseline} differs from itself by more than {MARGIN:.0%}: "
             f"{'; '.join(cell.name for cell in failures[:_MAX_NAMES])}{remainder}; "
-            "something beside the servers changes what is measured: see that nothing else uses them or this machine, and "
-            "run again"
+            "something beside the servers changes what is measured: see that nothing else uses them or this machine, "
+            "and run again"
         ),
     ), floors
 

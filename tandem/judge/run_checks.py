@@ -102,8 +102,8 @@ def _judge_client_load(
     return (
         "passed",
         (
-            f"the client took at most {cpu:.0%} of a CPU in a round, and its event loop woke up to {_MS * lag_s:.1f} ms "
-            "late nine times in ten"
+            f"the client took at most {cpu:.0%} of a CPU in a round, and its event loop woke up to {_MS * lag_s:.1f} "
+            "ms late nine times in ten"
         ),
     )
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tandem.judge.claims.claim_answer import ClaimAnswer
-from tandem.judge.claims.register import Claim
+from tandem.judge.claims.register import Claim, ClaimAnswer
 from tandem.judge.claims.speed import answer_cells
 from tandem.judge.claims.variant_results import ALL, VariantResults, find_draft, join_first, model_slug
 from tandem.judge.cost import measure_work
