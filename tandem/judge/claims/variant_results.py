@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from tandem.bench.manifest import ManifestArm
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.bench.summary import ALL_CLASSES
 from tandem.judge import failure_bias
 from tandem.judge.claims.register import PostSetup
 from tandem.judge.decision import adjust_single_p, decide_speed_up
@@ -36,7 +38,6 @@ from tandem.judge.text_format import (
     metric_unit,
 )
 
-ALL = "all"
 _MAX_TEXTS = 4  # cells that are spelt out in an answer
 
 
@@ -67,23 +68,17 @@ class MetricFinding:
 
     def __str__(self) -> str:
         """Say it with its figures."""
-        name, unit_name = format_metric(self.metric), metric_unit(self.metric)
-        figures = (
-            f"{name} {format_number(self.baseline_value)} to "
-            f"{format_number(self.variant_value)}{'' if unit_name == name else f' {unit_name}'}"
-        )
-        ratio = f", {format_times(self.speed_up.value)}" if self.speed_up else ""
-        ratio += f" ({format_interval(self.speed_up)})" if self.speed_up and self.speed_up.low is not None else ""
-        rounds_text = (
-            ""
-            if self.unit_text == "prompts"
-            else f" over {self.unit_count} round{'' if self.unit_count == 1 else 's'} of {self.unit_text}"
-        )
-        rounds_text += (
-            ", without a noise floor" if rounds_text and self.noise_floor is None and self.word != "no evidence" else ""
-        )
-        cell_text = f"{self.class_} at {format_load(self.load)}"
-        return f"{cell_text}: {figures}{ratio}, {self.word}{rounds_text}"
+        name, unit = format_metric(self.metric), metric_unit(self.metric)
+        text = f"{self.class_} at {format_load(self.load)}: {name} {format_number(self.baseline_value)} to "
+        text += f"{format_number(self.variant_value)}{'' if unit == name else f' {unit}'}"
+        if self.speed_up:
+            text += f", {format_times(self.speed_up.value)}"
+            text += f" ({format_interval(self.speed_up)})" if self.speed_up.low is not None else ""
+        text += f", {self.word}"
+        if self.unit_text == "prompts":
+            return text
+        text += f" over {self.unit_count} round{'' if self.unit_count == 1 else 's'} of {self.unit_text}"
+        return f"{text}, without a noise floor" if self.noise_floor is None and self.word != "no evidence" else text
 
 
 class RoundSpeedUps(NamedTuple):
@@ -130,6 +125,10 @@ class VariantResults:
     def arm_names(self) -> tuple[str, str]:
         """Return the baseline and the variant."""
         return self.table.baseline, self.variant
+
+    def find_acceptance(self, arm: str) -> ClassAcceptance | None:
+        """Return the acceptance of an arm over all classes."""
+        return next((row for row in self.acceptance if row.arm == arm and row.class_ == ALL_CLASSES), None)
 
     def select_loads(self) -> tuple[LoadLevel, ...]:
         """Return the loads that answer: the post's where the run has it, else all."""
@@ -219,10 +218,9 @@ class VariantResults:
             allow_tuning: draft and window may be others: a claim about tuning compares them.
         """
         arms = [find_manifest_arm(self.table, name) for name in self.arm_names()]
-        known_arms = [arm for arm in arms if arm is not None]
-        if len(known_arms) < len(arms):
+        if arms[0] is None or arms[1] is None:
             return "the manifest does not know both arms"
-        return next(list_differences(self.set_up, *known_arms, allow_tuning=allow_tuning), "")
+        return next(list_differences(self.set_up, arms[0], arms[1], allow_tuning=allow_tuning), "")
 
     @cached_property
     def invalid_reason(self) -> str:
@@ -283,30 +281,27 @@ def join_first(items: Iterable[object]) -> str:
 
 def describe_llmperf(results: VariantResults, classes: Sequence[str]) -> str | None:
     """Return the figures of some classes by llmperf's definition beside the true ones; None where nobody has them."""
-    return join_first(_list_llmperf_medians(results, classes)) or None
-
-
-def _list_llmperf_medians(results: VariantResults, classes: Sequence[str]) -> Iterator[str]:
-    for class_ in classes:
-        for load_level in results.select_loads():
-            texts = [
-                f"{name} {format_number(before)} to {format_number(after)} ms"
-                for metric, name in (("llmperf_inter_token_latency_ms", "by llmperf's definition"), ("tpot_ms", "TPOT"))
-                for before, after in [
-                    [_compute_median(results, arm, class_, load_level, metric) for arm in results.arm_names()]
-                ]
-                if before is not None and after is not None
+    texts = []
+    for class_, load in product(classes, results.select_loads()):
+        figures = [
+            f"{name} {format_number(before)} to {format_number(after)} ms"
+            for metric, name in (("llmperf_inter_token_latency_ms", "by llmperf's definition"), ("tpot_ms", "TPOT"))
+            for before, after in [
+                [_compute_median(results, arm, (class_, load), metric) for arm in results.arm_names()]
             ]
-            if texts:
-                yield f"{class_} at {format_load(load_level)}: {', '.join(texts)}"
+            if before is not None and after is not None
+        ]
+        if figures:
+            texts.append(f"{class_} at {format_load(load)}: {', '.join(figures)}")
+    return join_first(texts) or None
 
 
-def _compute_median(results: VariantResults, arm: str, class_: str, load_level: LoadLevel, metric: str) -> float | None:
+def _compute_median(results: VariantResults, arm: str, cell: tuple[str, LoadLevel], metric: str) -> float | None:
     table = results.table
-    if class_ not in table.classes or metric not in table.figures:
+    if cell[0] not in table.classes or metric not in table.figures:
         return None
     rows = results.pairing.row_mask() & table.arm_mask(arm) & ~table.failed
-    rows &= (table.class_ == table.classes.index(class_)) & (table.load == table.loads.index(load_level))
+    rows &= (table.class_ == table.classes.index(cell[0])) & (table.load == table.loads.index(cell[1]))
     values = table.figures[metric][rows]
     values = values[np.isfinite(values)]
     return float(np.median(values)) if len(values) else None

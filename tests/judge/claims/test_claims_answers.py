@@ -489,6 +489,29 @@ def test_a_prompt_of_two_loads_is_no_two_prompts():
     assert once == twice
 
 
+@pytest.mark.parametrize(
+    ("small_ms", "accepted", "word"),
+    [(1000, (4.0, 2.2), "confirmed"), (600, (4.0, 2.2), "contradicted"), (1000, (2.2, 4.0), "contradicted"),
+     (1000, (4.0, None), "no evidence")],
+)  # fmt: skip
+def test_drafts_are_answered_by_variants_that_differ_in_them(small_ms, accepted, word):
+    rng = np.random.default_rng(1)
+    requests = [
+        Asked(arm=arm, prompt=f"p{number}", e2e_ms=ms * float(np.exp(rng.normal(0, 0.01))))
+        for arm, ms in (("base", 2000), ("large", 1000), ("small", small_ms))
+        for number in range(12)
+    ]
+    large, small = posts("large"), posts("small")
+    small = msgspec.structs.replace(small, artifact_key=small.artifact_key.replace("qwen3-1-7b", "qwen3-0-6b"))
+    acceptance = [
+        ClassAcceptance(arm=arm, class_="all", method="counters", acceptance_length=length)
+        for arm, length in zip(("large", "small"), accepted, strict=True)
+    ]
+    cells = [unsure("chat", "tpot_ms", variant=arm) for arm in ("large", "small")]
+    seen = observed_with((POST_BASE, large, small), requests)
+    assert answer("C9", *cells, seen=seen, acceptance=acceptance).answer == word
+
+
 def test_one_window_compares_no_windows():
     found = answer("C10", seen=of_the_post())
     assert found.answer == "not comparable"
