@@ -18,6 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -78,23 +79,27 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
     )
     pairing = RequestPairing(_merge_runs(parts, common))
     floors, rounds = _combine_floors(*run_controls), [_list_rounds(part, common) for part in parts]
-    block_reason = _explain_block(run_controls, [entry.what for entry in manifest_differences if entry.blocks])
+    void_reasons = [reason for controls in run_controls for reason in controls.void]
+    settings = ", ".join(difference.what for difference in manifest_differences if difference.blocks)
+    block_reason = f"the runs were asked differently ({settings})" if settings else ""
+    if void_reasons:
+        block_reason = f"a run is void: {void_reasons[0]}"
     is_greedy = not before.run.temperature and not after.run.temperature
     outputs = tuple(_compare_outputs(pairing.table, common)) if is_greedy else ()
     arms: list[tuple[_RowKind, str]] = [("figure", arm) for arm in common.arms]
     if before.baseline == after.baseline:
         arms += [("gain", arm) for arm in common.arms if arm != before.baseline]
     estimates = list(_estimate_rows(pairing, arms, before.baseline))
-    adjusted_p_values = _adjust_known_p_values([entry.estimate for entry in estimates])
+    p_values = iter(adjust_p_values(np.array([entry.estimate.p for entry in estimates if entry.estimate])).tolist())
     rows = tuple(
-        _build_row(
+        _decide_row(
             entry,
-            p,
-            floors.get((entry.class_, entry.load, entry.metric)),
-            block_reason or _explain_few_rounds(entry, before.baseline, rounds),
+            next(p_values) if entry.estimate else None,
+            floors.get((entry.draft.class_, entry.draft.load, entry.draft.metric)),
+            block_reason or _explain_few_rounds(entry.draft, before.baseline, rounds),
             margin,
         )
-        for entry, p in zip(estimates, adjusted_p_values, strict=True)
+        for entry in estimates
     )
     return RunComparison(
         before=_summarize_run(before, run_controls[0], common),
@@ -111,18 +116,13 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
 class _RowEstimate(NamedTuple):
     """A row before it is held against the others.
 
-    `loss_reason` says why only survivors could be compared. `length_ratio` is that of the later answers as a ratio of
-    the earlier ones, where the metric grows with it and servers counted tokens.
+    `draft` is the row as far as it is known; its `why` says why only survivors could be compared, or is empty.
+    `length_ratio` is that of the later answers as a ratio of the earlier ones, where the metric grows with it and
+    servers counted tokens.
     """
 
-    kind: _RowKind
-    arm: str
-    class_: str
-    load: LoadLevel
-    metric: str
-    paired: _PairedFigures
+    draft: ComparisonRow
     estimate: LogRatioEstimate | None
-    loss_reason: str
     length_ratio: RatioEstimate | None
 
 
@@ -147,7 +147,11 @@ def _merge_runs(parts: Sequence[_RunPart], common: CommonParts) -> RequestTable:
         return tuple(codes), join_columns(code_columns)
 
     arms, arm = join_codes([[part.prefix + name for name in part.table.arms] for part in parts], "arm")
-    prompts, prompt = join_codes([_rename_prompts(part) for part in parts], "prompt")
+    renamed_prompts = [
+        [prompt._replace(suite=part.suites.get(prompt.suite, prompt.suite)) for prompt in part.table.prompts]
+        for part in parts
+    ]
+    prompts, prompt = join_codes(renamed_prompts, "prompt")
     classes, class_ = join_codes([table.classes for table in tables], "class_")
     loads, load = join_codes([table.loads for table in tables], "load")
     columns = {name: join_columns(getattr(table, name) for table in tables) for name in _COPY_COLUMNS}
@@ -182,10 +186,6 @@ def _mask_rows(part: _RunPart, common: CommonParts) -> BoolArray:
     round_mask = RequestPairing(table, part.controls.marked_rounds).row_mask()
     rows: BoolArray = round_mask & np.isin(table.arm, arms) & np.isin(table.prompt, prompts)
     return rows
-
-
-def _rename_prompts(part: _RunPart) -> list[Any]:
-    return [prompt._replace(suite=part.suites.get(prompt.suite, prompt.suite)) for prompt in part.table.prompts]
 
 
 def _encode_content(table: RequestTable) -> IntArray:
@@ -229,12 +229,25 @@ def _estimate_rows(
             length_ratio = length_estimate.convert() if length_estimate else None
             for metric in JUDGED_METRICS:
                 paired = pair_figures(cell, metric)
-                if len(paired.logs):
-                    yield _RowEstimate(
-                        kind, arm, table.classes[cell[0]], table.loads[cell[1]], metric, paired,
-                        estimate_log_ratio(paired.logs), loss_reason,
-                        length_ratio if metric == DECIDING_METRIC else None,
-                    )  # fmt: skip
+                if not len(paired.logs):
+                    continue
+                estimate = estimate_log_ratio(paired.logs)
+                mean_ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(paired.logs))))
+                draft = ComparisonRow(
+                    kind=kind,
+                    arm=arm,
+                    class_=table.classes[cell[0]],
+                    load=table.loads[cell[1]],
+                    metric=metric,
+                    prompts=len(paired.logs),
+                    before=paired.before,
+                    after=paired.after,
+                    speed_up=estimate.convert() if estimate else mean_ratio,
+                    p=estimate.p if estimate else None,
+                    verdict="no evidence",
+                    why=loss_reason,
+                )
+                yield _RowEstimate(draft, estimate, length_ratio if metric == DECIDING_METRIC else None)
 
 
 def _pair_own_figures(pairing: RequestPairing, arm: str, cell: tuple[int, int], metric: str) -> _PairedFigures:
@@ -332,11 +345,11 @@ def _list_rounds(part: _RunPart, common: CommonParts) -> _RoundsByCell:
     return rounds
 
 
-def _explain_few_rounds(estimate_row: _RowEstimate, baseline: str, rounds: Sequence[_RoundsByCell]) -> str:
+def _explain_few_rounds(row: ComparisonRow, baseline: str, rounds: Sequence[_RoundsByCell]) -> str:
     """Say why a row has too few rounds, in the run that has fewer; empty where they are enough."""
-    arms = (estimate_row.arm,) if estimate_row.kind == "figure" else (baseline, estimate_row.arm)
+    arms = (row.arm,) if row.kind == "figure" else (baseline, row.arm)
     round_count = min(
-        len(set.intersection(*(run_rounds.get((arm, estimate_row.class_, estimate_row.load), set()) for arm in arms)))
+        len(set.intersection(*(run_rounds.get((arm, row.class_, row.load), set()) for arm in arms)))
         for run_rounds in rounds
     )
     if round_count >= FEWEST_ROUNDS:
@@ -344,44 +357,18 @@ def _explain_few_rounds(estimate_row: _RowEstimate, baseline: str, rounds: Seque
     return f"a run is short: {verdict_reason.explain_few_rounds(round_count) or 'both arms answered in no round of it'}"
 
 
-def _explain_block(run_controls: Sequence[RunControls], setting_names: Sequence[str]) -> str:
-    """Say why nothing may be called, whatever the figures; empty where it may."""
-    void_reasons = [reason for controls_of_run in run_controls for reason in controls_of_run.void]
-    if void_reasons:
-        return f"a run is void: {void_reasons[0]}"
-    return f"the runs were asked differently ({', '.join(setting_names)})" if setting_names else ""
-
-
-def _adjust_known_p_values(estimates: Sequence[LogRatioEstimate | None]) -> list[float | None]:
-    """Return each p with all of them taken into account; None where there is none."""
-    p_values = [row_estimate.p for row_estimate in estimates if row_estimate is not None]
-    adjusted_p_values = iter(adjust_p_values(np.array(p_values)).tolist() if p_values else [])
-    return [None if row_estimate is None else next(adjusted_p_values) for row_estimate in estimates]
-
-
-def _build_row(
+def _decide_row(
     row: _RowEstimate, adjusted_p: float | None, floor: float | None, block_reason: str, margin: float
 ) -> ComparisonRow:
     decision = decide_speed_up(row.estimate, adjusted_p, floor=floor, margin=margin)
-    reason = (
-        block_reason
-        or row.loss_reason
-        or ("too few prompts for an interval" if row.estimate is None else "")
-        or ("no noise floor in one run or both: measure both with --control-rounds" if floor is None else "")
-        or _explain_other_length(row, decision, margin)
-    )
-    ratio = row.estimate.convert() if row.estimate else None
-    return ComparisonRow(
-        kind=row.kind,
-        arm=row.arm,
-        class_=row.class_,
-        load=row.load,
-        metric=row.metric,
-        prompts=len(row.paired.logs),
-        before=row.paired.before,
-        after=row.paired.after,
-        speed_up=ratio or RatioEstimate(value=convert_log_ratio(float(np.mean(row.paired.logs)))),
-        p=row.estimate.p if row.estimate else None,
+    reason = block_reason or row.draft.why
+    if not reason and row.estimate is None:
+        reason = "too few prompts for an interval"
+    elif not reason and floor is None:
+        reason = "no noise floor in one run or both: measure both with --control-rounds"
+    reason = reason or _explain_other_length(row, decision, margin)
+    return msgspec.structs.replace(
+        row.draft,
         adjusted_p=adjusted_p,
         noise_floor=floor,
         verdict="no evidence" if reason else decision.word,
@@ -406,7 +393,7 @@ def _explain_other_length(row: _RowEstimate, decision: SpeedUpDecision, margin: 
     length = compare_lengths(row.length_ratio, margin)
     if length == "alike" or (length == "longer" and not is_same):
         return ""
-    baseline_text = "beside its baseline's, " if row.kind == "gain" else ""
+    baseline_text = "beside its baseline's, " if row.draft.kind == "gain" else ""
     length_text = f"{format_number(row.length_ratio.value)} times as long ({format_interval(row.length_ratio)})"
     return (
         f"{baseline_text}the later answers are {length_text}, so their times are not those of the same work: see TPOT"
@@ -464,12 +451,11 @@ def _list_notes(
         yield "no prompt was answered in both runs at the same load"
     for arm in common.arms:
         e2e_rows = [
-            row_estimate
-            for row_estimate in estimates
-            if (row_estimate.kind, row_estimate.arm, row_estimate.metric) == ("figure", arm, DECIDING_METRIC)
-            and row_estimate.estimate
+            row
+            for row in estimates
+            if (row.draft.kind, row.draft.arm, row.draft.metric) == ("figure", arm, DECIDING_METRIC) and row.estimate
         ]
-        if e2e_rows and all(row_estimate.length_ratio is None for row_estimate in e2e_rows):
+        if e2e_rows and all(row.length_ratio is None for row in e2e_rows):
             yield f"tokens of {arm} were not counted in both runs: whether its answers are of one length is not known"
     if before.run.created_utc > after.run.created_utc:
         yield "the first run is the later one: figures read from it to the earlier one"
