@@ -90,7 +90,7 @@ def _estimate_cells(
         if not math.isnan(floor.ratio)
     }
     failures, start_counts = failure_bias.count_failures(pairing, baseline, variant), _count_starts(pairing, variant)
-    run_bar_reason = verdict_reason.explain_void(controls) or explain_invalidity(pairing, baseline, variant)
+    run_bar_reason = f"void: {controls.void[0]}" if controls.void else explain_invalidity(pairing, baseline, variant)
     baseline_counts = verdict_reason.count_requests(pairing, baseline)
     variant_counts = verdict_reason.count_requests(pairing, variant)
     cell_codes = np.unique(pairing.cell_codes()).tolist()
@@ -109,6 +109,8 @@ def _estimate_cells(
         estimate = estimate_log_ratio(
             pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements, noise=noise[metric], level=level
         )
+        mean_log = float(np.mean(pairs.logs)) if len(pairs.logs) else None
+        mean_ratio = None if mean_log is None else RatioEstimate(value=convert_log_ratio(mean_log))
         draft = CellVerdict(
             variant=variant,
             class_=class_,
@@ -119,7 +121,7 @@ def _estimate_cells(
             starts=start_counts[code],
             baseline=_compute_median(pairs.baseline_medians),
             measured=_compute_median(pairs.variant_medians),
-            speed_up=estimate.convert() if estimate else _average_pairs(pairs),
+            speed_up=estimate.convert() if estimate else mean_ratio,
             p=estimate.p if estimate else None,
             noise_floor=floors.get((class_, load, metric)),
             evidence="across-starts" if estimate and estimate.start_count >= FEWEST_STARTS else "one-start",
@@ -152,10 +154,6 @@ def _count_starts(pairing: RequestPairing, arm: str) -> list[int | None]:
     return [
         int(count) if count and is_complete else None for count, is_complete in zip(start_counts, is_known, strict=True)
     ]
-
-
-def _average_pairs(pairs: CellPairs) -> RatioEstimate | None:
-    return RatioEstimate(value=convert_log_ratio(float(np.mean(pairs.logs)))) if len(pairs.logs) else None
 
 
 def _compute_median(values: Values) -> float | None:

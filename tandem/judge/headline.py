@@ -183,9 +183,12 @@ class _HeadlineFacts:
             return bool(self.different_lengths)
         if equality.lengths is not None and compare_lengths(equality.lengths, self.margin) != "alike":
             return True
-        garbage, other = equality.garbage, equality.garbage_of_baseline
+        garbage, baseline_garbage = equality.garbage, equality.garbage_of_baseline
         has_more_garbage = garbage is not None and is_more_frequent(
-            garbage.n, garbage.of, other.n if other else 0, other.of if other else garbage.of
+            garbage.n,
+            garbage.of,
+            baseline_garbage.n if baseline_garbage else 0,
+            baseline_garbage.of if baseline_garbage else garbage.of,
         )
         return equality.result == "differs" or has_more_garbage
 

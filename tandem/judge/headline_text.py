@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tandem.judge.schema import CellVerdict, CellWord
-from tandem.judge.text_format import format_load, shorten_text
+from tandem.judge.text_format import format_load, format_short_ratio, shorten_text
 
 MAX_CLASSES = 4  # classes that a sentence names; the rest are counted
 _DIFFERENCES: tuple[CellWord, ...] = ("faster", "slower")
 _MAX_OPPOSITIONS = 2  # reasons of mixed classes that it has
-_FINE, _TENTHS, _WHOLE = 0.2, 1.0, 10.0
 
 
 def format_cell(cell: CellVerdict) -> str:
@@ -87,14 +86,7 @@ def _join_parts(parts: Sequence[str]) -> str:
 def _format_range(cells: Sequence[CellVerdict]) -> str:
     ratios = [cell.speed_up for cell in cells if cell.speed_up]
     ends = [
-        _format_ratio(min(ratio.low or ratio.value for ratio in ratios)),
-        _format_ratio(max(ratio.high or ratio.value for ratio in ratios)),
+        format_short_ratio(min(ratio.low or ratio.value for ratio in ratios)),
+        format_short_ratio(max(ratio.high or ratio.value for ratio in ratios)),
     ]
     return " to ".join(dict.fromkeys(ends))
-
-
-def _format_ratio(value: float) -> str:
-    """Return a ratio with as many digits as a sentence bears."""
-    if value >= _WHOLE:
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if value < _TENTHS or abs(value - 1) < _FINE else f"{value:.1f}"

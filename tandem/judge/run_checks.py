@@ -192,20 +192,23 @@ def check_errors(table: RequestTable) -> CheckFinding:
     for arm in (table.baseline, *table.variants, *([table.control] if table.control else [])):
         rows = table.arm_mask(arm)
         counts[arm] = int(rows.sum()), int((rows & table.failed).sum())
-    silent_arms = {arm for arm, (asked_count, failure_count) in counts.items() if asked_count == failure_count}
+    silent_arms = {arm for arm, (request_count, failure_count) in counts.items() if request_count == failure_count}
     failing_arms = silent_arms or {arm for arm, (_, failure_count) in counts.items() if failure_count}
     sentence = "; ".join(_describe_failures(arm, *counts[arm]) for arm in counts if arm in failing_arms)
     if table.baseline in silent_arms or (table.variants and set(table.variants) <= silent_arms):
         return "failed", sentence
-    is_frequent = any(failure_count > FAILURE_SHARE * asked_count for asked_count, failure_count in counts.values())
+    is_frequent = any(failure_count > FAILURE_SHARE * request_count for request_count, failure_count in counts.values())
     if silent_arms or is_frequent:
         return "caution", sentence
-    return "passed", sentence or f"all {sum(asked_count for asked_count, _ in counts.values())} requests were answered"
+    return (
+        "passed",
+        sentence or f"all {sum(request_count for request_count, _ in counts.values())} requests were answered",
+    )
 
 
-def _describe_failures(arm: str, asked_count: int, failure_count: int) -> str:
-    if not asked_count:
+def _describe_failures(arm: str, request_count: int, failure_count: int) -> str:
+    if not request_count:
         return f"{arm} was never asked"
-    if asked_count == failure_count:
-        return f"{arm} answered none of {asked_count} requests"
-    return f"{arm} failed {failure_count} of {asked_count} requests"
+    if request_count == failure_count:
+        return f"{arm} answered none of {request_count} requests"
+    return f"{arm} failed {failure_count} of {request_count} requests"

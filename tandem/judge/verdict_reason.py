@@ -17,8 +17,8 @@ from tandem.judge.decision import SpeedUpDecision
 from tandem.judge.interval import FEWEST_PROMPTS
 from tandem.judge.pairs import JUDGED_METRICS, RequestPairing
 from tandem.judge.power import MOST_PROMPTS, MOST_ROUNDS
-from tandem.judge.schema import CellVerdict, RatioEstimate, RunControls
-from tandem.judge.text_format import format_number
+from tandem.judge.schema import CellVerdict, RatioEstimate
+from tandem.judge.text_format import format_ratio
 
 _METRIC_NEEDS = {
     "tpot_ms": "it takes two tokens that the server counted",
@@ -27,7 +27,6 @@ _METRIC_NEEDS = {
     "output_tokens_per_s": "it takes tokens that the server counted",
 }
 _SMALLEST_P = 0.001
-_NEAR_ONE = 0.1
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,6 @@ def explain_absence(baseline: RequestCounts, variant: RequestCounts, cell: int, 
     return f"{prompts_text} answered by both arms, and fewer than {FEWEST_PROMPTS} have no spread"
 
 
-def explain_void(controls: RunControls) -> str:
-    """Return why nothing may be said of any cell; empty where it may."""
-    return f"void: {controls.void[0]}" if controls.void else ""
-
-
 def explain_few_rounds(round_count: int) -> str:
     """Return why nothing is said of so few rounds; empty where they are enough, and where there is none at all."""
     if not 0 < round_count < FEWEST_ROUNDS:
@@ -151,12 +145,6 @@ def _suggest_sample_size(cell: CellVerdict, *, is_within_floor: bool) -> str:
     if is_within_floor:
         return "what would decide it is not known: more control rounds may lower the floor"
     return f"neither {MOST_PROMPTS:,} prompts nor {MOST_ROUNDS:,} rounds would decide it"
-
-
-def format_ratio(value: float | None) -> str:
-    """Return a speed-up; finer where it is so near to 1 that two digits could not tell it from a margin's end."""
-    is_near_one = value is not None and abs(value - 1) < _NEAR_ONE
-    return f"{value:.3f}" if is_near_one else format_number(value)
 
 
 def _format_ends(speed_up: RatioEstimate) -> str:

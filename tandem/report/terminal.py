@@ -22,6 +22,7 @@ from tandem.judge.schema import (
     Verdict,
 )
 from tandem.judge.text_format import filter_speculation
+from tandem.judge.verdict_reason import describe_sample_sizes
 
 WIDTH = 100
 MOST_ROWS = 48
@@ -144,11 +145,7 @@ def _format_counts(word_counts: Mapping[CellWord, int]) -> str:
 def _render_open_cells(cells: Sequence[CellVerdict]) -> Iterator[str]:
     open_cells = [cell for cell in cells if cell.more_prompts is not None or cell.more_rounds is not None]
     for cell in open_cells[:MOST_LINES]:
-        plans = [
-            f"{number:,} {unit} in all"
-            for number, unit in ((cell.more_prompts, "prompts"), (cell.more_rounds, "rounds"))
-            if number is not None
-        ]
+        plans = [f"{size} in all" for size in describe_sample_sizes(cell)]
         yield from _wrap_text(f"{_format_cell(cell)}: {' or '.join(plans)} would decide it", "  ")
     if len(open_cells) > MOST_LINES:
         yield f"… {len(open_cells) - MOST_LINES:,} more undecided: {FILE}"

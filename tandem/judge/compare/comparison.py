@@ -147,11 +147,11 @@ def _merge_runs(parts: Sequence[_RunPart], common: CommonParts) -> RequestTable:
         return tuple(codes), join_columns(code_columns)
 
     arms, arm = join_codes([[part.prefix + name for name in part.table.arms] for part in parts], "arm")
-    renamed_prompts = [
+    prompt_keys = [
         [prompt._replace(suite=part.suites.get(prompt.suite, prompt.suite)) for prompt in part.table.prompts]
         for part in parts
     ]
-    prompts, prompt = join_codes(renamed_prompts, "prompt")
+    prompts, prompt = join_codes(prompt_keys, "prompt")
     classes, class_ = join_codes([table.classes for table in tables], "class_")
     loads, load = join_codes([table.loads for table in tables], "load")
     columns = {name: join_columns(getattr(table, name) for table in tables) for name in _COPY_COLUMNS}
@@ -228,20 +228,20 @@ def _estimate_rows(
             length_estimate = estimate_log_ratio(-pair_figures(cell, LENGTH_METRIC).logs)
             length_ratio = length_estimate.convert() if length_estimate else None
             for metric in JUDGED_METRICS:
-                paired = pair_figures(cell, metric)
-                if not len(paired.logs):
+                figures = pair_figures(cell, metric)
+                if not len(figures.logs):
                     continue
-                estimate = estimate_log_ratio(paired.logs)
-                mean_ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(paired.logs))))
+                estimate = estimate_log_ratio(figures.logs)
+                mean_ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(figures.logs))))
                 draft = ComparisonRow(
                     kind=kind,
                     arm=arm,
                     class_=table.classes[cell[0]],
                     load=table.loads[cell[1]],
                     metric=metric,
-                    prompts=len(paired.logs),
-                    before=paired.before,
-                    after=paired.after,
+                    prompts=len(figures.logs),
+                    before=figures.before,
+                    after=figures.after,
                     speed_up=estimate.convert() if estimate else mean_ratio,
                     p=estimate.p if estimate else None,
                     verdict="no evidence",
@@ -271,10 +271,10 @@ def _pair_gains(pairing: RequestPairing, baseline: str, arm: str, cell: tuple[in
     return _PairedFigures(logs[1] - logs[0], *(convert_log_ratio(float(np.mean(side))) for side in logs))
 
 
-def _name_arm(prefixed_name: str) -> str:
+def _name_arm(arm_name: str) -> str:
     """Return the name of an arm of a merged run as a sentence has it."""
-    is_earlier = prefixed_name.startswith(_BEFORE)
-    name = prefixed_name.removeprefix(_BEFORE if is_earlier else _AFTER)
+    is_earlier = arm_name.startswith(_BEFORE)
+    name = arm_name.removeprefix(_BEFORE if is_earlier else _AFTER)
     return f"{name} in the {'earlier' if is_earlier else 'later'} run"
 
 
