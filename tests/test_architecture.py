@@ -20,10 +20,11 @@ ALLOWED = {
     "tandem/rules": {"tandem.rules", "tandem.spec"},
     "tandem/artifacts": {"tandem.artifacts", "tandem.spec", "tandem.aws.faults", "tandem.shell_command"},
     "tandem/bench": {"tandem.bench", "tandem.metrics", "tandem.shell_command"},
-    "tandem/publish": {"tandem.publish", "tandem.metrics", "tandem.aws.faults"},
+    "tandem/publish": {"tandem.publish", "tandem.metrics", "tandem.aws.faults", "tandem.errors"},
     "tandem/monitoring": {"tandem.monitoring", "tandem.spec", "tandem.metrics"},
     "tandem/cli": {
         "tandem.cli",
+        "tandem.errors",
         "tandem.spec",
         "tandem.rules",
         "tandem.artifacts",

@@ -1,11 +1,12 @@
-"""What keeps boto3 from an answer, in three kinds that need three different people, and the sentence for each.
+"""What boto3 raises, in kinds that different people look after: no answer at all, or an answer that refuses.
 
-Which exception is of which kind stands here once; what to do about a kind is said by whoever asked, because a pod, an
-operator and a pipeline do different things about it.
-Invariant: an answer of a service, however bad, is none of these; an answer of something else, as of a proxy in between,
-is no answer of a service.
+Which exception and which code is of which kind stands here once; what to do about a kind is said by whoever asked,
+because a pod, an operator and a pipeline do different things about it.
+Invariant: `classify_fault` knows what kept boto3 from an answer, `classify_answer` the answers of services; an answer
+of something else, as of a proxy in between, is no answer of a service.
 
-Source: botocore.exceptions, of botocore 1.44.5.
+Sources: botocore.exceptions, of botocore 1.44.5; the common errors of the API references of S3, STS, CloudWatch, EC2,
+EKS and EventBridge Scheduler.
 """
 
 from __future__ import annotations
@@ -80,6 +81,60 @@ def classify_fault(error: BaseException, operation: str) -> MissingAnswer | None
         if isinstance(error, classes):
             return MissingAnswer(kind, sentence.format(operation=operation, said=describe_error(error)))
     return None
+
+
+AnswerKind = Literal["busy", "clock", "denied", "expired", "foreign", "invalid", "no bucket", "other region", "refused"]
+# kind of an answer -> the codes that mean it; a code is of one kind
+ANSWER_CODES: dict[AnswerKind, frozenset[str]] = {
+    "busy": frozenset({
+        "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "RequestThrottled",
+        "RequestThrottledException", "RequestLimitExceeded", "LimitExceeded", "LimitExceededFault",
+        "LimitExceededException", "SlowDown", "RequestTimeout",
+    }),
+    "clock": frozenset({"RequestTimeTooSkewed", "RequestExpired", "RequestInTheFuture"}),
+    "denied": frozenset({
+        "AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "Forbidden", "403",
+        "AllAccessDisabled", "AccountProblem",
+    }),
+    "expired": frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}),
+    "foreign": frozenset({
+        "AuthFailure", "InvalidToken", "InvalidAccessKeyId", "InvalidClientTokenId", "UnrecognizedClientException",
+        "SignatureDoesNotMatch", "InvalidSignatureException", "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException", "IncompleteSignature", "NotSignedUp", "OptInRequired",
+    }),
+    "invalid": frozenset({
+        "InvalidParameterValue", "InvalidParameterValueException", "InvalidParameterCombination",
+        "InvalidParameterCombinationException", "MissingParameter", "MissingRequiredParameterException",
+        "ValidationError", "ValidationException", "InvalidFormat", "InvalidFormatFault", "MalformedInput",
+        "SerializationException",
+    }),
+    "no bucket": frozenset({"NoSuchBucket", "InvalidBucketName"}),
+    "other region": frozenset({
+        "PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException",
+    }),
+}  # fmt: skip
+# of a signature whose time is not AWS's (IAM user guide, "Troubleshoot Signature Version 4")
+_CLOCK_SENTENCES = ("Signature expired", "Signature not yet current")
+
+
+def classify_answer(error: boto.ClientError) -> AnswerKind:
+    """Return what an answer of a service means: `foreign` credentials, `refused` for any other code.
+
+    Args:
+        error: of boto3; a failure of the server itself, by its HTTP status, is `busy` whatever its code.
+    """
+    if any(sentence in str(error) for sentence in _CLOCK_SENTENCES):
+        return "clock"
+    code = error_code(error)
+    kind: AnswerKind = next((kind for kind, codes in ANSWER_CODES.items() if code in codes), "refused")
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return "busy" if status >= MIN_SERVER_ERROR_STATUS else kind
+
+
+def describe_answer(error: boto.ClientError) -> str:
+    """Return the code and the message of an answer."""
+    message = error.response.get("Error", {}).get("Message", "")
+    return f"{error_code(error)}: {message}" if message else error_code(error)
 
 
 def error_code(error: BaseException | None) -> str:

@@ -21,4 +21,4 @@ def test_frozen_rounds_are_not_sent_again(published, proxy):
 
     report = published.publish()
 
-    assert (report.whole, report.sent, proxy.requests("PutMetricData")) == (True, 0, ())
+    assert (report.is_whole, report.sent, proxy.requests("PutMetricData")) == (True, 0, ())

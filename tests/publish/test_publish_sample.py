@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from publishing import Published
+from published_run import PublishedRun
 
 from tandem import metrics
 from tandem.bench import datapoints, manifest
-from tandem.cli.publish import _build_round
+from tandem.cli.publish import build_figures
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, PUBLISHERS, cloudwatch_unit, find_metric
 
 TESTS = Path(__file__).parent.parent
@@ -27,7 +27,7 @@ MEASURED = TESTS / "bench" / "llmperf_runs" / "bursts" / "tandem"
 
 
 @pytest.fixture
-def sent(published: Published) -> list[dict[str, Any]]:
+def sent(published: PublishedRun) -> list[dict[str, Any]]:
     """Every datum of every PutMetricData that a publish of the measured run makes, as it was passed to boto3."""
     folder = published.folder
     shutil.rmtree(folder)
@@ -41,11 +41,11 @@ def sent(published: Published) -> list[dict[str, Any]]:
     def keep(params: dict[str, Any], **_: object) -> None:
         data.extend(params["MetricData"])
 
-    events = published.services().cloudwatch.meta.events
+    events = published.clients().cloudwatch.meta.events
     events.register("provide-client-params.cloudwatch.PutMetricData", keep)
     try:
         published.publish(
-            lambda without: (_build_round(one, folder, "post") for one in datapoints.read_rounds(folder, without))
+            lambda skip: (build_figures(points, folder, "post") for points in datapoints.read_rounds(folder, skip))
         )
     finally:
         events.unregister("provide-client-params.cloudwatch.PutMetricData", keep)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tandem.bench import datapoints, manifest, summary
-from tandem.cli.publish import _build_round
+from tandem.cli.publish import build_figures
 from tandem.metrics import BENCH_DIMENSIONS
 from tandem.metrics import list_published_metrics as published_metrics
 
@@ -36,7 +36,7 @@ def run(published):
     clock = msgspec.structs.replace(read.clock, utc=datetime.fromtimestamp(yesterday() + DAY_S / 2, tz=UTC).isoformat())
     manifest.write_manifest(folder, msgspec.structs.replace(read, clock=clock, goodput={"ttft_ms": 1000.0}))
     published.publish(
-        lambda without: (_build_round(one, folder, "post") for one in datapoints.read_rounds(folder, without))
+        lambda skip: (build_figures(points, folder, "post") for points in datapoints.read_rounds(folder, skip))
     )
     return published
 
@@ -46,8 +46,8 @@ def shown(published, cell, statistic):
     values = dict(zip(BENCH_DIMENSIONS, ("post", cell.arm, cell.class_, str(cell.concurrency)), strict=True))
     start = yesterday()
     dimensions = [{"Name": name, "Value": value} for name, value in values.items()]
-    stat = {"Metric": {"Namespace": published.run.namespace, "MetricName": cell.metric, "Dimensions": dimensions},
-            "Period": DAY_S, "Stat": statistic}  # fmt: skip
+    metric = {"Namespace": published.destination.namespace, "MetricName": cell.metric, "Dimensions": dimensions}
+    stat = {"Metric": metric, "Period": DAY_S, "Stat": statistic}
     answer = published.endpoint.client("cloudwatch").get_metric_data(
         MetricDataQueries=[{"Id": "q", "MetricStat": stat}],
         StartTime=datetime.fromtimestamp(start, tz=UTC), EndTime=datetime.fromtimestamp(start + 2 * DAY_S, tz=UTC),

@@ -1,0 +1,150 @@
+"""The services of AWS that publishing asks, and what their faults mean to an operator.
+
+Invariant: whatever botocore raises leaves this package as a TandemError that names the call and what it was about.
+Retries are botocore's own, so a request whose answer was lost may be sent twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tandem.aws.faults import BOTO_ERRORS, classify_answer, classify_fault, describe_answer, describe_error
+from tandem.errors import ExternalError, InputError, TandemError
+
+RETRY_ADVICE = "the records are kept: run `tandem bench publish` again, it completes what is left"
+# operation -> the action that IAM must allow (Service Authorization Reference)
+_ACTIONS = {
+    "PutMetricData": "cloudwatch:PutMetricData with the condition cloudwatch:namespace = the namespace named here",
+    "ListObjectsV2": "s3:ListBucket",
+    "GetObject": "s3:GetObject",
+    "AbortMultipartUpload": "s3:AbortMultipartUpload",
+    **dict.fromkeys(("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"), "s3:PutObject"),
+}
+# kind of a fault -> its sentence and what to do
+_SENTENCES = {
+    "busy": ("{operation} failed at every try ({answer})", "wait a few minutes"),
+    "clock": ("this machine's clock differs too much from AWS's ({answer})", "set the clock (see chronyc tracking)"),
+    "denied": (
+        "{operation} is denied ({answer})",
+        "{action} is missing for this identity: run with the role of service account tandem-bench, or allow it",
+    ),
+    "expired": ("the credentials have expired ({answer})", "log in again"),
+    "foreign": (
+        "AWS does not accept these credentials ({answer})",
+        "in a pod: check its Pod Identity association; by hand: log in again, and enable the region for the account",
+    ),
+    "no bucket": ("the bucket does not exist ({answer})", "deploy the environment's Artifacts stack"),
+    "other region": (
+        "the bucket is in another region ({answer})", "correct `region` of the environment, or the bucket's name",
+    ),
+    "no credentials": (
+        "{answer}", "in a pod: its service account has no Pod Identity association; by hand: log in",
+    ),
+    "misconfigured": ("{answer}", "correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region"),
+    "unreachable": (
+        "{answer}",
+        "check the region's name, DNS, the VPC's endpoints monitoring, sts and s3, and the network policy",
+    ),
+}  # fmt: skip
+_OTHER_SENTENCE = ("{operation} was refused ({answer})", "see this code in the API reference")
+_INPUT_KINDS = {"misconfigured", "other region"}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishClients:
+    """boto3's clients."""
+
+    cloudwatch: Any
+    s3: Any
+    sts: Any
+
+
+def connect(region: str, *, connect_s: float = 10.0, read_s: float = 60.0, attempts: int = 5) -> PublishClients:
+    """Return clients with credentials and endpoints from boto3's own chain of settings.
+
+    Args:
+        region: of the environment; AWS_REGION is not asked.
+        connect_s: limit of a connection, in seconds.
+        read_s: limit of an answer, in seconds.
+        attempts: most requests of one call.
+
+    Raises:
+        InputError: the settings cannot be used.
+    """
+    config = Config(
+        connect_timeout=connect_s, read_timeout=read_s, tcp_keepalive=True, user_agent_extra="tandem-publish",
+        retries={"mode": "standard", "total_max_attempts": attempts},
+    )  # fmt: skip
+    try:
+        return PublishClients(*(
+            boto3.client(service, region_name=region, config=config) for service in ("cloudwatch", "s3", "sts")
+        ))  # fmt: skip
+    except BotoCoreError as error:
+        raise convert_error(error, "Connect", region) from None
+    except ValueError as error:  # of an endpoint's URL
+        raise InputError(
+            f"the AWS settings cannot be used ({error})", where=region, change="correct AWS_ENDPOINT_URL if it is set"
+        ) from None
+
+
+def convert_error(error: BaseException, operation: str, where: str) -> TandemError:
+    """Return the fault that an error of botocore means.
+
+    Args:
+        error: one of BOTO_ERRORS.
+        operation: as the API reference spells it; an answer knows its own.
+        where: the object, namespace or region that it was about.
+    """
+    kind: str
+    missing_answer = classify_fault(error, operation)
+    if isinstance(error, ClientError):
+        kind, operation, answer = classify_answer(error), error.operation_name, describe_answer(error)
+    elif missing_answer is not None:
+        kind, answer = missing_answer
+    else:
+        kind, answer = "", describe_error(error)
+    problem, change = _SENTENCES.get(kind, _OTHER_SENTENCE)
+    problem = problem.format(operation=operation, answer=answer)
+    change = change.format(action=_ACTIONS.get(operation, operation))
+    if kind in _INPUT_KINDS:
+        return InputError(problem, where=where, change=change)
+    return ExternalError(problem, where=where, change=f"{change}; {RETRY_ADVICE}")
+
+
+@contextlib.contextmanager
+def translate_errors(operation: str, where: str) -> Iterator[None]:
+    """Let whatever botocore raises leave as a TandemError.
+
+    Args:
+        operation: as the API reference spells it.
+        where: the object, namespace or account that it is about.
+    """
+    try:
+        yield
+    except BOTO_ERRORS as error:
+        raise convert_error(error, operation, where) from error
+
+
+def require_account(clients: PublishClients, account: str, environment: str) -> None:
+    """Make sure that the credentials are the environment's account's.
+
+    Raises:
+        InputError: they are another's.
+        ExternalError: there are none, they have expired, STS is out of reach and the like.
+    """
+    where = f"{environment} in account {account}"
+    with translate_errors("GetCallerIdentity", where):
+        caller_account = clients.sts.get_caller_identity()["Account"]
+    if caller_account != account:
+        raise InputError(
+            f"these credentials are of account {caller_account}", where=where,
+            change=f"log in to {account} (aws sts get-caller-identity shows who you are), or name the other "
+            "environment with --env",
+        )  # fmt: skip
