@@ -54,13 +54,13 @@ def publish_to_end(run: PublishedRun, tries: int) -> int:
 
 def test_publishing_killed_at_each_request(published, proxy, chance, report):
     proxy.forget()
-    draw_run(published, chance).publish()
-    count = len(proxy.log)  # the smallest run has fewer, and ends by itself before the last of these moments
+    draw_run(published, chance).made(count=2).publish()
+    count = len(proxy.log)
     kills: Counter[str] = Counter()
     lost = duplicates = 0
     for when in ("asked", "done"):
         for number in range(1, count + 1):
-            run = draw_run(published, chance)
+            run = draw_run(published, chance).made(count=2)
             proxy.forget()
             if run.kill(proxy, KillMoment(when, number)):
                 kills[f"{proxy.log[number - 1].operation} {when}"] += 1
