@@ -195,14 +195,12 @@ def _publish_rounds(
     from tandem.bench import datapoints  # noqa: PLC0415 - numpy
     from tandem.publish.publisher import RunPublisher  # noqa: PLC0415 - boto3
 
-    def read_rounds(skip_numbers: frozenset[int]) -> Iterable[RoundFigures]:
-        return (
-            build_figures(points, folder, destination.experiment)
-            for points in datapoints.read_rounds(folder, skip_numbers)
-        )
-
-    run_files = [folder / name for name in files if (folder / name).is_file()]
-    return RunPublisher(destination, folder, clients, end_s=end_s).publish(read_rounds, run_files)
+    publisher = RunPublisher(destination, folder, clients, end_s=end_s)
+    rounds = (
+        build_figures(points, folder, destination.experiment)
+        for points in datapoints.read_rounds(folder, publisher.published_rounds)
+    )
+    return publisher.publish(rounds, [folder / name for name in files if (folder / name).is_file()])
 
 
 def build_figures(points: RoundDatapoints, folder: Path, experiment: str) -> RoundFigures:
@@ -214,7 +212,7 @@ def build_figures(points: RoundDatapoints, folder: Path, experiment: str) -> Rou
         experiment: the dimension.
     """
     from tandem.bench.folder import RECORDS_FILE  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.publish.batch import FileRange, RoundFigures, SeriesValues  # noqa: PLC0415 - numpy
+    from tandem.publish.batch import RoundFigures, SeriesValues  # noqa: PLC0415 - numpy
 
     return RoundFigures(
         number=points.number,
@@ -225,7 +223,8 @@ def build_figures(points: RoundDatapoints, folder: Path, experiment: str) -> Rou
             )
             for row in points.rows
         ),
-        records=tuple(FileRange(path=folder / RECORDS_FILE, first=first, end=end) for first, end in points.ranges),
+        records_file=folder / RECORDS_FILE,
+        ranges=points.ranges,
     )
 
 

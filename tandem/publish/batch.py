@@ -27,7 +27,7 @@ MAX_DATA = 1000  # a request
 MAX_BYTES = 900_000  # a request before it is packed; the limit is 1 MB, and whether packed it does not say
 MAX_VALUES = 150  # unique ones a datum
 MAX_SIZE = 2.0**360  # of a value
-MAX_DIMENSION_CHARACTERS = 1024
+MAX_NAME_CHARACTERS = 1024  # of a dimension's value; one must not be blank
 DIGITS = 3
 RESOLUTION_S = 60
 _PAIR_BYTES = 24  # a value of three digits and its count, in JSON or CBOR: botocore speaks either with CloudWatch
@@ -53,15 +53,6 @@ class SeriesValues:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileRange:
-    """A range of bytes of a file, from whole lines to whole lines."""
-
-    path: Path
-    first: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundFigures:
     """One round of a run.
 
@@ -69,13 +60,15 @@ class RoundFigures:
         number: from 0.
         is_complete: whether all of it is recorded; only then its figures are sent.
         series: its figures.
-        records: its raw records, as they stand in the folder.
+        records_file: holds its raw records.
+        ranges: their bytes in it: each from the first to the one behind the last.
     """
 
     number: int
     is_complete: bool
     series: tuple[SeriesValues, ...]
-    records: tuple[FileRange, ...]
+    records_file: Path
+    ranges: tuple[tuple[int, int], ...]
 
 
 class SeriesMinute(NamedTuple):
@@ -138,12 +131,8 @@ class MetricBatch:
     def find_name_fault(self) -> str | None:
         """Return which dimension CloudWatch would refuse, None for none."""
         for name, value in sorted({dimension for datum in self.data for dimension in datum.minute.dimensions}):
-            is_plain = value.isascii() and value.isprintable() and value.strip()
-            if not is_plain or len(value) > MAX_DIMENSION_CHARACTERS:
-                return (
-                    f"{name} {value!r}: CloudWatch takes 1 to {MAX_DIMENSION_CHARACTERS} printable ASCII characters, "
-                    "one not blank"
-                )
+            if not (value.isascii() and value.isprintable() and value.strip() and len(value) <= MAX_NAME_CHARACTERS):
+                return f"{name} {value!r}: CloudWatch takes 1 to {MAX_NAME_CHARACTERS} printable ASCII characters"
         return None
 
 

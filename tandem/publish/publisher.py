@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import BytesIO
@@ -20,15 +20,7 @@ from botocore.exceptions import ClientError
 from tandem.aws.faults import classify_answer, describe_answer
 from tandem.errors import TandemError
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, SIMULATED_NAMESPACE, format_namespace
-from tandem.publish.batch import (
-    RESOLUTION_S,
-    FileRange,
-    MetricBatch,
-    MetricDatum,
-    RoundFigures,
-    SeriesMinute,
-    build_batches,
-)
+from tandem.publish.batch import RESOLUTION_S, MetricBatch, MetricDatum, RoundFigures, SeriesMinute, build_batches
 from tandem.publish.clients import PublishClients, require_account, translate_errors
 from tandem.publish.results import ResultStore
 from tandem.publish.sent_batches import BatchState, SentBatches
@@ -36,9 +28,6 @@ from tandem.publish.sent_batches import BatchState, SentBatches
 MAX_AGE_S, MAX_AHEAD_S = 14 * 86400, 2 * 3600  # PutMetricData takes no older time, and none so far ahead
 MARGIN_S = 300  # of both: clocks differ, and a request takes its time
 GAUGE = "unpublished_rounds"
-
-RoundReader = Callable[[frozenset[int]], Iterable[RoundFigures]]
-"""Reads the rounds of a run, in their order, but for those of the given numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,21 +114,26 @@ class RunPublisher:
         self._sizes = self._store.list_sizes()
         self._sent_batches = SentBatches(folder, destination.environment)
 
-    def publish(self, read_rounds: RoundReader, files: Sequence[Path]) -> PublishReport:
-        """Publish every round, then the other files.
+    @property
+    def published_rounds(self) -> frozenset[int]:
+        """Numbers of the rounds that had their marker before."""
+        marker_names = [name for name in self._sizes if name.startswith(self._marker_prefix)]
+        return frozenset(int(name.removeprefix(self._marker_prefix)[:-5]) for name in marker_names)
+
+    def publish(self, rounds: Iterable[RoundFigures], files: Sequence[Path]) -> PublishReport:
+        """Publish rounds, then the other files.
 
         Args:
-            read_rounds: is not asked for rounds that have their marker.
+            rounds: in their order, without `published_rounds`.
             files: the run's other files, the last one last.
 
         Raises:
             TandemError: the first fault of AWS; all that could be stored is.
         """
         faults: list[TandemError] = []
-        complete_numbers: list[int] = []
-        markers = [name for name in self._sizes if name.startswith(self._marker_prefix)]
-        for figures in read_rounds(frozenset(int(Path(name).stem.rpartition("-")[2]) for name in markers)):
-            complete_numbers += [figures.number] * figures.is_complete
+        complete_rounds: list[int] = []
+        for figures in rounds:
+            complete_rounds += [figures.number] * figures.is_complete
             if self._is_late():
                 self.report.left.append(f"rounds from {figures.number} on were not sent in the time that there was")
                 break
@@ -150,10 +144,10 @@ class RunPublisher:
             except TandemError as fault:
                 faults.append(fault)
         if self.report.sent:
-            self._send_gauge(len(set(complete_numbers[:-1]).difference(self.report.rounds)))
+            self._send_gauge(len(set(complete_rounds[:-1]).difference(self.report.rounds)))
         for path in files:
             try:
-                self._store.store_ranges(path.name, [FileRange(path=path, first=0, end=path.stat().st_size)])
+                self._store.store_ranges(path.name, path, [(0, path.stat().st_size)])
                 self.report.stored += 1
             except TandemError as fault:
                 faults.append(fault)
@@ -167,8 +161,8 @@ class RunPublisher:
     def _store_records(self, figures: RoundFigures) -> None:
         """Store a round's raw records, unless they are there; records are only ever appended."""
         name = f"records/round-{figures.number:05d}.jsonl"
-        if self._sizes.get(name) != sum(part.end - part.first for part in figures.records):
-            self._store.store_ranges(name, figures.records)
+        if self._sizes.get(name) != sum(end - first for first, end in figures.ranges):
+            self._store.store_ranges(name, figures.records_file, figures.ranges)
             self.report.stored += 1
 
     def _publish_figures(self, figures: RoundFigures) -> None:
@@ -183,50 +177,43 @@ class RunPublisher:
         old_journal = f"published/round-{number:05d}.jsonl"
         if old_journal in self._sizes:
             self._sent_batches.read_lines(self._store.read(old_journal))
-        batches = build_batches(figures.series)
-        is_settled = True
-        for batch in batches:
-            if batch.digest in self._sent_batches:
-                continue
-            if self._is_late():
-                self.report.left.append(f"round {number} was not sent whole in the time that there was")
-                return
-            is_settled &= self._send_batch(number, batch)
-        if is_settled:
-            marker = {"round": number, "batches": len(batches), "at": _format_utc(time.time())}
-            self._store.store(f"{self._marker_prefix}{number:05d}.json", BytesIO(json.dumps(marker).encode()))
-            self.report.rounds.append(number)
-
-    def _send_batch(self, number: int, batch: MetricBatch) -> bool:
-        """Send one batch, and write it down; return whether a later publish need not send it."""
-        times_s = [datum.minute.at_s for datum in batch.data]
-        first_s, last_s, now_s = min(times_s), max(times_s), time.time()
-        lost = ""
-        state: BatchState = "sent"
+        last_s, now_s = max((part.at_s for part in figures.series), default=0), time.time()
         if last_s > now_s + MAX_AHEAD_S - MARGIN_S:
-            left = (
+            self.report.left.append(
                 f"round {number} has figures of {_format_utc(last_s)}, too far ahead of this machine's clock "
                 f"({_format_utc(now_s)}), which is wrong or was when they were recorded: set it, and publish again; "
                 f"CloudWatch takes them from {_format_utc(last_s - MAX_AHEAD_S + MARGIN_S)} on"
             )
-            self.report.left += [left] * (left not in self.report.left)
-            return False
-        if first_s < now_s - MAX_AGE_S + MARGIN_S:
-            state = "skipped"
+            return
+        batches = build_batches(figures.series)
+        for batch in batches:
+            if (number, batch.digest) in self._sent_batches:
+                continue
+            if self._is_late():
+                self.report.left.append(f"round {number} was not sent whole in the time that there was")
+                return
+            self._sent_batches.add(number, batch.digest, self._send_batch(number, batch))
+        marker = {"round": number, "batches": len(batches), "at": _format_utc(time.time())}
+        self._store.store(f"{self._marker_prefix}{number:05d}.json", BytesIO(json.dumps(marker).encode()))
+        self.report.rounds.append(number)
+
+    def _send_batch(self, number: int, batch: MetricBatch) -> BatchState:
+        """Send one batch, unless CloudWatch takes no such batch."""
+        if min(datum.minute.at_s for datum in batch.data) < time.time() - MAX_AGE_S + MARGIN_S:
             lost = (
                 f"round {number} has figures older than two weeks, which CloudWatch takes no more; S3 has its records"
             )
-        elif (refusal := batch.find_name_fault() or self._put_data(batch.data)) is not None:
-            state = "refused"
-            lost = (
+            self.report.lost += [lost] * (lost not in self.report.lost)
+            return "skipped"
+        refusal = batch.find_name_fault() or self._put_data(batch.data)
+        if refusal is not None:
+            self.report.lost.append(
                 f"class {batch.prompt_class!r} of round {number} is not in CloudWatch, the others are ({refusal}); S3 "
                 "has its records: give the class another name in the suite"
             )
-        else:
-            self.report.sent += 1
-        self._sent_batches.add(number, batch.digest, state)
-        self.report.lost += [lost] * (bool(lost) and lost not in self.report.lost)
-        return True
+            return "refused"
+        self.report.sent += 1
+        return "sent"
 
     def _put_data(self, data: Sequence[MetricDatum]) -> str | None:
         """Call PutMetricData; return why CloudWatch will never take these data, None where it took them."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from boto3.s3.transfer import TransferConfig
 
 from tandem.errors import ExternalError
-from tandem.publish.batch import FileRange
 from tandem.publish.clients import translate_errors
 
 # two parts at once: a bench that still measures has the network and the processor to itself, nearly
@@ -56,33 +56,21 @@ class ResultStore:
         with self._translate_errors("PutObject", name):
             self._s3.upload_fileobj(file, self._bucket, self._prefix + name, Config=TRANSFER, ExtraArgs=EXTRA_ARGS)
 
-    def store_ranges(self, name: str, ranges: Sequence[FileRange]) -> None:
-        """Store ranges of files as one object; a file that cannot be read to the end is a TandemError too."""
+    def store_ranges(self, name: str, path: Path, ranges: Sequence[tuple[int, int]]) -> None:
+        """Store ranges of a file's bytes as one object; a file that cannot be read to the end is a TandemError too."""
         with tempfile.TemporaryFile() as joined_file:
-            for file_range in ranges:
-                try:
-                    joined_file.writelines(_read_blocks(file_range))
-                except OSError as error:
-                    raise ExternalError(
-                        f"the file cannot be read: {error.strerror or error}", where=str(file_range.path),
-                        change="see that it is there and may be read, then publish again",
-                    ) from error  # fmt: skip
+            try:
+                with path.open("rb") as file:
+                    for first, end in ranges:
+                        file.seek(first)
+                        for position in range(first, end, BLOCK_BYTES):
+                            joined_file.write(file.read(min(end - position, BLOCK_BYTES)))
+                if joined_file.tell() != sum(end - first for first, end in ranges):
+                    raise EOFError("it is shorter than it was")  # noqa: TRY301 - one way out for all that a file may be
+            except (OSError, EOFError) as error:
+                raise ExternalError(
+                    f"the file cannot be read: {error}", where=str(path),
+                    change="see that it is there and may be read, then publish again",
+                ) from error  # fmt: skip
             joined_file.seek(0)
             self.store(name, joined_file)
-
-
-def _read_blocks(file_range: FileRange) -> Iterator[bytes]:
-    """Yield the bytes of a range.
-
-    Raises:
-        OSError: the file cannot be read, or ends within the range.
-    """
-    with file_range.path.open("rb") as file:
-        file.seek(file_range.first)
-        remaining_bytes = file_range.end - file_range.first
-        while remaining_bytes:
-            block = file.read(min(remaining_bytes, BLOCK_BYTES))
-            if not block:
-                raise OSError(f"it ends before byte {file_range.end}")
-            remaining_bytes -= len(block)
-            yield block

@@ -21,7 +21,7 @@ _END_STATES = {"sent", "refused", "skipped", "unsettled"}
 
 
 class SentBatches:
-    """The batches that were sent, or never will be, by their digests.
+    """The batches that were sent, or never will be, by the number of their round and their digest.
 
     Args:
         folder: of the run.
@@ -32,7 +32,8 @@ class SentBatches:
     """
 
     def __init__(self, folder: Path, environment: str) -> None:
-        self._path, self._environment, self._digests = folder / SENT_FILE, environment, set[str]()
+        self._path, self._environment = folder / SENT_FILE, environment
+        self._batches: set[tuple[int, str]] = set()
         with self._open() as file:
             file.seek(0)
             content = file.read()
@@ -57,11 +58,11 @@ class SentBatches:
             with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that was cut short
                 entry = json.loads(line)
                 if entry["environment"] == self._environment and entry["state"] in _END_STATES:
-                    self._digests.add(entry["digest"])
+                    self._batches.add((entry["round"], entry["digest"]))
 
-    def __contains__(self, digest: str) -> bool:
+    def __contains__(self, batch: tuple[int, str]) -> bool:
         """Return whether a batch needs no sending any more."""
-        return digest in self._digests
+        return batch in self._batches
 
     def add(self, round_number: int, digest: str, state: BatchState) -> None:
         """Write down a batch.
@@ -80,4 +81,4 @@ class SentBatches:
         }  # fmt: skip
         with self._open() as file:
             file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
-        self._digests.add(digest)
+        self._batches.add((round_number, digest))

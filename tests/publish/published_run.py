@@ -24,9 +24,9 @@ from botocore.config import Config
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.errors import TandemError
-from tandem.publish.batch import FileRange, RoundFigures, SeriesValues
+from tandem.publish.batch import RoundFigures, SeriesValues
 from tandem.publish.clients import PublishClients
-from tandem.publish.publisher import PublishReport, RoundReader, RunDestination, RunPublisher
+from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "111122223333"
@@ -85,8 +85,10 @@ class PublishedRun:
     def rounds(self, skip_numbers: frozenset[int] = frozenset()) -> Iterator[RoundFigures]:
         for number in sorted(set(range(self.count)) - skip_numbers):
             first, end = (sum(len(f'{{"round":{n}}}\n') for n in range(stop)) for stop in (number, number + 1))
-            records = FileRange(path=self.folder / "records.jsonl", first=first, end=end)
-            yield RoundFigures(number=number, is_complete=True, series=tuple(self.series(number)), records=(records,))
+            yield RoundFigures(
+                number=number, is_complete=True, series=tuple(self.series(number)),
+                records_file=self.folder / "records.jsonl", ranges=((first, end),),
+            )  # fmt: skip
 
     def series(self, number: int) -> Iterator[SeriesValues]:
         chance = random.Random(f"{self.seed} {number}")  # noqa: S311 - no secret
@@ -109,10 +111,13 @@ class PublishedRun:
         return build_clients(self.url, self.endpoint.region)
 
     def publish(
-        self, rounds: RoundReader | None = None, clients: PublishClients | None = None, end_s: float = float("inf")
-    ) -> PublishReport:
+        self, rounds: Iterable[RoundFigures] | None = None, clients: PublishClients | None = None,
+        end_s: float = float("inf"),
+    ) -> PublishReport:  # fmt: skip
         publisher = RunPublisher(self.destination, self.folder, clients or self.clients(), end_s=end_s)
-        return publisher.publish(rounds or self.rounds, [self.folder / "manifest.json"])
+        return publisher.publish(
+            self.rounds(publisher.published_rounds) if rounds is None else rounds, [self.folder / "manifest.json"]
+        )
 
     def expected(self) -> dict[SeriesKey, int]:
         """How many values each minute of each series must hold."""

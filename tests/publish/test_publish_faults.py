@@ -196,13 +196,13 @@ def test_no_call_is_made_but_those_declared_and_each_of_them_is(published, proxy
     path = published.folder / "large.jsonl"
     path.write_bytes(bytes(20 << 20))
     figures = next(published.rounds())
-    large = dataclasses.replace(figures, records=(dataclasses.replace(figures.records[0], path=path, end=20 << 20),))
+    large = dataclasses.replace(figures, records_file=path, ranges=((0, 20 << 20),))
     old_journal = f"{published.destination.prefix}published/round-00000.jsonl"
     published.endpoint.client("s3").put_object(Bucket=published.bucket, Key=old_journal, Body=b"")
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="UploadPart", times=1))
 
     with pytest.raises(ExternalError, match="UploadPart is denied"):
-        published.publish(lambda _: [large])
-    published.publish(lambda _: [large])
+        published.publish([large])
+    published.publish([large])
 
     assert calls == set(PUBLISH_CALLS)

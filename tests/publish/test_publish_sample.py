@@ -44,9 +44,7 @@ def sent(published: PublishedRun) -> list[dict[str, Any]]:
     events = published.clients().cloudwatch.meta.events
     events.register("provide-client-params.cloudwatch.PutMetricData", keep)
     try:
-        published.publish(
-            lambda skip: (build_figures(points, folder, "post") for points in datapoints.read_rounds(folder, skip))
-        )
+        published.publish(build_figures(points, folder, "post") for points in datapoints.read_rounds(folder))
     finally:
         events.unregister("provide-client-params.cloudwatch.PutMetricData", keep)
     return data

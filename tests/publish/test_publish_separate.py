@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,53 +75,47 @@ def test_records_markers_and_the_other_files_are_in_s3(published):
 
 
 def test_a_large_round_is_stored_whole_with_its_checksum(published):
-    path = published.folder / "records.jsonl"
-    path.write_bytes(bytes(20 << 20))
-    figures = next(published.rounds())
-    whole = dataclasses.replace(figures.records[0], first=0, end=20 << 20)
+    (published.folder / "records.jsonl").write_bytes(bytes(20 << 20))
+    figures = dataclasses.replace(next(published.rounds()), ranges=((0, 1 << 20), (2 << 20, 20 << 20)))
 
-    published.publish(lambda _: [dataclasses.replace(figures, records=(whole,))])
+    published.publish([figures])
 
     key = f"{published.destination.prefix}records/round-00000.jsonl"
     head = published.endpoint.client("s3").head_object(Bucket=published.bucket, Key=key, ChecksumMode="ENABLED")
-    assert (head["ContentLength"], "ChecksumSHA256" in head) == (20 << 20, True)
+    assert (head["ContentLength"], "ChecksumSHA256" in head) == (19 << 20, True)
 
 
 def test_a_round_that_is_not_whole_is_stored_and_not_sent_until_it_is(published, proxy):
     figures = next(published.rounds())
-
-    report = published.publish(lambda _: [dataclasses.replace(figures, is_complete=False)])
+    report = published.publish([dataclasses.replace(figures, is_complete=False)])
 
     assert (proxy.requests("PutMetricData"), report.is_whole, len(report.notes)) == ((), True, 1)
     assert published.objects() == ["manifest.json", "records/round-00000.jsonl"]
-    assert published.publish(lambda _: [figures]).rounds == [0]
 
-
-def test_a_round_that_grew_is_stored_again(published):
-    figures = next(published.rounds())
-    published.publish(lambda _: [dataclasses.replace(figures, is_complete=False)])
-    grown = dataclasses.replace(figures, records=(dataclasses.replace(figures.records[0], end=24),))
-
-    published.publish(lambda _: [grown])
-
+    grown = dataclasses.replace(figures, ranges=((0, 24),))
+    assert published.publish([grown]).rounds == [0]
     key = f"{published.destination.prefix}records/round-00000.jsonl"
     assert published.endpoint.client("s3").head_object(Bucket=published.bucket, Key=key)["ContentLength"] == 24
 
 
-def test_a_round_without_figures_is_published_once(published):
-    figures = dataclasses.replace(next(published.rounds()), series=())
-
-    reports = [published.publish(lambda skip: [] if 0 in skip else [figures]) for _ in range(2)]
-
-    assert [(report.rounds, report.sent, report.is_whole) for report in reports] == [([0], 0, True), ([], 0, True)]
-
-
-def test_records_that_cannot_be_read_are_named(published):
+def test_rounds_of_equal_figures_in_one_minute_are_all_sent(published):
     figures = next(published.rounds())
-    missing = dataclasses.replace(figures.records[0], path=published.folder / "gone.jsonl")
-    short = dataclasses.replace(figures.records[0], end=999)
 
-    for records in (missing, short):
-        with pytest.raises(ExternalError, match="the file cannot be read") as fault:
-            published.publish(lambda _, records=records: [dataclasses.replace(figures, records=(records,))])
-        assert fault.value.where == str(records.path)
+    report = published.publish([dataclasses.replace(figures, number=number) for number in range(3)])
+
+    assert (report.sent, report.rounds) == (9, [0, 1, 2])
+
+
+def test_a_round_without_figures_is_published(published):
+    report = published.publish([dataclasses.replace(next(published.rounds()), series=())])
+
+    assert (report.rounds, report.sent, report.is_whole) == ([0], 0, True)
+
+
+@pytest.mark.parametrize("change", [{"ranges": ((0, 999),)}, {"records_file": Path("gone.jsonl")}], ids=str)
+def test_records_that_cannot_be_read_are_named(published, change):
+    figures = dataclasses.replace(next(published.rounds()), **change)
+
+    with pytest.raises(ExternalError, match="the file cannot be read") as fault:
+        published.publish([figures])
+    assert fault.value.where == str(figures.records_file)

@@ -35,9 +35,7 @@ def run(published):
     read = manifest.read_manifest(folder)
     clock = msgspec.structs.replace(read.clock, utc=datetime.fromtimestamp(yesterday() + DAY_S / 2, tz=UTC).isoformat())
     manifest.write_manifest(folder, msgspec.structs.replace(read, clock=clock, goodput={"ttft_ms": 1000.0}))
-    published.publish(
-        lambda skip: (build_figures(points, folder, "post") for points in datapoints.read_rounds(folder, skip))
-    )
+    published.publish(build_figures(points, folder, "post") for points in datapoints.read_rounds(folder))
     return published
 
 
