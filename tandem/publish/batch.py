@@ -118,11 +118,6 @@ class MetricBatch:
     data: tuple[MetricDatum, ...]
 
     @property
-    def prompt_class(self) -> str:
-        """Its prompt class."""
-        return self.data[0].minute.prompt_class
-
-    @property
     def digest(self) -> str:
         """SHA-256 of all that it sends; folders and buckets hold it, so its form never changes."""
         plain = [[*datum.minute, datum.values, datum.counts] for datum in self.data]

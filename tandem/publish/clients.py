@@ -15,7 +15,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tandem.aws.faults import BOTO_ERRORS, classify_answer, classify_fault, describe_answer, describe_error
+from tandem.aws.faults import BOTO_ERRORS, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError
 
 RETRY_ADVICE = "the records are kept: run `tandem bench publish` again, it completes what is left"
@@ -27,33 +27,19 @@ _ACTIONS = {
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
     **dict.fromkeys(("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"), "s3:PutObject"),
 }
-# kind of a fault -> its sentence and what to do
-_SENTENCES = {
-    "busy": ("{operation} failed at every try ({answer})", "wait a few minutes"),
-    "clock": ("this machine's clock differs too much from AWS's ({answer})", "set the clock (see chronyc tracking)"),
-    "denied": (
-        "{operation} is denied ({answer})",
-        "{action} is missing for this identity: run with the role of service account tandem-bench, or allow it",
-    ),
-    "expired": ("the credentials have expired ({answer})", "log in again"),
-    "foreign": (
-        "AWS does not accept these credentials ({answer})",
-        "in a pod: check its Pod Identity association; by hand: log in again, and enable the region for the account",
-    ),
-    "no bucket": ("the bucket does not exist ({answer})", "deploy the environment's Artifacts stack"),
-    "other region": (
-        "the bucket is in another region ({answer})", "correct `region` of the environment, or the bucket's name",
-    ),
-    "no credentials": (
-        "{answer}", "in a pod: its service account has no Pod Identity association; by hand: log in",
-    ),
-    "misconfigured": ("{answer}", "correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region"),
-    "unreachable": (
-        "{answer}",
-        "check the region's name, DNS, the VPC's endpoints monitoring, sts and s3, and the network policy",
-    ),
-}  # fmt: skip
-_OTHER_SENTENCE = ("{operation} was refused ({answer})", "see this code in the API reference")
+# kind of a fault -> what to do about it
+_CHANGES = {
+    "busy": "wait a few minutes",
+    "clock": "set the clock (chronyc tracking tells by how much)",
+    "denied": "{action} is missing for this identity: run with the role of service account tandem-bench, or allow it",
+    "expired": "log in again",
+    "foreign": "in a pod: check its Pod Identity association; by hand: log in again, and enable the account's region",
+    "no bucket": "deploy the environment's Artifacts stack",
+    "other region": "correct `region` of the environment, or the bucket's name",
+    "no credentials": "in a pod: its service account has no Pod Identity association; by hand: log in",
+    "misconfigured": "correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region",
+    "unreachable": "check the region's name, DNS, the VPC's endpoints monitoring, sts and s3, and the network policy",
+}
 _INPUT_KINDS = {"misconfigured", "other region"}
 
 
@@ -87,11 +73,11 @@ def connect(region: str, *, connect_s: float = 10.0, read_s: float = 60.0, attem
             boto3.client(service, region_name=region, config=config) for service in ("cloudwatch", "s3", "sts")
         ))  # fmt: skip
     except BotoCoreError as error:
-        raise convert_error(error, "Connect", region) from None
+        raise convert_error(error, "Connect", region) from error
     except ValueError as error:  # of an endpoint's URL
         raise InputError(
             f"the AWS settings cannot be used ({error})", where=region, change="correct AWS_ENDPOINT_URL if it is set"
-        ) from None
+        ) from error
 
 
 def convert_error(error: BaseException, operation: str, where: str) -> TandemError:
@@ -102,19 +88,12 @@ def convert_error(error: BaseException, operation: str, where: str) -> TandemErr
         operation: as the API reference spells it; an answer knows its own.
         where: the object, namespace or region that it was about.
     """
-    kind: str
-    missing_answer = classify_fault(error, operation)
-    if isinstance(error, ClientError):
-        kind, operation, answer = classify_answer(error), error.operation_name, describe_answer(error)
-    elif missing_answer is not None:
-        kind, answer = missing_answer
-    else:
-        kind, answer = "", describe_error(error)
-    problem, change = _SENTENCES.get(kind, _OTHER_SENTENCE)
-    problem = problem.format(operation=operation, answer=answer)
-    change = change.format(action=_ACTIONS.get(operation, operation))
+    kind, problem = explain_fault(error, operation)
+    operation = error.operation_name if isinstance(error, ClientError) else operation
+    change = _CHANGES.get(kind, "see this code in the API reference")
     if kind in _INPUT_KINDS:
         return InputError(problem, where=where, change=change)
+    change = change.format(action=_ACTIONS.get(operation, operation))
     return ExternalError(problem, where=where, change=f"{change}; {RETRY_ADVICE}")
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from botocore.exceptions import ClientError
 
-from tandem.aws.faults import classify_answer, describe_answer
+from tandem.aws.faults import explain_fault
 from tandem.errors import TandemError
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, SIMULATED_NAMESPACE, format_namespace
 from tandem.publish.batch import RESOLUTION_S, MetricBatch, MetricDatum, RoundFigures, SeriesMinute, build_batches
@@ -207,9 +207,10 @@ class RunPublisher:
             return "skipped"
         refusal = batch.find_name_fault() or self._put_data(batch.data)
         if refusal is not None:
+            prompt_class = batch.data[0].minute.prompt_class
             self.report.lost.append(
-                f"class {batch.prompt_class!r} of round {number} is not in CloudWatch, the others are ({refusal}); S3 "
-                "has its records: give the class another name in the suite"
+                f"class {prompt_class!r} of round {number} is not in CloudWatch, the others are ({refusal}); S3 has its"
+                " records: give the class another name in the suite"
             )
             return "refused"
         self.report.sent += 1
@@ -222,9 +223,10 @@ class RunPublisher:
             try:
                 self._cloudwatch.put_metric_data(Namespace=namespace, MetricData=[datum.as_request() for datum in data])
             except ClientError as error:
-                if classify_answer(error) != "invalid":
+                kind, problem = explain_fault(error, "PutMetricData")
+                if kind != "invalid":
                     raise
-                return f"PutMetricData was refused ({describe_answer(error)})"
+                return problem
         return None
 
     def _send_gauge(self, round_count: int) -> None:

@@ -84,7 +84,7 @@ def test_a_digest_is_that_of_earlier_versions():
 def test_a_batch_holds_one_class_with_all_its_variants():
     batches = build_batches([class_named(name, Variant=variant) for variant in "xy" for name in "ba"])
 
-    assert [(batch.prompt_class, len(batch.data)) for batch in batches] == [("a", 2), ("b", 2)]
+    assert [(batch.data[0].minute.prompt_class, len(batch.data)) for batch in batches] == [("a", 2), ("b", 2)]
 
 
 def test_no_batch_has_more_than_1000_data():

@@ -112,10 +112,8 @@ def test_a_round_without_figures_is_published(published):
     assert (report.rounds, report.sent, report.is_whole) == ([0], 0, True)
 
 
-@pytest.mark.parametrize("change", [{"ranges": ((0, 999),)}, {"records_file": Path("gone.jsonl")}], ids=str)
-def test_records_that_cannot_be_read_are_named(published, change):
-    figures = dataclasses.replace(next(published.rounds()), **change)
+def test_records_that_cannot_be_read_are_named(published):
+    figures = dataclasses.replace(next(published.rounds()), records_file=Path("gone.jsonl"))
 
-    with pytest.raises(ExternalError, match="the file cannot be read") as fault:
+    with pytest.raises(ExternalError, match=r"gone\.jsonl: the file cannot be read"):
         published.publish([figures])
-    assert fault.value.where == str(figures.records_file)
