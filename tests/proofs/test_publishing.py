@@ -6,6 +6,7 @@ import dataclasses
 import random
 import uuid
 from collections import Counter
+from typing import Any
 
 import pytest
 from doubles.fault_proxy.rules import (
@@ -16,13 +17,12 @@ from doubles.fault_proxy.rules import (
     DropFault,
     FaultRule,
 )
-from published_run import KillMoment, PublishedRun
+from published_run import PublishedRun
 
 from tandem.errors import TandemError
 
 pytestmark = pytest.mark.proof
 
-TRIALS = 12
 WEATHERS = 25
 
 
@@ -54,57 +54,37 @@ def publish_to_end(run: PublishedRun, tries: int) -> int:
 
 def test_publishing_killed_at_each_request(published, proxy, chance, report):
     proxy.forget()
-    draw_run(published, chance).made(count=2).publish()
-    count = len(proxy.log)
+    published.publish()
+    moments = [(when, number) for when in ("asked", "done") for number in range(1, len(proxy.log) + 1)]
     kills: Counter[str] = Counter()
     lost = duplicates = 0
-    for when in ("asked", "done"):
-        for number in range(1, count + 1):
-            run = draw_run(published, chance).made(count=2)
+    for moment in moments:
+        run, run_kills = draw_run(published, chance).made(count=2), 0
+        for when, number in [moment, *chance.choices(moments, k=chance.choice([0, 0, 1, 2]))]:
             proxy.forget()
-            if run.kill(proxy, KillMoment(when, number)):
+            if run.kill(proxy, when, number):
                 kills[f"{proxy.log[number - 1].operation} {when}"] += 1
-            publish_to_end(run, 1)
-            lost += run.lost()
-            assert run.duplicates() <= 1
-            duplicates += run.duplicates()
+                run_kills += 1
+        publish_to_end(run, 1)
+        lost += run.lost()
+        assert run.duplicates() <= run_kills
+        duplicates += run.duplicates()
 
     report(kills=dict(sorted(kills.items())), minutes_of_series_lost=lost, batches_counted_twice=duplicates)
     assert lost == 0
 
 
-def test_publishing_killed_several_times(published, proxy, chance, report):
-    kills = lost = duplicates = 0
-    for _ in range(TRIALS):
-        run = draw_run(published, chance)
-        run_kills = sum(
-            run.kill(proxy, KillMoment(chance.choice(["asked", "done"]), chance.randint(1, 6), "PutMetricData"))
-            for _ in range(3)
-        )
-        publish_to_end(run, 1)
-        lost += run.lost()
-        assert run.duplicates() <= run_kills
-        kills, duplicates = kills + run_kills, duplicates + run.duplicates()
-
-    report(runs=TRIALS, kills=kills, minutes_of_series_lost=lost, batches_counted_twice=duplicates)
-    assert lost == 0
-
-
 def draw_weather(chance: random.Random) -> list[FaultRule]:
-    def draw_rule(fault, **which) -> FaultRule:
-        return FaultRule(
-            fault=fault, probability=chance.choice([0.05, 0.15, 0.3]), seed=chance.randrange(10**6), **which
-        )
-
+    """Faults of which the first two lose an answer."""
     put = {"operation": "PutMetricData", "times": 8}
+    faults: list[tuple[Any, dict[str, Any]]] = [
+        (AnswerLossFault(), put), (AnswerCutFault(), put), (THROTTLING_FAULT, {"operation": "PutMetricData"}),
+        (INTERNAL_ERROR_FAULT, put), (DropFault(), put), (AnswerLossFault(), {"operation": "PutObject", "times": 8}),
+        (INTERNAL_ERROR_FAULT, {"service": "s3", "times": 8}),
+    ]  # fmt: skip
     return [
-        draw_rule(AnswerLossFault(), **put),
-        draw_rule(AnswerCutFault(), **put),
-        draw_rule(THROTTLING_FAULT, operation="PutMetricData"),
-        draw_rule(INTERNAL_ERROR_FAULT, **put),
-        draw_rule(DropFault(), **put),
-        draw_rule(AnswerLossFault(), operation="PutObject", times=8),
-        draw_rule(INTERNAL_ERROR_FAULT, service="s3", times=8),
+        FaultRule(fault=fault, probability=chance.choice([0.05, 0.15, 0.3]), seed=chance.randrange(10**6), **which)
+        for fault, which in faults
     ]
 
 

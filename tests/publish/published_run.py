@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import boto3
 from botocore.config import Config
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.errors import TandemError
 from tandem.publish.batch import RoundFigures, SeriesValues
 from tandem.publish.clients import PublishClients
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
@@ -37,14 +36,6 @@ SeriesKey = tuple[str, tuple[tuple[str, str], ...], int]
 
 def minute_now(back_s: float = 0.0) -> int:
     return int(time.time() - back_s) // 60 * 60
-
-
-class KillMoment(NamedTuple):
-    """When to kill: at the so many-th request, before it is sent on (asked) or done and not answered (done)."""
-
-    when: str
-    number: int
-    operation: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -152,25 +143,24 @@ class PublishedRun:
         listing = self.endpoint.client("s3").list_objects_v2(Bucket=self.bucket, Prefix=prefix)
         return [row["Key"].removeprefix(prefix) for row in listing.get("Contents", ())]
 
-    def start(self) -> subprocess.Popen[bytes]:
-        """Publish in a process of its own, which ends with the exit code of `bench publish`."""
+    def kill(self, proxy: Any, when: str, number: int, operation: str | None = None) -> bool:
+        """Publish in a process of its own and kill it at the so many-th request; whether it still ran then.
+
+        Args:
+            when: `asked`: before the request is sent on; `done`: before its answer leaves.
+        """
         names = ("url", "bucket", "environment", "seed", "count", "first_s", "step_s", "gaps")
-        arguments = {"folder": str(self.folder), "region": self.endpoint.region} | {
-            name: getattr(self, name) for name in names
-        }
-        return subprocess.Popen(
-            [sys.executable, __file__, json.dumps(arguments)],
+        arguments = {name: getattr(self, name) for name in names} | {"folder": str(self.folder)}
+        process = subprocess.Popen(
+            [sys.executable, __file__, self.endpoint.region, json.dumps(arguments)],
             env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "AWS_EC2_METADATA_DISABLED": "true"},
         )
+        numbers, lock = itertools.count(1), threading.Lock()
 
-    def kill(self, proxy: Any, moment: KillMoment) -> bool:
-        """Start a publish and kill it at a moment; whether it still ran then."""
-        process, numbers, lock = self.start(), itertools.count(1), threading.Lock()
-
-        def watch(when: str, request: Any) -> None:
+        def watch(moment: str, request: Any) -> None:
             with lock:
-                is_match = when == moment.when and moment.operation in {None, request.operation}
-                if is_match and next(numbers) == moment.number:
+                is_match = moment == when and operation in {None, request.operation}
+                if is_match and next(numbers) == number:
                     process.kill()
 
         try:
@@ -184,9 +174,9 @@ class PublishedRun:
 
 
 def read_statistic(
-    endpoint: AwsEndpoint, namespace: str, keys: Iterable[SeriesKey], statistic: str = "SampleCount"
+    endpoint: AwsEndpoint, namespace: str, keys: Iterable[SeriesKey], statistic: str = "SampleCount", period_s: int = 60
 ) -> dict[SeriesKey, float]:
-    """One statistic of minutes of series, as a reader of CloudWatch gets it."""
+    """One statistic of minutes of series, as a reader of CloudWatch gets it; a minute without values is 0."""
     client, values = endpoint.client("cloudwatch"), {}
     for at_s, minute_keys in itertools.groupby(sorted(keys, key=lambda key: key[2]), key=lambda key: key[2]):
         numbered_keys = {f"q{index}": key for index, key in enumerate(minute_keys)}
@@ -196,12 +186,12 @@ def read_statistic(
                 "MetricStat": {
                     "Metric": {"Namespace": namespace, "MetricName": name,
                                "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions]},
-                    "Period": 60, "Stat": statistic,
+                    "Period": period_s, "Stat": statistic,
                 },
             }
             for query_id, (name, dimensions, _) in numbered_keys.items()
         ]  # fmt: skip
-        start, end = datetime.fromtimestamp(at_s, tz=UTC), datetime.fromtimestamp(at_s + 60, tz=UTC)
+        start, end = (datetime.fromtimestamp(at_s + more_s, tz=UTC) for more_s in (0, period_s))
         answer = client.get_metric_data(MetricDataQueries=queries, StartTime=start, EndTime=end)
         for result in answer["MetricDataResults"]:
             values[numbered_keys[result["Id"]]] = sum(result["Values"])
@@ -224,16 +214,7 @@ def build_clients(url: str, region: str, access_key: str = ACCOUNT) -> PublishCl
     ))  # fmt: skip
 
 
-def main() -> None:
-    """Publish in a process of its own, which may be killed."""
-    arguments = json.loads(sys.argv[1])
-    endpoint = AwsEndpoint(account=ACCOUNT, region=arguments.pop("region"))
-    run = PublishedRun(endpoint=endpoint, **arguments | {"folder": Path(arguments["folder"])})
-    try:
-        sys.exit(0 if run.publish().is_whole else 3)
-    except TandemError as fault:
-        sys.exit(int(fault.exit_code))
-
-
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # in a process of its own, which may be killed
+    given = json.loads(sys.argv[2])
+    given["folder"] = Path(given["folder"])
+    PublishedRun(endpoint=AwsEndpoint(account=ACCOUNT, region=sys.argv[1]), **given).publish()

@@ -7,15 +7,13 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from botocore import exceptions as boto
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, DropFault, FaultRule, StatusFault
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 from published_run import build_clients, minute_now, read_statistic
 
 from rehearsal.loopback import find_free_port
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.ops.people.command_calls import PUBLISH_CALLS
 from tandem.publish import publisher
-from tandem.publish.clients import convert_error
 
 pytestmark = pytest.mark.endpoint
 DAY_S = 86400
@@ -68,21 +66,6 @@ def test_what_aws_refuses_is_said_with_what_to_do_and_a_later_publish_completes(
     assert completes(published, proxy)
 
 
-def test_a_signature_that_expired_is_the_clocks_fault():
-    message = "Signature expired: 20261121T080000Z is now earlier than 20261121T112500Z"
-    error = boto.ClientError({"Error": {"Code": "SignatureDoesNotMatch", "Message": message}}, "GetCallerIdentity")
-
-    assert "set the clock" in convert_error(error, "GetCallerIdentity", "e").change
-
-
-def test_no_credentials_are_said_so(published, proxy, monkeypatch):
-    clients = build_clients(proxy.url, published.endpoint.region)
-    monkeypatch.setattr(clients.sts, "get_caller_identity", lambda: (_ for _ in ()).throw(boto.NoCredentialsError()))
-
-    with pytest.raises(ExternalError, match="there are no AWS credentials"):
-        published.publish()
-
-
 @pytest.mark.parametrize(
     ("service", "operation"), [("sts", "GetCallerIdentity"), ("cloudwatch", "PutMetricData"), ("s3", "ListObjectsV2")]
 )
@@ -94,13 +77,6 @@ def test_an_endpoint_that_is_down_is_said_so_and_a_later_publish_completes(publi
         published.publish(clients=clients)
 
     assert completes(published, proxy)
-
-
-def test_a_connection_that_ends_each_time_is_said_so(published, proxy):
-    proxy.use(FaultRule(fault=DropFault(), operation="GetCallerIdentity"))
-
-    with pytest.raises(ExternalError, match="check the region's name, DNS"):
-        published.publish()
 
 
 def test_credentials_of_another_account_are_refused_before_anything_is_sent(published, proxy):
@@ -143,13 +119,6 @@ def test_a_class_that_cloudwatch_refuses_is_named_once_and_all_others_are_there(
     assert [sentence.startswith(f"class {refused!r} of round 0") for sentence in first.lost] == [True]
     assert (first.sent, second.is_whole) == (2, True)
     assert {key[1][2][1] for key, count in published.counts().items() if count} == {*classes} - {refused}
-
-
-def test_a_large_request_is_packed(published, proxy):
-    published.made(count=1, gaps=2000).publish()
-
-    packed = [request.headers.get("content-encoding") for request in proxy.requests("PutMetricData")]
-    assert packed[:3] == ["gzip"] * 3
 
 
 def gauge(published, at_s, arm="baseline", statistic="Maximum"):

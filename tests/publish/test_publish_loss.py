@@ -11,7 +11,6 @@ from doubles.fault_proxy.rules import (
     FaultRule,
     StatusFault,
 )
-from published_run import KillMoment
 
 from tandem.errors import ExternalError
 
@@ -46,20 +45,21 @@ def test_a_lost_answer_counts_one_batch_twice_and_loses_none(published, proxy):
 
 
 @pytest.mark.parametrize(
-    ("moment", "most_duplicates"),
+    ("when", "operation", "number", "most_duplicates"),
     [
-        (KillMoment("asked", 1, "PutMetricData"), 1),
-        (KillMoment("done", 2, "PutMetricData"), 1),
-        (KillMoment("done", 3, "PutMetricData"), 1),
-        (KillMoment("asked", 2, "PutObject"), 0),  # the first round's marker
-        (KillMoment("done", 2, "PutObject"), 0),
+        ("asked", "PutMetricData", 1, 1),
+        ("done", "PutMetricData", 2, 1),
+        ("done", "PutMetricData", 3, 1),
+        ("asked", "PutObject", 2, 0),  # the first round's marker
+        ("done", "PutObject", 2, 0),
     ],
-    ids=str,
 )
-def test_a_kill_loses_nothing_and_counts_at_most_one_batch_twice(published, proxy, moment, most_duplicates):
+def test_a_kill_loses_nothing_and_counts_at_most_one_batch_twice(
+    published, proxy, when, operation, number, most_duplicates
+):
     published.made(seed=11, gaps=30)
 
-    assert published.kill(proxy, moment)
+    assert published.kill(proxy, when, number, operation)
     assert published.publish().is_whole
 
     assert published.lost() == 0

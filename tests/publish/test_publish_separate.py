@@ -46,12 +46,6 @@ def test_p50_and_p99_are_those_of_the_records_within_half_a_percent(published):
         assert max(abs(shown[key] / true[key] - 1) for key in true) <= 0.005
 
 
-def test_rounds_that_share_a_minute_add_up(published):
-    published.made(count=3, step_s=0).publish()
-
-    assert published.counts() == published.expected()
-
-
 def test_a_second_publish_sends_nothing_though_the_folder_was_copied_before(published, proxy, tmp_path):
     published.publish()
     proxy.forget()
@@ -104,6 +98,10 @@ def test_rounds_of_equal_figures_in_one_minute_are_all_sent(published):
     report = published.publish([dataclasses.replace(figures, number=number) for number in range(3)])
 
     assert (report.sent, report.rounds) == (9, [0, 1, 2])
+    counts = published.counts()
+    assert [counts[series.metric, series.dimensions, series.at_s] for series in figures.series] == [
+        3 * len(series.values) for series in figures.series
+    ]
 
 
 def test_a_round_without_figures_is_published(published):
