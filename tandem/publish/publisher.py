@@ -21,9 +21,9 @@ from tandem.aws.faults import explain_fault
 from tandem.errors import TandemError
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, SIMULATED_NAMESPACE, format_namespace
 from tandem.publish.batch import RESOLUTION_S, MetricBatch, MetricDatum, RoundFigures, SeriesMinute, build_batches
+from tandem.publish.batch_log import BatchLog, BatchState
 from tandem.publish.clients import PublishClients, require_account, translate_errors
 from tandem.publish.results import ResultStore
-from tandem.publish.sent_batches import BatchState, SentBatches
 
 MAX_AGE_S, MAX_AHEAD_S = 14 * 86400, 2 * 3600  # PutMetricData takes no older time, and none so far ahead
 MARGIN_S = 300  # of both: clocks differ, and a request takes its time
@@ -112,7 +112,7 @@ class RunPublisher:
         self._store = ResultStore(clients.s3, destination.bucket, destination.prefix)
         self._marker_prefix = f"published/{destination.environment}/round-"
         self._sizes = self._store.list_sizes()
-        self._sent_batches = SentBatches(folder, destination.environment)
+        self._batch_log = BatchLog(folder, destination.environment)
 
     @property
     def published_rounds(self) -> frozenset[int]:
@@ -176,7 +176,7 @@ class RunPublisher:
             return
         old_journal = f"published/round-{number:05d}.jsonl"
         if old_journal in self._sizes:
-            self._sent_batches.read_lines(self._store.read(old_journal))
+            self._batch_log.read_lines(self._store.read(old_journal))
         last_s, now_s = max((part.at_s for part in figures.series), default=0), time.time()
         if last_s > now_s + MAX_AHEAD_S - MARGIN_S:
             self.report.left.append(
@@ -187,12 +187,12 @@ class RunPublisher:
             return
         batches = build_batches(figures.series)
         for batch in batches:
-            if (number, batch.digest) in self._sent_batches:
+            if (number, batch.digest) in self._batch_log:
                 continue
             if self._is_late():
                 self.report.left.append(f"round {number} was not sent whole in the time that there was")
                 return
-            self._sent_batches.add(number, batch.digest, self._send_batch(number, batch))
+            self._batch_log.add(number, batch.digest, self._send_batch(number, batch))
         marker = {"round": number, "batches": len(batches), "at": _format_utc(time.time())}
         self._store.store(f"{self._marker_prefix}{number:05d}.json", BytesIO(json.dumps(marker).encode()))
         self.report.rounds.append(number)

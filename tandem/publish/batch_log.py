@@ -20,7 +20,7 @@ BatchState = Literal["sent", "refused", "skipped"]
 _END_STATES = {"sent", "refused", "skipped", "unsettled"}
 
 
-class SentBatches:
+class BatchLog:
     """The batches that were sent, or never will be, by the number of their round and their digest.
 
     Args:
