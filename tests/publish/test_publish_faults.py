@@ -14,6 +14,7 @@ from rehearsal.loopback import find_free_port
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.ops.people.command_calls import PUBLISH_CALLS
 from tandem.publish import publisher
+from tandem.publish.clients import connect
 
 pytestmark = pytest.mark.endpoint
 DAY_S = 86400
@@ -77,6 +78,17 @@ def test_an_endpoint_that_is_down_is_said_so_and_a_later_publish_completes(publi
         published.publish(clients=clients)
 
     assert completes(published, proxy)
+
+
+def test_a_call_is_sent_as_often_as_its_client_says_whatever_the_variables_say(published, proxy, aws, monkeypatch):
+    for name, value in {**aws, "AWS_ENDPOINT_URL": proxy.url, "AWS_MAX_ATTEMPTS": "9"}.items():
+        monkeypatch.setenv(name, value)
+    proxy.use(refuse("PutMetricData", 500, "InternalError"))
+
+    with pytest.raises(ExternalError, match="PutMetricData failed at every try"):
+        published.publish(clients=connect(published.endpoint.region, attempts=2))
+
+    assert len(proxy.requests("PutMetricData")) == 2
 
 
 def test_credentials_of_another_account_are_refused_before_anything_is_sent(published, proxy):
