@@ -1,4 +1,4 @@
-"""From a round's figures to batches: what one PutMetricData sends.
+"""Build the batches of a round: the data that one PutMetricData sends.
 
 Invariant: the same figures give the same batches, whatever their order; a batch keeps to CloudWatch's limits. A batch
 holds one prompt class, so that a class that CloudWatch refuses costs no other.
@@ -113,13 +113,13 @@ class MetricDatum:
 
 @dataclass(frozen=True, slots=True)
 class MetricBatch:
-    """What one PutMetricData sends of a round: at least one datum, all of one prompt class."""
+    """The data of one PutMetricData: at least one datum, all of one prompt class."""
 
     data: tuple[MetricDatum, ...]
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that it sends; folders and buckets hold it, so its form never changes."""
+        """SHA-256 of the data; folders and buckets hold digests, so their form never changes."""
         plain = [[*datum.minute, datum.values, datum.counts] for datum in self.data]
         return hashlib.sha256(json.dumps(plain, separators=(",", ":")).encode()).hexdigest()
 
@@ -132,7 +132,7 @@ class MetricBatch:
 
 
 def build_batches(series: Iterable[SeriesValues]) -> tuple[MetricBatch, ...]:
-    """Return what a round sends.
+    """Return the batches of a round.
 
     Args:
         series: its figures, in any order; several of one minute of one series are joined.

@@ -1,6 +1,6 @@
-"""The batches of a run that CloudWatch took: a line each in the run's folder, written directly after each was sent.
+"""Log the batches that CloudWatch took: one JSON line for each in the run's folder, written right after the request.
 
-Invariant: a batch that stands here is not sent again. A line that a kill cut short is none, so its batch is.
+Invariant: a logged batch is not sent again. A line that a kill cut short does not count, so its batch is sent again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _END_STATES = {"sent", "refused", "skipped", "unsettled"}
 
 
 class BatchLog:
-    """The batches that were sent, or never will be, by the number of their round and their digest.
+    """The batches of a run that need no sending any more, by round and digest.
 
     Args:
         folder: of the run.
@@ -53,7 +53,7 @@ class BatchLog:
             ) from error  # fmt: skip
 
     def read_lines(self, content: bytes) -> None:
-        """Take the batches of a file, or of a journal that an earlier version left in S3."""
+        """Read the lines of this log, or of a journal that an earlier version stored in S3."""
         for line in content.splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that was cut short
                 entry = json.loads(line)
@@ -61,11 +61,11 @@ class BatchLog:
                     self._batches.add((entry["round"], entry["digest"]))
 
     def __contains__(self, batch: tuple[int, str]) -> bool:
-        """Return whether a batch needs no sending any more."""
+        """Tell whether a batch, as round and digest, is logged."""
         return batch in self._batches
 
     def add(self, round_number: int, digest: str, state: BatchState) -> None:
-        """Write down a batch.
+        """Log a batch.
 
         Args:
             round_number: of the batch.

@@ -1,7 +1,7 @@
-"""The services of AWS that publishing asks, and what their faults mean to an operator.
+"""Connect to CloudWatch, S3 and STS, and tell an operator what to do about their faults.
 
-Invariant: whatever botocore raises leaves this package as a TandemError that names the call and what it was about.
-Retries are botocore's own, so a request whose answer was lost may be sent twice.
+Invariant: every error of botocore leaves this package as a TandemError that names the call and the object.
+botocore itself retries, so a request whose answer was lost may be sent twice.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def convert_error(error: BaseException, operation: str, where: str) -> TandemErr
     Args:
         error: one of BOTO_ERRORS.
         operation: as the API reference spells it; an answer knows its own.
-        where: the object, namespace or region that it was about.
+        where: the object, namespace or region of the call.
     """
     kind, problem = explain_fault(error, operation)
     operation = error.operation_name if isinstance(error, ClientError) else operation
@@ -99,11 +99,11 @@ def convert_error(error: BaseException, operation: str, where: str) -> TandemErr
 
 @contextlib.contextmanager
 def translate_errors(operation: str, where: str) -> Iterator[None]:
-    """Let whatever botocore raises leave as a TandemError.
+    """Raise every error of botocore as a TandemError.
 
     Args:
         operation: as the API reference spells it.
-        where: the object, namespace or account that it is about.
+        where: the object, namespace or account of the call.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""Publishing a run at least once: figures to CloudWatch, records to S3, then a marker of the round.
+"""Publish a run at least once: a round's records to S3, its figures to CloudWatch, then its marker to S3.
 
-Invariant: a round with its marker is neither read nor sent again; a batch that CloudWatch took stands in the folder at
-once, so that a kill counts at most one batch twice, and nothing is lost. Figures of a round that is not recorded whole
-are never sent. What CloudWatch refuses keeps nothing out of S3.
+Invariant: a round with a marker is neither read nor sent again. Each batch that CloudWatch took is logged in the folder
+at once, so a kill counts at most one batch twice and loses none. A round that is not recorded whole sends no figures.
+A fault of CloudWatch keeps no record out of S3.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GAUGE = "unpublished_rounds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDestination:
-    """What is published, and where to.
+    """Where a run is published to.
 
     Args:
         environment, account: of the environment.
@@ -66,15 +66,15 @@ class RunDestination:
 
 @dataclass(slots=True, kw_only=True)
 class PublishReport:
-    """What one publish did; the sentences are for the operator.
+    """The result of one publish.
 
     Args:
-        rounds: numbers of the rounds of which nothing is left to be sent since.
-        sent: batches that CloudWatch took.
-        stored: objects that S3 took, without markers.
-        lost: what never comes to CloudWatch: classes that it refuses, times too old. Each is in S3, and is told once.
-        left: what a later publish will do.
-        notes: what is as it should be, and a reader may ask about.
+        rounds: numbers of the rounds that got their marker.
+        sent: how many batches CloudWatch took.
+        stored: how many objects S3 took, without markers.
+        lost: sentences about figures that never reach CloudWatch: refused classes, times too old. Each is told once.
+        left: sentences about what a later publish does.
+        notes: sentences that ask for no action.
     """
 
     rounds: list[int] = field(default_factory=list)
@@ -86,21 +86,21 @@ class PublishReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that there was to send was sent."""
+        """Whether every figure was sent."""
         return not self.lost and not self.left
 
 
 class RunPublisher:
-    """Publishes once what of a run is not published yet.
+    """Publishes the rounds of a run that have no marker, and the run's other files.
 
     Args:
-        destination: what, and where to.
+        destination: names the run, the namespace and the bucket.
         folder: of the run.
         clients: boto3's.
-        end_s: on the monotonic clock; what is not begun by then is left to a later publish.
+        end_s: limit on the monotonic clock; a later publish sends the batches that did not begin by then.
 
     Raises:
-        TandemError: these are another account's credentials, or none; AWS or the folder cannot be used.
+        TandemError: the credentials are another account's, or AWS or the folder cannot be used.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class RunPublisher:
 
     @property
     def published_rounds(self) -> frozenset[int]:
-        """Numbers of the rounds that had their marker before."""
+        """Numbers of the rounds that had a marker when this publish began."""
         marker_names = [name for name in self._sizes if name.startswith(self._marker_prefix)]
         return frozenset(int(name.removeprefix(self._marker_prefix)[:-5]) for name in marker_names)
 
@@ -166,7 +166,7 @@ class RunPublisher:
             self.report.stored += 1
 
     def _publish_figures(self, figures: RoundFigures) -> None:
-        """Send what of a round's figures was not sent, then store the round's marker."""
+        """Send the batches of a round that are not logged as sent, then store the round's marker."""
         number = figures.number
         if not figures.is_complete:
             self.report.notes.append(
@@ -198,7 +198,7 @@ class RunPublisher:
         self.report.rounds.append(number)
 
     def _send_batch(self, number: int, batch: MetricBatch) -> BatchState:
-        """Send one batch, unless CloudWatch takes no such batch."""
+        """Send one batch; a batch that CloudWatch never takes is reported as lost."""
         if min(datum.minute.at_s for datum in batch.data) < time.time() - MAX_AGE_S + MARGIN_S:
             lost = (
                 f"round {number} has figures older than two weeks, which CloudWatch takes no more; S3 has its records"
@@ -230,7 +230,7 @@ class RunPublisher:
         return None
 
     def _send_gauge(self, round_count: int) -> None:
-        """Send how many earlier rounds are recorded whole and not in CloudWatch; no failure of it counts."""
+        """Send how many earlier rounds are recorded whole and not in CloudWatch; a failure is a note."""
         minute = int(time.time()) // RESOLUTION_S * RESOLUTION_S
         dimensions = dict.fromkeys(BENCH_DIMENSIONS, ALL_VALUES) | {BENCH_DIMENSIONS[0]: self._destination.experiment}
         arms = [tuple((dimensions | {BENCH_DIMENSIONS[1]: arm}).items()) for arm in self._destination.variants]

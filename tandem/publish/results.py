@@ -1,6 +1,6 @@
-"""The results of a run in S3, below its prefix: raw records, one object a round, its other files, its markers.
+"""Store a run's results in S3, below the run's prefix: raw records by round, other files, markers.
 
-Invariant: every object goes with its SHA-256, and nothing is deleted.
+Invariant: S3 checks every object against its SHA-256; nothing is deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCK_BYTES = 1 << 20
 
 
 class ResultStore:
-    """What a run has below its prefix; each method raises a TandemError where S3 denies, fails or is out of reach.
+    """The objects of a run; each method raises a TandemError where S3 denies, fails or is out of reach.
 
     Args:
         s3: boto3's client.
@@ -52,12 +52,12 @@ class ResultStore:
             return content
 
     def store(self, name: str, file: BinaryIO) -> None:
-        """Store a file, in parts where it is large; S3 holds what arrives against its SHA-256."""
+        """Store a file, a large one in parts."""
         with self._translate_errors("PutObject", name):
             self._s3.upload_fileobj(file, self._bucket, self._prefix + name, Config=TRANSFER, ExtraArgs=EXTRA_ARGS)
 
     def store_ranges(self, name: str, path: Path, ranges: Sequence[tuple[int, int]]) -> None:
-        """Store ranges of a file's bytes as one object; a file that cannot be read to the end is a TandemError too."""
+        """Store ranges of a file's bytes as one object; an unreadable file is a TandemError too."""
         with tempfile.TemporaryFile() as joined_file:
             try:
                 with path.open("rb") as file:
