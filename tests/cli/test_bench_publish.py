@@ -15,6 +15,7 @@ from bucket_specs import ENV, folders, write_environment
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from measured import arm, record, write_run
 from planned import suite_file
+from published_run import read_statistic
 
 from tandem.bench import manifest
 from tandem.cli.program import main
@@ -74,20 +75,11 @@ def publish(world, folder, *flags):
 
 
 def read_arms(endpoint, metric, class_, concurrency="4", namespace=f"Tandem/{ENV}", statistic="SampleCount"):
-    """A statistic of each arm, which CloudWatch shows: by default how many values it holds."""
-    now = time.time()
-    dimensions = {"Experiment": "post", "PromptClass": class_, "Concurrency": concurrency}
-    return [
-        sum(
-            point[statistic]
-            for point in endpoint.client("cloudwatch").get_metric_statistics(
-                Namespace=namespace, MetricName=metric, Period=7200, Statistics=[statistic],
-                StartTime=now - 3600, EndTime=now + 3600,
-                Dimensions=[{"Name": key, "Value": value} for key, value in {**dimensions, "Variant": name}.items()],
-            )["Datapoints"]
-        )
-        for name in ARMS
-    ]  # fmt: skip
+    """A statistic of each arm in these hours, as CloudWatch shows it: by default how many values it holds."""
+    dimensions = [(("Experiment", "post"), ("Variant", name), ("PromptClass", class_), ("Concurrency", concurrency))
+                  for name in ARMS]  # fmt: skip
+    keys = [(metric, dimension, int(time.time()) // 3600 * 3600 - 3600) for dimension in dimensions]
+    return list(read_statistic(endpoint, namespace, keys, statistic, 3 * 3600).values())
 
 
 def list_objects(endpoint, bucket):
