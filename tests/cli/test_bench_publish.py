@@ -105,15 +105,6 @@ def test_a_folder_is_published_once_with_its_figures_and_its_files(world, tmp_pa
     assert [read_arms(endpoint, metric, "first") for metric in ("ttft_ms", "requests")] == [[2, 2], [1, 1]]
 
 
-def test_json_says_what_was_sent(world, tmp_path, capsys):
-    publish(world, measured(tmp_path / "out", "json"), "--json")
-
-    report = json.loads(capsys.readouterr().out)
-    assert {key: report[key] for key in ("namespace", "rounds", "batches", "objects", "lost", "left", "exit_code")} == {
-        "namespace": f"Tandem/{ENV}", "rounds": [0], "batches": 2, "objects": 2, "lost": [], "left": [], "exit_code": 0,
-    }  # fmt: skip
-
-
 def test_a_class_that_cloudwatch_refuses_gives_3_once(world, tmp_path, capsys):
     folder = measured(tmp_path / "out", "größe")
 
@@ -158,9 +149,13 @@ def test_a_folder_without_a_manifest_is_refused(world, tmp_path):
     assert publish(world, tmp_path) == 2
 
 
-def test_simulated_figures_go_to_a_namespace_of_their_own(world, tmp_path, endpoint):
-    assert publish(world, measured(tmp_path / "out", "apart", simulated=True), "--simulated") == 0
+def test_simulated_figures_go_to_a_namespace_of_their_own_and_json_says_so(world, tmp_path, endpoint, capsys):
+    assert publish(world, measured(tmp_path / "out", "apart", simulated=True), "--simulated", "--json") == 0
 
+    report = json.loads(capsys.readouterr().out)
+    assert {key: report[key] for key in ("namespace", "rounds", "batches", "objects", "lost", "left", "exit_code")} == {
+        "namespace": APART, "rounds": [0], "batches": 2, "objects": 2, "lost": [], "left": [], "exit_code": 0,
+    }  # fmt: skip
     assert [read_arms(endpoint, "ttft_ms", "apart", namespace=space) for space in (APART, f"Tandem/{ENV}")] == [
         [2, 2], [0, 0],
     ]  # fmt: skip

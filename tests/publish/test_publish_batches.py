@@ -54,12 +54,6 @@ def test_equal_values_are_sent_once_with_their_count():
     assert [(datum.values, datum.counts) for datum in batch.data] == [((5.0, 7.0), (2, 2))]
 
 
-def test_a_datum_has_at_most_150_unique_values():
-    (batch,) = build_batches([series(unique_values(400))])
-
-    assert [len(datum.values) for datum in batch.data] == [150, 150, 100]
-
-
 def test_the_same_data_in_another_order_give_the_same_digests():
     one = [
         series([float(n), 2.0], at_s=60 * (n % 7), metric=name) for n in range(200) for name in ("ttft_ms", "e2e_ms")
@@ -81,24 +75,21 @@ def test_a_batch_holds_one_class_with_all_its_variants():
     assert [(batch.data[0].minute.prompt_class, len(batch.data)) for batch in batches] == [("a", 2), ("b", 2)]
 
 
-def test_no_batch_has_more_than_1000_data():
-    batches = build_batches([series([float(n)], at_s=60 * n) for n in range(2500)])
-
-    assert [len(batch.data) for batch in batches] == [1000, 1000, 500]
-
-
-def test_a_minute_of_a_series_lies_in_one_batch():
-    small = [series([1.0], at_s=60 * minute) for minute in range(999)]
-    batches = build_batches([*small, series(unique_values(300), at_s=60 * 999)])
-
-    assert [len(batch.data) for batch in batches] == [999, 2]
-
-
-def test_a_minute_that_no_batch_can_hold_is_split_and_whole():
-    batches = build_batches([series(unique_values(60_000))])
-
-    assert len(batches) > 1
-    assert sum(sum(datum.counts) for batch in batches for datum in batch.data) == 60_000
+@pytest.mark.parametrize(
+    ("parts", "value_counts"),
+    [
+        ([series(unique_values(400))], [[150, 150, 100]]),
+        ([series([float(n)], at_s=60 * n) for n in range(2500)], [[1] * 1000, [1] * 1000, [1] * 500]),
+        (  # a minute of a series begins a batch rather than lie in two
+            [*(series([1.0], at_s=60 * n) for n in range(999)), series(unique_values(300), at_s=60 * 999)],
+            [[1] * 999, [150, 150]],
+        ),
+        ([series(unique_values(60_000))], [[150] * 222, [150] * 178]),  # unless no batch can hold it
+    ],
+    ids=["values", "data", "minute", "large minute"],
+)
+def test_a_datum_has_150_unique_values_and_a_batch_1000_data_at_most(parts, value_counts):
+    assert [[len(datum.values) for datum in batch.data] for batch in build_batches(parts)] == value_counts
 
 
 @pytest.mark.parametrize("count", [1, 1_000_000])
