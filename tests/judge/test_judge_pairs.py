@@ -19,9 +19,7 @@ def _no_warning():
 
 def cell(seen, metric="e2e_ms", marked_rounds=(), **changes):
     pairing = seen if isinstance(seen, RequestPairing) else RequestPairing(seen, marked_rounds)
-    return pairing.pairs(
-        **{"baseline": "base", "variant": "spec", "class_": 0, "load": 0, "metric": metric, **changes}
-    )
+    return pairing.pairs(**{"baseline": "base", "variant": "spec", "class_": 0, "load": 0, "metric": metric, **changes})
 
 
 def test_a_prompt_is_one_value_of_the_medians_of_its_requests():
