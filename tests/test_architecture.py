@@ -36,7 +36,7 @@ ALLOWED = {
         "tandem.guard.fleet_start",
         "tandem.guard",
         "tandem.ops",
-        "rehearsal",
+        "tandem.simulator",
         "charts",
     },
     "tandem/ops": {
@@ -49,7 +49,7 @@ ALLOWED = {
         "tandem.guard",
         "tandem.shell_command",
     },
-    "rehearsal": {"rehearsal", "tandem.spec", "tandem.artifacts", "tandem.metrics", "tandem.shell_command"},
+    "rehearsal": {"rehearsal", "tandem"},
     "lambdas": {"tandem.guard.fleet_stop"},  # packed beside the handler: lambdas/*/files.txt
     "stacks": {
         "stacks",

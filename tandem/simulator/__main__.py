@@ -1,4 +1,4 @@
-"""`python -m tandem.simulator --knobs FILE`: one twin in a process of its own, until it is told to end.
+"""`python -m tandem.simulator --knobs FILE`: one simulator in a process of its own, until it is told to end.
 
 Invariant: what stands on standard output is one line, `ready URL`, when /health says 200; no traceback for what can be
 foreseen, and the exit codes of `tandem.artifacts`: 0 told to end, 1 another artifact, 2 bad input, 3 the world failed.
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    description = "one twin of a vLLM server, in a process of its own"
+    description = "one simulator of a vLLM server, in a process of its own"
     parser = argparse.ArgumentParser(prog="python -m tandem.simulator", description=description)
     parser.add_argument("--knobs", type=Path, required=True, metavar="FILE", help="YAML of knobs")
     parser.add_argument("--port", type=_parse_port, default=0, metavar="P", help="on 127.0.0.1; a free one by default")

@@ -29,7 +29,7 @@ from tandem.simulator.tokenizer import token_id
 
 END_EVENT = b"data: [DONE]\n\n"
 MODEL_OWNER = "tandem-simulator"  # of the model, where vLLM says `vllm`: nobody shall take this for a runtime
-_ALTERNATIVE_PIECES = (" the", " a", " and", " it", " of")  # what the twin says it could have said instead
+_ALTERNATIVE_PIECES = (" the", " a", " and", " it", " of")  # what the simulator says it could have said instead
 
 JsonFields = dict[str, Any]
 

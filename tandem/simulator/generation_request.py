@@ -1,7 +1,7 @@
 """A request's body, as vLLM reads it, or the error with which vLLM refuses it.
 
-Invariant: what vLLM accepts and the twin does not know is passed over, as there; what the twin cannot do (more than one
-choice, several prompts at once) is refused, never half done.
+Invariant: what vLLM accepts and the simulator does not know is passed over, as there; what the simulator cannot do
+(more than one choice, several prompts at once) is refused, never half done.
 
 Source of statuses and fields: vllm 0.9.1 and 0.32.0, entrypoints/openai (protocol, serving and exception handlers).
 """
@@ -18,7 +18,7 @@ from tandem.simulator.tokenizer import split_pieces
 ApiName = Literal["chat", "completions"]
 
 COMPLETIONS_MAX_TOKENS = 16  # vLLM's default of /v1/completions; chat's is all the room there is
-_ROLE_TOKENS = 4  # of the chat template, each message; the twin's own template
+_ROLE_TOKENS = 4  # of the chat template, each message; the simulator's own template
 _EMPTY_THOUGHT_TOKENS = 4  # tokens of an empty thought, which a template writes where thinking is off (Qwen3)
 
 
@@ -83,7 +83,7 @@ def read_generation_request(body: bytes, api: ApiName, settings: SimulatorSettin
         message = f"The model `{model}` does not exist. Valid aliases: {settings.model}."
         raise VllmApiError(message, status=404, kind="NotFoundError", param="model")
     if _read_number(fields, "n", int, 1) != 1 or _read_number(fields, "best_of", int, 1) != 1:
-        raise VllmApiError("the twin gives one choice: n must be 1", param="n")
+        raise VllmApiError("the simulator gives one choice: n must be 1", param="n")
     options = fields.get("stream_options") or {}
     if options and not fields.get("stream"):
         raise VllmApiError("Stream options can only be defined when `stream=True`.", param="stream_options")

@@ -176,7 +176,7 @@ class MetricsPage:
         self._waiting = self._declare_gauge("num_requests_waiting", "requests that wait")
         name = "gpu_cache_usage_perc" if self._is_v0 else "kv_cache_usage_perc"
         self._kv_cache = self._declare_gauge(name, "share of the KV cache in use, from 0 to 1")
-        self._declare_counter("num_preemptions", "preemptions, of which the twin has none")
+        self._declare_counter("num_preemptions", "preemptions, of which the simulator has none")
         if self._is_v0:
             return
         for cache in ("prefix_cache", "external_prefix_cache", "mm_cache"):
@@ -185,9 +185,9 @@ class MetricsPage:
         self._waiting_by_reason = self._declare_series(
             Gauge, "num_requests_waiting_by_reason", "requests that wait, by why", "reason", WAITS
         )
-        self._declare_series(Gauge, "engine_sleep_state", "the twin never sleeps", "sleep_state", SLEEPS)["awake"].set(
-            1
-        )
+        self._declare_series(Gauge, "engine_sleep_state", "the simulator never sleeps", "sleep_state", SLEEPS)[
+            "awake"
+        ].set(1)
         for resource in ("flops", "read_bytes", "write_bytes"):
             self._declare_counter(f"estimated_{resource}_per_gpu", "not estimated")
         rejections = Counter("vllm:admission_rejections", "requests refused for a full queue", ["model_name", "reason"],

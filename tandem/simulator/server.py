@@ -39,7 +39,7 @@ _SSE_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Contr
 
 
 class SimulatorServer:
-    """One twin on one port.
+    """One simulator on one port.
 
     Args:
         knobs: what it is. log: where it says what it did.

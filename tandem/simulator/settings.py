@@ -1,4 +1,4 @@
-"""Every knob of the twin, as one frozen record read from YAML.
+"""Every knob of the simulator, as one frozen record read from YAML.
 
 Invariant: what passes `read_settings` is a server that can be started: unknown keys, wrong types and combinations that
 mean nothing are refused with the key path. A knob left out has the default that stands here and nowhere else.

@@ -1,4 +1,4 @@
-"""What the twin says: English prose without end, varied, about nothing in particular.
+"""What the simulator says: English prose without end, varied, about nothing in particular.
 
 Invariant: the same key gives the same words, in every process; every piece is one token of `tokens`.
 """

@@ -1,4 +1,4 @@
-"""The twins of an experiment: one set of knobs for each variant, from the spec, the runtime's data and a calibration.
+"""The settings of an experiment's simulators, one for each variant: of the spec, the runtime's data and a calibration.
 
 Invariant: two variants' knobs differ in law, window and draft alone; every figure that no spec states has its source
 in `data/calibration.yaml`, `assumed` where there is none.

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from doubles.simulator_thread import SimulatorThread
-from twin_asked import CHAT, ask, chat, until
+from simulator_client import CHAT, ask, chat, until
 
 from tandem.simulator.engine import EngineRequest, simulate_requests
 from tandem.simulator.server_log import RequestLogEntry
@@ -23,13 +23,13 @@ KNOBS = SimulatorSettings(
 @pytest.fixture(scope="module")
 def served() -> list[RequestLogEntry]:
     """Four requests at once, of which two must wait, then two one after the other."""
-    with SimulatorThread(KNOBS) as twin:
+    with SimulatorThread(KNOBS) as simulator:
         with ThreadPoolExecutor(4) as clients:
-            list(clients.map(lambda number: ask(twin.url, CHAT, chat(f"Question {number}")), range(4)))
+            list(clients.map(lambda number: ask(simulator.url, CHAT, chat(f"Question {number}")), range(4)))
         for number in range(2):
-            ask(twin.url, CHAT, chat(f"Late question {number}"))
-        assert until(lambda: len(twin.log_entries) == 6)
-        return sorted(twin.log_entries, key=lambda one: one.number)
+            ask(simulator.url, CHAT, chat(f"Late question {number}"))
+        assert until(lambda: len(simulator.log_entries) == 6)
+        return sorted(simulator.log_entries, key=lambda one: one.number)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Measure the twin: its process model in virtual time, and how late its server writes; print Markdown.
+"""Measure the simulator: its process model in virtual time, and how late its server writes; print Markdown.
 
 Virtual time: whole runs of 100,000 requests, model and draws, after imports. Server: a process of its own whose streams
 a raw client of this process reads; lateness is of the server's own log, each burst's write less its planned time.
@@ -92,7 +92,7 @@ def _late_ms(streams: int, step_ms: float, seconds: float) -> Iterator[np.ndarra
         "prefill_ms_per_token": 0, "max_num_seqs": streams, "max_model_len": 100_000,
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        with servers_apart.twin(Path(folder), knobs) as server:
+        with servers_apart.simulator(Path(folder), knobs) as server:
             uvloop.run(_read(int(server.url.rpartition(":")[2]), streams, seconds))
         for one in read_server_log(server.log).requests:
             yield (np.array([written for written, _ in one.bursts]) - np.array(one.due_s)) * 1000

@@ -1,4 +1,4 @@
-"""An experiment of one variant: what `tandem twin` does whatever it serves, it does with one server too."""
+"""An experiment of one variant: what `tandem simulate` does whatever it serves, it does with one server too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a twin comes up and goes down, as a process: ready, warm or refused, and what it leaves."""
+"""How a simulator comes up and goes down, as a process: ready, warm or refused, and what it leaves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from doubles.simulator_thread import SimulatorThread
-from twin_asked import CHAT, Answered, ask, chat, until
+from simulator_client import CHAT, Answered, ask, chat, until
 
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile
 from tandem.simulator.__main__ import main
@@ -49,7 +49,7 @@ def stored(folder: Path, **changes: Any) -> Path:
 
 
 class Started:
-    """A twin's process."""
+    """A simulator's process."""
 
     def __init__(self, folder: Path, knobs: dict[str, Any], *more: str) -> None:
         self.log = folder / "truth.jsonl"
@@ -90,7 +90,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
 
 @pytest.fixture
 def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
-    """Start a twin that ends at once; its code and its one sentence."""
+    """Start a simulator that ends at once; its code and its one sentence."""
 
     def act(knobs: dict[str, Any], *more: str) -> tuple[int, str]:
         file = tmp_path / "knobs.yaml"
@@ -109,25 +109,25 @@ def warm(folder: Path, **more: Any) -> dict[str, Any]:
 
 
 def test_a_warm_start_serves_and_ends_in_order_when_told_to(start, tmp_path):
-    twin = start(warm(stored(tmp_path / "artifact")))
-    url = twin.ready()
+    simulator = start(warm(stored(tmp_path / "artifact")))
+    url = simulator.ready()
 
     assert ask(url, "/health").status == 200
     assert ask(url, CHAT, chat(max_tokens=5)).status == 200
-    twin.process.send_signal(signal.SIGTERM)
-    assert twin.ended() == (0, "")
-    told = read_server_log(twin.log)
+    simulator.process.send_signal(signal.SIGTERM)
+    assert simulator.ended() == (0, "")
+    told = read_server_log(simulator.log)
     assert (told.knobs["model"], [one.completion_tokens for one in told.requests]) == ("m", [5])
 
 
 def test_it_ends_with_its_parent(start):
-    twin = start({}, "--with-parent")
-    twin.ready()
-    assert twin.process.stdin is not None
-    twin.process.stdin.close()
-    twin.process.stdin = None
+    simulator = start({}, "--with-parent")
+    simulator.ready()
+    assert simulator.process.stdin is not None
+    simulator.process.stdin.close()
+    simulator.process.stdin = None
 
-    assert twin.ended() == (0, "")
+    assert simulator.ended() == (0, "")
 
 
 def test_without_a_manifest_it_ends_as_admit_does(refused, tmp_path):
@@ -177,8 +177,8 @@ def test_bad_knobs_are_bad_input(refused):
     assert "colour" in said
 
 
-def test_a_port_that_is_taken_is_told(refused, twin):
-    code, said = refused({}, "--port", twin.url.rpartition(":")[2])
+def test_a_port_that_is_taken_is_told(refused, simulator):
+    code, said = refused({}, "--port", simulator.url.rpartition(":")[2])
 
     assert code == 3
     assert "--port" in said
@@ -212,9 +212,9 @@ def logged(tmp_path: Path) -> Iterator[tuple[SimulatorThread, Path]]:
 
 
 def test_a_request_is_in_the_log_when_it_has_ended_and_a_line_that_was_cut_is_passed_over(logged):
-    twin, path = logged
+    simulator, path = logged
     for _ in range(3):
-        ask(twin.url, CHAT, chat(max_tokens=5))
+        ask(simulator.url, CHAT, chat(max_tokens=5))
     assert until(lambda: path.read_bytes().count(b"\n") == 4)
 
     with path.open("ab") as log:
@@ -223,8 +223,8 @@ def test_a_request_is_in_the_log_when_it_has_ended_and_a_line_that_was_cut_is_pa
 
 
 def test_a_line_has_the_fields_that_others_rely_on(logged):
-    twin, path = logged
-    ask(twin.url, CHAT, chat(max_tokens=5), {"X-Request-Id": "mine"})
+    simulator, path = logged
+    ask(simulator.url, CHAT, chat(max_tokens=5), {"X-Request-Id": "mine"})
     assert until(lambda: path.read_bytes().count(b"\n") == 2)
     line = json.loads(path.read_text().splitlines()[1])
 
@@ -235,12 +235,12 @@ def test_a_line_has_the_fields_that_others_rely_on(logged):
 
 
 def test_a_full_disk_ends_the_log_and_not_the_server(logged, capsys):
-    twin, path = logged
-    twin._log._file = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115 - the log closes it
+    simulator, path = logged
+    simulator._log._file = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115 - the log closes it
 
-    answers = [ask(twin.url, CHAT, chat(max_tokens=5)).status for _ in range(2)]
+    answers = [ask(simulator.url, CHAT, chat(max_tokens=5)).status for _ in range(2)]
     assert answers == [200, 200]
-    assert until(lambda: len(twin.log_entries) == 1)
+    assert until(lambda: len(simulator.log_entries) == 1)
     assert capsys.readouterr().err.count("takes no more") == 1
     assert len(read_server_log(path).requests) == 0
 
@@ -253,26 +253,26 @@ def test_rejects_a_log_with_a_line_of_something_else_and_names_it(tmp_path):
         read_server_log(path)
 
 
-def test_a_twin_in_process_that_cannot_start_leaves_no_thread(twin):
+def test_a_twin_in_process_that_cannot_start_leaves_no_thread(simulator):
     before = threading.active_count()
     with pytest.raises(OSError, match="in use"):
-        SimulatorThread(SimulatorSettings(), port=int(twin.url.rpartition(":")[2])).start()
+        SimulatorThread(SimulatorSettings(), port=int(simulator.url.rpartition(":")[2])).start()
 
     assert threading.active_count() == before
 
 
 def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):
-    twin, path = logged
+    simulator, path = logged
     answers: list[Answered] = []
 
     def client(stream: bool) -> None:
-        answers.append(ask(twin.url, CHAT, chat(ignore_eos=True, stream=stream)))
+        answers.append(ask(simulator.url, CHAT, chat(ignore_eos=True, stream=stream)))
 
     clients = [threading.Thread(target=client, args=(stream,)) for stream in (True, False)]
     for one in clients:
         one.start()
-    assert until(lambda: b'num_requests_running{engine="0",model_name="m"} 2.0' in ask(twin.url, "/metrics").body)
-    twin.stop()
+    assert until(lambda: b'num_requests_running{engine="0",model_name="m"} 2.0' in ask(simulator.url, "/metrics").body)
+    simulator.stop()
     for one in clients:
         one.join()
 

@@ -1,4 +1,4 @@
-"""The knobs of an experiment's twins: what the spec says, what the runtime's data says, and sources for the rest."""
+"""The settings of an experiment's simulators: what spec and runtime's data say, and sources for the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem.bench.suites.suite import BUILT_IN, check_content, load_suite
-from tandem.cli.twin import list_sketches
+from tandem.cli.simulate import list_sketches
 from tandem.simulator.generation_request import read_generation_request
 from tandem.simulator.response_plan import classify_prompt, plan_response
 from tandem.simulator.settings import SimulatorSettings

@@ -1,4 +1,4 @@
-"""The twin over real HTTP: what is asked for is sent, and it is what the truth log says was sent."""
+"""The simulator over real HTTP: what is asked for is sent, and it is what the truth log says was sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from doubles.simulator_thread import SimulatorThread
-from twin_asked import CHAT, PLAIN, ask, chat, until
+from simulator_client import CHAT, PLAIN, ask, chat, until
 
 from tandem.simulator.server_log import RequestLogEntry
 from tandem.simulator.settings import SimulatorSettings
@@ -24,9 +24,9 @@ def named() -> dict[str, str]:
     return {"X-Request-Id": f"request-{next(_NUMBERS)}"}
 
 
-def truth_of(twin: SimulatorThread, headers: dict[str, str]) -> RequestLogEntry:
+def truth_of(simulator: SimulatorThread, headers: dict[str, str]) -> RequestLogEntry:
     def found() -> list[RequestLogEntry]:
-        return [one for one in twin.log_entries if one.request_id == headers["X-Request-Id"]]
+        return [one for one in simulator.log_entries if one.request_id == headers["X-Request-Id"]]
 
     assert until(found)
     return found()[0]
@@ -39,28 +39,28 @@ def old() -> Iterator[SimulatorThread]:
         yield running
 
 
-def test_running_usage_counts_the_bursts_that_the_log_says(twin):
+def test_running_usage_counts_the_bursts_that_the_log_says(simulator):
     headers = named()
-    frames = ask(twin.url, CHAT, chat(stream_options=USAGE), headers).frames
+    frames = ask(simulator.url, CHAT, chat(stream_options=USAGE), headers).frames
     counts = [frame["usage"]["completion_tokens"] for frame in frames if frame["choices"]]
 
     bursts = [after - before for before, after in itertools.pairwise(counts)]
-    assert bursts == [tokens for _, tokens in truth_of(twin, headers).bursts]
+    assert bursts == [tokens for _, tokens in truth_of(simulator, headers).bursts]
 
 
-def test_every_step_is_one_chunk_and_some_hold_several_tokens(twin):
+def test_every_step_is_one_chunk_and_some_hold_several_tokens(simulator):
     headers = named()
     ids = [frame["choices"][0].get("token_ids") for frame in
-           ask(twin.url, CHAT, chat(return_token_ids=True), headers).frames]  # fmt: skip
+           ask(simulator.url, CHAT, chat(return_token_ids=True), headers).frames]  # fmt: skip
 
-    truth = truth_of(twin, headers)
+    truth = truth_of(simulator, headers)
     assert [len(one) for one in ids if one] == [tokens for _, tokens in truth.bursts]
     assert max(tokens for _, tokens in truth.bursts) > 1
     assert sum(tokens for _, tokens in truth.bursts) == truth.completion_tokens == 30
 
 
-def test_the_end_token_counts_and_shows_nothing(twin):
-    (last,) = [frame for frame in ask(twin.url, CHAT, chat(return_token_ids=True)).frames
+def test_the_end_token_counts_and_shows_nothing(simulator):
+    (last,) = [frame for frame in ask(simulator.url, CHAT, chat(return_token_ids=True)).frames
                if frame["choices"][0]["finish_reason"]]  # fmt: skip
 
     assert last["choices"][0]["token_ids"][-1] == 0
@@ -68,34 +68,34 @@ def test_the_end_token_counts_and_shows_nothing(twin):
 
 
 @pytest.mark.parametrize("path", [CHAT, PLAIN])
-def test_a_stream_says_the_same_text_as_the_whole_answer(twin, path):
+def test_a_stream_says_the_same_text_as_the_whole_answer(simulator, path):
     body = {**chat(), "prompt": "Say something.", "max_tokens": 25}
-    choice = ask(twin.url, path, {**body, "stream": False}).json["choices"][0]
+    choice = ask(simulator.url, path, {**body, "stream": False}).json["choices"][0]
 
-    assert ask(twin.url, path, body).text == (choice["message"]["content"] if path == CHAT else choice["text"])
+    assert ask(simulator.url, path, body).text == (choice["message"]["content"] if path == CHAT else choice["text"])
 
 
-def test_the_whole_answer_counts_what_the_log_says(twin):
+def test_the_whole_answer_counts_what_the_log_says(simulator):
     headers = named()
-    usage = ask(twin.url, CHAT, chat(stream=False), headers).json["usage"]
+    usage = ask(simulator.url, CHAT, chat(stream=False), headers).json["usage"]
 
-    truth = truth_of(twin, headers)
+    truth = truth_of(simulator, headers)
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (truth.prompt_tokens, truth.completion_tokens)
 
 
-def test_completions_without_a_limit_give_16_tokens(twin):
-    answered = ask(twin.url, PLAIN, {"prompt": "Say something.", "temperature": 0}).json
+def test_completions_without_a_limit_give_16_tokens(simulator):
+    answered = ask(simulator.url, PLAIN, {"prompt": "Say something.", "temperature": 0}).json
 
     assert answered["usage"]["completion_tokens"] == 16
     assert answered["choices"][0]["finish_reason"] == "length"
 
 
-def test_there_is_no_usage_where_none_was_asked_for(twin):
-    assert not any("usage" in frame for frame in ask(twin.url, CHAT, chat()).frames)
+def test_there_is_no_usage_where_none_was_asked_for(simulator):
+    assert not any("usage" in frame for frame in ask(simulator.url, CHAT, chat()).frames)
 
 
-def test_logprobs_have_one_entry_for_each_token_and_the_asked_alternatives(twin):
-    frames = ask(twin.url, CHAT, chat(logprobs=True, top_logprobs=2, max_tokens=20)).frames
+def test_logprobs_have_one_entry_for_each_token_and_the_asked_alternatives(simulator):
+    frames = ask(simulator.url, CHAT, chat(logprobs=True, top_logprobs=2, max_tokens=20)).frames
     told = [entry for frame in frames if (found := frame["choices"][0]["logprobs"]) for entry in found["content"]]
 
     assert len(told) == 20
@@ -103,29 +103,31 @@ def test_logprobs_have_one_entry_for_each_token_and_the_asked_alternatives(twin)
     assert all(entry["top_logprobs"][0]["token"] == entry["token"] for entry in told)
 
 
-def test_offsets_of_completion_logprobs_run_on_from_burst_to_burst(twin):
-    answered = ask(twin.url, PLAIN, {"prompt": "p", "temperature": 0, "max_tokens": 20, "logprobs": 1, "stream": True})
+def test_offsets_of_completion_logprobs_run_on_from_burst_to_burst(simulator):
+    answered = ask(
+        simulator.url, PLAIN, {"prompt": "p", "temperature": 0, "max_tokens": 20, "logprobs": 1, "stream": True}
+    )
     offsets = [one for frame in answered.frames for one in frame["choices"][0]["logprobs"]["text_offset"]]
 
     assert offsets == sorted(set(offsets))
     assert len(offsets) == 20
 
 
-def test_a_thought_comes_first_and_apart(twin):
-    frames = ask(twin.url, CHAT, chat(chat_template_kwargs={"enable_thinking": True})).frames
+def test_a_thought_comes_first_and_apart(simulator):
+    frames = ask(simulator.url, CHAT, chat(chat_template_kwargs={"enable_thinking": True})).frames
     parts = [name for frame in frames for name, text in frame["choices"][0]["delta"].items() if text and name != "role"]
 
     assert parts[0] == "reasoning"
     assert parts.index("content") >= len([one for one in parts if one == "reasoning"]) - 1
 
 
-def test_tokens_of_marks_alone_are_counted_with_the_next_burst(twin):
+def test_tokens_of_marks_alone_are_counted_with_the_next_burst(simulator):
     headers = named()
     body = chat(chat_template_kwargs={"enable_thinking": True}, stream_options=USAGE)
-    frames = ask(twin.url, CHAT, body, headers).frames
+    frames = ask(simulator.url, CHAT, body, headers).frames
     counts = [frame["usage"]["completion_tokens"] for frame in frames if frame["choices"]]
 
-    truth = truth_of(twin, headers)
+    truth = truth_of(simulator, headers)
     assert counts[1] > 1
     assert counts[1] == truth.bursts[0][1]
     assert counts[-1] == truth.completion_tokens
@@ -182,37 +184,37 @@ def test_an_older_vllm_has_its_error_at_the_top(old):
         ({**chat(), "stream": False, "stream_options": {"include_usage": True}}, 400, "Stream options"),
     ],
 )
-def test_refuses_what_vllm_refuses(twin, body, status, says):
-    answered = ask(twin.url, CHAT, body)
+def test_refuses_what_vllm_refuses(simulator, body, status, says):
+    answered = ask(simulator.url, CHAT, body)
 
     assert answered.status == status
     assert says in answered.json["error"]["message"]
     assert answered.json["error"]["code"] == status
 
 
-def test_a_refused_request_stands_in_the_log_too(twin):
+def test_a_refused_request_stands_in_the_log_too(simulator):
     headers = named()
-    ask(twin.url, CHAT, b"{", headers)
+    ask(simulator.url, CHAT, b"{", headers)
 
-    truth = truth_of(twin, headers)
+    truth = truth_of(simulator, headers)
     assert (truth.status, truth.bursts, truth.finish_reason) == (400, [], None)
 
 
 @pytest.mark.parametrize("path", ["/health", "/ping", "/version", "/v1/models", "/metrics", "/load"])
-def test_the_other_pages_answer(twin, path):
-    assert ask(twin.url, path).status == 200
+def test_the_other_pages_answer(simulator, path):
+    assert ask(simulator.url, path).status == 200
 
 
 @pytest.mark.parametrize(("path", "body"), [
     ("/health", None), ("/v1/models", None), ("/metrics", None), ("/nowhere", None), (CHAT, chat()), (PLAIN, {}),
     (CHAT, chat(stream=False)), (CHAT, b"{"),
 ])  # fmt: skip
-def test_every_answer_says_that_it_is_simulated(twin, path, body):
-    assert ask(twin.url, path, body).headers["x-tandem-simulated"] == "1"
+def test_every_answer_says_that_it_is_simulated(simulator, path, body):
+    assert ask(simulator.url, path, body).headers["x-tandem-simulated"] == "1"
 
 
-def test_the_model_is_the_simulators(twin):
-    assert ask(twin.url, "/v1/models").json["data"][0]["owned_by"] == "tandem-simulator"
+def test_the_model_is_the_simulators(simulator):
+    assert ask(simulator.url, "/v1/models").json["data"][0]["owned_by"] == "tandem-simulator"
 
 
 def test_the_model_and_its_length_are_the_knobs(started):
@@ -262,13 +264,13 @@ def test_a_broken_engine_keeps_nobody_waiting(started):
     assert ask(running.url, CHAT, chat()).broken
 
 
-def test_the_sockets_send_at_once(twin):
+def test_the_sockets_send_at_once(simulator):
     """TCP_NODELAY is set on what the server accepted."""
-    place = urlsplit(twin.url)
+    place = urlsplit(simulator.url)
     with socket.create_connection((place.hostname, place.port)) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
         connection.recv(1024)
-        accepted = [one.transport.get_extra_info("socket") for one in twin._server._runner.server.connections]
+        accepted = [one.transport.get_extra_info("socket") for one in simulator._server._runner.server.connections]
         options = [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in accepted]
 
     assert len(options) >= 1

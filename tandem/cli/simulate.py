@@ -1,4 +1,4 @@
-"""`tandem twin`: the servers of an experiment, rehearsed without an accelerator.
+"""`tandem simulate`: simulated servers of an experiment, without an accelerator.
 
 Invariant: the servers end with this process, however it ends. They differ as the experiment's variants do; their
 classes are those of the built-in suites. aiohttp, numpy and the suites are loaded when this command runs, never before.
@@ -58,7 +58,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log", type=Path, metavar="DIR", help="folder for the truth logs, VARIANT.jsonl")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of bursts and jitter; never of the text")
     parser.add_argument(
-        "--faster",
+        "--time-scale",
         type=_parse_factor,
         default=1.0,
         metavar="X",
@@ -89,7 +89,7 @@ def _parse_factor(text: str) -> float:
     return factor
 
 
-def twin(selection: Selection, options: argparse.Namespace) -> ExitCode:
+def simulate(selection: Selection, options: argparse.Namespace) -> ExitCode:
     """Start every variant's server, say where they listen, and wait for SIGINT or SIGTERM, or for a command's end.
 
     Raises:
@@ -103,7 +103,7 @@ def twin(selection: Selection, options: argparse.Namespace) -> ExitCode:
     experiment = _read_experiment(selection, options.experiment)
     declared_settings = build_variant_settings(experiment, load_catalogue(), dict(list_sketches()), seed=options.seed)
     settings = {
-        name: variant_settings.scale_time(options.faster) for name, variant_settings in declared_settings.items()
+        name: variant_settings.scale_time(options.time_scale) for name, variant_settings in declared_settings.items()
     }
     if options.write is not None:
         for path in _write_settings(settings, options.write):
@@ -111,7 +111,7 @@ def twin(selection: Selection, options: argparse.Namespace) -> ExitCode:
         return ExitCode.DONE
     if options.log is not None:
         options.log.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="tandem-twin-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tandem-simulate-") as folder:
         files = _write_settings(settings, Path(folder))
         return _serve_variants(files, settings, options, as_json=selection.as_json)
 
@@ -226,7 +226,7 @@ def _read_url(name: str, process: subprocess.Popen[str], stop_event: threading.E
         if code is None
         else f"exit code {code}, see what it said above"
     )
-    raise RuntimeError(f"the twin of {name} did not come up: {reason}")
+    raise RuntimeError(f"the simulator of {name} did not come up: {reason}")
 
 
 def _print_servers(
@@ -283,7 +283,7 @@ def _wait_servers(
         for server in servers:
             if server.process.poll() is not None:
                 raise RuntimeError(
-                    f"the twin of {server.name} ended by itself with exit code {server.process.returncode}"
+                    f"the simulator of {server.name} ended by itself with exit code {server.process.returncode}"
                 )
     return ExitCode.DONE
 

@@ -17,7 +17,7 @@ from tandem.simulator.settings import (
 )
 from tandem.spec.faults import SpecError
 
-DOCS = Path(__file__).parents[2] / "docs" / "twin.md"
+DOCS = Path(__file__).parents[2] / "docs" / "simulator.md"
 
 
 def refused(tmp_path: Path, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Asking a twin over real HTTP, with nothing of the bench: raw bytes, events, JSON."""
+"""Asking a simulator over real HTTP, with nothing of the bench: raw bytes, events, JSON."""
 
 from __future__ import annotations
 

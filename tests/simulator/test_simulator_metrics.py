@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from twin_asked import CHAT, ask, chat, until
+from simulator_client import CHAT, ask, chat, until
 
 from tandem.simulator.engine import EngineRequest, EngineSteps, run_engine
 from tandem.simulator.metrics_page import build_virtual_page, length_buckets
@@ -209,10 +209,10 @@ def test_buckets_of_lengths_go_up_to_the_models(most, last):
     assert length_buckets(most)[-len(last) :] == last
 
 
-def test_who_has_read_the_last_byte_finds_the_request_counted(twin):
+def test_who_has_read_the_last_byte_finds_the_request_counted(simulator):
     for asked in range(1, 6):
-        ask(twin.url, CHAT, chat())
-        page = samples(ask(twin.url, "/metrics").body.decode())
+        ask(simulator.url, CHAT, chat())
+        page = samples(ask(simulator.url, "/metrics").body.decode())
 
         assert page["request_success_total{finished_reason=stop}"] == asked
         assert page["generation_tokens_total"] == 30 * asked

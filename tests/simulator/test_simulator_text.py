@@ -1,4 +1,4 @@
-"""What the twin says: the same for the same prompt, ordinary words, an end where its class ends."""
+"""What the simulator says: the same for the same prompt, ordinary words, an end where its class ends."""
 
 from __future__ import annotations
 

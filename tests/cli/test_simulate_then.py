@@ -3,7 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lone_twin import lone
+from lone_variant import lone
 
 from tandem.cli.program import main
 
@@ -18,7 +18,7 @@ def then(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
 
     def run(*command: str) -> int:
-        return main(["twin", "--experiment", "post", "--log", str(tmp_path), "--", *command])
+        return main(["simulate", "--experiment", "post", "--log", str(tmp_path), "--", *command])
 
     return run
 
@@ -29,7 +29,7 @@ def alone(tmp_path):
     flags = lone(tmp_path)
 
     def run(*command: str) -> int:
-        return main(["twin", *flags, "--log", str(tmp_path / "logs"), "--", *command])
+        return main(["simulate", *flags, "--log", str(tmp_path / "logs"), "--", *command])
 
     return run
 
@@ -39,7 +39,7 @@ def test_a_command_is_given_the_address_of_a_server_that_is_ready(then, capfd) -
     assert capfd.readouterr().out.splitlines()[-1] == "200 {other}"
 
 
-def test_the_twin_ends_with_the_commands_own_exit_code_and_its_servers(alone, tmp_path) -> None:
+def test_it_ends_with_the_commands_own_exit_code_and_its_servers(alone, tmp_path) -> None:
     note = tmp_path / "url"
     code = alone("sh", "-c", f'printf %s "$1" > {note}; exit 4', "sh", "{qwen-vllm}")
 

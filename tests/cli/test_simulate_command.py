@@ -1,4 +1,4 @@
-"""`tandem twin`: an experiment's servers come up together, say where they are, and end with the command."""
+"""`tandem simulate`: an experiment's servers come up together, say where they are, and end with the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lone_twin import lone
+from lone_variant import lone
 
 from tandem.cli.program import main
 from tandem.simulator.settings import read_settings
@@ -43,7 +43,7 @@ def gone(urls: list[str]) -> bool:
 def command(*flags: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """The running command and what it printed until it was ready."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tandem", "twin", *flags],
+        [sys.executable, "-m", "tandem", "simulate", *flags],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert process.stdout is not None
@@ -87,14 +87,14 @@ def test_its_server_ends_when_the_command_is_killed(alone):
     assert gone([line.split()[1] for line in lines[:-1]])
 
 
-def twin(*more: str) -> int:
+def simulate(*more: str) -> int:
     return main(
-        ["twin", *more, "--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments")]
+        ["simulate", *more, "--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments")]
     )
 
 
 def test_the_knobs_can_be_written_instead_and_read_again(tmp_path, capsys):
-    assert twin("--experiment", "post", "--write", str(tmp_path)) == 0
+    assert simulate("--experiment", "post", "--write", str(tmp_path)) == 0
 
     written = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert [path.name for path in written] == ["qwen-vllm.yaml", "qwen-sd-vllm.yaml"]
@@ -104,14 +104,14 @@ def test_the_knobs_can_be_written_instead_and_read_again(tmp_path, capsys):
 @pytest.mark.parametrize("port", ["70000", "-1", "x"])
 def test_rejects_what_is_no_port(port, capsys):
     with pytest.raises(SystemExit) as ended:
-        twin("--experiment", "post", "--port", port)
+        simulate("--experiment", "post", "--port", port)
 
     assert ended.value.code == 2
     assert port in capsys.readouterr().err
 
 
 def test_rejects_an_experiment_that_is_not_there(capsys):
-    assert twin("--experiment", "nowhere", "--json") == 2
+    assert simulate("--experiment", "nowhere", "--json") == 2
 
     faults: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["faults"]
     assert "post" in faults[0]["allowed"]
@@ -120,11 +120,11 @@ def test_rejects_an_experiment_that_is_not_there(capsys):
 def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
     (tmp_path / "file").write_text("")
 
-    assert twin("--experiment", "post", "--write", str(tmp_path / "file" / "below")) == 3
+    assert simulate("--experiment", "post", "--write", str(tmp_path / "file" / "below")) == 3
     assert "file" in capsys.readouterr().err
 
 
-def test_the_command_line_loads_nothing_of_the_twin():
+def test_the_command_line_loads_nothing_of_the_simulator():
     loaded = "{'aiohttp', 'numpy', 'uvloop', 'prometheus_client', 'tandem.simulator.settings'} & set(sys.modules)"
     code = f"import sys; import tandem.cli.program; print(sorted({loaded}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -132,9 +132,9 @@ def test_the_command_line_loads_nothing_of_the_twin():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_faster_twin_has_every_time_divided_and_nothing_else_changed(tmp_path):
-    for folder, flags in (("plain", []), ("fast", ["--faster", "5"])):
-        assert main(["twin", "--experiment", "post", "--write", str(tmp_path / folder), *flags]) == 0
+def test_a_time_scale_has_every_time_divided_and_nothing_else_changed(tmp_path):
+    for folder, flags in (("plain", []), ("fast", ["--time-scale", "5"])):
+        assert main(["simulate", "--experiment", "post", "--write", str(tmp_path / folder), *flags]) == 0
 
     plain, fast = (read_settings(tmp_path / folder / "qwen-sd-vllm.yaml") for folder in ("plain", "fast"))
     times = ("step_ms", "draft_ms", "prefill_base_ms", "prefill_ms_per_token")
@@ -147,6 +147,29 @@ def test_a_faster_twin_has_every_time_divided_and_nothing_else_changed(tmp_path)
 
 def test_a_factor_that_no_server_can_follow_is_refused(capsys):
     with pytest.raises(SystemExit):
-        main(["twin", "--experiment", "post", "--faster", "1000"])
+        main(["simulate", "--experiment", "post", "--time-scale", "1000"])
 
     assert "1000 is no factor: 0.01 to 100" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "new_word"),
+    [
+        (["twin", "--experiment", "post"], "tandem simulate"),
+        (["simulate", "--experiment", "post", "--faster", "5"], "--time-scale"),
+        (["simulate", "--faster=5"], "--time-scale"),
+        (["dashboard", "run", "--env", "prod", "--html", "page.html"], "report.html"),
+    ],
+)
+def test_an_old_word_names_the_new_one_and_runs_nothing(words, new_word, capsys):
+    assert main(words) == 2
+
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert new_word in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_an_old_word_behind_two_dashes_is_of_another_program(capsys):
+    assert main(["simulate", "--experiment", "nowhere", "--", "other", "--faster"]) == 2
+    assert "nowhere" in capsys.readouterr().err

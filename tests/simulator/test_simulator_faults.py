@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from twin_asked import CHAT, Answered, ask, chat, until
+from simulator_client import CHAT, Answered, ask, chat, until
 
 from tandem.bench.suites.suite import Prompt, check_content
 from tandem.simulator.fault_injection import select_fault
@@ -18,7 +18,7 @@ USAGE = {"include_usage": True, "continuous_usage_stats": True}
 
 @pytest.fixture
 def meets(started):
-    """A twin whose second request meets a fault; three requests, one after the other."""
+    """A simulator whose second request meets a fault; three requests, one after the other."""
 
     def act(kind: str, body: dict[str, Any] | None = None, **more: Any) -> tuple[list[Answered], Any]:
         running = started(faults=(FaultSettings(kind=kind, requests=(2,), **more),))
