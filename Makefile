@@ -95,6 +95,7 @@ docs: setup ## write the generated references
 	$(BIN)/python -m tandem.rules.doc
 	$(BIN)/python -m tandem.ops.people.doc
 	$(BIN)/python -m tandem.judge.schema_docs
+	$(BIN)/python -m tandem.monitoring.metrics_docs
 
 look: setup ## the verdict's report in a real browser: build/look; needs chromium
 	rm -rf build/look && mkdir -p build/look/judged

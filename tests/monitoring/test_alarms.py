@@ -15,7 +15,7 @@ from tandem.bench.suites.suite import load_suite as suite
 from tandem.monitoring import alarm as limits
 from tandem.monitoring import bench_alarms, serving_alarms
 from tandem.monitoring.alarm import MetricAlarm
-from tandem.monitoring.alarms import _group_names, _rename_duplicates, build_alarms
+from tandem.monitoring.alarms import _rename_duplicates, build_alarms
 from tandem.monitoring.metric_source import MetricSource
 from tandem.monitoring.scope import ExperimentScope, MonitoringScope
 from tandem.monitoring.widget import MathExpression, MetricLine
@@ -143,7 +143,7 @@ def test_a_hundred_and_thirty_variants_take_several_composites_of_a_kind():
 def test_a_composite_holds_a_hundred_alarms_at_most_however_short_their_names():
     short = [f"a{at}" for at in range(250)]
 
-    groups = list(_group_names(short))
+    groups = list(limits._group_names(short))
 
     assert [len(group) for group in groups] == [100, 100, 50]
     assert [name for group in groups for name in group] == short
@@ -340,4 +340,3 @@ def test_what_no_publisher_sends_is_read_by_no_alarm():
     with pytest.raises(ValueError, match="sends nothing by PodName"):
         MetricSource(scope.environment, "container-insights", {"PodName": "x"}).line("m", "Sum", id_="m")
     assert not serving_alarms.is_published("neuron", "node_neuroncore_utilization")
-    assert not serving_alarms.is_published("nobody", "m")

@@ -9,8 +9,8 @@ from alarmed import BASELINE, DRAFTING, HOUR, MINUTE, QUARTER, START, Happening,
 
 from rehearsal.cloudwatch.alarm_state import compute_state_at, compute_states, list_notifications
 from rehearsal.cloudwatch.series_store import MetricKey
-from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm
-from tandem.monitoring.alarms import SUPPRESSOR_EXTENSION_S, SUPPRESSOR_WAIT_S, build_alarms
+from tandem.monitoring.alarm import SUPPRESSOR_EXTENSION_S, SUPPRESSOR_WAIT_S, EnvironmentAlarms, MetricAlarm
+from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.widget import MetricLine
 
 ALARMS = every()

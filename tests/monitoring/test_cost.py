@@ -145,7 +145,7 @@ def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
 
 
 def test_figures_of_all_loads_are_published_ones() -> None:
-    assert all(CATALOGUE[name].goes_to_cloudwatch for name in ALL_LOADS)
+    assert all(CATALOGUE[name].display for name in ALL_LOADS)
 
 
 @pytest.mark.parametrize(

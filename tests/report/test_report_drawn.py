@@ -180,7 +180,7 @@ def test_the_posts_figures_have_four_series(measured: RequestTable) -> None:
     drawn = charts(time_series.build_time_series_section(example.verdict(measured), measured))
 
     series = {row["series"] for row in rows(drawn["over-time-e2e-ms"])}
-    assert len(drawn) == 4
+    assert len(drawn) == 5
     assert series == {f"{prompt}, {arm}" for prompt in ("repeat", "open") for arm in ("qwen-vllm", "qwen-sd-vllm")}
 
 
