@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from tandem.judge import text_format
 from tandem.judge.schema import FILE, ClassAcceptance, Verdict
 from tandem.report import colors
 from tandem.report.charts import HALF_PX, ReportChart, VegaSpec
-from tandem.report.markup import HtmlFragment, build_table, build_tag
+from tandem.report.markup import build_sentence, build_table, render_template
 from tandem.report.row_layout import build_name_layers, compute_row_layout
 from tandem.report.section import ReportSection
 
@@ -28,17 +30,11 @@ _SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross
 def build_acceptance_section(verdict: Verdict) -> ReportSection:
     """Return the section."""
     acceptances = text_format.filter_speculation(verdict.acceptance)
-    parts: list[HtmlFragment | ReportChart] = []
+    parts: list[Markup | ReportChart] = [build_sentence("No acceptance is known of any arm, or none speculates.")]
     if acceptances:
-        parts += [_build_length_chart(acceptances, verdict), *_build_position_charts(acceptances)]
-    else:
-        parts.append(build_tag("p", "No acceptance is known of any arm, or none speculates.",
-                         class_="says"))  # fmt: skip
+        parts = [_build_length_chart(acceptances, verdict), *_build_position_charts(acceptances)]
     sentences = dict.fromkeys(f"{row.arm}: {row.sentence}" for row in verdict.acceptance if row.sentence)
-    if sentences:
-        parts.append(
-            build_tag("ul", *(build_tag("li", sentence) for sentence in list(sentences)[:MAX_ROWS]), class_="reasons")
-        )
+    parts.append(render_template("reasons", sentences=list(sentences)[:MAX_ROWS]))
     return ReportSection(name="acceptance", short="Acceptance", title="Acceptance", parts=tuple(parts))
 
 
@@ -65,7 +61,7 @@ def _build_length_chart(acceptances: Sequence[ClassAcceptance], verdict: Verdict
     )
 
 
-def _build_acceptance_table(rows: Sequence[ClassAcceptance]) -> HtmlFragment:
+def _build_acceptance_table(rows: Sequence[ClassAcceptance]) -> Markup:
     positions = max((len(row.per_position) for row in rows), default=0)
     heads = ("Class", "Arm", "Tokens per step", "Target steps per token", "Method",
              *(f"Position {place}" for place in range(1, positions + 1)))  # fmt: skip

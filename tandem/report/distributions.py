@@ -9,13 +9,14 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from tandem.judge import text_format
 from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import Verdict
 from tandem.report import colors, sampling
 from tandem.report.charts import FULL_PX, ReportChart, VegaSpec
-from tandem.report.markup import HtmlFragment, build_table, build_tag
+from tandem.report.markup import build_sentence, build_table
 from tandem.report.row_layout import (
     RowLayout,
     add_text_halo,
@@ -95,7 +96,7 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
     empty_sentence = "No request of this run has these figures: none succeeded."
     return ReportSection(
         name="spread", short="Distributions", title="Distributions",
-        parts=(build_tag("p", sentence if charts else empty_sentence, class_="says"), *charts),
+        parts=(build_sentence(sentence if charts else empty_sentence), *charts),
     )  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def _build_box_chart(plot: _BoxPlot, omission_note: str) -> ReportChart:
     )
 
 
-def _build_box_table(plot: _BoxPlot) -> HtmlFragment:
+def _build_box_table(plot: _BoxPlot) -> Markup:
     heads = ("Class", "Arm", "Requests", "p5", "p25", "Median", "p75", "p95")
     rows = (
         (

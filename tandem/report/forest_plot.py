@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from tandem.judge import text_format
 from tandem.judge.schema import (
     FILE,
@@ -25,7 +27,7 @@ from tandem.judge.schema import (
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, VegaSpec
 from tandem.report.colors import SHAPES, TONES
 from tandem.report.header import find_tone
-from tandem.report.markup import HtmlFragment, build_table
+from tandem.report.markup import build_table
 from tandem.report.row_layout import (
     RowLayout,
     add_text_halo,
@@ -163,14 +165,14 @@ def _format_omission(plot: ForestPlot, verdict: Verdict) -> str:
     )
 
 
-def build_cells_table(caption: str, cells: Sequence[CellVerdict], verdict: Verdict) -> HtmlFragment:
+def build_cells_table(caption: str, cells: Sequence[CellVerdict], verdict: Verdict) -> Markup:
     """Return the cells of one metric with all that the verdict says of them."""
     heads = ("Class", "Load", *_list_headings(verdict))
     rows = ((cell.class_, text_format.format_load(cell.load), *_format_cell(cell)) for cell in cells)
     return build_table(caption, heads, rows, numbers=range(2, 11), class_="cells")
 
 
-def build_metrics_table(caption: str, cells: Sequence[CellVerdict], verdict: Verdict) -> HtmlFragment:
+def build_metrics_table(caption: str, cells: Sequence[CellVerdict], verdict: Verdict) -> Markup:
     """Return cells of several metrics, those of E2E with their mean and 90th percentile."""
     heads = ("Class", "Metric", "Load", *_list_headings(verdict))
     rows = (

@@ -10,6 +10,8 @@ import difflib
 import re
 from collections.abc import Iterator, Sequence
 
+from markupsafe import Markup
+
 from tandem.judge import text_format
 from tandem.judge.schema import (
     FILE,
@@ -21,7 +23,7 @@ from tandem.judge.schema import (
     Verdict,
 )
 from tandem.report.charts import HALF_PX, ReportChart, VegaSpec
-from tandem.report.markup import HtmlFragment, build_table, build_tag, escape_text, join_html
+from tandem.report.markup import build_sentence, build_table, clean_value, render_template
 from tandem.report.row_layout import build_name_layers, compute_row_layout
 from tandem.report.section import ReportSection
 
@@ -47,56 +49,42 @@ def build_output_section(verdict: Verdict) -> ReportSection:
         for part in _build_variant_parts(equality, variant_index, verdict)
     ]
     if not parts:
-        parts = [
-            build_tag(
-                "p", "Outputs were not compared: there are no pairs of answers to the same prompt.", class_="says"
-            )
-        ]
+        parts = [build_sentence("Outputs were not compared: there are no pairs of answers to the same prompt.")]
     return ReportSection(name="output", short="Output", title="Is the output the same?", parts=tuple(parts))
 
 
 def _build_variant_parts(
     equality: OutputEquality, variant_index: int, verdict: Verdict
-) -> Iterator[HtmlFragment | ReportChart]:
-    tone = {"the same": "good", "differs": "bad", "no evidence": "open"}[equality.result]
-    yield build_tag(
-        "div",
-        build_tag(
-            "h3",
-            build_tag("span", equality.result, class_=f"word {tone}"),
-            f" {equality.variant} against {verdict.baseline}",
+) -> Iterator[Markup | ReportChart]:
+    ratio = equality.lengths
+    lengths_text = (
+        f"{text_format.format_number(ratio.value)} ({text_format.format_interval(ratio)})"
+        if ratio is not None
+        else text_format.ABSENT
+    )
+    yield render_template(
+        "output",
+        equality=equality,
+        baseline=verdict.baseline,
+        tone={"the same": "good", "differs": "bad", "no evidence": "open"}[equality.result],
+        facts=(
+            ("Compared by", equality.by),
+            ("Identical", _format_share(equality.identical)),
+            ("Yardstick: the baseline against itself", _format_share(equality.yardstick)),
+            ("Differing pairs that are near ties", _format_share(equality.near_ties)),
+            ("Output tokens, as a ratio of the baseline's", lengths_text),
+            ("Refused by the content check", _format_share(equality.garbage)),
+            ("Refused of the baseline", _format_share(equality.garbage_of_baseline)),
         ),
-        build_tag("p", equality.sentence, class_="lead less"),
-        _build_share_list(equality),
-        class_="card",
     )
     if equality.classes:
         yield _build_identical_chart(equality, variant_index)
     if any(divergence_bin.n for divergence_bin in equality.first_divergence):
         yield _build_divergence_chart(equality, variant_index)
     if equality.examples:
-        yield _build_examples(equality, verdict)
-
-
-def _build_share_list(equality: OutputEquality) -> HtmlFragment:
-    ratio = equality.lengths
-    rows = [
-        ("Compared by", equality.by),
-        ("Identical", _format_share(equality.identical)),
-        ("Yardstick: the baseline against itself", _format_share(equality.yardstick)),
-        ("Differing pairs that are near ties", _format_share(equality.near_ties)),
-        (
-            "Output tokens, as a ratio of the baseline's",
-            f"{text_format.format_number(ratio.value)} ({text_format.format_interval(ratio)})"
-            if ratio is not None
-            else text_format.ABSENT,
-        ),
-        ("Refused by the content check", _format_share(equality.garbage)),
-        ("Refused of the baseline", _format_share(equality.garbage_of_baseline)),
-    ]
-    return build_tag(
-        "dl", *(build_tag("div", build_tag("dt", name), build_tag("dd", value)) for name, value in rows), class_="facts"
-    )
+        unit = "character" if equality.by == "characters" else "token"
+        examples = [_describe_example(example, unit) for example in equality.examples[:MAX_EXAMPLES]]
+        yield render_template("examples", examples=examples, variant=equality.variant, baseline=verdict.baseline)
 
 
 def _format_share(share: ShareEstimate | None) -> str:
@@ -112,10 +100,8 @@ def _format_share(share: ShareEstimate | None) -> str:
 
 def _build_identical_chart(equality: OutputEquality, variant_index: int) -> ReportChart:
     sorted_classes = sorted(equality.classes, key=lambda class_equality: _compute_share(class_equality.identical))
-    all_classes, chart_classes = (
-        equality.classes,
-        (equality.classes if len(sorted_classes) <= MAX_CLASSES else tuple(sorted_classes[:MAX_CLASSES])),
-    )
+    all_classes = equality.classes
+    chart_classes = all_classes if len(all_classes) <= MAX_CLASSES else tuple(sorted_classes[:MAX_CLASSES])
     omission_note = (
         f" The {len(chart_classes)} of {len(all_classes):,} classes that differ most; all are in {FILE}."
         if len(chart_classes) < len(all_classes)
@@ -143,24 +129,18 @@ def _compute_share(share: ShareEstimate | None) -> float:
 def _build_share_spec(chart_classes: Sequence[ClassEquality], width: int) -> VegaSpec:
     names = [class_equality.class_ for class_equality in chart_classes]
     row_layout = compute_row_layout(width, names, figure_px=90, step=26)
-    values = [
-        {
-            "row": row + row_layout.shift,
-            "share": _compute_share(class_equality.identical),
-            "low": class_equality.identical.low
-            if class_equality.identical.low is not None
-            else _compute_share(class_equality.identical),
-            "high": class_equality.identical.high
-            if class_equality.identical.high is not None
-            else _compute_share(class_equality.identical),
-            "own": _compute_share(class_equality.yardstick)
-            if class_equality.yardstick is not None and class_equality.yardstick.of
-            else None,
-            "told": f"{class_equality.identical.n:,} of {class_equality.identical.of:,}",
-        }
-        for row, class_equality in enumerate(chart_classes)
-        if class_equality.identical.of
-    ]
+    values = []
+    for row, class_equality in enumerate(chart_classes):
+        identical, yardstick = class_equality.identical, class_equality.yardstick
+        if identical.of:
+            share = _compute_share(identical)
+            values.append({
+                "row": row + row_layout.shift, "share": share,
+                "low": share if identical.low is None else identical.low,
+                "high": share if identical.high is None else identical.high,
+                "own": _compute_share(yardstick) if yardstick is not None and yardstick.of else None,
+                "told": f"{identical.n:,} of {identical.of:,}",
+            })  # fmt: skip
     x = {
         "type": "quantitative",
         "scale": {"domain": [0, 1], "range": [row_layout.first, row_layout.last], "nice": False},
@@ -256,56 +236,25 @@ def _build_histogram_spec(bins: Sequence[HistogramBin], unit: str, width: int) -
     }
 
 
-def _build_examples(equality: OutputEquality, verdict: Verdict) -> HtmlFragment:
-    examples = equality.examples[:MAX_EXAMPLES]
-    unit = "character" if equality.by == "characters" else "token"
-    return build_tag(
-        "div",
-        build_tag("h3", f"Examples that differ, {equality.variant}"),
-        build_tag("p", "What one side alone has stands between brackets and is underlined.", class_="says"),
-        *(_build_example(example, unit, equality.variant, verdict.baseline) for example in examples),
-        class_="card",
-    )
-
-
-def _build_example(example: DivergenceExample, unit: str, variant: str, baseline: str) -> HtmlFragment:
-    before, after = _mark_differences(example.baseline[:MAX_TEXT_CHARACTERS], example.measured[:MAX_TEXT_CHARACTERS])
-    location = (
-        f"{example.class_}, {example.prompt_id}: first difference at {unit} {example.at:,}; {_TIE[example.near_tie]}"
-    )
-    return build_tag(
-        "section",
-        build_tag("h4", location),
-        build_tag(
-            "div",
-            build_tag("div", build_tag("h5", baseline), build_tag("pre", before)),
-            build_tag("div", build_tag("h5", variant), build_tag("pre", after)),
-            class_="pair",
-        ),
-        class_="example",
-    )
-
-
-def _mark_differences(before: str, after: str) -> tuple[HtmlFragment, HtmlFragment]:
-    """Return both texts with the words marked that the other does not have there."""
-    sides = _WORD.findall(before), _WORD.findall(after)
+def _describe_example(example: DivergenceExample, unit: str) -> dict[str, object]:
+    """Return where two texts first differ, and both with the words marked that the other does not have there."""
+    sides = [_WORD.findall(text[:MAX_TEXT_CHARACTERS]) for text in (example.baseline, example.measured)]
     opcodes = difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes()
-    return (
-        join_html(
-            _render_part(sides[0][first:last], is_different=operation != "equal")
-            for operation, first, last, _, _ in opcodes
-        ),
-        join_html(
-            _render_part(sides[1][first:last], is_different=operation != "equal")
-            for operation, _, _, first, last in opcodes
-        ),
-    )
+    return {
+        "location": f"{example.class_}, {example.prompt_id}: first difference at {unit} {example.at:,}; "
+        f"{_TIE[example.near_tie]}",
+        "before": _mark_tokens([(sides[0][code[1] : code[2]], code[0] != "equal") for code in opcodes]),
+        "after": _mark_tokens([(sides[1][code[3] : code[4]], code[0] != "equal") for code in opcodes]),
+    }
 
 
-def _render_part(tokens: Sequence[str], *, is_different: bool) -> HtmlFragment | None:
-    if not tokens:
-        return None
-    content = join_html(
-        (escape_text(line) for line in "".join(tokens).split("\n")), "\u21b5\n" if is_different else "\n"
-    )
-    return build_tag("mark", content) if is_different else content
+def _mark_tokens(parts: Sequence[tuple[list[str], bool]]) -> Markup:
+    """Return the tokens as HTML, those marked of which the flag says that the other side has none of them."""
+    pieces = []
+    for tokens, is_different in parts:
+        lines = [clean_value(line) for line in "".join(tokens).split("\n")]
+        line_end = Markup("\u21b5\n") if is_different else Markup("\n")
+        content = line_end.join(lines)
+        if tokens:
+            pieces.append(Markup("<mark>{}</mark>").format(content) if is_different else content)
+    return Markup("").join(pieces)

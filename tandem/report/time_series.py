@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from tandem.bench.clocks import compute_utc_s
 from tandem.bench.columns import BoolArray
@@ -21,7 +22,7 @@ from tandem.judge.schema import LoadLevel, Verdict
 from tandem.metrics import find_metric, list_post_figures
 from tandem.report import colors, sampling
 from tandem.report.charts import HALF_PX, ReportChart, VegaSpec
-from tandem.report.markup import HtmlFragment, build_table, build_tag
+from tandem.report.markup import build_sentence, build_table
 from tandem.report.sampling import ChartCell
 from tandem.report.section import ReportSection
 
@@ -69,7 +70,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
     head = {"name": "over-time", "short": "Over time", "title": "The post's Figures 3 to 5, of this run"}
     reason = _explain_absence(requests)
     if reason is not None:
-        return ReportSection(**head, parts=(build_tag("p", reason, class_="says"),))
+        return ReportSection(**head, parts=(build_sentence(reason),))
     cells, sentence = _select_cells(verdict, requests)
     chart_lines = list(_build_chart_lines(verdict, requests, cells))
     at_s, has_clock = _compute_start_times(requests)
@@ -84,7 +85,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
     ]
     return ReportSection(
         **head,
-        parts=(build_tag("p", f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT, class_="says"), *charts),
+        parts=(build_sentence(f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT), *charts),
     )
 
 
@@ -204,7 +205,7 @@ def _build_figure_chart(
     )
 
 
-def _build_figure_table(figure: _FigureTexts, points: dict[str, list[_WindowMedian]]) -> HtmlFragment:
+def _build_figure_table(figure: _FigureTexts, points: dict[str, list[_WindowMedian]]) -> Markup:
     rows = (
         (name, _format_utc(window.at_s), f"{window.n:,}", text_format.format_number(window.value))
         for name, windows in points.items()

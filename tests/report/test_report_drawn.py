@@ -16,7 +16,7 @@ import pytest
 
 from tandem.judge.request_table import RequestTable, read_request_table
 from tandem.judge.schema import BottleneckRound, LoadLevel, OutputFinding, RunControls, TokenCost, Verdict
-from tandem.report import acceptance, cost, distributions, forest_plot, output, speed_up, time_series
+from tandem.report import acceptance, appendix, distributions, forest_plot, output, speed_up, time_series
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, compose_slide
 from tandem.report.section import ReportSection
 
@@ -237,7 +237,7 @@ def test_without_a_price_no_cost_is_made_up(verdict: Verdict) -> None:
         arm=example.BASE, load=LoadLevel(concurrency=4), good_tokens=100, busy_s=3.0, sentence="give one with --price"
     )
 
-    told = said(cost.build_cost_section(msgspec.structs.replace(verdict, cost=(bare,))))
+    told = said(appendix.build_cost_section(msgspec.structs.replace(verdict, cost=(bare,))))
 
     assert "give one with --price" in told
     assert "0.00" not in told
