@@ -107,7 +107,7 @@ def _scrape_configuration() -> AddonValues:
                     _copy_rule("__meta_kubernetes_pod_label_app_kubernetes_io_name", "Service"),
                 ],
                 "metric_relabel_configs": [_keep_rule("__name__", f"vllm:({'|'.join(name_patterns)})")],
-            },
+            }
         ],
     }
 
@@ -144,7 +144,7 @@ def _emf_configuration(environment: Environment) -> AddonValues:
                     "label_matcher": f"^{SCRAPE_JOB}$",
                     "dimensions": [list(dimensions) for dimensions in PUBLISHERS[VLLM_SCRAPE].dimensions],
                     "metric_selectors": [f"^{re.escape(name)}$" for name in scraped_metrics],
-                },
+                }
             ],
         },
     }

@@ -53,11 +53,7 @@ def list_coverage_gaps(scope: MonitoringScope) -> tuple[str, ...]:
     """Return what no alarm of an environment sees: a sentence each, the reason behind its first colon."""
     suppressor = serving.build_suppressor(scope)
     mute_gap = "Nothing is muted while the fleet is parked: without Container Insights nobody counts the nodes."
-    return (
-        *(() if suppressor else (mute_gap,)),
-        *serving.list_coverage_gaps(scope),
-        *bench.list_coverage_gaps(scope),
-    )
+    return (*(() if suppressor else (mute_gap,)), *serving.list_coverage_gaps(scope), *bench.list_coverage_gaps(scope))
 
 
 def _rename_duplicates(metric_alarms: Sequence[MetricAlarm]) -> tuple[MetricAlarm, ...]:

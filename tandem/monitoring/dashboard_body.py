@@ -17,14 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tandem.monitoring.layout import place_widgets
-from tandem.monitoring.widget import (
-    Dashboard,
-    DashboardVariable,
-    GraphMark,
-    GraphWidget,
-    MathExpression,
-    MetricLine,
-)
+from tandem.monitoring.widget import Dashboard, DashboardVariable, GraphMark, GraphWidget, MathExpression, MetricLine
 
 # "CloudWatch service quotas" and "CloudWatch search expression syntax" (user guide, read 2026-11-21); GetMetricData
 MAX_WIDGETS, MAX_METRICS = 500, 2500

@@ -17,13 +17,7 @@ from tandem.judge.schema import Verdict
 from tandem.report import colors, sampling
 from tandem.report.charts import FULL_PX, ReportChart, VegaSpec
 from tandem.report.markup import build_sentence, build_table
-from tandem.report.row_layout import (
-    RowLayout,
-    add_text_halo,
-    build_name_layers,
-    compute_row_layout,
-    is_narrow,
-)
+from tandem.report.row_layout import RowLayout, add_text_halo, build_name_layers, compute_row_layout, is_narrow
 from tandem.report.section import ReportSection
 
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")

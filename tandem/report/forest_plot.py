@@ -14,27 +14,12 @@ from typing import Any
 from markupsafe import Markup
 
 from tandem.judge import text_format
-from tandem.judge.schema import (
-    FILE,
-    CellVerdict,
-    CellWord,
-    Headline,
-    LoadLevel,
-    OutputFinding,
-    TailSpeedUp,
-    Verdict,
-)
+from tandem.judge.schema import FILE, CellVerdict, CellWord, Headline, LoadLevel, OutputFinding, TailSpeedUp, Verdict
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, VegaSpec
 from tandem.report.colors import SHAPES, TONES
 from tandem.report.header import find_tone
 from tandem.report.markup import build_table
-from tandem.report.row_layout import (
-    RowLayout,
-    add_text_halo,
-    build_name_layers,
-    compute_row_layout,
-    is_narrow,
-)
+from tandem.report.row_layout import RowLayout, add_text_halo, build_name_layers, compute_row_layout, is_narrow
 
 MAX_ROWS = 30
 _STEP_PX, _SMALL_STEP_PX = 30, 24

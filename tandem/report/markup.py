@@ -41,12 +41,7 @@ def build_sentence(text: str) -> Markup:
 
 
 def build_table(
-    caption: str,
-    heads: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    numbers: Sequence[int] = (),
-    class_: str = "",
+    caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = (), class_: str = ""
 ) -> Markup:
     """Return a table; the first column heads each row.
 

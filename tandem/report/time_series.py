@@ -84,8 +84,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
         if (chart := _build_figure_chart(figure, chart_lines, requests, at_s, window_s)) is not None
     ]
     return ReportSection(
-        **head,
-        parts=(build_sentence(f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT), *charts),
+        **head, parts=(build_sentence(f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT), *charts)
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import uvloop
 
 from tandem.artifacts.fault import ArtifactError
+from tandem.errors import TandemError
 from tandem.simulator.artifact_check import require_artifact
 from tandem.simulator.server import SimulatorServer
 from tandem.simulator.server_log import ServerLog
@@ -37,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         log = ServerLog(settings, options.log)
     except SpecError as error:
         return _print_error(str(error), BAD_INPUT)
+    except TandemError as error:
+        return _print_error(str(error), error.exit_code)
     except ArtifactError as error:
         return _print_error(str(error), error.code)
     except OSError as error:

@@ -17,12 +17,7 @@ from tandem.simulator import fault_injection
 from tandem.simulator.engine import BatchingEngine, EngineRequest
 from tandem.simulator.engine_loop import EngineLoop, sleep_until
 from tandem.simulator.frames import ResponseFrames, build_error_body, build_models_body
-from tandem.simulator.generation_request import (
-    ApiName,
-    GenerationRequest,
-    VllmApiError,
-    read_generation_request,
-)
+from tandem.simulator.generation_request import ApiName, GenerationRequest, VllmApiError, read_generation_request
 from tandem.simulator.metrics_page import MetricsPage
 from tandem.simulator.response_plan import ResponsePlan, plan_response
 from tandem.simulator.response_stream import ResponseStream

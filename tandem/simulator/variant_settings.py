@@ -13,13 +13,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from tandem.simulator.settings import (
-    DEFAULT_CLASS,
-    PromptClassSettings,
-    RuntimeName,
-    SimulatorSettings,
-    check_settings,
-)
+from tandem.simulator.settings import DEFAULT_CLASS, PromptClassSettings, RuntimeName, SimulatorSettings, check_settings
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment, Variant
