@@ -82,11 +82,5 @@ def test_a_text_is_as_high_as_what_it_says() -> None:
     assert len(set(heights)) > 2
 
 
-def test_a_table_is_given_more_room_than_as_many_lines() -> None:
-    rows = ["one | two"] * 10
-
-    assert build_text("\n".join(f"| {row} |" for row in rows)).height > build_text("\n".join(rows)).height
-
-
 def test_a_text_without_end_scrolls_and_does_not_push_the_graphs_away() -> None:
     assert build_text("word " * 10_000).height == MAX_TEXT_ROWS

@@ -161,12 +161,6 @@ def test_the_whole_range_is_one_period() -> None:
     assert found.points == ((START, 1.0),)
 
 
-def test_the_end_is_not_part_of_what_is_read() -> None:
-    (found,) = evaluate_periods([line("a", shown=True)], stored(a=[1, 2]), START, START + 60, 60)
-
-    assert found.points == ((START, 1.0),)
-
-
 @pytest.mark.parametrize(
     ("statistic", "expected"),
     [
@@ -241,21 +235,9 @@ def test_refuses_what_is_of_no_known_form(text: str, says: str) -> None:
     assert refused.value.text == text
 
 
-def test_a_refusal_names_the_column() -> None:
-    with pytest.raises(ExpressionError) as refused:
-        drawn("a + RATE(a)", a=[1])
-
-    assert refused.value.place == "shown, column 5"
-
-
 def test_rejects_an_id_that_stands_twice() -> None:
     with pytest.raises(ExpressionError, match="a: two lines have this id"):
         evaluate_periods([line("a"), line("a")], SeriesStore(), START, START + 60, 60)
-
-
-def test_rejects_an_id_that_cloudwatch_does_not_take() -> None:
-    with pytest.raises(ExpressionError, match="an id begins with a small letter"):
-        evaluate_periods([line("A")], SeriesStore(), START, START + 60, 60)
 
 
 def test_rejects_a_statistic_that_is_not_computed_here() -> None:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from simulator_client import CHAT, ask, chat, until
 
 from tandem.simulator.engine import EngineRequest, EngineSteps, run_engine
-from tandem.simulator.metrics_page import build_virtual_page, length_buckets
+from tandem.simulator.metrics_page import build_virtual_page
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 Samples = dict[str, float]
@@ -95,22 +95,6 @@ def test_the_latency_of_a_token_is_observed_once_for_each_sequence_and_step(ran,
     assert found.page[f"{name}_sum"] == pytest.approx(waited)
 
 
-def test_v1_tells_the_tokens_of_a_step_without_counting_drafts(new):
-    derived = (new.page["generation_tokens_total"] - new.page["time_to_first_token_seconds_count"]) / (
-        new.page["inter_token_latency_seconds_count"]
-    )
-
-    assert derived == (new.tokens - len(new.jobs)) / new.decode_steps
-
-
-def test_v0_tells_the_tokens_of_a_step_by_what_it_counts_wrongly(old):
-    true = old.page["request_generation_tokens_sum"] - len(old.jobs)
-
-    assert (
-        true / (old.page["generation_tokens_total"] - len(old.jobs)) == (old.tokens - len(old.jobs)) / old.decode_steps
-    )
-
-
 def test_the_names_of_each_runtime_are_its_own(new, old):
     assert {
         "inter_token_latency_seconds_count",
@@ -134,12 +118,6 @@ def test_the_places_of_a_draft_add_up_and_fall(new):
     assert len(set(places)) == 3
 
 
-def test_accepted_tokens_exceed_those_of_the_stream_by_less_than_a_draft_a_request(new):
-    by_stream = new.tokens - len(new.jobs) - new.decode_steps
-
-    assert by_stream <= new.accepted <= by_stream + 3 * len(new.jobs)
-
-
 def test_flat_counters_stay_at_0():
     page = Ran(knobs(spec_counters="flat")).page
     told = {name: value for name, value in page.items() if name.startswith("spec_decode") and "_created" not in name}
@@ -161,13 +139,6 @@ def test_a_v1_server_that_does_not_speculate_has_no_draft_counters():
     assert not any(name.startswith("spec_decode") for name in page)
 
 
-def test_v0_has_no_engine_label_and_no_creation_times(old):
-    page = build_virtual_page(knobs(**OLD), run_engine(knobs(**OLD), [])).render_text(0, 0, 0).decode()
-
-    assert 'engine="' not in page
-    assert not any("_created" in name for name in old.page)
-
-
 def test_the_times_of_a_request_add_up(new):
     page = new.page
     parts = sum(page[f"request_{part}_time_seconds_sum"] for part in ("queue", "prefill", "decode"))
@@ -177,11 +148,6 @@ def test_the_times_of_a_request_add_up(new):
     assert page["time_to_first_token_seconds_sum"] == pytest.approx(
         sum(job.first_s - job.arrived_s for job in new.jobs)
     )
-
-
-def test_the_tokens_of_a_step_are_observed_once_a_step(new):
-    assert new.page["iteration_tokens_total_count"] == len(new.steps)
-    assert new.page["iteration_tokens_total_sum"] == new.tokens + 50 * len(new.jobs)
 
 
 def test_the_figures_are_the_same_step_by_step_and_at_once(new):
@@ -204,11 +170,6 @@ def test_nothing_is_kept_of_a_request_whose_client_left(started):
     assert until(lambda: len(running.log_entries) == 3)
 
 
-@pytest.mark.parametrize(("most", "last"), [(1, [1]), (5, [1, 2, 5]), (4096, [500, 1000, 2000]), (2000, [1000, 2000])])
-def test_buckets_of_lengths_go_up_to_the_models(most, last):
-    assert length_buckets(most)[-len(last) :] == last
-
-
 def test_who_has_read_the_last_byte_finds_the_request_counted(simulator):
     for asked in range(1, 6):
         ask(simulator.url, CHAT, chat())
@@ -216,16 +177,6 @@ def test_who_has_read_the_last_byte_finds_the_request_counted(simulator):
 
         assert page["request_success_total{finished_reason=stop}"] == asked
         assert page["generation_tokens_total"] == 30 * asked
-
-
-def test_each_runtime_shows_its_page_over_http(started):
-    by_runtime = {}
-    for runtime in ("nxdi-v0", "native", "vllm-cpu"):
-        page = ask(started(runtime=runtime).url, "/metrics").body.decode()
-        by_runtime[runtime] = {family.name for family in text_string_to_metric_families(page)}
-
-    assert by_runtime["vllm-cpu"] - by_runtime["native"] == {"process_start_time_seconds"}
-    assert by_runtime["nxdi-v0"] - by_runtime["native"] > {"vllm:time_per_output_token_seconds"}
 
 
 def test_gauges_show_who_runs_and_who_waits(started):

@@ -49,13 +49,6 @@ def test_the_server_plans_the_times_of_virtual_time(served, simulated):
         assert one.due_s == pytest.approx(list(job.times_s), abs=1e-6)
 
 
-def test_waiting_is_that_of_virtual_time(served, simulated):
-    waited = [job.started_s - job.arrived_s for job in simulated]
-
-    assert [one.queued_s for one in served] == pytest.approx(waited, abs=1e-6)
-    assert max(waited) > 0.2
-
-
 def test_errors_of_timing_do_not_add_up(served):
     """Each burst is planned from the one before it was planned, whenever that was written."""
     last = served[-1]

@@ -57,13 +57,6 @@ def test_a_misspelt_knob_is_told_with_the_right_one(tmp_path):
     assert "did you mean 'step_ms'" in refused(tmp_path, "step_m: [1]")
 
 
-def test_a_file_that_states_nothing_but_a_model_has_the_defaults(tmp_path):
-    file = tmp_path / "knobs.yaml"
-    file.write_text("model: m\n")
-
-    assert read_settings(file) == SimulatorSettings(model="m")
-
-
 def test_every_knob_says_what_it_is():
     records = (SimulatorSettings, PromptClassSettings, FaultSettings, StartupSettings, ArtifactRequirement)
     fields = [field for record in records for field in record.model_fields.values()]

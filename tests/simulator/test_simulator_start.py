@@ -130,44 +130,36 @@ def test_it_ends_with_its_parent(start):
     assert simulator.ended() == (0, "")
 
 
-def test_without_a_manifest_it_ends_as_admit_does(refused, tmp_path):
-    code, said = refused(warm(tmp_path / "nothing"))
-
-    assert code == 1
-    assert MANIFEST_NAME in said
-    assert "compile it" in said
-
-
-def test_another_artifact_ends_it_with_the_field(refused, tmp_path):
-    code, said = refused(warm(stored(tmp_path / "artifact", num_speculative_tokens=15)))
-
-    assert code == 1
-    assert "num_speculative_tokens: artifact 15, deployment 7" in said
-
-
-def test_a_file_of_another_size_ends_it_with_the_file(refused, tmp_path):
-    folder = stored(tmp_path / "artifact")
+def spoil_file(folder: Path) -> None:
     (folder / "model.pt").write_bytes(b"x")
 
-    code, said = refused(warm(folder))
-    assert code == 1
-    assert "model.pt has 1 bytes instead of 10" in said
 
-
-def test_a_manifest_that_is_cut_off_is_bad_input(refused, tmp_path):
-    folder = stored(tmp_path / "artifact")
+def cut_manifest(folder: Path) -> None:
     (folder / MANIFEST_NAME).write_bytes(b'{"schema_version"')
 
-    code, said = refused(warm(folder))
-    assert code == 2
-    assert "cut off" in said
+
+def remove_manifest(folder: Path) -> None:
+    (folder / MANIFEST_NAME).unlink()
 
 
-def test_a_key_without_its_fields_is_bad_input(refused, tmp_path):
-    code, said = refused(warm(stored(tmp_path / "artifact"), key={"runtime": "nxdi-v0"}))
+@pytest.mark.parametrize(
+    ("spoil", "fields", "knobs", "code", "sentence"),
+    [
+        (remove_manifest, {}, {}, 1, "compile it"),
+        (None, {"num_speculative_tokens": 15}, {}, 1, "num_speculative_tokens: artifact 15, deployment 7"),
+        (spoil_file, {}, {}, 1, "model.pt has 1 bytes instead of 10"),
+        (cut_manifest, {}, {}, 2, "cut off"),
+        (None, {}, {"key": {"runtime": "nxdi-v0"}}, 2, "start.artifact.key"),
+    ],
+)
+def test_it_is_warm_from_its_artifact_or_ends_as_admit_does(refused, tmp_path, spoil, fields, knobs, code, sentence):
+    folder = stored(tmp_path / "artifact", **fields)
+    if spoil:
+        spoil(folder)
 
-    assert code == 2
-    assert "start.artifact.key" in said
+    found, said = refused(warm(folder, **knobs))
+    assert found == code
+    assert sentence in said
 
 
 def test_bad_knobs_are_bad_input(refused):

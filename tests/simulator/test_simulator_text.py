@@ -16,7 +16,7 @@ from tandem.simulator.generation_request import GenerationRequest, read_generati
 from tandem.simulator.response_plan import ResponsePlan, plan_response
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 from tandem.simulator.text_generator import generate_text
-from tandem.simulator.tokenizer import END_ID, split_pieces, token_id, token_ids
+from tandem.simulator.tokenizer import END_ID, split_pieces, token_id
 
 ROOT = Path(__file__).parents[2]
 PROMPT = Prompt(id="p", class_="default", prompt="Say something.")
@@ -63,12 +63,6 @@ def test_the_text_is_the_same_in_another_process():
     assert there.rstrip("\n") == "".join(itertools.islice(generate_text("k"), 60))
 
 
-def test_another_prompt_gets_another_text():
-    other = script(messages=[{"role": "user", "content": "Say something else."}])
-
-    assert shown(other) != shown(script())
-
-
 def test_a_seed_changes_the_text_above_temperature_0_alone():
     assert shown(script(seed=1)) == shown(script(seed=2))
     assert shown(script(seed=1, temperature=1.0)) != shown(script(seed=2, temperature=1.0))
@@ -89,12 +83,6 @@ def test_lengths_spread_around_that_of_the_class_by_prompt():
     }
 
     assert (min(lengths), max(lengths)) == (80, 120)
-
-
-def test_a_limit_below_the_class_ends_it_by_length():
-    found = script(of_length(100), room=40)
-
-    assert (len(found.tokens), found.finish_reason) == (40, "length")
 
 
 def test_ignore_eos_goes_on_to_the_limit():
@@ -143,11 +131,6 @@ def test_without_a_parser_the_thought_stands_between_tags_in_the_content():
     assert shown(found, "think") == ""
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_where_a_request_says_nothing_the_knob_decides_on_thinking(told):
-    assert asked(knobs=SimulatorSettings(thinking=told)).thinking is told
-
-
 def test_the_first_class_whose_text_the_prompt_contains_is_its_class():
     classes = {
         "copy": PromptClassSettings(contains=("Say some", "Repeat")),
@@ -181,21 +164,10 @@ def test_a_class_of_json_answers_json(tokens):
     )
 
 
-def test_the_pieces_of_a_text_joined_are_the_text():
-    text = "Repeat: the following line\n\n exactly 50 times -- extraordinarily-long_identifier = 1.5e3; naïve ✓\t."
-
-    assert "".join(split_pieces(text)) == text
-
-
 def test_the_prose_is_counted_by_the_tokenizer_as_it_was_made():
     said = list(itertools.islice(generate_text("k"), 500))
 
     assert split_pieces("".join(said)) == said
-
-
-def test_ids_are_stable():
-    assert token_ids("the quiet river") == [token_id("the"), token_id(" quiet"), token_id(" river")]
-    assert token_id("the") == 33_094
 
 
 def test_every_word_of_the_prose_has_an_id_of_its_own():
