@@ -143,7 +143,7 @@ def _build_line_options(line: MetricLine | MathExpression) -> dict[str, Any]:
 
 
 def _build_annotations(marks: tuple[GraphMark, ...]) -> dict[str, Any]:
-    directions = {
+    directions: dict[str, list[tuple[str, object]]] = {
         "horizontal": [(mark.label, mark.value) for mark in marks if mark.value is not None],
         "vertical": [(mark.label, mark.moment) for mark in marks if mark.moment is not None],
     }

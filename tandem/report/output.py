@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -23,8 +24,9 @@ from tandem.judge.schema import (
     Verdict,
 )
 from tandem.report.charts import HALF_PX, ReportChart, VegaSpec
+from tandem.report.forest_plot import POINT_STYLE
 from tandem.report.markup import build_sentence, build_table, clean_value, render_template
-from tandem.report.row_layout import build_name_layers, compute_row_layout
+from tandem.report.row_layout import build_layer, build_name_layers, compute_row_layout
 from tandem.report.section import ReportSection
 
 MAX_EXAMPLES = 6
@@ -141,47 +143,23 @@ def _build_share_spec(chart_classes: Sequence[ClassEquality], width: int) -> Veg
                 "own": _compute_share(yardstick) if yardstick is not None and yardstick.of else None,
                 "told": f"{identical.n:,} of {identical.of:,}",
             })  # fmt: skip
-    x = {
-        "type": "quantitative",
-        "scale": {"domain": [0, 1], "range": [row_layout.first, row_layout.last], "nice": False},
-    }
+    x, y = row_layout.encode_values("linear", 0, 1), row_layout.encode_rows(len(names))
     axis = {"grid": True, "format": ".0%", "tickCount": 5, "tickSize": 4, "title": "identical"}
-    y = {"field": "row", "type": "quantitative", "axis": None, "scale": row_layout.y_scale(len(names))}
-    text_mark = {
-        "type": "text",
-        "x": row_layout.width - 4,
-        "align": "right",
-        "baseline": "middle",
-        "dy": (row_layout.name_offset - row_layout.shift) * row_layout.step if row_layout.narrow else 0,
-    }
+    interval = {"x": x | {"field": "low", "axis": axis}, "x2": {"field": "high"}, "y": y}
+    yardstick_style: dict[str, Any] = {"orient": "vertical", "size": 18, "thickness": 3, "color": "var(--floor)"}
+    point_style: dict[str, Any] = POINT_STYLE | {"shape": "square", "size": 80, "color": "var(--same)"}
+    text_style: dict[str, Any] = {"x": row_layout.width - 4, "align": "right", "baseline": "middle"}
+    dy = (row_layout.name_offset - row_layout.shift) * row_layout.step if row_layout.narrow else 0
     return {
         "width": width,
         "height": row_layout.step * len(names),
         "data": {"values": values},
         "layer": [
-            {
-                "mark": {"type": "rule", "color": "var(--same)", "strokeWidth": 2.5},
-                "encoding": {"x": x | {"field": "low", "axis": axis}, "x2": {"field": "high"}, "y": y},
-            },
-            {
-                "transform": [{"filter": "isValid(datum.own)"}],
-                "mark": {"type": "tick", "orient": "vertical", "size": 18, "thickness": 3, "color": "var(--floor)"},
-                "encoding": {"x": x | {"field": "own"}, "y": y},
-            },
-            {
-                "mark": {
-                    "type": "point",
-                    "filled": True,
-                    "shape": "square",
-                    "size": 80,
-                    "opacity": 1,
-                    "color": "var(--same)",
-                    "stroke": "var(--card)",
-                    "strokeWidth": 1,
-                },
-                "encoding": {"x": x | {"field": "share"}, "y": y},
-            },
-            {"mark": text_mark, "encoding": {"y": y, "text": {"field": "told"}}},
+            build_layer("rule", interval, color="var(--same)", strokeWidth=2.5),
+            build_layer("tick", {"x": x | {"field": "own"}, "y": y}, **yardstick_style)
+            | {"transform": [{"filter": "isValid(datum.own)"}]},
+            build_layer("point", {"x": x | {"field": "share"}, "y": y}, **point_style),
+            build_layer("text", {"y": y, "text": {"field": "told"}}, dy=dy, **text_style),
             *build_name_layers(row_layout, names),
         ],
     }
@@ -239,7 +217,7 @@ def _build_histogram_spec(bins: Sequence[HistogramBin], unit: str, width: int) -
 def _describe_example(example: DivergenceExample, unit: str) -> dict[str, object]:
     """Return where two texts first differ, and both with the words marked that the other does not have there."""
     sides = [_WORD.findall(text[:MAX_TEXT_CHARACTERS]) for text in (example.baseline, example.measured)]
-    opcodes = difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes()
+    opcodes = difflib.SequenceMatcher(None, sides[0], sides[1], autojunk=False).get_opcodes()
     return {
         "location": f"{example.class_}, {example.prompt_id}: first difference at {unit} {example.at:,}; "
         f"{_TIE[example.near_tie]}",
