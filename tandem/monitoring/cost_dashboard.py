@@ -120,7 +120,7 @@ def _format_price(capacity: CapacitySettings) -> str:
     return f"{capacity.usd_per_hour:.6f}".rstrip("0").rstrip(".")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _CostFigure:
     """One graph of a metric: `formula` over its series, or the series itself, and what the graph says."""
 
@@ -134,56 +134,41 @@ class _CostFigure:
     width: int = COLUMNS // 3
 
 
-def _list_node_figures(environment: Environment) -> Iterator[_CostFigure]:
-    """Yield the nodes, their hours and USD: as numbers over the range, and as they add up."""
+def _list_node_figures(environment: Environment) -> tuple[_CostFigure, ...]:
+    """Return the nodes, their hours and USD: as numbers over the range, and as they add up."""
     capacity = environment.capacity
     price, marks = _format_price(capacity), _build_block_marks(capacity)
     price_note = f"at {price} USD per node-hour of {capacity.usd_per_hour_date}"
-    yield _CostFigure(
-        metric=_NODES,
-        title=_NODES.title,
-        unit=_NODES.unit,
-        formula=f"n / {PERIOD_S // 60}",
-        sentence=_NODES.sentence,
-        marks=(*marks, GraphMark(label="most nodes (capacity.nodes)", value=float(capacity.nodes))),
+    node_marks = (*marks, GraphMark(label="most nodes (capacity.nodes)", value=float(capacity.nodes)))
+    budget_marks = (*marks, GraphMark(label="monthly budget (guard.budget_usd)", value=environment.guard.budget_usd))
+    hours_sentence = (
+        "Minutes in which a node was seen, over the whole range that is looked at. Not the hours billed: EC2 bills "
+        "from launch, before the agent writes."
     )
-    yield _CostFigure(
-        metric=_NODES,
-        title="Node-hours in the range",
-        unit="hours",
-        formula="n / 60",
-        sentence="Minutes in which a node was seen, over the whole range that is looked at. Not the hours billed: EC2 "
-        "bills from launch, before the agent writes.",
-        is_number=True,
+    cost_sentence = (
+        "The node-hours beside it, times that price. Choose the range of one run to see what it cost. No bill is read, "
+        "and nothing but accelerator nodes is in it."
     )
-    yield _CostFigure(
-        metric=_NODES,
-        title=f"Cost in the range, {price_note}",
-        unit="USD",
-        formula=f"n / 60 * {price}",
-        sentence="The node-hours beside it, times that price. Choose the range of one run to see what it cost. No bill "
-        "is read, and nothing but accelerator nodes is in it.",
-        is_number=True,
+    hours_sum_sentence = (
+        "The same hours as they add up from the left edge: flat is no node. A slope in hours in which nobody measures "
+        "is money burnt."
     )
-    yield _CostFigure(
-        metric=_NODES,
-        title="Node-hours since the range began",
-        unit="hours",
-        formula=_RUNNING_SUM,
-        sentence="The same hours as they add up from the left edge: flat is no node. A slope in hours in which nobody "
-        "measures is money burnt.",
-        marks=marks,
-        width=COLUMNS // 2,
+    cost_sum_sentence = (
+        "Adds up from the left edge, so it meets the monthly budget's line only in a range of that month. It is no "
+        "bill, and stops nothing."
     )
-    yield _CostFigure(
-        metric=_NODES,
-        title=f"Cost since the range began, {price_note}",
-        unit="USD",
-        formula=f"{_RUNNING_SUM} * {price}",
-        sentence="Adds up from the left edge, so it meets the monthly budget's line only in a range of that month. It "
-        "is no bill, and stops nothing.",
-        marks=(*marks, GraphMark(label="monthly budget (guard.budget_usd)", value=environment.guard.budget_usd)),
-        width=COLUMNS // 2,
+    hours_title, cost_title = "Node-hours since the range began", f"Cost since the range began, {price_note}"
+    half = COLUMNS // 2
+    return (
+        _CostFigure(_NODES, _NODES.title, _NODES.unit, _NODES.sentence, f"n / {PERIOD_S // 60}", node_marks),
+        _CostFigure(_NODES, "Node-hours in the range", "hours", hours_sentence, "n / 60", is_number=True),
+        _CostFigure(
+            _NODES, f"Cost in the range, {price_note}", "USD", cost_sentence, f"n / 60 * {price}", is_number=True
+        ),
+        _CostFigure(_NODES, hours_title, "hours", hours_sum_sentence, _RUNNING_SUM, marks, width=half),
+        _CostFigure(
+            _NODES, cost_title, "USD", cost_sum_sentence, f"{_RUNNING_SUM} * {price}", budget_marks, width=half
+        ),
     )
 
 
@@ -203,14 +188,9 @@ def _list_guard_figures(environment: Environment) -> Iterator[_CostFigure]:
     for name, (formula, figure_marks) in figures.items():
         metric = CLOUDWATCH_METRICS[GUARD, name]
         if name != "idle_block_minutes" or capacity.kind == "capacity-block":
-            yield _CostFigure(
-                metric=metric,
-                title=metric.title,
-                unit=metric.drawn_unit or metric.unit,
-                formula=formula,
-                sentence=metric.sentence.format(price=_format_price(capacity)),
-                marks=figure_marks,
-            )
+            sentence = metric.sentence.format(price=_format_price(capacity))
+            unit = metric.drawn_unit or metric.unit
+            yield _CostFigure(metric, metric.title, unit, sentence, formula, figure_marks)
 
 
 def _build_cost_graph(environment: Environment, figure: _CostFigure) -> GraphWidget:

@@ -126,15 +126,15 @@ class _ServerWidgets:
         """Return what is known of every drawn server."""
         return (
             self._build_header(),
-            self._build_formula_graph(CONTAINER_INSIGHTS, "service_number_of_running_pods", "FILL(m{}, 0)"),
+            self._build_graph(CONTAINER_INSIGHTS, "service_number_of_running_pods", formula="FILL(m{}, 0)"),
             self._build_pod_graph(),
-            self._build_line_graph(CONTAINER_INSIGHTS, _RESTARTS),
-            self._build_line_graph(VLLM_SCRAPE, "vllm:num_requests_running"),
-            self._build_line_graph(VLLM_SCRAPE, "vllm:num_requests_waiting"),
-            self._build_line_graph(VLLM_SCRAPE, "vllm:num_preemptions_total"),
+            self._build_graph(CONTAINER_INSIGHTS, _RESTARTS),
+            self._build_graph(VLLM_SCRAPE, "vllm:num_requests_running"),
+            self._build_graph(VLLM_SCRAPE, "vllm:num_requests_waiting"),
+            self._build_graph(VLLM_SCRAPE, "vllm:num_preemptions_total"),
             self._build_cache_widget(),
-            self._build_formula_graph(VLLM_SCRAPE, "vllm:generation_tokens_total", f"m{{}} / {PERIOD_S}", HALF_WIDTH),
-            self._build_line_graph(VLLM_SCRAPE, "vllm:request_success_total", HALF_WIDTH),
+            self._build_graph(VLLM_SCRAPE, "vllm:generation_tokens_total", HALF_WIDTH, f"m{{}} / {PERIOD_S}"),
+            self._build_graph(VLLM_SCRAPE, "vllm:request_success_total", HALF_WIDTH),
             self._build_acceptance_widget(),
         )
 
@@ -152,26 +152,18 @@ class _ServerWidgets:
             f"arm.{overflow_note}"
         )
 
-    def _build_line_graph(self, publisher: str, name: str, width: int = FIGURE_WIDTH) -> GraphWidget:
-        """Return a metric of every server."""
+    def _build_graph(
+        self, publisher: str, name: str, width: int = FIGURE_WIDTH, formula: str | None = None
+    ) -> GraphWidget:
+        """Return a metric of every server, or a formula over its series, which stands for `m{}`."""
         metric = CLOUDWATCH_METRICS[publisher, name]
-        lines = (
-            replace(self._line(metric, variant, f"m{number}"), label=variant.name, color=self._arms.color(variant))
-            for number, variant in enumerate(self._arms.visible_variants)
-        )
-        return _build_graph(metric, *lines, width=width)
-
-    def _build_formula_graph(self, publisher: str, name: str, formula: str, width: int = FIGURE_WIDTH) -> GraphWidget:
-        """Return a formula over each server's series, which stands for `m{}`."""
-        metric = CLOUDWATCH_METRICS[publisher, name]
-        lines = (
-            line
-            for number, variant in enumerate(self._arms.visible_variants)
-            for line in (
-                self._input_line(metric, variant, f"m{number}"),
-                self._formula_line(variant, formula.format(number), f"r{number}"),
-            )
-        )
+        lines: list[MetricLine | MathExpression] = []
+        for number, variant in enumerate(self._arms.visible_variants):
+            line = self._line(metric, variant, f"m{number}")
+            if formula is None:
+                lines.append(replace(line, label=variant.name, color=self._arms.color(variant), is_visible=True))
+            else:
+                lines += [line, self._formula_line(variant, formula.format(number), f"r{number}")]
         return _build_graph(metric, *lines, width=width)
 
     def _build_pod_graph(self) -> GraphWidget:
@@ -193,7 +185,7 @@ class _ServerWidgets:
                 "with, has another name for it, and nobody has recorded what it sends.",
                 HALF_WIDTH,
             )
-        return self._build_line_graph(VLLM_SCRAPE, name, HALF_WIDTH)
+        return self._build_graph(VLLM_SCRAPE, name, HALF_WIDTH)
 
     def _build_acceptance_widget(self) -> GraphWidget | TextWidget:
         """Return the acceptance length by the servers' own counters, or why it is not known."""
@@ -212,21 +204,18 @@ class _ServerWidgets:
             line
             for number, variant in enumerate(speculative_arms)
             for line in (
-                self._input_line(drafts, variant, f"d{number}"),
-                self._input_line(accepted, variant, f"a{number}"),
+                self._line(drafts, variant, f"d{number}"),
+                self._line(accepted, variant, f"a{number}"),
                 self._formula_line(variant, f"IF(d{number} > 0, 1 + a{number} / d{number})", f"r{number}"),
             )
         )
         return _build_graph(drafts, *lines, width=HALF_WIDTH)
 
-    def _input_line(self, metric: CloudWatchMetric, variant: Variant, id_: str) -> MetricLine:
-        return replace(self._line(metric, variant, id_), label=None, is_visible=False)
-
     def _formula_line(self, variant: Variant, formula: str, id_: str) -> MathExpression:
         return MathExpression(text=formula, label=variant.name, id=id_, color=self._arms.color(variant))
 
     def _line(self, metric: CloudWatchMetric, variant: Variant, id_: str) -> MetricLine:
-        """Return a server's series of a metric; Container Insights names a pod by its Deployment."""
+        """Return a server's series of a metric, hidden; Container Insights names a pod by its Deployment."""
         dimension = "PodName" if metric.name == _RESTARTS else "Service"
         source = MetricSource(self._environment, metric.publisher, self._location | {dimension: variant.name})
-        return source.line(metric.name, metric.statistic, id_=id_, is_visible=True)
+        return replace(source.line(metric.name, metric.statistic, id_=id_), label=None)

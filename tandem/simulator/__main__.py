@@ -31,11 +31,14 @@ LAST_PORT = 65_535
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     options = _build_parser().parse_args(argv)
+    problem, change = str(options.log), "name another by --log"
     try:
         settings = read_settings(options.knobs)
         if settings.start.artifact is not None:
             require_artifact(settings.start.artifact)
         log = ServerLog(settings, options.log)
+        problem, change = f"port {options.port}", "name another by --port"
+        uvloop.run(_run_server(settings, log, options.port, with_parent=options.with_parent))
     except SpecError as error:
         return _print_error(str(error), BAD_INPUT)
     except TandemError as error:
@@ -43,13 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ArtifactError as error:
         return _print_error(str(error), error.code)
     except OSError as error:
-        return _print_error(
-            f"{options.log}: the log cannot be written: {error.strerror}; name another by --log", EXTERNAL_ERROR
-        )
-    try:
-        uvloop.run(_run_server(settings, log, options.port, with_parent=options.with_parent))
-    except OSError as error:
-        return _print_error(f"port {options.port}: {error.strerror or error}; name another by --port", EXTERNAL_ERROR)
+        return _print_error(f"{problem}: {error.strerror or error}; {change}", EXTERNAL_ERROR)
     return 0
 
 
