@@ -343,7 +343,7 @@ _METRICS = (
         "earlier rounds of the run that are recorded whole and that CloudWatch had not taken whole when this one "
         "was sent: 0 while publishing keeps up; all classes and loads together, the same for every arm; says "
         "nothing once nothing is sent at all",
-        "the run's folder and its journal of what was published",
+        "the run's folder and its markers of what was published",
         "lower",
         spread="round",
         display=MetricDisplay(

@@ -28,6 +28,7 @@ from tandem.cli.bench_flags import (
 )
 from tandem.cli.outcome import ExitCode, print_json
 from tandem.cli.selection import Selection
+from tandem.errors import TandemError
 from tandem.shell_command import quote_command
 
 if TYPE_CHECKING:
@@ -108,15 +109,16 @@ def bench(selection: Selection, options: argparse.Namespace) -> ExitCode:
             if options.verb == "report"
             else _measure_servers(selection, options)
         )
-    except BenchError as fault:
-        _print_fault(fault, as_json=selection.as_json)
-        return ExitCode(fault.code)
+    except (BenchError, TandemError) as fault:
+        code = ExitCode(fault.code if isinstance(fault, BenchError) else fault.exit_code)
+        _print_fault(fault, code, as_json=selection.as_json)
+        return code
 
 
-def _print_fault(fault: BenchError, *, as_json: bool) -> None:
+def _print_fault(fault: BenchError | TandemError, code: ExitCode, *, as_json: bool) -> None:
     if as_json:
         fields = {"problem": fault.problem, "where": fault.where, "change": fault.change}
-        print_json({"fault": fields, "exit_code": fault.code})
+        print_json({"fault": fields, "exit_code": int(code)})
     from tandem.bench.terminal_text import clean_text  # noqa: PLC0415 - the bench is loaded when it runs
 
     for line in str(fault).splitlines():
