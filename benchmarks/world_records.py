@@ -1,4 +1,4 @@
-"""Records of runs in worlds of a known truth: a simulator that shares no code with the twin, without HTTP.
+"""Records of runs in worlds of a known truth: a simulator that shares no code with the simulator, without HTTP.
 
 A run is asked as `tandem bench run` asks it at its defaults: its own plan says who is asked what and in which order,
 CONCURRENCY workers ask, and a clock goes on. A request is work for its server: FIRST_TOKEN_S, then TOKEN_S a token. A

@@ -26,6 +26,7 @@ ALLOWED = {
     "tandem/judge": {"tandem.bench", "tandem.metrics", "tandem.shell_command"},
     "tandem/report": {
         "tandem.judge",
+        "tandem.metrics",
         "tandem.bench.clocks.compute_utc_s",
         "tandem.bench.columns.BoolArray",
         "tandem.bench.fault.BenchError",
@@ -52,7 +53,6 @@ ALLOWED = {
         "tandem.guard",
         "tandem.ops",
         "tandem.simulator",
-        "rehearsal",
         "charts",
     },
     "rehearsal": {"tandem"},

@@ -75,5 +75,5 @@ def explain_pip_failure(output: str) -> str:
     reason = _OTHER_INDEXES.get(package.split("==")[0], "the package index that pip uses here does not serve it")
     return (
         f"a real vLLM cannot be installed here: {package} cannot be had ({reason}). "
-        "All else works without it; the twin stands in for it."
+        "All else works without it; the simulator stands in for it."
     )

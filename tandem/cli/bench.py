@@ -63,7 +63,12 @@ def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) 
     truth = verbs.add_parser("truth", help=description, description=description, epilog=parser.epilog, parents=[shared])
     truth.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
     truth.add_argument(
-        "--log", type=Path, nargs="+", required=True, metavar="FILE", help="logs of `tandem twin --log`, one a server"
+        "--log",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="logs of `tandem simulate --log`, one each",
     )
     description = "hold two runs beside each other, such as before and after an upgrade"
     add_compare_flags(

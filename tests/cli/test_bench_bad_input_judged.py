@@ -13,9 +13,8 @@ import msgspec
 import pytest
 from measured import chunks, record, run_manifest
 
-from tandem.bench.schedule import control_numbers
+from tandem.bench.schedule import FEWEST_ROUNDS, control_numbers
 from tandem.cli.program import main
-from tandem.bench.schedule import FEWEST_ROUNDS
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -82,10 +82,6 @@ def page(html: str) -> Parsed:
     return Parsed(html)
 
 
-def test_the_page_is_small_enough_to_be_mailed(written: report.ReportFiles) -> None:
-    assert written.html.stat().st_size < MOST_BYTES
-
-
 def test_nothing_of_the_page_is_elsewhere(html: str, page: Parsed) -> None:
     addresses = {address for address in re.findall(r"https?://[^\s\"'<)]+", html) if "www.w3.org" not in address}
     links = [attrs[name] for _, attrs, _ in page.elements for name in ("src", "href", "xlink:href") if attrs.get(name)]
