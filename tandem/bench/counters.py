@@ -27,6 +27,7 @@ import msgspec
 
 from tandem.bench.fault import BenchError
 from tandem.bench.record import DECODE_ERRORS
+from tandem.bench.schedule import TurnKey
 from tandem.metrics import acceptance_position
 
 FILE = "counters.jsonl"
@@ -88,6 +89,11 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
     when: Literal["before", "after"]
     counters: dict[str, float] | None = None
     error: str | None = None
+
+    @property
+    def turn(self) -> TurnKey:
+        """The turn that it was read before or after."""
+        return TurnKey(self.arm, self.class_, self.concurrency, self.rate_per_s, self.round, self.slot)
 
     @property
     def start(self) -> str | None:
@@ -283,10 +289,6 @@ def _derive_rates(tokens_per_step: float, values: dict[str, float], speculation:
     return AcceptanceRates(values | {"acceptance_length": tokens_per_step}, is_indirect=True)
 
 
-TurnKey = tuple[str, str | None, int | None, float | None, int, int]
-"""Arm, class, concurrency, rate, round and slot: what the scrapes and records of one turn share."""
-
-
 def read_scrapes(path: Path) -> Iterator[MetricsScrape]:
     """Yield the scrapes of `path`; a file that is not there holds none, and a torn last line is passed over.
 
@@ -330,7 +332,7 @@ def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, 
     turn_changes: list[tuple[TurnKey, CounterChange]] = []
     drops: list[tuple[TurnKey, str]] = []
     for scrape in scrapes:
-        turn = (scrape.arm, scrape.class_, scrape.concurrency, scrape.rate_per_s, scrape.round, scrape.slot)
+        turn = scrape.turn
         if scrape.when == "before":
             scrapes_before[turn] = scrape
             continue

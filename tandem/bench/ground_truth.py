@@ -6,18 +6,17 @@ purpose, is left out of truth and measurement alike, and counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from tandem.bench import manifest
-from tandem.bench.folder import RECORDS_FILE
+from tandem.bench.columns import IntArray
 from tandem.bench.quantiles import Values
-from tandem.bench.record import RequestRecord, read_records
-from tandem.bench.request_metrics import RequestMetrics, compute_request_metrics
-from tandem.bench.server_log import ServerLogEntry, read_logs
+from tandem.bench.request_table import RequestTable, hash_texts, read_request_table
+from tandem.bench.server_log import ServerLogEntry, read_log
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.summary import ALL_CLASSES
 
@@ -63,50 +62,46 @@ def compare_ground_truth(folder: Path, logs: Sequence[Path]) -> GroundTruth:
     Raises:
         BenchError: a file is missing or is not what it must be.
     """
-    log_entries = read_logs(logs)
-    run = manifest.read_manifest(folder)
-    controls = manifest.control_round_numbers(run)
-    records = [record for record in read_records(folder / RECORDS_FILE) if record.round not in controls]
-    usable_records = [
-        record for record in records if record.error is None and _is_honest(log_entries.get(record.request_id))
-    ]
-    groups: dict[tuple[str, str], list[RequestRecord]] = {}
-    for record in usable_records:
-        groups.setdefault((record.class_, record.arm), []).append(record)
-    if len({class_ for class_, _ in groups}) > 1:
-        for record in usable_records:
-            groups.setdefault((ALL_CLASSES, record.arm), []).append(record)
-    rows = [_build_row(class_, arm, group, log_entries) for (class_, arm), group in groups.items()]
-    rows.sort(key=_row_order(run))
-    return GroundTruth(rows=tuple(rows), left_out=len(records) - len(usable_records), simulated=run.simulated)
-
-
-def _is_honest(entry: ServerLogEntry | None) -> bool:
-    return entry is not None and entry.fault is None
-
-
-def _row_order(run: manifest.RunManifest) -> Callable[[GroundTruthRow], tuple[int, int]]:
-    """Return the place of a row: classes as the suites have them, all together last; the baseline before variants."""
-    classes = [*(class_ for suite in run.suites for class_ in suite.classes), ALL_CLASSES]
-    arms = [arm.name for arm in run.arms]
-    return lambda row: (classes.index(row.class_), arms.index(row.arm))
+    log_entries = {
+        digest: entry
+        for path in logs
+        for request_id, entry in read_log(path).items()
+        for digest in hash_texts([request_id.encode()]).tolist()
+        if entry.fault is None
+    }
+    table = read_request_table(folder)
+    is_main = ~np.isin(table.round, list(manifest.control_round_numbers(table.run)))
+    has_truth = np.isin(table.request_digest, np.array(list(log_entries), np.uint64))
+    rows = np.flatnonzero(is_main & ~table.failed & has_truth)
+    classes = [(class_, rows[table.class_[rows] == code]) for code, class_ in enumerate(table.classes)]
+    classes = [(class_, class_rows) for class_, class_rows in classes if len(class_rows)]
+    if len(classes) > 1:
+        classes.append((ALL_CLASSES, rows))
+    return GroundTruth(
+        rows=tuple(
+            _build_row(class_, arm, table, class_rows[table.arm[class_rows] == code], log_entries)
+            for class_, class_rows in classes
+            for code, arm in enumerate(table.arms)
+            if (table.arm[class_rows] == code).any()
+        ),
+        left_out=int(is_main.sum()) - len(rows),
+        simulated=table.run.simulated,
+    )
 
 
 def _build_row(
-    class_: str, arm: str, records: Sequence[RequestRecord], log_entries: dict[str, ServerLogEntry]
+    class_: str, arm: str, table: RequestTable, rows: IntArray, log_entries: Mapping[int, ServerLogEntry]
 ) -> GroundTruthRow:
-    metrics: RequestMetrics = compute_request_metrics(records)
-    entries = [log_entries[record.request_id] for record in records]
+    entries = [log_entries[digest] for digest in table.request_digest[rows].tolist()]
     figures = {
         name: (
             _finite_median(np.array([read_truth(entry) for entry in entries], float)),
-            _finite_median(metrics.values[name]),
+            _finite_median(table.figures[name][rows]),
         )
         for name, read_truth in LOGGED_METRICS.items()
     }
-    return GroundTruthRow(
-        class_=class_, arm=arm, n=len(records), figures=figures, llmperf_ms=_finite_median(metrics.values[LLMPERF_ITL])
-    )
+    llmperf_ms = _finite_median(table.figures[LLMPERF_ITL][rows])
+    return GroundTruthRow(class_=class_, arm=arm, n=len(rows), figures=figures, llmperf_ms=llmperf_ms)
 
 
 def _finite_median(values: Values) -> float:

@@ -64,6 +64,11 @@ def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) 
     truth.add_argument(
         "--log", type=Path, nargs="+", required=True, metavar="FILE", help="logs of `tandem twin --log`, one a server"
     )
+    description = "rewrite the records of an earlier Tandem in the form that this one reads"
+    convert = verbs.add_parser(
+        "convert", help=description, description=description, epilog=parser.epilog, parents=[shared]
+    )
+    convert.add_argument("folder", type=Path, metavar="RUN", help="the folder that a run wrote")
     description = "hold two runs beside each other, such as before and after an upgrade"
     add_compare_flags(
         verbs.add_parser("compare", help=description, description=description, epilog=COMPARE_CODES, parents=[shared])
@@ -90,6 +95,8 @@ def bench(selection: Selection, options: argparse.Namespace) -> ExitCode:
     try:
         if options.verb == "truth":
             return _verify_run(options.folder, options.log, selection)
+        if options.verb == "convert":
+            return _convert_run(options.folder, selection)
         if options.verb == "publish":
             from tandem.cli.publish import publish_folder  # noqa: PLC0415 - the rules of an environment
 
@@ -133,6 +140,19 @@ def _verify_run(folder: Path, logs: Sequence[Path], selection: Selection) -> Exi
     else:
         print("\n".join(format_lines(comparison)))
     return ExitCode.DONE if comparison.rows else ExitCode.EXTERNAL_FAILURE
+
+
+def _convert_run(folder: Path, selection: Selection) -> ExitCode:
+    from tandem.bench.convert import convert_run  # noqa: PLC0415 - the bench is loaded when it runs
+
+    names = [path.name for path in convert_run(folder)]
+    if selection.as_json:
+        print_json({"folder": str(folder), "files": names, "exit_code": int(ExitCode.DONE)})
+    elif names:
+        print(f"converted {' and '.join(names)} in {folder}; the old files are kept as *-schema1.jsonl")
+    else:
+        print(f"the records in {folder} need no conversion")
+    return ExitCode.DONE
 
 
 def _measure_servers(selection: Selection, options: argparse.Namespace) -> ExitCode:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.aggregate import ArmLoad
+from tandem.bench.schedule import ArmLoad
 from tandem.bench.columns import BoolArray
 from tandem.bench.request_table import RequestTable
 from tandem.bench.summary import ALL_CLASSES

@@ -10,7 +10,7 @@ import msgspec
 from tandem.bench import manifest
 from tandem.bench.counters import FILE as COUNTERS
 from tandem.bench.counters import MetricsScrape
-from tandem.bench.record import Chunk, RecordWriter, RequestRecord
+from tandem.bench.record import Chunk, RecordWriter, RequestRecord, split_chunks
 
 
 def chunks(*stated: tuple[Any, ...]) -> tuple[Chunk, ...]:
@@ -26,13 +26,14 @@ BURSTS = chunks(
 
 def record(**changes: Any) -> RequestRecord:
     """A request that succeeded with 8 tokens in BURSTS."""
-    stated = {
+    stated: dict[str, Any] = {
         "request_id": "r-0", "arm": "base", "class_": "repeat", "suite": "real", "prompt_id": "repeat-00",
         "concurrency": 4, "start_s": 1000.0, "headers_s": 0.05, "end_s": 0.3, "chunks": BURSTS, "prompt_tokens": 64,
         "completion_tokens": 8, "counted_by": "usage", "text": "a b c", "status": 200, "finish_reason": "stop",
         "content": "ok",
     }  # fmt: skip
-    return RequestRecord(**{**stated, **changes})
+    stated |= changes
+    return RequestRecord(**split_chunks(stated.pop("chunks")), **stated)
 
 
 def failed(**changes: Any) -> RequestRecord:
