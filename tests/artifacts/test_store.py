@@ -83,7 +83,7 @@ def test_a_write_that_another_one_outran_while_the_answer_was_lost_is_not_ours(p
         if moment == "done" and request.operation == "PutObject" and request.fault == "lose_answer":
             endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"theirs")
 
-    proxy.watch = meddle
+    proxy.moment_callback = meddle
     proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
 
     assert not proxied.create("models/m", b"ours")

@@ -134,9 +134,9 @@ def test_a_server_that_never_answers_is_given_up_and_ended(server):
 def test_a_server_ends_with_whoever_started_it_even_by_a_kill(stand_in, tmp_path):
     (tmp_path / "weights").mkdir()
     code = (
-        "import pathlib, sys, time\nfrom rehearsal.vllm_cpu.server import RealServer\n"
+        "import pathlib, sys, time\nfrom rehearsal.vllm_cpu.server import CpuVllmServer\n"
         f"here = pathlib.Path({str(tmp_path)!r})\n"
-        f"one = RealServer(interpreter=pathlib.Path({str(stand_in(SERVES))!r}), weights=here / 'weights', name='base', "
+        f"one = CpuVllmServer(interpreter=pathlib.Path({str(stand_in(SERVES))!r}), weights=here / 'weights', name='base', "
         "folder=here / 'logs').start()\nprint(one.process_group, flush=True)\ntime.sleep(600)"
     )
     starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -151,7 +151,7 @@ def test_a_missing_cli_is_said(monkeypatch, tmp_path):
 
 def test_a_failing_first_step_ends_the_rehearsal(monkeypatch):
     monkeypatch.setattr(
-        "rehearsal.aws.rehearsal_steps.Endpoint.start", lambda _: (_ for _ in ()).throw(OSError("no room"))
+        "rehearsal.aws.rehearsal_steps.AwsEndpoint.start", lambda _: (_ for _ in ()).throw(OSError("no room"))
     )
     request = RehearsalRequest(
         name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments"
