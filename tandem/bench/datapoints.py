@@ -145,7 +145,7 @@ def _build_round(index: _RunIndex, number: int) -> RoundDatapoints:
     table, is_control = index.table, number in manifest.control_round_numbers(index.table.run)
     rows = np.flatnonzero(table.round == number)
     rows_by_minute = sorted(
-        ((minute, rows[index.minutes[rows] == minute]) for minute in np.unique(index.minutes[rows]).tolist())
+        (minute, rows[index.minutes[rows] == minute]) for minute in np.unique(index.minutes[rows]).tolist()
     )
     points = chain(
         chain.from_iterable(_list_request_points(index, minute, minute_rows) for minute, minute_rows in rows_by_minute),

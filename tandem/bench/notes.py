@@ -147,7 +147,8 @@ def _note_requests(table: RequestTable, is_main: BoolArray) -> Iterator[str]:
     for arm, number in _count_by_arm(table, is_answer & np.isnan(table.raw_tokens)).items():
         yield f"{arm}: without usage: {number} of {totals[arm]} answers; no {_USAGE_METRICS} for them"
     arms_with = {
-        name: set(_count_by_arm(table, is_main & ~np.isnan(table.figures[name]))) for name in ("tpot_ms", "tpot_exact_ms")
+        name: set(_count_by_arm(table, is_main & ~np.isnan(table.figures[name])))
+        for name in ("tpot_ms", "tpot_exact_ms")
     }
     for arm in sorted(arms_with["tpot_ms"] - arms_with["tpot_exact_ms"]):
         yield (

@@ -117,7 +117,9 @@ def _find_token_chunks(chunks: ChunkTable) -> _TokenChunks:
     first, last = _find_ends(places, chunks)
     owners = chunks.owner[places]
     tokens: Values = np.zeros(chunks.record_count)
-    tokens += np.bincount(owners, chunks.tokens[places], minlength=chunks.record_count)  # NaN as soon as one is not known
+    tokens += np.bincount(
+        owners, chunks.tokens[places], minlength=chunks.record_count
+    )  # NaN as soon as one is not known
     return _TokenChunks(places, np.bincount(owners, minlength=chunks.record_count), tokens, first, last)
 
 
@@ -164,7 +166,8 @@ def _compute_values(
         "output_tokens_per_s": _divide_where(e2e_ms > 0, tokens, e2e_ms / 1e3),
         "prompt_tokens": _float_column([record.prompt_tokens for record in records]),
         "completion_tokens": tokens.copy(),
-        "schedule_delay_ms": 1e3 * (_float_column([record.start_s for record in records]) - _float_column([record.due_s for record in records])),
+        "schedule_delay_ms": 1e3
+        * (_float_column([record.start_s for record in records]) - _float_column([record.due_s for record in records])),
         "llmperf_inter_token_latency_ms": _compute_llmperf_ms(chunks),
     }
 
@@ -178,7 +181,9 @@ def _compute_exact_ms(chunks: ChunkTable, token_chunks: _TokenChunks) -> Values:
 def _compute_llmperf_ms(chunks: ChunkTable) -> Values:
     """Its sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are chunks; it asks no usage."""
     last_text = _find_ends(np.flatnonzero(chunks.kind == KIND_CODES["text"]), chunks)[1]
-    chunk_counts = np.bincount(chunks.owner[chunks.kind != KIND_CODES["usage"]], minlength=chunks.record_count).astype(float)
+    chunk_counts = np.bincount(chunks.owner[chunks.kind != KIND_CODES["usage"]], minlength=chunks.record_count).astype(
+        float
+    )
     return _divide_where(last_text >= 0, 1e3 * _pick_values(chunks.at_s, last_text), chunk_counts)
 
 
@@ -191,7 +196,10 @@ def _compute_gaps(chunks: ChunkTable, token_chunks: _TokenChunks) -> tuple[Value
 def _find_suspects(
     records: Sequence[RequestRecord], chunks: ChunkTable, token_chunks: _TokenChunks, tokens: Values
 ) -> dict[str, BoolArray]:
-    end_s, headers_s = _float_column([record.end_s for record in records]), _float_column([record.headers_s for record in records])
+    end_s, headers_s = (
+        _float_column([record.end_s for record in records]),
+        _float_column([record.headers_s for record in records]),
+    )
     earliest, latest = _pick_values(chunks.at_s, chunks.first), _pick_values(chunks.at_s, chunks.last)
     is_backwards = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at_s) < 0)
     return {

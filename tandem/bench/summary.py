@@ -158,9 +158,7 @@ def summarize_table(table: RequestTable) -> RecordSummary:
         errors=tuple(order.list_words(cells.count_words(table.error, table.errors))),
         content=tuple(order.list_words(cells.count_words(table.content, table.contents))),
         suspects=tuple(order.list_words(cells.count_masks(table.suspects))),
-        notes=tuple(
-            collect_notes(table, is_main, [*drop_reasons, *sentences], {turn.arm for turn, _ in changes})
-        ),
+        notes=tuple(collect_notes(table, is_main, [*drop_reasons, *sentences], {turn.arm for turn, _ in changes})),
     )
 
 

@@ -10,9 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.aggregate import apply_limits
 from tandem.bench.columns import BoolArray
-from tandem.bench.request_metrics import RequestMetrics
 from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.bench.throughput import compute_busy_s
 from tandem.judge.schema import RunControls, TokenCost

@@ -8,14 +8,14 @@ import msgspec
 import numpy as np
 import pytest
 from measured import arm, chunks, failed, record, run_manifest, write_run
+from tandem.bench.aggregate import tally_part
+from tandem.bench.record_blocks import split_file
 
 from tandem.bench import manifest, summary
-from tandem.bench.aggregate import tally_part
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import PlanTotals, RunEnd, Speculation
 from tandem.bench.record import RequestRecord
-from tandem.bench.record_blocks import split_file
 from tandem.bench.summary import RecordSummary, SummaryCell
 
 
