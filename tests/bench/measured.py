@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tandem.bench import manifest
+from tandem.bench.answer import ServerAnswer
 from tandem.bench.counters import FILE as COUNTERS
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.record import Chunk, RecordWriter, RequestRecord, split_chunks
@@ -34,6 +35,13 @@ def record(**changes: Any) -> RequestRecord:
     }  # fmt: skip
     stated |= changes
     return RequestRecord(**split_chunks(stated.pop("chunks")), **stated)
+
+
+def answer_record(answer: ServerAnswer) -> RequestRecord:
+    """The record of an answer, whatever its request was."""
+    fields = msgspec.structs.asdict(answer)
+    place = {"request_id": "r", "arm": "a", "class_": "c", "suite": "s", "prompt_id": "p", "start_s": 0.0, "end_s": 1.0}
+    return RequestRecord(**place, **split_chunks(fields.pop("chunks")), **fields)
 
 
 def failed(**changes: Any) -> RequestRecord:

@@ -38,7 +38,7 @@ def record(arm, class_, bursts, **changes) -> RequestRecord:
         ),
         "completion_tokens": sum(size for _, size in bursts), "counted_by": "usage",
     }  # fmt: skip
-    return RequestRecord(**fields | changes)
+    return measured.record(**fields | changes)
 
 
 def rows(run):

@@ -50,6 +50,12 @@ def _lines() -> bytes:
     return b"\n".join(made)
 
 
+def _split_chunks(stated: list[tuple[float, str, int | None]]) -> Row:
+    return dict(zip(("chunk_s", "chunk_kind", "chunk_tokens"), map(list, zip(*stated, strict=True)), strict=False)) or {
+        "chunk_s": [], "chunk_kind": [], "chunk_tokens": [],
+    }  # fmt: skip
+
+
 class Run:
     """A folder whose rows and manifest a case spoils before it is written."""
 
@@ -66,6 +72,7 @@ class Run:
 
     def change(self, rows: list[Row], **fields: object) -> None:
         """Change fields of some rows."""
+        fields |= _split_chunks(fields.pop("chunks")) if "chunks" in fields else {}
         for row in rows:
             row.update(fields)
 
@@ -137,7 +144,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "no request that succeeded": (lambda run: run.fail(run.of()), 4, "base answered none of 60 requests"),
     "no usage": (
         lambda run: [
-            row.update(completion_tokens=None, counted_by=None, chunks=[[0.1, "role", None], [at, "text", None]])
+            run.change([row], completion_tokens=None, counted_by=None, chunks=[(0.1, "role", None), (at, "text", None)])
             for row in run.of()
             for at in (0.15 if row["arm"] == "spec" else 0.29,)
         ],
