@@ -170,7 +170,7 @@ def test_a_large_one_is_written_in_little_memory(tmp_path):
         "RandomCheckpoint.from_size(96 * MIB, shards=1).write(Path(sys.argv[1]))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
 
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True,
                           cwd=root)  # fmt: skip

@@ -13,8 +13,7 @@ import pytest
 import yaml
 from assemblies import Template, Templates, environment, hosted, inputs, one, resources
 
-from charts import list_stages
-from charts import render_workloads
+from charts import list_stages, render_workloads
 from charts.driver import build_driver_release
 from charts.people import render_people
 from charts.tree import render_files
