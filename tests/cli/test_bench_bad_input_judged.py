@@ -284,7 +284,7 @@ def test_what_can_be_judged_is_judged(run: Run, capsys: pytest.CaptureFixture[st
 
 
 REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
-    "a newer line": (lambda run: run.rows[5].update(schema=2), "records.jsonl:6", "newer one"),
+    "a newer line": (lambda run: run.rows[5].update(schema=3), "records.jsonl:6", "newer one"),
     "an older line": (lambda run: run.rows[5].update(schema=0), "records.jsonl:6", "--resume"),
     "older lines alone": (lambda run: run.change(run.of(), schema=0), "records.jsonl:1", "has schema 0"),
     "a line that was cut inside": (

@@ -23,7 +23,13 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "stacks"), str(ROOT / "tests" / "cli")]
+sys.path[:0] = [
+    str(ROOT),
+    str(ROOT / "tests"),
+    str(ROOT / "tests" / "stacks"),
+    str(ROOT / "tests" / "cli"),
+    str(ROOT / "tests" / "bench"),
+]
 
 import boto3  # noqa: E402 - the paths stand above
 from bench_cli import without_page  # noqa: E402
