@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(restore_records(parser.parse_args(argv).folder))
     except BenchError as error:
         print(f"error: {error}", file=sys.stderr)
-        return error.code
+        return error.exit_code
     return 0
 
 

@@ -112,13 +112,12 @@ def bench(selection: Selection, options: argparse.Namespace) -> ExitCode:
         )
     except BenchError as fault:
         _print_fault(fault, as_json=selection.as_json)
-        return ExitCode(fault.code)
+        return ExitCode(fault.exit_code)
 
 
 def _print_fault(fault: BenchError, *, as_json: bool) -> None:
     if as_json:
-        fields = {"problem": fault.problem, "where": fault.where, "change": fault.change}
-        print_json({"fault": fields, "exit_code": fault.code})
+        print_json({"error": fault.as_dict(), "exit_code": int(fault.exit_code)})
     from tandem.bench.terminal_text import clean_text  # noqa: PLC0415 - the bench is loaded when it runs
 
     for line in str(fault).splitlines():

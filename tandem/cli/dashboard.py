@@ -61,9 +61,9 @@ def dashboard(selection: Selection, options: argparse.Namespace) -> ExitCode:
     except BenchError as fault:
         if selection.as_json:
             fields = {"problem": fault.problem, "where": fault.where, "change": fault.change}
-            print_json({"fault": fields, "exit_code": fault.code})
+            print_json({"fault": fields, "exit_code": fault.exit_code})
         print(f"error: {fault}", file=sys.stderr)
-        return ExitCode(fault.code)
+        return ExitCode(fault.exit_code)
 
 
 def _write_page(selection: Selection, options: argparse.Namespace) -> ExitCode:

@@ -29,7 +29,7 @@ async def main():
         try:
             await probe_server(client, client.server)
         except BenchError as fault:
-            return reply.error, reply.error_detail, str(fault), fault.code
+            return reply.error, reply.error_detail, str(fault), fault.exit_code
 
 print(json.dumps(asyncio.run(main())))
 """

@@ -131,7 +131,7 @@ def test_a_bad_line_in_the_middle_is_refused_by_file_and_line(tmp_path: Path, li
         read(path)
 
     assert refused.value.where == f"{path}:2"
-    assert refused.value.code == 2
+    assert refused.value.exit_code == 2
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e300"])
@@ -248,7 +248,7 @@ def test_a_full_disk_is_said_with_what_is_kept() -> None:
     ):
         writer.write(record())
 
-    assert full.value.code == 3
+    assert full.value.exit_code == 3
     assert "--resume" in full.value.change
 
 

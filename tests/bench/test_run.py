@@ -447,7 +447,7 @@ def test_a_server_that_stays_away_ends_the_run_with_3(tmp_path):
         tmp_path, {"code": [f"say {n}" for n in range(24)]}, schedules=[QUICK], meanwhile=downed(None), wait_s=0.05
     )
 
-    assert (ran.outcome.reason, ran.outcome.fault.code, ran.manifest["ended"]["reason"]) == ("failed", 3, "failed")
+    assert (ran.outcome.reason, ran.outcome.fault.exit_code, ran.manifest["ended"]["reason"]) == ("failed", 3, "failed")
     assert "went down and did not come back" in ran.outcome.fault.problem
     assert len(ran.records) < 24
     assert (ran.folder / "summary.json").exists()
