@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from tandem.bench.fault import BenchError, ExternalBenchError
+from tandem.bench.fault import BenchError, ExternalBenchError, convert_os_errors
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
-from tandem.bench.record import DECODE_ERRORS, SCHEMA
+from tandem.bench.json_file import DECODE_ERRORS
+from tandem.bench.record import SCHEMA
 
 OLD_SCHEMA = 1
 
@@ -35,14 +36,9 @@ def convert_run(folder: Path) -> list[Path]:
         )
     paths = [folder / name for name in (RECORDS_FILE, WARM_UP_FILE) if (folder / name).is_file()]
     with claim_folder(folder, resume=True):
-        try:
+        change = "make room, or see that the folder may be written to; the records are as they were"
+        with convert_os_errors("the records cannot be converted", folder, change, ExternalBenchError):
             return [path for path in paths if _convert_file(path)]
-        except OSError as error:
-            raise ExternalBenchError(
-                f"the records cannot be converted: {error.strerror or error}; they are as they were",
-                where=str(folder),
-                change="make room, or see that the folder may be written to",
-            ) from error
 
 
 def _convert_file(path: Path) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -26,7 +26,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from tandem.bench.fault import BenchError
-from tandem.bench.record import DECODE_ERRORS
+from tandem.bench.json_file import read_json_lines
 from tandem.bench.schedule import TurnKey
 from tandem.metrics import acceptance_position
 
@@ -295,31 +295,9 @@ def read_scrapes(path: Path) -> Iterator[MetricsScrape]:
     Raises:
         BenchError: a line that is no scrape, or a file that cannot be read.
     """
-    if not path.exists():
-        return
-    try:
-        with path.open("rb") as lines:
-            yield from _decode_scrapes(path, lines)
-    except OSError as error:
-        raise BenchError(
-            f"the counters cannot be read: {error.strerror or error}",
-            where=str(path),
-            change="see that the file may be read, or remove it: acceptance is then absent",
-        ) from error
-
-
-def _decode_scrapes(path: Path, lines: Iterable[bytes]) -> Iterator[MetricsScrape]:
-    for number, line in enumerate(lines, 1):
-        try:
-            yield msgspec.json.decode(line, type=MetricsScrape)
-        except DECODE_ERRORS as error:
-            if not line.endswith(b"\n"):
-                return
-            raise BenchError(
-                f"this is no scrape: {error}",
-                where=f"{path}:{number}",
-                change="restore the line from a copy, or remove it: acceptance of its turn is then absent",
-            ) from error
+    if path.exists():
+        change = "restore it from a copy, or remove it: acceptance is then absent"
+        yield from read_json_lines(path, MetricsScrape, label="the counters", change=change)
 
 
 def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, CounterChange]], list[str]]:

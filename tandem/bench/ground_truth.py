@@ -1,7 +1,9 @@
-"""Each figure beside what the server itself says, and beside what a count of chunks makes of it.
+"""Each figure beside what the server itself logged, and beside what a count of chunks makes of it.
 
-Invariant: a request counts on both sides or on neither: one that failed, or that its server did not log or spoiled on
-purpose, is left out of truth and measurement alike, and counted.
+Invariant: the truth is counted from the server's own log by arithmetic of this module, never by `request_metrics`, so
+that a mistake there shows as a difference. A request counts on both sides or on neither: one that failed, or that its
+server did not log or spoiled on purpose, is left out of truth and measurement alike, and counted. Server and client
+must share a monotonic clock: one machine, two processes.
 """
 
 from __future__ import annotations
@@ -10,15 +12,81 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from tandem.bench import manifest
+from tandem.bench import json_file, manifest
 from tandem.bench.columns import IntArray
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable, hash_texts, read_request_table
-from tandem.bench.server_log import ServerLogEntry, read_log
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.summary import ALL_CLASSES
+
+
+class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as its server logged it.
+
+    Args:
+        request_id: what the client sent as X-Request-Id.
+        accepted_s: when the request's body had been read, on the monotonic clock.
+        bursts: of every chunk with tokens: when it was written, on the same clock, and how many tokens it held.
+        fault: what the server was told to do wrong; None for an honest answer.
+    """
+
+    request_id: str = ""
+    accepted_s: float = 0.0
+    bursts: tuple[tuple[float, int], ...] = ()
+    fault: str | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole answer."""
+        return sum(tokens for _, tokens in self.bursts)
+
+    @property
+    def ttft_ms(self) -> float:
+        """From accepting the request to its first burst."""
+        return (self.bursts[0][0] - self.accepted_s) * 1000
+
+    @property
+    def e2e_ms(self) -> float:
+        """From accepting the request to its last burst."""
+        return (self.bursts[-1][0] - self.accepted_s) * 1000
+
+    @property
+    def tpot_ms(self) -> float | None:
+        """Time per token after the first burst's; None for a single token."""
+        return (self.e2e_ms - self.ttft_ms) / (self.tokens - 1) if self.tokens > 1 else None
+
+    @property
+    def chunk_gap_ms(self) -> float | None:
+        """Mean time between two bursts; None for a single one."""
+        return (self.e2e_ms - self.ttft_ms) / (len(self.bursts) - 1) if len(self.bursts) > 1 else None
+
+    @property
+    def tokens_per_chunk(self) -> float:
+        """Tokens by bursts."""
+        return self.tokens / len(self.bursts)
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        """Tokens by the whole time of the request."""
+        return self.tokens / self.e2e_ms * 1000
+
+
+def read_log(path: Path) -> dict[str, ServerLogEntry]:
+    """Return what a server logged, by request id; requests that got no token at all are left out.
+
+    Args:
+        path: JSON lines; those without a `request_id` (the log's head) are passed over.
+
+    Raises:
+        BenchError: the file cannot be read, or a line of it is no such JSON.
+    """
+    change = "name the file that the measured server was started to log to"
+    entries = json_file.read_json_lines(path, ServerLogEntry, label="the server's log", change=change)
+    return {entry.request_id: entry for entry in entries if entry.request_id and entry.bursts}
+
 
 LLMPERF_ITL = "llmperf_inter_token_latency_ms"
 # metric, how the log has it; chunk_gap_ms is compared by each request's mean

@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from tandem.bench import json_file
-from tandem.bench.fault import BenchError
-from tandem.bench.record import DECODE_ERRORS
+from tandem.bench.fault import BenchError, convert_os_errors
+from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.schedule import control_numbers
 
 SCHEMA = 2
@@ -204,15 +204,10 @@ def read_manifest(folder: Path) -> RunManifest:
             moment.
     """
     path = folder / FILE
-    try:
+    with convert_os_errors("the manifest cannot be read", path, "name the folder that `tandem bench run --out` wrote"):
         text = path.read_bytes()
+    try:
         manifest = msgspec.json.decode(text, type=RunManifest)
-    except OSError as error:
-        raise BenchError(
-            f"the manifest cannot be read: {error.strerror or error}",
-            where=str(path),
-            change="name the folder that `tandem bench run --out` wrote",
-        ) from error
     except DECODE_ERRORS as error:
         _refuse_newer(path, text)
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error

@@ -24,7 +24,8 @@ from typing import Annotated, BinaryIO, Literal, NamedTuple, Self, TypedDict
 
 import msgspec
 
-from tandem.bench.fault import BenchError, ExternalBenchError
+from tandem.bench.fault import BenchError, ExternalBenchError, convert_os_errors
+from tandem.bench.json_file import DECODE_ERRORS
 from tandem.shell_command import quote_command
 
 SCHEMA = 2
@@ -182,10 +183,6 @@ def split_chunks(chunks: Sequence[Chunk]) -> ChunkArrays:
     }
 
 
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises of bytes that are not the JSON asked for; the last one of JSON that is nested without end."""
-
-
 class _SchemaHeader(msgspec.Struct):
     schema: int = 0
 
@@ -208,7 +205,7 @@ def _warn_torn_line(torn: TornLine) -> None:
 
 
 class RecordBlock(NamedTuple):
-    """Records that stand behind each other in a file; `offset`: where the first begins, `sizes`: of each line, bytes."""
+    """Records that stand behind each other in a file: where the first begins, and the bytes of each line."""
 
     records: list[RequestRecord]
     offset: int
@@ -227,30 +224,24 @@ def read_blocks(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_tor
     """
     decoder = msgspec.json.Decoder(RequestRecord)
     line_number = offset = 0
-    try:
-        with path.open("rb") as file:
-            while text := file.read(BLOCK_BYTES) + file.readline():
-                *lines, tail = text.split(b"\n")
-                records = []
-                for line in lines:
-                    line_number += 1
-                    try:
-                        record = decoder.decode(line)
-                    except DECODE_ERRORS as error:
-                        raise _bad_line_error(line, f"{path}:{line_number}", error) from error
-                    if record.schema != SCHEMA:
-                        raise _bad_line_error(line, f"{path}:{line_number}", None)
-                    records.append(record)
-                yield RecordBlock(records, offset, [len(line) + 1 for line in lines])
-                offset += len(text)
-                if tail:
-                    on_torn_line(TornLine(path, line_number + 1, len(tail)))
-    except OSError as error:
-        raise BenchError(
-            f"the records cannot be read: {error.strerror or error}",
-            where=str(path),
-            change="name the folder that a run wrote, and see that its files may be read",
-        ) from error
+    change = "name the folder that a run wrote, and see that its files may be read"
+    with convert_os_errors("the records cannot be read", path, change), path.open("rb") as file:
+        while text := file.read(BLOCK_BYTES) + file.readline():
+            *lines, tail = text.split(b"\n")
+            records = []
+            for line in lines:
+                line_number += 1
+                try:
+                    record = decoder.decode(line)
+                except DECODE_ERRORS as error:
+                    raise _bad_line_error(line, f"{path}:{line_number}", error) from error
+                if record.schema != SCHEMA:
+                    raise _bad_line_error(line, f"{path}:{line_number}", None)
+                records.append(record)
+            yield RecordBlock(records, offset, [len(line) + 1 for line in lines])
+            offset += len(text)
+            if tail:
+                on_torn_line(TornLine(path, line_number + 1, len(tail)))
 
 
 def read_records(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_torn_line) -> Iterator[RequestRecord]:

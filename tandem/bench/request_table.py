@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,8 +40,21 @@ UNKNOWN = -1
 NO_DIGEST = np.uint64(0)
 """The digest of what is not there, such as the ids of a server that gives none."""
 
-_no_values = partial(np.empty, 0)
-_no_flags = partial(np.empty, 0, bool)
+
+def _no_values() -> Values:
+    return np.empty(0)
+
+
+def _no_flags() -> BoolArray:
+    return np.empty(0, bool)
+
+
+def _no_digests() -> Digests:
+    return np.empty(0, np.uint64)
+
+
+def _no_rows() -> IntArray:
+    return np.empty(0, np.intp)
 
 
 class PromptKey(NamedTuple):
@@ -118,9 +131,9 @@ class RequestTable:
     retried: BoolArray = field(default_factory=_no_flags)
     reconnected: BoolArray = field(default_factory=_no_flags)
     by_llmperf: BoolArray = field(default_factory=_no_flags)
-    request_digest: Digests = field(default_factory=partial(np.empty, 0, np.uint64))
+    request_digest: Digests = field(default_factory=_no_digests)
     gaps_ms: Values = field(default_factory=_no_values)
-    gap_owners: IntArray = field(default_factory=partial(np.empty, 0, np.intp))
+    gap_owners: IntArray = field(default_factory=_no_rows)
 
     @property
     def baseline(self) -> str:
@@ -305,8 +318,8 @@ class _TableBuilder:
             name: _NameCodes() for name in ("arm", "class_", "load", "prompt", "start", "placement", "error", "content")
         }
         self._columns: dict[str, list[NDArray[Any]]] = defaultdict(list)
-        self._figures: dict[str, list[Values]] = defaultdict(list)
-        self._suspects: dict[str, list[BoolArray]] = defaultdict(list)
+        self._figures: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._suspects: dict[str, list[NDArray[Any]]] = defaultdict(list)
         self._row_count = self._end_offset = 0
 
     def add(self, block: RecordBlock) -> None:

@@ -225,7 +225,7 @@ class _CellRows(NamedTuple):
         cells = [places.setdefault(load.pool_classes(), len(places)) for load in self.loads]
         return _CellRows(list(places), np.array([*cells, -1], np.intp)[self.cell])
 
-    def count(self, mask: BoolArray) -> dict[ArmLoad, int]:
+    def count_by_load(self, mask: BoolArray) -> dict[ArmLoad, int]:
         """Return how many requests of each load are in `mask`."""
         numbers = np.bincount(self.cell[mask & (self.cell >= 0)], minlength=len(self.loads))
         return dict(zip(self.loads, numbers.tolist(), strict=True))
@@ -237,7 +237,10 @@ class _CellRows(NamedTuple):
     def count_masks(self, masks: Mapping[str, BoolArray]) -> dict[tuple[ArmLoad, str], int]:
         """Return how many requests of each load are in each mask; none is left out."""
         return {
-            (load, word): number for word, mask in masks.items() for load, number in self.count(mask).items() if number
+            (load, word): number
+            for word, mask in masks.items()
+            for load, number in self.count_by_load(mask).items()
+            if number
         }
 
     def split(self, values: Values, rows: IntArray | None = None) -> Iterator[tuple[ArmLoad, Values]]:
@@ -260,9 +263,9 @@ def _compute_spreads(table: RequestTable, cells: _CellRows) -> Spreads:
     spreads: Spreads = {}
     for group in (cells, cells.pool_classes()):
         for name, values in table.figures.items():
-            spreads |= {(load, name): compute_spread(part) for load, part in group.split(values) if len(part)}
+            spreads |= {(load, name): spread for load, part in group.split(values) if (spread := compute_spread(part))}
         gaps = group.split(table.gaps_ms, table.gap_owners)
-        spreads |= {(load, "chunk_gap_ms"): compute_spread(part) for load, part in gaps if len(part)}
+        spreads |= {(load, "chunk_gap_ms"): spread for load, part in gaps if (spread := compute_spread(part))}
     return spreads
 
 
@@ -307,13 +310,14 @@ class _SummaryOrder:
             p50, p90, p99, mean = (round(value, _DECIMALS) for value in spread[1:])
             yield SummaryCell(
                 class_=load.class_ or ALL_CLASSES, concurrency=load.concurrency, rate_per_s=load.rate_per_s,
-                metric=name, arm=load.arm, n=spread.n, p50=p50, p90=p90, p99=p99, mean=mean, unit=find_metric(name).unit,
+                metric=name, arm=load.arm, n=spread.n, p50=p50, p90=p90, p99=p99, mean=mean,
+                unit=find_metric(name).unit,
             )  # fmt: skip
 
     def list_requests(self, table: RequestTable, cells: _CellRows) -> Iterator[ArmRequestCounts]:
         """Yield the counts of every load."""
-        request_counts = cells.count(np.ones(len(table), bool))
-        failures, retries = cells.count(table.failed), cells.count(table.retried)
+        request_counts = cells.count_by_load(np.ones(len(table), bool))
+        failures, retries = cells.count_by_load(table.failed), cells.count_by_load(table.retried)
         for load in sorted(cells.loads, key=lambda load: (*self._load_position(load), self._arm_position(load.arm))):
             yield ArmRequestCounts(
                 arm=load.arm, class_=load.class_ or ALL_CLASSES, concurrency=load.concurrency,

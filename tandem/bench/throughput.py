@@ -114,7 +114,7 @@ def compute_throughput(requests: TurnRequests, *, has_limits: bool) -> TurnMetri
     return metrics
 
 
-def _add_spreads(  # noqa: PLR0913 - an amount over a time, of which some is not known
+def _add_spreads(  # noqa: PLR0913, PLR0917 - an amount over a time, of which some is not known
     metrics: TurnMetrics, name: str, requests: TurnRequests, busy_s: Values, amounts: Values | BoolArray,
     unknowns: BoolArray,
 ) -> None:  # fmt: skip

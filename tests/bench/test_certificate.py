@@ -12,7 +12,7 @@ from pathlib import Path
 from independent_server import MODEL
 from plain_server import PlainAnswer, plain_server
 
-from tandem.bench.certificate import describe_tls_error
+from tandem.bench.connection import describe_tls_error
 
 HERE = "IP:127.0.0.1"
 MODELS = PlainAnswer([json.dumps({"data": [{"id": MODEL}]}).encode()])

@@ -34,7 +34,8 @@ def test_a_disk_that_fails_while_writing_leaves_the_old_value(tmp_path: Path, mo
 
     monkeypatch.setattr("tandem.bench.json_file.os.fsync", full)
     with pytest.raises(
-        ExternalBenchError, match="the word cannot be written: No space left on device; what was recorded is kept"
+        ExternalBenchError,
+        match="the word cannot be written: No space left on device; make room.*what was recorded is kept",
     ):
         save_json(path, Word("new"), label="the word")
 
