@@ -232,29 +232,19 @@ def test_class_all_has_the_values_of_every_class(tmp_path: Path) -> None:
     assert (row.concurrency, row.values.tolist()) == (4, [290.0, 290.0])
 
 
-def test_all_loads_together_have_counts_and_acceptance_alone(tmp_path: Path) -> None:
-    drawn_folder(tmp_path, 1)
-
-    together = [row for one in found(tmp_path) for row in one.rows if row.all_loads]
-    assert {row.metric for row in together} == {"requests", "failed_requests", "acceptance_length"}
-    assert {(row.class_, row.concurrency, row.rate_per_s) for row in together} == {("all", None, None)}
-
-
-def test_all_loads_together_count_every_request_of_an_arm(tmp_path: Path) -> None:
+def test_all_loads_together_count_requests_and_hold_the_acceptance_of_every_turn(tmp_path: Path) -> None:
     drawn_folder(tmp_path, 2)
     asked = [one.arm for one in read_records(tmp_path / "records.jsonl")]
+    together = [row for one in found(tmp_path) for row in one.rows if row.all_loads]
 
+    assert {row.metric for row in together} == {"requests", "failed_requests", "acceptance_length"}
+    assert {(row.class_, row.concurrency, row.rate_per_s) for row in together} == {("all", None, None)}
     for arm_ in ("base", "spec"):
-        counted = rows(tmp_path, "requests", arm=arm_, class_="all", all_loads=True)
-        assert sum(row.values.sum() for row in counted) == asked.count(arm_)
-
-
-def test_all_loads_together_have_the_acceptance_of_every_turn(tmp_path: Path) -> None:
-    drawn_folder(tmp_path, 3)
-
-    together = rows(tmp_path, "acceptance_length", arm="spec", class_="all", all_loads=True)
-    apart = rows(tmp_path, "acceptance_length", arm="spec", class_="all")
-    assert sorted(value for row in together for value in row.values) == sorted(
+        assert sum(row.values.sum() for row in together if (row.arm, row.metric) == (arm_, "requests")) == asked.count(
+            arm_
+        )
+    apart = rows(tmp_path, "acceptance_length", class_="all")
+    assert sorted(value for row in together if row.metric == "acceptance_length" for value in row.values) == sorted(
         value for row in apart for value in row.values
     )
 
@@ -285,18 +275,12 @@ def test_a_cell_whose_every_request_failed_has_counts_and_no_latency(tmp_path: P
     }  # fmt: skip
 
 
-def test_no_value_is_missing_or_infinite(tmp_path: Path) -> None:
-    drawn_folder(tmp_path, 4)
-
-    every = [row for one in found(tmp_path) for row in one.rows]
-    assert all(len(row.values) and np.isfinite(row.values).all() for row in every)
-
-
-def test_nothing_is_given_that_is_not_published(tmp_path: Path) -> None:
+def test_what_is_published_is_given_and_finite(tmp_path: Path) -> None:
     drawn_folder(tmp_path, 5)
+    every = [row for one in found(tmp_path) for row in one.rows]
 
-    named = {row.metric for one in found(tmp_path) for row in one.rows}
-    assert named == PUBLISHED - {"unpublished_rounds"}
+    assert {row.metric for row in every} == PUBLISHED - {"unpublished_rounds"}
+    assert all(len(row.values) and np.isfinite(row.values).all() for row in every)
 
 
 # minutes
