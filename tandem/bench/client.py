@@ -33,10 +33,11 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from tandem.bench import completion_request
-from tandem.bench.completion_request import CompletionRequest, ModelServer, Timeouts
+from tandem.bench.completion_request import CompletionRequest, ModelServer
 from tandem.bench.connection import create_connector, describe_tls_error, watch_answer
 from tandem.bench.event import DETAIL_CHARACTERS
 from tandem.bench.fault import BenchError
+from tandem.bench.manifest import Timeouts
 from tandem.bench.reply import ServerReply
 from tandem.bench.request_deadline import RequestDeadline
 from tandem.bench.response_limits import (

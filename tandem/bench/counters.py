@@ -207,7 +207,8 @@ def compute_rates(
         speculation: what is known of the arm.
         failure_count: requests of the turn that failed: V0 counts their steps and not their tokens.
     """
-    v0 = speculation.runtime == "nxdi-v0" or (speculation.runtime is None and _has_v0_form(change.counts))
+    has_v0_form = "decode_steps" not in change.counts and all(key in change.counts for key in _V0_KEYS)
+    v0 = speculation.runtime == "nxdi-v0" or (speculation.runtime is None and has_v0_form)
     work = _count_steps(change.counts, v0=v0)
     if v0 and (failure_count or not change.is_idle):
         return AcceptanceRates(
@@ -234,10 +235,6 @@ class _StepCounts(NamedTuple):
     steps: float
     tokens: float
     first_tokens: float
-
-
-def _has_v0_form(counts: Mapping[str, float]) -> bool:
-    return "decode_steps" not in counts and all(key in counts for key in _V0_KEYS)
 
 
 def _count_steps(counts: Mapping[str, float], *, v0: bool) -> _StepCounts | None:

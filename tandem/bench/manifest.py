@@ -85,13 +85,20 @@ class SuiteEntry(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[str, ...]
 
 
-class TimeoutLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one request, in seconds."""
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """How long one request may take, in seconds; each has its own error word.
 
-    connect_s: float
-    first_token_s: float
-    gap_s: float
-    whole_s: float
+    Args:
+        connect_s: until the connection stands (name, TCP, TLS); the clock of the others starts after it.
+        first_token_s: from the request's bytes to the first event that bears tokens.
+        gap_s: after the first token, the longest silence; comment lines do not break it.
+        whole_s: from the request's bytes to the end of the stream.
+    """
+
+    connect_s: float = 10.0
+    first_token_s: float = 120.0
+    gap_s: float = 60.0
+    whole_s: float = 600.0
 
 
 class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +190,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     prompts_per_class: int | None = None
     mixed: bool = False
     duration_s: float | None = None
-    time_outs: TimeoutLimits | None = None
+    time_outs: Timeouts | None = None
     clock: ClockReading
     host: HostInfo
     plan: PlanTotals

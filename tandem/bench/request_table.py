@@ -41,22 +41,6 @@ NO_DIGEST = np.uint64(0)
 """The digest of what is not there, such as the ids of a server that gives none."""
 
 
-def _no_values() -> Values:
-    return np.empty(0)
-
-
-def _no_flags() -> BoolArray:
-    return np.empty(0, bool)
-
-
-def _no_digests() -> Digests:
-    return np.empty(0, np.uint64)
-
-
-def _no_rows() -> IntArray:
-    return np.empty(0, np.intp)
-
-
 class PromptKey(NamedTuple):
     """What names a prompt over suites."""
 
@@ -126,14 +110,14 @@ class RequestTable:
     line_offsets: IntArray
     end_offset: int = 0
     torn_lines: tuple[TornLine, ...] = ()
-    raw_tokens: Values = field(default_factory=_no_values)
+    raw_tokens: Values = field(default_factory=lambda: np.empty(0))
     suspects: Mapping[str, BoolArray] = field(default_factory=dict)
-    retried: BoolArray = field(default_factory=_no_flags)
-    reconnected: BoolArray = field(default_factory=_no_flags)
-    by_llmperf: BoolArray = field(default_factory=_no_flags)
-    request_digest: Digests = field(default_factory=_no_digests)
-    gaps_ms: Values = field(default_factory=_no_values)
-    gap_owners: IntArray = field(default_factory=_no_rows)
+    retried: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    reconnected: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    by_llmperf: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    request_digest: Digests = field(default_factory=lambda: np.empty(0, np.uint64))
+    gaps_ms: Values = field(default_factory=lambda: np.empty(0))
+    gap_owners: IntArray = field(default_factory=lambda: np.empty(0, np.intp))
 
     @property
     def baseline(self) -> str:

@@ -221,7 +221,7 @@ def _report_outcome(outcome: RunOutcome, folder: Path, selection: Selection) -> 
 
 
 def _build_settings(selection: Selection, options: argparse.Namespace) -> RunSettings:
-    from tandem.bench.completion_request import Timeouts  # noqa: PLC0415
+    from tandem.bench.manifest import Timeouts  # noqa: PLC0415
     from tandem.bench.settings import RunSettings  # noqa: PLC0415 - the bench is loaded when it runs
     from tandem.bench.suites.suite import load_suite, narrow_suites  # noqa: PLC0415
     from tandem.cli.bench_arms import assign_placements, read_previous_run, select_arms  # noqa: PLC0415

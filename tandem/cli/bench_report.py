@@ -24,7 +24,6 @@ from tandem.bench.summary import RecordSummary
 from tandem.cli.outcome import ExitCode, print_json
 
 if TYPE_CHECKING:
-    from tandem.judge.schema import Verdict
     from tandem.judge.verdict import JudgeOptions
 
 
@@ -84,7 +83,7 @@ def _judge_run(
         print(write_report(verdict, table, table.folder).html, file=sys.stderr if as_json else sys.stdout)
     except ExternalBenchError as fault:
         print(f"warning: {fault}", file=sys.stderr)
-    return ExitCode.VOID if _is_void(verdict) else ExitCode.DONE
+    return ExitCode.VOID if verdict.controls.void else ExitCode.DONE
 
 
 def _build_judge_options(options: argparse.Namespace | None) -> JudgeOptions:
@@ -98,10 +97,6 @@ def _build_judge_options(options: argparse.Namespace | None) -> JudgeOptions:
         usd_per_hour=options.price,
         tokenizer=options.tokenizer,
     )
-
-
-def _is_void(verdict: Verdict) -> bool:
-    return bool(verdict.controls.void)
 
 
 def _compute_exit_code(run_summary: RecordSummary, run_manifest: RunManifest) -> ExitCode:

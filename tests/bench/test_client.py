@@ -15,8 +15,8 @@ from one_request import EVERYTHING, LONG, asking, come, run
 from tandem.bench import answer
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import ModelServer as Address
-from tandem.bench.completion_request import Timeouts
 from tandem.bench.fault import BenchError
+from tandem.bench.manifest import Timeouts
 from tandem.bench.sse import EventSplitter
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
