@@ -43,7 +43,8 @@ class Rule(Generic[S]):
 
     Args:
         id: kebab-case name, printed with every fault.
-        context_type: the kind of subject it judges: Stamp, Trial, Hosting or DatedEnvironment.
+        context_type: the kind of subject it judges: one of EnvironmentContext, ExperimentContext, HostingContext and
+            DateContext.
         sentence: what must hold, in words.
         source: public document and section, or Tandem's own reason.
         date: day on which the source was read.
