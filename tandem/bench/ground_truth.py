@@ -83,7 +83,7 @@ def read_log(path: Path) -> dict[str, ServerLogEntry]:
     Raises:
         BenchError: the file cannot be read, or a line of it is no such JSON.
     """
-    change = "name the file that the measured server was started to log to"
+    change = "name the file that the server was started to log to"
     entries = json_file.read_json_lines(path, ServerLogEntry, label="the server's log", change=change)
     return {entry.request_id: entry for entry in entries if entry.request_id and entry.bursts}
 

@@ -312,7 +312,7 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
     "rubbish among counters": (
         lambda run: run.files.update({"counters.jsonl": b"rubbish\n"}),
         "counters.jsonl:1",
-        "remove it: acceptance of its turn is then absent",
+        "remove it: acceptance is then absent",
     ),
     "a newer manifest": (lambda run: run.manifest.update(schema=7), "manifest.json", "this Tandem knows up to 2"),
     "a manifest with rounds without end": (
