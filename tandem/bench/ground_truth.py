@@ -218,6 +218,5 @@ def _describe_speed_ups(rows: Sequence[GroundTruthRow]) -> Iterator[str]:
         )
         yield (
             f"time per token, {baseline_row.arm} / {variant_row.arm}: truth {true_ratio:.2f}, Tandem "
-            f"{measured_ratio:.2f}, "
-            f"by llmperf's count of chunks {baseline_row.llmperf_ms / variant_row.llmperf_ms:.2f}"
+            f"{measured_ratio:.2f}, by llmperf's count of chunks {baseline_row.llmperf_ms / variant_row.llmperf_ms:.2f}"
         )

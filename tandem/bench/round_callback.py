@@ -72,8 +72,7 @@ class RoundCallback:
         self._note_once(
             "late",
             f"what is called between rounds was still busy {ROUND_WAIT_S:g} s after round {number + 1}: later "
-            "turns ran "
-            "beside it",
+            "turns ran beside it",
         )
 
     async def end(self, number: int, *, after_interrupt: bool) -> None:

@@ -268,8 +268,7 @@ class MeasurementRun:
         if outcome.entry.stable is False and not self.stop.is_requested:
             self._note(
                 f"{arm.name} was not stable after {outcome.entry.requests} requests of warm-up, "
-                f"{outcome.entry.failed} of "
-                "them failed: its first rounds may differ from its last"
+                f"{outcome.entry.failed} of them failed: its first rounds may differ from its last"
             )
         return outcome
 

@@ -71,8 +71,7 @@ def note_thin_loads(plan: RunPlan) -> Iterator[str]:
     for concurrency, requests in sorted(thin_loads):
         yield (
             f"concurrency {concurrency} is never reached where a class has {requests} requests a round: raise "
-            "--repeats, "
-            "or --prompts-per-class, or use --mixed"
+            "--repeats, or --prompts-per-class, or use --mixed"
         )
 
 

@@ -207,8 +207,7 @@ def format_traps(folder: Path) -> Iterator[str]:
     yield (
         "| its clock starts before its workers | 1 token every 15 ms: "
         f"{_format_number(plain.all_per_s, 0)} tokens/s in all, by tokens that it counts too many, where the "
-        "server gave "
-        f"{_format_number(plain.true_per_s, 0)} |"
+        f"server gave {_format_number(plain.true_per_s, 0)} |"
     )
     yield (
         f"| requests are thrown away | {len(plain.entries)} sent, {plain.result_count} counted: the last ones "
@@ -217,8 +216,7 @@ def format_traps(folder: Path) -> Iterator[str]:
     usage = sides["usage"]
     yield (
         f"| asking for usage crashes it | {len(usage.entries)} requests were sent and "
-        f"{len(usage.complete_entries)} answered in "
-        f"full: {usage.result_count} counted, no file |"
+        f"{len(usage.complete_entries)} answered in full: {usage.result_count} counted, no file |"
     )
     error = sides["error"]
     yield (
