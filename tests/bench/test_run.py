@@ -511,3 +511,15 @@ def test_a_resumed_run_says_when_it_went_on(cut):
     assert manifest["ended"]["reason"] == "done"
     assert len(manifest["resumed"]) == 1
     assert manifest["created_utc"] == cut[2]["created_utc"]
+
+
+def test_a_record_that_lacks_only_its_line_end_is_counted_once_after_a_resumption(tmp_path):
+    first = measure(tmp_path)
+    path = first.folder / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-1])
+
+    resumed = measure(tmp_path, resume=True, at=[server.port for server in first.servers])
+
+    identities = [record.request_id for record in resumed.records]
+    assert len(identities) == len(set(identities)) == len(first.plan.blocks) * 8
+    assert json.loads((resumed.folder / "summary.json").read_text())["records"] == len(identities)
