@@ -190,16 +190,12 @@ def _allow_writing(bucket_arn: str, prefix: str) -> list[dict[str, Any]]:
 
 
 def _allow_publishing(namespaces: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what a publisher of metrics takes: to put into its namespaces, and to look whether a value arrived.
+    """Return what a publisher of metrics takes: to put into its namespaces.
 
-    Neither action takes a resource, and only the first has a condition on the namespace (Service Authorization
-    Reference, Amazon CloudWatch): a bench may read others' metrics and write none.
+    The action takes no resource, but a condition on the namespace (Service Authorization Reference, Amazon CloudWatch).
     """
     conditions: Conditions = {"StringEquals": {"cloudwatch:namespace": list(namespaces)}}
-    return [
-        allow(["cloudwatch:PutMetricData"], ["*"], conditions=conditions),
-        allow(["cloudwatch:GetMetricData"], ["*"]),
-    ]
+    return [allow(["cloudwatch:PutMetricData"], ["*"], conditions=conditions)]
 
 
 def _allow_secret(location: AwsLocation, name: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def ensure_python(directory: Path = ENVIRONMENT, report: Callable[[str], None] =
     """The Python of the environment, made or renewed where it does not fit requirements.txt.
 
     Raises:
-        RealError: a package cannot be had (the text names it), the disk is too small, or pip failed otherwise.
+        VllmSetupError: a package cannot be had (the text names it), the disk is too small, or pip failed otherwise.
     """
     with REQUIREMENTS.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,11 +1,12 @@
-"""What keeps boto3 from an answer, in three kinds that need three different people, and the sentence for each.
+"""What boto3 raises, in kinds that different people look after: no answer at all, or an answer that refuses.
 
-Which exception is of which kind stands here once; what to do about a kind is said by whoever asked, because a pod, an
-operator and a pipeline do different things about it.
-Invariant: an answer of a service, however bad, is none of these; an answer of something else, as of a proxy in between,
-is no answer of a service.
+Which exception and which code is of which kind stands here once; what to do about a kind is said by whoever asked,
+because a pod, an operator and a pipeline do different things about it.
+Invariant: `classify_fault` knows what kept boto3 from an answer, `explain_fault` the answers of services too; an answer
+of something else, as of a proxy in between, is no answer of a service.
 
-Source: botocore.exceptions, of botocore 1.44.5.
+Sources: botocore.exceptions, of botocore 1.44.5; the common errors of the API references of S3, STS, CloudWatch, EC2,
+EKS and EventBridge Scheduler.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ class ForeignAnswerError(boto.BotoCoreError):  # type: ignore[misc]  # botocore 
     fmt = "HTTP {status} with {form}"
 
 
-FaultKind = Literal["no credentials", "misconfigured", "unreachable"]
+FaultKind = Literal[
+    "no credentials", "misconfigured", "unreachable",
+    "busy", "clock", "denied", "expired", "foreign", "invalid", "no bucket", "other region", "refused",
+]  # fmt: skip
 _FAULT_KINDS: tuple[tuple[FaultKind, tuple[type[BaseException], ...], str], ...] = (
     ("no credentials", (
         boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError,
@@ -57,11 +61,11 @@ _FAULT_KINDS: tuple[tuple[FaultKind, tuple[type[BaseException], ...], str], ...]
 )  # fmt: skip
 
 
-class MissingAnswer(NamedTuple):
-    """Why nobody answered.
+class AwsFault(NamedTuple):
+    """What a call of boto3 ended in.
 
     Args:
-        kind: who has to look after it.
+        kind: who has to look after it; `foreign`: the credentials are none of AWS's, `refused`: any other code.
         problem: what happened, in one sentence without its full stop.
     """
 
@@ -69,7 +73,7 @@ class MissingAnswer(NamedTuple):
     problem: str
 
 
-def classify_fault(error: BaseException, operation: str) -> MissingAnswer | None:
+def classify_fault(error: BaseException, operation: str) -> AwsFault | None:
     """Return why nobody answered, None where it is none of the known kinds.
 
     Args:
@@ -78,8 +82,66 @@ def classify_fault(error: BaseException, operation: str) -> MissingAnswer | None
     """
     for kind, classes, sentence in _FAULT_KINDS:
         if isinstance(error, classes):
-            return MissingAnswer(kind, sentence.format(operation=operation, said=describe_error(error)))
+            return AwsFault(kind, sentence.format(operation=operation, said=describe_error(error)))
     return None
+
+
+_ANSWER_KINDS: tuple[tuple[FaultKind, frozenset[str], str], ...] = (
+    ("busy", frozenset({
+        "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "RequestThrottled",
+        "RequestThrottledException", "RequestLimitExceeded", "LimitExceeded", "LimitExceededFault",
+        "LimitExceededException", "SlowDown", "RequestTimeout",
+    }), "{operation} failed at every try ({said})"),
+    ("clock", frozenset({"RequestTimeTooSkewed", "RequestExpired", "RequestInTheFuture"}),
+     "this machine's clock differs too much from AWS's ({said})"),
+    ("denied", frozenset({
+        "AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "Forbidden", "403",
+        "AllAccessDisabled", "AccountProblem",
+    }), "{operation} is denied ({said})"),
+    ("expired", frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}),
+     "the credentials have expired ({said})"),
+    ("foreign", frozenset({
+        "AuthFailure", "InvalidToken", "InvalidAccessKeyId", "InvalidClientTokenId", "UnrecognizedClientException",
+        "SignatureDoesNotMatch", "InvalidSignatureException", "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException", "IncompleteSignature", "NotSignedUp", "OptInRequired",
+    }), "AWS does not accept these credentials ({said})"),
+    ("invalid", frozenset({
+        "InvalidParameterValue", "InvalidParameterValueException", "InvalidParameterCombination",
+        "InvalidParameterCombinationException", "MissingParameter", "MissingRequiredParameterException",
+        "ValidationError", "ValidationException", "InvalidFormat", "InvalidFormatFault", "MalformedInput",
+        "SerializationException",
+    }), "{operation} was refused ({said})"),
+    ("no bucket", frozenset({"NoSuchBucket", "InvalidBucketName"}), "the bucket does not exist ({said})"),
+    ("other region", frozenset({
+        "PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException",
+    }), "the bucket is in another region ({said})"),
+)  # fmt: skip
+# of a signature whose time is not AWS's (IAM user guide, "Troubleshoot Signature Version 4")
+_CLOCK_SENTENCES = ("Signature expired", "Signature not yet current")
+
+
+def explain_fault(error: BaseException, operation: str) -> AwsFault:
+    """Return what any error of boto3 means, an answer of the service too.
+
+    Args:
+        error: of boto3.
+        operation: as the API reference spells it; an answer knows its own.
+    """
+    if not isinstance(error, boto.ClientError):
+        problem = f"{operation} failed: {describe_error(error)}"
+        return classify_fault(error, operation) or AwsFault("refused", problem)
+    code, message = error_code(error), error.response.get("Error", {}).get("Message", "")
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if status >= MIN_SERVER_ERROR_STATUS:
+        code = "SlowDown"  # the server's own failure, whatever its code
+    elif any(sentence in str(message) for sentence in _CLOCK_SENTENCES):
+        code = "RequestExpired"
+    kind, sentence = next(
+        ((kind, sentence) for kind, codes, sentence in _ANSWER_KINDS if code in codes),
+        ("refused", "{operation} was refused ({said})"),
+    )
+    said = f"{error_code(error)}: {message}" if message else error_code(error)
+    return AwsFault(kind, sentence.format(operation=error.operation_name, said=said))
 
 
 def error_code(error: BaseException | None) -> str:

@@ -76,8 +76,8 @@ class MeasurementRun:
         out: takes what the operator reads while it goes on.
         wait_s: how long an arm that went down is waited for.
         check: called with the manifest before anything is written; it raises BenchError where the run must not begin.
-        on_round: called in a thread of its own between two rounds, and once at the end when every file is final; what
-            it may do is said in `between`.
+        on_round: called in a thread of its own between two rounds, and once at the end when every file is final;
+            `round_callback` says what it may do.
     """
 
     settings: RunSettings

@@ -28,10 +28,10 @@ from tandem.cli.bench_flags import (
 )
 from tandem.cli.outcome import ExitCode, print_json
 from tandem.cli.selection import Selection
+from tandem.errors import TandemError
 from tandem.shell_command import quote_command
 
 if TYPE_CHECKING:
-    from tandem.bench.fault import BenchError
     from tandem.bench.run import RunOutcome
     from tandem.bench.run_size import RunSize
     from tandem.bench.settings import RunSettings
@@ -90,8 +90,6 @@ def bench(selection: Selection, options: argparse.Namespace) -> ExitCode:
         SpecError: a declared file is refused.
         KeyboardInterrupt: the run was interrupted; what it recorded is reported before.
     """
-    from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
-
     try:
         if options.verb == "truth":
             return _verify_run(options.folder, options.log, selection)
@@ -110,12 +108,12 @@ def bench(selection: Selection, options: argparse.Namespace) -> ExitCode:
             if options.verb == "report"
             else _measure_servers(selection, options)
         )
-    except BenchError as fault:
+    except TandemError as fault:
         _print_fault(fault, as_json=selection.as_json)
         return ExitCode(fault.exit_code)
 
 
-def _print_fault(fault: BenchError, *, as_json: bool) -> None:
+def _print_fault(fault: TandemError, *, as_json: bool) -> None:
     if as_json:
         print_json({"error": fault.as_dict(), "exit_code": int(fault.exit_code)})
     from tandem.bench.terminal_text import clean_text  # noqa: PLC0415 - the bench is loaded when it runs

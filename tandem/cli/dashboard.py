@@ -114,7 +114,7 @@ def _read_series(folder: Path, environment: Environment, experiment: Experiment)
     from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore  # noqa: PLC0415
     from tandem.bench.datapoints import read_rounds  # noqa: PLC0415 - numpy
     from tandem.bench.terminal_text import clean_text  # noqa: PLC0415
-    from tandem.publish.batch import rounded  # noqa: PLC0415
+    from tandem.publish.batch import round_values  # noqa: PLC0415
 
     series = SeriesStore()
     namespace = names.bench_namespace(environment)
@@ -122,7 +122,7 @@ def _read_series(folder: Path, environment: Environment, experiment: Experiment)
         for row in points.rows:
             metric_dimensions = [(name, clean_text(value)) for name, value in list_dimensions(experiment.name, row)]
             key = MetricKey.from_dimensions(namespace, row.metric, metric_dimensions)
-            series.add(key, row.at_s, Counter(rounded(row.values).tolist()))
+            series.add(key, row.at_s, Counter(round_values(row.values).tolist()))
     return series
 
 

@@ -18,7 +18,7 @@ from tandem.metrics import CATALOGUE
 from tandem.monitoring import experiment_dashboard
 from tandem.monitoring.scope import ExperimentScope, SuiteTraffic
 from tandem.monitoring.widget import Dashboard, MetricLine
-from tandem.publish.batch import rounded
+from tandem.publish.batch import round_values
 from tandem.spec.experiment import Variant
 
 REAL_RUN = Path(__file__).parents[1] / "benchmarks" / "real_run" / "ngram"
@@ -46,7 +46,7 @@ def published() -> SeriesStore:
     for one in read_rounds(REAL_RUN):
         for row in one.rows:
             key = MetricKey.from_dimensions("Tandem/post-us-east-2", row.metric, list_dimensions("post", row))
-            series.add(key, row.at_s, Counter(rounded(row.values).tolist()))
+            series.add(key, row.at_s, Counter(round_values(row.values).tolist()))
     return series
 
 
