@@ -118,7 +118,7 @@ def main() -> int:
         return _run(options)
     except BenchError as error:
         print(f"error: {error}", file=sys.stderr)
-        return error.code
+        return error.exit_code
     except KeyboardInterrupt:
         return 130
 

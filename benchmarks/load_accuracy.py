@@ -11,9 +11,9 @@ import numpy as np
 import servers_apart
 
 from tandem.bench.folder import RECORDS_FILE
+from tandem.bench.ground_truth import ServerLogEntry
 from tandem.bench.record import RequestRecord, read_records
 from tandem.bench.request_metrics import compute_request_metrics
-from tandem.bench.server_log import ServerLogEntry
 
 BURSTS = range(1, 9)
 TTFT_MS, STEP_MS, TOKENS = 200, 45, 120

@@ -21,7 +21,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from tandem.bench.fault import ExternalBenchError  # noqa: E402
-from tandem.bench.server_log import ServerLogEntry, read_log  # noqa: E402
+from tandem.bench.ground_truth import ServerLogEntry, read_log  # noqa: E402
 
 MODEL = "independent"
 ENDS_S = 30

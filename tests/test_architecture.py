@@ -22,7 +22,7 @@ ALLOWED = {
     "tandem/aws": set(),
     "tandem/guard": {"tandem.aws.faults", "tandem.shell_command"},
     "tandem/artifacts": {"tandem.spec", "tandem.aws.faults", "tandem.shell_command"},
-    "tandem/bench": {"tandem.metrics", "tandem.shell_command", "tandem.judge.schema.CONTROL_SUFFIX"},
+    "tandem/bench": {"tandem.metrics", "tandem.shell_command"},
     "tandem/judge": {"tandem.bench", "tandem.metrics", "tandem.shell_command"},
     "tandem/report": {
         "tandem.judge",
@@ -32,6 +32,8 @@ ALLOWED = {
         "tandem.bench.fault.BenchError",
         "tandem.bench.fault.ExternalBenchError",
         "tandem.bench.quantiles.Values",
+        "tandem.bench.request_table.RequestTable",
+        "tandem.bench.schedule.LoadLevel",
         "tandem.bench.simulation.SIMULATED_BAND",
         "tandem.bench.terminal_text",
     },

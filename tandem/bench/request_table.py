@@ -1,17 +1,20 @@
-"""What is judged: one row a request, as columns; made from the records of a run and nothing else.
+"""All requests of a run as columns, one row a request: what the summary, the verdict and publishing are made from.
 
-Invariant: every record is here, failed ones too; a figure that a record cannot have is NaN; names are codes into
-tuples of names, so that a hundred thousand requests are a few megabytes. Outputs stay in the file: a digest tells
-which are equal, and `read_outputs` reads those that are asked for. The order of the lines decides no code: what is
-resampled
-or summed in the order of codes is the same whichever request ended first.
+Invariant: every whole line of records.jsonl is a row, failed requests too; a figure that a record cannot have is NaN;
+names are codes into tuples of names, so that a hundred thousand requests are a few megabytes. Outputs stay in the file:
+a digest tells which are equal, and `read_outputs` reads those that are asked for. The order of the lines decides no
+code: what is resampled or summed in the order of codes is the same whichever request ended first.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,22 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.bench import counters, manifest
-from tandem.bench.columns import BoolArray, IntArray, RecordFields
+from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import RunManifest
 from tandem.bench.quantiles import Values
-from tandem.bench.record import (
-    JSON_NULL,
-    MetricRecord,
-    RawChunkRecord,
-    RequestRecord,
-    SmallNumber,
-    TornLine,
-)
-from tandem.bench.record_blocks import RecordBlock, RecordsRange, RecordTypes, read_blocks
-from tandem.bench.request_metrics import compute_column_metrics
-from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel
+from tandem.bench.record import RecordBlock, RequestRecord, TornLine, read_blocks
+from tandem.bench.request_metrics import compute_request_metrics
+from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, TurnKey
+from tandem.metrics import find_metric
 
 Digests = NDArray[np.uint64]
 UNKNOWN = -1
@@ -43,34 +39,6 @@ UNKNOWN = -1
 
 NO_DIGEST = np.uint64(0)
 """The digest of what is not there, such as the ids of a server that gives none."""
-
-
-class _VerdictRecord(RawChunkRecord, frozen=True, kw_only=True, gc=False):
-    """The fields that a verdict needs, with the chunks as text."""
-
-    suite: str
-    prompt_id: str
-    repeat: SmallNumber = 0
-    finish_reason: str | None = None
-    text: str = ""
-    reasoning: str | None = None
-    token_ids: msgspec.Raw = JSON_NULL
-    placement: str | None = None
-    start: str | None = None
-
-
-class _VerdictRecordWithChunks(MetricRecord, frozen=True, kw_only=True, gc=False):
-    """The same with the chunks."""
-
-    suite: str
-    prompt_id: str
-    repeat: SmallNumber = 0
-    finish_reason: str | None = None
-    text: str = ""
-    reasoning: str | None = None
-    token_ids: msgspec.Raw = JSON_NULL
-    placement: str | None = None
-    start: str | None = None
 
 
 class PromptKey(NamedTuple):
@@ -93,14 +61,21 @@ class RequestTable:
         round, slot, repeat: as in the records.
         start_s, end_s: absolute, on the monotonic clock of the records.
         figures: by metric of the catalogue that one request can have; NaN where a record has none.
-        tokens: completion tokens as the server counted; NaN where unknown.
-        errors, contents: words of Record.error and of the suite's content check. error, content: their codes, UNKNOWN
-            where there was no error, and where nothing was checked.
+        tokens: completion tokens as the server counted; NaN where unknown, or where the record contradicts itself.
+        errors, contents: words of RequestRecord.error and of the suite's content check. error, content: their codes,
+            UNKNOWN where there was no error, and where nothing was checked.
         failed: which have an error.
         hit_token_limit: which ended because of max_tokens (finish_reason length).
         output, ids: digests of text with reasoning, and of token ids; NO_DIGEST where there is none.
         line_offsets: where in the file each line begins, in bytes.
+        end_offset: where its last whole line ends.
         torn_lines: a last line that was cut, and is no row.
+        raw_tokens: completion tokens as the record has them, contradicted or not.
+        suspects: by word of request_metrics.SUSPECTS, which records contradict themselves so.
+        retried, reconnected: which were asked more than once, by a resumed run and by the client.
+        by_llmperf: which llmperf measured.
+        request_digest: of the request's id.
+        gaps_ms, gap_owners: every gap between token-bearing chunks, and the row it is of.
     """
 
     folder: Path
@@ -133,7 +108,16 @@ class RequestTable:
     output: Digests
     ids: Digests
     line_offsets: IntArray
+    end_offset: int = 0
     torn_lines: tuple[TornLine, ...] = ()
+    raw_tokens: Values = field(default_factory=lambda: np.empty(0))
+    suspects: Mapping[str, BoolArray] = field(default_factory=dict)
+    retried: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    reconnected: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    by_llmperf: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    request_digest: Digests = field(default_factory=lambda: np.empty(0, np.uint64))
+    gaps_ms: Values = field(default_factory=lambda: np.empty(0))
+    gap_owners: IntArray = field(default_factory=lambda: np.empty(0, np.intp))
 
     @property
     def baseline(self) -> str:
@@ -166,9 +150,46 @@ class RequestTable:
         mask: BoolArray = self.arm == self.arms.index(arm)
         return mask
 
+    def limit_masks(self) -> tuple[BoolArray, BoolArray]:
+        """Return which requests kept every limit of the run's goodput, and which succeeded but lack a figure of one."""
+        good_mask, unknown_mask = ~self.failed, np.zeros(len(self), bool)
+        is_short = np.isin(self.raw_tokens if len(self.raw_tokens) else self.tokens, (0, 1))
+        for name, limit in (self.run.goodput or {}).items():
+            values = self.figures[name]
+            is_within = values >= limit if find_metric(name).better == "higher" else values <= limit
+            has_no_tpot = is_short & np.isnan(values) & (name in {"tpot_ms", "tpot_exact_ms"})
+            good_mask &= is_within | has_no_tpot
+            unknown_mask |= np.isnan(values) & ~has_no_tpot & ~self.failed
+        return good_mask, unknown_mask
+
+    @cached_property
+    def turn_groups(self) -> TurnGroups:
+        """The turns that were taken, and which each request was asked in."""
+        codes, first_rows = np.zeros(len(self), np.intp), np.zeros(min(len(self), 1), np.intp)
+        for column in (self.arm, self.class_, self.load, self.round, self.slot):
+            column_codes = np.unique(column, return_inverse=True)[1]
+            codes = codes * len(self) + column_codes  # both are below len(self), so that nothing overflows
+            _, first_rows, codes = np.unique(codes, return_index=True, return_inverse=True)
+        turns = [
+            TurnKey(
+                self.arms[self.arm[row]], self.classes[self.class_[row]], load.concurrency, load.rate_per_s,
+                int(self.round[row]), int(self.slot[row]),
+            )
+            for row in first_rows.tolist()
+            for load in (self.loads[self.load[row]],)
+        ]  # fmt: skip
+        return TurnGroups(turns, codes)
+
     def __len__(self) -> int:
         """How many requests there are."""
         return len(self.arm)
+
+
+class TurnGroups(NamedTuple):
+    """Turns, and of each request the place of its own among them."""
+
+    turns: Sequence[TurnKey]
+    codes: IntArray
 
 
 class RequestOutput(NamedTuple):
@@ -187,21 +208,23 @@ def read_request_table(folder: Path) -> RequestTable:
         BenchError: a file is missing, or a line is not what it must be; it is named.
     """
     run = manifest.read_manifest(folder)
-    path = folder / RECORDS_FILE
-    parts, torn_lines = [], []
+    builder, torn_lines = _TableBuilder(), list[TornLine]()
+    with _pause_gc():
+        for block in read_blocks(folder / RECORDS_FILE, torn_lines.append):
+            builder.add(block)
+    return builder.build(folder, run, tuple(torn_lines))
+
+
+@contextmanager
+def _pause_gc() -> Iterator[None]:
+    """Keep the collector of cycles from looking through the records of a block, which can form none."""
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
-        for block in read_blocks(
-            RecordsRange(path, 0, path.stat().st_size), RecordTypes(_VerdictRecord, _VerdictRecordWithChunks)
-        ):
-            parts.append(_build_columns(block))  # so that no more than one block's texts are held
-            torn_lines += [block.torn] if block.torn else []
-    except OSError as error:
-        raise BenchError(
-            f"the records cannot be read: {error.strerror or error}",
-            where=str(path),
-            change="name the folder that a run wrote, and see that its files may be read",
-        ) from error
-    return _join_blocks(folder, run, parts, tuple(torn_lines))
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestOutput]:
@@ -225,131 +248,152 @@ def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestOu
             yield RequestOutput(record.text, record.reasoning, record.token_ids, logprobs)
 
 
-_COPY_FIELDS = (
-    "arm", "class_", "suite", "prompt_id", "concurrency", "rate_per_s", "round", "slot", "repeat", "placement", "start",
-    "error", "content",
-)  # fmt: skip
+class _NameCodes(dict[Any, int]):
+    """Numbers each name that is asked for."""
+
+    def __missing__(self, name: Any) -> int:
+        """Number a new name."""
+        code = self[name] = len(self)
+        return code
+
+    def encode(self, names: Sequence[Any]) -> NDArray[np.int32]:
+        """Return the number of each name."""
+        return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
+
+    def sort(
+        self, codes: NDArray[np.int32], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
+    ) -> tuple[tuple[Any, ...], IntArray]:
+        """Return the names, `first_names` in their order and the others sorted behind them, and the codes for that.
+
+        Those of `required_names`, part of `first_names`, need not occur: an arm without a record is still the baseline,
+        or a variant. None is no name: its code is UNKNOWN.
+        """
+        leading_names = dict.fromkeys(first_names)
+        others = sorted((name for name in self if name is not None and name not in leading_names), key=_sort_key)
+        names = (*(name for name in leading_names if name in self or name in required_names), *others)
+        places = {name: place for place, name in enumerate(names)}
+        return names, np.array([places.get(name, UNKNOWN) for name in self], np.intp)[codes]
 
 
-class _RequestColumns(NamedTuple):
-    """One block without its texts."""
-
-    fields: dict[str, Sequence[Any]]
-    numbers: dict[str, Values]
-    figures: Mapping[str, Values]
-    flags: dict[str, BoolArray]
-    digests: dict[str, Digests]
-    line_offsets: IntArray
+def encode_names(
+    names: Sequence[Any], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
+) -> tuple[tuple[Any, ...], IntArray]:
+    """Return the names that occur and the code of each; arguments and order as of `_NameCodes.sort`."""
+    codes = _NameCodes()
+    return codes.sort(codes.encode(names), first_names, required_names)
 
 
-def _build_columns(block: RecordBlock) -> _RequestColumns:
-    fields = block.fields
-    metrics = compute_column_metrics(fields, block.chunks)
-    start_s = np.fromiter(fields["start_s"], float)
-    return _RequestColumns(
-        fields={name: fields[name] for name in _COPY_FIELDS},
-        numbers={
-            "start_s": start_s,
-            "end_s": start_s + np.fromiter(fields["end_s"], float),
-            "tokens": metrics.values["completion_tokens"],
-        },
-        figures=metrics.values,
-        flags={
-            "failed": metrics.failure_mask,
-            "cut": np.array([reason == "length" for reason in fields["finish_reason"]], bool),
-        },
-        digests={
-            "output": _hash_texts(_encode_texts(fields)),
-            "ids": _hash_texts([b"" if ids == JSON_NULL else bytes(ids) for ids in fields["token_ids"]]),
-        },
-        line_offsets=block.line_offsets,
-    )
+def _sort_key(name: Any) -> Any:
+    """Return what a name is sorted by; in a tuple what is not known comes last."""
+    return [(part is None, part) for part in name] if isinstance(name, tuple) else name
 
 
-def _encode_texts(fields: RecordFields) -> list[bytes]:
-    return [
-        text.encode() if reasoning is None else f"{reasoning}\0{text}".encode()
-        for text, reasoning in zip(fields["text"], fields["reasoning"], strict=True)
-    ]
-
-
-def _hash_texts(texts: Sequence[bytes]) -> Digests:
+def hash_texts(texts: Sequence[bytes]) -> Digests:
     """Return 64 bits of each; NO_DIGEST of an empty one."""
     digests = [hashlib.blake2b(text, digest_size=8).digest() if text else bytes(8) for text in texts]
     return np.frombuffer(b"".join(digests), np.uint64)
 
 
-def _join_blocks(
-    folder: Path, run: RunManifest, parts: Sequence[_RequestColumns], torn_lines: tuple[TornLine, ...]
-) -> RequestTable:
-    """Return all blocks end to end, names as codes."""
-    fields = {name: [value for part in parts for value in part.fields[name]] for name in _COPY_FIELDS}
-    arm_names = [arm.name for arm in sorted(run.arms, key=lambda arm: arm.role != "baseline")]
-    arms, arm = _encode_names(
-        fields["arm"], [*arm_names, f"{arm_names[0]}{CONTROL_SUFFIX}"] if arm_names else [], arm_names
+class _TableBuilder:
+    """Collects the columns of a run block by block, so that no more than one block's texts are held."""
+
+    def __init__(self) -> None:
+        self._names = {
+            name: _NameCodes() for name in ("arm", "class_", "load", "prompt", "start", "placement", "error", "content")
+        }
+        self._columns: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._figures: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._suspects: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._row_count = self._end_offset = 0
+
+    def add(self, block: RecordBlock) -> None:
+        """Add the records of one block."""
+        records = block.records
+        metrics, ends = compute_request_metrics(records), np.cumsum([0, *block.sizes])
+        names: dict[str, list[Any]] = {
+            "arm": [record.arm for record in records],
+            "class_": [record.class_ for record in records],
+            "load": [(record.concurrency, record.rate_per_s) for record in records],
+            "prompt": [(record.suite, record.prompt_id) for record in records],
+            "start": [record.start for record in records],
+            "placement": [record.placement for record in records],
+            "error": [record.error for record in records],
+            "content": [record.content for record in records],
+        }
+        texts = [
+            record.text.encode() if record.reasoning is None else f"{record.reasoning}\0{record.text}".encode()
+            for record in records
+        ]
+        token_ids = [b"" if record.token_ids is None else msgspec.json.encode(record.token_ids) for record in records]
+        start_s = np.array([record.start_s for record in records], float)
+        columns: dict[str, NDArray[Any]] = {
+            **{name: self._names[name].encode(values) for name, values in names.items()},
+            "round": np.array([record.round for record in records], np.intp),
+            "slot": np.array([record.slot for record in records], np.intp),
+            "repeat": np.array([record.repeat for record in records], np.intp),
+            "start_s": start_s,
+            "end_s": start_s + np.array([record.end_s for record in records], float),
+            "tokens": metrics.values["completion_tokens"],
+            "raw_tokens": metrics.raw_completion_tokens,
+            "failed": metrics.failure_mask,
+            "hit_token_limit": np.array([record.finish_reason == "length" for record in records], bool),
+            "retried": np.array([record.attempts > 1 for record in records], bool),
+            "reconnected": np.array([record.reconnected > 0 for record in records], bool),
+            "by_llmperf": np.array([record.generator == "llmperf" for record in records], bool),
+            "output": hash_texts(texts),
+            "ids": hash_texts(token_ids),
+            "request_digest": hash_texts([record.request_id.encode() for record in records]),
+            "line_offsets": block.offset + ends[:-1],
+            "gaps_ms": metrics.gaps_ms,
+            "gap_owners": (metrics.gap_owners + self._row_count).astype(np.int32),
+        }
+        for parts, values_by_name in (
+            (self._columns, columns), (self._figures, metrics.values), (self._suspects, metrics.suspects)
+        ):  # fmt: skip
+            for name, values in values_by_name.items():
+                parts[name].append(values)
+        self._row_count += len(records)
+        self._end_offset = block.offset + int(ends[-1])
+
+    def build(self, folder: Path, run: RunManifest, torn_lines: tuple[TornLine, ...]) -> RequestTable:
+        """Return the table of all blocks."""
+        if not self._columns:
+            self.add(RecordBlock([], 0, []))
+        figures, suspects, columns = (
+            {name: np.concatenate(parts.pop(name)) for name in list(parts)}
+            for parts in (self._figures, self._suspects, self._columns)
+        )
+        arm_names = [arm.name for arm in sorted(run.arms, key=lambda arm: arm.role != "baseline")]
+        control_names = [f"{name}{CONTROL_SUFFIX}" for name in arm_names[:1]]
+        first_names = {"arm": [*arm_names, *control_names], "class_": [name for s in run.suites for name in s.classes]}
+        names: dict[str, tuple[Any, ...]] = {}
+        for name, codes in self._names.items():
+            required_names = arm_names if name == "arm" else ()
+            names[name], columns[name] = codes.sort(columns[name], first_names.get(name, ()), required_names)
+        table = RequestTable(
+            folder=folder, run=run, arms=names["arm"], classes=names["class_"],
+            loads=tuple(LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["load"]),
+            prompts=tuple(PromptKey(*key) for key in names["prompt"]), starts=names["start"],
+            placements=names["placement"], errors=names["error"], contents=names["content"],
+            figures=figures, suspects=suspects, end_offset=self._end_offset, torn_lines=torn_lines, **columns,
+        )  # fmt: skip
+        return _add_process_starts(table)
+
+
+def _add_process_starts(table: RequestTable) -> RequestTable:
+    """Return the table with the start of the server's process, by its own page, where no record says which it was."""
+    process_starts: dict[TurnKey, str] = {}
+    for scrape in counters.read_scrapes(table.folder / counters.FILE):
+        if scrape.start is not None:
+            process_starts[scrape.turn] = scrape.start
+    if not process_starts or (table.start != UNKNOWN).all():
+        return table
+    turns, codes = table.turn_groups
+    turn_starts = [process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in turns]
+    names = [*table.starts, *turn_starts]
+    starts, name_codes = encode_names(names)
+    return replace(
+        table,
+        starts=starts,
+        start=name_codes[np.where(table.start == UNKNOWN, len(table.starts) + codes, table.start)],
     )
-    classes, class_ = _encode_names(fields["class_"], [name for suite in run.suites for name in suite.classes])
-    loads, load = _encode_names(list(zip(fields["concurrency"], fields["rate_per_s"], strict=True)), [])
-    prompts, prompt = _encode_names(list(zip(fields["suite"], fields["prompt_id"], strict=True)), [])
-    starts, start = _encode_names(_find_starts(folder, fields), [])
-    placements, placement = _encode_names(fields["placement"], [])
-    errors, error = _encode_names(fields["error"], [])
-    contents, content = _encode_names(fields["content"], [])
-
-    def join_column(group: str, name: str, kind: type) -> NDArray[Any]:
-        values = [getattr(part, group)[name] for part in parts]
-        return np.concatenate(values) if values else np.empty(0, kind)
-
-    return RequestTable(
-        folder=folder, run=run, arms=arms, classes=classes,
-        loads=tuple(LoadLevel(concurrency=number, rate_per_s=rate) for number, rate in loads),
-        prompts=tuple(PromptKey(*key) for key in prompts), starts=starts, placements=placements,
-        errors=errors, contents=contents, error=error, content=content,
-        arm=arm, class_=class_, load=load, prompt=prompt, start=start, placement=placement,
-        round=np.array(fields["round"], np.intp), slot=np.array(fields["slot"], np.intp),
-        repeat=np.array(fields["repeat"], np.intp), start_s=join_column("numbers", "start_s", float),
-        end_s=join_column("numbers", "end_s", float), tokens=join_column("numbers", "tokens", float),
-        figures={name: join_column("figures", name, float) for name in (parts[0].figures if parts else ())},
-        failed=join_column("flags", "failed", bool), hit_token_limit=join_column("flags", "cut", bool),
-        output=join_column("digests", "output", np.uint64), ids=join_column("digests", "ids", np.uint64),
-        line_offsets=np.concatenate([part.line_offsets for part in parts]) if parts else np.empty(0, np.intp),
-        torn_lines=torn_lines,
-    )  # fmt: skip
-
-
-def _encode_names(
-    names: Sequence[Any], first_names: Sequence[Any], required_names: Sequence[Any] = ()
-) -> tuple[tuple[Any, ...], IntArray]:
-    """Return the names that occur, `first_names` in their order, the others sorted behind them, and the code of each.
-
-    Those of `required_names`, part of `first_names`, need not occur: an arm without a record is still the baseline, or
-    a variant.
-    """
-    present_names, leading_names = {*names, *required_names}, dict.fromkeys(first_names)
-    other_names = sorted(
-        (name for name in present_names if name is not None and name not in leading_names), key=_sort_key
-    )
-    ordered_names = (*(name for name in leading_names if name in present_names), *other_names)
-    codes = {name: code for code, name in enumerate(ordered_names)} | {None: UNKNOWN}
-    return ordered_names, np.array([codes[name] for name in names], np.intp)
-
-
-def _sort_key(name: Any) -> Any:
-    """Return what a name is sorted by; in a pair what is not known comes last."""
-    return [(part is None, part) for part in name] if isinstance(name, tuple) else name
-
-
-def _find_starts(folder: Path, fields: Mapping[str, Sequence[Any]]) -> list[str | None]:
-    """Return which start of its server each request met: as recorded, else when its process began by its own page."""
-    process_starts: dict[tuple[Any, ...], str] = {}
-    for scrape in counters.read_scrapes(folder / counters.FILE):
-        if scrape.counters and "began_s" in scrape.counters:
-            key = (scrape.arm, scrape.class_, scrape.concurrency, scrape.rate_per_s, scrape.round, scrape.slot)
-            process_starts[key] = f"{scrape.counters['began_s']:.2f}"
-    keys = zip(*(fields[name] for name in ("arm", "class_", "concurrency", "rate_per_s", "round", "slot")), strict=True)
-    return [
-        start
-        or process_starts.get(key)
-        or process_starts.get((key[0], None, *key[2:]))  # a turn of mixed classes has no class
-        for start, key in zip(fields["start"], keys, strict=True)
-    ]

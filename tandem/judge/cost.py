@@ -12,9 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.aggregate import apply_limits
 from tandem.bench.columns import BoolArray
-from tandem.bench.request_metrics import RequestMetrics
 from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.bench.throughput import compute_busy_s
 from tandem.judge.schema import RunControls, TokenCost
@@ -111,11 +109,7 @@ def measure_work(table: RequestTable, rows: BoolArray, good_mask: BoolArray | No
 
 def _mask_good_requests(table: RequestTable) -> BoolArray:
     """Return which requests succeeded, hold a text that is one, and kept every stated limit."""
-    figures = RequestMetrics(
-        values=dict(table.figures), gaps_ms=np.empty(0), gap_owners=np.empty(0, np.intp), suspects={},
-        failure_mask=table.failed, raw_completion_tokens=table.tokens,
-    )  # fmt: skip
-    is_within_limits, _ = apply_limits(figures, table.run.goodput or {})
+    is_within_limits, _ = table.limit_masks()
     good_codes = [code for code, word in enumerate(table.contents) if word in GOOD_CONTENT]
     mask: BoolArray = is_within_limits & np.isin(table.content, [*good_codes, UNKNOWN])
     return mask

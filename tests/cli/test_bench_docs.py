@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tandem.bench import circuit_breaker, host, interrupt, loops, response_limits, round_callback, warm_up
-from tandem.bench.completion_request import Timeouts
+from tandem.bench.manifest import Timeouts
 from tandem.bench.record import ERROR_WORDS
 from tandem.cli import bench_flags
 from tandem.cli.program import _build_parser

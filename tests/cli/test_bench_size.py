@@ -214,7 +214,7 @@ def test_sizes_that_contradict_are_refused(flags, sentence):
     with pytest.raises(BenchError, match=re.escape(sentence)) as refused:
         settings(*flags)
 
-    assert refused.value.code == 2
+    assert refused.value.exit_code == 2
 
 
 @pytest.mark.parametrize(("rounds", "is_noted"), [(FEWEST_ROUNDS - 1, True), (FEWEST_ROUNDS, False)])
