@@ -11,18 +11,14 @@ others. It stands on the system nodes, because a generator beside one server wou
 
 from __future__ import annotations
 
-import cdk8s
-from constructs import Construct
-
 from charts.jobs import JobSpec, build_cron_job
-from charts.manifest import add_manifest
+from charts.manifest import Object
 from charts.network import BENCH
 from charts.pod import SHM_MOUNT, SKIP_CREDENTIALS
 from charts.stage import SYSTEM_NODES
 from charts.tools import (
     RESTRICTED_SECURITY,
     WORK,
-    Spec,
     ToolStep,
     build_container,
     holder_variables,
@@ -51,31 +47,25 @@ MEASURE, KEEP = "measure", "keep"
 RESULTS = f"{names.WORK_MOUNT}/results"
 
 
-class LlmperfChart(cdk8s.Chart):
-    """The CronJob of an experiment that has one (`charts.workloads.list_stages`)."""
-
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment,
-        catalogue: Catalogue,  # noqa: ARG002  # as every chart
-    ) -> None:  # fmt: skip
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        job = JobSpec(
-            name=names.LLMPERF_JOB, namespace=names.experiment_namespace(experiment), component=BENCH,
-            annotations={
-                "tandem/servers": ",".join(variant.name for variant in experiment.all_variants()),
-                "tandem/results": f"s3://{names.bucket_name(environment)}/results/{_results_prefix(experiment)}/",
-            },
-            deadline_s=DEADLINE_S, retries=RETRIES, pod_annotations={SKIP_CREDENTIALS: MEASURE},
-            pod=_build_pod(environment, experiment),
-        )  # fmt: skip
-        add_manifest(self, build_cron_job(job))
+def build_llmperf_job(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:
+    """Return the CronJob of an experiment that has one (`charts.workloads.list_stages`)."""
+    job = JobSpec(
+        name=names.LLMPERF_JOB, namespace=names.experiment_namespace(experiment), component=BENCH,
+        annotations={
+            "tandem/servers": ",".join(variant.name for variant in experiment.all_variants()),
+            "tandem/results": f"s3://{names.bucket_name(environment)}/results/{_results_prefix(experiment)}/",
+        },
+        deadline_s=DEADLINE_S, retries=RETRIES, pod_annotations={SKIP_CREDENTIALS: MEASURE},
+        pod=_build_pod(environment, experiment),
+    )  # fmt: skip
+    return [build_cron_job(job)]
 
 
 def _results_prefix(experiment: Experiment) -> str:
     return f"{experiment.name}/llmperf"
 
 
-def _build_pod(environment: Environment, experiment: Experiment) -> Spec:
+def _build_pod(environment: Environment, experiment: Experiment) -> Object:
     return {
         "serviceAccountName": names.BENCH_ACCOUNT,
         "automountServiceAccountToken": False,
@@ -92,7 +82,7 @@ def _build_pod(environment: Environment, experiment: Experiment) -> Spec:
     }
 
 
-def _build_measure_container(environment: Environment, experiment: Experiment) -> Spec:
+def _build_measure_container(environment: Environment, experiment: Experiment) -> Object:
     servers = [
         part
         for variant in experiment.all_variants()
