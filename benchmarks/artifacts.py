@@ -54,20 +54,20 @@ LIMIT_RATIO, LIMIT_MIB, LIMIT_KEY_MS, LIMIT_SKIP_S = 1.1, 400, 5, 1.0
 SEND = """
 from pathlib import Path
 from tandem.artifacts.files import LocalFiles
-from tandem.artifacts.s3_upload import send_hashing
+from tandem.artifacts.s3_upload import hash_and_upload
 from tandem.artifacts.store import open_store
 
-send_hashing(open_store({bucket!r}), LocalFiles(Path({folder!r})), {prefix!r})
+hash_and_upload(open_store({bucket!r}), LocalFiles(Path({folder!r})), {prefix!r})
 """
 RECEIVE = """
 import json
 from pathlib import Path
-from tandem.artifacts.manifest import File
-from tandem.artifacts.s3_download import receive_all
+from tandem.artifacts.manifest import ManifestFile
+from tandem.artifacts.s3_download import download_files
 from tandem.artifacts.store import open_store
 
-files = [File(**file) for file in json.loads(Path({files!r}).read_text())]
-receive_all(open_store({bucket!r}), {prefix!r}, Path({folder!r}), files)
+files = [ManifestFile(**file) for file in json.loads(Path({files!r}).read_text())]
+download_files(open_store({bucket!r}), {prefix!r}, Path({folder!r}), files)
 """
 
 

@@ -19,7 +19,7 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-FOLDERS = "tandem|tests|docs|benchmarks|proofs|stacks|charts|lambdas|images|supply"
+FOLDERS = "tandem|rehearsal|tests|docs|benchmarks|stacks|charts|lambdas|images|supply"
 
 
 def named(path: Path) -> str:

@@ -22,7 +22,7 @@ def handler(_event: Any, _context: Any) -> dict[str, Any]:
     """Make one pass, and return its report.
 
     Raises:
-        NotDoneError: what could not be seen or done.
+        IncompletePassError: what could not be seen or done.
     """
     config = GuardConfig.from_variables(os.environ)
     report = run_reaper_pass(AwsClients.create(config.region), config, datetime.now(UTC))

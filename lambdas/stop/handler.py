@@ -36,7 +36,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
         event: SNS's envelope around a budget's notification; or an object with `who`, `why` and `run`, all optional.
 
     Raises:
-        NotStoppedError: what is left to do. Doing it again is safe.
+        IncompleteStopError: what is left to do. Doing it again is safe.
     """
     config = GuardConfig.from_variables(os.environ)
     clients = AwsClients.create(config.region)
@@ -71,7 +71,7 @@ def notify_only(clients: AwsClients, config: GuardConfig, notice: str) -> dict[s
     """Tell people of a budget that a Capacity Block has used up; what runs goes on.
 
     Raises:
-        NotStoppedError: nobody could be told.
+        IncompleteStopError: nobody could be told.
     """
     message = (
         f"{config.environment}: a budget notified: {notice}\n"

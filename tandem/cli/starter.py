@@ -136,7 +136,7 @@ def _experiment_text(options: argparse.Namespace, spec_catalogue: Catalogue) -> 
 
 
 def _read_template(file: str) -> Template:
-    return Template((files("tandem") / "commands" / "templates" / file).read_text())
+    return Template((files("tandem") / "cli" / "templates" / file).read_text())
 
 
 def _select_region(options: argparse.Namespace, spec_catalogue: Catalogue) -> str:

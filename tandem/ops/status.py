@@ -74,7 +74,7 @@ class NodeGroup:
 
     Args:
         status: ACTIVE, UPDATING, DEGRADED and so on.
-        ownership: whether it carries the environment's own tag.
+        owned: whether it carries the environment's own tag.
         labels: of its nodes.
         issues: what EKS says is wrong with it.
     """
@@ -83,7 +83,7 @@ class NodeGroup:
     desired: int
     minimum: int
     maximum: int
-    ownership: bool
+    owned: bool
     labels: Mapping[str, str]
     issues: tuple[str, ...] = ()
 
@@ -285,7 +285,7 @@ def _read_node_group(clients: AwsClients, config: GuardConfig) -> NodeGroup | No
     return NodeGroup(
         status=node_group["status"], desired=sizes.get("desiredSize", 0), minimum=sizes.get("minSize", 0),
         maximum=sizes.get("maxSize", 0), labels=node_group.get("labels", {}),
-        ownership=node_group.get("tags", {}).get(names.OWNER_TAG) == config.environment,
+        owned=node_group.get("tags", {}).get(names.OWNER_TAG) == config.environment,
         issues=tuple(
             f"{issue.get('code', '')}: {issue.get('message', '')}"
             for issue in node_group.get("health", {}).get("issues", [])

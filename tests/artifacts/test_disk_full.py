@@ -22,15 +22,15 @@ RECEIVE = """
 import sys
 from pathlib import Path
 from tandem.artifacts.fault import ArtifactError
-from tandem.artifacts.log import tell
-from tandem.artifacts.s3_download import receive
+from tandem.artifacts.log import log_fault
+from tandem.artifacts.s3_download import download_object
 from tandem.artifacts.store import open_store
 
 bucket, path, size, sha256 = sys.argv[1:]
 try:
-    receive(open_store(bucket), "k", Path(path), int(size), sha256)
+    download_object(open_store(bucket), "k", Path(path), int(size), sha256)
 except ArtifactError as error:
-    tell(error)
+    log_fault(error)
     sys.exit(error.code)
 """
 

@@ -165,8 +165,8 @@ def test_the_archive_is_the_driver_and_beside_it_only_what_starts_it(bench: Benc
 
 
 def test_the_archive_has_the_same_bytes_whenever_and_by_whomever_it_is_made(tmp_path: Path) -> None:
-    code = "import sys; from tandem.artifacts.driver_archive import driver_archive; sys.stdout.buffer.write("
-    code += "driver_archive())"
+    code = "import sys; from tandem.artifacts.driver_archive import build_driver_archive; sys.stdout.buffer.write("
+    code += "build_driver_archive())"
     elsewhere = tmp_path / "tandem"
     shutil.copytree(FOLDER.parent, elsewhere / "artifacts", ignore=shutil.ignore_patterns("__pycache__"))
     for path in elsewhere.rglob("*.py"):
@@ -552,12 +552,12 @@ FULL = f"""
 import errno, os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from tandem.artifacts import driver
-write = driver.Outcome.write
+write = driver.CompileOutcome.write
 def full(outcome, path):
     if any(path.parents[1].glob("artifact/current/*")):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     write(outcome, path)
-driver.Outcome.write = full
+driver.CompileOutcome.write = full
 sys.exit(driver.main())
 """
 

@@ -42,7 +42,7 @@ def test_a_token_is_the_plain_text_or_the_json_key_token(make: Make, text: str) 
 
 
 def test_a_token_shows_itself_by_the_name_of_its_secret() -> None:
-    assert repr(HubToken("hub", VALUE)) == "Token(secret='hub')"
+    assert repr(HubToken("hub", VALUE)) == "HubToken(secret='hub')"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def later(monkeypatch):
     real = parse_lease
 
     def shifted(stored, where):
-        now = stored.now + timedelta(seconds=ahead[0])
+        now = stored.read_at + timedelta(seconds=ahead[0])
         return real(
             ObjectContent(body=stored.body, etag=stored.etag, modified_at=stored.modified_at, read_at=now), where
         )

@@ -35,7 +35,7 @@ KEY = "artifacts/k/run/weights"
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch):
     monkeypatch.setattr("tandem.artifacts.s3_download.RANGE_BYTES", RANGE)
-    monkeypatch.setattr("tandem.artifacts.s3_download.PIECE", 30_000)
+    monkeypatch.setattr("tandem.artifacts.s3_download.READ_BYTES", 30_000)
     monkeypatch.setattr("tandem.artifacts.s3_download.FIRST_WAIT_S", 0.01)
 
 
@@ -117,7 +117,7 @@ def test_a_fault_that_passes_changes_nothing(proxied, proxy, put, tmp_path, faul
     proxy.use(FaultRule(operation="GetObject", fault=fault, skip=1, times=1))
     download_object(proxied, KEY, tmp_path / "w", len(body), sha256(body))
 
-    assert ((tmp_path / "w").read_bytes() == body, proxy.fired) == (True, (1,))
+    assert ((tmp_path / "w").read_bytes() == body, proxy.fault_counts) == (True, (1,))
 
 
 def test_a_range_that_was_cut_short_goes_on_where_it_ended(proxied, proxy, put, tmp_path):
@@ -146,7 +146,7 @@ def test_a_connection_that_breaks_within_tls_is_one_that_was_cut_short(store, pu
 def test_ranges_that_wait_for_a_thread_are_not_asked_for_once_the_work_halts(proxied, proxy, put, tmp_path):
     narrow = ObjectStore(proxied.bucket, proxied.client, 2)
     body = put(4 * RANGE)
-    proxy.watch = lambda *seen: (
+    proxy.moment_callback = lambda *seen: (
         narrow.halt_event.set() if (seen[0], seen[1].operation) == ("done", "GetObject") else None
     )
     proxy.use(FaultRule(operation="GetObject", fault=DelayFault(delay_s=0.5)))
@@ -191,7 +191,7 @@ def test_an_object_that_cannot_be_it_is_told_before_it_is_received(proxied, prox
 
 def test_an_object_that_is_replaced_meanwhile_is_told(proxied, proxy, put, tmp_path):
     body = put(RANGE)
-    proxy.watch = lambda moment, request: (
+    proxy.moment_callback = lambda moment, request: (
         put(RANGE, seed=1) if (moment, request.operation) == ("done", "HeadObject") else None
     )
 

@@ -173,7 +173,7 @@ def test_parts_that_wait_for_a_thread_are_not_sent_once_the_work_halts(proxied, 
     narrow = ObjectStore(proxied.bucket, proxied.client, 2)
     path = blob("w", 4 * PART)
     proxy.use(FaultRule(operation="UploadPart", fault=DelayFault(delay_s=0.5)))
-    proxy.watch = lambda *seen: (
+    proxy.moment_callback = lambda *seen: (
         narrow.halt_event.set() if (seen[0], seen[1].operation) == ("done", "UploadPart") else None
     )
 
@@ -214,7 +214,7 @@ def test_a_fault_that_passes_changes_nothing(proxied, proxy, endpoint, blob, ope
     upload_file(proxied, path, KEY, compute_sha256(path))
 
     assert stored(endpoint, bucket) == (path.read_bytes(), {"sha256": compute_sha256(path)})
-    assert (uploads(endpoint, bucket), proxy.fired) == ([], (1,))
+    assert (uploads(endpoint, bucket), proxy.fault_counts) == ([], (1,))
 
 
 def test_a_small_file_survives_a_lost_answer(proxied, proxy, endpoint, bucket, blob):
@@ -235,7 +235,7 @@ def test_parts_that_are_lost_before_the_end_are_sent_again(proxied, proxy, endpo
             endpoint.client("s3").abort_multipart_upload(Bucket=bucket, Key=KEY, UploadId=request.query["uploadId"])
 
     aborted = []
-    proxy.watch = abort
+    proxy.moment_callback = abort
     upload_file(proxied, path, KEY, compute_sha256(path))
 
     assert (stored(endpoint, bucket)[0] == path.read_bytes(), len(aborted)) == (True, 1)
@@ -304,7 +304,7 @@ def test_what_is_there_is_replaced_by_the_right_content_only(store, endpoint, bu
 def test_a_file_that_shrinks_while_it_is_sent_is_told(proxied, proxy, blob):
     path = blob("w", 3 * PART)
     sha256 = compute_sha256(path)
-    proxy.watch = lambda moment, request: (
+    proxy.moment_callback = lambda moment, request: (
         os.truncate(path, PART) if (moment, request.operation) == ("asked", "CreateMultipartUpload") else None
     )
 
@@ -409,7 +409,7 @@ def test_a_file_is_sent_while_another_is_hashed(proxied, proxy, blob, monkeypatc
             assert there.wait(60), "nothing was sent before everything was hashed"
         return hash_one(path, name, going)
 
-    proxy.watch = watch
+    proxy.moment_callback = watch
     monkeypatch.setattr("os.cpu_count", lambda: 4)  # so that the two may be hashed in any order
     monkeypatch.setattr(files, "_hash_file", slowly)
     sent = hash_and_upload(proxied, LocalFiles(folder), "p")

@@ -83,7 +83,7 @@ def test_a_write_that_another_one_outran_while_the_answer_was_lost_is_not_ours(p
         if moment == "done" and request.operation == "PutObject" and request.fault == "lose_answer":
             endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"theirs")
 
-    proxy.watch = meddle
+    proxy.moment_callback = meddle
     proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
 
     assert not proxied.create("models/m", b"ours")
@@ -154,8 +154,8 @@ def test_the_time_is_of_the_service(store):
     store.create("models/m", b"{}")
     stored = store.read("models/m")
 
-    assert timedelta(0) <= stored.now - stored.modified_at < timedelta(seconds=30)
-    assert abs(store.now() - stored.now) < timedelta(seconds=30)
+    assert timedelta(0) <= stored.read_at - stored.modified_at < timedelta(seconds=30)
+    assert abs(store.now() - stored.read_at) < timedelta(seconds=30)
 
 
 def test_an_object_too_large_for_a_manifest_is_refused(store, endpoint, bucket, monkeypatch):

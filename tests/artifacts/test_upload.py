@@ -116,7 +116,7 @@ def test_a_writer_that_is_outrun_at_the_manifest_says_so_and_ends_well(proxied, 
         if moment == "asked" and request.operation == "PutObject" and request.path.endswith("tandem-manifest.json"):
             endpoint.client("s3").put_object(Bucket=bucket, Key=f"{KEY.prefix}/tandem-manifest.json", Body=theirs)
 
-    proxy.watch = outrun
+    proxy.moment_callback = outrun
     code, lines = upload()
 
     assert (code, lines[-1]["made_by"]) == (0, "somebody-else")
@@ -319,7 +319,7 @@ def test_a_lease_that_is_lost_meanwhile_stops_the_writer_before_its_manifest(pro
         if moment == "done" and request.path.endswith("model.pt") and request.method == "PUT":
             endpoint.client("s3").put_object(Bucket=proxied.bucket, Key=LEASE, Body=theirs)
 
-    proxy.watch = usurp
+    proxy.moment_callback = usurp
     code, lines = upload()
 
     assert (code, "the lease was lost" in lines[-1]["event"]) == (3, True)

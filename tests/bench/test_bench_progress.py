@@ -43,12 +43,12 @@ def shown(out, done=0, failed=0):
 
 
 async def once(shows):
-    with shows.shown():
+    with shows.show_line():
         await asyncio.sleep(0.03)
 
 
 def test_a_line_says_requests_failures_place_and_time_left():
-    line = shown(io.StringIO(), done=4, failed=1).line()
+    line = shown(io.StringIO(), done=4, failed=1).status_line()
 
     assert line.startswith("4/16 requests, 1 failed; round 1, code at concurrency 1, ")
     assert line.endswith(" left")

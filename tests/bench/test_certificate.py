@@ -18,16 +18,16 @@ HERE = "IP:127.0.0.1"
 MODELS = PlainAnswer([json.dumps({"data": [{"id": MODEL}]}).encode()])
 PROGRAM = """
 import asyncio, json, sys
-from tandem.bench.client import Client
+from tandem.bench.client import CompletionClient
 from tandem.bench.fault import BenchError
-from tandem.bench.probe import probe
-from tandem.bench.completion_request import Server
+from tandem.bench.probe import probe_server
+from tandem.bench.completion_request import ModelServer
 
 async def main():
-    async with Client(Server("arm", sys.argv[1], "m"), limit=1) as client:
+    async with CompletionClient(ModelServer("arm", sys.argv[1], "m"), limit=1) as client:
         reply = await client.get("/v1/models")
         try:
-            await probe(client, client.server)
+            await probe_server(client, client.server)
         except BenchError as fault:
             return reply.error, reply.error_detail, str(fault), fault.code
 

@@ -178,7 +178,7 @@ def test_a_run_that_was_interrupted_in_its_control_round_goes_on_with_it(tmp_pat
     async def stop(servers, run):
         while not any(truth["request_id"].startswith("a#2.") for truth in servers[0].posted):
             await run.stop.sleep(0.002)
-        run.stop.ask("interrupted", grace_s=0)
+        run.stop.request("interrupted", grace_s=0)
 
     slow = Schedule(ttft_ms=20, step_ms=1, tokens=4)
     more = {"concurrency": (1,), "rounds": 1, "control_rounds": 1}

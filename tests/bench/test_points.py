@@ -159,7 +159,7 @@ PROMPTS = {"code": ["a", "b", '#schedule {"fault": "drop", "fault_at": 1}', "d"]
 def _interrupted(folder: Path, **asked: Any) -> Ran:
     async def meanwhile(servers, run):
         await until(lambda: any(".r1." in truth["request_id"] for server in servers for truth in server.posted))
-        run.stop.ask("interrupted", grace_s=0)
+        run.stop.request("interrupted", grace_s=0)
 
     return measure(folder, PROMPTS, rounds=3, meanwhile=meanwhile, **asked)
 
@@ -172,7 +172,7 @@ def _resumed(folder: Path) -> Ran:
 RUNS = {
     "interleaved": lambda folder: measure(folder, PROMPTS, rounds=2, concurrency=(1, 2)),
     "simultaneous": lambda folder: measure(folder, PROMPTS, rounds=2, schedule="simultaneous"),
-    "mixed": lambda folder: measure(folder, PROMPTS, rounds=2, mixed=True),
+    "mixed": lambda folder: measure(folder, PROMPTS, rounds=2, mixes_classes=True),
     "open loop": lambda folder: measure(folder, PROMPTS, concurrency=None, rate_per_s=80.0),
     "goodput": lambda folder: measure(folder, PROMPTS, rounds=2, goodput={"ttft_ms": 5.0, "tpot_ms": 1.5}),
     "by the clock": lambda folder: measure(folder, PROMPTS, rounds=None, duration_s=0.3),

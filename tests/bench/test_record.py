@@ -292,14 +292,14 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from measured import record
-from tandem.bench.fault import WorldError
-from tandem.bench.record import Writer
+from tandem.bench.fault import ExternalBenchError
+from tandem.bench.record import RecordWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
-with Writer(Path(sys.argv[1])) as writer:
+with RecordWriter(Path(sys.argv[1])) as writer:
     try:
         for number in range(9):
             writer.write(record(request_id=f"r-{number}"))
-    except WorldError as error:
+    except ExternalBenchError as error:
         print(error)
 """
 

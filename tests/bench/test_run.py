@@ -251,7 +251,7 @@ def test_completions_are_asked_with_the_prompts_text(tmp_path):
 
 
 def test_extras_are_asked_only_where_they_are_wanted(tmp_path):
-    ran = measure(tmp_path, {"code": ["a"]}, wanted=frozenset({"token_ids"}))
+    ran = measure(tmp_path, {"code": ["a"]}, extras=frozenset({"token_ids"}))
 
     assert all(record.token_ids is not None and bytes(record.logprobs) == b"null" for record in ran.records)
 
@@ -260,7 +260,7 @@ def test_an_extra_that_a_server_does_not_give_is_noted(tmp_path):
     async def refuse(servers, _run):
         servers[0].refused_fields = ("return_token_ids",)
 
-    ran = measure(tmp_path, {"code": ["a"]}, wanted=frozenset({"token_ids"}), meanwhile=refuse)
+    ran = measure(tmp_path, {"code": ["a"]}, extras=frozenset({"token_ids"}), meanwhile=refuse)
 
     assert "a does not give token_ids, so its records have none" in ran.manifest["notes"]
 
@@ -380,7 +380,7 @@ def test_a_warm_up_that_fails_throughout_is_given_up_with_a_note(tmp_path):
 def test_a_run_that_is_interrupted_while_it_warms_up_is_left_readable(tmp_path):
     async def meanwhile(_servers, run):
         await until(lambda: "warming" in run.out.getvalue())
-        run.stop.ask("interrupted", grace_s=0)
+        run.stop.request("interrupted", grace_s=0)
 
     ran = measure(tmp_path, warm_up=None, schedules=[QUICK], meanwhile=meanwhile)
 
@@ -403,7 +403,7 @@ def downed(restart_after_s, *, until_b_is_done=False):
         server = servers[0]
         await until(lambda: any(truth["request_id"].startswith("a.") for truth in server.posted))
         await server.__aexit__()
-        await until(lambda: "is paused" in run.out.getvalue() or run.stop.asked)
+        await until(lambda: "is paused" in run.out.getvalue() or run.stop.is_requested)
         if until_b_is_done:
             await until(lambda: len(answered(servers[1])) >= 16)
         if restart_after_s is not None or until_b_is_done:
@@ -475,7 +475,7 @@ def cut(tmp_path_factory):
         servers[0].default = Schedule(ttft_ms=20_000)
         seen = len(servers[0].posted)
         await until(lambda: len(servers[0].posted) >= seen + 2)
-        run.stop.ask("interrupted", grace_s=0.01)
+        run.stop.request("interrupted", grace_s=0.01)
 
     asked = {"code": [f"say {n}" for n in range(12)]}
     first = measure(folder, asked, schedules=[QUICK], meanwhile=meanwhile)

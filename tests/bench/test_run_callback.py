@@ -160,7 +160,7 @@ def test_an_interrupted_run_calls_once_more_and_waits_less(tmp_path):
 
     async def meanwhile(_servers, run):
         await until(lambda: calls.numbers == [0])
-        run.stop.ask("interrupted", grace_s=0)
+        run.stop.request("interrupted", grace_s=0)
 
     ran = measure(tmp_path, rounds=9, on_round=calls, meanwhile=meanwhile)
 
@@ -183,7 +183,7 @@ def test_an_interrupt_does_not_wait_for_a_call_between_rounds(tmp_path, monkeypa
 
     async def meanwhile(_servers, run):
         await until(lambda: numbers == [0])
-        run.stop.ask("interrupted", grace_s=0)
+        run.stop.request("interrupted", grace_s=0)
 
     ran = measure(tmp_path, rounds=2, on_round=hang, meanwhile=meanwhile)
 
@@ -238,7 +238,7 @@ def test_a_run_without_a_record_calls_nothing(tmp_path):
 
     async def meanwhile(_servers, run):
         await until(lambda: "warming" in run.out.getvalue())
-        run.stop.ask("interrupted", grace_s=0)
+        run.stop.request("interrupted", grace_s=0)
 
     measure(tmp_path, warm_up=None, on_round=calls, meanwhile=meanwhile)
 

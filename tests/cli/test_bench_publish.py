@@ -266,7 +266,7 @@ def test_a_run_settles_at_its_end_what_was_not_answered_between_its_rounds(world
 
     code = run(world, pair, tmp_path / "a", "settling", "--publish", ENV, "--experiment", "post")
 
-    assert (code, proxy.fired, values(endpoint, "requests", "settling", "2")) == (0, (1,), [2, 2])
+    assert (code, proxy.fault_counts, values(endpoint, "requests", "settling", "2")) == (0, (1,), [2, 2])
     assert values(endpoint, "requests", "all", "2") == [2, 2]
 
 

@@ -28,7 +28,7 @@ BROKEN = knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the schedule be due at once, and nobody wait for minutes."""
-    for name, value in {"AHEAD_S": 0.0, "WAIT_S": 60.0, "EVERY_S": 0.05}.items():
+    for name, value in {"START_DELAY_S": 0.0, "RESULT_TIMEOUT_S": 60.0, "POLL_INTERVAL_S": 0.05}.items():
         monkeypatch.setattr(stop_proof, name, value)
 
 

@@ -36,7 +36,7 @@ def proven(
     enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, Fleet]]:
     """Deploy, give the schedules' role this trust and these rights, and prove it as somebody; the exit code."""
-    for name, value in {"AHEAD_S": 0.0, "WAIT_S": 60.0, "EVERY_S": 0.05}.items():
+    for name, value in {"START_DELAY_S": 0.0, "RESULT_TIMEOUT_S": 60.0, "POLL_INTERVAL_S": 0.05}.items():
         monkeypatch.setattr(stop_proof, name, value)
     fleet = Fleet(endpoint=enforcing, specs=specs, name=write_environment(specs))
     fleet.deploy()

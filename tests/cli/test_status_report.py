@@ -123,8 +123,11 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
             "tandem stop --end",
         ),
         (status(seen(lease=lease())), "nothing runs, lease r1 until 13:00 UTC (in 1 h 00 min) stands", "--end"),
-        (status(seen(), deployed="nothing", paths=()), "not deployed", "npx cdk deploy 'post-us-east-2/*' -c"),
-        (status(seen(), deployed="cluster", group=None), "half deployed: a cluster and no node group", "/Fleet -c"),
+        (status(seen(), deployment="nothing", paths=()), "not deployed", "npx cdk deploy 'post-us-east-2/*' -c"),
+        (
+            status(seen(), deployment="cluster", node_group=None), "half deployed: a cluster and no node group",
+            "/Fleet -c",
+        ),
         (status(seen(), unknown=LOST), "unknown whether anything runs: EC2 could not be asked", "tandem stop --env"),
         (status(seen(), unknown={"fence": "denied"}), "parked, nothing runs, unknown whether a fence", "status"),
     ],

@@ -25,7 +25,8 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "stacks"), str(ROOT / "tests" / "cli")]
 
-from bench_cli import without_page  # noqa: E402 - the paths stand above
+import boto3  # noqa: E402 - the paths stand above
+from bench_cli import without_page  # noqa: E402
 
 from tandem.artifacts.__main__ import main as pod_main  # noqa: E402
 from tandem.cli.program import main  # noqa: E402
@@ -122,8 +123,9 @@ def run_command(argv: list[str], folder: Path, run: Callable[[list[str]], int] =
 
 @contextlib.contextmanager
 def variables(folder: Path) -> Iterator[None]:
-    """Set a width of 80, and hide this machine's AWS credentials, for a while."""
+    """Set a width of 80, and hide this machine's AWS credentials, and those that boto3 has kept, for a while."""
     before, nowhere = dict(os.environ), str(folder / "no-such-file")
+    kept, boto3.DEFAULT_SESSION = boto3.DEFAULT_SESSION, None
     for name in [name for name in before if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ |= {"AWS_CONFIG_FILE": nowhere, "AWS_SHARED_CREDENTIALS_FILE": nowhere}
@@ -133,6 +135,7 @@ def variables(folder: Path) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+        boto3.DEFAULT_SESSION = kept
 
 
 def freeze_run(name: str, folder: Path) -> Golden:

@@ -19,7 +19,9 @@ def start(world):
     """Start a run as an operator does; keywords change what is asked."""
 
     def act(run="r1", guarded: GuardConfig = GUARDED, **more):
-        asked = {"hours": 2.0, "experiment": "first", "nodes": 1, "label": LABEL, "who": "anna", "beats": False, **more}
+        asked = {
+            "hours": 2.0, "experiment": "first", "nodes": 1, "node_labels": LABEL, "who": "anna", "beats": False, **more
+        }  # fmt: skip
         return raise_fleet(world.clients, guarded, run=run, now=world.now, **asked)
 
     return act

@@ -171,7 +171,7 @@ def test_a_start_raises_and_a_stop_leaves_nothing(scene):
     scene.until([])
     scene.later(minutes=5)
 
-    assert (scene.reap().failed, scene.states()) == ((), [])
+    assert (scene.reap().failures, scene.states()) == ((), [])
     assert scene.object(FENCE_KEY)["state"] == "stopped"
     assert sorted(scene.told()) == [
         f"Tandem {scene.guarded.environment}: fleet being stopped", f"Tandem {scene.guarded.environment}: fleet gone",
@@ -220,7 +220,7 @@ def test_the_reaper_alone_ends_the_fleet_at_its_deadline(scene):
 def test_the_reaper_alone_ends_what_somebody_raised(scene):
     scene.by_hand(1)
     scene.until(["running"])
-    why = scene.reap().due.why
+    why = scene.reap().plan.reasons
 
     assert (why, scene.until([])) == (("fenced by reap: instances live without a lease",), [])
 
@@ -241,7 +241,7 @@ def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
     scene.reap()
 
     assert between == ["running"]
-    assert any(one.startswith("terminated by id: i-") for one in report.done)
+    assert any(one.startswith("terminated by id: i-") for one in report.actions)
     assert scene.until([]) == []
 
 
@@ -251,7 +251,7 @@ def test_slow_machines_are_followed_to_their_end(scene):
     scene.endpoint.set_fleet(slow)
     scene.halt()
     scene.later(slow, minutes=5)
-    between = (scene.reap().seen.fence.state, scene.states())
+    between = (scene.reap().fleet.fence.state, scene.states())
     scene.later(slow, minutes=15)
     scene.reap()
 
@@ -278,7 +278,7 @@ def test_what_fails_once_is_tried_again_within_the_pass(scene, proxy):
     proxy.use(*(FaultRule(fault=next(faults), operation=operation, times=1) for operation in CALLS))
     report = scene.halt()
 
-    assert (report.failed, scene.until([])) == ((), [])
+    assert (report.failures, scene.until([])) == ((), [])
     assert sum(one.fault is not None for one in proxy.log) >= len(CALLS)
 
 
@@ -287,13 +287,13 @@ def test_a_call_that_always_fails_is_said_and_made_good_by_the_next_pass(scene, 
     scene.raised()
     scene.clients = impatient
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation=operation))
-    failed = scene.halt().failed
+    failed = scene.halt().failures
     proxy.use()
     scene.later(minutes=11)
     report = scene.reap()
 
     assert failed or operation == "GetObject"  # the fence is written though it could not be read
-    assert (report.failed, scene.until([])) == ((), [])
+    assert (report.failures, scene.until([])) == ((), [])
 
 
 def test_s3_out_of_reach_does_not_keep_the_fleet_up(scene, proxy, impatient):
@@ -306,7 +306,7 @@ def test_s3_out_of_reach_does_not_keep_the_fleet_up(scene, proxy, impatient):
     scene.later(minutes=11)
     scene.reap()
 
-    assert (gone, any("stop.json" in one for one in report.failed)) == ([], True)
+    assert (gone, any("stop.json" in one for one in report.failures)) == ([], True)
     assert scene.object(FENCE_KEY)["state"] == "stopped"
 
 
@@ -348,7 +348,7 @@ def test_another_tools_node_group_of_the_same_name_is_not_touched(scene):
     scene.reap()
 
     assert scene.states() == ["running"]
-    assert any("it is another's" in one for one in report.failed)
+    assert any("it is another's" in one for one in report.failures)
 
 
 # the functions
@@ -373,7 +373,7 @@ def invoke(scene, endpoint, tmp_path):
             "strangers = [name for name in ('pydantic', 'yaml', 'requests') if name in sys.modules]\n"
             "sys.exit(strangers or 0)\n"
         )
-        said = {**endpoint.client_environment(tmp_path), **scene.guarded.variables(), **variables}
+        said = {**endpoint.client_environment(tmp_path), **scene.guarded.to_variables(), **variables}
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-B", "-c", code], input=json.dumps(event or {}), env=said,
             capture_output=True, text=True, check=False,

@@ -24,7 +24,7 @@ def function(world, monkeypatch):
         spec = importlib.util.spec_from_file_location(f"{name}_handler", LAMBDAS / name / "handler.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        for variable, value in guarded.variables().items():
+        for variable, value in guarded.to_variables().items():
             monkeypatch.setenv(variable, value)
         monkeypatch.setattr(AwsClients, "create", classmethod(lambda *_: world.clients))
         monkeypatch.setattr(module, "datetime", type("Now", (datetime,), {"now": staticmethod(lambda _: world.now)}))
@@ -91,7 +91,9 @@ def test_a_stop_that_left_something_undone_ends_as_an_error(world, function, sta
     world.down = {"eks.update_nodegroup_config"}
     module = function("stop")
 
-    with pytest.raises(module.NotStoppedError, match="setting node group home-trn2 of cluster tandem-home to 0 failed"):
+    with pytest.raises(
+        module.IncompleteStopError, match="setting node group home-trn2 of cluster tandem-home to 0 failed"
+    ):
         module.handler(BUDGET, None)
 
 
@@ -99,7 +101,7 @@ def test_a_budget_that_nobody_could_be_told_of_ends_as_an_error(world, function)
     world.down = {"sns"}
     module = function("stop", replace(GUARDED, capacity_kind="capacity-block"))
 
-    with pytest.raises(module.NotStoppedError, match="telling arn:aws:sns"):
+    with pytest.raises(module.IncompleteStopError, match="telling arn:aws:sns"):
         module.handler(BUDGET, None)
 
 
@@ -116,5 +118,5 @@ def test_a_pass_that_could_not_see_all_ends_as_an_error(world, function):
     world.down = {"ec2"}
     module = function("reap")
 
-    with pytest.raises(module.NotDoneError, match="instances unknown: EndpointConnectionError"):
+    with pytest.raises(module.IncompletePassError, match="instances unknown: EndpointConnectionError"):
         module.handler({}, None)

@@ -259,7 +259,7 @@ def test_a_fence_with_a_number_of_4300_digits_can_be_written_over(world, halt):
     world.objects[FENCE_KEY] = (json.dumps(WRITTEN[FENCE_KEY]).replace('"passes": 2', '"passes": ' + "9" * 4300)
                                 .encode(), '"0"', world.now)  # fmt: skip
 
-    assert halt("again").failed == ()
+    assert halt("again").failures == ()
 
 
 # what S3 cannot say

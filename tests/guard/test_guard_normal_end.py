@@ -61,7 +61,7 @@ def test_the_reaper_does_not_fence_after_an_end(world, start, end, passes):
 def test_an_end_says_what_it_did(start, end):
     start("r1")
 
-    assert end().done == (
+    assert end().actions == (
         "run r1 ends", "node group home-trn2 of cluster tandem-home set to 0", "EC2 lists no instance",
         "run r1 has no lease any more; its one-shot stop stop-r1 is deleted",
     )  # fmt: skip
@@ -154,9 +154,9 @@ def test_the_reaper_leaves_an_ending_lease_alone_for_30_minutes(world, start, pa
     start("r1", hours=8)
     world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
     world.size({"minSize": 0, "desiredSize": 0})
-    before = passes(25).due.why
+    before = passes(25).plan.reasons
 
-    why = passes(5).due.why[0]
+    why = passes(5).plan.reasons[0]
     assert (before, "run r1 ends since 2026-11-21T08:00:00Z and is not gone" in why) == ((), True)
 
 
@@ -201,7 +201,7 @@ def test_an_ending_lease_covers_no_node_too_many(world, start, passes):
     world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
     world.size({"minSize": 0, "desiredSize": 2})
 
-    assert "is for 1" in passes(0).due.why[0]
+    assert "is for 1" in passes(0).plan.reasons[0]
 
 
 def test_an_end_that_lies_in_the_future_is_none(world, start, passes):
@@ -209,7 +209,7 @@ def test_an_end_that_lies_in_the_future_is_none(world, start, passes):
     world.fires = False
     world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": "2030-01-01T00:00:00Z"})
 
-    assert passes(15).due.why != ()
+    assert passes(15).plan.reasons != ()
 
 
 def test_a_start_of_an_ending_lease_is_refused(world, start):

@@ -27,7 +27,7 @@ def usurp(halt, lift, start, passes):
         halt()
         passes(10)
         lift()
-        start("b", hours=1, nodes=1, label={"raise.tandem/slow": "second"})
+        start("b", hours=1, nodes=1, node_labels={"raise.tandem/slow": "second"})
 
     return act
 
@@ -223,7 +223,7 @@ def test_a_command_with_a_hostile_schedule_is_quoted(world, start):
 
 
 def test_a_start_without_an_armed_path_says_so_in_lease_and_topic(world, start):
-    start("r1", unarmed=("reaper", "budget"))
+    start("r1", unarmed_paths=("reaper", "budget"))
 
     assert world.read(lease_key("r1"))["unarmed"] == ["reaper", "budget"]
     assert world.told[0]["subject"] == "Tandem home: a start accepted unarmed paths"
@@ -234,7 +234,7 @@ def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):
     world.down = {"sns"}
 
     with pytest.raises(GuardExternalError, match="telling people that paths are not armed failed"):
-        start("r1", unarmed=("reaper",))
+        start("r1", unarmed_paths=("reaper",))
     assert (size(world), world.schedules, world.read(POINTER_KEY)["run"]) == (0, {}, None)
 
 
@@ -365,12 +365,12 @@ def test_a_stop_that_slept_until_its_fence_was_released_leaves_the_next_run(worl
     report = halt()
 
     assert size(world) == 1
-    assert report.done[-1] == "the fence was released meanwhile, so nothing more is stopped"
+    assert report.actions[-1] == "the fence was released meanwhile, so nothing more is stopped"
 
 
 def test_an_accepted_path_enters_the_lease_of_a_repeated_start(world, start):
     start("r1")
-    start("r1", unarmed=("budget",))
+    start("r1", unarmed_paths=("budget",))
 
     assert world.read(lease_key("r1"))["unarmed"] == ["budget"]
 

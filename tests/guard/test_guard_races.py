@@ -84,8 +84,8 @@ def test_a_start_that_deletes_the_schedules_of_others_is_caught(monkeypatch):
 
     def arm_alone(self):
         arn = arm(self)
-        for schedule in list_foreign_schedules(self.clients, self.guarded, self.lease):
-            _delete_schedule(self.clients, self.guarded, schedule.name)
+        for schedule in list_foreign_schedules(self.clients, self.config, self.lease):
+            _delete_schedule(self.clients, self.config, schedule.name)
         return arn
 
     assert disturb(monkeypatch, "tandem.guard.fleet_start._FleetStart.arm_stop", arm_alone)

@@ -57,7 +57,7 @@ def test_nothing_is_due_where_nothing_runs(world):
 def test_nothing_is_due_under_a_live_lease(start, passes):
     start(hours=8)
 
-    assert passes(7 * 60).due.why == ()
+    assert passes(7 * 60).plan.reasons == ()
 
 
 def test_nothing_is_done_where_nothing_is_due(world, start, passes):
@@ -65,7 +65,7 @@ def test_nothing_is_done_where_nothing_is_due(world, start, passes):
     before = dict(world.objects)
     report = passes(60)
 
-    assert (report.done, report.failed, report.told, world.objects) == ((), (), (), before)
+    assert (report.actions, report.failures, report.messages, world.objects) == ((), (), (), before)
 
 
 # the lease
@@ -118,7 +118,7 @@ def test_a_raise_that_waits_for_capacity_keeps_its_lease(world, start, passes):
     world.no_capacity = True
     start(hours=8)
 
-    assert passes(120).due.why == ()
+    assert passes(120).plan.reasons == ()
 
 
 # heartbeats
@@ -184,7 +184,7 @@ def test_a_beat_that_cannot_be_read_is_unknown_and_no_reason(world, start):
 def test_a_lease_by_hand_needs_no_beat(start, passes):
     start(hours=8, beats=False)
 
-    assert passes(300).due.why == ()
+    assert passes(300).plan.reasons == ()
 
 
 # age and block
@@ -234,7 +234,7 @@ def test_a_renewed_block_is_known_by_the_node_groups_tags(world, start, passes):
     old = replace(BLOCK, block_starts=START - timedelta(hours=48), block_ends=START - timedelta(hours=24))
     world.group["tags"] |= {BLOCK_STARTS_TAG: "2026-11-21T07:00:00Z", BLOCK_ENDS_TAG: "2026-11-21T17:00:00Z"}
     start(guarded=replace(old, block_starts=None, block_ends=None), hours=8)
-    early = passes(7 * 60, old).due.why
+    early = passes(7 * 60, old).plan.reasons
     world.advance(75)
     raised(world)
 
@@ -294,8 +294,8 @@ def test_a_lease_that_says_it_never_ends_is_over_after_max_hours_whatever_replac
     world.fires = False
     world.advance(7 * 60)
     world.machines[0].state, world.machines[0].due = "terminated", None  # as EC2 ends spot; the group starts another
-    early = passes(30).due.why
-    late = passes(30).due.why
+    early = passes(30).plan.reasons
+    late = passes(30).plan.reasons
 
     assert (early, late) == ((), ("fenced by reap: the lease of run r1 is older than 8 hours",))
     assert world.group["scalingConfig"]["desiredSize"] == 0
@@ -434,7 +434,7 @@ def test_a_lease_is_live_before_its_deadline_and_without_a_fence(world, start, h
 
 @pytest.mark.parametrize("guarded", [GUARDED, BLOCK, replace(GUARDED, topic_arn=None)])
 def test_a_guarded_fleet_is_read_back_from_its_variables(guarded):
-    assert GuardConfig.from_variables(guarded.variables()) == guarded
+    assert GuardConfig.from_variables(guarded.to_variables()) == guarded
 
 
 @pytest.mark.parametrize(("name", "value"), [("TANDEM_CLUSTER", ""), ("TANDEM_MAX_HOURS", "many"),

@@ -70,7 +70,7 @@ def test_a_lever_that_auto_scaling_refuses_is_said(stubborn, passes):
     stubborn.refuses = {"autoscaling.suspend_processes": ["AccessDenied"]}
 
     assert any(f"holding Auto Scaling group {SCALING_GROUP} at 0 failed: AccessDenied" in one
-               for one in passes(10).failed)  # fmt: skip
+               for one in passes(10).failures)  # fmt: skip
 
 
 def test_a_fleet_that_eks_ends_needs_no_lever(world, start, halt, passes):
@@ -153,4 +153,4 @@ def test_a_node_group_without_our_tag_says_which_stack_to_deploy(world, start, p
     start("r1", hours=8)
     world.group["tags"].pop(OWNER_TAG)
 
-    assert "though its instances carry it: it counts as ours; deploy the Fleet stack" in passes(0).seen.faults[0]
+    assert "though its instances carry it: it counts as ours; deploy the Fleet stack" in passes(0).fleet.faults[0]

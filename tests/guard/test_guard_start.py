@@ -33,7 +33,7 @@ def size(world):
 def test_a_start_raises(world, start):
     raised = start(nodes=2)
 
-    assert (size(world), len(world.alive), raised.nodes, raised.present) == (2, 2, 2, False)
+    assert (size(world), len(world.alive), raised.nodes, raised.was_present) == (2, 2, 2, False)
 
 
 def test_the_lease_says_who_may_have_the_fleet_until_when(world, start):
@@ -80,7 +80,7 @@ def test_nothing_is_raised_before_lease_and_stop_are_there(world, start):
 
 def test_nodes_carry_the_labels_of_this_run_alone(world, start):
     world.group["labels"] |= {"raise.tandem/old": "x", "compile.tandem/experiment": "x"}
-    start(label={"raise.tandem/fast": "first"})
+    start(node_labels={"raise.tandem/fast": "first"})
 
     assert world.group["labels"] == {"workload": "neuron-inference", "raise.tandem/fast": "first"}
 
@@ -282,7 +282,7 @@ def test_the_same_run_gets_what_it_has_with_its_first_deadline(world, start):
     world.advance(30)
     again = start("r1", hours=2)
 
-    assert (again.present, again.lease.deadline, size(world)) == (True, first.lease.deadline, 1)
+    assert (again.was_present, again.lease.deadline, size(world)) == (True, first.lease.deadline, 1)
     assert world.calls["eks.update_nodegroup_config"] == 1
 
 

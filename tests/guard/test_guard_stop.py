@@ -60,9 +60,9 @@ def test_what_eks_does_not_end_within_the_grace_is_terminated_by_id(world, start
     start()
     halt()
     world.advance(5)
-    before = passes(0).done
+    before = passes(0).actions
     world.advance(5)
-    done = passes(0).done
+    done = passes(0).actions
     passes(10)
 
     assert before == ()
@@ -76,11 +76,11 @@ def test_a_fleet_that_does_not_go_is_a_failure(world, start, halt, passes, knob)
     start()
     setattr(world, knob, True)
     halt()
-    early = passes(20).failed
+    early = passes(20).failures
     late = passes(15)
 
     assert early == ()
-    assert late.failed != ()
+    assert late.failures != ()
     assert late.metrics["stop_failures"] == 1
     assert "NOT stopped" in world.told[-1]["subject"]
 
@@ -109,7 +109,7 @@ def test_a_failure_that_was_told_in_another_time_is_told_again(world, start, hal
 def test_a_functions_stop_counts_nothing_that_a_pass_of_the_reaper_counts(world, start, halt):
     """Else a silent reaper would look alive after it, and money and idle minutes be counted twice."""
     start()
-    halt(publishes=True)
+    halt(publishes_metrics=True)
 
     assert world.metrics == [{"stop_failures": 0.0}]
 
@@ -133,7 +133,7 @@ def test_a_change_is_told_once(world, start, halt, passes):
 def test_a_change_that_could_not_be_told_is_told_by_the_next_pass(world, start, halt, passes):
     start()
     world.down = {"sns"}
-    told = halt().told
+    told = halt().messages
     world.down = set()
     passes(0)
 
@@ -185,7 +185,7 @@ def test_s3_out_of_reach_does_not_keep_the_fleet_up(world, start, halt):
     world.advance(3)
 
     assert (size(world), world.alive) == (0, [])
-    assert any("stop.json" in one for one in report.failed)
+    assert any("stop.json" in one for one in report.failures)
     assert report.metrics["stop_failures"] == 1
 
 
@@ -203,7 +203,7 @@ def test_a_fence_that_can_be_written_though_not_read_is_written(world, start, ha
     start()
     world.refuses = {"s3.get_object": ["InternalError"]}
 
-    assert (halt().failed, world.read(FENCE_KEY)["state"]) == ((), "stopping")
+    assert (halt().failures, world.read(FENCE_KEY)["state"]) == ((), "stopping")
 
 
 @pytest.mark.parametrize("operation", [*READS[1:], *WRITES])
@@ -211,7 +211,7 @@ def test_a_fence_that_can_be_written_though_not_read_is_written(world, start, ha
 def test_a_call_that_fails_once_is_made_good_by_the_next_pass(world, start, halt, passes, operation, code):
     start()
     world.refuses = {operation: [code]}
-    failed = halt(publishes=True).failed
+    failed = halt(publishes_metrics=True).failures
     passes(30)
 
     at_once = (operation, code) == ("eks.update_nodegroup_config", "ThrottlingException")  # asked again by the stop
@@ -225,7 +225,7 @@ def test_a_call_that_always_fails_leaves_an_alarm(world, start, halt, passes, op
     world.down = {operation}
     halt()
 
-    assert passes(60).failed != ()
+    assert passes(60).failures != ()
 
 
 def test_an_eks_that_does_not_describe_is_asked_for_0_all_the_same(world, start, halt):
@@ -244,7 +244,7 @@ def test_instances_that_cannot_be_listed_are_not_gone(world, start, halt, passes
     report = passes(30)
 
     assert world.read(FENCE_KEY)["state"] == "stopping"
-    assert report.failed[0].startswith("instances unknown while a stop is due: EndpointConnectionError")
+    assert report.failures[0].startswith("instances unknown while a stop is due: EndpointConnectionError")
     assert "instances_alive" not in report.metrics
 
 
@@ -256,7 +256,7 @@ def test_a_fleet_raised_behind_the_fence_is_ended_and_cried_about(world, start, 
     report = passes(0)
     passes(15)
 
-    assert "raised again behind the stop" in report.failed[0]
+    assert "raised again behind the stop" in report.failures[0]
     assert (world.alive, size(world)) == ([], 0)
 
 
@@ -280,7 +280,7 @@ def test_a_fence_says_nothing_that_people_cannot_be_told(world, passes, field, s
                           field: said})  # fmt: skip
     report = passes(5)
 
-    assert (report.failed, world.told[-1]["subject"], size(world)) == ((), "Tandem home: fleet gone", 0)
+    assert (report.failures, world.told[-1]["subject"], size(world)) == ((), "Tandem home: fleet gone", 0)
 
 
 @pytest.mark.parametrize("why", ["x" * 500_000, "caf\udce9", "\x1b[2J\x00"], ids=lambda why: ascii(why[:9]))
@@ -288,7 +288,7 @@ def test_a_stop_is_told_whatever_its_reason_is_made_of(world, start, halt, why):
     start()
     report = halt(why=why)
 
-    assert (report.failed, len(world.told), size(world)) == ((), 1, 0)
+    assert (report.failures, len(world.told), size(world)) == ((), 1, 0)
     assert world.read(FENCE_KEY)["why"].isprintable()
 
 
@@ -310,7 +310,7 @@ def test_an_instance_that_ec2_will_not_end_keeps_no_other(world, start, halt, pa
     report = passes(20)
 
     assert [one.id for one in world.alive] == [world.machines[0].id]
-    assert f"terminating {world.machines[0].id} failed: OperationNotPermitted" in "; ".join(report.failed)
+    assert f"terminating {world.machines[0].id} failed: OperationNotPermitted" in "; ".join(report.failures)
 
 
 @pytest.mark.parametrize("at", ["2036-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
@@ -336,7 +336,7 @@ def test_what_another_environment_keeps_in_the_same_bucket_is_none_of_ours(world
     world.put(f"guard/other/{POINTER_KEY}", {"run": "r9"})
     report = passes(20, SHARED)
 
-    assert (report.due.why, size(world)) == ((), 1)
+    assert (report.plan.reasons, size(world)) == ((), 1)
     assert {key for key in world.objects if not key.startswith("guard/other/")} == {
         "guard/home/lease.json", "guard/home/runs/r1/lease.json",
     }  # fmt: skip
@@ -366,8 +366,8 @@ def test_a_node_group_of_another_is_not_touched(strange, halt, passes):
 def test_a_node_group_of_another_is_said_to_be(halt):
     report = halt()
 
-    assert "without the tag tandem:environment=home, so it is another's and is left alone" in report.seen.faults[0]
-    assert "it is another's" in report.failed[0]
+    assert "without the tag tandem:environment=home, so it is another's and is left alone" in report.fleet.faults[0]
+    assert "it is another's" in report.failures[0]
 
 
 def test_a_node_group_nobody_knows_the_owner_of_is_not_touched(strange, halt):
@@ -380,7 +380,7 @@ def test_a_node_group_nobody_knows_the_owner_of_is_not_touched(strange, halt):
 def test_an_environment_without_a_fleet_is_stopped_at_once(world, halt):
     world.group = None
 
-    assert (halt().failed, world.read(FENCE_KEY)["state"]) == ((), "stopped")
+    assert (halt().failures, world.read(FENCE_KEY)["state"]) == ((), "stopped")
 
 
 # lifting
@@ -457,7 +457,7 @@ def test_the_words_of_aws_are_kept_to_a_line(world, halt):
     world.start_s = 0
     world.between = lambda operation: (_ for _ in ()).throw(refused("X", operation, "a\n" * 1000))
 
-    assert all("\n" not in one and len(one) < 500 for one in halt().failed)
+    assert all("\n" not in one and len(one) < 500 for one in halt().failures)
 
 
 def test_times_are_utc_whatever_the_zone_of_now(world, halt):

@@ -15,7 +15,7 @@ import pytest
 from closure import closure, libraries
 from recipe import FOLDER, INSIDE, built, closed_off, environment, text
 
-from tandem.artifacts.__main__ import COMMANDS
+from tandem.artifacts.__main__ import COMMANDS, MODULES
 
 pytestmark = pytest.mark.xdist_group("tools-image")
 
@@ -62,7 +62,9 @@ def test_a_command_runs(image: Path, command: str) -> None:
 
 def test_every_module_and_library_can_be_imported(image: Path) -> None:
     """Commands import some of them only when they come to it."""
-    files = closure(["tandem.artifacts.__main__", *(f"tandem.artifacts.{name}" for name in COMMANDS)])
+    files = closure(
+        ["tandem.artifacts.__main__", *(f"tandem.artifacts.{MODULES.get(name, name)}" for name in COMMANDS)]
+    )
     modules = {file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files}
     names = sorted(modules | libraries(files) - {"__future__"} - {"tandem.artifacts.__main__"})
 

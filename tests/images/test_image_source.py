@@ -13,12 +13,12 @@ from packaging.requirements import Requirement
 from recipe import admitted, instructions
 
 from supply.lock_file import normalize_name, read_lock
-from tandem.artifacts.__main__ import COMMANDS
+from tandem.artifacts.__main__ import COMMANDS, MODULES
 from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage
 
 # the program imports its commands by name
 ENTRIES = {
-    TOOLS: ["tandem.artifacts.__main__", *(f"tandem.artifacts.{name}" for name in COMMANDS)],
+    TOOLS: ["tandem.artifacts.__main__", *(f"tandem.artifacts.{MODULES.get(name, name)}" for name in COMMANDS)],
     # the last two run while it is built
     LLMPERF: ["tandem.bench.llmperf.__main__", "tandem.bench.llmperf.source", "tandem.bench.llmperf.tokenizer"],
 }

@@ -80,7 +80,7 @@ def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"
         end_s=np.array([at + request.e2e_ms / 1e3 for at, request in zip(starts_s, requests, strict=True)], float),
         tokens=np.array([np.nan if request.error else request.tokens for request in requests], float),
         figures={name: np.array([one[name] for one in figures], float) for name in _NAMES},
-        cut=np.array([request.cut for request in requests], bool),
+        hit_token_limit=np.array([request.cut for request in requests], bool),
         output=_digests([request.text for request in requests]),
         ids=_digests([request.ids for request in requests]),
     )
@@ -185,7 +185,7 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
         end_s=start_s + np.where(failed, 0.1, e2e_ms / 1e3),
         tokens=figures["completion_tokens"],
         figures=figures,
-        cut=np.zeros(len(arm), bool),
+        hit_token_limit=np.zeros(len(arm), bool),
         output=np.full(len(arm), 7, np.uint64),
         ids=np.full(len(arm), NO_DIGEST, np.uint64),
     )

@@ -33,7 +33,7 @@ from tandem.judge.request_table import read_request_table
 from tandem.judge.schema import Verdict
 from tandem.judge.verdict import JudgeOptions, judge_run
 
-PROGRAM = Path(__file__).parent.parent / "independent_server.py"
+PROGRAM = Path(__file__).parents[1] / "bench" / "independent_server.py"
 CLASSES = ("chat", "code", "json")
 PROMPTS, ROUNDS, CONTROL_ROUNDS, CONCURRENCY = 8, 4, 1, 4
 SPREAD = 0.1

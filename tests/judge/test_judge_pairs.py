@@ -28,7 +28,7 @@ def test_a_prompt_is_one_value_of_the_medians_of_its_requests():
     asked += [Asked(arm="spec", e2e_ms=ms, repeat=place) for place, ms in enumerate((40, 60, 50, 70))]
     found = cell(observed(asked))
     assert found.logs == pytest.approx([math.log(120 / 55)])
-    assert (found.baseline, found.measured) == ([120], [55])
+    assert (found.baseline_medians, found.variant_medians) == ([120], [55])
 
 
 def test_a_metric_of_which_more_is_better_points_the_same_way():
@@ -177,5 +177,5 @@ def test_what_is_grouped_once_is_what_each_cell_alone_gives():
                 np.median(seen.figures[metric][rows & (seen.prompt == prompt) & seen.arm_mask(arm)])
                 for arm in ("base", variant)
             ]
-            assert (found.baseline[at], found.measured[at]) == pytest.approx(tuple(medians))
+            assert (found.baseline_medians[at], found.variant_medians[at]) == pytest.approx(tuple(medians))
         assert len(found.prompts) == 12

@@ -15,7 +15,19 @@ def test_what_is_made_without_a_file_is_what_a_file_gives(tmp_path):
         [Asked(arm=name, prompt="repeat-00", e2e_ms=290, ttft_ms=200, tokens=8) for name in ("base", "spec")]
     )
     assert (made.arms, made.classes, made.loads, made.prompts) == (read.arms, read.classes, read.loads, read.prompts)
-    for name in ("arm", "class_", "load", "prompt", "round", "slot", "start", "placement", "failed", "cut", "output"):
+    for name in (
+        "arm",
+        "class_",
+        "load",
+        "prompt",
+        "round",
+        "slot",
+        "start",
+        "placement",
+        "failed",
+        "hit_token_limit",
+        "output",
+    ):
         assert np.array_equal(getattr(made, name), getattr(read, name)), name
         assert getattr(made, name).dtype == getattr(read, name).dtype, name
     for name, values in made.figures.items():

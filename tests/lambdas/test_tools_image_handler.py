@@ -235,10 +235,12 @@ def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, told: Told) -> 
 
 
 def test_the_margin_covers_two_calls_and_every_try_to_answer(module: ModuleType) -> None:
-    tries = module.CALLS.retries["total_max_attempts"]
+    tries = module.CLIENT_CONFIG.retries["total_max_attempts"]
     backoff_s = 3  # of the standard mode between three tries: up to 1 and 2 seconds
-    call_s = tries * (module.CALLS.connect_timeout + module.CALLS.read_timeout) + backoff_s
-    answer_s = module.ANSWER_TRIES * module.ANSWER_TIMEOUT_S + sum(2**n for n in range(module.ANSWER_TRIES - 1))
+    call_s = tries * (module.CLIENT_CONFIG.connect_timeout + module.CLIENT_CONFIG.read_timeout) + backoff_s
+    answer_s = module.RESPONSE_ATTEMPTS * module.RESPONSE_TIMEOUT_S + sum(
+        2**n for n in range(module.RESPONSE_ATTEMPTS - 1)
+    )
 
     assert 2 * call_s + answer_s <= module.MARGIN_S
 

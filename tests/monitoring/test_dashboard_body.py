@@ -78,7 +78,7 @@ def test_numbers_are_of_the_whole_time_range() -> None:
 
 def test_a_hidden_line_is_read_and_not_drawn() -> None:
     lines = (
-        line(id="a", shown=False, label=None),
+        line(id="a", is_visible=False, label=None),
         MathExpression(text="a / 60", label="hours", id="b", color="#112233"),
     )
 

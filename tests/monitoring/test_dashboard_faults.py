@@ -100,7 +100,7 @@ IDS = [
     (SPEED_UP, with_line(-1, id="a0"), "id 'a0' is given 2 times"),
     (SPEED_UP, with_line(-1, id="A1"), "id 'A1' does not start with a small letter"),
     (SPEED_UP, with_line(-1, text="a0 / a0"), "a hidden line that nothing reads: e2e_ms"),
-    (LATENCY, with_line(0, shown=False), "a hidden line that nothing reads: e2e_ms"),
+    (LATENCY, with_line(0, is_visible=False), "a hidden line that nothing reads: e2e_ms"),
 ]
 WORDS = [
     (LATENCY, given(unit="s"), "does not end with its unit, [s]"),

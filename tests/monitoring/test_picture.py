@@ -186,7 +186,7 @@ def test_a_metric_that_records_cannot_hold_is_absent_with_its_reason() -> None:
     unknown = dataclasses.replace(GRAPH, lines=(line("base", metric="unpublished_rounds"),))
     series = stored({("base", "json", "4"): {0: [1.0]}})
 
-    (graph,) = drawn(series, unknown, elsewhere={"unpublished_rounds": ": it is counted elsewhere"})["widgets"]
+    (graph,) = drawn(series, unknown, absence_reasons={"unpublished_rounds": ": it is counted elsewhere"})["widgets"]
 
     assert (graph["kind"], graph["why"]) == ("absent", ": it is counted elsewhere")
 
@@ -204,7 +204,7 @@ def test_an_arm_has_one_hue_in_every_graph_and_a_dash_for_each_further_line() ->
 def test_numbers_are_of_the_whole_time_and_have_no_points() -> None:
     speed_up = dataclasses.replace(
         GRAPH, view="numbers",
-        lines=(line("base", id="a", shown=False), line("draft", id="b", shown=False),
+        lines=(line("base", id="a", is_visible=False), line("draft", id="b", is_visible=False),
                MathExpression(text="a / b", label="draft", id="e")),
     )  # fmt: skip
     series = stored({("base", "json", "4"): {0: [30.0]}, ("draft", "json", "4"): {9: [15.0]}})

@@ -29,7 +29,7 @@ SPOT: Environment = FOUND.model_copy(
     update={"capacity": FOUND.capacity.model_copy(update={"kind": "spot", "reservation_id": None})}
 )
 ARMED = tuple(StopPath(name=name, state="armed", sentence="as it should be") for name in ("schedule", "reaper"))
-GROUP = NodeGroup(status="ACTIVE", desired=0, minimum=0, maximum=1, ownership=True, labels={})
+GROUP = NodeGroup(status="ACTIVE", desired=0, minimum=0, maximum=1, owned=True, labels={})
 
 
 def instance(name: str = "i-1", *, minutes: float = 10, state: str = "running", ours: bool = True) -> FleetInstance:

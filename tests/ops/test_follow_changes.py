@@ -53,7 +53,7 @@ def test_one_empty_list_ends_no_following(monkeypatch: pytest.MonkeyPatch) -> No
     """EC2 may miss in one list what it listed before, and lists in the next."""
     alive, empty = replace(seen(instance()), desired_size=0), seen()
     looks = [alive, empty, alive, empty, empty]
-    monkeypatch.setattr("tandem.ops.stop_progress.stop.look", lambda *_: looks.pop(0))
+    monkeypatch.setattr("tandem.ops.stop_progress.fleet_stop.observe_fleet", lambda *_: looks.pop(0))
     monkeypatch.setattr("tandem.ops.stop_progress.time.sleep", lambda _: None)
 
     told = [line for _, line in follow_stop(None, build_guard_config(SPOT), lambda: NOW, alive)]  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def test_one_empty_list_ends_no_following(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_blind_look_between_two_empty_ones_counts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = [seen(), replace(seen(), unknown={"instances": "denied"}), seen(), seen()]
-    monkeypatch.setattr("tandem.ops.stop_progress.stop.look", lambda *_: looks.pop(0))
+    monkeypatch.setattr("tandem.ops.stop_progress.fleet_stop.observe_fleet", lambda *_: looks.pop(0))
     monkeypatch.setattr("tandem.ops.stop_progress.time.sleep", lambda _: None)
 
     list(follow_stop(None, build_guard_config(SPOT), lambda: NOW))  # type: ignore[arg-type]

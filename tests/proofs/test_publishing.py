@@ -98,7 +98,7 @@ def test_publishing_in_bad_weather(published, proxy, chance, report, tmp_path):
                     break
             except PublishError:
                 gave_up += 1
-        fired += sum(proxy.fired)
+        fired += sum(proxy.fault_counts)
         proxy.use()
         until_done(run)
         faults += wrong(run)

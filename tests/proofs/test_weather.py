@@ -85,7 +85,7 @@ def test_in_bad_weather_the_end_is_the_same_bytes(probability, bench, proxy, cha
                 if trial.code == 0:
                     break
                 failed += 1
-        for name, times in zip(rules, proxy.fired, strict=True):
+        for name, times in zip(rules, proxy.fault_counts, strict=True):
             met[name] = met.get(name, 0) + times
         proxy.use()
         tries_of.append(tries)

@@ -107,7 +107,7 @@ def test_an_intent_stands_in_the_file_and_in_s3_before_the_request(published, pr
             )
             seen.append((states(published)[-1], stored["KeyCount"]))
 
-    proxy.watch = watch
+    proxy.moment_callback = watch
     published.made(number=1)
 
     published.publish()

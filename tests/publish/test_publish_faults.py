@@ -41,7 +41,7 @@ def test_a_throttled_batch_is_sent_again_at_once(published, proxy, code):
 
     report = published.publish()
 
-    assert (report.whole, proxy.fired, proxy.requests("GetMetricData")) == (True, (5,), ())
+    assert (report.whole, proxy.fault_counts, proxy.requests("GetMetricData")) == (True, (5,), ())
     assert whole(published)
 
 
@@ -53,7 +53,7 @@ def test_a_batch_that_was_not_answered_is_read_back_and_lands_once(published, pr
 
     report = published.publish()
 
-    assert (report.whole, report.rounds, proxy.fired) == (True, [0, 1], (2,))
+    assert (report.whole, report.rounds, proxy.fault_counts) == (True, [0, 1], (2,))
     assert whole(published)
 
 
@@ -94,7 +94,7 @@ def test_faults_of_every_kind_together_change_no_count(published, proxy):
         except PublishError:
             continue
 
-    assert all(proxy.fired[:3])
+    assert all(proxy.fault_counts[:3])
     assert whole(published)
 
 

@@ -75,7 +75,7 @@ def test_versioning_can_be_suspended(deploy, held):
     stack = deploy(bucket(VersioningConfiguration={"Status": "Enabled"}))
     deploy(bucket(VersioningConfiguration={"Status": "Suspended"}), stack.name, update=True)
 
-    assert held(stack.name)["Bucket"].differs == ()
+    assert held(stack.name)["Bucket"].differences == ()
 
 
 @pytest.mark.parametrize("properties", [{"Colour": "blue"}, {"LifecycleConfiguration": {"Rules": [{"Colour": 1}]}}])

@@ -165,12 +165,12 @@ def test_a_size_is_met_within_a_tenth(size, embeddings):
 
 def test_a_large_one_is_written_in_little_memory(tmp_path):
     script = (
-        "import resource, sys; from pathlib import Path; from doubles.checkpoint import Checkpoint, MIB\n"
+        "import resource, sys; from pathlib import Path; from doubles.checkpoint import RandomCheckpoint, MIB\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "Checkpoint.of_size(96 * MIB, shards=1).write(Path(sys.argv[1]))\n"
+        "RandomCheckpoint.from_size(96 * MIB, shards=1).write(Path(sys.argv[1]))\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[1]
 
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True,
                           cwd=root)  # fmt: skip

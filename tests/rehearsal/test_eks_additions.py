@@ -173,7 +173,7 @@ def test_an_addon_is_updated_in_place(deploy, held, changed):
     first = held(stack.name)["Addon"].physical_id
     deploy(addon(**changed), stack.name, update=True)
 
-    assert (held(stack.name)["Addon"].differs, held(stack.name)["Addon"].physical_id) == ((), first)
+    assert (held(stack.name)["Addon"].differences, held(stack.name)["Addon"].physical_id) == ((), first)
 
 
 def test_an_access_entry_loses_the_policies_that_its_template_drops(deploy, held):
@@ -191,7 +191,7 @@ def test_an_access_entry_loses_the_policies_that_its_template_drops(deploy, held
     stack = deploy(entry(view, edit))
     deploy(entry(view), stack.name, update=True)
 
-    assert held(stack.name)["Entry"].differs == ()
+    assert held(stack.name)["Entry"].differences == ()
 
 
 def test_a_pod_identity_takes_another_role_in_place(deploy, held):
@@ -205,4 +205,4 @@ def test_a_pod_identity_takes_another_role_in_place(deploy, held):
     first = held(stack.name)["Identity"].physical_id
     deploy(identity("Other"), stack.name, update=True)
 
-    assert (held(stack.name)["Identity"].differs, held(stack.name)["Identity"].physical_id) == ((), first)
+    assert (held(stack.name)["Identity"].differences, held(stack.name)["Identity"].physical_id) == ((), first)

@@ -92,8 +92,8 @@ def test_one_that_never_answers_is_stopped_at_the_deadline(monkeypatch):
 
 def test_it_ends_and_tidies_up_when_its_starter_is_killed():
     script = (
-        "from rehearsal.aws.endpoint import Endpoint; import time\n"
-        "e = Endpoint().start(); print(e.process_id, e.log.parent, flush=True); time.sleep(60)"
+        "from rehearsal.aws.endpoint import AwsEndpoint; import time\n"
+        "e = AwsEndpoint().start(); print(e.process_id, e.log.parent, flush=True); time.sleep(60)"
     )
     root = str(Path(__file__).parents[2])
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=root) as starter:

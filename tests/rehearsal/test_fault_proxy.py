@@ -285,7 +285,7 @@ def test_the_first_rule_that_fires_decides(proxy, connection):
     )
 
     assert outcomes(connection, 3) == [503, 500, 200]
-    assert proxy.fired == (1, 1)
+    assert proxy.fault_counts == (1, 1)
 
 
 def test_rules_travel_as_json(connection):
@@ -366,14 +366,14 @@ def test_a_client_that_goes_away_is_logged_with_what_came(proxy, connection):
 
 def test_a_watcher_is_called_before_the_request_and_before_the_answer(proxy, connection, asked):
     seen = []
-    proxy.watch = lambda moment, request: seen.append((moment, request.status, len(asked)))
+    proxy.moment_callback = lambda moment, request: seen.append((moment, request.status, len(asked)))
     get(connection)
 
     assert seen == [("asked", None, 0), ("done", 200, 1)]
 
 
 def test_requests_of_another_protocol_than_aws_have_no_operation(proxy, connection):
-    proxy.aws = False
+    proxy.is_aws = False
     get(connection, "/b/k")
 
     assert (proxy.log[0].service, proxy.log[0].operation) == ("", "")

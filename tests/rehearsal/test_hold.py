@@ -26,7 +26,7 @@ LOGICAL_IDS = [
 
 @pytest.mark.parametrize("logical_id", LOGICAL_IDS)
 def test_a_resource_is_as_its_template_says(everything, logical_id):
-    assert everything[logical_id].differs == ()
+    assert everything[logical_id].differences == ()
 
 
 @pytest.mark.parametrize("logical_id", LOGICAL_IDS)
@@ -35,7 +35,7 @@ def test_every_property_is_held_or_said_to_be_unseen(everything, templates, logi
 
     item = everything[logical_id]
 
-    assert set(item.held) | set(item.unverifiable_properties) - {"*"} == set(said["Properties"])
+    assert set(item.matching_properties) | set(item.unverifiable_properties) - {"*"} == set(said["Properties"])
 
 
 def test_the_templates_have_every_type_of_the_table_but_rarer_ones(everything):
@@ -84,9 +84,9 @@ def test_a_setting_changed_behind_cloudformation_differs(endpoint, deploy, held)
     bucket = held(stack.name)["Bucket"].physical_id
     endpoint.client("s3").put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
 
-    (difference,) = held(stack.name)["Bucket"].differs
+    (difference,) = held(stack.name)["Bucket"].differences
 
-    assert (difference.property_path, difference.template, difference.described) == (
+    assert (difference.property_path, difference.template_value, difference.actual_value) == (
         "VersioningConfiguration.Status", "Enabled", "Suspended",
     )  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_a_lost_setting_differs(endpoint, deploy, held):
     stack = deploy({"Bucket": BUCKET})
     endpoint.client("s3").delete_bucket_lifecycle(Bucket=held(stack.name)["Bucket"].physical_id)
 
-    assert [part.property_path for part in held(stack.name)["Bucket"].differs] == ["LifecycleConfiguration.Rules"]
+    assert [part.property_path for part in held(stack.name)["Bucket"].differences] == ["LifecycleConfiguration.Rules"]
 
 
 def test_a_resource_deleted_behind_cloudformation_differs_as_a_whole(endpoint, deploy, held):
@@ -104,13 +104,13 @@ def test_a_resource_deleted_behind_cloudformation_differs_as_a_whole(endpoint, d
 
     item = held(stack.name)["Bucket"]
 
-    assert ([part.property_path for part in item.differs], item.held) == (["*"], ())
+    assert ([part.property_path for part in item.differences], item.matching_properties) == (["*"], ())
 
 
 def test_a_property_that_the_endpoint_ignores_differs(deploy, held):
     stack = deploy({"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16", "Colour": "blue"}}})
 
-    assert [part.property_path for part in held(stack.name)["Vpc"].differs] == ["Colour"]
+    assert [part.property_path for part in held(stack.name)["Vpc"].differences] == ["Colour"]
 
 
 def test_a_policy_document_is_held_statement_by_statement(endpoint, deploy, held):
@@ -124,7 +124,7 @@ def test_a_policy_document_is_held_statement_by_statement(endpoint, deploy, held
     wider = json.dumps({"Version": "2012-10-17", "Statement": [{**statement, "Action": "s3:PutObject"}]})
     endpoint.client("iam").put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=wider)
 
-    assert [part.property_path for part in held(stack.name)["Role"].differs] == [
+    assert [part.property_path for part in held(stack.name)["Role"].differences] == [
         "Policies[].PolicyDocument.Statement[].Action"
     ]
 
@@ -140,7 +140,7 @@ def test_inline_code_is_held_by_its_text(endpoint, deploy, held):
         FunctionName=held(stack.name)["Function"].physical_id, ZipFile=archive.getvalue()
     )
 
-    assert [part.property_path for part in held(stack.name)["Function"].differs] == ["Code.ZipFile"]
+    assert [part.property_path for part in held(stack.name)["Function"].differences] == ["Code.ZipFile"]
 
 
 def test_code_in_a_bucket_is_held_by_its_digest(endpoint, deploy, held):
@@ -152,7 +152,7 @@ def test_code_in_a_bucket_is_held_by_its_digest(endpoint, deploy, held):
     s3.create_bucket(Bucket=place["S3Bucket"], CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
     s3.put_object(Bucket=place["S3Bucket"], Key=place["S3Key"], Body=archive.getvalue())
     stack = deploy({"Layer": {"Type": "AWS::Lambda::LayerVersion", "Properties": {"Content": place}}})
-    before = held(stack.name)["Layer"].differs
+    before = held(stack.name)["Layer"].differences
     s3.put_object(Bucket=place["S3Bucket"], Key=place["S3Key"], Body=b"something else")
 
-    assert (before, [part.property_path for part in held(stack.name)["Layer"].differs]) == ((), ["Content"])
+    assert (before, [part.property_path for part in held(stack.name)["Layer"].differences]) == ((), ["Content"])

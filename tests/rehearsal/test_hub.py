@@ -338,7 +338,7 @@ def test_what_left_is_counted_by_file(hub, download):
     download()
     download("config.json")
 
-    assert (hub.served("*.safetensors"), hub.served("config.json")) == (len(SHARD), len(CONFIG))
+    assert (hub.count_file_bytes("*.safetensors"), hub.count_file_bytes("config.json")) == (len(SHARD), len(CONFIG))
 
 
 def test_a_client_in_another_process_is_led_to_it(hub, tmp_path):

@@ -142,8 +142,8 @@ def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_th
     gone(stack)
 
     assert tags == {image.name: [[image.tag()]] for image in (TOOLS, LLMPERF)}
-    assert {name: item.differs for name, item in found.items() if item.differs} == {}
-    assert found["Image"].held == ("ServiceToken", "Project", "Repository", "Tag")
+    assert {name: item.differences for name, item in found.items() if item.differences} == {}
+    assert found["Image"].matching_properties == ("ServiceToken", "Project", "Repository", "Tag")
 
 
 def test_a_stack_goes_with_its_images_and_leaves_its_log(endpoint, deploy_image, gone) -> None:

@@ -114,7 +114,7 @@ def test_a_changed_flow_log_is_replaced(endpoint, deploy, held):
     second = held(stack.name)["Log"]
 
     known = {item["FlowLogId"] for item in endpoint.client("ec2").describe_flow_logs()["FlowLogs"]}
-    assert (second.differs, second.physical_id in known, first in known) == ((), True, False)
+    assert (second.differences, second.physical_id in known, first in known) == ((), True, False)
 
 
 def test_a_renewed_reservation_is_a_new_version_of_the_same_template(endpoint, deploy, held):
@@ -124,7 +124,7 @@ def test_a_renewed_reservation_is_a_new_version_of_the_same_template(endpoint, d
     second = held(stack.name)["Template"]
 
     versions = endpoint.client("ec2").describe_launch_template_versions(LaunchTemplateId=first)
-    assert (second.physical_id, second.differs) == (first, ())
+    assert (second.physical_id, second.differences) == (first, ())
     assert [item["VersionNumber"] for item in versions["LaunchTemplateVersions"]] == [2, 1]
 
 

@@ -90,7 +90,7 @@ def gone(group: int) -> bool:
 def test_a_started_server_answers_on_its_own_port(server):
     running = server(SERVES).start()
 
-    assert f"--port {running.port}" in running.get("/health")
+    assert f"--port {running.port}" in running.read_page("/health")
 
 
 def test_the_openmp_of_the_environment_is_preloaded_where_it_is(server, tmp_path):
@@ -134,10 +134,10 @@ def test_a_server_that_never_answers_is_given_up_and_ended(server):
 def test_a_server_ends_with_whoever_started_it_even_by_a_kill(stand_in, tmp_path):
     (tmp_path / "weights").mkdir()
     code = (
-        "import pathlib, sys, time\nfrom rehearsal.vllm_cpu.server import RealServer\n"
+        "import pathlib, sys, time\nfrom rehearsal.vllm_cpu.server import CpuVllmServer\n"
         f"here = pathlib.Path({str(tmp_path)!r})\n"
-        f"one = RealServer(interpreter=pathlib.Path({str(stand_in(SERVES))!r}), weights=here / 'weights', name='base', "
-        "folder=here / 'logs').start()\nprint(one.process_group, flush=True)\ntime.sleep(600)"
+        f"one = CpuVllmServer(interpreter=pathlib.Path({str(stand_in(SERVES))!r}), weights=here / 'weights', "
+        "name='base', folder=here / 'logs').start()\nprint(one.process_group, flush=True)\ntime.sleep(600)"
     )
     starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     group = int(starter.stdout.readline())

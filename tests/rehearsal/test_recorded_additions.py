@@ -77,7 +77,9 @@ def test_a_role_keeps_its_boundary_through_an_update(deploy, held):
     deploy(bounded("second"), stack.name, update=True)
     updated = held(stack.name)["Limited"]
 
-    assert all("PermissionsBoundary" in item.held and item.differs == () for item in (created, updated))
+    assert all(
+        "PermissionsBoundary" in item.matching_properties and item.differences == () for item in (created, updated)
+    )
 
 
 def test_a_role_loses_the_boundary_that_its_template_drops(endpoint, deploy, held):

@@ -74,14 +74,14 @@ def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
     life = play("whole")
     steps = [name for name, _ in life.steps()]
 
-    for act in (life.deploy, life.hold, life.diff, life.deploy_again, life.renew, life.refuse_destroy):
+    for act in (life.deploy, life.check_resources, life.diff, life.deploy_again, life.renew, life.refuse_destroy):
         act()
     life.destroy()
     left = {bucket["Name"] for bucket in endpoint.client("s3").list_buckets()["Buckets"]}
     life.adopt()
 
     assert f"tandem-whole-{FICTITIOUS_ACCOUNT}" in left
-    assert [item.differs for item in life.found.resources if item.type == "AWS::S3::Bucket"] == [()]
+    assert [item.differences for item in life.result.resources if item.type == "AWS::S3::Bucket"] == [()]
     assert len(steps) == 10
 
 
@@ -115,13 +115,13 @@ def test_a_resource_that_differs_fails_its_step_by_name(changed, endpoint):
     )
 
     with pytest.raises(MissingEffectError, match=r"changed-Artifacts Bucket \(AWS::S3::Bucket\): VersioningConf"):
-        changed.hold()
+        changed.check_resources()
 
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
 def test_a_change_of_the_app_is_a_difference(changed):
-    changed.scene.renew_reservation()
+    changed.sandbox.renew_reservation()
 
     with pytest.raises(CdkError, match="cdk diff ended with code 1"):
         changed.diff()
@@ -133,8 +133,8 @@ def test_an_app_that_fails_ends_with_what_it_printed(play):
     broken = play("broken")
     broken.cdk = CdkCli(
         endpoint=broken.endpoint,
-        sandbox=broken.scene,
-        work_folder=broken.cdk.work,
+        sandbox=broken.sandbox,
+        work_folder=broken.cdk.work_folder,
         app_command=shlex.join([sys.executable, "-c", 'exit("no spec")']),
     )
 
@@ -151,7 +151,7 @@ def test_a_missing_cli_is_said(monkeypatch, tmp_path):
 
 def test_a_failing_first_step_ends_the_rehearsal(monkeypatch):
     monkeypatch.setattr(
-        "rehearsal.aws.rehearsal_steps.Endpoint.start", lambda _: (_ for _ in ()).throw(OSError("no room"))
+        "rehearsal.aws.rehearsal_steps.AwsEndpoint.start", lambda _: (_ for _ in ()).throw(OSError("no room"))
     )
     request = RehearsalRequest(
         name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments"

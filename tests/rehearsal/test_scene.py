@@ -35,7 +35,7 @@ def test_the_original_account_is_nowhere_in_the_copy(copied):
 def test_the_originals_are_not_written(copied):
     before = (ROOT / "environments" / "post-us-east-2.yaml").read_bytes()
     copied.renew_reservation()
-    copied.set_protection(on=False)
+    copied.set_protection(is_on=False)
 
     assert (ROOT / "environments" / "post-us-east-2.yaml").read_bytes() == before
 
@@ -57,7 +57,7 @@ def test_a_renewal_changes_the_reservation_and_nothing_else(copied):
 
 
 def test_both_protections_are_lifted_together(copied):
-    copied.set_protection(on=False)
+    copied.set_protection(is_on=False)
 
     environment = copied.environment
     assert (environment.termination_protection, environment.cluster.deletion_protection) == (False, False)

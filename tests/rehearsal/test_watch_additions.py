@@ -91,7 +91,7 @@ def test_an_updated_alarm_is_as_its_new_template_says(deploy, held, named):
     deploy({"Share": alarm(named, Metrics=[*QUERIES[:1], {**QUERIES[1], "Expression": "2 * a"}], Threshold=7.5)},
            stack.name, update=True)  # fmt: skip
 
-    assert held(stack.name)["Share"].differs == ()
+    assert held(stack.name)["Share"].differences == ()
 
 
 def test_rejects_an_alarms_property_that_cloudwatch_does_not_know(deploy, named):
@@ -178,7 +178,7 @@ def test_a_dashboard_is_drawn_and_tagged_anew_in_place(deploy, held, named):
     stack = deploy(board("one", "1"))
     deploy(board("other", "2"), stack.name, update=True)
 
-    assert (held(stack.name)["Board"].differs, held(stack.name)["Board"].physical_id) == ((), named)
+    assert (held(stack.name)["Board"].differences, held(stack.name)["Board"].physical_id) == ((), named)
 
 
 def test_a_topic_takes_another_key_and_loses_it(deploy, endpoint, named):

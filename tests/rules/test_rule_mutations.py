@@ -50,7 +50,7 @@ def modules() -> Iterator[ModuleType]:
     """Yield each module of rules."""
     for path in sorted((ROOT / "tandem" / "rules").glob("*.py")):
         module = importlib.import_module(f"tandem.rules.{path.stem}")
-        if hasattr(module, "RULES") and path.stem not in {"__init__", "table", "judge", "doc"}:
+        if hasattr(module, "RULES") and path.stem not in {"__init__", "table", "check", "doc"}:
             yield module
 
 

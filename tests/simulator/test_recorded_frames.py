@@ -15,7 +15,7 @@ from twin_asked import Answered, ask
 
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
-STREAMS = Path(__file__).parents[2] / "bench" / "streams"
+STREAMS = Path(__file__).parents[1] / "bench" / "streams"
 CASES = sorted(path.stem for path in STREAMS.glob("*.jsonl"))
 SPLIT = {name for name in CASES if "split_characters" in name}  # tokens inside a character: the twin has none
 SERVED = {"ngram": SimulatorSettings(

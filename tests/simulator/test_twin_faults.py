@@ -23,8 +23,8 @@ def meets(started):
     def act(kind: str, body: dict[str, Any] | None = None, **more: Any) -> tuple[list[Answered], Any]:
         running = started(faults=(FaultSettings(kind=kind, requests=(2,), **more),))
         answers = [ask(running.url, CHAT, body or chat(stream_options=USAGE)) for _ in range(3)]
-        assert until(lambda: len(running.truth) == 3)
-        return answers, running.truth
+        assert until(lambda: len(running.log_entries) == 3)
+        return answers, running.log_entries
 
     return act
 
@@ -147,8 +147,8 @@ def test_an_endless_stream_goes_on_beyond_what_was_asked_for(started):
 
     assert len(answered.body) > 40_000
     assert b'finish_reason":"' not in answered.body
-    assert until(lambda: len(running.truth) == 1)
-    assert running.truth[0].completion_tokens > 100
+    assert until(lambda: len(running.log_entries) == 1)
+    assert running.log_entries[0].completion_tokens > 100
 
 
 def test_a_restart_cuts_streams_forgets_counters_and_comes_back(started):
@@ -161,7 +161,7 @@ def test_a_restart_cuts_streams_forgets_counters_and_comes_back(started):
     assert until(lambda: ask(running.url, "/health").status == 200)
     assert b'generation_tokens_total{engine="0",model_name="m"} 0.0' in ask(running.url, "/metrics").body
     assert whole(ask(running.url, CHAT, chat()))
-    assert [one.fault for one in running.truth] == [None, "restart", None]
+    assert [one.fault for one in running.log_entries] == [None, "restart", None]
 
 
 def test_nobody_is_listened_to_while_it_restarts(started):

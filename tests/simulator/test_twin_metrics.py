@@ -89,7 +89,7 @@ def test_the_tokens_of_ended_requests_are_true_everywhere(ran, request):
 )
 def test_the_latency_of_a_token_is_observed_once_for_each_sequence_and_step(ran, name, request):
     found = request.getfixturevalue(ran)
-    waited = sum(job.ended_s - job.first_s for job in found.jobs)
+    waited = sum(job.end_s - job.first_s for job in found.jobs)
 
     assert found.page[f"{name}_count"] == found.decode_steps
     assert found.page[f"{name}_sum"] == pytest.approx(waited)
@@ -173,9 +173,7 @@ def test_the_times_of_a_request_add_up(new):
     parts = sum(page[f"request_{part}_time_seconds_sum"] for part in ("queue", "prefill", "decode"))
 
     assert page["e2e_request_latency_seconds_sum"] == pytest.approx(parts)
-    assert page["e2e_request_latency_seconds_sum"] == pytest.approx(
-        sum(job.ended_s - job.arrived_s for job in new.jobs)
-    )
+    assert page["e2e_request_latency_seconds_sum"] == pytest.approx(sum(job.end_s - job.arrived_s for job in new.jobs))
     assert page["time_to_first_token_seconds_sum"] == pytest.approx(
         sum(job.first_s - job.arrived_s for job in new.jobs)
     )
@@ -203,7 +201,7 @@ def test_nothing_is_kept_of_a_request_whose_client_left(started):
         ask(running.url, CHAT, chat(ignore_eos=True), most_bytes=600)
 
     assert until(lambda: not running._server._metrics_page._last_token_s)
-    assert until(lambda: len(running.truth) == 3)
+    assert until(lambda: len(running.log_entries) == 3)
 
 
 @pytest.mark.parametrize(("most", "last"), [(1, [1]), (5, [1, 2, 5]), (4096, [500, 1000, 2000]), (2000, [1000, 2000])])

@@ -240,7 +240,7 @@ def test_a_full_disk_ends_the_log_and_not_the_server(logged, capsys):
 
     answers = [ask(twin.url, CHAT, chat(max_tokens=5)).status for _ in range(2)]
     assert answers == [200, 200]
-    assert until(lambda: len(twin.truth) == 1)
+    assert until(lambda: len(twin.log_entries) == 1)
     assert capsys.readouterr().err.count("takes no more") == 1
     assert len(read_server_log(path).requests) == 0
 

@@ -55,8 +55,8 @@ def test_the_text_is_the_same_on_every_arm(other):
 
 def test_the_text_is_the_same_in_another_process():
     code = (
-        "import itertools; from tandem.simulator.text_generator import prose; "
-        "print(''.join(itertools.islice(prose('k'), 60)))"
+        "import itertools; from tandem.simulator.text_generator import generate_text; "
+        "print(''.join(itertools.islice(generate_text('k'), 60)))"
     )
     there = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 

@@ -242,7 +242,7 @@ def test_without_a_limit_everybody_waits(started):
         statuses = list(clients.map(lambda _: ask(busy.url, CHAT, chat()).status, range(8)))
 
     assert statuses == [200] * 8
-    started_at = sorted((one.accepted_s, one.accepted_s + (one.queued_s or 0)) for one in busy.truth)
+    started_at = sorted((one.accepted_s, one.accepted_s + (one.queued_s or 0)) for one in busy.log_entries)
     assert [at for _, at in started_at] == sorted(at for _, at in started_at)
 
 
@@ -251,7 +251,7 @@ def test_who_goes_away_gives_its_place_to_the_next(started):
     ask(busy.url, CHAT, chat(ignore_eos=True), most_bytes=600)
 
     assert ask(busy.url, CHAT, chat(max_tokens=3)).status == 200
-    assert until(lambda: [one.fault for one in busy.truth] == ["gone", None])
+    assert until(lambda: [one.fault for one in busy.log_entries] == ["gone", None])
     assert 'finished_reason="abort",model_name="m"} 1.0' in ask(busy.url, "/metrics").body.decode()
 
 

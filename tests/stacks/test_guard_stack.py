@@ -97,6 +97,7 @@ class TestFunctions:
         assert found == {
             "handler.py",
             "tandem/__init__.py",
+            "tandem/aws/__init__.py",
             "tandem/aws/faults.py",
             "tandem/guard/fence.py",
             "tandem/guard/fleet_stop.py",

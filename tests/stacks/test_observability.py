@@ -294,7 +294,7 @@ class TestLimits:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv("CDK_VALIDATION", "false")
-        monkeypatch.setattr(app, "MOST_BYTES", 40_000)
+        monkeypatch.setattr(app, "MAX_TEMPLATE_BYTES", 40_000)
         place = environment("dev-trn2-3xlarge")
 
         code = app.write_assembly([(place, hosted(place))], inputs().catalogue, str(tmp_path), {})

@@ -13,8 +13,7 @@ import pytest
 import yaml
 from assemblies import Template, Templates, environment, hosted, inputs, one, resources
 
-from charts import list_stages
-from charts import render_workloads as workloads_of
+from charts import list_stages, render_workloads
 from charts.driver import build_driver_release
 from charts.people import render_people
 from charts.tree import render_files
@@ -32,7 +31,7 @@ MOST_TEMPLATE = 1_000_000  # CloudFormation user guide, quotas
 
 
 @pytest.fixture(scope="session")
-def render_workloads(stacks: Templates) -> Template:
+def workloads(stacks: Templates) -> Template:
     return stacks["post-us-east-2-Workloads"]
 
 
@@ -242,7 +241,7 @@ def wide(variants: int) -> Experiment:
 def sent(variants: int) -> dict[str, list[Any]]:
     """What the CDK sends of an environment that hosts `wide` alone: custom resource -> objects."""
     place, experiment = environment("post-us-east-2"), wide(variants)
-    charts = workloads_of(place, experiment, inputs().catalogue)
+    charts = render_workloads(place, experiment, inputs().catalogue)
     held = {name: list(objects) for stage, made in charts.items() for name, objects in split_chart(stage, made).items()}
     return held | render_people(place, [experiment], {experiment.name: charts})
 

@@ -114,10 +114,10 @@ def _simulate_build(build, project):
         for name, phase in buildspec["phases"].items():
             _run_phase(build, name.upper(), lambda phase=phase: _run_commands(phase["commands"], source, log))
     except BuildCommandError as failure:
-        log.say(str(failure))
+        log.write_line(str(failure))
         status = "FAILED"
     except Exception as error:  # noqa: BLE001  # of this stand-in; a build that never ends would tell nobody
-        log.say(repr(error))
+        log.write_line(repr(error))
         status = "FAULT"
     build.update(buildStatus=status, currentPhase="COMPLETED", endTime=int(time.time()))
 
@@ -145,11 +145,11 @@ def _read_source(project):
 
 def _run_commands(commands, source, log):
     for command in commands:
-        log.say(f"Running command {command}")
+        log.write_line(f"Running command {command}")
         try:
             _run_command(shlex.split(command), source)
         except BuildCommandError as failure:
-            log.say(str(failure))
+            log.write_line(str(failure))
             raise BuildCommandError(f"Error while executing command: {command}. Reason: {failure}") from failure
 
 

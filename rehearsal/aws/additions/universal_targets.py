@@ -137,8 +137,8 @@ def _attempt_call(invocation):
     except _TargetCallError as error:
         if invocation.reset_count != _reset_counter[0]:
             return
-        invocation.fault = error.args
-        _LOG.warning("%s failed: %s: %s", invocation.schedule["Arn"], *invocation.fault)
+        invocation.error = error.args
+        _LOG.warning("%s failed: %s: %s", invocation.schedule["Arn"], *invocation.error)
         if invocation.retries >= _retry_policy(invocation)["MaximumRetryAttempts"]:
             _send_to_dead_letters(invocation, "MaximumRetryAttempts")
         else:
@@ -192,7 +192,7 @@ def _create_client(invocation, service):
     from botocore.session import get_session
 
     session = scheduler_role.create_session(
-        invocation.target["RoleArn"], invocation.schedule["GroupName"], invocation.identity
+        invocation.target["RoleArn"], invocation.schedule["GroupName"], invocation.execution_id
     )
     if session is None:
         raise _TargetCallError(
@@ -233,11 +233,11 @@ def _send_to_dead_letters(invocation, condition):
             invocation.retries,
         )
         return
-    code, message = invocation.fault
+    code, message = invocation.error
     attributes = {
         "ERROR_CODE": code,
         "ERROR_MESSAGE": message or code,
-        "EXECUTION_ID": invocation.identity,
+        "EXECUTION_ID": invocation.execution_id,
         "EXHAUSTED_RETRY_CONDITION": condition,
         "IS_PAYLOAD_TRUNCATED": "false",
         "RETRY_ATTEMPTS": str(invocation.retries),

@@ -87,7 +87,7 @@ class CompileDriver:
 
     def _run_attempt(self) -> tuple[FailureKind | None, str]:
         """Run the program once from a clean start; the class of its failure, None for none."""
-        keep_graphs = bool(self.options.health_url and self.outcome.attempts)
+        keep_graphs = bool(self.options.until_healthy and self.outcome.attempts)
         clean_output(self.options.output, self.options.cache, keep_graphs=keep_graphs)
         attempt_count = len([attempt for attempt in self.outcome.attempts if attempt.kind != STOP_REQUEST.name])
         log_event(
@@ -124,7 +124,7 @@ class CompileDriver:
 
     def _wait_for_end(self, program: ProgramGroup) -> tuple[FailureKind | None, str]:
         """Wait for the end of an attempt: (None, "") if it went well, (None, why) where its log must tell the class."""
-        health_url = self.options.health_url
+        health_url = self.options.until_healthy
         while True:
             status = program.status()
             if status is not None and health_url:
@@ -150,7 +150,7 @@ class CompileDriver:
 
     def _end_server(self, program: ProgramGroup) -> tuple[FailureKind | None, str]:
         """End a healthy server in its own order, so that it writes its caches."""
-        log_event("healthy", url=self.options.health_url, grace_s=self.options.grace_s)
+        log_event("healthy", url=self.options.until_healthy, grace_s=self.options.grace_s)
         if not program.terminate(self.options.grace_s, whole_group=False):
             self.outcome.unproven.append(
                 f"the server was killed because it did not end within {self.options.grace_s:g} s of being asked to: "

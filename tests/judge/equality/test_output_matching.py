@@ -24,11 +24,11 @@ def test_a_pair_is_one_prompt_load_round_and_repeat():
 def test_a_failed_request_is_in_no_pair_and_counted():
     found = pairs(Asked(), Asked(arm="spec", error="closed"), Asked(prompt="p1"), Asked(arm="spec", prompt="p1"))
 
-    assert (len(found), found.lost) == (1, 1)
+    assert (len(found), found.failure_count) == (1, 1)
 
 
 def test_what_one_arm_was_never_asked_is_not_lost():
-    assert pairs(Asked(), Asked(round=1), Asked(arm="spec")).lost == 0
+    assert pairs(Asked(), Asked(round=1), Asked(arm="spec")).failure_count == 0
 
 
 def test_one_empty_output_differs_and_two_are_no_pair():
@@ -36,13 +36,13 @@ def test_one_empty_output_differs_and_two_are_no_pair():
         Asked(text=""), Asked(arm="spec", text=""), Asked(prompt="p1"), Asked(arm="spec", prompt="p1", text="")
     )
 
-    assert (found.same.tolist(), found.silent) == ([False], 1)
+    assert (found.is_same.tolist(), found.silent_count) == ([False], 1)
 
 
 def test_a_request_that_was_asked_again_counts_with_its_last_answer():
     found = pairs(Asked(text="old"), Asked(arm="spec", text="new"), Asked(text="new"))
 
-    assert found.same.tolist() == [True]
+    assert found.is_same.tolist() == [True]
 
 
 def test_an_answer_that_failed_the_second_time_counts_with_its_first():

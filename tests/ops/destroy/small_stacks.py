@@ -188,7 +188,7 @@ class Small:
         lease = {
             "schema": 1, "run": "r1", "who": "arn:aws:iam::222233334444:role/Operator", "experiment": "post",
             "node_label": {}, "created": now.isoformat(), "deadline": (now + timedelta(hours=hours)).isoformat(),
-            "beats": False, "schedule": "s",
+            "beats": False, "schedule": "stop-r1",
         } | changed  # fmt: skip
         self.put("lease.json", {"schema": 1, "run": "r1"})
         self.put("runs/r1/lease.json", lease)

@@ -218,7 +218,7 @@ def test_an_interrupt_says_that_the_same_command_goes_on(small, run, monkeypatch
         raise KeyboardInterrupt
 
     one = small().deploy(("Artifacts", "Network"))
-    monkeypatch.setattr("tandem.ops.destroy.steps.delete", interrupted)
+    monkeypatch.setattr("tandem.ops.destroy.steps.delete_stack", interrupted)
 
     done = run(one, "--yes-i-mean", one.name)
 

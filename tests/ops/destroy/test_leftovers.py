@@ -303,10 +303,10 @@ def test_every_kind_was_searched(planted):
 
 
 def test_what_stays_on_purpose_is_no_orphan(planted):
-    kms, key_id = planted.attempt.client("kms"), planted.names[ENVIRONMENT][IDS.index("key")]
+    kms, key_id = planted.one.client("kms"), planted.names[ENVIRONMENT][IDS.index("key")]
     kms.schedule_key_deletion(KeyId=key_id, PendingWindowInDays=30)
 
-    left = search_leftovers(planted.attempt.account(), [NEIGHBOUR])
+    left = search_leftovers(planted.one.account(), [NEIGHBOUR])
 
     (kept,) = [one for one in left.permanent_resources if one.kind == "KMS key"]
     assert (kept.name, kept.remove) == (key_id, "")
@@ -314,7 +314,7 @@ def test_what_stays_on_purpose_is_no_orphan(planted):
 
 
 def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
-    iam, name = planted.attempt.client("iam"), planted.attempt.environment.name
+    iam, name = planted.one.client("iam"), planted.one.environment.name
     statement = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": "*"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     made = {
@@ -322,7 +322,7 @@ def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
         for end in (*names.PEOPLE, "auditor")
     }
 
-    left = search_leftovers(planted.attempt.account(), [NEIGHBOUR])
+    left = search_leftovers(planted.one.account(), [NEIGHBOUR])
 
     kept = {one.name for one in left.permanent_resources if one.kind == "policy"}
     orphans = {one.name for one in left.orphans if one.kind == "policy"}
@@ -356,21 +356,21 @@ def test_what_is_ours_by_its_tag_has_its_command_alone(small, kind):
 
 
 def test_an_alarm_of_another_tool_that_begins_with_the_same_name_is_not_ours(planted):
-    planted.attempt.client("cloudwatch").put_metric_alarm(
+    planted.one.client("cloudwatch").put_metric_alarm(
         AlarmName=f"{ENVIRONMENT}-cpu", Namespace="AWS/EC2", MetricName="CPUUtilization", Statistic="Average",
         Period=60, EvaluationPeriods=1, Threshold=90, ComparisonOperator="GreaterThanThreshold",
     )  # fmt: skip
 
     assert f"{ENVIRONMENT}-cpu" not in {
-        one.name for one in search_leftovers(planted.attempt.account(), [NEIGHBOUR]).orphans
+        one.name for one in search_leftovers(planted.one.account(), [NEIGHBOUR]).orphans
     }
 
 
 def test_a_terminated_instance_is_gone(planted):
-    node = instance(planted.attempt, ENVIRONMENT)
-    planted.attempt.client("ec2").terminate_instances(InstanceIds=[node])
+    node = instance(planted.one, ENVIRONMENT)
+    planted.one.client("ec2").terminate_instances(InstanceIds=[node])
 
-    found = {one.name: one.note for one in search_leftovers(planted.attempt.account(), [NEIGHBOUR]).orphans}
+    found = {one.name: one.note for one in search_leftovers(planted.one.account(), [NEIGHBOUR]).orphans}
 
     assert node not in found or "shutting-down" in found[node]
 
@@ -378,12 +378,12 @@ def test_a_terminated_instance_is_gone(planted):
 @pytest.mark.parametrize("kind", sorted(set(SEARCHES) - {"stacks"}))
 def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(planted, kind):
     asked: list[str] = []
-    owned = ResourceOwnership.discover(planted.attempt.account(), [NEIGHBOUR])
-    list(SEARCHES[kind](planted.attempt.account(asked=asked), owned))
+    owned = ResourceOwnership.discover(planted.one.account(), [NEIGHBOUR])
+    list(SEARCHES[kind](planted.one.account(asked=asked), owned))
     faults = {}
     for operation in set(asked):
         with pytest.raises(OperationError) as denied:
-            list(SEARCHES[kind](planted.attempt.account(denied=operation), owned))
+            list(SEARCHES[kind](planted.one.account(denied=operation), owned))
         faults[operation] = str(denied.value)
 
     assert asked
@@ -391,7 +391,7 @@ def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(
 
 
 def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(planted, monkeypatch):
-    account, ours = planted.attempt.account(), planted.names[ENVIRONMENT][IDS.index("key")]
+    account, ours = planted.one.account(), planted.names[ENVIRONMENT][IDS.index("key")]
     shut = account.client("kms").create_key(Description="closed")["KeyMetadata"]["KeyId"]
     ask = account.ask
 
@@ -408,7 +408,7 @@ def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(plant
 
 
 def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
-    left = search_leftovers(planted.attempt.account(denied="ListKeys"), [NEIGHBOUR])
+    left = search_leftovers(planted.one.account(denied="ListKeys"), [NEIGHBOUR])
 
     assert [one.kind for one in left.search_failures] == ["KMS keys"]
     assert any(one.kind == "snapshot" for one in left.orphans)

@@ -135,8 +135,8 @@ def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
     files = [*(ROOT / "tandem/ops/destroy").glob("*.py"), *(ROOT / "tandem/ops").glob("leftovers*.py"),
              ROOT / "tandem/ops/log_groups.py", ROOT / "tandem/ops/ownership.py"]  # fmt: skip
     source = "\n".join(path.read_text() for path in files)
-    said = set(re.findall(r"account\.(?:ask|pages)\(\s*\"([a-z0-9]+)\", \"(\w+)\"", source))
-    said |= {("ec2", operation) for operation in re.findall(r"_remove\(\s*account, \"(\w+)\"", source)}
+    said = set(re.findall(r"account\.(?:ask|list_rows)\(\s*\"([a-z0-9]+)\",\s*\"(\w+)\"", source))
+    said |= {("ec2", operation) for operation in re.findall(r"_remove_resource\(\s*account,\s*\"(\w+)\"", source)}
     said |= {("ec2", kind.operation) for kind in RESOURCE_KINDS}
     said |= {("elbv2", operation) for operation in re.findall(r"\(\"\w+\", \"(Describe\w+)\", \"\w+Arn\"", source)}
 

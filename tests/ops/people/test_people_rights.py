@@ -74,8 +74,8 @@ def test_every_call_of_a_command_has_a_right(command: str) -> None:
 def test_every_right_is_needed_by_a_call_or_says_why_it_stands(right: Any) -> None:
     called = {action for command in right.commands for action in list_command_actions(command)}
 
-    assert right.commands or right.why
-    assert right.why or set(right.actions) - called == set()
+    assert right.commands or right.reason
+    assert right.reason or set(right.actions) - called == set()
     for command in right.commands:
         assert set(right.actions) & list_command_actions(command), f"{command} asks none of it"
 
