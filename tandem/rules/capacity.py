@@ -274,7 +274,7 @@ def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFind
 
 @RULES.warn("idle-before-max", "Tandem's own: else the idle stop never stops anything", "2026-11-21")
 def _find_late_idle_stop(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Idle_minutes is less than max_hours."""
+    """The guard's idle_minutes is less than its max_hours."""
     guard = context.environment.guard
     if guard.idle_minutes >= guard.max_hours * 60:
         yield RuleFinding(

@@ -20,7 +20,7 @@ RULES = RuleList()
     "2025-09-22",
 )
 def _find_short_length(context: ExperimentContext) -> Iterable[RuleFinding]:
-    """Max_model_len holds the longest prompt, the longest output and the largest window."""
+    """The max_model_len holds the longest prompt, the longest output and the largest window."""
     experiment = context.experiment
     windows = [arm.variant.num_speculative_tokens or 0 for arm in context.speculative_arms()]
     window = max(windows, default=0)

@@ -112,7 +112,9 @@ class ArtifactKey:
         return compare_key_fields(self.as_fields(), other_key.as_fields())
 
     def _canonical(self) -> str:
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # asdict would copy each at any depth
+        values = {
+            field.name: getattr(self, field.name) for field in fields(self)
+        }  # asdict would copy each at any depth
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
