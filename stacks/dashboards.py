@@ -21,7 +21,7 @@ class DashboardSet(Construct):
     """One resource for each dashboard.
 
     Raises:
-        RefusedError: CloudWatch would refuse one, or it draws what nobody sends.
+        TemplateLimitError: CloudWatch would refuse one, or it draws what nobody sends.
     """
 
     def __init__(self, scope: Construct, id_: str, *, dashboards: Sequence[Dashboard], region: str) -> None:
@@ -29,7 +29,7 @@ class DashboardSet(Construct):
         for dashboard in dashboards:
             fault_texts = find_faults(dashboard)
             if fault_texts:
-                raise TemplateLimitError(f"dashboard {dashboard.name}: {'; '.join(fault_texts)}")
+                raise TemplateLimitError("; ".join(fault_texts), where=dashboard.name, change="mend tandem/monitoring")
             cloudwatch.CfnDashboard(
                 self, dashboard.name, dashboard_name=dashboard.name,
                 dashboard_body=json.dumps(build_body(dashboard, region), separators=(",", ":")),

@@ -29,11 +29,11 @@ class ObservabilityStack(EnvironmentStack):
     """What an environment is watched by; without Container Insights its dashboards and alarms alone.
 
     Args:
-        watched: the environment, its experiments and their traffic.
+        monitoring_scope: the environment, its experiments and their traffic.
         agent_version: of the add-on; None leaves it to EKS.
 
     Raises:
-        RefusedError: there are more alarms than a template takes, or a dashboard is unsound.
+        TemplateLimitError: there are more alarms than a template takes, or a dashboard is unsound.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ObservabilityStack(EnvironmentStack):
         if len(resource_types) > MAX_RESOURCES:
             alarm_count = resource_types.count("AWS::CloudWatch::Alarm")
             raise TemplateLimitError(
-                f"{self.stack_name}: {len(resource_types)} resources, {alarm_count} of them alarms; a template takes "
-                f"{MAX_RESOURCES}. Host fewer variants in this environment, or take values out of "
-                "observability.reference"
+                f"{len(resource_types)} resources, {alarm_count} of them alarms, and a template takes {MAX_RESOURCES}",
+                where=self.stack_name,
+                change="host fewer variants in this environment, or take values out of observability.reference",
             )

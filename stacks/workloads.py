@@ -66,7 +66,7 @@ class WorkloadsStack(EnvironmentStack):
     Args:
         experiments: those the environment hosts.
         role_arns: service account to role.
-        inside: what to apply inside the cluster; None with gitops.
+        cluster_content: what to apply inside the cluster; None with gitops.
         chart_repository: where the Neuron DRA chart comes from, mirrors applied.
     """
 
