@@ -45,6 +45,7 @@ from charts.tools import (
     env_variable,
     holder_variables,
     key_variable,
+    list_options,
     local_disk_volume,
     model_options,
     stage_commands_variable,
@@ -164,16 +165,10 @@ def _fetch_step(environment: Environment, experiment: Experiment, artifact: Arti
     return ToolStep(
         name="fetch",
         arguments=[
-            "fetch",
-            "--bucket",
-            names.bucket_name(environment),
-            *model_options(artifact.models),
-            "--models",
-            names.MODELS_MOUNT,
-            "--work",
-            names.WORK_MOUNT,
-            "--lease-s",
-            str(_deadline_s(experiment)),
+            "fetch", "--bucket", names.bucket_name(environment), *model_options(artifact.models),
+            *list_options({
+                "--models": names.MODELS_MOUNT, "--work": names.WORK_MOUNT, "--lease-s": _deadline_s(experiment),
+            }),
         ],
         variables=[
             key_variable(artifact.key),
@@ -182,7 +177,7 @@ def _fetch_step(environment: Environment, experiment: Experiment, artifact: Arti
         ],
         requests={"cpu": "2"},
         mounts=[MODELS],
-    )
+    )  # fmt: skip
 
 
 def _build_compiler(
@@ -222,19 +217,13 @@ def _build_compiler(
 
 
 def _upload_step(environment: Environment, artifact: ArtifactCompile, compile_command: CompileCommand) -> ToolStep:
+    options = {
+        "--bucket": names.bucket_name(environment), "--artifact": names.ARTIFACT_FOLDER, "--work": names.WORK_MOUNT,
+        "--patience-s": S3_RETRY_S,
+    }  # fmt: skip
     return ToolStep(
         name="upload",
-        arguments=[
-            "upload",
-            "--bucket",
-            names.bucket_name(environment),
-            "--artifact",
-            names.ARTIFACT_FOLDER,
-            "--work",
-            names.WORK_MOUNT,
-            "--patience-s",
-            str(S3_RETRY_S),
-        ],
+        arguments=["upload", *list_options(options)],
         variables=[
             key_variable(artifact.key),
             *holder_variables(),

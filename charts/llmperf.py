@@ -22,6 +22,7 @@ from charts.tools import (
     ToolStep,
     build_container,
     holder_variables,
+    list_options,
     local_disk_volume,
 )
 from tandem.spec import names
@@ -109,19 +110,13 @@ def _build_measure_container(environment: Environment, experiment: Experiment) -
 
 
 def _keep_step(environment: Environment, experiment: Experiment) -> ToolStep:
+    options = {
+        "--bucket": names.bucket_name(environment), "--folder": RESULTS, "--below": _results_prefix(experiment),
+        "--patience-s": S3_RETRY_S,
+    }  # fmt: skip
     return ToolStep(
         name=KEEP,
-        arguments=[
-            "keep",
-            "--bucket",
-            names.bucket_name(environment),
-            "--folder",
-            RESULTS,
-            "--below",
-            _results_prefix(experiment),
-            "--patience-s",
-            str(S3_RETRY_S),
-        ],
+        arguments=["keep", *list_options(options)],
         variables=holder_variables(),
         requests={"cpu": "500m"},
     )
