@@ -8,6 +8,7 @@ this stack writes it down. Beside Workloads it is the only template that an expe
 from __future__ import annotations
 
 import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.alarms import AlarmSet
@@ -59,13 +60,11 @@ class ObservabilityStack(EnvironmentStack):
         self._check_size()
 
     def _check_size(self) -> None:
-        resource_types = [
-            child.cfn_resource_type for child in self.node.find_all() if isinstance(child, cdk.CfnResource)
-        ]
-        if len(resource_types) > MAX_RESOURCES:
-            alarm_count = resource_types.count("AWS::CloudWatch::Alarm")
+        resources = [child for child in self.node.find_all() if isinstance(child, cdk.CfnResource)]
+        if len(resources) > MAX_RESOURCES:
+            alarm_count = sum(isinstance(child, cloudwatch.CfnAlarm) for child in resources)
             raise TemplateLimitError(
-                f"{len(resource_types)} resources, {alarm_count} of them alarms, and a template takes {MAX_RESOURCES}",
+                f"{len(resources)} resources, {alarm_count} of them alarms, and a template takes {MAX_RESOURCES}",
                 where=self.stack_name,
                 change="host fewer variants in this environment, or take values out of observability.reference",
             )
