@@ -28,7 +28,7 @@ class DashboardSet(Construct):
         for dashboard in dashboards:
             fault_texts = list(find_limit_faults(dashboard))
             if fault_texts:
-                raise TemplateLimitError(f"dashboard {dashboard.name}: {'; '.join(fault_texts)}")
+                raise TemplateLimitError("; ".join(fault_texts), where=dashboard.name, change="mend tandem/monitoring")
             cloudwatch.CfnDashboard(
                 self, dashboard.name, dashboard_name=dashboard.name,
                 dashboard_body=json.dumps(build_body(dashboard, region), separators=(",", ":")),
