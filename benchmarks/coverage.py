@@ -2,10 +2,10 @@
 
     python benchmarks/coverage.py [--seeds N] [--seed N] [--write]
 
-Servers of a known true ratio are asked by the twin's own engine, without HTTP (coverage_world.py); Tandem's intervals
-and the usual ways (coverage_ways.py) see the same requests. A few minutes on two cores that do nothing else; busy ones
-change the time it takes and nothing else, for no time of this machine enters. The same seeds give the same table. Ends
-with 1 where a promise is missed.
+Servers of a known true ratio are asked by the simulator's own engine, without HTTP (coverage_world.py); Tandem's
+intervals and the usual ways (coverage_ways.py) see the same requests. A few minutes on two cores that do nothing else;
+busy ones change the time it takes and nothing else, for no time of this machine enters. The same seeds give the same
+table. Ends with 1 where a promise is missed.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def main() -> int:
             write_between("coverage", text)
         except BenchError as fault:
             print(f"error: {fault}", file=sys.stderr)
-            return fault.code
+            return fault.exit_code
     return 0 if held else 1
 
 

@@ -32,11 +32,11 @@ from coverage_world import (
 )
 
 from tandem.bench import manifest
-from tandem.bench.schedule import control_numbers
+from tandem.bench.request_table import UNKNOWN, PromptKey, RequestTable
+from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, control_numbers
 from tandem.judge.cells import judge_cells
 from tandem.judge.controls import check_controls
-from tandem.judge.request_table import UNKNOWN, PromptKey, RequestTable
-from tandem.judge.schema import CONTROL_SUFFIX, LoadLevel, RunControls
+from tandem.judge.schema import RunControls
 
 Null = Literal["drafts", "equal"]
 CLASSES = ("a", "b", "c")

@@ -1,4 +1,4 @@
-"""Runs of two servers in virtual time, whose true ratio is known: the twin's own engine, without HTTP.
+"""Runs of two servers in virtual time, whose true ratio is known: the simulator's own engine, without HTTP.
 
 The engine is asked as a run asks it: rounds of turns A B B A, then B A A B, a closed loop in each turn, every round in
 an order of its own. It gives times of work. What the world adds is put upon them: a machine that drifts, stalls, a
@@ -122,7 +122,7 @@ def population() -> tuple[Values, Whole, Whole]:
 
 
 def engine(server: Server, seed: int) -> BatchingEngine:
-    """Return the twin's engine for a server of the whole population; its draws go on from run to run."""
+    """Return the simulator's engine for a server of the whole population; its draws go on from run to run."""
     chances = population()[0]
     chances = chances if server.order is None else chances[list(server.order)]
     speculates = server.draft_ms is not None

@@ -44,7 +44,7 @@ from tandem.bench import manifest  # noqa: E402
 from tandem.bench.probe import CLOSE_NOTE  # noqa: E402
 from tandem.bench.record import RequestRecord, read_records  # noqa: E402
 from tandem.bench.request_metrics import compute_request_metrics  # noqa: E402
-from tandem.judge.schema import CONTROL_SUFFIX  # noqa: E402
+from tandem.bench.schedule import CONTROL_SUFFIX  # noqa: E402
 
 HERE = ROOT / "benchmarks" / "foreign"
 ENVIRONMENT = ROOT / ".venv-others"

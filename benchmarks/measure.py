@@ -6,7 +6,9 @@ Every figure is the median of several runs of a whole process or of a call after
 from __future__ import annotations
 
 import argparse
+import cProfile
 import os
+import pstats
 import shutil
 import statistics
 import subprocess
@@ -22,6 +24,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 ENVIRONMENT = "post-us-east-2"
+PROFILE_MIN_S = 0.04  # of four environments
 
 
 def copies(count: int, folder: Path) -> tuple[Path, Path]:
@@ -105,13 +108,42 @@ def rendering(runs: int, folder: Path) -> list[tuple[str, float, str]]:
     return [("render 10 environments, after imports", call_s(render, runs), "target: at most 3 s")]
 
 
+def print_profile(folder: Path) -> None:
+    """Print where a further environment's time goes: functions of ours and messages to Node, each a fourth of four."""
+    import _node  # noqa: F401, PLC0415
+    import app  # noqa: PLC0415
+    from tandem.cli.inputs import read_legal_inputs  # noqa: PLC0415
+    from tandem.cli.selection import Selection  # noqa: PLC0415
+
+    environments, experiments = copies(5, folder / "profile")
+    inputs = read_legal_inputs(Selection(environments=environments, experiments=experiments))
+    hosts = [(environment, inputs.list_experiments(environment)) for environment in inputs.environments()]
+    app.write_assembly(hosts[:1], inputs.catalogue, str(folder / "first"), {})
+    with cProfile.Profile() as profile:
+        app.write_assembly(hosts[1:], inputs.catalogue, str(folder / "further"), {})
+    print("| function | calls | ms |\n|---|---|---|")
+    rows = sorted(pstats.Stats(profile).stats.items(), key=lambda row: -row[1][3])  # by time with what is called
+    for (file, _, function), (_, calls, _, seconds, _) in rows:
+        path = Path(file)
+        is_message = path.match("jsii/_kernel/providers/process.py") and function == "send"
+        is_own = path.is_relative_to(ROOT) and "site-packages" not in path.parts
+        if seconds >= PROFILE_MIN_S and (is_message or is_own):
+            name = "messages to Node" if is_message else f"{path.relative_to(ROOT)} {function}"
+            print(f"| {name} | {calls / 4:g} | {1000 * seconds / 4:.0f} |")
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3, help="counted runs of each figure")
-    runs = parser.parse_args().runs
+    parser.add_argument("--runs", type=int, default=5, help="counted runs of each figure")
+    parser.add_argument("--profile", action="store_true", help="print where a further environment's time goes")
+    options = parser.parse_args()
+    runs = options.runs
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if options.profile:
+            print_profile(folder)
+            return
         rows = rendering(runs, folder) + checking(runs, folder) + synthesis(runs, folder)
     print(f"{taken_on()}, median of {runs}\n")
     print("| what | seconds | |\n|---|---|---|")

@@ -117,7 +117,7 @@ def measured(options: argparse.Namespace) -> Path:
     """Measure both pairs into a new folder and return it.
 
     Raises:
-        RealError: the machine is busy, vLLM cannot be had, a server does not come up, or a run failed.
+        VllmSetupError: the machine is busy, vLLM cannot be had, a server does not come up, or a run failed.
     """
     share = others.look()
     if share is not None and share > others.MOST and not options.busy:
@@ -160,7 +160,7 @@ def measure(asked: Asked, interpreter: Path, model: Path) -> dict[str, Any]:
     """Start a pair, measure it, stop it; what is known of it beside the records.
 
     Raises:
-        RealError: as `measured` says.
+        VllmSetupError: as `measured` says.
     """
     pair: dict[str, dict[str, Any] | None] = {"base": None, asked.name: asked.speculation}
     arms = {

@@ -9,8 +9,8 @@ table of TTFT, E2E and TPOT would be smaller, but it would be a second form of a
 from and whose figures nobody could derive anew. So texts and token ids stay too: without them the verdict would lose
 what it says of the outputs. Packed, both runs take a fifth of their 1.2 MB.
 
-Invariant: what is unpacked has the bytes that were measured, but for the flags in the manifest. These serve to resume a
-run, which no one can here, and they name files of the machine.
+Invariant: what is unpacked has the values that were measured, in the present schema of records, but for the flags in
+the manifest. These serve to resume a run, which no one can here, and they name files of the machine.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(restore_records(parser.parse_args(argv).folder))
     except BenchError as error:
         print(f"error: {error}", file=sys.stderr)
-        return error.code
+        return error.exit_code
     return 0
 
 

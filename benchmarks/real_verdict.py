@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tandem.judge.request_table import read_request_table
+from tandem.bench.request_table import read_request_table
 from tandem.judge.schema import CellVerdict, RatioEstimate, Verdict
 from tandem.judge.verdict import JudgeOptions, judge_run, save_verdict
-from tandem.report import write_report
+from tandem.report.page import write_report
 
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
 

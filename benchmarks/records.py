@@ -1,7 +1,7 @@
-"""Measure how long a run's records take: a million to figures, a hundred thousand to a verdict.
+"""Measure how long a run's records take to be judged and reported, in seconds and MB.
 
-Timed is `tandem bench report --figures`, or with --judged the report whole: figures, verdict and page, a fifth of the
-records in control rounds, no two outputs alike.
+Timed is `tandem bench report` whole: figures, verdict and page, a fifth of the records in control rounds, no two
+outputs alike; with --figures the figures alone.
 
 The file is what two arms at two concurrencies leave after a long run: 40 to 64 tokens an answer, in bursts of at most
 5 or 8 by arm (two windows, about 17 and 12 chunks an answer), text, running usage and the server's usage, 1 % failed
@@ -29,14 +29,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tandem.bench import manifest  # noqa: E402
-from tandem.bench.record import Chunk, RequestRecord  # noqa: E402
-from tandem.judge.schema import CONTROL_SUFFIX  # noqa: E402
+from tandem.bench.record import Chunk, RequestRecord, split_chunks  # noqa: E402
+from tandem.bench.schedule import CONTROL_SUFFIX  # noqa: E402
 
 CLASSES = ("repeat", "numbers", "json", "code", "edit", "extract", "report", "config", "summary", "creative")
 ARMS = {"window-4": 5, "window-7": 8}  # to the most tokens of a burst
 WORDS = ["the", "server", "writes", "one", "line", "of", "plain", "text", "after", "another", "until", "said", "what"]
-LIMIT_S, LIMIT_GB, RECORDS = 10.0, 1.0, 1_000_000  # figures alone
-JUDGED_S, JUDGED_GB, JUDGED_RECORDS = 15.0, 1.0, 100_000
+RECORDS = 100_000
+LIMITS = {100_000: (10, 500), 1_000_000: (60, 1500)}  # records to seconds and MB; no more is ever recorded in one run
 HTML_MB = 2.0
 CONTROL_EVERY = 5  # rounds
 FAILED = 0.01
@@ -52,11 +52,11 @@ def bursts(tokens: int, most: int, rng: random.Random) -> list[int]:
     return sizes
 
 
-def record(number: int, rng: random.Random, *, controls: bool = False) -> RequestRecord:
+def record(number: int, rng: random.Random) -> RequestRecord:
     """Make the record of one request; every field has the size and the digits of a measured one."""
     arm, tokens = list(ARMS)[number // 8 % 2], rng.randint(40, 64)
     base, variant = ARMS
-    if controls and arm == variant and number // 4_000 % CONTROL_EVERY == CONTROL_EVERY - 1:
+    if arm == variant and number // 4_000 % CONTROL_EVERY == CONTROL_EVERY - 1:
         arm = f"{base}{CONTROL_SUFFIX}"
     at, chunks = 0.002 + 0.02 * rng.random(), []
     chunks.append(Chunk(round(at, 9), "role", 0))
@@ -78,7 +78,7 @@ def record(number: int, rng: random.Random, *, controls: bool = False) -> Reques
         start_s=round(1_000_000 + number * 0.2 + rng.random(), 9),
         headers_s=round(0.001 + 0.001 * rng.random(), 9),
         end_s=round(at + 1e-4, 9),
-        chunks=tuple(chunks),
+        **split_chunks(chunks),
         prompt_tokens=rng.randint(40, 400),
         cached_tokens=0,
         completion_tokens=None if failed else tokens,
@@ -93,13 +93,13 @@ def record(number: int, rng: random.Random, *, controls: bool = False) -> Reques
     )
 
 
-def write(folder: Path, count: int, *, controls: bool = False) -> int:
+def write(folder: Path, count: int) -> int:
     """Write a run of `count` records below `folder` and return the records' bytes."""
     rng = random.Random(5)  # noqa: S311 - a benchmark's data
     encoder = msgspec.json.Encoder()
     with (folder / "records.jsonl").open("wb") as file:
         for number in range(count):
-            file.write(encoder.encode(record(number, rng, controls=controls)) + b"\n")
+            file.write(encoder.encode(record(number, rng)) + b"\n")
     manifest.write_manifest(folder, _manifest(count))
     return (folder / "records.jsonl").stat().st_size
 
@@ -154,26 +154,25 @@ def report(folder: Path, *flags: str) -> tuple[float, float, int]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--judged", action="store_true", help="with verdict and report, not the figures alone")
-    parser.add_argument("--records", type=int, metavar="N", help=f"of the file ({RECORDS}; judged {JUDGED_RECORDS})")
+    parser.add_argument("--figures", action="store_true", help="the figures alone, without verdict and page")
+    parser.add_argument("--records", type=int, default=RECORDS, metavar="N", help=f"of the file ({RECORDS})")
     parser.add_argument("--runs", type=int, default=3, help="reports timed; the table names the slowest")
     parser.add_argument("--below", type=Path, metavar="DIR", help="where the file is made; it takes 1.3 GB a million")
     options = parser.parse_args()
-    records = options.records or (JUDGED_RECORDS if options.judged else RECORDS)
     with tempfile.TemporaryDirectory(dir=options.below) as name:
         folder = Path(name)
-        size = write(folder, records, controls=options.judged)
-        runs = [report(folder, *([] if options.judged else ["--figures"])) for _ in range(options.runs)]
-        page = (folder / "report.html").stat().st_size if options.judged else 0
+        size = write(folder, options.records)
+        runs = [report(folder, *(["--figures"] if options.figures else [])) for _ in range(options.runs)]
+        page = 0 if options.figures else (folder / "report.html").stat().st_size
     print(
-        f"{taken_on()}, load {os.getloadavg()[0]:.1f}, {records} records, {size / 1e9:.2f} GB, "
-        f"{size // records} bytes each\n"
+        f"{taken_on()}, load {os.getloadavg()[0]:.1f}, {options.records:,} records, {size / 1e6:.0f} MB, "
+        f"{size // options.records} bytes each\n"
     )
-    most_s, most_gb = (JUDGED_S, JUDGED_GB) if options.judged else (LIMIT_S, LIMIT_GB)
-    print(f"| what | measured | limit at {JUDGED_RECORDS if options.judged else RECORDS:,} |\n|---|---|---|")
-    print(f"| wall time, slowest of {len(runs)} | {max(run[0] for run in runs):.1f} s | {most_s:.0f} s |")
-    print(f"| CPU time, all processes | {max(run[1] for run in runs):.1f} s | - |")
-    print(f"| peak memory, all processes | {max(run[2] for run in runs) / 1e9:.2f} GB | {most_gb:.0f} GB |")
+    limit_s, limit_mb = LIMITS.get(options.records, ("-", "-"))
+    print(f"| {'figures' if options.figures else 'judged and reported'} | measured | limit |\n|---|---|---|")
+    print(f"| wall time, slowest of {len(runs)} | {max(run[0] for run in runs):.1f} s | {limit_s} s |")
+    print(f"| CPU time | {max(run[1] for run in runs):.1f} s | - |")
+    print(f"| peak memory | {max(run[2] for run in runs) / 1e6:.0f} MB | {limit_mb} MB |")
     if page:
         print(f"| report.html | {page / 1e6:.2f} MB | {HTML_MB:.0f} MB |")
 

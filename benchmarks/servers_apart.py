@@ -1,4 +1,4 @@
-"""Servers in processes of their own, as benchmarks ask them: the twin, and the one that shares no code with it.
+"""Servers in processes of their own, as benchmarks ask them: the simulator, and the one that shares no code with it.
 
 Invariant: a server logs what it did on the clock that its client reads, in another process; when its block is left, its
 process has ended and its log is whole.
@@ -21,7 +21,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from tandem.bench.fault import ExternalBenchError  # noqa: E402
-from tandem.bench.server_log import ServerLogEntry, read_log  # noqa: E402
+from tandem.bench.ground_truth import ServerLogEntry, read_log  # noqa: E402
 
 MODEL = "independent"
 ENDS_S = 30
@@ -42,15 +42,15 @@ class Server:
 
 @contextlib.contextmanager
 def independent(folder: Path, *flags: str) -> Iterator[Server]:
-    """Start the server that shares no code with the twin or the bench; flags are a prompt's default schedule."""
+    """Start the server that shares no code with the simulator or the bench; flags are a prompt's default schedule."""
     program = [sys.executable, str(ROOT / "tests/bench/independent_server.py"), *flags]
     with _started(program, folder / "independent.jsonl") as (url, log):
         yield Server(url=url, model=MODEL, log=log)
 
 
 @contextlib.contextmanager
-def twin(folder: Path, knobs: Mapping[str, Any]) -> Iterator[Server]:
-    """Start the twin with `knobs`, which are left in `folder` as a file."""
+def simulator(folder: Path, knobs: Mapping[str, Any]) -> Iterator[Server]:
+    """Start the simulator with `knobs`, which are left in `folder` as a file."""
     file = folder / "knobs.yaml"
     file.write_text(yaml.safe_dump({"model": MODEL, **knobs}, sort_keys=False))
     program = [sys.executable, "-m", "tandem.simulator", "--knobs", str(file)]

@@ -1,4 +1,4 @@
-"""Records of runs in worlds of a known truth: a simulator that shares no code with the twin, without HTTP.
+"""Records of runs in worlds of a known truth: a simulator that shares no code with the simulator, without HTTP.
 
 A run is asked as `tandem bench run` asks it at its defaults: its own plan says who is asked what and in which order,
 CONCURRENCY workers ask, and a clock goes on. A request is work for its server: FIRST_TOKEN_S, then TOKEN_S a token. A
@@ -26,10 +26,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tandem.bench import manifest
 from tandem.bench.plan import PlanShape, RunPlan
+from tandem.bench.request_table import UNKNOWN, PromptKey, RequestTable
 from tandem.bench.run_size import DEFAULT_SIZE
+from tandem.bench.schedule import LoadLevel
 from tandem.bench.suites import suite
-from tandem.judge.request_table import UNKNOWN, PromptKey, RequestTable
-from tandem.judge.schema import LoadLevel
 
 Values = NDArray[np.float64]
 Codes = NDArray[np.intp]

@@ -230,7 +230,7 @@ def main() -> int:
             write_between("worlds", text)
         except BenchError as fault:
             print(f"error: {fault}", file=sys.stderr)
-            return fault.code
+            return fault.exit_code
     return 0 if held else 1
 
 

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from charts.manifest import NAME, PART_OF
+from charts.manifest import NAME, PART_OF, Object
 from tandem.ops.people.cluster_rights import BENCH_JOB, DELIVERY_GROUP, RUNNER_NAMESPACE, kubernetes_group
 from tandem.spec import names
 from tandem.spec.environment import Environment, GitopsDelivery
@@ -34,7 +33,6 @@ POD_MAKERS = {
     "batch": ("cronjobs", "jobs"),
 }
 
-Spec = dict[str, Any]
 
 _TEMPLATE = (
     "(has(object.spec.jobTemplate) ? object.spec.jobTemplate.spec.template : "
@@ -43,7 +41,7 @@ _TEMPLATE = (
 _HAS_NAME = f"has({{0}}.metadata) && has({{0}}.metadata.labels) && '{NAME}' in {{0}}.metadata.labels"
 
 
-def list_policies(environment: Environment) -> list[tuple[str, str, Spec]]:
+def list_policies(environment: Environment) -> list[tuple[str, str, Object]]:
     """Return the policies and their bindings: kind, name and spec of each."""
     specs = {
         COMMANDS: (_build_commands_policy(environment), _refer_parameters({"name": COMMANDS_MAP})),
@@ -63,7 +61,7 @@ def list_policies(environment: Environment) -> list[tuple[str, str, Spec]]:
     ]  # fmt: skip
 
 
-def summarize_commands(objects: Iterable[Spec]) -> dict[str, str]:
+def summarize_commands(objects: Iterable[Object]) -> dict[str, str]:
     """Return the data of an experiment's ConfigMap: CronJob with a guarded account -> the words of its pod."""
     pods = {
         body["metadata"]["name"]: body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
@@ -77,7 +75,7 @@ def summarize_commands(objects: Iterable[Spec]) -> dict[str, str]:
     }
 
 
-def _spell_words(container: Spec) -> str:
+def _spell_words(container: Object) -> str:
     """Return image, command and arguments as `_WORDS` computes them.
 
     Each word stands behind its kind and its length, so that no other words are spelt alike.
@@ -93,7 +91,7 @@ _WORDS = """
 """.strip().replace("\n", " ")
 
 
-def _build_commands_policy(environment: Environment) -> Spec:
+def _build_commands_policy(environment: Environment) -> Object:
     optional = "(has(variables.pod.{0}) ? variables.pod.{0} : [])"
     hooks = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
     return {
@@ -124,7 +122,7 @@ def _build_commands_policy(environment: Environment) -> Spec:
     }  # fmt: skip
 
 
-def _build_copies_policy(environment: Environment) -> Spec:
+def _build_copies_policy(environment: Environment) -> Object:
     annotations = "(has({0}.metadata) && has({0}.metadata.annotations) ? {0}.metadata.annotations : {{}})"
     job_template, cron_job_template = "object.spec.template", "params.spec.jobTemplate.spec.template"
     conditions = (
@@ -144,7 +142,7 @@ def _build_copies_policy(environment: Environment) -> Spec:
     }  # fmt: skip
 
 
-def _build_entry_policy() -> Spec:
+def _build_entry_policy() -> Object:
     groups = json.dumps([kubernetes_group("engineer"), kubernetes_group("operator")])
     conditions = [
         ("experiments", _IN_EXPERIMENT),
@@ -193,7 +191,7 @@ def _list_account_conditions(environment: Environment) -> list[tuple[str, str]]:
 def _build_policy(
     parameter: tuple[str, str] | None, resources: Mapping[str, Sequence[str]], operations: Sequence[str],
     conditions: Sequence[tuple[str, str]],
-) -> Spec:  # fmt: skip
+) -> Object:  # fmt: skip
     return {
         "failurePolicy": "Fail",
         **({"paramKind": dict(zip(("apiVersion", "kind"), parameter, strict=True))} if parameter else {}),
@@ -213,10 +211,10 @@ def _build_policy(
     }  # fmt: skip
 
 
-def _refer_parameters(reference: Spec) -> Spec:
+def _refer_parameters(reference: Object) -> Object:
     return {"paramRef": {**reference, "parameterNotFoundAction": "Deny"}}
 
 
-def _build_name_variable(template: str) -> Spec:
+def _build_name_variable(template: str) -> Object:
     has_name = _HAS_NAME.format(template)
     return {"name": "name", "expression": f"{has_name} ? {template}.metadata.labels['{NAME}'] : ''"}

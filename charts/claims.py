@@ -5,12 +5,7 @@ Invariant: every variant of an experiment claims the same devices in the same wa
 
 from __future__ import annotations
 
-from typing import Any
-
-import cdk8s
-from constructs import Construct
-
-from charts.manifest import add_manifest, object_labels, sync_wave
+from charts.manifest import Object, build_object, object_labels, sync_wave
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -21,25 +16,17 @@ REQUEST = "neuron"
 GROUP_ATTRIBUTE = "resource.aws.com/devicegroup{size}_id"  # aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21
 
 
-class ClaimsChart(cdk8s.Chart):
-    """The ResourceClaimTemplate of one experiment."""
-
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
-    ) -> None:
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        instance_type = environment.capacity.instance_type
-        add_manifest(self, {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaimTemplate",
-            "metadata": {
-                "name": template_name(instance_type, experiment.serving),
-                "namespace": names.experiment_namespace(experiment),
-                "labels": object_labels(experiment.name, "claim"),
-                "annotations": sync_wave(WAVE),
-            },
-            "spec": {"spec": {"devices": _build_device_requests(instance_type, experiment.serving, catalogue)}},
-        })  # fmt: skip
+def build_claims(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
+    """Return the ResourceClaimTemplate of one experiment."""
+    instance_type, serving = environment.capacity.instance_type, experiment.serving
+    spec = {"spec": {"devices": _build_device_requests(instance_type, serving, catalogue)}}
+    return [
+        build_object(
+            "resource.k8s.io/v1", "ResourceClaimTemplate", template_name(instance_type, serving), {"spec": spec},
+            namespace=names.experiment_namespace(experiment), labels=object_labels(experiment.name, "claim"),
+            annotations=sync_wave(WAVE),
+        )
+    ]  # fmt: skip
 
 
 def template_name(instance_type: str, serving: ServingSettings) -> str:
@@ -60,7 +47,7 @@ def device_selector(instance_type: str, driver: str) -> str:
     return f'{device}.resourceType == "neuron_device" && {device}.instanceType == "{instance_type}"'
 
 
-def _build_device_requests(instance_type: str, serving: ServingSettings, catalogue: Catalogue) -> dict[str, Any]:
+def _build_device_requests(instance_type: str, serving: ServingSettings, catalogue: Catalogue) -> Object:
     chart = catalogue.dra_chart
     group = GROUP_ATTRIBUTE.format(size=serving.device_group)
     constraints = [{"requests": [REQUEST], "matchAttribute": group}] if serving.device_group else []

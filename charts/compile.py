@@ -24,11 +24,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import cdk8s
-from constructs import Construct
-
 from charts.jobs import JobSpec, build_cron_job
-from charts.manifest import add_manifest
+from charts.manifest import Object
 from charts.network import COMPILE
 from charts.pod import (
     CLAIM,
@@ -43,12 +40,12 @@ from charts.pod import (
 )
 from charts.tools import (
     WORK,
-    Spec,
     ToolStep,
     build_container,
     env_variable,
     holder_variables,
     key_variable,
+    list_options,
     local_disk_volume,
     model_options,
     stage_commands_variable,
@@ -93,15 +90,11 @@ class ArtifactCompile:
     models: tuple[ModelConfig, ...]
 
 
-class CompileChart(cdk8s.Chart):
-    """The CronJobs that compile an experiment's artifacts."""
-
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
-    ) -> None:
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        for artifact in list_artifacts(experiment, catalogue):
-            job = JobSpec(
+def build_compile_jobs(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
+    """Return the CronJobs that compile an experiment's artifacts."""
+    return [
+        build_cron_job(
+            JobSpec(
                 name=names.compile_job_name(artifact.key),
                 namespace=names.experiment_namespace(experiment),
                 component=COMPILE,
@@ -115,7 +108,9 @@ class CompileChart(cdk8s.Chart):
                 pod_annotations={SKIP_CREDENTIALS: COMPILER},
                 pod=_build_pod(environment, experiment, artifact, catalogue),
             )
-            add_manifest(self, build_cron_job(job))
+        )
+        for artifact in list_artifacts(experiment, catalogue)
+    ]
 
 
 def list_artifacts(experiment: Experiment, catalogue: Catalogue) -> Iterable[ArtifactCompile]:
@@ -138,7 +133,7 @@ def _deadline_s(experiment: Experiment) -> int:
 
 def _build_pod(
     environment: Environment, experiment: Experiment, artifact: ArtifactCompile, catalogue: Catalogue
-) -> Spec:
+) -> Object:
     compile_command = build_compile_command(experiment, artifact.variants[0], catalogue)
     on_device = experiment.compile.where == "device"
     label, value = names.compile_label(experiment)
@@ -170,16 +165,10 @@ def _fetch_step(environment: Environment, experiment: Experiment, artifact: Arti
     return ToolStep(
         name="fetch",
         arguments=[
-            "fetch",
-            "--bucket",
-            names.bucket_name(environment),
-            *model_options(artifact.models),
-            "--models",
-            names.MODELS_MOUNT,
-            "--work",
-            names.WORK_MOUNT,
-            "--lease-s",
-            str(_deadline_s(experiment)),
+            "fetch", "--bucket", names.bucket_name(environment), *model_options(artifact.models),
+            *list_options({
+                "--models": names.MODELS_MOUNT, "--work": names.WORK_MOUNT, "--lease-s": _deadline_s(experiment),
+            }),
         ],
         variables=[
             key_variable(artifact.key),
@@ -188,7 +177,7 @@ def _fetch_step(environment: Environment, experiment: Experiment, artifact: Arti
         ],
         requests={"cpu": "2"},
         mounts=[MODELS],
-    )
+    )  # fmt: skip
 
 
 def _build_compiler(
@@ -197,7 +186,7 @@ def _build_compiler(
     artifact: ArtifactCompile,
     catalogue: Catalogue,
     compile_command: CompileCommand,
-) -> Spec:
+) -> Object:
     """Return the container of the runtime's own image: the driver, and behind it the runtime's own program."""
     settings, serving = experiment.compile, experiment.serving
     memory = f"{settings.memory_gib or serving.memory_gib}Gi"
@@ -228,19 +217,13 @@ def _build_compiler(
 
 
 def _upload_step(environment: Environment, artifact: ArtifactCompile, compile_command: CompileCommand) -> ToolStep:
+    options = {
+        "--bucket": names.bucket_name(environment), "--artifact": names.ARTIFACT_FOLDER, "--work": names.WORK_MOUNT,
+        "--patience-s": S3_RETRY_S,
+    }  # fmt: skip
     return ToolStep(
         name="upload",
-        arguments=[
-            "upload",
-            "--bucket",
-            names.bucket_name(environment),
-            "--artifact",
-            names.ARTIFACT_FOLDER,
-            "--work",
-            names.WORK_MOUNT,
-            "--patience-s",
-            str(S3_RETRY_S),
-        ],
+        arguments=["upload", *list_options(options)],
         variables=[
             key_variable(artifact.key),
             *holder_variables(),

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, object_labels, sync_wave
+from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, Object, build_object, object_labels, sync_wave
 from tandem.spec import names
 
 WAVE = 3  # with the servers: a sync that waited for a suspended object would wait for ever
@@ -18,8 +17,6 @@ NEVER_SCHEDULE = "0 0 31 2 *"  # no February has this day; the field must be fil
 JOB_TTL_S = 7 * 24 * 3600  # a finished Job's status, for whoever looks after a weekend
 # A CronJob deletes finished Jobs beyond these, those made by hand too; left out, it keeps 3 and 1
 JOB_HISTORY_LIMIT = 10
-
-Spec = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,43 +38,36 @@ class JobSpec:
     deadline_s: int
     retries: int
     pod_annotations: Mapping[str, str]
-    pod: Spec
+    pod: Object
 
 
-def build_cron_job(job: JobSpec) -> Spec:
+def build_cron_job(job: JobSpec) -> Object:
     """Return the suspended CronJob of `job`."""
     selector_labels = {NAME: job.name, COMPONENT: job.component, **PART_OF}
-    template: Spec = {"labels": selector_labels}
+    template: Object = {"labels": selector_labels}
     if job.pod_annotations:
         template["annotations"] = dict(job.pod_annotations)
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": {
-            "name": job.name,
-            "namespace": job.namespace,
-            "labels": object_labels(job.name, job.component),
-            "annotations": {
-                **sync_wave(WAVE), **IGNORE_HEALTH, **job.annotations,
-                "tandem/start": names.start_command(job.namespace, job.name),
+    spec = {
+        "schedule": NEVER_SCHEDULE,
+        "suspend": True,
+        "concurrencyPolicy": "Forbid",
+        "successfulJobsHistoryLimit": JOB_HISTORY_LIMIT,
+        "failedJobsHistoryLimit": JOB_HISTORY_LIMIT,
+        "jobTemplate": {
+            "metadata": {"labels": selector_labels},
+            "spec": {
+                "activeDeadlineSeconds": job.deadline_s,
+                "backoffLimit": job.retries,
+                # a second pod only once the first is gone: it holds the devices, and what it has on local disk
+                "podReplacementPolicy": "Failed",
+                "ttlSecondsAfterFinished": JOB_TTL_S,
+                "template": {"metadata": template, "spec": job.pod},
             },
         },
-        "spec": {
-            "schedule": NEVER_SCHEDULE,
-            "suspend": True,
-            "concurrencyPolicy": "Forbid",
-            "successfulJobsHistoryLimit": JOB_HISTORY_LIMIT,
-            "failedJobsHistoryLimit": JOB_HISTORY_LIMIT,
-            "jobTemplate": {
-                "metadata": {"labels": selector_labels},
-                "spec": {
-                    "activeDeadlineSeconds": job.deadline_s,
-                    "backoffLimit": job.retries,
-                    # a second pod only once the first is gone: it holds the devices, and what it has on local disk
-                    "podReplacementPolicy": "Failed",
-                    "ttlSecondsAfterFinished": JOB_TTL_S,
-                    "template": {"metadata": template, "spec": job.pod},
-                },
-            },
-        },
-    }  # fmt: skip
+    }
+    start_command = {"tandem/start": names.start_command(job.namespace, job.name)}
+    return build_object(
+        "batch/v1", "CronJob", job.name, {"spec": spec}, namespace=job.namespace,
+        labels=object_labels(job.name, job.component),
+        annotations={**sync_wave(WAVE), **IGNORE_HEALTH, **job.annotations, **start_command},
+    )  # fmt: skip

@@ -11,21 +11,18 @@ others. It stands on the system nodes, because a generator beside one server wou
 
 from __future__ import annotations
 
-import cdk8s
-from constructs import Construct
-
 from charts.jobs import JobSpec, build_cron_job
-from charts.manifest import add_manifest
+from charts.manifest import Object
 from charts.network import BENCH
 from charts.pod import SHM_MOUNT, SKIP_CREDENTIALS
 from charts.stage import SYSTEM_NODES
 from charts.tools import (
     RESTRICTED_SECURITY,
     WORK,
-    Spec,
     ToolStep,
     build_container,
     holder_variables,
+    list_options,
     local_disk_volume,
 )
 from tandem.spec import names
@@ -51,31 +48,25 @@ MEASURE, KEEP = "measure", "keep"
 RESULTS = f"{names.WORK_MOUNT}/results"
 
 
-class LlmperfChart(cdk8s.Chart):
-    """The CronJob of an experiment that has one (`charts.workloads.list_stages`)."""
-
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment,
-        catalogue: Catalogue,  # noqa: ARG002  # as every chart
-    ) -> None:  # fmt: skip
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        job = JobSpec(
-            name=names.LLMPERF_JOB, namespace=names.experiment_namespace(experiment), component=BENCH,
-            annotations={
-                "tandem/servers": ",".join(variant.name for variant in experiment.all_variants()),
-                "tandem/results": f"s3://{names.bucket_name(environment)}/results/{_results_prefix(experiment)}/",
-            },
-            deadline_s=DEADLINE_S, retries=RETRIES, pod_annotations={SKIP_CREDENTIALS: MEASURE},
-            pod=_build_pod(environment, experiment),
-        )  # fmt: skip
-        add_manifest(self, build_cron_job(job))
+def build_llmperf_job(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:
+    """Return the CronJob of an experiment that has one (`charts.workloads.list_stages`)."""
+    job = JobSpec(
+        name=names.LLMPERF_JOB, namespace=names.experiment_namespace(experiment), component=BENCH,
+        annotations={
+            "tandem/servers": ",".join(variant.name for variant in experiment.all_variants()),
+            "tandem/results": f"s3://{names.bucket_name(environment)}/results/{_results_prefix(experiment)}/",
+        },
+        deadline_s=DEADLINE_S, retries=RETRIES, pod_annotations={SKIP_CREDENTIALS: MEASURE},
+        pod=_build_pod(environment, experiment),
+    )  # fmt: skip
+    return [build_cron_job(job)]
 
 
 def _results_prefix(experiment: Experiment) -> str:
     return f"{experiment.name}/llmperf"
 
 
-def _build_pod(environment: Environment, experiment: Experiment) -> Spec:
+def _build_pod(environment: Environment, experiment: Experiment) -> Object:
     return {
         "serviceAccountName": names.BENCH_ACCOUNT,
         "automountServiceAccountToken": False,
@@ -92,7 +83,7 @@ def _build_pod(environment: Environment, experiment: Experiment) -> Spec:
     }
 
 
-def _build_measure_container(environment: Environment, experiment: Experiment) -> Spec:
+def _build_measure_container(environment: Environment, experiment: Experiment) -> Object:
     servers = [
         part
         for variant in experiment.all_variants()
@@ -119,19 +110,13 @@ def _build_measure_container(environment: Environment, experiment: Experiment) -
 
 
 def _keep_step(environment: Environment, experiment: Experiment) -> ToolStep:
+    options = {
+        "--bucket": names.bucket_name(environment), "--folder": RESULTS, "--below": _results_prefix(experiment),
+        "--patience-s": S3_RETRY_S,
+    }  # fmt: skip
     return ToolStep(
         name=KEEP,
-        arguments=[
-            "keep",
-            "--bucket",
-            names.bucket_name(environment),
-            "--folder",
-            RESULTS,
-            "--below",
-            _results_prefix(experiment),
-            "--patience-s",
-            str(S3_RETRY_S),
-        ],
+        arguments=["keep", *list_options(options)],
         variables=holder_variables(),
         requests={"cpu": "500m"},
     )

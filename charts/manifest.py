@@ -1,14 +1,9 @@
-"""A plain dict as an object of a chart, so that charts read like the YAML that operators know.
-
-Invariant: what is written is what is rendered; cdk8s adds nothing to it.
-"""
+"""Kubernetes objects as plain mappings, so that charts read like the YAML that operators know."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from cdk8s import ApiObject, ApiObjectMetadata, Chart, JsonPatch
 
 PART_OF = {"app.kubernetes.io/part-of": "tandem"}
 COMPONENT = "app.kubernetes.io/component"
@@ -18,30 +13,26 @@ SYNC_WAVE = "argocd.argoproj.io/sync-wave"
 # what waits for a person or for a node is no fault of a sync
 IGNORE_HEALTH = {"argocd.argoproj.io/ignore-healthcheck": "true"}
 
-
-def add_manifest(chart: Chart, body: Mapping[str, Any]) -> ApiObject:
-    """Put `body` into `chart`.
-
-    cdk8s's ApiObject takes metadata alone from Python, so the whole follows, as one patch of its root: what is said to
-    Node is what costs time, and a patch of each field would be two messages more.
-    """
-    metadata = body["metadata"]
-    api_object = ApiObject(
-        chart,
-        f"{body['kind']}-{metadata['name']}",
-        api_version=body["apiVersion"],
-        kind=body["kind"],
-        metadata=ApiObjectMetadata(name=metadata["name"]),
-    )
-    api_object.add_json_patch(JsonPatch.add("", {**body, "metadata": _sort_metadata(metadata)}))
-    return api_object
+Object = dict[str, Any]
 
 
-def _sort_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Sort metadata and its maps, as cdk8s does with what it is given as metadata."""
+def build_object(  # noqa: PLR0913  # each is a field of the object
+    api: str, kind: str, name: str, body: Mapping[str, Any], *, labels: Mapping[str, str],
+    namespace: str | None = None, annotations: Mapping[str, str] | None = None, finalizers: Sequence[str] = (),
+) -> Object:  # fmt: skip
+    """Return one object: its head, metadata in alphabetical order, then `body`."""
+    metadata = {
+        "annotations": dict(sorted((annotations or {}).items())),
+        "finalizers": list(finalizers),
+        "labels": dict(sorted(labels.items())),
+        "name": name,
+        "namespace": namespace,
+    }
     return {
-        key: dict(sorted(value.items())) if isinstance(value, Mapping) else value
-        for key, value in sorted(metadata.items())
+        "apiVersion": api,
+        "kind": kind,
+        "metadata": {key: value for key, value in metadata.items() if value},
+        **body,
     }
 
 

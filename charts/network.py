@@ -28,10 +28,9 @@ everywhere but on the node.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import urlsplit
 
-from charts.manifest import COMPONENT
+from charts.manifest import COMPONENT, Object
 from tandem.spec.environment import Environment, ExistingNetwork, NewNetwork
 from tandem.spec.names import SERVER_PORT
 
@@ -47,10 +46,8 @@ AGENT, AGENT_PORT = "169.254.170.23/32", 80
 LINK_LOCAL = "169.254.0.0/16"  # the metadata service of the node, among others
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")  # RFC 1918 and RFC 6598
 
-Spec = dict[str, Any]
 
-
-def build_network_policies(environment: Environment) -> dict[str, Spec]:
+def build_network_policies(environment: Environment) -> dict[str, Object]:
     """Return policy name to spec."""
     return {
         "default-deny": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
@@ -70,17 +67,17 @@ def build_network_policies(environment: Environment) -> dict[str, Spec]:
     }
 
 
-def _own_hub_rules(environment: Environment) -> list[Spec]:
+def _own_hub_rules(environment: Environment) -> list[Object]:
     """Return the rule that reaches a hub of the operator's own, wherever it is."""
     endpoint = environment.hub.endpoint
     return [_build_https_rule([LINK_LOCAL], [urlsplit(endpoint).port or HTTPS])] if endpoint else []
 
 
-def _public_https_rule() -> Spec:
+def _public_https_rule() -> Object:
     return _build_https_rule(sorted([LINK_LOCAL, *PRIVATE]), [HTTPS])
 
 
-def _endpoint_rules(environment: Environment) -> list[Spec]:
+def _endpoint_rules(environment: Environment) -> list[Object]:
     """Return the rule that reaches the interface endpoints of AWS services."""
     network = environment.network
     if isinstance(network, NewNetwork):
@@ -88,51 +85,51 @@ def _endpoint_rules(environment: Environment) -> list[Spec]:
     return _s3_endpoint_rules(environment)
 
 
-def _s3_endpoint_rules(environment: Environment) -> list[Spec]:
+def _s3_endpoint_rules(environment: Environment) -> list[Object]:
     """Return the rule that reaches S3 at a private address: only an existing network may have such an endpoint."""
     network = environment.network
     return [_private_https_rule(network.cidrs)] if isinstance(network, ExistingNetwork) else []
 
 
-def _private_https_rule(cidrs: Sequence[str]) -> Spec:
+def _private_https_rule(cidrs: Sequence[str]) -> Object:
     return {
         "to": [{"ipBlock": {"cidr": cidr}} for cidr in cidrs], "ports": [{"protocol": "TCP", "port": HTTPS}],
     }  # fmt: skip
 
 
-def _egress_policy(component: str, rules: list[Spec]) -> Spec:
+def _egress_policy(component: str, rules: list[Object]) -> Object:
     return {"podSelector": {"matchLabels": {COMPONENT: component}}, "policyTypes": ["Egress"], "egress": rules}
 
 
-def _server_rule() -> Spec:
+def _server_rule() -> Object:
     return {
         "to": [{"podSelector": {"matchLabels": {COMPONENT: SERVER}}}],
         "ports": [{"protocol": "TCP", "port": SERVER_PORT}],
     }
 
 
-def _agent_rule() -> Spec:
+def _agent_rule() -> Object:
     return {"to": [{"ipBlock": {"cidr": AGENT}}], "ports": [{"protocol": "TCP", "port": AGENT_PORT}]}
 
 
-def _build_https_rule(excluded_cidrs: list[str], ports: list[int]) -> Spec:
+def _build_https_rule(excluded_cidrs: list[str], ports: list[int]) -> Object:
     return {
         "to": [{"ipBlock": {"cidr": ANYWHERE, "except": excluded_cidrs}}],
         "ports": [{"protocol": "TCP", "port": port} for port in ports],
     }
 
 
-def _client_policies(namespaces: list[str]) -> dict[str, Spec]:
+def _client_policies(namespaces: list[str]) -> dict[str, Object]:
     return {"allow-clients": _server_ingress_policy([_namespace_selector(namespaces)])} if namespaces else {}
 
 
-def _namespace_selector(namespaces: list[str]) -> Spec:
+def _namespace_selector(namespaces: list[str]) -> Object:
     # every namespace carries its own name as this label; nobody else can write it
     expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
     return {"namespaceSelector": {"matchExpressions": [expression]}}
 
 
-def _server_ingress_policy(sources: list[Spec]) -> Spec:
+def _server_ingress_policy(sources: list[Object]) -> Object:
     return {
         "podSelector": {"matchLabels": {COMPONENT: SERVER}},
         "policyTypes": ["Ingress"],
@@ -140,7 +137,7 @@ def _server_ingress_policy(sources: list[Spec]) -> Spec:
     }
 
 
-def _dns_policy() -> Spec:
+def _dns_policy() -> Object:
     resolver = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
         "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},

@@ -8,13 +8,9 @@ these objects are applied.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import cdk8s
-from constructs import Construct
 
 from charts.admission import API, COMMANDS_MAP, list_policies, summarize_commands
-from charts.manifest import add_manifest, object_labels, sync_wave
+from charts.manifest import Object, build_object, object_labels, sync_wave
 from tandem.ops.people.cluster_rights import (
     CLUSTER_KINDS,
     CLUSTER_RIGHTS,
@@ -32,8 +28,6 @@ RBAC = "rbac.authorization.k8s.io"
 RBAC_API = f"{RBAC}/v1"
 WAVE = 0
 
-Object = dict[str, Any]
-
 
 def render_people(
     environment: Environment,
@@ -45,51 +39,36 @@ def render_people(
     Args:
         charts_by_experiment: experiment -> chart -> its objects, of which the admission policies are made.
     """
-    app = cdk8s.App()
+    bodies_by_namespace = {
+        names.experiment_namespace(experiment): [
+            body for bodies in charts_by_experiment[experiment.name].values() for body in bodies
+        ]
+        for experiment in experiments
+    }
     return {
-        CLUSTER: ClusterRightsChart(app, CLUSTER, environment=environment).to_json(),
+        CLUSTER: [
+            *_build_roles("everywhere", None),
+            *(_build_object(API, kind, name, {"spec": spec}) for kind, name, spec in list_policies(environment)),
+        ],
         **{
-            namespace: ExperimentRightsChart(
-                app, namespace, namespace=namespace, charts=charts_by_experiment[name]
-            ).to_json()
-            for name, namespace in (
-                (experiment.name, names.experiment_namespace(experiment)) for experiment in experiments
-            )
+            namespace: [
+                *_build_roles("experiments", namespace),
+                _build_object("v1", "ConfigMap", COMMANDS_MAP, {"data": summarize_commands(bodies)}, namespace),
+            ]
+            for namespace, bodies in bodies_by_namespace.items()
         },
     }
 
 
-class ClusterRightsChart(cdk8s.Chart):
-    """What people may do in all namespaces and with what is in none; and the admission policies."""
-
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        for kind in _list_kinds("everywhere"):
+def _build_roles(scope: NamespaceScope, namespace: str | None) -> Iterator[Object]:
+    """Yield the role and the binding of each kind of people that has a right in `scope` which no kind before has."""
+    role = "Role" if namespace else "ClusterRole"
+    for kind in CLUSTER_KINDS:
+        rules = _list_rules(scope, kind)
+        if rules:
             name = kubernetes_group(kind)
-            add_manifest(self, _build_object(RBAC_API, "ClusterRole", name, {"rules": _list_rules("everywhere", kind)}))
-            add_manifest(self, _build_object(RBAC_API, "ClusterRoleBinding", name, _build_binding("ClusterRole", kind)))
-        for body_kind, name, spec in list_policies(environment):
-            add_manifest(self, _build_object(API, body_kind, name, {"spec": spec}))
-
-
-class ExperimentRightsChart(cdk8s.Chart):
-    """What people may do in one experiment's namespace, and the words of what may run there as a guarded account."""
-
-    def __init__(self, scope: Construct, id_: str, *, namespace: str, charts: Mapping[str, Sequence[Object]]) -> None:
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        for kind in _list_kinds("experiments"):
-            name = kubernetes_group(kind)
-            add_manifest(
-                self, _build_object(RBAC_API, "Role", name, {"rules": _list_rules("experiments", kind)}, namespace)
-            )
-            add_manifest(self, _build_object(RBAC_API, "RoleBinding", name, _build_binding("Role", kind), namespace))
-        commands = summarize_commands(body for bodies in charts.values() for body in bodies)
-        add_manifest(self, _build_object("v1", "ConfigMap", COMMANDS_MAP, {"data": commands}, namespace))
-
-
-def _list_kinds(scope: NamespaceScope) -> Iterator[ClusterKind]:
-    """Yield the kinds of people that have a right in `scope` which no kind before them has."""
-    return (kind for kind in CLUSTER_KINDS if _list_rules(scope, kind))
+            yield _build_object(RBAC_API, role, name, {"rules": rules}, namespace)
+            yield _build_object(RBAC_API, f"{role}Binding", name, _build_binding(role, kind), namespace)
 
 
 def _list_rules(scope: NamespaceScope, kind: ClusterKind) -> list[Object]:
@@ -110,14 +89,5 @@ def _build_binding(role: str, kind: ClusterKind) -> Object:
 
 
 def _build_object(api: str, kind: str, name: str, body: Object, namespace: str | None = None) -> Object:
-    return {
-        "apiVersion": api,
-        "kind": kind,
-        "metadata": {
-            "name": name,
-            **({"namespace": namespace} if namespace else {}),
-            "labels": object_labels(name, FOLDER),
-            "annotations": sync_wave(WAVE),
-        },
-        **body,
-    }
+    labels, annotations = object_labels(name, FOLDER), sync_wave(WAVE)
+    return build_object(api, kind, name, body, namespace=namespace, labels=labels, annotations=annotations)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from charts.claims import template_name
+from charts.manifest import Object
 from charts.probes import build_probes
 from charts.tools import (
     ToolStep,
     build_container,
     env_variable,
     key_variable,
+    list_options,
     local_disk_volume,
     model_options,
     stage_commands_variable,
@@ -49,10 +51,10 @@ BUCKET_VOLUME_MOUNT = {"name": "stored", "mountPath": names.BUCKET_ARTIFACT_MOUN
 SHM_MOUNT = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108  # shared memory, not a temporary file
 LINK_GIB = 1  # an artifact that is read from the mount is a link on local disk
 
-Spec = dict[str, Any]
 
-
-def build_server_pod(environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue) -> Spec:
+def build_server_pod(
+    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue
+) -> Object:
     """Return the pod's spec."""
     runtime = catalogue.runtimes[experiment.runtime]
     assert runtime.spelling is not None  # a rule refuses runtimes that are not rendered
@@ -107,18 +109,18 @@ def runtime_image(environment: Environment, experiment: Experiment, catalogue: C
     return pull_name(reference, catalogue.digests.find_digest(reference), environment.registry_mirrors)
 
 
-def device_claim(environment: Environment, experiment: Experiment) -> Spec:
+def device_claim(environment: Environment, experiment: Experiment) -> Object:
     """Return the pod's claim on devices, the same at compile and at serve: an artifact is bound to the LNC."""
     template = template_name(environment.capacity.instance_type, experiment.serving)
     return {"name": CLAIM, "resourceClaimTemplateName": template}
 
 
-def shared_memory(experiment: Experiment) -> Spec:
+def shared_memory(experiment: Experiment) -> Object:
     """Return the volume of the runtime's shared memory."""
     return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{experiment.serving.shm_gib}Gi"}}
 
 
-def _build_resources(serving: ServingSettings, local_gib: int) -> Spec:
+def _build_resources(serving: ServingSettings, local_gib: int) -> Object:
     # no CPU limit: throttling would be measured as the model's latency
     memory = f"{serving.memory_gib}Gi"
     return {
@@ -130,7 +132,7 @@ def _build_resources(serving: ServingSettings, local_gib: int) -> Spec:
 
 def _build_admit_container(
     environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue, *, has_local_copy: bool
-) -> Spec:
+) -> Object:
     """Return the init container that lets the server start with its own artifact, or says why not.
 
     It reads mounts and nothing else, so it needs neither a way out nor a credential.
@@ -142,15 +144,8 @@ def _build_admit_container(
     step = ToolStep(
         name=ADMIT,
         arguments=[
-            "admit",
-            "--stored",
-            names.BUCKET_ARTIFACT_MOUNT,
-            "--models",
-            names.MODELS_MOUNT,
-            *model_options(models),
-            "--artifact",
-            names.ARTIFACT_MOUNT,
-            *(["--copy"] if has_local_copy else []),
+            "admit", *list_options({"--stored": names.BUCKET_ARTIFACT_MOUNT, "--models": names.MODELS_MOUNT}),
+            *model_options(models), "--artifact", names.ARTIFACT_MOUNT, *(["--copy"] if has_local_copy else []),
         ],
         variables=[
             key_variable(key),
@@ -159,11 +154,11 @@ def _build_admit_container(
         ],
         requests={"cpu": "2"},
         mounts=[MODELS, BUCKET_VOLUME_MOUNT, {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}],
-    )
+    )  # fmt: skip
     return build_container(environment, step)
 
 
-def _list_volumes(environment: Environment, experiment: Experiment, key: ArtifactKey, local_gib: int) -> list[Spec]:
+def _list_volumes(environment: Environment, experiment: Experiment, key: ArtifactKey, local_gib: int) -> list[Object]:
     claims = {
         "models": names.models_volume_name(environment, experiment),
         "stored": names.artifact_volume_name(environment, experiment, key),

@@ -6,12 +6,7 @@ nothing else; and who runs an experiment owns the number of pods, so no manifest
 
 from __future__ import annotations
 
-from typing import Any
-
-import cdk8s
-from constructs import Construct
-
-from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, add_manifest, object_labels, sync_wave
+from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, Object, build_object, object_labels, sync_wave
 from charts.network import SERVER
 from charts.pod import ADMIT, SKIP_CREDENTIALS, build_server_pod
 from charts.pod import SERVER as CONTAINER
@@ -29,17 +24,16 @@ LABEL_CHARACTERS = 63
 SKIP_ALL_CREDENTIALS = {SKIP_CREDENTIALS: f"{ADMIT},{CONTAINER}"}
 
 
-class ServeChart(cdk8s.Chart):
-    """The Deployments and Services of one experiment."""
-
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
-    ) -> None:
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        for variant in experiment.all_variants():
-            template = build_server_pod(environment, experiment, variant, catalogue)
-            add_manifest(self, _build_deployment(experiment, variant, template))
-            add_manifest(self, _build_service(experiment, variant))
+def build_servers(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
+    """Return the Deployments and Services of one experiment."""
+    return [
+        body
+        for variant in experiment.all_variants()
+        for body in (
+            _build_deployment(experiment, variant, build_server_pod(environment, experiment, variant, catalogue)),
+            _build_service(experiment, variant),
+        )
+    ]
 
 
 def speculation_labels(variant: Variant) -> dict[str, str]:
@@ -52,7 +46,7 @@ def speculation_labels(variant: Variant) -> dict[str, str]:
     }
 
 
-def _single_pod_affinity(variant: Variant) -> dict[str, Any]:
+def _single_pod_affinity(variant: Variant) -> Object:
     """Return the affinity that leaves a second pod of a variant without a node, wherever the first one stands.
 
     A Service would send half of a measurement to it. Every node of a cluster is in one region (kubernetes.io
@@ -69,43 +63,32 @@ def _selector_labels(variant: Variant) -> dict[str, str]:
     return {NAME: variant.name, COMPONENT: SERVER}
 
 
-def _build_deployment(experiment: Experiment, variant: Variant, template: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {
-            "name": variant.name,
-            "namespace": names.experiment_namespace(experiment),
-            "labels": object_labels(variant.name, SERVER) | speculation_labels(variant),
-            "annotations": sync_wave(WAVE) | IGNORE_HEALTH,
-        },
-        "spec": {
-            # a rolling update deadlocks: the new pod waits for the devices that the old one holds
-            "strategy": {"type": "Recreate"},
-            "revisionHistoryLimit": 3,
-            "progressDeadlineSeconds": NO_DEADLINE_S,
-            "selector": {"matchLabels": _selector_labels(variant)},
-            "template": {
-                "metadata": {"labels": _selector_labels(variant) | PART_OF, "annotations": SKIP_ALL_CREDENTIALS},
-                "spec": template | _single_pod_affinity(variant),
-            },
+def _build_deployment(experiment: Experiment, variant: Variant, pod: Object) -> Object:
+    spec = {
+        # a rolling update deadlocks: the new pod waits for the devices that the old one holds
+        "strategy": {"type": "Recreate"},
+        "revisionHistoryLimit": 3,
+        "progressDeadlineSeconds": NO_DEADLINE_S,
+        "selector": {"matchLabels": _selector_labels(variant)},
+        "template": {
+            "metadata": {"labels": _selector_labels(variant) | PART_OF, "annotations": SKIP_ALL_CREDENTIALS},
+            "spec": pod | _single_pod_affinity(variant),
         },
     }
+    return build_object(
+        "apps/v1", "Deployment", variant.name, {"spec": spec}, namespace=names.experiment_namespace(experiment),
+        labels=object_labels(variant.name, SERVER) | speculation_labels(variant),
+        annotations=sync_wave(WAVE) | IGNORE_HEALTH,
+    )  # fmt: skip
 
 
-def _build_service(experiment: Experiment, variant: Variant) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": variant.name,
-            "namespace": names.experiment_namespace(experiment),
-            "labels": object_labels(variant.name, SERVER),
-            "annotations": sync_wave(WAVE),
-        },
-        "spec": {
-            "type": "ClusterIP",
-            "selector": _selector_labels(variant),
-            "ports": [{"name": "http", "port": names.SERVER_PORT, "targetPort": "http", "protocol": "TCP"}],
-        },
+def _build_service(experiment: Experiment, variant: Variant) -> Object:
+    spec = {
+        "type": "ClusterIP",
+        "selector": _selector_labels(variant),
+        "ports": [{"name": "http", "port": names.SERVER_PORT, "targetPort": "http", "protocol": "TCP"}],
     }
+    return build_object(
+        "v1", "Service", variant.name, {"spec": spec}, namespace=names.experiment_namespace(experiment),
+        labels=object_labels(variant.name, SERVER), annotations=sync_wave(WAVE),
+    )  # fmt: skip

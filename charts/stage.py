@@ -9,13 +9,10 @@ snapshot there and ends at once.
 
 from __future__ import annotations
 
-import cdk8s
-from constructs import Construct
-
 from charts.jobs import JobSpec, build_cron_job
-from charts.manifest import add_manifest
+from charts.manifest import Object
 from charts.network import STAGE
-from charts.tools import Spec, ToolStep, build_container, env_variable, holder_variables, local_disk_volume
+from charts.tools import ToolStep, build_container, env_variable, holder_variables, local_disk_volume
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.disk import stage_gib
@@ -29,16 +26,11 @@ RETRIES = 6  # every retry goes on where the last one ended
 SYSTEM_NODES = {"workload": "system"}
 
 
-class StageChart(cdk8s.Chart):
-    """The CronJobs that stage an experiment's target and drafts."""
-
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
-    ) -> None:
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        for name in experiment.all_models():
-            model = catalogue.models[name]
-            job = JobSpec(
+def build_stage_jobs(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
+    """Return the CronJobs that stage an experiment's target and drafts."""
+    return [
+        build_cron_job(
+            JobSpec(
                 name=names.stage_job_name(model),
                 namespace=names.experiment_namespace(experiment),
                 component=STAGE,
@@ -48,10 +40,12 @@ class StageChart(cdk8s.Chart):
                 pod_annotations={},
                 pod=_build_pod(environment, model),
             )
-            add_manifest(self, build_cron_job(job))
+        )
+        for model in (catalogue.models[name] for name in experiment.all_models())
+    ]
 
 
-def _build_pod(environment: Environment, model: ModelConfig) -> Spec:
+def _build_pod(environment: Environment, model: ModelConfig) -> Object:
     disk = stage_gib(model)
     hub = environment.hub
     step = ToolStep(

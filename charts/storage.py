@@ -11,14 +11,10 @@ that three containers carry: it stands once, in a ConfigMap that is named by its
 from __future__ import annotations
 
 import json
-from typing import Any
 
-import cdk8s
-from constructs import Construct
-
-from charts.manifest import add_manifest, object_labels, sync_wave
+from charts.manifest import Object, build_object, object_labels, sync_wave
 from tandem.spec import names
-from tandem.spec.artifact_key import KEY_ENTRY, ArtifactKey
+from tandem.spec.artifact_key import KEY_ENTRY
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -29,25 +25,44 @@ DRIVER = "s3.csi.aws.com"  # Mountpoint for Amazon S3 CSI driver v2, docs/CONFIG
 CAPACITY = "1Gi"  # Kubernetes wants a size; the driver ignores it
 
 
-class StorageChart(cdk8s.Chart):
-    """The volumes and claims of one experiment."""
-
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
-    ) -> None:
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        keys = [compute_artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
-        prefixes = {
-            names.models_volume_name(environment, experiment): "models/",
-            **{names.artifact_volume_name(environment, experiment, key): f"{key.prefix}/" for key in keys},
+def build_storage(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
+    """Return the volumes and claims of one experiment, then the keys of its artifacts."""
+    namespace = names.experiment_namespace(experiment)
+    keys = [compute_artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
+    prefixes = {
+        names.models_volume_name(environment, experiment): "models/",
+        **{names.artifact_volume_name(environment, experiment, key): f"{key.prefix}/" for key in keys},
+    }
+    gbps = catalogue.instances.instances[environment.capacity.instance_type].network_card_gbps.value
+    labels = object_labels(experiment.name, "storage")
+    objects = []
+    for name, prefix in prefixes.items():
+        options = [*_mount_options(environment, gbps), f"prefix {prefix}"]
+        volume_spec = _build_volume_spec(name, namespace, options, environment)
+        claim_spec = {
+            "accessModes": ["ReadOnlyMany"],
+            "storageClassName": "",  # static: left out, it would be the cluster's default class
+            "volumeName": name,
+            "resources": {"requests": {"storage": CAPACITY}},
         }
-        instance = catalogue.instances.instances[environment.capacity.instance_type]
-        for name, prefix in prefixes.items():
-            options = [*_mount_options(environment, instance.network_card_gbps.value), f"prefix {prefix}"]
-            add_manifest(self, _build_volume(name, options, environment, experiment))
-            add_manifest(self, _build_claim(name, experiment))
-        for key in {key.digest: key for key in keys}.values():
-            add_manifest(self, _build_key_map(key, experiment))
+        objects += [
+            build_object(
+                "v1", "PersistentVolume", name, {"spec": volume_spec}, labels=labels, annotations=sync_wave(WAVE)
+            ),
+            build_object(
+                "v1", "PersistentVolumeClaim", name, {"spec": claim_spec}, namespace=namespace, labels=labels,
+                annotations=sync_wave(WAVE),
+            ),
+        ]  # fmt: skip
+    for key in {key.digest: key for key in keys}.values():
+        data = {"immutable": True, "data": {KEY_ENTRY: json.dumps(key.as_fields(), sort_keys=True)}}
+        objects.append(
+            build_object(
+                "v1", "ConfigMap", names.key_config_map_name(key), data, namespace=namespace, labels=labels,
+                annotations=sync_wave(WAVE) | {"tandem/artifact": key.name},
+            )
+        )  # fmt: skip
+    return objects
 
 
 def _mount_options(environment: Environment, gbps: int | None) -> list[str]:
@@ -67,59 +82,20 @@ def _mount_options(environment: Environment, gbps: int | None) -> list[str]:
     return ["read-only", "allow-other", f"region {environment.region}", *throughput]
 
 
-def _build_volume(name: str, options: list[str], environment: Environment, experiment: Experiment) -> dict[str, Any]:
+def _build_volume_spec(name: str, namespace: str, options: list[str], environment: Environment) -> Object:
     return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name, "labels": object_labels(experiment.name, "storage"), "annotations": sync_wave(WAVE)},
-        "spec": {
-            "capacity": {"storage": CAPACITY},
-            "accessModes": ["ReadOnlyMany"],
-            "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": names.experiment_namespace(experiment), "name": name},
-            "mountOptions": options,
-            "csi": {
-                "driver": DRIVER,
-                "volumeHandle": name,  # two volumes with one handle hang their pods in ContainerCreating
-                "volumeAttributes": {
-                    "bucketName": names.bucket_name(environment),
-                    # the role of the pod's service account, which reads; never the driver's own
-                    "authenticationSource": "pod",
-                },
+        "capacity": {"storage": CAPACITY},
+        "accessModes": ["ReadOnlyMany"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "claimRef": {"namespace": namespace, "name": name},
+        "mountOptions": options,
+        "csi": {
+            "driver": DRIVER,
+            "volumeHandle": name,  # two volumes with one handle hang their pods in ContainerCreating
+            "volumeAttributes": {
+                "bucketName": names.bucket_name(environment),
+                # the role of the pod's service account, which reads; never the driver's own
+                "authenticationSource": "pod",
             },
         },
-    }
-
-
-def _build_claim(name: str, experiment: Experiment) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {
-            "name": name,
-            "namespace": names.experiment_namespace(experiment),
-            "labels": object_labels(experiment.name, "storage"),
-            "annotations": sync_wave(WAVE),
-        },
-        "spec": {
-            "accessModes": ["ReadOnlyMany"],
-            "storageClassName": "",  # static: left out, it would be the cluster's default class
-            "volumeName": name,
-            "resources": {"requests": {"storage": CAPACITY}},
-        },
-    }
-
-
-def _build_key_map(key: ArtifactKey, experiment: Experiment) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": names.key_config_map_name(key),
-            "namespace": names.experiment_namespace(experiment),
-            "labels": object_labels(experiment.name, "storage"),
-            "annotations": sync_wave(WAVE) | {"tandem/artifact": key.name},
-        },
-        "immutable": True,
-        "data": {KEY_ENTRY: json.dumps(key.as_fields(), sort_keys=True)},
     }

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from charts.manifest import Object
 from tandem.spec import names
 from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, ArtifactKey
 from tandem.spec.environment import Environment
@@ -32,8 +32,6 @@ RESTRICTED_SECURITY = {
 MEMORY = f"{TOOLS_MEMORY_MIB}Mi"
 WORK = {"name": "work", "mountPath": names.WORK_MOUNT}
 
-Spec = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStep:
@@ -48,13 +46,13 @@ class ToolStep:
 
     name: str
     arguments: Sequence[str]
-    variables: Sequence[Spec]
+    variables: Sequence[Object]
     requests: Mapping[str, str]
-    mounts: Sequence[Spec] = ()
+    mounts: Sequence[Object] = ()
     limits: Mapping[str, str] = field(default_factory=dict)
 
 
-def build_container(environment: Environment, step: ToolStep) -> Spec:
+def build_container(environment: Environment, step: ToolStep) -> Object:
     """Return a container that runs `python -m tandem.artifacts` with the step's arguments."""
     return {
         "name": step.name,
@@ -71,12 +69,12 @@ def build_container(environment: Environment, step: ToolStep) -> Spec:
     }  # fmt: skip
 
 
-def env_variable(name: str, value: str) -> Spec:
+def env_variable(name: str, value: str) -> Object:
     """Return one environment variable."""
     return {"name": name, "value": value}
 
 
-def holder_variables() -> list[Spec]:
+def holder_variables() -> list[Object]:
     """Return the variables that tell a run from every other: its Job's name, and the Job's uid.
 
     The uid, because a Job of the same name can be made again once the first is gone.
@@ -90,13 +88,13 @@ def holder_variables() -> list[Spec]:
     return [*label_variables, env_variable("TANDEM_HOLDER", "$(JOB_NAME)-$(JOB_UID)")]
 
 
-def key_variable(key: ArtifactKey) -> Spec:
+def key_variable(key: ArtifactKey) -> Object:
     """Return the variable that carries every field of an artifact's key, from the key's ConfigMap."""
     reference = {"key": KEY_ENTRY, "name": names.key_config_map_name(key)}
     return {"name": KEY_VARIABLE, "valueFrom": {"configMapKeyRef": reference}}
 
 
-def stage_commands_variable(experiment: Experiment, models: Iterable[ModelConfig]) -> Spec:
+def stage_commands_variable(experiment: Experiment, models: Iterable[ModelConfig]) -> Object:
     """Return the variable that says, by model, which command stages it."""
     namespace = names.experiment_namespace(experiment)
     commands = {model.full_id(): names.start_command(namespace, names.stage_job_name(model)) for model in models}
@@ -108,6 +106,11 @@ def model_options(models: Iterable[ModelConfig]) -> list[str]:
     return [part for model in models for part in ("--model", model.full_id())]
 
 
-def local_disk_volume(name: str, gib: int) -> Spec:
+def list_options(options: Mapping[str, object]) -> list[str]:
+    """Return options and their values as arguments."""
+    return [part for option, value in options.items() for part in (option, str(value))]
+
+
+def local_disk_volume(name: str, gib: int) -> Object:
     """Return a volume of local disk, which on accelerator nodes is the NVMe array."""
     return {"name": name, "emptyDir": {"sizeLimit": f"{gib}Gi"}}

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
+import cdk8s
 import yaml
 
 from charts.gitops import FOLDER, render_gitops
+from charts.manifest import Object
 from charts.people import FOLDER as PEOPLE_FOLDER
 from charts.people import render_people
 from charts.workloads import render_workloads
@@ -24,8 +25,6 @@ from tandem.spec.faults import SpecError, SpecFault
 KUSTOMIZATION = "kustomization.yaml"
 FIRST_KEYS = ("apiVersion", "kind", "metadata", "spec")
 WIDTH = 1_000_000  # characters: no line is ever folded, so that a diff shows a changed value and nothing else
-
-Object = dict[str, Any]
 
 
 def write_tree(
@@ -84,8 +83,23 @@ def render_files(environment: Environment, experiments: Iterable[Experiment], ca
 
 
 def _render_folder(folder: Path, name: str, objects: list[Object]) -> dict[Path, str]:
-    text = "---\n".join(_dump_yaml(_order_keys(body)) for body in objects)
+    text = "---\n".join(_dump_yaml(_order_keys(body)) for body in _render_chart(name, objects))
     return {folder / KUSTOMIZATION: _render_kustomization([f"{name}.yaml"]), folder / f"{name}.yaml": text}
+
+
+def _render_chart(name: str, objects: list[Object]) -> list[Object]:
+    """Return `objects` as cdk8s renders them: each once by kind and name, in their order."""
+    chart = cdk8s.Chart(cdk8s.App(), name, disable_resource_name_hashes=True)
+    for body in objects:
+        # ApiObject takes metadata alone from Python, so the whole follows as one patch of its root
+        metadata = cdk8s.ApiObjectMetadata(name=body["metadata"]["name"])
+        identity = f"{body['kind']}-{body['metadata'].get('namespace', '')}-{body['metadata']['name']}"
+        api_object = cdk8s.ApiObject(
+            chart, identity, api_version=body["apiVersion"], kind=body["kind"], metadata=metadata
+        )
+        api_object.add_json_patch(cdk8s.JsonPatch.add("", body))
+    rendered_objects: list[Object] = chart.to_json()
+    return rendered_objects
 
 
 def _render_kustomization(resources: Iterable[str]) -> str:

@@ -5,41 +5,31 @@ Invariant: the result depends on its arguments alone, and its keys stand in the 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-import cdk8s
-
-from charts.base import BaseChart
-from charts.claims import ClaimsChart
-from charts.compile import CompileChart
-from charts.llmperf import LlmperfChart
-from charts.serve import ServeChart
-from charts.stage import StageChart
-from charts.storage import StorageChart
+from charts.base import build_base
+from charts.claims import build_claims
+from charts.compile import build_compile_jobs
+from charts.llmperf import build_llmperf_job
+from charts.manifest import Object
+from charts.serve import build_servers
+from charts.stage import build_stage_jobs
+from charts.storage import build_storage
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import has_llmperf
 
-AnyChart = (
-    type[BaseChart]
-    | type[ClaimsChart]
-    | type[StorageChart]
-    | type[StageChart]
-    | type[CompileChart]
-    | type[ServeChart]
-    | type[LlmperfChart]
-)
-CHARTS: dict[str, AnyChart] = {
-    "base": BaseChart,
-    "claims": ClaimsChart,
-    "storage": StorageChart,
-    "stage": StageChart,
-    "compile": CompileChart,
-    "serve": ServeChart,
-    "llmperf": LlmperfChart,
+BUILDERS: dict[str, Callable[[Environment, Experiment, Catalogue], list[Object]]] = {
+    "base": build_base,
+    "claims": build_claims,
+    "storage": build_storage,
+    "stage": build_stage_jobs,
+    "compile": build_compile_jobs,
+    "serve": build_servers,
+    "llmperf": build_llmperf_job,
 }
-STAGES = tuple(CHARTS)
+STAGES = tuple(BUILDERS)
 
 
 def list_stages(experiment: Experiment) -> tuple[str, ...]:
@@ -47,15 +37,9 @@ def list_stages(experiment: Experiment) -> tuple[str, ...]:
     return tuple(stage for stage in STAGES if stage != "llmperf" or has_llmperf(experiment))
 
 
-def render_workloads(
-    environment: Environment, experiment: Experiment, catalogue: Catalogue
-) -> dict[str, list[dict[str, Any]]]:
+def render_workloads(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> dict[str, list[Object]]:
     """Return the objects of `experiment` by chart, charts and objects in the order of application.
 
     The experiment must have passed the rules: its runtime is rendered and its models are known.
     """
-    app = cdk8s.App()
-    return {
-        stage: CHARTS[stage](app, stage, environment=environment, experiment=experiment, catalogue=catalogue).to_json()
-        for stage in list_stages(experiment)
-    }
+    return {stage: BUILDERS[stage](environment, experiment, catalogue) for stage in list_stages(experiment)}

@@ -103,5 +103,6 @@ def _add_composite_alarm(
         actions_suppressor_wait_period=composite.wait_s if has_suppressor else None,
         actions_suppressor_extension_period=composite.extension_s if has_suppressor else None,
     )
-    for name in (*composite.alarms, *([composite.suppressor] if composite.suppressor else [])):
-        resource.add_resource_dependency(alarms_by_name[name])
+    earlier_names = (*composite.alarms, *([composite.suppressor] if composite.suppressor else []))
+    # all in one message to Node
+    resource.node.add_dependency(*(alarms_by_name[name] for name in earlier_names))

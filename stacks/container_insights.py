@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_logs as logs
 from constructs import Construct
@@ -22,6 +21,7 @@ from stacks.aws_location import locate_environment
 from stacks.identity import PodRole
 from stacks.nag import acknowledge_findings
 from stacks.policy import allow
+from stacks.role import add_log_group
 from tandem.monitoring.agent import ADDON, NAMESPACE, SERVICE_ACCOUNT
 from tandem.monitoring.log_filters import LogFilter
 from tandem.spec import names
@@ -57,12 +57,8 @@ class ContainerInsights(Construct):
 
 
 def _add_log_group(scope: Construct, kind: str, environment: Environment, key_arn: str) -> logs.CfnLogGroup:
-    group = logs.CfnLogGroup(
-        scope, kind, log_group_name=names.container_log_group_name(environment, kind),
-        retention_in_days=environment.log_retention_days, kms_key_id=key_arn,
-    )  # fmt: skip
-    group.apply_removal_policy(RemovalPolicy.DESTROY)
-    return group
+    name = names.container_log_group_name(environment, kind)
+    return add_log_group(scope, kind, environment.log_retention_days, name=name, key_arn=key_arn)
 
 
 def _add_metric_filter(scope: Construct, log_filter: LogFilter) -> logs.CfnMetricFilter:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.aws_location import AwsLocation
 from stacks.keys import CustomerKey
-from stacks.nag import acknowledge_findings
-from stacks.policy import allow, policy_document
+from stacks.policy import allow
+from stacks.role import add_log_group, add_role
 from tandem.spec.environment import ClusterSettings
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -44,10 +42,7 @@ class ControlPlane(Construct):
         )
         role = _add_cluster_role(self, key.arn, location, name)
         # EKS makes this group itself, and then keeps logs for ever, unless it is there first
-        group = logs.CfnLogGroup(
-            self, "LogGroup", log_group_name=f"/aws/eks/{name}/cluster", retention_in_days=retention_days
-        )
-        group.apply_removal_policy(RemovalPolicy.DESTROY)
+        group = add_log_group(self, "LogGroup", retention_days, name=f"/aws/eks/{name}/cluster")
         cluster_ = eks.CfnCluster(
             self,
             "Cluster",
@@ -92,26 +87,14 @@ def _add_cluster_role(scope: Construct, key_arn: str, location: AwsLocation, clu
     Source: EKS user guide, "Cross-service confused deputy prevention in Amazon EKS", 2025-08-19.
     """
     conditions = {**location.account_condition(), "ArnLike": {"aws:SourceArn": location.cluster_arn(cluster_name)}}
-    trust = allow(["sts:AssumeRole", "sts:TagSession"], service="eks.amazonaws.com", conditions=conditions)
     policy = location.aws_policy_arn("AmazonEKSClusterPolicy")
     key_statement = allow(["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn])
-    role = iam.CfnRole(
-        scope,
-        "Role",
-        assume_role_policy_document=policy_document(trust),
-        managed_policy_arns=[policy],
-        policies=[
-            iam.CfnRole.PolicyProperty(policy_name="secrets-key", policy_document=policy_document(key_statement))
-        ],
-    )
-    acknowledge_findings(
-        role,
-        {
-            f"AwsSolutions-IAM4[Policy::{policy}]":
-                "EKS requires this policy of its cluster role and extends it with new Kubernetes versions"
-        },
+    reason = "EKS requires this policy of its cluster role and extends it with new Kubernetes versions"
+    return add_role(
+        scope, "eks.amazonaws.com", actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions,
+        policy_name="secrets-key", statements=[key_statement], managed_policy_arns=[policy],
+        reasons={f"AwsSolutions-IAM4[Policy::{policy}]": reason},
     )  # fmt: skip
-    return role
 
 
 def _vpc_config(cluster: ClusterSettings, subnet_ids: list[str]) -> eks.CfnCluster.ResourcesVpcConfigProperty:

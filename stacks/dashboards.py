@@ -1,7 +1,6 @@
 """Dashboards in CloudFormation: each widget as tandem.monitoring draws it.
 
-Invariant: nothing is drawn that tandem.monitoring refuses: a dashboard with a fault ends the synthesis with its
-sentences.
+Invariant: a dashboard beyond a limit of CloudWatch ends the synthesis, with a sentence for each limit.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.stack import TemplateLimitError
-from tandem.monitoring.dashboard_body import build_body, find_faults
+from tandem.monitoring.dashboard_body import build_body, find_limit_faults
 from tandem.monitoring.widget import Dashboard
 
 
@@ -21,15 +20,15 @@ class DashboardSet(Construct):
     """One resource for each dashboard.
 
     Raises:
-        RefusedError: CloudWatch would refuse one, or it draws what nobody sends.
+        TemplateLimitError: CloudWatch would refuse one.
     """
 
     def __init__(self, scope: Construct, id_: str, *, dashboards: Sequence[Dashboard], region: str) -> None:
         super().__init__(scope, id_)
         for dashboard in dashboards:
-            fault_texts = find_faults(dashboard)
+            fault_texts = list(find_limit_faults(dashboard))
             if fault_texts:
-                raise TemplateLimitError(f"dashboard {dashboard.name}: {'; '.join(fault_texts)}")
+                raise TemplateLimitError("; ".join(fault_texts), where=dashboard.name, change="mend tandem/monitoring")
             cloudwatch.CfnDashboard(
                 self, dashboard.name, dashboard_name=dashboard.name,
                 dashboard_body=json.dumps(build_body(dashboard, region), separators=(",", ":")),

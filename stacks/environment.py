@@ -27,8 +27,8 @@ class EnvironmentStage(cdk.Stage):
     Another experiment, or one less, changes Workloads and Observability and no other template.
 
     Args:
-        watched: the environment, the experiments it hosts and their traffic.
-        inside: what to apply inside the cluster; None with gitops, where a controller in the cluster does.
+        monitoring_scope: the environment, the experiments it hosts and their traffic.
+        cluster_content: what to apply inside the cluster; None with gitops, where a controller in the cluster does.
     """
 
     def __init__(

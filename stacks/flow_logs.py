@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.policy import allow, policy_document
+from stacks.policy import allow
+from stacks.role import add_log_group, add_role
 
 
 class FlowLogs(Construct):
@@ -16,16 +14,11 @@ class FlowLogs(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, vpc_id: str, account: str, retention_days: int) -> None:
         super().__init__(scope, id_)
-        group = logs.CfnLogGroup(self, "LogGroup", retention_in_days=retention_days)
-        group.apply_removal_policy(RemovalPolicy.DESTROY)
-        trust = allow(
-            ["sts:AssumeRole"], service="vpc-flow-logs.amazonaws.com",
-            conditions={"StringEquals": {"aws:SourceAccount": account}},
-        )  # fmt: skip
+        group = add_log_group(self, "LogGroup", retention_days)
         writes = allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.attr_arn])
-        role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=policy_document(trust),
-            policies=[iam.CfnRole.PolicyProperty(policy_name="write", policy_document=policy_document(writes))],
+        role = add_role(
+            self, "vpc-flow-logs.amazonaws.com", policy_name="write", statements=[writes],
+            conditions={"StringEquals": {"aws:SourceAccount": account}},
         )  # fmt: skip
         ec2.CfnFlowLog(
             self, "FlowLog", resource_id=vpc_id, resource_type="VPC", traffic_type="ALL",

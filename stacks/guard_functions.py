@@ -6,31 +6,26 @@ that what runs in Lambda is what runs in a test.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_events as events
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from stacks.aws_location import locate_environment
 from stacks.guard_rights import list_nag_reasons
 from stacks.nag import acknowledge_findings
-from stacks.policy import allow, policy_document
+from stacks.policy import allow
+from stacks.role import add_log_group, add_role
+from stacks.source_folder import ROOT, copy_files
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.guard_config import build_guard_config
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-ROOT = Path(__file__).parent.parent
 LAMBDA, EVENTS = "lambda.amazonaws.com", "events.amazonaws.com"
 RUNTIME = "python3.13"
 MEMORY_MIB = 256
@@ -69,30 +64,19 @@ class GuardFunction(Construct):
         statements: Sequence[dict[str, Any]],
     ) -> None:
         super().__init__(scope, id_)
-        group = logs.CfnLogGroup(
-            self, "Log", log_group_name=names.function_log_group_name(environment, function_kind),
-            retention_in_days=environment.log_retention_days, kms_key_id=key_arn,
-        )  # fmt: skip
-        group.apply_removal_policy(RemovalPolicy.DESTROY)
+        log_name = names.function_log_group_name(environment, function_kind)
+        group = add_log_group(self, "Log", environment.log_retention_days, name=log_name, key_arn=key_arn)
         own_statements = [
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn]),
             *([allow(["sqs:SendMessage"], [queue_arn])] if function_kind == "stop" else []),
         ]
-        trust = allow(
-            ["sts:AssumeRole"], service=LAMBDA, conditions=locate_environment(environment).account_condition()
-        )
-        role = iam.CfnRole(
-            self,
-            "Role",
-            assume_role_policy_document=policy_document(trust),
-            policies=[
-                iam.CfnRole.PolicyProperty(
-                    policy_name=function_kind, policy_document=policy_document(*statements, *own_statements)
-                )
-            ],
-        )
-        acknowledge_findings(role, list_nag_reasons(environment))
-        code = _add_code_asset(self, function_kind)
+        role = add_role(
+            self, LAMBDA, conditions=locate_environment(environment).account_condition(), policy_name=function_kind,
+            statements=[*statements, *own_statements], reasons=list_nag_reasons(environment),
+        )  # fmt: skip
+        handler = f"lambdas/{function_kind}/{HANDLER}"
+        targets = {file: HANDLER if file == handler else file for file in list_function_files(function_kind)}
+        code = assets.Asset(self, "Code", path=copy_files(targets))
         function = lambda_.CfnFunction(
             self,
             "Function",
@@ -162,13 +146,3 @@ def list_function_files(function_kind: FunctionKind) -> tuple[str, ...]:
     """Return the files that a function is made of, relative to the repository."""
     paths = (ROOT / "lambdas" / function_kind / FILE_LIST).read_text().split()
     return tuple(paths)
-
-
-def _add_code_asset(scope: Construct, function_kind: FunctionKind) -> assets.Asset:
-    with tempfile.TemporaryDirectory() as folder:
-        for file in list_function_files(function_kind):
-            asset_path = HANDLER if file == f"lambdas/{function_kind}/{HANDLER}" else file
-            target = Path(folder) / asset_path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / file, target)
-        return assets.Asset(scope, "Code", path=folder)  # copied into the assembly before this returns

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aws_cdk import aws_eks_v2 as eks
-from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.aws_location import AwsLocation, locate_environment
 from stacks.bucket_key import allow_bucket_key
 from stacks.ecr import PULL_ACTIONS, PrivateRepository, allow_login
 from stacks.nag import acknowledge_findings
-from stacks.policy import Conditions, allow, policy_document
+from stacks.policy import Conditions, allow
+from stacks.role import add_role
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, NAMESPACE_PREFIX, SERVE_ACCOUNT, STAGE_ACCOUNT
@@ -49,11 +49,9 @@ class PodRole(Construct):
             },
             "StringLike": {"aws:RequestTag/kubernetes-namespace": namespace},
         }
-        trust = allow(["sts:AssumeRole", "sts:TagSession"], service=PODS, conditions=conditions)
-        policies = [iam.CfnRole.PolicyProperty(policy_name=policy_name, policy_document=policy_document(*statements))]
-        self.role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=policy_document(trust),
-            managed_policy_arns=list(managed_policy_arns) or None, policies=policies if statements else None,
+        self.role = add_role(
+            self, PODS, actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions, policy_name=policy_name,
+            statements=statements, managed_policy_arns=managed_policy_arns,
         )  # fmt: skip
         self.arn = self.role.attr_arn
 
@@ -190,16 +188,12 @@ def _allow_writing(bucket_arn: str, prefix: str) -> list[dict[str, Any]]:
 
 
 def _allow_publishing(namespaces: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what a publisher of metrics takes: to put into its namespaces, and to look whether a value arrived.
+    """Return what a publisher of metrics takes: to put into its namespaces.
 
-    Neither action takes a resource, and only the first has a condition on the namespace (Service Authorization
-    Reference, Amazon CloudWatch): a bench may read others' metrics and write none.
+    The action takes no resource, but a condition on the namespace (Service Authorization Reference, Amazon CloudWatch).
     """
     conditions: Conditions = {"StringEquals": {"cloudwatch:namespace": list(namespaces)}}
-    return [
-        allow(["cloudwatch:PutMetricData"], ["*"], conditions=conditions),
-        allow(["cloudwatch:GetMetricData"], ["*"]),
-    ]
+    return [allow(["cloudwatch:PutMetricData"], ["*"], conditions=conditions)]
 
 
 def _allow_secret(location: AwsLocation, name: str) -> dict[str, Any]:

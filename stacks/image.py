@@ -14,7 +14,6 @@ import aws_cdk as cdk
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
@@ -24,7 +23,8 @@ from stacks.aws_location import AwsLocation, locate_environment
 from stacks.image_build import BuildNetwork, ImageBuild
 from stacks.nag import acknowledge_findings
 from stacks.network import NetworkIds
-from stacks.policy import allow, policy_document
+from stacks.policy import allow
+from stacks.role import add_role
 from stacks.stack import EnvironmentStack
 from stacks.vpc import ANYWHERE
 from tandem.spec import names
@@ -149,11 +149,9 @@ class BuildProvider(Construct):
             allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], project_arns),
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group.attr_arn]),
         ]
-        trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=location.account_condition())
-        role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=policy_document(trust),
-            policies=[iam.CfnRole.PolicyProperty(policy_name="build", policy_document=policy_document(*statements))],
-        )  # fmt: skip
+        role = add_role(
+            self, LAMBDA, conditions=location.account_condition(), policy_name="build", statements=statements
+        )
         code = assets.Asset(self, "Code", path=str(HANDLER_FOLDER), exclude=["*", "!*.py"])
         function = lambda_.CfnFunction(
             self, "Function", runtime="python3.13", handler="handler.handler", role=role.attr_arn,

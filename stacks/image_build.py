@@ -7,12 +7,8 @@ what these commands need.
 from __future__ import annotations
 
 import shlex
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -27,11 +23,13 @@ from constructs import Construct
 from stacks.aws_location import AwsLocation
 from stacks.ecr import PULL_ACTIONS, PrivateRepository, allow_login
 from stacks.nag import acknowledge_findings
-from stacks.policy import allow, policy_document
+from stacks.policy import allow
+from stacks.role import add_role
+from stacks.source_folder import copy_files
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.images import pull_name
-from tandem.spec.project_image import ROOT, ProjectImage, registry_host
+from tandem.spec.project_image import ProjectImage, registry_host
 
 # AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images provided by CodeBuild")
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
@@ -154,29 +152,17 @@ class ImageBuild(Construct):
             *([allow(PULL_ACTIONS, [mirror.arn(location.partition)])] if mirror else []),
             *(build_network.statements(location) if build_network else []),
         ]
-        trust = allow(
-            ["sts:AssumeRole"], service="codebuild.amazonaws.com",
+        login_reason = (
+            "a login to private registries, and the interfaces of a build in a VPC, take no narrower resource"
+        )
+        reasons = {"AwsSolutions-IAM5[Resource::*]": login_reason}
+        if build_network:
+            interface_finding = f"AwsSolutions-IAM5[Resource::{location.arn('ec2', 'network-interface/*')}]"
+            reasons[interface_finding] = "ids are not known beforehand; the condition names the subnets"
+        return add_role(
+            self, "codebuild.amazonaws.com", policy_name="build", statements=statements, reasons=reasons,
             conditions={"StringEquals": {"aws:SourceAccount": location.account, "aws:SourceArn": self.project_arn}},
         )  # fmt: skip
-        role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=policy_document(trust),
-            policies=[iam.CfnRole.PolicyProperty(policy_name="build", policy_document=policy_document(*statements))],
-        )  # fmt: skip
-        interface_finding = f"AwsSolutions-IAM5[Resource::{location.arn('ec2', 'network-interface/*')}]"
-        acknowledge_findings(
-            role,
-            {
-                "AwsSolutions-IAM5[Resource::*]": "a login to private registries, and the interfaces of a build "
-                "in a VPC, "
-                "take no narrower resource",
-                **(
-                    {interface_finding: "ids are not known beforehand; the condition names the subnets"}
-                    if build_network
-                    else {}
-                ),
-            },
-        )
-        return role
 
 
 def render_build_spec(
@@ -218,17 +204,5 @@ def _login_command(host: str, region: str) -> str:
 
 def _add_source_asset(scope: Construct, image: ProjectImage) -> assets.Asset:
     """Return the build's source as an asset: the files of the allow list and no other, under the image's own tag."""
-    tag = image.tag()
-    folder = _copy_source(image, tag).name
-    return assets.Asset(scope, "Source", path=folder, asset_hash_type=AssetHashType.CUSTOM, asset_hash=tag)
-
-
-@cache
-def _copy_source(image: ProjectImage, tag: str) -> tempfile.TemporaryDirectory[str]:  # noqa: ARG001  # another, other files
-    """Copy an image's source once, for every environment that builds it; the folder goes with the process."""
-    folder = tempfile.TemporaryDirectory()
-    for file in image.source_files():
-        target = Path(folder.name) / file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / file, target)
-    return folder
+    folder = copy_files({str(file): str(file) for file in image.source_files()})
+    return assets.Asset(scope, "Source", path=folder, asset_hash_type=AssetHashType.CUSTOM, asset_hash=image.tag())

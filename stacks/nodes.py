@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.aws_location import AwsLocation
 from stacks.ecr import allow_first_pulls
-from stacks.nag import acknowledge_findings
-from stacks.policy import allow, policy_document
+from stacks.role import add_role
 from stacks.tags import instance_tags
 
 ROOT_DEVICE = "/dev/xvda"  # root of the AL2023 AMIs
@@ -23,10 +20,6 @@ _NODE_POLICIES = {
 }
 
 _CACHE_REASON = "a pull-through cache names repositories after what is pulled; the mirror's prefix is literal"
-
-
-def _inline_policy(statements: list[dict[str, Any]]) -> iam.CfnRole.PolicyProperty:
-    return iam.CfnRole.PolicyProperty(policy_name="first-pull", policy_document=policy_document(*statements))
 
 
 class NodeRole(Construct):
@@ -44,25 +37,16 @@ class NodeRole(Construct):
         super().__init__(scope, id_)
         statements = allow_first_pulls(mirrors, location.partition)
         arns = {policy: location.aws_policy_arn(policy) for policy in _NODE_POLICIES}
-        self.role = iam.CfnRole(
-            self,
-            "Role",
-            # no condition: EC2 tells no source of an instance's role, and the role is passed within its account alone
-            assume_role_policy_document=policy_document(allow(["sts:AssumeRole"], service="ec2.amazonaws.com")),
+        cache_arns = [arn for statement in statements for arn in statement["Resource"]]
+        # no condition: EC2 tells no source of an instance's role, and the role is passed within its account alone
+        self.role = add_role(
+            self, "ec2.amazonaws.com", policy_name="first-pull", statements=statements,
             managed_policy_arns=list(arns.values()),
-            policies=[_inline_policy(statements)] if statements else None,
-        )
-        acknowledge_findings(
-            self.role,
-            {
+            reasons={
                 **{f"AwsSolutions-IAM4[Policy::{arn}]": _NODE_POLICIES[policy] for policy, arn in arns.items()},
-                **{
-                    f"AwsSolutions-IAM5[Resource::{arn}]": _CACHE_REASON
-                    for statement in statements
-                    for arn in statement["Resource"]
-                },
+                **{f"AwsSolutions-IAM5[Resource::{arn}]": _CACHE_REASON for arn in cache_arns},
             },
-        )
+        )  # fmt: skip
         self.arn = self.role.attr_arn
 
 

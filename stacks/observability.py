@@ -8,6 +8,7 @@ this stack writes it down. Beside Workloads it is the only template that an expe
 from __future__ import annotations
 
 import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.alarms import AlarmSet
@@ -29,11 +30,11 @@ class ObservabilityStack(EnvironmentStack):
     """What an environment is watched by; without Container Insights its dashboards and alarms alone.
 
     Args:
-        watched: the environment, its experiments and their traffic.
+        monitoring_scope: the environment, its experiments and their traffic.
         agent_version: of the add-on; None leaves it to EKS.
 
     Raises:
-        RefusedError: there are more alarms than a template takes, or a dashboard is unsound.
+        TemplateLimitError: there are more alarms than a template takes, or a dashboard is unsound.
     """
 
     def __init__(
@@ -59,13 +60,11 @@ class ObservabilityStack(EnvironmentStack):
         self._check_size()
 
     def _check_size(self) -> None:
-        resource_types = [
-            child.cfn_resource_type for child in self.node.find_all() if isinstance(child, cdk.CfnResource)
-        ]
-        if len(resource_types) > MAX_RESOURCES:
-            alarm_count = resource_types.count("AWS::CloudWatch::Alarm")
+        resources = [child for child in self.node.find_all() if isinstance(child, cdk.CfnResource)]
+        if len(resources) > MAX_RESOURCES:
+            alarm_count = sum(isinstance(child, cloudwatch.CfnAlarm) for child in resources)
             raise TemplateLimitError(
-                f"{self.stack_name}: {len(resource_types)} resources, {alarm_count} of them alarms; a template takes "
-                f"{MAX_RESOURCES}. Host fewer variants in this environment, or take values out of "
-                "observability.reference"
+                f"{len(resources)} resources, {alarm_count} of them alarms, and a template takes {MAX_RESOURCES}",
+                where=self.stack_name,
+                change="host fewer variants in this environment, or take values out of observability.reference",
             )

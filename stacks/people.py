@@ -24,7 +24,7 @@ class PeoplePolicies(Construct):
     """One managed policy for each kind.
 
     Raises:
-        RefusedError: one is longer than IAM takes.
+        TemplateLimitError: one is longer than IAM takes.
     """
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
@@ -33,10 +33,10 @@ class PeoplePolicies(Construct):
             document = build_policy(environment, kind)
             if count_policy_characters(document) > MAX_POLICY_CHARACTERS:
                 raise TemplateLimitError(
-                    f"IAM policy {names.people_policy_name(environment, kind)}: "
-                    f"{count_policy_characters(document)} characters; IAM takes "
-                    f"{MAX_POLICY_CHARACTERS}. Name fewer principals in cluster.access, or leave guard.people_policies "
-                    "false and write your own"
+                    f"{count_policy_characters(document)} characters, and IAM takes {MAX_POLICY_CHARACTERS}",
+                    where=f"IAM policy {names.people_policy_name(environment, kind)}",
+                    change="name fewer principals in cluster.access, or leave guard.people_policies false and write "
+                    "your own",
                 )
             managed_policy = iam.CfnManagedPolicy(
                 self, kind.capitalize(), managed_policy_name=names.people_policy_name(environment, kind),

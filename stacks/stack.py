@@ -5,12 +5,13 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 
+from tandem.errors import InputError
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
 
-class TemplateLimitError(ValueError):
-    """What is declared does not fit into a template; the message is for whoever wrote the file."""
+class TemplateLimitError(InputError):
+    """What is declared does not fit into a template, or into what CloudFormation makes of it."""
 
 
 class EnvironmentStack(cdk.Stack):

@@ -7,7 +7,6 @@ does nothing else but say that it could not.
 from __future__ import annotations
 
 from aws_cdk import RemovalPolicy
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -15,7 +14,8 @@ from constructs import Construct
 from stacks.aws_location import locate_environment
 from stacks.guard_rights import list_schedule_statements, node_group_arn
 from stacks.nag import acknowledge_findings
-from stacks.policy import allow, policy_document
+from stacks.policy import policy_document
+from stacks.role import add_role
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -55,35 +55,11 @@ class StopScheduleGroup(Construct):
         super().__init__(scope, id_)
         location, name = locate_environment(environment), names.schedule_group_name(environment)
         scheduler.CfnScheduleGroup(self, "Group", name=name)
-        trust = allow(
-            ["sts:AssumeRole"],
-            service=SCHEDULER,
-            conditions={
-                "StringEquals": {
-                    "aws:SourceAccount": location.account,
-                    "aws:SourceArn": location.arn("scheduler", f"schedule-group/{name}"),
-                }
-            },
-        )
-        role = iam.CfnRole(
-            self,
-            "Role",
-            role_name=names.scheduler_role_name(environment),
-            assume_role_policy_document=policy_document(trust),
-            policies=[
-                iam.CfnRole.PolicyProperty(
-                    policy_name="stop",
-                    policy_document=policy_document(
-                        *list_schedule_statements(environment, queue_arn=queue_arn, key_arn=key_arn)
-                    ),
-                )
-            ],
-        )
-        acknowledge_findings(
-            role,
-            {
-                f"AwsSolutions-IAM5[Resource::{node_group_arn(environment)}]": "EKS ends the ARN of a node "
-                "group with an "
-                "id of its own; cluster and node group are literal",
-            },
-        )
+        group_arn = location.arn("scheduler", f"schedule-group/{name}")
+        reason = "EKS ends the ARN of a node group with an id of its own; cluster and node group are literal"
+        add_role(
+            self, SCHEDULER, name=names.scheduler_role_name(environment), policy_name="stop",
+            statements=list_schedule_statements(environment, queue_arn=queue_arn, key_arn=key_arn),
+            conditions={"StringEquals": {"aws:SourceAccount": location.account, "aws:SourceArn": group_arn}},
+            reasons={f"AwsSolutions-IAM5[Resource::{node_group_arn(environment)}]": reason},
+        )  # fmt: skip

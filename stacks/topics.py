@@ -8,6 +8,7 @@ tells of itself cannot start another; a subscriber that is added or moved in the
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from aws_cdk import aws_lambda as lambda_
@@ -16,7 +17,7 @@ from constructs import Construct
 
 from stacks.aws_location import locate_environment
 from stacks.guard_key import BUDGETS, CLOUDWATCH, SNS, alarm_conditions, budget_conditions
-from stacks.policy import allow, policy_document
+from stacks.policy import Conditions, allow, policy_document
 from tandem.spec import names
 from tandem.spec.environment import AlarmSubscription, Environment
 
@@ -40,23 +41,13 @@ class PeopleTopic(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, key_arn: str) -> None:
         super().__init__(scope, id_)
-        topic = sns.CfnTopic(
-            self, "Topic", topic_name=names.topic_name(environment), kms_master_key_id=key_arn,
-            display_name=f"Tandem {environment.name}",
+        self.topic_arn = _add_topic(
+            self, names.topic_name(environment), f"Tandem {environment.name}", key_arn=key_arn,
+            publishers={
+                CLOUDWATCH: alarm_conditions(environment),
+                BUDGETS: budget_conditions(locate_environment(environment)),
+            },
         )  # fmt: skip
-        self.topic_arn = topic.ref
-        alarm_statement = allow(
-            ["sns:Publish"], [topic.ref], service=CLOUDWATCH, conditions=alarm_conditions(environment)
-        )
-        budget_statement = allow(
-            ["sns:Publish"], [topic.ref], service=BUDGETS, conditions=budget_conditions(locate_environment(environment))
-        )
-        sns.CfnTopicPolicy(
-            self,
-            "Policy",
-            topics=[topic.ref],
-            policy_document=policy_document(alarm_statement, budget_statement, _deny_plain_transport(topic.ref)),
-        )
         for subscription in environment.observability.alarm_subscriptions:
             sns.CfnSubscription(
                 self, _subscription_id(subscription), topic_arn=self.topic_arn, protocol=subscription.protocol,
@@ -75,27 +66,31 @@ class StopTopic(Construct):
         self, scope: Construct, id_: str, *, environment: Environment, key_arn: str, function_arn: str
     ) -> None:
         super().__init__(scope, id_)
-        topic = sns.CfnTopic(
-            self, "Topic", topic_name=names.stop_topic_name(environment), kms_master_key_id=key_arn,
-            display_name=f"Tandem {environment.name}: stop",
+        self.topic_arn = _add_topic(
+            self, names.stop_topic_name(environment), f"Tandem {environment.name}: stop", key_arn=key_arn,
+            publishers={BUDGETS: budget_conditions(locate_environment(environment))},
         )  # fmt: skip
-        self.topic_arn = topic.ref
-        budget_statement = allow(
-            ["sns:Publish"], [topic.ref], service=BUDGETS, conditions=budget_conditions(locate_environment(environment))
-        )
-        sns.CfnTopicPolicy(
-            self,
-            "Policy",
-            topics=[topic.ref],
-            policy_document=policy_document(budget_statement, _deny_plain_transport(topic.ref)),
-        )
         permission = lambda_.CfnPermission(
             self, "Invoke", action="lambda:InvokeFunction", function_name=function_arn, principal=SNS,
-            source_account=environment.account, source_arn=topic.ref,
+            source_account=environment.account, source_arn=self.topic_arn,
         )  # fmt: skip
         sns.CfnSubscription(
-            self, "Function", topic_arn=topic.ref, protocol="lambda", endpoint=function_arn
+            self, "Function", topic_arn=self.topic_arn, protocol="lambda", endpoint=function_arn
         ).add_resource_dependency(permission)
+
+
+def _add_topic(
+    scope: Construct, name: str, display_name: str, *, key_arn: str, publishers: Mapping[str, Conditions]
+) -> str:
+    """Add the topic of `scope`, which some services may publish to, under conditions, and by TLS alone."""
+    topic = sns.CfnTopic(scope, "Topic", topic_name=name, kms_master_key_id=key_arn, display_name=display_name)
+    statements = [
+        allow(["sns:Publish"], [topic.ref], service=service, conditions=conditions)
+        for service, conditions in publishers.items()
+    ]
+    policy = policy_document(*statements, _deny_plain_transport(topic.ref))
+    sns.CfnTopicPolicy(scope, "Policy", topics=[topic.ref], policy_document=policy)
+    return topic.ref
 
 
 def _deny_plain_transport(arn: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
-from constructs import Construct, DependencyGroup, IDependable
+from constructs import Construct, IDependable
 
 from stacks.aws_location import locate_environment
 from stacks.ecr import PrivateRepository
@@ -66,7 +66,7 @@ class WorkloadsStack(EnvironmentStack):
     Args:
         experiments: those the environment hosts.
         role_arns: service account to role.
-        inside: what to apply inside the cluster; None with gitops.
+        cluster_content: what to apply inside the cluster; None with gitops.
         chart_repository: where the Neuron DRA chart comes from, mirrors applied.
     """
 
@@ -122,14 +122,12 @@ class WorkloadsStack(EnvironmentStack):
         manifests = [
             ManifestSequence(
                 self, experiment, kubectl=kubectl, stages=stages,
-                dependency=DependencyGroup(release, identities[experiment]),
+                earlier=[release, identities[experiment]],
             )
             for experiment, stages in cluster_content.charts.items()
         ]  # fmt: skip
         # in the experiments' namespaces, so after all of them
-        ManifestSequence(
-            self, "People", kubectl=kubectl, stages=cluster_content.people, dependency=DependencyGroup(*manifests)
-        )
+        ManifestSequence(self, "People", kubectl=kubectl, stages=cluster_content.people, earlier=manifests)
 
 
 class ManifestSequence(Construct):
@@ -147,7 +145,7 @@ class ManifestSequence(Construct):
         *,
         kubectl: KubectlAccess,
         stages: Mapping[str, Objects],
-        dependency: IDependable,
+        earlier: Sequence[IDependable],
     ) -> None:
         super().__init__(scope, id_)
         for stage, objects in stages.items():
@@ -160,8 +158,8 @@ class ManifestSequence(Construct):
                 for piece_id, piece_objects in split_chart(stage, objects).items()
             ]  # fmt: skip
             for manifest in manifests:
-                manifest.node.add_dependency(kubectl.ready, dependency)
-            dependency = DependencyGroup(*manifests)
+                manifest.node.add_dependency(kubectl.ready, *earlier)
+            earlier = manifests
 
 
 def split_chart(stage: str, objects: Objects) -> dict[str, list[Mapping[str, Any]]]:

@@ -15,6 +15,36 @@ SpreadUnit = Literal["request", "gap", "turn", "round"]
 
 
 @dataclass(frozen=True)
+class PostFigure:
+    """A figure of the post that draws the metric: its place among them, its title, and what it says and does not."""
+
+    place: int
+    title: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class MetricDisplay:
+    """How people see a published metric.
+
+    Args:
+        row: its place on the dashboard of an experiment, from 1.
+        title: of its graphs, without statistic and unit.
+        sentence: what a graph of it shows and what it does not.
+        has_speed_up: whether a speed-up of it means anything.
+        needs_speculation: whether only arms that speculate have it.
+        post_figure: the post's figure of it; None: the post draws none.
+    """
+
+    row: int
+    title: str
+    sentence: str
+    has_speed_up: bool = True
+    needs_speculation: bool = False
+    post_figure: PostFigure | None = None
+
+
+@dataclass(frozen=True)
 class Metric:
     """One figure.
 
@@ -26,7 +56,7 @@ class Metric:
         better: which way is better; `neither` for what only describes.
         spread: what one value of it belongs to; quantiles are over these. A count of a round has one value a round and
             cell and no cell in summary.json, which has the counts of the whole run elsewhere.
-        goes_to_cloudwatch: whether it goes to CloudWatch; what is drawn is published, and the reverse.
+        display: how it is drawn; None: it is not published. What is drawn is published, and the reverse.
     """
 
     name: str
@@ -35,7 +65,7 @@ class Metric:
     source: str
     better: BetterDirection
     spread: SpreadUnit = "request"
-    goes_to_cloudwatch: bool = False
+    display: MetricDisplay | None = None
 
 
 _CHUNKS = "arrival times of the response's SSE chunks"
@@ -45,38 +75,67 @@ _METRICS = (
     Metric(
         "ttft_ms",
         "ms",
-        "from the start of the request to its first token-bearing chunk: the role chunk, which carries no token, does "
-        "not count; the time a late open-loop start was overdue is not in it (schedule_delay_ms)",
+        "from the start of the request to its first token-bearing chunk: the role chunk, which carries no token, "
+        "does not count; the time a late open-loop start was overdue is not in it (schedule_delay_ms)",
         _CHUNKS,
         "lower",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            4,
+            "TTFT",
+            "From sending a request to its first token: prefill and queue. Speculation is not to change it; the time "
+            "that a late open-loop start was overdue is not in it.",
+            post_figure=PostFigure(
+                2,
+                "Figure 5: TTFT",
+                "The post: unchanged by speculation. A difference here comes from queue or prefill, not from accepted "
+                "tokens.",
+            ),
+        ),
     ),
     Metric(
         "tpot_ms",
         "ms",
-        "(E2E - TTFT) / (completion_tokens - 1), one value a request, absent below 2 tokens; biased low when the first "
-        "chunk holds b > 1 tokens, by the factor (completion_tokens - b) / (completion_tokens - 1): see tpot_exact_ms",
+        "(E2E - TTFT) / (completion_tokens - 1), one value a request, absent below 2 tokens; biased low when the "
+        "first chunk holds b > 1 tokens, by the factor (completion_tokens - b) / (completion_tokens - 1): see "
+        "tpot_exact_ms",
         f"{_CHUNKS}; {_USAGE}",
         "lower",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            2,
+            "TPOT",
+            "Time per output token after the first: what speculation is to lower. Not the time between chunks, and "
+            "biased low where the first chunk holds several tokens.",
+            post_figure=PostFigure(
+                3,
+                "Figure 4, as time per output token",
+                "(E2E - TTFT) / (tokens - 1): each token counts, however many came in one chunk. The post prints no "
+                "such figure.",
+            ),
+        ),
     ),
     Metric(
         "tpot_exact_ms",
         "ms",
-        "(last - first token-bearing chunk) / (tokens - tokens in the first), one value a request; absent where the "
-        "server does not say how many tokens each chunk holds, or all came in one",
+        "(last - first token-bearing chunk) / (tokens - tokens in the first), one value a request; absent where "
+        "the server does not say how many tokens each chunk holds, or all came in one",
         f"{_CHUNKS}; running usage or token ids in each chunk",
         "lower",
     ),
     Metric(
         "chunk_gap_ms",
         "ms",
-        "between one token-bearing chunk and the next, every gap of every request in one pool: a long answer weighs "
-        "more; under speculation this is the time of an engine step, not of a token",
+        "between one token-bearing chunk and the next, every gap of every request in one pool: a long answer "
+        "weighs more; under speculation this is the time of an engine step, not of a token",
         _CHUNKS,
         "lower",
         spread="gap",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            9,
+            "Chunk gap",
+            "Time between streamed chunks. Under speculation that is an engine step, which holds several tokens: a "
+            "larger gap is no slower arm, so no speed-up is drawn.",
+            has_speed_up=False,
+        ),
     ),
     Metric(
         "e2e_ms",
@@ -84,13 +143,24 @@ _METRICS = (
         "from the start of the request to its last chunk with a choice; the usage chunk and [DONE] do not count",
         _CHUNKS,
         "lower",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            1,
+            "E2E latency",
+            "From sending a request to its last chunk. Grows with the answer's length: compare it only between arms "
+            "whose answers are as long (completion tokens, below).",
+            post_figure=PostFigure(
+                1,
+                "Figure 3: E2E latency",
+                "The post: the structured prompt is faster with speculation all along, the open-ended one is not. E2E "
+                "alone does not say which part of a request got faster.",
+            ),
+        ),
     ),
     Metric(
         "tokens_per_chunk",
         "tokens",
-        "completion_tokens / token-bearing chunks, one value a request; about 1 without speculation, a little above "
-        "where the server counts a stop token that it does not send in a chunk of its own, or joins chunks",
+        "completion_tokens / token-bearing chunks, one value a request; about 1 without speculation, a little "
+        "above where the server counts a stop token that it does not send in a chunk of its own, or joins chunks",
         f"{_CHUNKS}; {_USAGE}",
         "neither",
     ),
@@ -100,40 +170,64 @@ _METRICS = (
         "completion_tokens / E2E of one request (per stream): its wait for the first token is in it",
         f"{_CHUNKS}; {_USAGE}",
         "higher",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            5,
+            "Output tokens per stream",
+            "What one user sees: tokens of a request over its E2E, the wait for the first token included. Higher is "
+            "better, so p90 is the fast end.",
+        ),
     ),
     Metric(
         "system_output_tokens_per_s",
         "tokens/s",
-        "completion tokens of the cell's requests that succeeded / the busy time of the arm, which for one turn is "
-        "from its first start to its last end, failed requests included; quantiles are over turns (n counts turns), "
-        "the mean is all tokens / the sum of all turns; short turns are biased low by their ends, where fewer run",
+        "completion tokens of the cell's requests that succeeded / the busy time of the arm, which for one turn "
+        "is from its first start to its last end, failed requests included; quantiles are over turns (n counts "
+        "turns), the mean is all tokens / the sum of all turns; short turns are biased low by their ends, where "
+        "fewer run",
         f"start and end of every request; {_USAGE}",
         "higher",
         spread="turn",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            6,
+            "Output tokens of the system",
+            "What one arm puts out in a turn, all streams together; one value a turn, so few values. Short turns read"
+            " low, since fewer streams run at their ends.",
+        ),
     ),
     Metric(
         "goodput_per_s",
         "requests/s",
-        "requests that succeeded within every stated limit / the busy time as of system_output_tokens_per_s; a limit "
-        "on a figure that one token cannot have is met; absent without limits, or where a limit needs usage and there "
-        "is none",
+        "requests that succeeded within every stated limit / the busy time as of system_output_tokens_per_s; a "
+        "limit on a figure that one token cannot have is met; absent without limits, or where a limit needs usage"
+        " and there is none",
         f"the limits in manifest.json; {_CHUNKS}; {_USAGE}",
         "higher",
         spread="turn",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            7,
+            "Goodput",
+            "Requests per second that succeeded within every stated limit, one value a turn. Empty where the run was "
+            "given no limits; how far beyond them the others were is not in it.",
+        ),
     ),
     Metric(
         "acceptance_length",
         "tokens",
-        "tokens committed by one speculative step, the target's own included. Live counters: 1 + accepted tokens / "
-        "drafts. Flat counters: tokens after each answer's first / decode steps, lower by the cut at an answer's end. "
-        "Quantiles are over turns, the mean is the ratio of the sums; absent for an arm that does not speculate",
+        "tokens committed by one speculative step, the target's own included. Live counters: 1 + accepted tokens "
+        "/ drafts. Flat counters: tokens after each answer's first / decode steps, lower by the cut at an "
+        "answer's end. Quantiles are over turns, the mean is the ratio of the sums; absent for an arm that does "
+        "not speculate",
         "differences of the server's /metrics before and after each turn",
         "higher",
         spread="turn",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            8,
+            "Acceptance length",
+            "Tokens that one speculative step commits, the target's own included; one value a turn, where the runtime"
+            " counts it. A longer step is no faster one by itself: TPOT says whether it pays.",
+            has_speed_up=False,
+            needs_speculation=True,
+        ),
     ),
     Metric(
         "draft_acceptance_rate",
@@ -159,7 +253,13 @@ _METRICS = (
         "tokens of the prompt, template included, as the server counts",
         _USAGE,
         "neither",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            10,
+            "Prompt tokens",
+            "As the server counts, template included. Both arms must lie on one line: they were asked the same. It "
+            "says nothing of what a client sent beside the prompt.",
+            has_speed_up=False,
+        ),
     ),
     Metric(
         "completion_tokens",
@@ -167,13 +267,19 @@ _METRICS = (
         "tokens of the answer, reasoning and the stop token included, as the server counts",
         _USAGE,
         "neither",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            11,
+            "Completion tokens",
+            "As the server counts, stop token included. Greedy arms whose answers differ in length do not answer "
+            "alike, and their E2E compares different work.",
+            has_speed_up=False,
+        ),
     ),
     Metric(
         "schedule_delay_ms",
         "ms",
-        "open loop only: how much later than planned a request was begun; beyond a few ms the load was not the one "
-        "asked for",
+        "open loop only: how much later than planned a request was begun; beyond a few ms the load was not the "
+        "one asked for",
         "due_s and start_s of the records",
         "lower",
     ),
@@ -181,42 +287,72 @@ _METRICS = (
         "llmperf_inter_token_latency_ms",
         "ms",
         "arrival of the last chunk with text / number of chunks, the role chunk and the finish chunk counted: "
-        "llmperf's sum of TTFT and gaps over its tokens_received. Under speculation it is near the time of a step, "
-        "not of a token",
+        "llmperf's sum of TTFT and gaps over its tokens_received. Under speculation it is near the time of a "
+        "step, not of a token",
         f"{_CHUNKS}; llmperf f1d6bed, token_benchmark_ray.py and openai_chat_completions_client.py, by definition",
         "lower",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            3,
+            "Inter-token latency by llmperf's definition",
+            "Arrival of the last chunk / number of chunks: it counts chunks as tokens. Without speculation it is near"
+            " TPOT; with it, near the time of a step, so it says no gain where TPOT, above, says one.",
+            has_speed_up=False,
+            post_figure=PostFigure(
+                4,
+                "Figure 4, as llmperf computes it",
+                "Arrival of the last chunk / number of chunks: llmperf counts chunks as tokens. Under speculation a "
+                "chunk holds several, so this stays near the time of a step and hides the gain.",
+            ),
+        ),
     ),
     Metric(
         "requests",
         "requests",
-        "requests of one round in the cell that have a record, failed ones included; one that an interrupt cut and "
-        "that was asked again counts both times; the sum over rounds is the count in summary.json",
+        "requests of one round in the cell that have a record, failed ones included; one that an interrupt cut "
+        "and that was asked again counts both times; the sum over rounds is the count in summary.json",
         "records of the round",
         "neither",
         spread="round",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            12,
+            "Requests",
+            "Requests of the rounds of these minutes, failed ones included. A gap means that no round was published, "
+            "not that nothing was asked.",
+            has_speed_up=False,
+        ),
     ),
     Metric(
         "failed_requests",
         "requests",
-        "of `requests`, those whose record has an error; 0 is sent where none failed, so that a share can be computed; "
-        "the sum over rounds is the count in summary.json",
+        "of `requests`, those whose record has an error; 0 is sent where none failed, so that a share can be "
+        "computed; the sum over rounds is the count in summary.json",
         "error of the records of the round",
         "lower",
         spread="round",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            13,
+            "Failed requests",
+            "Requests whose record has an error: refused, timed out, cut, or not the protocol. What failed is in "
+            "records.jsonl; it is in no latency above.",
+            has_speed_up=False,
+        ),
     ),
     Metric(
         "unpublished_rounds",
         "rounds",
-        "earlier rounds of the run that are recorded whole and that CloudWatch had not taken whole when this one was "
-        "sent: 0 while publishing keeps up; all classes and loads together, the same for every arm; says nothing once "
-        "nothing is sent at all",
-        "the run's folder and its journal of what was published",
+        "earlier rounds of the run that are recorded whole and that CloudWatch had not taken whole when this one "
+        "was sent: 0 while publishing keeps up; all classes and loads together, the same for every arm; says "
+        "nothing once nothing is sent at all",
+        "the run's folder and its markers of what was published",
         "lower",
         spread="round",
-        goes_to_cloudwatch=True,
+        display=MetricDisplay(
+            14,
+            "Rounds recorded, not yet published",
+            "Earlier rounds of the run that CloudWatch had not taken when a round was sent; all classes and loads "
+            "pooled. 0 is sound. It cannot rise once nothing at all is sent: then it ends.",
+            has_speed_up=False,
+        ),
     ),
 )
 
@@ -278,13 +414,21 @@ class CloudWatchMetric:
         name: as CloudWatch has it.
         unit: as of Metric, or percent, bytes, bytes/s, nodes, pods, restarts, drafts.
         definition: what it counts and what it does not.
-        publisher: name of the Publisher.
+        publisher: name of the MetricPublisher.
+        title: of its graph, without the unit; empty for what is not drawn by itself.
+        sentence: what the graph shows and what it does not.
+        statistic: what is drawn of it.
+        drawn_unit: where an expression makes another unit of it; None: its own.
     """
 
     name: str
     unit: str
     definition: str
     publisher: str
+    title: str = ""
+    sentence: str = ""
+    statistic: str = "Maximum"
+    drawn_unit: str | None = None
 
 
 BENCH = "bench"
@@ -401,30 +545,50 @@ CLOUDWATCH_METRICS: dict[tuple[str, str], CloudWatchMetric] = {
             "processors of a node in use, of all it has; by node, or over all nodes of the cluster, system nodes "
             "included",
             CONTAINER_INSIGHTS,
+            "CPU of each node",
+            "Share of a node's processors in use. High on an accelerator node in a run: the host slows both arms, and"
+            " TPOT is not the chip's alone. Says nothing of NeuronCores.",
+            "Average",
         ),
         CloudWatchMetric(
             "node_memory_utilization",
             "percent",
             "working set of a node, of its memory; memory of the accelerators is not in it",
             CONTAINER_INSIGHTS,
+            "Memory of each node",
+            "Working set, of a node's memory. Loading weights raises it for a while. The accelerators' own memory is "
+            "not in it.",
+            "Maximum",
         ),
         CloudWatchMetric(
             "node_filesystem_utilization",
             "percent",
             "used space of a node's filesystems, one value a device: take the maximum; the array of local disks is one",
             CONTAINER_INSIGHTS,
+            "Disk of each node",
+            "Fullest filesystem of a node; its local disks are one. A compile fails when it is full. Local disks are "
+            "empty again on a new node.",
+            "Maximum",
         ),
         CloudWatchMetric(
             "node_network_total_bytes",
             "bytes/s",
             "received and sent by a node's interfaces; EFA traffic is not in it",
             CONTAINER_INSIGHTS,
+            "Network of each node",
+            "Bytes per second in and out. High in a run: a load of weights or an upload beside the measurement. EFA "
+            "is not in it.",
+            "Average",
         ),
         CloudWatchMetric(
             "cluster_node_count",
             "nodes",
             "nodes that Kubernetes knows, system nodes included; a node stays known for minutes after it died",
             CONTAINER_INSIGHTS,
+            "Nodes known",
+            "Nodes that Kubernetes knows, system nodes included; a dead one stays known for minutes. What costs money"
+            " is on the dashboard of money.",
+            "Maximum",
         ),
         CloudWatchMetric(
             "cluster_failed_node_count",
@@ -432,19 +596,31 @@ CLOUDWATCH_METRICS: dict[tuple[str, str], CloudWatchMetric] = {
             "nodes under pressure of memory, disk or processes, or without network; a node that is merely not Ready "
             "is not counted",
             CONTAINER_INSIGHTS,
+            "Nodes under pressure",
+            "Nodes short of memory, disk or processes, or without network. A node that is merely not Ready is not "
+            "counted.",
+            "Maximum",
         ),
         CloudWatchMetric(
             "service_number_of_running_pods",
             "pods",
             "ready pods behind a Service; a Service without any is not sent at all, so its absence means none",
             CONTAINER_INSIGHTS,
+            "Ready servers",
+            "Ready pods behind the arm's Service, least of 5 minutes; nothing sent counts as 0, so the newest point "
+            "may read 0 until it is in. Ready is not fast: see the other rows.",
+            "Minimum",
         ),
         CloudWatchMetric(
             "namespace_number_of_running_pods",
             "pods",
-            "pods of a namespace in phase Running, ready or not, of every kind; a namespace without any is not sent at "
-            "all, so its absence means none",
+            "pods of a namespace in phase Running, ready or not, of every kind; a namespace without any is not sent "
+            "at all, so its absence means none",
             CONTAINER_INSIGHTS,
+            "Pods running",
+            "Pods of the experiment's namespace in phase Running, ready or not, jobs and the bench included; nothing "
+            "sent counts as 0. More than are ready: a server loads, or waits for its artifact.",
+            "Minimum",
         ),
         CloudWatchMetric(
             "pod_number_of_container_restarts",
@@ -452,48 +628,82 @@ CLOUDWATCH_METRICS: dict[tuple[str, str], CloudWatchMetric] = {
             "restarts of a pod's main containers since the reading before, by the name of its Deployment; sent from "
             "the second reading on for each pod that has a container on a node, so its absence means that none runs",
             CONTAINER_INSIGHTS,
+            "Restarts",
+            "Restarts of a server's containers in 5 minutes; a new pod in the place of one that is gone counts as "
+            "none. Any in a run: its rounds around it are suspect.",
+            "Sum",
         ),
         CloudWatchMetric(
             "vllm:num_requests_running",
             "requests",
             "requests in the batch at the moment of the reading, once a minute: shorter bursts fall between",
             VLLM_SCRAPE,
+            "Requests running",
+            "Requests in the batch, most of 5 readings a minute apart: shorter bursts fall between. In a run it is "
+            "the concurrency, or max_num_seqs where that is less.",
+            "Maximum",
         ),
         CloudWatchMetric(
             "vllm:num_requests_waiting",
             "requests",
             "requests that wait to be scheduled at the moment of the reading, once a minute",
             VLLM_SCRAPE,
+            "Requests waiting",
+            "Requests not yet scheduled, most of 5 readings. Above 0 while running is flat: more streams than the "
+            "batch holds, and TTFT is queue.",
+            "Maximum",
         ),
         CloudWatchMetric(
             "vllm:kv_cache_usage_perc",
             "1",
             "used share of the KV cache, 1 is all; not sent by vLLM's V0 engine, whose name for it has no recording",
             VLLM_SCRAPE,
+            "KV cache used",
+            "Share of the KV cache in use, most of 5 readings; 1 is all of it. It is no memory of the accelerator: "
+            "what weights and graphs take is not in it.",
+            "Maximum",
         ),
         CloudWatchMetric(
             "vllm:generation_tokens_total",
             "tokens",
             "tokens generated since the reading before; V0 with a draft inside the compiled graph counts 1 a step",
             VLLM_SCRAPE,
+            "Generated tokens",
+            "Counted by the server, mean of 5 minutes, pauses between turns included: lower than the bench's "
+            "throughput. On nxdi-v0 a speculating server counts 1 a step, which is too low.",
+            "Sum",
+            drawn_unit="tokens/s",
         ),
         CloudWatchMetric(
             "vllm:request_success_total",
             "requests",
             "requests that ended since the reading before, one value a reason of the end: take the sum",
             VLLM_SCRAPE,
+            "Requests ended",
+            "Requests that the server ended by itself in 5 minutes, whatever the reason; those that a client cut are "
+            "not in it. More than the bench asked: somebody else asks too.",
+            "Sum",
         ),
         CloudWatchMetric(
             "vllm:num_preemptions_total",
             "requests",
             "requests put back since the reading before, because the KV cache was full",
             VLLM_SCRAPE,
+            "Requests preempted",
+            "Requests put back because the KV cache was full, in 5 minutes. Any is a run whose latency compares "
+            "nothing.",
+            "Sum",
         ),
         CloudWatchMetric(
             "vllm:spec_decode_num_drafts_total",
             "drafts",
             "speculative steps since the reading before; only sent where the runtime counts them (native)",
             VLLM_SCRAPE,
+            "Acceptance length by the server",
+            "1 + accepted / drafts, of all that the server answered in 5 minutes, whoever asked: the bench's own "
+            "length, by class, is on the experiment's dashboard.",
+            "Sum",
+            drawn_unit="tokens",
         ),
         CloudWatchMetric(
             "vllm:spec_decode_num_accepted_tokens_total",
@@ -501,6 +711,7 @@ CLOUDWATCH_METRICS: dict[tuple[str, str], CloudWatchMetric] = {
             "drafted tokens accepted since the reading before; 1 + this / drafts is the acceptance length; only sent "
             "where the runtime counts them (native)",
             VLLM_SCRAPE,
+            statistic="Sum",
         ),
         CloudWatchMetric(
             "accelerator_nodes",
@@ -508,19 +719,30 @@ CLOUDWATCH_METRICS: dict[tuple[str, str], CloudWatchMetric] = {
             "events of accelerator nodes in a minute: take the sum of 60 s. A node whose agent is dead is not seen; "
             "two events of one node may fall into one minute and none into the next",
             LOG_FILTER,
+            "Accelerator nodes alive",
+            "Nodes whose agent wrote its event, mean of 5 minutes: 0.8 is one node that missed a minute. A node whose"
+            " agent is dead costs money and is not seen: EC2's console is the last word.",
+            "Sum",
         ),
         CloudWatchMetric(
             "instances_alive",
             "instances",
-            "instances of the accelerator node group that EC2 lists and that are not terminated; EC2's own word, so a "
-            "node that never joined the cluster counts too",
+            "instances of the accelerator node group that EC2 lists and that are not terminated; EC2's own word, so a"
+            " node that never joined the cluster counts too",
             GUARD,
+            "Instances that EC2 lists",
+            "What the reaper counted, every 5 minutes; also nodes that never joined the cluster. A gap is a reaper "
+            "that did not run or could not see.",
+            "Maximum",
         ),
         CloudWatchMetric(
             "oldest_instance_hours",
             "hours",
             "since the launch of the oldest of them; 0 where there is none",
             GUARD,
+            "Age of the oldest instance",
+            "Since its launch. At the line the reaper stops the fleet.",
+            "Maximum",
         ),
         CloudWatchMetric(
             "idle_block_minutes",
@@ -528,6 +750,10 @@ CLOUDWATCH_METRICS: dict[tuple[str, str], CloudWatchMetric] = {
             "5 for each pass in which a Capacity Block was paid for and nothing ran under a live lease, else 0: take "
             "the sum",
             GUARD,
+            "Idle hours of the block since the range began",
+            "Paid for, and nothing ran under a lease. Adds up from the left edge.",
+            "Maximum",
+            drawn_unit="hours",
         ),
         CloudWatchMetric(
             "stop_failures",
@@ -538,9 +764,12 @@ CLOUDWATCH_METRICS: dict[tuple[str, str], CloudWatchMetric] = {
         CloudWatchMetric(
             "fleet_usd",
             "USD",
-            "5 minutes of the instances that were pending or running, at the environment's stated price: take the sum "
-            "of the passes; no bill",
+            "5 minutes of the instances that were pending or running, at the environment's stated price: take the sum"
+            " of the passes; no bill",
             GUARD,
+            "Cost of what EC2 listed since the range began",
+            "Instances of each pass, 5 minutes at {price} USD an hour. Adds up from the left edge; no bill.",
+            "Maximum",
         ),
         CloudWatchMetric(
             "excess_nodes",
@@ -552,8 +781,8 @@ CLOUDWATCH_METRICS: dict[tuple[str, str], CloudWatchMetric] = {
         CloudWatchMetric(
             "Errors",
             "calls",
-            "calls of a function that ended with an error of its own, its time limit included; throttled ones are not "
-            "among them",
+            "calls of a function that ended with an error of its own, its time limit included; throttled ones are not"
+            " among them",
             LAMBDA,
         ),
         CloudWatchMetric(
@@ -600,7 +829,23 @@ _CLOUDWATCH_UNITS = {
 
 def list_published_metrics() -> tuple[Metric, ...]:
     """Return what the bench sends to CloudWatch, in the catalogue's order."""
-    return tuple(metric for metric in CATALOGUE.values() if metric.goes_to_cloudwatch)
+    return tuple(metric for metric in CATALOGUE.values() if metric.display)
+
+
+def list_dashboard_rows() -> list[tuple[Metric, MetricDisplay]]:
+    """Return what the bench sends with how it is drawn, in the order of the dashboard's rows."""
+    rows = [(metric, metric.display) for metric in CATALOGUE.values() if metric.display]
+    return sorted(rows, key=lambda row: row[1].row)
+
+
+def list_post_figures() -> list[tuple[Metric, PostFigure]]:
+    """Return the post's figures with the metric that each draws, in their order."""
+    figures = [
+        (metric, metric.display.post_figure)
+        for metric in CATALOGUE.values()
+        if metric.display and metric.display.post_figure
+    ]
+    return sorted(figures, key=lambda figure: figure[1].place)
 
 
 def format_namespace(publisher: str, environment_name: str, cluster_name: str) -> str:

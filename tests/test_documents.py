@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.program import _build_parser
+from tandem.cli.program import _OLD_WORDS, _build_parser
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -106,4 +106,17 @@ def offered() -> frozenset[str]:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)
 def test_a_document_names_only_commands_that_exist(path: Path) -> None:
-    assert set(re.findall(r"`tandem ([a-z]+)", path.read_text())) <= offered()
+    is_history = path.name == "CHANGELOG.md" or path.parent.name == "decisions"
+    old_commands = {command for command, flag in _OLD_WORDS if not flag} if is_history else set()
+    assert set(re.findall(r"`tandem ([a-z]+)", path.read_text())) <= offered() | old_commands
+
+
+def test_the_glossary_has_each_term_once_in_order() -> None:
+    terms = re.findall(r"^\| (.+?) \| .+\|$", (ROOT / "docs/glossary.md").read_text(), flags=re.MULTILINE)[1:]
+
+    assert terms == sorted({term.casefold(): term for term in terms}.values(), key=str.casefold)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_readers_are_led_to_the_glossary(page: str) -> None:
+    assert "glossary.md)" in (ROOT / page).read_text()

@@ -6,13 +6,10 @@ new chart version is a commit.
 
 from __future__ import annotations
 
-from typing import Any
-
-import cdk8s
-
 from charts.driver import build_driver_release
-from charts.gitops.argocd import ArgoCdChart
-from charts.gitops.flux import FluxChart
+from charts.gitops.argocd import build_argocd
+from charts.gitops.flux import build_flux
+from charts.manifest import Object
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
@@ -22,17 +19,10 @@ FOLDER = "gitops"
 
 def render_gitops(
     environment: Environment, experiments: list[Experiment], catalogue: Catalogue
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[Object]]:
     """Return the chosen tool's objects by the tool's name; nothing where the CDK delivers."""
     delivery = environment.delivery
     if not isinstance(delivery, GitopsDelivery):
         return {}
-    chart = {"argocd": ArgoCdChart, "flux": FluxChart}[delivery.tool]
-    tool_chart = chart(
-        cdk8s.App(),
-        delivery.tool,
-        environment=environment,
-        experiments=experiments,
-        driver=build_driver_release(environment, catalogue),
-    )
-    return {delivery.tool: tool_chart.to_json()}
+    build = {"argocd": build_argocd, "flux": build_flux}[delivery.tool]
+    return {delivery.tool: build(environment.name, delivery, experiments, build_driver_release(environment, catalogue))}

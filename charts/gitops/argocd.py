@@ -11,16 +11,11 @@ it (docs.aws.amazon.com/eks/latest/userguide/argocd-register-clusters.html, 2026
 
 from __future__ import annotations
 
-from typing import Any
-
-import cdk8s
-from constructs import Construct
-
 from charts.driver import RELEASE, RELEASE_NAMESPACE, DriverRelease
-from charts.manifest import add_manifest, object_labels, sync_wave
+from charts.manifest import Object, build_object, object_labels, sync_wave
 from charts.people import FOLDER as PEOPLE_FOLDER
 from tandem.spec import names
-from tandem.spec.environment import Environment, GitopsDelivery
+from tandem.spec.environment import GitopsDelivery
 from tandem.spec.experiment import Experiment
 
 API = "argoproj.io/v1alpha1"
@@ -62,71 +57,52 @@ DRIVER_CLUSTER_KINDS = [
     ("resource.k8s.io", "DeviceClass"),
 ]
 
-Body = dict[str, Any]
 
-
-class ArgoCdChart(cdk8s.Chart):
-    """Everything Argo CD is told about one environment."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        experiments: list[Experiment],
-        driver: DriverRelease,
-    ) -> None:
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        name, delivery = environment.name, environment.delivery
-        assert isinstance(delivery, GitopsDelivery)  # nobody asks for this chart where the CDK delivers
-        platform_project = f"{name}-platform"
-        people_project = f"{name}-people"  # a project of its own: whoever changes an experiment changes no right
-        platform_namespaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace]
-        namespaces = [names.experiment_namespace(experiment) for experiment in experiments]
-        revision_source = {"repoURL": delivery.repo_url, "targetRevision": delivery.revision}
-
-        def add_object(kind: str, object_name: str, wave_number: int, spec: Body) -> None:
-            add_manifest(self, {
-                "apiVersion": API,
-                "kind": kind,
-                "metadata": {
-                    "name": object_name,
-                    "namespace": delivery.namespace,
-                    "labels": object_labels(name, "gitops"),
-                    "annotations": sync_wave(wave_number),
-                    # Argo CD cannot finish the deletion of an Application whose project is gone. The driver's
-                    # Application has none: pods could not give their devices back once the driver went first
-                    **({"finalizers": [FINALIZER]} if kind == "AppProject" or object_name == people_project else {}),
-                },
-                "spec": spec,
-            })  # fmt: skip
-
-        sources = [delivery.repo_url, driver.repository]
-        add_object(
-            "AppProject", platform_project, 0, _build_project(sources, platform_namespaces, DRIVER_CLUSTER_KINDS, None)
-        )
-        add_object(
-            "AppProject", name, 0, _build_project([delivery.repo_url], namespaces, CLUSTER_KINDS, NAMESPACED_KINDS)
-        )
-        add_object("AppProject", people_project, 0, _build_project(
-            [delivery.repo_url], namespaces, PEOPLE_CLUSTER_KINDS, PEOPLE_NAMESPACED_KINDS
-        ))  # fmt: skip
-        gitops_source = revision_source | {"path": f"{delivery.path}/gitops"}
-        add_object(
-            "Application", f"{name}-gitops", 1, _build_application(platform_project, gitops_source, delivery.namespace)
-        )
-        add_object(
-            "Application",
-            f"{name}-neuron-dra",
-            1,
+def build_argocd(
+    name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DriverRelease
+) -> list[Object]:
+    """Return everything Argo CD is told about the environment `name`."""
+    platform_project = f"{name}-platform"
+    people_project = f"{name}-people"  # a project of its own: whoever changes an experiment changes no right
+    platform_namespaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace]
+    namespaces = [names.experiment_namespace(experiment) for experiment in experiments]
+    revision_source = {"repoURL": delivery.repo_url, "targetRevision": delivery.revision}
+    gitops_source = revision_source | {"path": f"{delivery.path}/gitops"}
+    people_source = revision_source | {"path": f"{delivery.path}/{PEOPLE_FOLDER}"}
+    platform_sources, sources = [delivery.repo_url, driver.repository], [delivery.repo_url]
+    rows: list[tuple[str, str, int, Object]] = [
+        (
+            "AppProject", platform_project, 0,
+            _build_project(platform_sources, platform_namespaces, DRIVER_CLUSTER_KINDS, None),
+        ),
+        ("AppProject", name, 0, _build_project(sources, namespaces, CLUSTER_KINDS, NAMESPACED_KINDS)),
+        (
+            "AppProject", people_project, 0,
+            _build_project(sources, namespaces, PEOPLE_CLUSTER_KINDS, PEOPLE_NAMESPACED_KINDS),
+        ),
+        (
+            "Application", f"{name}-gitops", 1,
+            _build_application(platform_project, gitops_source, delivery.namespace),
+        ),
+        (
+            "Application", f"{name}-neuron-dra", 1,
             _build_application(platform_project, _chart_source(driver), RELEASE_NAMESPACE),
-        )
+        ),
         # to the first namespace, because an Application names one; each object names its own. A sync that comes before
         # the namespaces do is tried again
-        people_source = revision_source | {"path": f"{delivery.path}/{PEOPLE_FOLDER}"}
-        add_object("Application", people_project, 2, _build_application(people_project, people_source, namespaces[0]))
-        add_object("ApplicationSet", name, 2, _build_application_set(name, revision_source, delivery.path, experiments))
+        ("Application", people_project, 2, _build_application(people_project, people_source, namespaces[0])),
+        ("ApplicationSet", name, 2, _build_application_set(name, revision_source, delivery.path, experiments)),
+    ]  # fmt: skip
+    return [
+        build_object(
+            API, kind, object_name, {"spec": spec}, namespace=delivery.namespace,
+            labels=object_labels(name, "gitops"), annotations=sync_wave(wave),
+            # Argo CD cannot finish the deletion of an Application whose project is gone. The driver's Application has
+            # none: pods could not give their devices back once the driver went first
+            finalizers=[FINALIZER] if kind == "AppProject" or object_name == people_project else [],
+        )
+        for kind, object_name, wave, spec in rows
+    ]  # fmt: skip
 
 
 def _build_project(
@@ -134,8 +110,8 @@ def _build_project(
     namespaces: list[str],
     cluster_kinds: list[tuple[str, str]],
     namespace_kinds: list[tuple[str, str]] | None,
-) -> Body:
-    def list_kinds(pairs: list[tuple[str, str]]) -> list[Body]:
+) -> Object:
+    def list_kinds(pairs: list[tuple[str, str]]) -> list[Object]:
         return [{"group": group, "kind": kind} for group, kind in pairs]
 
     return {
@@ -146,7 +122,7 @@ def _build_project(
     }
 
 
-def _build_application(project: str, source: Body, namespace: str) -> Body:
+def _build_application(project: str, source: Object, namespace: str) -> Object:
     return {
         "project": project,
         "source": source,
@@ -155,7 +131,7 @@ def _build_application(project: str, source: Body, namespace: str) -> Body:
     }
 
 
-def _chart_source(driver: DriverRelease) -> Body:
+def _chart_source(driver: DriverRelease) -> Object:
     return {
         "repoURL": driver.repository,
         "targetRevision": driver.version,
@@ -164,7 +140,7 @@ def _chart_source(driver: DriverRelease) -> Body:
     }
 
 
-def _build_application_set(name: str, revision_source: Body, path: str, experiments: list[Experiment]) -> Body:
+def _build_application_set(name: str, revision_source: Object, path: str, experiments: list[Experiment]) -> Object:
     elements = [
         {"experiment": experiment.name, "namespace": names.experiment_namespace(experiment)}
         for experiment in experiments

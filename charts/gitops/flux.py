@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
-
-import cdk8s
-from constructs import Construct
 
 from charts.driver import RELEASE, RELEASE_NAMESPACE, SCHEME, DriverRelease
-from charts.manifest import add_manifest, object_labels
+from charts.manifest import Object, build_object, object_labels
 from charts.people import FOLDER as PEOPLE_FOLDER
 from charts.workloads import STAGES, list_stages
-from tandem.spec.environment import Environment, GitopsDelivery
+from tandem.spec.environment import GitopsDelivery
 from tandem.spec.experiment import Experiment
 from tandem.spec.images import PRIVATE_ECR
 
@@ -31,60 +27,42 @@ CHART_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 SSH_SECRET = "flux-system"  # noqa: S105  # the name under which `flux bootstrap` keeps its deploy key
 TIMEOUT = "5m"
 
-Body = dict[str, Any]
 
-
-class FluxChart(cdk8s.Chart):
-    """Everything Flux is told about one environment."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        experiments: list[Experiment],
-        driver: DriverRelease,
-    ) -> None:
-        super().__init__(scope, id_, disable_resource_name_hashes=True)
-        name, delivery = environment.name, environment.delivery
-        assert isinstance(delivery, GitopsDelivery)  # nobody asks for this chart where the CDK delivers
-
-        def add_object(api: str, kind: str, object_name: str, spec: Body) -> None:
-            add_manifest(self, {
-                "apiVersion": api,
-                "kind": kind,
-                "metadata": {
-                    "name": object_name,
-                    "namespace": delivery.namespace,
-                    "labels": object_labels(name, "gitops"),
-                },
-                "spec": spec,
-            })  # fmt: skip
-
-        add_object(SOURCE_API, "GitRepository", name, _build_repository(delivery))
-        # no wait: it holds itself, and would wait for itself
-        root = _build_kustomization(name, f"{delivery.path}/gitops", dependency_names=(), wait_for_health=False)
-        add_object(KUSTOMIZE_API, "Kustomization", f"{name}-gitops", root)
-        add_object(SOURCE_API, "OCIRepository", RELEASE, _build_chart_source(driver))
-        add_object(HELM_API, "HelmRelease", RELEASE, _build_release(driver))
-        for experiment in experiments:
-            stages = list_stages(experiment)
-            for previous_stage, stage in zip((None, *stages), stages, strict=False):
-                dependency_names = [f"{experiment.name}-{previous_stage}"] if previous_stage else []
-                path = f"{delivery.path}/{experiment.name}/{stage}"
-                spec = _build_kustomization(
-                    name, path, dependency_names=dependency_names, wait_for_health=stage != "serve"
-                )
-                add_object(KUSTOMIZE_API, "Kustomization", f"{experiment.name}-{stage}", spec)
-        bases = [f"{experiment.name}-{STAGES[0]}" for experiment in experiments]  # each makes its namespace
-        rights = _build_kustomization(
-            name, f"{delivery.path}/{PEOPLE_FOLDER}", dependency_names=bases, wait_for_health=True
+def build_flux(
+    name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DriverRelease
+) -> list[Object]:
+    """Return everything Flux is told about the environment `name`."""
+    # no wait: it holds itself, and would wait for itself
+    root = _build_kustomization(name, f"{delivery.path}/gitops", dependency_names=(), wait_for_health=False)
+    rows: list[tuple[str, str, str, Object]] = [
+        (SOURCE_API, "GitRepository", name, _build_repository(delivery)),
+        (KUSTOMIZE_API, "Kustomization", f"{name}-gitops", root),
+        (SOURCE_API, "OCIRepository", RELEASE, _build_chart_source(driver)),
+        (HELM_API, "HelmRelease", RELEASE, _build_release(driver)),
+    ]
+    for experiment in experiments:
+        stages = list_stages(experiment)
+        for previous_stage, stage in zip((None, *stages), stages, strict=False):
+            spec = _build_kustomization(
+                name,
+                f"{delivery.path}/{experiment.name}/{stage}",
+                dependency_names=[f"{experiment.name}-{previous_stage}"] if previous_stage else [],
+                wait_for_health=stage != "serve",
+            )
+            rows.append((KUSTOMIZE_API, "Kustomization", f"{experiment.name}-{stage}", spec))
+    bases = [f"{experiment.name}-{STAGES[0]}" for experiment in experiments]  # each makes its namespace
+    rights_path = f"{delivery.path}/{PEOPLE_FOLDER}"
+    rights = _build_kustomization(name, rights_path, dependency_names=bases, wait_for_health=True)
+    rows.append((KUSTOMIZE_API, "Kustomization", f"{name}-people", rights))
+    return [
+        build_object(
+            api, kind, object_name, {"spec": spec}, namespace=delivery.namespace, labels=object_labels(name, "gitops")
         )
-        add_object(KUSTOMIZE_API, "Kustomization", f"{name}-people", rights)
+        for api, kind, object_name, spec in rows
+    ]
 
 
-def _build_repository(delivery: GitopsDelivery) -> Body:
+def _build_repository(delivery: GitopsDelivery) -> Object:
     # ssh always needs a key
     secret = {"secretRef": {"name": SSH_SECRET}} if delivery.repo_url.startswith("ssh://") else {}
     return {"interval": "1m", "url": delivery.repo_url, "ref": revision_reference(delivery.revision), **secret}
@@ -101,7 +79,7 @@ def revision_reference(revision: str) -> dict[str, str]:
     return {"branch": revision}
 
 
-def _build_kustomization(source: str, path: str, *, dependency_names: Sequence[str], wait_for_health: bool) -> Body:
+def _build_kustomization(source: str, path: str, *, dependency_names: Sequence[str], wait_for_health: bool) -> Object:
     return {
         "interval": "10m",
         "retryInterval": "1m",
@@ -118,7 +96,7 @@ def _build_kustomization(source: str, path: str, *, dependency_names: Sequence[s
     }
 
 
-def _build_chart_source(driver: DriverRelease) -> Body:
+def _build_chart_source(driver: DriverRelease) -> Object:
     digest_reference = {"digest": driver.digest} if driver.digest else {}
     # source-controller then logs in with its own credentials, those of its Pod Identity (source-controller
     # docs/spec/v1/ocirepositories.md, "Provider"; the stack Workloads binds them)
@@ -132,7 +110,7 @@ def _build_chart_source(driver: DriverRelease) -> Body:
     }
 
 
-def _build_release(driver: DriverRelease) -> Body:
+def _build_release(driver: DriverRelease) -> Object:
     remediation = {"retries": 3}
     return {
         "interval": "1h",

@@ -10,8 +10,7 @@ Invariant: a form is evaluated as the user guide states it ("Using math expressi
   is dropped. `IF(a * b > 0, a / b)` draws a ratio only where both have a point.
 - `FILL(series, number)`, `RUNNING_SUM(series)`, and `SUM(array)`: one series, of the points there are at each time.
 - `SEARCH('...', 'statistic'[, period])`: rehearsal.cloudwatch.search. The period of who evaluates is used, as
-CloudWatch does
-  where a widget's period is overridden, whatever the SEARCH says.
+  CloudWatch does where a widget's period is overridden, whatever the SEARCH says.
 
 Refused, because Python's `ast` reads expressions: AND, OR, `^` as a power. A label may hold `${PROP('Dim.NAME')}`.
 """
@@ -113,7 +112,7 @@ class _WidgetEvaluation:
             raise ExpressionError(problem, text=_line_text(line), place=line.id or _line_text(line))
         if isinstance(value, PointSeries):
             return (replace(value, label=_fill_label(line.label or line.id or _line_text(line), value)),)
-        return tuple(replace(member, label=_build_member_label(line.label, member)) for member in value)
+        return tuple(replace(member, label=_fill_label(line.label or member.label, member)) for member in value)
 
     def value(self, name: str) -> Value | None:
         """Return what an id stands for; None for no id."""
@@ -143,40 +142,16 @@ class _WidgetEvaluation:
         return PointSeries(points, label, key)
 
     def search(self, query: str, statistic: str) -> tuple[PointSeries, ...]:
-        """Return the series that a search finds, each labelled by what tells it from the others."""
+        """Return the series that a search finds."""
         keys = search_metrics(query, self._series.metrics())
-        return tuple(
-            self._read_series(key, statistic, label)
-            for key, label in zip(keys, _build_distinct_labels(keys), strict=True)
-        )
+        return tuple(self._read_series(key, statistic, key.metric) for key in keys)
 
 
 def _line_text(line: MetricLine | MathExpression) -> str:
     return line.metric if isinstance(line, MetricLine) else line.text
 
 
-def _build_member_label(label: str | None, member: PointSeries) -> str:
-    """Return the label of one series of several: the expression's, then its own, unless the former names it."""
-    if label and "${" in label:
-        return _fill_label(label, member)
-    return f"{label or ''} {member.label}".strip()
-
-
 def _fill_label(label: str, point_series: PointSeries) -> str:
     """Return the label with the values of dimensions put in; what is not known stays as it stands."""
     values = dict(point_series.key.dimensions) if point_series.key else {}
     return _PROPERTY_PATTERN.sub(lambda match: values.get(match[1], match[0]), label)
-
-
-def _build_distinct_labels(keys: Sequence[MetricKey]) -> list[str]:
-    """Return of each metric the dimensions in which it differs from others, and its name where names differ."""
-    values: dict[str, set[str]] = {}
-    for key in keys:
-        for name, value in key.dimensions:
-            values.setdefault(name, set()).add(value)
-    has_several_names = len({key.metric for key in keys}) > 1
-    distinct_values = [[value for name, value in key.dimensions if len(values[name]) > 1] for key in keys]
-    return [
-        " ".join([key.metric, *label_parts] if has_several_names or not label_parts else label_parts)
-        for key, label_parts in zip(keys, distinct_values, strict=True)
-    ]

@@ -1,8 +1,8 @@
 """One expression of CloudWatch's metric math, read and computed.
 
 Invariant: a form is evaluated as rehearsal.cloudwatch.expression states it, or refused with the expression and the
-column.
-Python's own `ast` reads it: there is no grammar of ours that could differ, and what is no Python expression is refused.
+column. Python's own `ast` reads it: there is no grammar of ours that could differ, and what is no Python
+expression is refused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import operator
 import re
-import warnings
 from collections.abc import Callable
 from typing import Protocol
 
@@ -29,7 +28,6 @@ from rehearsal.cloudwatch.series_store import MINUTE_S, StatisticError
 from tandem.monitoring.widget import MathExpression
 
 MAX_CHARACTERS = 2048  # GetMetricData, MetricDataQuery.Expression
-MAX_LEVELS = 200  # of forms one in the other: far below where Python's own stack ends, far above what is drawn
 _QUOTE_PATTERN = re.compile(r"'([^']*)'")
 Value = float | PointSeries | tuple[PointSeries, ...]
 _ARITHMETIC: dict[type[ast.operator], BinaryOperation] = {
@@ -102,18 +100,12 @@ class MathFormula:
         if len(text) > MAX_CHARACTERS:
             raise self._fault(f"it has {len(text)} characters, and CloudWatch takes {MAX_CHARACTERS}")
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SyntaxWarning)  # what Python thinks of the style is nobody's concern
-                tree = ast.parse(text, mode="eval").body
-            if _measure_depth(tree) > MAX_LEVELS:
-                raise self._fault("it is nested too deeply")
+            tree = ast.parse(text, mode="eval").body
             return self._evaluate_node(tree)
         except ExpressionError:
             raise
         except (SyntaxError, ValueError) as error:
             raise self._fault(f"it cannot be read as an expression ({error})") from error
-        except (RecursionError, MemoryError) as error:  # of the parser's own, which has no limit to set
-            raise self._fault("it is nested too deeply") from error
 
     def _fault(self, problem: str, node: ast.expr | None = None) -> ExpressionError:
         column = f", column {node.col_offset + 1}" if node else ""
@@ -244,11 +236,3 @@ class MathFormula:
             return self._context.search(query, statistic)
         except (SearchError, StatisticError) as error:
             raise self._fault(str(error), call) from error
-
-
-def _measure_depth(tree: ast.expr) -> int:
-    """Return how many levels a tree has, without going down them one in the other."""
-    depth, level = 0, list[ast.AST]([tree])
-    while level:
-        depth, level = depth + 1, [child for node in level for child in ast.iter_child_nodes(node)]
-    return depth

@@ -35,7 +35,7 @@ def ensure_python(directory: Path = ENVIRONMENT, report: Callable[[str], None] =
     """The Python of the environment, made or renewed where it does not fit requirements.txt.
 
     Raises:
-        RealError: a package cannot be had (the text names it), the disk is too small, or pip failed otherwise.
+        VllmSetupError: a package cannot be had (the text names it), the disk is too small, or pip failed otherwise.
     """
     with REQUIREMENTS.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -75,5 +75,5 @@ def explain_pip_failure(output: str) -> str:
     reason = _OTHER_INDEXES.get(package.split("==")[0], "the package index that pip uses here does not serve it")
     return (
         f"a real vLLM cannot be installed here: {package} cannot be had ({reason}). "
-        "All else works without it; the twin stands in for it."
+        "All else works without it; the simulator stands in for it."
     )

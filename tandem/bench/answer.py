@@ -199,29 +199,18 @@ class _AnswerParser:
         name = string_or_empty(message.get("model"))
         if self.model is None and name:
             self.model = name
-            if (
-                self.models
-                and name not in self.models
-                and not any(_is_dated_snapshot(name, expected_name) for expected_name in self.models)
-            ):
-                self.record_fault(
-                    EventError("wrong_model", f"the server answers as {name}, not as {_join_names(self.models)}")
-                )
-
-
-def _is_dated_snapshot(name: str, model: str) -> bool:
-    return name.startswith(model) and DATE_SUFFIX.fullmatch(name[len(model) :]) is not None
-
-
-def _join_names(names: Collection[str]) -> str:
-    return " or ".join(sorted(names))
+            suffixes = [name.removeprefix(model) for model in self.models if name.startswith(model)]
+            if self.models and not any(suffix == "" or DATE_SUFFIX.fullmatch(suffix) for suffix in suffixes):
+                names = " or ".join(sorted(self.models))
+                self.record_fault(EventError("wrong_model", f"the server answers as {name}, not as {names}"))
 
 
 def _build_answer(parser: _AnswerParser, reply: ServerReply, request: CompletionRequest) -> ServerAnswer:
     counts = _count_event_tokens(parser)
     chunks = tuple(Chunk(p.at_s, _resolve_kind(p, n), n) for p, n in zip(parser.events, counts, strict=True))
     total, counted_by, contradiction = _resolve_token_total(parser)
-    word, detail = _find_fault(parser, reply, request, total if total is not None else _count_token_chunks(chunks))
+    least_tokens = sum(chunk.bears_tokens for chunk in chunks) if total is None else total
+    word, detail = _find_fault(parser, reply, request, least_tokens)
     details = parser.usage.get("prompt_tokens_details")
     return ServerAnswer(
         chunks=chunks,
@@ -277,10 +266,6 @@ def _resolve_kind(event: _StreamEvent, tokens: int | None) -> ChunkKind:
     if event.kind is not None:
         return "empty" if event.kind == "role" and tokens else event.kind
     return "role" if tokens == 0 else "empty"
-
-
-def _count_token_chunks(chunks: tuple[Chunk, ...]) -> int:
-    return sum(chunk.bears_tokens for chunk in chunks)
 
 
 def _resolve_token_total(parser: _AnswerParser) -> tuple[int | None, Literal["usage", "token_ids"] | None, str | None]:

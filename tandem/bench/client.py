@@ -33,11 +33,11 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from tandem.bench import completion_request
-from tandem.bench.certificate import describe_tls_error
-from tandem.bench.completion_request import CompletionRequest, ModelServer, Timeouts
-from tandem.bench.connection import create_connector, watch_answer
+from tandem.bench.completion_request import CompletionRequest, ModelServer
+from tandem.bench.connection import create_connector, describe_tls_error, watch_answer
 from tandem.bench.event import DETAIL_CHARACTERS
 from tandem.bench.fault import BenchError
+from tandem.bench.manifest import Timeouts
 from tandem.bench.reply import ServerReply
 from tandem.bench.request_deadline import RequestDeadline
 from tandem.bench.response_limits import (
@@ -67,16 +67,15 @@ class CompletionClient:
     Args:
         server: whom to ask.
         limit: connections at most, the concurrency; 0 for no limit (an open loop).
-        trust_env: use the proxies that HTTP_PROXY and the like name.
 
     Raises:
         BenchError: the server's address is no http or https URL.
     """
 
-    def __init__(self, server: ModelServer, *, limit: int, trust_env: bool = False) -> None:
+    def __init__(self, server: ModelServer, *, limit: int) -> None:
         _check_address(server)
         self.server = server
-        self._limit, self._trust_env = limit, trust_env
+        self._limit = limit
         self._session: aiohttp.ClientSession | None = None
         self._fresh_session: aiohttp.ClientSession | None = None
         self._deadlines: set[RequestDeadline] = set()
@@ -97,7 +96,6 @@ class CompletionClient:
             trace_configs=[_create_connection_trace()],
             auto_decompress=False,  # takes time in the read loop; answer.py does it after the request
             read_bufsize=READ_BYTES,
-            trust_env=self._trust_env,
         )
 
     async def __aexit__(

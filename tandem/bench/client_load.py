@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from tandem.bench import json_file
-from tandem.bench.fault import BenchError
+from tandem.bench.fault import convert_os_errors
 from tandem.bench.host import HostWatch
+from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.plan import PlanTurn
-from tandem.bench.record import DECODE_ERRORS
 
 FILE = "rounds.jsonl"
 
@@ -91,14 +91,9 @@ def read_round_loads(folder: Path) -> Iterator[RoundLoad]:
         BenchError: the file cannot be read.
     """
     path = folder / FILE
-    try:
+    change = "see that it may be read, or remove it: then no round is marked"
+    with convert_os_errors("the load of the rounds cannot be read", path, change):
         lines = path.read_bytes().splitlines() if path.exists() else []
-    except OSError as error:
-        raise BenchError(
-            f"the load of the rounds cannot be read: {error.strerror or error}",
-            where=str(path),
-            change="see that it may be read, or remove it: then no round is marked",
-        ) from error
     for line in lines:
         try:
             yield msgspec.json.decode(line, type=RoundLoad)

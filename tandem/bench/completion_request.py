@@ -53,23 +53,6 @@ class ModelServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long one request may take, in seconds; each has its own error word.
-
-    Args:
-        connect_s: until the connection stands (name, TCP, TLS); the clock of the others starts after it.
-        first_token_s: from the request's bytes to the first event that bears tokens.
-        gap_s: after the first token, the longest silence; comment lines do not break it.
-        whole_s: from the request's bytes to the end of the stream.
-    """
-
-    connect_s: float = 10.0
-    first_token_s: float = 120.0
-    gap_s: float = 60.0
-    whole_s: float = 600.0
-
-
-@dataclass(frozen=True, slots=True)
 class CompletionRequest:
     """One request.
 
@@ -124,11 +107,9 @@ def _prompt_fields(request: CompletionRequest, server: ModelServer) -> dict[str,
             where=server.endpoint,
             change="give each prompt of the suite a text, or use --api chat for one that has messages",
         )
-    return {"prompt": request.prompt} if server.api == "completions" else {"messages": [_user_message(request.prompt)]}
-
-
-def _user_message(prompt: str) -> dict[str, str]:
-    return {"role": "user", "content": prompt}
+    if server.api == "completions":
+        return {"prompt": request.prompt}
+    return {"messages": [{"role": "user", "content": request.prompt}]}
 
 
 def _extra_fields(request: CompletionRequest, api: ApiName) -> dict[str, Any]:

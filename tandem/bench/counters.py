@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -26,7 +26,8 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from tandem.bench.fault import BenchError
-from tandem.bench.record import DECODE_ERRORS
+from tandem.bench.json_file import read_json_lines
+from tandem.bench.schedule import TurnKey
 from tandem.metrics import acceptance_position
 
 FILE = "counters.jsonl"
@@ -88,6 +89,11 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
     when: Literal["before", "after"]
     counters: dict[str, float] | None = None
     error: str | None = None
+
+    @property
+    def turn(self) -> TurnKey:
+        """The turn that it was read before or after."""
+        return TurnKey(self.arm, self.class_, self.concurrency, self.rate_per_s, self.round, self.slot)
 
     @property
     def start(self) -> str | None:
@@ -201,7 +207,8 @@ def compute_rates(
         speculation: what is known of the arm.
         failure_count: requests of the turn that failed: V0 counts their steps and not their tokens.
     """
-    v0 = speculation.runtime == "nxdi-v0" or (speculation.runtime is None and _has_v0_form(change.counts))
+    has_v0_form = "decode_steps" not in change.counts and all(key in change.counts for key in _V0_KEYS)
+    v0 = speculation.runtime == "nxdi-v0" or (speculation.runtime is None and has_v0_form)
     work = _count_steps(change.counts, v0=v0)
     if v0 and (failure_count or not change.is_idle):
         return AcceptanceRates(
@@ -228,10 +235,6 @@ class _StepCounts(NamedTuple):
     steps: float
     tokens: float
     first_tokens: float
-
-
-def _has_v0_form(counts: Mapping[str, float]) -> bool:
-    return "decode_steps" not in counts and all(key in counts for key in _V0_KEYS)
 
 
 def _count_steps(counts: Mapping[str, float], *, v0: bool) -> _StepCounts | None:
@@ -283,41 +286,15 @@ def _derive_rates(tokens_per_step: float, values: dict[str, float], speculation:
     return AcceptanceRates(values | {"acceptance_length": tokens_per_step}, is_indirect=True)
 
 
-TurnKey = tuple[str, str | None, int | None, float | None, int, int]
-"""Arm, class, concurrency, rate, round and slot: what the scrapes and records of one turn share."""
-
-
 def read_scrapes(path: Path) -> Iterator[MetricsScrape]:
     """Yield the scrapes of `path`; a file that is not there holds none, and a torn last line is passed over.
 
     Raises:
         BenchError: a line that is no scrape, or a file that cannot be read.
     """
-    if not path.exists():
-        return
-    try:
-        with path.open("rb") as lines:
-            yield from _decode_scrapes(path, lines)
-    except OSError as error:
-        raise BenchError(
-            f"the counters cannot be read: {error.strerror or error}",
-            where=str(path),
-            change="see that the file may be read, or remove it: acceptance is then absent",
-        ) from error
-
-
-def _decode_scrapes(path: Path, lines: Iterable[bytes]) -> Iterator[MetricsScrape]:
-    for number, line in enumerate(lines, 1):
-        try:
-            yield msgspec.json.decode(line, type=MetricsScrape)
-        except DECODE_ERRORS as error:
-            if not line.endswith(b"\n"):
-                return
-            raise BenchError(
-                f"this is no scrape: {error}",
-                where=f"{path}:{number}",
-                change="restore the line from a copy, or remove it: acceptance of its turn is then absent",
-            ) from error
+    if path.exists():
+        change = "restore it from a copy, or remove it: acceptance is then absent"
+        yield from read_json_lines(path, MetricsScrape, label="the counters", change=change)
 
 
 def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, CounterChange]], list[str]]:
@@ -330,7 +307,7 @@ def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, 
     turn_changes: list[tuple[TurnKey, CounterChange]] = []
     drops: list[tuple[TurnKey, str]] = []
     for scrape in scrapes:
-        turn = (scrape.arm, scrape.class_, scrape.concurrency, scrape.rate_per_s, scrape.round, scrape.slot)
+        turn = scrape.turn
         if scrape.when == "before":
             scrapes_before[turn] = scrape
             continue

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tandem.bench import manifest
-from tandem.bench.fault import BenchError
+from tandem.bench.fault import BenchError, convert_os_errors
 from tandem.shell_command import quote_command
 
 RECORDS_FILE, WARM_UP_FILE = "records.jsonl", "warmup.jsonl"
@@ -25,14 +25,8 @@ def check_folder(folder: Path, *, resume: bool) -> None:
     Raises:
         BenchError: it exists without `resume`, does not with it, or may not be written to.
     """
-    try:
+    with convert_os_errors("it cannot be looked at", folder, "name a place that you may read and write"):
         (_check_existing_folder if resume else _check_new_folder)(folder)
-    except OSError as error:
-        raise BenchError(
-            f"it cannot be looked at: {error.strerror or error}",
-            where=str(folder),
-            change="name a place that you may read and write",
-        ) from error
 
 
 def _check_new_folder(folder: Path) -> None:
@@ -73,14 +67,8 @@ def claim_folder(folder: Path, *, resume: bool) -> Iterator[None]:
         BenchError: it cannot be made, or another run is writing to it.
     """
     if not resume:
-        try:
+        with convert_os_errors("it cannot be made", folder, "name a new folder, in a place that you may write to"):
             folder.mkdir(parents=True)
-        except OSError as error:
-            raise BenchError(
-                f"it cannot be made: {error.strerror or error}",
-                where=str(folder),
-                change="name a new folder, in a place that you may write to",
-            ) from error
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:

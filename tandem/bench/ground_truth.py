@@ -1,25 +1,92 @@
-"""Each figure beside what the server itself says, and beside what a count of chunks makes of it.
+"""Each figure beside what the server itself logged, and beside what a count of chunks makes of it.
 
-Invariant: a request counts on both sides or on neither: one that failed, or that its server did not log or spoiled on
-purpose, is left out of truth and measurement alike, and counted.
+Invariant: the truth is counted from the server's own log by arithmetic of this module, never by `request_metrics`, so
+that a mistake there shows as a difference. A request counts on both sides or on neither: one that failed, or that its
+server did not log or spoiled on purpose, is left out of truth and measurement alike, and counted. Server and client
+must share a monotonic clock: one machine, two processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
-from tandem.bench import manifest
-from tandem.bench.folder import RECORDS_FILE
+from tandem.bench import json_file, manifest
+from tandem.bench.columns import IntArray
 from tandem.bench.quantiles import Values
-from tandem.bench.record import RequestRecord, read_records
-from tandem.bench.request_metrics import RequestMetrics, compute_request_metrics
-from tandem.bench.server_log import ServerLogEntry, read_logs
+from tandem.bench.request_table import RequestTable, hash_texts, read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.summary import ALL_CLASSES
+
+
+class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as its server logged it.
+
+    Args:
+        request_id: what the client sent as X-Request-Id.
+        accepted_s: when the request's body had been read, on the monotonic clock.
+        bursts: of every chunk with tokens: when it was written, on the same clock, and how many tokens it held.
+        fault: what the server was told to do wrong; None for an honest answer.
+    """
+
+    request_id: str = ""
+    accepted_s: float = 0.0
+    bursts: tuple[tuple[float, int], ...] = ()
+    fault: str | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole answer."""
+        return sum(tokens for _, tokens in self.bursts)
+
+    @property
+    def ttft_ms(self) -> float:
+        """From accepting the request to its first burst."""
+        return (self.bursts[0][0] - self.accepted_s) * 1000
+
+    @property
+    def e2e_ms(self) -> float:
+        """From accepting the request to its last burst."""
+        return (self.bursts[-1][0] - self.accepted_s) * 1000
+
+    @property
+    def tpot_ms(self) -> float | None:
+        """Time per token after the first burst's; None for a single token."""
+        return (self.e2e_ms - self.ttft_ms) / (self.tokens - 1) if self.tokens > 1 else None
+
+    @property
+    def chunk_gap_ms(self) -> float | None:
+        """Mean time between two bursts; None for a single one."""
+        return (self.e2e_ms - self.ttft_ms) / (len(self.bursts) - 1) if len(self.bursts) > 1 else None
+
+    @property
+    def tokens_per_chunk(self) -> float:
+        """Tokens by bursts."""
+        return self.tokens / len(self.bursts)
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        """Tokens by the whole time of the request."""
+        return self.tokens / self.e2e_ms * 1000
+
+
+def read_log(path: Path) -> dict[str, ServerLogEntry]:
+    """Return what a server logged, by request id; requests that got no token at all are left out.
+
+    Args:
+        path: JSON lines; those without a `request_id` (the log's head) are passed over.
+
+    Raises:
+        BenchError: the file cannot be read, or a line of it is no such JSON.
+    """
+    change = "name the file that the server was started to log to"
+    entries = json_file.read_json_lines(path, ServerLogEntry, label="the server's log", change=change)
+    return {entry.request_id: entry for entry in entries if entry.request_id and entry.bursts}
+
 
 LLMPERF_ITL = "llmperf_inter_token_latency_ms"
 # metric, how the log has it; chunk_gap_ms is compared by each request's mean
@@ -63,50 +130,46 @@ def compare_ground_truth(folder: Path, logs: Sequence[Path]) -> GroundTruth:
     Raises:
         BenchError: a file is missing or is not what it must be.
     """
-    log_entries = read_logs(logs)
-    run = manifest.read_manifest(folder)
-    controls = manifest.control_round_numbers(run)
-    records = [record for record in read_records(folder / RECORDS_FILE) if record.round not in controls]
-    usable_records = [
-        record for record in records if record.error is None and _is_honest(log_entries.get(record.request_id))
-    ]
-    groups: dict[tuple[str, str], list[RequestRecord]] = {}
-    for record in usable_records:
-        groups.setdefault((record.class_, record.arm), []).append(record)
-    if len({class_ for class_, _ in groups}) > 1:
-        for record in usable_records:
-            groups.setdefault((ALL_CLASSES, record.arm), []).append(record)
-    rows = [_build_row(class_, arm, group, log_entries) for (class_, arm), group in groups.items()]
-    rows.sort(key=_row_order(run))
-    return GroundTruth(rows=tuple(rows), left_out=len(records) - len(usable_records), simulated=run.simulated)
-
-
-def _is_honest(entry: ServerLogEntry | None) -> bool:
-    return entry is not None and entry.fault is None
-
-
-def _row_order(run: manifest.RunManifest) -> Callable[[GroundTruthRow], tuple[int, int]]:
-    """Return the place of a row: classes as the suites have them, all together last; the baseline before variants."""
-    classes = [*(class_ for suite in run.suites for class_ in suite.classes), ALL_CLASSES]
-    arms = [arm.name for arm in run.arms]
-    return lambda row: (classes.index(row.class_), arms.index(row.arm))
+    log_entries = {
+        digest: entry
+        for path in logs
+        for request_id, entry in read_log(path).items()
+        for digest in hash_texts([request_id.encode()]).tolist()
+        if entry.fault is None
+    }
+    table = read_request_table(folder)
+    is_main = ~np.isin(table.round, list(manifest.control_round_numbers(table.run)))
+    has_truth = np.isin(table.request_digest, np.array(list(log_entries), np.uint64))
+    rows = np.flatnonzero(is_main & ~table.failed & has_truth)
+    classes = [(class_, rows[table.class_[rows] == code]) for code, class_ in enumerate(table.classes)]
+    classes = [(class_, class_rows) for class_, class_rows in classes if len(class_rows)]
+    if len(classes) > 1:
+        classes.append((ALL_CLASSES, rows))
+    return GroundTruth(
+        rows=tuple(
+            _build_row(class_, arm, table, class_rows[table.arm[class_rows] == code], log_entries)
+            for class_, class_rows in classes
+            for code, arm in enumerate(table.arms)
+            if (table.arm[class_rows] == code).any()
+        ),
+        left_out=int(is_main.sum()) - len(rows),
+        simulated=table.run.simulated,
+    )
 
 
 def _build_row(
-    class_: str, arm: str, records: Sequence[RequestRecord], log_entries: dict[str, ServerLogEntry]
+    class_: str, arm: str, table: RequestTable, rows: IntArray, log_entries: Mapping[int, ServerLogEntry]
 ) -> GroundTruthRow:
-    metrics: RequestMetrics = compute_request_metrics(records)
-    entries = [log_entries[record.request_id] for record in records]
+    entries = [log_entries[digest] for digest in table.request_digest[rows].tolist()]
     figures = {
         name: (
             _finite_median(np.array([read_truth(entry) for entry in entries], float)),
-            _finite_median(metrics.values[name]),
+            _finite_median(table.figures[name][rows]),
         )
         for name, read_truth in LOGGED_METRICS.items()
     }
-    return GroundTruthRow(
-        class_=class_, arm=arm, n=len(records), figures=figures, llmperf_ms=_finite_median(metrics.values[LLMPERF_ITL])
-    )
+    llmperf_ms = _finite_median(table.figures[LLMPERF_ITL][rows])
+    return GroundTruthRow(class_=class_, arm=arm, n=len(rows), figures=figures, llmperf_ms=llmperf_ms)
 
 
 def _finite_median(values: Values) -> float:
@@ -155,6 +218,5 @@ def _describe_speed_ups(rows: Sequence[GroundTruthRow]) -> Iterator[str]:
         )
         yield (
             f"time per token, {baseline_row.arm} / {variant_row.arm}: truth {true_ratio:.2f}, Tandem "
-            f"{measured_ratio:.2f}, "
-            f"by llmperf's count of chunks {baseline_row.llmperf_ms / variant_row.llmperf_ms:.2f}"
+            f"{measured_ratio:.2f}, by llmperf's count of chunks {baseline_row.llmperf_ms / variant_row.llmperf_ms:.2f}"
         )

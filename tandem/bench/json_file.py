@@ -5,14 +5,19 @@ Invariant: a reader of a file that is written whole sees the old one or the new 
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from tandem.bench.fault import ExternalBenchError
+from tandem.bench.fault import BenchError, ExternalBenchError, convert_os_errors
+
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises of bytes that are not the JSON asked for; the last one of JSON that is nested without end."""
+
+Line = TypeVar("Line")
 
 
 def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
@@ -27,7 +32,8 @@ def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
         WorldError: the folder cannot be written to.
     """
     new_path = path.with_name(f"{path.name}.new")
-    with _convert_write_errors(path, label, "make room, or choose a folder that may be written to"):
+    change = "make room, or choose a folder that may be written to; what was recorded is kept"
+    with convert_os_errors(f"{label} cannot be written", path, change, ExternalBenchError):
         with new_path.open("wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
             file.flush()
@@ -37,17 +43,30 @@ def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
 
 def append_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
     """Write `value` as one more line of a run that goes on; arguments and errors as of `save_json`."""
-    with _convert_write_errors(path, label, "make room, then run again with --resume"), path.open("ab") as file:
+    change = "make room, then run again with --resume; what was recorded is kept"
+    with convert_os_errors(f"{label} cannot be written", path, change, ExternalBenchError), path.open("ab") as file:
         file.write(msgspec.json.encode(value) + b"\n")
 
 
-@contextlib.contextmanager
-def _convert_write_errors(path: Path, label: str, change: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ExternalBenchError(
-            f"{label} cannot be written: {error.strerror or error}; what was recorded is kept",
-            where=str(path),
-            change=change,
-        ) from error
+def read_json_lines(path: Path, kind: type[Line], *, label: str, change: str) -> Iterator[Line]:
+    """Yield the lines of a file; a torn last one is passed over, because a killed program may have left half a line.
+
+    Args:
+        path: of the file.
+        kind: of each line.
+        label: what the file is to a user, such as "the counters".
+        change: what a user does about a file that cannot be read.
+
+    Raises:
+        BenchError: the file cannot be read, or a line is not of this kind.
+    """
+    with convert_os_errors(f"{label} cannot be read", path, change), path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield msgspec.json.decode(line, type=kind)
+            except DECODE_ERRORS as error:
+                raise BenchError(
+                    f"this is no line of {label}: {error}", where=f"{path}:{number}", change=change
+                ) from error

@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from tandem.bench import json_file
-from tandem.bench.fault import BenchError
-from tandem.bench.record import DECODE_ERRORS
+from tandem.bench.fault import BenchError, convert_os_errors
+from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.schedule import control_numbers
 
 SCHEMA = 2
@@ -85,13 +85,20 @@ class SuiteEntry(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[str, ...]
 
 
-class TimeoutLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one request, in seconds."""
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """How long one request may take, in seconds; each has its own error word.
 
-    connect_s: float
-    first_token_s: float
-    gap_s: float
-    whole_s: float
+    Args:
+        connect_s: until the connection stands (name, TCP, TLS); the clock of the others starts after it.
+        first_token_s: from the request's bytes to the first event that bears tokens.
+        gap_s: after the first token, the longest silence; comment lines do not break it.
+        whole_s: from the request's bytes to the end of the stream.
+    """
+
+    connect_s: float = 10.0
+    first_token_s: float = 120.0
+    gap_s: float = 60.0
+    whole_s: float = 600.0
 
 
 class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +190,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     prompts_per_class: int | None = None
     mixed: bool = False
     duration_s: float | None = None
-    time_outs: TimeoutLimits | None = None
+    time_outs: Timeouts | None = None
     clock: ClockReading
     host: HostInfo
     plan: PlanTotals
@@ -204,15 +211,10 @@ def read_manifest(folder: Path) -> RunManifest:
             moment.
     """
     path = folder / FILE
-    try:
+    with convert_os_errors("the manifest cannot be read", path, "name the folder that `tandem bench run --out` wrote"):
         text = path.read_bytes()
+    try:
         manifest = msgspec.json.decode(text, type=RunManifest)
-    except OSError as error:
-        raise BenchError(
-            f"the manifest cannot be read: {error.strerror or error}",
-            where=str(path),
-            change="name the folder that `tandem bench run --out` wrote",
-        ) from error
     except DECODE_ERRORS as error:
         _refuse_newer(path, text)
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error

@@ -6,54 +6,47 @@ Invariant: one sentence for each fact, with the arm and the number it holds for;
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from tandem.bench.aggregate import ArmLoad, RequestTally
+from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.manifest import RunManifest
 from tandem.bench.request_metrics import SUSPECTS
+from tandem.bench.request_table import RequestTable
 
 _USAGE_METRICS = "tpot_ms, tokens_per_chunk, output_tokens_per_s and completion_tokens"
 
 
 def collect_notes(
-    run: RunManifest,
-    total: RequestTally,
-    control_tally: RequestTally,
-    sentences: Sequence[str],
-    arms_with_counters: Collection[str],
+    table: RequestTable, is_main: BoolArray, sentences: Sequence[str], arms_with_counters: Collection[str]
 ) -> list[str]:
     """Return every note of a run.
 
     Args:
-        run: its manifest.
-        total: its records.
-        control_tally: those of its control rounds, which are in no figure.
+        table: its requests.
+        is_main: which of them are in no control round; the others are in no figure.
         sentences: what the counters and the turns had to say.
         arms_with_counters: arms of which a turn has counters.
     """
-    return [
-        *(str(replace(torn, path=Path(torn.path.name))) for torn in total.torn_lines),  # alike wherever the folder lies
-        *run.notes,
-        *_note_unknown_servers(run),
-        *_note_roles(run),
-        *_note_progress(run, total, control_tally),
-        *_note_control_rounds(control_tally),
-        *_note_failures(total),
-        *_note_contradictions(total),
-        *_note_usage(total),
-        *_note_content(total),
-        *sentences,
-        *_note_absences(run, total, arms_with_counters),
-    ]
-
-
-def _note_unknown_servers(run: RunManifest) -> Iterator[str]:
+    run = table.run
     if run.simulated is None:
-        yield "whether these servers were simulated is not known: nobody asked them when they were measured"
+        unknown_notes = ["whether these servers were simulated is not known: nobody asked them when they were measured"]
+    else:
+        unknown_notes = []
+    return [
+        *(str(replace(torn, path=Path(torn.path.name))) for torn in table.torn_lines),  # alike wherever the folder lies
+        *run.notes,
+        *unknown_notes,
+        *_note_roles(run),
+        *_note_progress(table, is_main),
+        *_note_control_rounds(table, ~is_main),
+        *_note_requests(table, is_main),
+        *sentences,
+        *_note_absences(table, is_main, arms_with_counters),
+    ]
 
 
 def _note_roles(run: RunManifest) -> Iterator[str]:
@@ -73,121 +66,103 @@ def _note_roles(run: RunManifest) -> Iterator[str]:
         yield f"the manifest has {names[name]} arms named {name}: their records cannot be told apart, and are one arm's"
 
 
-def _note_progress(run: RunManifest, total: RequestTally, control_tally: RequestTally) -> Iterator[str]:
-    record_count = sum(total.requests.values()) + sum(control_tally.requests.values())
+def _note_progress(table: RequestTable, is_main: BoolArray) -> Iterator[str]:
+    run, record_count = table.run, len(table)
     if run.ended is None:
         yield "the run has not ended, or was killed: its manifest has no end"
     elif run.ended.reason != "done":
         yield f"the run ended early: {run.ended.reason}"
     if run.plan.requests is not None and record_count < run.plan.requests:
         yield f"{record_count} of {run.plan.requests} planned requests are recorded"
-    unknown_arms = sorted({load.arm for load in total.requests} - {arm.name for arm in run.arms})
+    unknown_arms = sorted(set(_count_by_arm(table, is_main)) - {arm.name for arm in run.arms})
     if unknown_arms:
         yield f"the manifest names no arm {', '.join(unknown_arms)}: nothing is known of it but its records"
-    duplicates = _count_duplicates(total)
+    duplicates = record_count - len(np.unique(table.request_digest))
     if duplicates:
         yield (
             f"records that repeat a request_id: {duplicates}; all are counted: was the file joined with a "
             "copy of itself?"
         )
-    if total.generators["llmperf"]:
+    llmperf_count = int(table.by_llmperf.sum())
+    if llmperf_count:
         yield (
-            f"records of llmperf: {total.generators['llmperf']}; of their chunks they hold the first and the end, so "
-            "they have no gap, no tokens per chunk and no TPOT; docs/measurement.md compares them"
+            f"records of llmperf: {llmperf_count}; of their chunks they hold the first and the end, so they have no "
+            "gap, no tokens per chunk and no TPOT; docs/measurement.md compares them"
         )
 
 
-def _note_control_rounds(control_tally: RequestTally) -> Iterator[str]:
-    rounds = len({place.round for _, place in control_tally.turns})
+def _note_control_rounds(table: RequestTable, is_control: BoolArray) -> Iterator[str]:
+    rounds = len(np.unique(table.round[is_control]))
     if rounds:
-        request_count, failure_count = sum(control_tally.requests.values()), sum(control_tally.errors.values())
+        failure_count = int(table.failed[is_control].sum())
         failure_text = f", {failure_count} of them failed" if failure_count else ""
         yield (
             f"{rounds} control {'round' if rounds == 1 else 'rounds'} asked the baseline against itself, "
-            f"{request_count} "
-            f"requests{failure_text}: in no figure here; the verdict has its noise floor from them"
+            f"{int(is_control.sum())} requests{failure_text}: in no figure here; the verdict has its noise floor from "
+            "them"
         )
 
 
-def _count_duplicates(total: RequestTally) -> int:
-    if not total.id_hashes:
-        return 0
-    ids = np.sort(
-        np.concatenate(total.id_hashes), kind="stable"
-    )  # each part is sorted, and a stable sort joins such runs
-    return int(np.count_nonzero(ids[1:] == ids[:-1]))
+def _count_by_arm(table: RequestTable, mask: BoolArray) -> dict[str, int]:
+    """Return how many requests of each arm `mask` names, in the order of names; arms without one are left out."""
+    numbers = np.bincount(table.arm[mask], minlength=len(table.arms)).tolist()
+    return {arm: number for arm, number in sorted(zip(table.arms, numbers, strict=True)) if number}
 
 
-def _sum_by_arm(counts: Mapping[ArmLoad, int]) -> Iterator[tuple[str, int]]:
-    numbers: Counter[str] = Counter()
-    for load, number in counts.items():
-        numbers[load.arm] += number
-    yield from sorted((arm, number) for arm, number in numbers.items() if number)
+def _count_words(
+    table: RequestTable, is_main: BoolArray, codes: IntArray, words: Sequence[str]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield arm, word and how many requests of the arm have the word, in the order of names."""
+    counts = {
+        (arm, word): number
+        for code, word in enumerate(words)
+        for arm, number in _count_by_arm(table, is_main & (codes == code)).items()
+    }
+    yield from ((*key, counts[key]) for key in sorted(counts))
 
 
-def _sum_words(counts: Mapping[tuple[ArmLoad, str], int]) -> Iterator[tuple[str, str, int]]:
-    numbers: Counter[tuple[str, str]] = Counter()
-    for (load, word), number in counts.items():
-        numbers[load.arm, word] += number
-    yield from ((arm, word, number) for (arm, word), number in sorted(numbers.items()))
-
-
-def _note_failures(total: RequestTally) -> Iterator[str]:
-    request_counts = dict(_sum_by_arm(total.requests))
-    for arm, word, number in _sum_words(total.errors):
-        yield f"{arm}: failed with {word}: {number} of {request_counts[arm]} requests; in no latency"
-    for arm, number in _sum_by_arm(total.retries):
-        yield f"{arm}: asked more than once: {number} of {request_counts[arm]} requests"
-    for arm, number in _sum_by_arm(total.reconnects):
+def _note_requests(table: RequestTable, is_main: BoolArray) -> Iterator[str]:
+    totals, is_answer = _count_by_arm(table, is_main), is_main & ~table.failed
+    for arm, word, number in _count_words(table, is_main, table.error, table.errors):
+        yield f"{arm}: failed with {word}: {number} of {totals[arm]} requests; in no latency"
+    for arm, number in _count_by_arm(table, is_main & table.retried).items():
+        yield f"{arm}: asked more than once: {number} of {totals[arm]} requests"
+    for arm, number in _count_by_arm(table, is_main & table.reconnected).items():
         yield (
             f"{arm}: asked again on a fresh connection, because the reused one died before any byte: {number} of "
-            f"{request_counts[arm]} requests; their times are those of the second asking"
+            f"{totals[arm]} requests; their times are those of the second asking"
         )
-    for arm, number in _sum_by_arm(total.short_answers):
-        yield f"{arm}: fewer than 2 tokens, and so no TPOT: {number} of {request_counts[arm]} answers"
-
-
-def _note_contradictions(total: RequestTally) -> Iterator[str]:
-    request_counts = dict(_sum_by_arm(total.requests))
-    for arm, word, number in _sum_words(total.suspects):
+    for arm, number in _count_by_arm(table, is_answer & np.isin(table.raw_tokens, (0, 1))).items():
+        yield f"{arm}: fewer than 2 tokens, and so no TPOT: {number} of {totals[arm]} answers"
+    suspects = {
+        (arm, word): number
+        for word, mask in table.suspects.items()
+        for arm, number in _count_by_arm(table, is_main & mask).items()
+    }
+    for arm, word in sorted(suspects):
         yield (
-            f"{arm}: suspect, {word}: {number} of {request_counts[arm]} records; {SUSPECTS[word]}; the figures "
-            "this touches are "
-            "left out"
+            f"{arm}: suspect, {word}: {suspects[arm, word]} of {totals[arm]} records; {SUSPECTS[word]}; the figures "
+            "this touches are left out"
         )
-
-
-def _note_usage(total: RequestTally) -> Iterator[str]:
-    request_counts = dict(_sum_by_arm(total.requests))
-    for arm, number in _sum_by_arm(total.missing_usage):
-        yield f"{arm}: without usage: {number} of {request_counts[arm]} answers; no {_USAGE_METRICS} for them"
-    for arm in request_counts:
-        if not _count_values(total, arm, "tpot_exact_ms") and _count_values(total, arm, "tpot_ms"):
-            yield (
-                f"{arm}: its chunks do not say how many tokens they hold, so tpot_exact_ms is absent, and a first "
-                "burst biases tpot_ms"
-            )
-
-
-def _count_values(total: RequestTally, arm: str, name: str) -> int:
-    return sum(
-        len(array)
-        for (load, metric), arrays in total.values.items()
-        if (load.arm, metric) == (arm, name)
-        for array in arrays
-    )
-
-
-def _note_content(total: RequestTally) -> Iterator[str]:
-    request_counts = dict(_sum_by_arm(total.requests))
-    for arm, word, number in _sum_words(total.content):
+    for arm, number in _count_by_arm(table, is_answer & np.isnan(table.raw_tokens)).items():
+        yield f"{arm}: without usage: {number} of {totals[arm]} answers; no {_USAGE_METRICS} for them"
+    arms_with = {
+        name: set(_count_by_arm(table, is_main & ~np.isnan(table.figures[name])))
+        for name in ("tpot_ms", "tpot_exact_ms")
+    }
+    for arm in sorted(arms_with["tpot_ms"] - arms_with["tpot_exact_ms"]):
+        yield (
+            f"{arm}: its chunks do not say how many tokens they hold, so tpot_exact_ms is absent, and a first "
+            "burst biases tpot_ms"
+        )
+    for arm, word, number in _count_words(table, is_main, table.content, table.contents):
         if word != "ok":
-            yield f"{arm}: content is {word}: {number} of {request_counts[arm]} answers; their times are counted"
+            yield f"{arm}: content is {word}: {number} of {totals[arm]} answers; their times are counted"
 
 
-def _note_absences(run: RunManifest, total: RequestTally, arms_with_counters: Collection[str]) -> Iterator[str]:
-    if not run.goodput:
+def _note_absences(table: RequestTable, is_main: BoolArray, arms_with_counters: Collection[str]) -> Iterator[str]:
+    if not table.run.goodput:
         yield "goodput_per_s is absent: no limits were stated"
-    for arm, _ in _sum_by_arm(total.requests):
+    for arm in _count_by_arm(table, is_main):
         if arm not in arms_with_counters:
             yield f"{arm}: acceptance_length and target_steps_per_token are absent: no turn has its counters"

@@ -27,24 +27,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from tandem.bench.schedule import Schedule, control_numbers, first_order, pass_order
+from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, Schedule, control_numbers, first_order, pass_order
 from tandem.bench.suites.suite import Prompt, Suite
-from tandem.judge.schema import CONTROL_SUFFIX
 
 ALL_CLASSES = "all"
 SEED_LIMIT = 1 << 31  # vLLM takes 64 bits, other servers 32 with a sign
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockLoad:
-    """How hard a block presses: a closed loop of `concurrency` workers, or `rate_per_s` arrivals in an open one."""
-
-    concurrency: int | None = None
-    rate_per_s: float | None = None
-
-    def __str__(self) -> str:
-        """Name it as progress shows it."""
-        return f"concurrency {self.concurrency}" if self.concurrency else f"{self.rate_per_s:g} requests/s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +58,7 @@ class PlanBlock:
 
     number: int
     class_: str
-    load: BlockLoad
+    load: LoadLevel
     entries: tuple[PromptEntry, ...]
     requests: int
 
@@ -306,10 +293,10 @@ class PlanShape:
                     )
         return tuple(blocks)
 
-    def _list_loads(self, suite: Suite) -> list[BlockLoad]:
+    def _list_loads(self, suite: Suite) -> list[LoadLevel]:
         if self.rate_per_s is not None:
-            return [BlockLoad(rate_per_s=self.rate_per_s)]
-        return [BlockLoad(concurrency=concurrency) for concurrency in self.concurrency or suite.defaults.concurrency]
+            return [LoadLevel(rate_per_s=self.rate_per_s)]
+        return [LoadLevel(concurrency=concurrency) for concurrency in self.concurrency or suite.defaults.concurrency]
 
     def _list_entries(self, suite: Suite, class_: str) -> tuple[PromptEntry, ...]:
         return tuple(

@@ -20,10 +20,10 @@ from tandem.bench import answer
 from tandem.bench.answer import ServerAnswer
 from tandem.bench.body import read_page
 from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import CompletionRequest, ModelServer, Timeouts
+from tandem.bench.completion_request import CompletionRequest, ModelServer
 from tandem.bench.event import DETAIL_CHARACTERS, EventError
 from tandem.bench.fault import BenchError, ExternalBenchError
-from tandem.bench.manifest import ServerOffers
+from tandem.bench.manifest import ServerOffers, Timeouts
 from tandem.bench.record import JSON_NULL
 from tandem.bench.reply import ServerReply
 from tandem.bench.simulation import read_announcement
@@ -177,13 +177,11 @@ async def _read_model_cards(client: CompletionClient, server: ModelServer) -> tu
     except EventError as error:
         raise _probe_error(server, ServerAnswer(error=error.word, error_detail=error.detail), ()) from error
     if not isinstance(page, dict):
-        raise _no_server_error(server, f"/v1/models is {reply.content_type or 'of no type'}: {_body_start(reply)}")
+        start = repr(b"".join(piece for _, piece in reply.reads)[:80].decode(errors="replace"))
+        raise _no_server_error(server, f"/v1/models is {reply.content_type or 'of no type'}: {start}")
     cards = page.get("data")
-    return [card for card in cards if _has_id(card)] if isinstance(cards, list) else [], reply
-
-
-def _has_id(card: Any) -> bool:
-    return isinstance(card, dict) and isinstance(card.get("id"), str)
+    card_list = cards if isinstance(cards, list) else []
+    return [card for card in card_list if isinstance(card, dict) and isinstance(card.get("id"), str)], reply
 
 
 def _model_names(cards: list[dict[str, Any]], model: str) -> frozenset[str]:
@@ -221,10 +219,6 @@ def _decode_page(reply: ServerReply) -> Any:
         return msgspec.json.decode(page)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _body_start(reply: ServerReply) -> str:
-    return repr(b"".join(piece for _, piece in reply.reads)[:80].decode(errors="replace"))
 
 
 def _probe_error(server: ModelServer, server_answer: ServerAnswer, model_ids: tuple[str, ...]) -> BenchError:

@@ -1,10 +1,12 @@
 """One record per request: what arrived, when, and what the server said of it.
 
 Invariant: a record is written whole, in one write, before its worker asks again; what is unknown is null, never a
-guess; a file of a newer schema is refused, never half understood. Times are seconds of a monotonic clock.
+guess; a file of another schema is refused, never half understood. Times are seconds of a monotonic clock.
 
-Schema 1. A file holds one JSON object a line. A change that an older reader would misread raises SCHEMA; a new
-field with a default does not, because readers pass over keys they do not know.
+Schema 2. A file holds one JSON object a line; the chunks of a stream are three arrays of one length, so that a decoder
+reads them as numbers. (Schema 1 had one array for each chunk: `tandem bench convert` rewrites it.) A change that an
+older reader would misread raises SCHEMA; a new field with a default does not, because readers pass over keys they do
+not know.
 """
 
 from __future__ import annotations
@@ -14,19 +16,21 @@ import errno
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, BinaryIO, Literal, Self
+from typing import Annotated, BinaryIO, Literal, NamedTuple, Self, TypedDict
 
 import msgspec
 
-from tandem.bench.fault import BenchError, ExternalBenchError
+from tandem.bench.fault import BenchError, ExternalBenchError, convert_os_errors
+from tandem.bench.json_file import DECODE_ERRORS
+from tandem.shell_command import quote_command
 
-SCHEMA = 1
+SCHEMA = 2
+BLOCK_BYTES = 1 << 21  # read at once: enough for numpy to pay, and no more than these records are held as objects
 JSON_NULL = msgspec.Raw(b"null")
-JSON_EMPTY_LIST = msgspec.Raw(b"[]")
 
 ChunkKind = Literal["role", "text", "reasoning", "empty", "end", "usage"]
 """What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
@@ -49,7 +53,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=-1e10, le=1e10)]
 """A time: three centuries, so that no sum of times can leave the finite numbers."""
 
 
-class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Chunk(NamedTuple):
     """One SSE data event, as it arrived.
 
     Args:
@@ -58,9 +62,9 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
         tokens: tokens it carried, by running usage or token ids; None where the server does not say.
     """
 
-    at_s: Seconds
+    at_s: float
     kind: ChunkKind
-    tokens: TokenCount | None = None
+    tokens: int | None = None
 
     @property
     def bears_tokens(self) -> bool:
@@ -70,8 +74,8 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.kind in {"text", "reasoning"} if self.tokens is None else self.tokens >= 1
 
 
-class MetricRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The part of a record that figures are made from; a summary decodes no more than this.
+class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One request. Every field is written, null where it is not known.
 
     Args:
         schema: version of this form.
@@ -79,22 +83,35 @@ class MetricRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         generator: which program measured it.
         arm: the NAME given to the server.
         class_: class of the prompt; "class" in the file.
+        suite, prompt_id: name of the suite the prompt is from, and its id there.
         round: round of the schedule, from 0.
+        repeat: which repeat of the same prompt inside the round, from 0.
         slot: place of this arm's turn inside the round (ABBA: 0 to 3).
         concurrency: requests held in flight; None in an open loop.
         rate_per_s: requests started each second; None in a closed loop.
+        worker: which of the concurrent workers asked.
         due_s: open loop: when it should have started, on start_s's clock.
         start_s: when the request was begun, absolute on the monotonic clock.
         headers_s: seconds from start_s to the response's headers; None when none came.
         end_s: seconds from start_s to the end of the stream, or to the failure.
-        chunks: every SSE data event but [DONE].
+        chunk_s, chunk_kind, chunk_tokens: every SSE data event but [DONE]; see `Chunk`.
         prompt_tokens, completion_tokens: the server's usage.
+        cached_tokens: tokens of the prompt that the server had in its prefix cache.
         counted_by: where completion_tokens and the chunks' tokens come from.
-        error: None, or one word of ERRORS or `status_<code>`.
+        text, reasoning: what was streamed, joined.
+        token_ids: ids of the output, where the server gave them.
+        logprobs: the server's log-probabilities as raw JSON; `null` where it gave none.
+        model: the model the server named.
+        status: HTTP status.
+        finish_reason: the server's word.
+        error: None, or one word of ERROR_WORDS or `status_<code>`.
         error_detail: what was seen, for a person; without an error, what the server's usage contradicts.
         attempts: how often it was asked, 1 when the first attempt stands.
         reconnected: 1 where a reused connection died before any byte and a fresh one was asked; the times are those of
             the second asking.
+        retry_after_s: what a Retry-After header asked for; null too where that is no finite number.
+        placement: which part of a host the server ran on, such as a half of its devices.
+        start: which start of the server's process answered; anything that differs between two starts.
         content: the content check's word; None for a failed request or where nothing was checked.
     """
 
@@ -103,56 +120,25 @@ class MetricRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     generator: Literal["tandem", "llmperf"] = "tandem"
     arm: str
     class_: str = msgspec.field(name="class")
+    suite: str
+    prompt_id: str
     round: SmallNumber = 0
+    repeat: SmallNumber = 0
     slot: SmallNumber = 0
     concurrency: SmallNumber | None = None
     rate_per_s: float | None = None
+    worker: int = 0
     due_s: Seconds | None = None
     start_s: Seconds
     headers_s: Seconds | None = None
     end_s: Seconds
-    chunks: tuple[Chunk, ...] = ()
+    chunk_s: tuple[Seconds, ...] = ()
+    chunk_kind: tuple[ChunkKind, ...] = ()
+    chunk_tokens: tuple[TokenCount | None, ...] = ()
     prompt_tokens: TokenCount | None = None
+    cached_tokens: TokenCount | None = None
     completion_tokens: TokenCount | None = None
     counted_by: Literal["usage", "token_ids"] | None = None
-    error: str | None = None
-    error_detail: str | None = None
-    attempts: SmallNumber = 1
-    reconnected: SmallNumber = 0
-    content: str | None = None
-
-
-class RawChunkRecord(MetricRecord, frozen=True, kw_only=True, gc=False):
-    """What `MetricRecord` is, with its chunks left as the JSON they are, valid and otherwise unchecked."""
-
-    chunks: msgspec.Raw = JSON_EMPTY_LIST  # type: ignore[assignment]  # the same field of the file, a step earlier
-
-
-class RequestRecord(MetricRecord, frozen=True, kw_only=True, gc=False):
-    """One request. Every field is written, null where it is not known.
-
-    Args:
-        suite: name of the suite the prompt is from.
-        prompt_id: id of the prompt inside its suite.
-        repeat: which repeat of the same prompt inside the round, from 0.
-        worker: which of the concurrent workers asked.
-        cached_tokens: tokens of the prompt that the server had in its prefix cache.
-        text, reasoning: what was streamed, joined.
-        token_ids: ids of the output, where the server gave them.
-        logprobs: the server's log-probabilities as raw JSON; `null` where it gave none.
-        model: the model the server named.
-        status: HTTP status.
-        finish_reason: the server's word.
-        retry_after_s: what a Retry-After header asked for; null too where that is no finite number.
-        placement: which part of a host the server ran on, such as a half of its devices.
-        start: which start of the server's process answered; anything that differs between two starts.
-    """
-
-    suite: str
-    prompt_id: str
-    repeat: SmallNumber = 0
-    worker: int = 0
-    cached_tokens: TokenCount | None = None
     text: str = ""
     reasoning: str | None = None
     token_ids: tuple[int, ...] | None = None
@@ -160,13 +146,41 @@ class RequestRecord(MetricRecord, frozen=True, kw_only=True, gc=False):
     model: str | None = None
     status: int | None = None
     finish_reason: str | None = None
+    error: str | None = None
+    error_detail: str | None = None
+    attempts: SmallNumber = 1
+    reconnected: SmallNumber = 0
     retry_after_s: float | None = None
     placement: str | None = None
     start: str | None = None
+    content: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not belong together."""
+        if not len(self.chunk_s) == len(self.chunk_kind) == len(self.chunk_tokens):
+            raise ValueError("chunk_s, chunk_kind and chunk_tokens differ in length")
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The SSE data events, one by one."""
+        return tuple(map(Chunk, self.chunk_s, self.chunk_kind, self.chunk_tokens))
 
 
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises of bytes that are not the JSON asked for; the last one of JSON that is nested without end."""
+class ChunkArrays(TypedDict):
+    """The three fields of a record that hold its chunks."""
+
+    chunk_s: tuple[float, ...]
+    chunk_kind: tuple[ChunkKind, ...]
+    chunk_tokens: tuple[int | None, ...]
+
+
+def split_chunks(chunks: Sequence[Chunk]) -> ChunkArrays:
+    """Return the fields that hold `chunks` in a record."""
+    return {
+        "chunk_s": tuple(chunk.at_s for chunk in chunks),
+        "chunk_kind": tuple(chunk.kind for chunk in chunks),
+        "chunk_tokens": tuple(chunk.tokens for chunk in chunks),
+    }
 
 
 class _SchemaHeader(msgspec.Struct):
@@ -190,62 +204,54 @@ def _warn_torn_line(torn: TornLine) -> None:
     sys.stderr.write(f"warning: {torn}\n")
 
 
-def read_records(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_torn_line) -> Iterator[RequestRecord]:
-    """Yield the records of `path` in the order they were written.
+class RecordBlock(NamedTuple):
+    """Records that stand behind each other in a file: where the first begins, and the bytes of each line."""
+
+    records: list[RequestRecord]
+    offset: int
+    sizes: list[int]
+
+
+def read_blocks(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_torn_line) -> Iterator[RecordBlock]:
+    """Yield the records of `path` in the order they were written, some thousands at a time.
 
     Args:
         path: a records file.
-        on_torn_line: takes a torn last line; by default it is named on standard error.
+        on_torn_line: takes a last line without its end, which is no record; by default it is named on standard error.
 
     Raises:
-        BenchError: a line that is no record, a schema this version does not know, a file that cannot be read.
+        BenchError: a line that is no record, another schema, a file that cannot be read.
     """
     decoder = msgspec.json.Decoder(RequestRecord)
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                record = _decode_record(decoder, line, path, number, on_torn_line)
-                if record is not None:
-                    yield record
-    except OSError as error:
-        raise _read_error(path, error) from error
+    line_number = offset = 0
+    change = "name the folder that a run wrote, and see that its files may be read"
+    with convert_os_errors("the records cannot be read", path, change), path.open("rb") as file:
+        while text := file.read(BLOCK_BYTES) + file.readline():
+            *lines, tail = text.split(b"\n")
+            records = []
+            for line in lines:
+                line_number += 1
+                try:
+                    record = decoder.decode(line)
+                except DECODE_ERRORS as error:
+                    raise _bad_line_error(line, f"{path}:{line_number}", error) from error
+                if record.schema != SCHEMA:
+                    raise _bad_line_error(line, f"{path}:{line_number}", None)
+                records.append(record)
+            yield RecordBlock(records, offset, [len(line) + 1 for line in lines])
+            offset += len(text)
+            if tail:
+                on_torn_line(TornLine(path, line_number + 1, len(tail)))
 
 
-def _read_error(path: Path, error: OSError) -> BenchError:
-    return BenchError(
-        f"the records cannot be read: {error.strerror or error}",
-        where=str(path),
-        change="name the folder that a run wrote, and see that its files may be read",
-    )
+def read_records(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_torn_line) -> Iterator[RequestRecord]:
+    """Yield the records of `path`; arguments and errors as of `read_blocks`."""
+    for block in read_blocks(path, on_torn_line):
+        yield from block.records
 
 
-def _decode_record(
-    decoder: msgspec.json.Decoder[RequestRecord],
-    line: bytes,
-    path: Path,
-    number: int,
-    on_torn_line: Callable[[TornLine], None],
-) -> RequestRecord | None:
-    if is_torn(line):
-        on_torn_line(TornLine(path, number, len(line)))
-        return None
-    try:
-        record = decoder.decode(line)
-    except DECODE_ERRORS as error:
-        raise bad_line_error(line, path, number, error) from error
-    if record.schema != SCHEMA:
-        raise bad_line_error(line, path, number, None)
-    return record
-
-
-def is_torn(line: bytes) -> bool:
-    """Return whether a line was cut: only the last one can lack its end, and without it no writer has finished it."""
-    return not line.endswith(b"\n")
-
-
-def bad_line_error(line: bytes, path: Path, number: int, error: Exception | None) -> BenchError:
+def _bad_line_error(line: bytes, where: str, error: Exception | None) -> BenchError:
     """Return the fault of a whole line that is no record of this schema."""
-    where = f"{path}:{number}"
     try:
         schema = msgspec.json.decode(line, type=_SchemaHeader).schema
     except DECODE_ERRORS:
@@ -256,8 +262,15 @@ def bad_line_error(line: bytes, path: Path, number: int, error: Exception | None
             where=where,
             change="read it with the Tandem that wrote it, named in manifest.json, or a newer one",
         )
+    if schema == SCHEMA - 1:
+        folder = str(Path(where.rpartition(":")[0]).parent)
+        return BenchError(
+            f"the record has schema {schema}, and this Tandem reads schema {SCHEMA}",
+            where=where,
+            change=f"convert the run: {quote_command('tandem', 'bench', 'convert', folder)}",
+        )
     return BenchError(
-        f"this is no record: {error}" if error else f"the record has schema {schema}, and the first one was {SCHEMA}",
+        f"this is no record: {error}" if error else f"the record has schema {schema}, and the first one was 1",
         where=where,
         change="restore the line from a copy, or remove it and run again with --resume to measure it anew",
     )
@@ -334,7 +347,7 @@ def _move_torn_line(path: Path) -> None:
     with path.open("r+b") as file:
         start = _seek_last_line(file)
         tail = file.read()
-        if is_torn(tail):
+        if not tail.endswith(b"\n"):
             with path.with_name(f"{path.name}.torn").open("ab") as torn_file:
                 torn_file.write(tail + b"\n")
             file.truncate(start)
@@ -362,7 +375,7 @@ def _write_all(file: BinaryIO, line: bytes) -> None:
 def _check_finite_times(record: RequestRecord, path: Path) -> None:
     times = (record.start_s, record.end_s, record.headers_s, record.due_s, record.rate_per_s)
     present_times = [value for value in times if value is not None]
-    if not all(math.isfinite(value) for value in (*present_times, *(chunk.at_s for chunk in record.chunks))):
+    if not all(math.isfinite(value) for value in (*present_times, *record.chunk_s)):
         raise BenchError(
             f"a time of request {record.request_id} is not a finite number",
             where=str(path),

@@ -20,7 +20,7 @@ from tandem.bench.answer import ServerAnswer, parse_answer
 from tandem.bench.completion_request import CompletionRequest
 from tandem.bench.fault import ExternalBenchError
 from tandem.bench.plan import PlanItem, PlanTurn
-from tandem.bench.record import RecordWriter, RequestRecord
+from tandem.bench.record import RecordWriter, RequestRecord, split_chunks
 from tandem.bench.reply import ServerReply
 from tandem.bench.suites.suite import check_content
 
@@ -115,7 +115,7 @@ def build_record(sent_request: SentRequest, reply: ServerReply, answer: ServerAn
         request_id=sent_request.request.request_id, arm=sent_request.arm, class_=prompt.class_, suite=item.entry.suite,
         prompt_id=prompt.id, round=turn.round, repeat=item.repeat, slot=turn.slot,
         concurrency=load.concurrency, rate_per_s=load.rate_per_s, worker=sent_request.worker, due_s=sent_request.due_s,
-        start_s=reply.start_s, headers_s=reply.headers_s, end_s=reply.end_s, chunks=answer.chunks,
+        start_s=reply.start_s, headers_s=reply.headers_s, end_s=reply.end_s, **split_chunks(answer.chunks),
         prompt_tokens=answer.prompt_tokens, cached_tokens=answer.cached_tokens,
         completion_tokens=answer.completion_tokens, counted_by=answer.counted_by,
         text=answer.text, reasoning=answer.reasoning, token_ids=answer.token_ids, logprobs=answer.logprobs,

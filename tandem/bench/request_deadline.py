@@ -20,7 +20,8 @@ import asyncio
 import time
 
 from tandem.bench.answer import has_output_event
-from tandem.bench.completion_request import CompletionRequest, Timeouts
+from tandem.bench.completion_request import CompletionRequest
+from tandem.bench.manifest import Timeouts
 from tandem.bench.reply import NS_PER_S, ServerReply
 from tandem.bench.sse import has_only_comments
 

@@ -12,19 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tandem.bench.columns import (
-    KIND_CODES,
-    BoolArray,
-    ChunkColumns,
-    IntArray,
-    RecordFields,
-    convert_chunks,
-    split_fields,
-)
+from tandem.bench.columns import KIND_CODES, BoolArray, ChunkTable, IntArray, collect_chunks
 from tandem.bench.quantiles import Values
-from tandem.bench.record import MetricRecord
+from tandem.bench.record import RequestRecord
 
 _ROUNDING_S = 1e-6  # a generator may round its times to a microsecond
 
@@ -71,31 +62,25 @@ class RequestMetrics:
     raw_completion_tokens: Values
 
 
-def compute_record_metrics(record: MetricRecord) -> dict[str, float]:
+def compute_record_metrics(record: RequestRecord) -> dict[str, float]:
     """Return the figures of one record by metric, without those it cannot have; chunk_gap_ms is their mean."""
     metrics = compute_request_metrics([record])
     values_by_metric = {name: float(values[0]) for name, values in metrics.values.items() if np.isfinite(values[0])}
     return values_by_metric | ({"chunk_gap_ms": float(np.mean(metrics.gaps_ms))} if len(metrics.gaps_ms) else {})
 
 
-def compute_request_metrics(records: Sequence[MetricRecord]) -> RequestMetrics:
+def compute_request_metrics(records: Sequence[RequestRecord]) -> RequestMetrics:
     """Return the figures of `records`."""
-    record_fields = split_fields(records)
-    return compute_column_metrics(record_fields, convert_chunks(record_fields["chunks"]))
-
-
-def compute_column_metrics(record_fields: RecordFields, columns: ChunkColumns) -> RequestMetrics:
-    """Return the figures of records whose fields and chunks are columns."""
-    chunks = _index_chunks(columns)
-    tokens = _float_column(record_fields, "completion_tokens")
+    chunks = collect_chunks(records)
+    tokens = _float_column([record.completion_tokens for record in records])
     token_chunks = _find_token_chunks(chunks)
-    failure_mask = np.array([error is not None for error in record_fields["error"]], bool)
+    failure_mask = np.array([record.error is not None for record in records], bool)
     suspects = {
-        word: mask & ~failure_mask for word, mask in _find_suspects(record_fields, chunks, token_chunks, tokens).items()
+        word: mask & ~failure_mask for word, mask in _find_suspects(records, chunks, token_chunks, tokens).items()
     }
-    values = _compute_values(record_fields, chunks, token_chunks, tokens)
+    values = _compute_values(records, chunks, token_chunks, tokens)
     invalid_times = failure_mask | suspects[TIME_BACKWARDS] | suspects[CHUNK_AFTER_END]
-    by_ids = np.array([counted_by == "token_ids" for counted_by in record_fields["counted_by"]], bool)
+    by_ids = np.array([record.counted_by == "token_ids" for record in records], bool)
     invalid_counts = (
         suspects[USAGE_BELOW_CHUNKS]
         | suspects[RUNNING_USAGE_FELL]
@@ -103,7 +88,7 @@ def compute_column_metrics(record_fields: RecordFields, columns: ChunkColumns) -
         | suspects[TOKENS_WITHOUT_CHUNKS]
         | (suspects[USAGE_CONTRADICTION] & ~by_ids)
     )
-    is_llmperf = np.array([generator == "llmperf" for generator in record_fields["generator"]], bool)
+    is_llmperf = np.array([record.generator == "llmperf" for record in records], bool)
     for name, metric_values in values.items():
         metric_values[invalid_times] = np.nan
         if name in _TOKEN_METRICS:
@@ -113,21 +98,6 @@ def compute_column_metrics(record_fields: RecordFields, columns: ChunkColumns) -
     gaps_ms, owners = _compute_gaps(chunks, token_chunks)
     is_valid = ~(invalid_times | is_llmperf)[owners]
     return RequestMetrics(values, gaps_ms[is_valid], owners[is_valid], suspects, failure_mask, tokens)
-
-
-class _ChunkTable(NamedTuple):
-    """All chunks of all records, end to end: whose, when (s), what, and tokens (NaN: the server did not say).
-
-    `first` and `last` are the places of each record's own first and last chunk; -1 where it has none.
-    """
-
-    first: IntArray
-    last: IntArray
-    owner: IntArray
-    at_s: Values
-    kind: NDArray[np.int8]
-    tokens: Values
-    records: int
 
 
 class _TokenChunks(NamedTuple):
@@ -140,33 +110,22 @@ class _TokenChunks(NamedTuple):
     last: IntArray
 
 
-def _index_chunks(columns: ChunkColumns) -> _ChunkTable:
-    numbers, ends = columns.numbers, np.cumsum(columns.numbers)
-    return _ChunkTable(
-        first=np.where(numbers > 0, ends - numbers, -1),
-        last=np.where(numbers > 0, ends - 1, -1),
-        owner=np.repeat(np.arange(len(numbers)), numbers),
-        at_s=columns.at_s,
-        kind=columns.kind,
-        tokens=columns.tokens,
-        records=len(numbers),
-    )
-
-
-def _find_token_chunks(chunks: _ChunkTable) -> _TokenChunks:
+def _find_token_chunks(chunks: ChunkTable) -> _TokenChunks:
     by_kind = (chunks.kind == KIND_CODES["text"]) | (chunks.kind == KIND_CODES["reasoning"])
     by_count = (chunks.tokens >= 1) & (chunks.kind != KIND_CODES["usage"])
     places = np.flatnonzero(np.where(np.isnan(chunks.tokens), by_kind, by_count))
     first, last = _find_ends(places, chunks)
     owners = chunks.owner[places]
-    tokens: Values = np.zeros(chunks.records)
-    tokens += np.bincount(owners, chunks.tokens[places], minlength=chunks.records)  # NaN as soon as one is not known
-    return _TokenChunks(places, np.bincount(owners, minlength=chunks.records), tokens, first, last)
+    tokens: Values = np.zeros(chunks.record_count)
+    tokens += np.bincount(
+        owners, chunks.tokens[places], minlength=chunks.record_count
+    )  # NaN as soon as one is not known
+    return _TokenChunks(places, np.bincount(owners, minlength=chunks.record_count), tokens, first, last)
 
 
-def _find_ends(places: IntArray, chunks: _ChunkTable) -> tuple[IntArray, IntArray]:
+def _find_ends(places: IntArray, chunks: ChunkTable) -> tuple[IntArray, IntArray]:
     """Return each record's first and last of `places`; -1 where it has none."""
-    first, last = np.full(chunks.records, -1), np.full(chunks.records, -1)
+    first, last = np.full(chunks.record_count, -1), np.full(chunks.record_count, -1)
     if len(places):
         owners = chunks.owner[places]
         starts = np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))
@@ -181,8 +140,9 @@ def _pick_values(values: Values, places: IntArray) -> Values:
     return picks
 
 
-def _float_column(record_fields: RecordFields, name: str) -> Values:
-    return np.array(record_fields[name], dtype=float)
+def _float_column(numbers: Sequence[float | None]) -> Values:
+    """Return numbers as a column; NaN for None."""
+    return np.array(numbers, dtype=float)
 
 
 def _divide_where(mask: BoolArray, numerator: Values, denominator: Values) -> Values:
@@ -193,7 +153,7 @@ def _divide_where(mask: BoolArray, numerator: Values, denominator: Values) -> Va
 
 
 def _compute_values(
-    record_fields: RecordFields, chunks: _ChunkTable, token_chunks: _TokenChunks, tokens: Values
+    records: Sequence[RequestRecord], chunks: ChunkTable, token_chunks: _TokenChunks, tokens: Values
 ) -> dict[str, Values]:
     ttft_ms = 1e3 * _pick_values(chunks.at_s, token_chunks.first)
     e2e_ms = 1e3 * _pick_values(chunks.at_s, _find_ends(np.flatnonzero(chunks.kind != KIND_CODES["usage"]), chunks)[1])
@@ -204,36 +164,42 @@ def _compute_values(
         "e2e_ms": e2e_ms,
         "tokens_per_chunk": _divide_where(token_chunks.number > 0, tokens, token_chunks.number.astype(float)),
         "output_tokens_per_s": _divide_where(e2e_ms > 0, tokens, e2e_ms / 1e3),
-        "prompt_tokens": _float_column(record_fields, "prompt_tokens"),
+        "prompt_tokens": _float_column([record.prompt_tokens for record in records]),
         "completion_tokens": tokens.copy(),
-        "schedule_delay_ms": 1e3 * (_float_column(record_fields, "start_s") - _float_column(record_fields, "due_s")),
+        "schedule_delay_ms": 1e3
+        * (_float_column([record.start_s for record in records]) - _float_column([record.due_s for record in records])),
         "llmperf_inter_token_latency_ms": _compute_llmperf_ms(chunks),
     }
 
 
-def _compute_exact_ms(chunks: _ChunkTable, token_chunks: _TokenChunks) -> Values:
+def _compute_exact_ms(chunks: ChunkTable, token_chunks: _TokenChunks) -> Values:
     later_tokens = token_chunks.tokens - _pick_values(chunks.tokens, token_chunks.first)
     span_ms = 1e3 * (_pick_values(chunks.at_s, token_chunks.last) - _pick_values(chunks.at_s, token_chunks.first))
     return _divide_where(later_tokens > 0, span_ms, later_tokens)
 
 
-def _compute_llmperf_ms(chunks: _ChunkTable) -> Values:
+def _compute_llmperf_ms(chunks: ChunkTable) -> Values:
     """Its sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are chunks; it asks no usage."""
     last_text = _find_ends(np.flatnonzero(chunks.kind == KIND_CODES["text"]), chunks)[1]
-    chunk_counts = np.bincount(chunks.owner[chunks.kind != KIND_CODES["usage"]], minlength=chunks.records).astype(float)
+    chunk_counts = np.bincount(chunks.owner[chunks.kind != KIND_CODES["usage"]], minlength=chunks.record_count).astype(
+        float
+    )
     return _divide_where(last_text >= 0, 1e3 * _pick_values(chunks.at_s, last_text), chunk_counts)
 
 
-def _compute_gaps(chunks: _ChunkTable, token_chunks: _TokenChunks) -> tuple[Values, IntArray]:
+def _compute_gaps(chunks: ChunkTable, token_chunks: _TokenChunks) -> tuple[Values, IntArray]:
     owners = chunks.owner[token_chunks.places]
     has_same_owner = owners[1:] == owners[:-1]
     return 1e3 * np.diff(chunks.at_s[token_chunks.places])[has_same_owner], owners[1:][has_same_owner]
 
 
 def _find_suspects(
-    record_fields: RecordFields, chunks: _ChunkTable, token_chunks: _TokenChunks, tokens: Values
+    records: Sequence[RequestRecord], chunks: ChunkTable, token_chunks: _TokenChunks, tokens: Values
 ) -> dict[str, BoolArray]:
-    end_s, headers_s = _float_column(record_fields, "end_s"), _float_column(record_fields, "headers_s")
+    end_s, headers_s = (
+        _float_column([record.end_s for record in records]),
+        _float_column([record.headers_s for record in records]),
+    )
     earliest, latest = _pick_values(chunks.at_s, chunks.first), _pick_values(chunks.at_s, chunks.last)
     is_backwards = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at_s) < 0)
     return {
@@ -248,9 +214,9 @@ def _find_suspects(
         # one less is a stop token that was counted and never sent
         USAGE_DIFFERS: (token_chunks.tokens > tokens) | (token_chunks.tokens < tokens - 1),
         TOKENS_WITHOUT_CHUNKS: (token_chunks.number == 0) & (tokens > 1),
-        USAGE_CONTRADICTION: np.array([detail is not None for detail in record_fields["error_detail"]], bool),
+        USAGE_CONTRADICTION: np.array([record.error_detail is not None for record in records], bool),
     }
 
 
-def _mark_owners(owners: IntArray, chunks: _ChunkTable) -> BoolArray:
-    return np.bincount(owners, minlength=chunks.records) > 0
+def _mark_owners(owners: IntArray, chunks: ChunkTable) -> BoolArray:
+    return np.bincount(owners, minlength=chunks.record_count) > 0

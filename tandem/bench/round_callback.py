@@ -1,10 +1,10 @@
-"""What somebody else does between rounds, such as publishing: begun when nothing is measured, not waited for long.
+"""Call a hook between rounds, such as publishing, while nothing is measured; wait for a limited time.
 
-Invariant: it is begun between rounds and at the end alone, one at a time, and told by when it must have returned; the
-run waits no longer than that. Whatever it does, raises or fails to end, records and the outcome stay the same.
+Invariant: the hook is called between rounds and at the end alone, one call at a time, and gets the time by which it
+must return; the run waits no longer. Whatever the hook does or raises, records and the outcome stay the same.
 
-No thread can be ended from outside. So one that does not keep its time goes on beside the next turns; that is noted in
-the manifest, nothing more is begun until it has returned, and the process does not wait for it when it ends.
+No thread can be ended from outside. So a late call goes on beside the next turns: the manifest notes it, no other call
+begins until it returns, and the process does not wait for it at its end.
 """
 
 from __future__ import annotations
@@ -62,19 +62,14 @@ class RoundCallback:
             return False
         self.has_requests = False
         with self.watch.exclude():
-            await self._call_between_rounds(previous_round)
+            is_done = await self._call_and_wait(previous_round, time.monotonic() + ROUND_WAIT_S, stoppable=True)
+        if not is_done and not self.stop.is_requested:
+            self._note_once(
+                "late",
+                f"what is called between rounds was still busy {ROUND_WAIT_S:g} s after round {previous_round + 1}: "
+                "later turns ran beside it",
+            )
         return True
-
-    async def _call_between_rounds(self, number: int) -> None:
-        end_s = time.monotonic() + ROUND_WAIT_S
-        if await self._call_and_wait(number, end_s, stoppable=True) or self.stop.is_requested:
-            return
-        self._note_once(
-            "late",
-            f"what is called between rounds was still busy {ROUND_WAIT_S:g} s after round {number + 1}: later "
-            "turns ran "
-            "beside it",
-        )
 
     async def end(self, number: int, *, after_interrupt: bool) -> None:
         """Call once the run has ended and its files are final.

@@ -32,7 +32,7 @@ from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE
 from tandem.bench.interrupt import StopSignal, catch_signals
 from tandem.bench.loops import ArmSession, RequestLoops
 from tandem.bench.manifest import RunManifest
-from tandem.bench.metrics_scraper import MetricsScraper, append_scrape
+from tandem.bench.metrics_scraper import MetricsScraper, ServerRestarts, append_scrape
 from tandem.bench.plan import PlanTurn, RunPlan
 from tandem.bench.probe import ProbeResult, probe_server
 from tandem.bench.progress import RunProgress
@@ -40,7 +40,6 @@ from tandem.bench.record import RequestRecord
 from tandem.bench.recorder import RunRecorder, open_recorder
 from tandem.bench.resume import RunHistory, check_same_run, read_history
 from tandem.bench.round_callback import RoundCallback, RoundHook
-from tandem.bench.server_restarts import ServerRestarts
 from tandem.bench.settings import RunSettings
 from tandem.bench.simulation import combine_simulated
 from tandem.bench.terminal_text import clean_text
@@ -77,8 +76,8 @@ class MeasurementRun:
         out: takes what the operator reads while it goes on.
         wait_s: how long an arm that went down is waited for.
         check: called with the manifest before anything is written; it raises BenchError where the run must not begin.
-        on_round: called in a thread of its own between two rounds, and once at the end when every file is final; what
-            it may do is said in `between`.
+        on_round: called in a thread of its own between two rounds, and once at the end when every file is final;
+            `round_callback` says what it may do.
     """
 
     settings: RunSettings
@@ -269,8 +268,7 @@ class MeasurementRun:
         if outcome.entry.stable is False and not self.stop.is_requested:
             self._note(
                 f"{arm.name} was not stable after {outcome.entry.requests} requests of warm-up, "
-                f"{outcome.entry.failed} of "
-                "them failed: its first rounds may differ from its last"
+                f"{outcome.entry.failed} of them failed: its first rounds may differ from its last"
             )
         return outcome
 

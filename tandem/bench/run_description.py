@@ -71,8 +71,7 @@ def note_thin_loads(plan: RunPlan) -> Iterator[str]:
     for concurrency, requests in sorted(thin_loads):
         yield (
             f"concurrency {concurrency} is never reached where a class has {requests} requests a round: raise "
-            "--repeats, "
-            "or --prompts-per-class, or use --mixed"
+            "--repeats, or --prompts-per-class, or use --mixed"
         )
 
 
@@ -116,7 +115,6 @@ def _describe_cost(settings: RunSettings, expected_s: float) -> str:
 
 def create_manifest(settings: RunSettings, plan: RunPlan, probe_results: Sequence[ProbeResult]) -> manifest.RunManifest:
     """Return the manifest of a run that is about to begin."""
-    timeouts = settings.timeouts
     return manifest.RunManifest(
         version=importlib.metadata.version("tandem"),
         created_utc=utc_now(),
@@ -149,12 +147,7 @@ def create_manifest(settings: RunSettings, plan: RunPlan, probe_results: Sequenc
         prompts_per_class=settings.prompts_per_class,
         mixed=settings.mixes_classes,
         duration_s=settings.duration_s,
-        time_outs=manifest.TimeoutLimits(
-            connect_s=timeouts.connect_s,
-            first_token_s=timeouts.first_token_s,
-            gap_s=timeouts.gap_s,
-            whole_s=timeouts.whole_s,
-        ),
+        time_outs=settings.timeouts,
         clock=read_clock(),
         host=manifest.HostInfo(cpus=host.count_cpus(), python=host.python_version(), load_1m_start=host.read_load_1m()),
         plan=manifest.PlanTotals(requests=plan.request_count, requests_per_round=plan.requests_per_round),

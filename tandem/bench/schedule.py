@@ -13,12 +13,62 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import msgspec
 
 Schedule = Literal["interleaved", "simultaneous"]
 
+CONTROL_SUFFIX = "#2"
+"""Behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #."""
+
 FEWEST_ROUNDS = 4
-"""Rounds from which on a run has a verdict. It stands here because a run is planned where scipy is absent."""
+"""Rounds from which on a run has a verdict: a judge estimates from them what all prompts of a round share, and calls a
+difference. It stands here because a run is planned where scipy is absent."""
+
+
+class LoadLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """How hard a class was asked: one of both is None."""
+
+    concurrency: int | None = None
+    rate_per_s: float | None = None
+
+    def __str__(self) -> str:
+        """Name it as progress shows it."""
+        return f"concurrency {self.concurrency}" if self.concurrency else f"{self.rate_per_s:g} requests/s"
+
+
+class ArmLoad(NamedTuple):
+    """What a cell has in common beside its metric; class None is every class together."""
+
+    arm: str
+    class_: str | None
+    concurrency: int | None
+    rate_per_s: float | None
+
+    def pool_classes(self) -> ArmLoad:
+        """Return the load of all classes together."""
+        return self._replace(class_=None)
+
+
+class TurnKey(NamedTuple):
+    """One turn of an arm: what its records and scrapes share; class None where it mixes classes, or pools them."""
+
+    arm: str
+    class_: str | None
+    concurrency: int | None
+    rate_per_s: float | None
+    round: int
+    slot: int
+
+    @property
+    def load(self) -> ArmLoad:
+        """The cell that the turn is part of."""
+        return ArmLoad(*self[:4])
+
+    def pool_classes(self) -> TurnKey:
+        """Return the turn of all classes together at its place."""
+        return self._replace(class_=None)
 
 
 def first_order(arms: Sequence[str], seed: int) -> tuple[str, ...]:

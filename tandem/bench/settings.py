@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tandem.bench import manifest
-from tandem.bench.completion_request import ApiName, ModelServer, Timeouts
+from tandem.bench.completion_request import ApiName, ModelServer
+from tandem.bench.manifest import Timeouts
 from tandem.bench.plan import PlanShape, RunPlan
 from tandem.bench.schedule import Schedule
 from tandem.bench.suites.suite import Suite

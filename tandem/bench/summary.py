@@ -9,28 +9,23 @@ spread over requests, gaps over gaps, and those of a server or of a whole system
 
 from __future__ import annotations
 
-import gc
-import os
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
-from multiprocessing import get_context
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from tandem.bench import counters, json_file, manifest, throughput
-from tandem.bench.aggregate import ArmLoad, RequestTally, split_controls, tally_part
+from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.fault import BenchError
-from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import RunManifest
 from tandem.bench.notes import collect_notes
 from tandem.bench.quantiles import Values, compute_spread
-from tandem.bench.record_blocks import RecordsRange, split_file
-from tandem.bench.throughput import Spreads
-from tandem.metrics import CATALOGUE, Metric, find_metric
+from tandem.bench.request_table import RequestTable, read_request_table
+from tandem.bench.schedule import ArmLoad
+from tandem.bench.throughput import Spreads, TurnRequests
+from tandem.metrics import CATALOGUE, find_metric
 
 SCHEMA = 2
 """Raised by what an older reader would misread: 2 says whether servers are simulated."""
@@ -38,8 +33,6 @@ SCHEMA = 2
 FILE = "summary.json"
 ALL_CLASSES = "all"
 _DECIMALS = 6  # of a millisecond: finer than any clock here
-_PART_BYTES = 32 << 20  # bytes of records: below, starting a process takes longer than reading
-_QUEUE_DEPTH = 2  # parts that wait at each other process, so that it never waits itself
 _LIMITABLE = sorted({"ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s"})
 
 
@@ -126,44 +119,46 @@ def summarize_run(folder: Path) -> RecordSummary:
     Raises:
         BenchError: a file is missing, or a line is not what it must be; it is named.
     """
-    run = manifest.read_manifest(folder)
-    check_limits(run, folder)
+    check_limits(manifest.read_manifest(folder), folder)
+    return summarize_table(read_request_table(folder))
+
+
+def summarize_table(table: RequestTable) -> RecordSummary:
+    """Return all that the requests of `table` and the counters beside them say.
+
+    Raises:
+        BenchError: the goodput limits what no request has, or a line of the counters is no scrape.
+    """
+    run = table.run
+    check_limits(run, table.folder)
     controls = manifest.control_round_numbers(run)
-    total, control_tally = read_tally(folder / RECORDS_FILE, run.goodput, controls), RequestTally()
-    if controls:
-        total, control_tally = split_controls(total)
-    scrapes = (scrape for scrape in counters.read_scrapes(folder / counters.FILE) if scrape.round not in controls)
-    changes, reasons = counters.pair_scrapes(scrapes)
-    with ThreadPoolExecutor(_count_cores()) as threads:  # numpy lets go of the interpreter while it sorts
-        throughput_future = threads.submit(throughput.compute_throughput, total, has_limits=bool(run.goodput))
-        acceptance_future = threads.submit(
-            throughput.compute_acceptance, changes, {arm.name: arm for arm in run.arms}, total
-        )
-        spreads = _compute_spreads(total, threads)
-        throughput_metrics, acceptance_metrics = throughput_future.result(), acceptance_future.result()
-    spreads |= throughput_metrics.spreads | acceptance_metrics.spreads
-    order = _SummaryOrder(run, total)
-    cells = order.cells(spreads)
-    metric_names = {cell.metric for cell in cells}
+    is_main = ~np.isin(table.round, list(controls))
+    requests = TurnRequests.select(table, is_main)
+    scrapes = (scrape for scrape in counters.read_scrapes(table.folder / counters.FILE) if scrape.round not in controls)
+    changes, drop_reasons = counters.pair_scrapes(scrapes)
+    throughput_metrics = throughput.compute_throughput(requests, has_limits=bool(run.goodput))
+    acceptance_metrics = throughput.compute_acceptance(changes, {arm.name: arm for arm in run.arms}, requests)
+    cells = _CellRows.group(table, is_main)
+    spreads = _compute_spreads(table, cells) | throughput_metrics.spreads | acceptance_metrics.spreads
+    order = _SummaryOrder(run, cells.loads)
+    summary_cells = tuple(order.list_cells(spreads))
+    metric_names = sorted({cell.metric for cell in summary_cells}, key=_metric_position)
+    sentences = [
+        f"{arm}: {sentence} ({number} {'turn' if number == 1 else 'turns'})"
+        for metrics in (throughput_metrics, acceptance_metrics)
+        for (arm, sentence), number in metrics.sentences.items()
+    ]
     return RecordSummary(
         arms=order.arms,
         simulated=run.simulated,
-        records=sum(total.requests.values()) + sum(control_tally.requests.values()),
-        cells=cells,
-        metrics=tuple(_create_definition(find_metric(name)) for name in sorted(metric_names, key=_metric_position)),
-        requests=tuple(order.requests(total)),
-        errors=tuple(order.words(total.errors)),
-        content=tuple(order.words(total.content)),
-        suspects=tuple(order.words(total.suspects)),
-        notes=tuple(
-            collect_notes(
-                run,
-                total,
-                control_tally,
-                [*reasons, *_format_sentences(throughput_metrics, acceptance_metrics)],
-                {turn[0] for turn, _ in changes},
-            )
-        ),
+        records=len(table),
+        cells=summary_cells,
+        metrics=tuple(_create_definition(name) for name in metric_names),
+        requests=tuple(order.list_requests(table, cells)),
+        errors=tuple(order.list_words(cells.count_words(table.error, table.errors))),
+        content=tuple(order.list_words(cells.count_words(table.content, table.contents))),
+        suspects=tuple(order.list_words(cells.count_masks(table.suspects))),
+        notes=tuple(collect_notes(table, is_main, [*drop_reasons, *sentences], {turn.arm for turn, _ in changes})),
     )
 
 
@@ -188,76 +183,6 @@ def save_summary(folder: Path, summary: RecordSummary) -> None:
     json_file.save_json(folder / FILE, summary, label="the summary")
 
 
-def read_tally(
-    path: Path, limits: Mapping[str, float] | None = None, controls: frozenset[int] = frozenset()
-) -> RequestTally:
-    """Read a records file with as many processes as its size and the machine are worth.
-
-    Raises:
-        BenchError: a line that is no record, or a file that cannot be read.
-    """
-    try:
-        ranges = split_file(path, 1 + path.stat().st_size // _PART_BYTES, limits, controls)
-        total = RequestTally()
-        for part_tally in _read_tallies(ranges, min(_count_cores(), len(ranges))):
-            total.add(part_tally)
-    except OSError as error:
-        raise BenchError(
-            f"the records cannot be read: {error.strerror or error}",
-            where=str(path),
-            change="name the folder that a run wrote, and see that its files may be read",
-        ) from error
-    return total
-
-
-def _read_tallies(ranges: Sequence[RecordsRange], processes: int) -> Iterator[RequestTally]:
-    """Yield the tally of each part in order, this process taking its share of them.
-
-    Parts are handed out as processes get free, so none waits for a slower one, and none holds more than a part or two.
-    """
-    if processes <= 1:
-        yield from map(_tally_without_gc, ranges)
-        return
-    queue, futures = deque(enumerate(ranges)), dict[int, Future[RequestTally]]()
-    with ProcessPoolExecutor(processes - 1, mp_context=get_context("spawn")) as pool:
-        while queue:
-            for _ in range(_QUEUE_DEPTH * (processes - 1) - sum(not future.done() for future in futures.values())):
-                if queue:
-                    place, part = queue.popleft()
-                    futures[place] = pool.submit(_tally_without_gc, part)
-            if queue:
-                place, part = queue.popleft()
-                futures[place] = _run_here(part)
-        for place in range(len(ranges)):
-            yield futures.pop(place).result()
-
-
-def _run_here(part: RecordsRange) -> Future[RequestTally]:
-    future: Future[RequestTally] = Future()
-    try:
-        future.set_result(_tally_without_gc(part))
-    except BenchError as fault:
-        future.set_exception(fault)  # raised in its turn: an earlier part may hold an earlier one
-    return future
-
-
-def _tally_without_gc(part: RecordsRange) -> RequestTally:
-    with _pause_gc():
-        return tally_part(part)
-
-
-@contextmanager
-def _pause_gc() -> Iterator[None]:
-    """Keep the collector of cycles from looking through millions of chunks, which can form none."""
-    is_gc_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_gc_on:
-            gc.enable()
-
-
 def check_limits(run: RunManifest, folder: Path) -> None:
     """Refuse a goodput that limits what no request has.
 
@@ -273,27 +198,79 @@ def check_limits(run: RunManifest, folder: Path) -> None:
             )
 
 
-def _compute_spreads(total: RequestTally, threads: Executor) -> Spreads:
-    pooled_arrays: dict[tuple[ArmLoad, str], list[Values]] = {}
-    for (load, name), arrays in total.values.items():
-        pooled_arrays.setdefault((load.pool_classes(), name), []).extend(arrays)
-    cells = [*pooled_arrays.items(), *total.values.items()]  # the long ones first, so that no thread is left with one
-    spreads = threads.map(lambda cell: compute_spread(np.concatenate(cell[1])), cells)
-    return {key: cell_spread for (key, _), cell_spread in zip(cells, spreads, strict=True) if cell_spread}
+class _CellRows(NamedTuple):
+    """The requests of each load.
+
+    Args:
+        loads: every arm, class and load that was asked.
+        cell: of each request of the table, the place of its load; -1 where the request is left out.
+    """
+
+    loads: Sequence[ArmLoad]
+    cell: IntArray
+
+    @classmethod
+    def group(cls, table: RequestTable, mask: BoolArray) -> _CellRows:
+        """Group the requests that `mask` names."""
+        turns, codes = table.turn_groups
+        places: dict[ArmLoad, int] = {}
+        turn_codes = np.unique(codes[mask]).tolist()
+        turn_cells = np.full(len(turns), -1, np.intp)
+        turn_cells[turn_codes] = [places.setdefault(turns[code].load, len(places)) for code in turn_codes]
+        return cls(list(places), np.where(mask, turn_cells[codes], -1))
+
+    def pool_classes(self) -> _CellRows:
+        """Return the requests of each load, classes together."""
+        places: dict[ArmLoad, int] = {}
+        cells = [places.setdefault(load.pool_classes(), len(places)) for load in self.loads]
+        return _CellRows(list(places), np.array([*cells, -1], np.intp)[self.cell])
+
+    def count_by_load(self, mask: BoolArray) -> dict[ArmLoad, int]:
+        """Return how many requests of each load are in `mask`."""
+        numbers = np.bincount(self.cell[mask & (self.cell >= 0)], minlength=len(self.loads))
+        return dict(zip(self.loads, numbers.tolist(), strict=True))
+
+    def count_words(self, codes: IntArray, words: Sequence[str]) -> dict[tuple[ArmLoad, str], int]:
+        """Return how often each word is the one that `codes` tells of a request."""
+        return self.count_masks({word: codes == code for code, word in enumerate(words)})
+
+    def count_masks(self, masks: Mapping[str, BoolArray]) -> dict[tuple[ArmLoad, str], int]:
+        """Return how many requests of each load are in each mask; none is left out."""
+        return {
+            (load, word): number
+            for word, mask in masks.items()
+            for load, number in self.count_by_load(mask).items()
+            if number
+        }
+
+    def split(self, values: Values, rows: IntArray | None = None) -> Iterator[tuple[ArmLoad, Values]]:
+        """Yield the values that there are, by load.
+
+        Args:
+            values: of the requests.
+            rows: of each value, its request; None where each request has one.
+        """
+        cell = self.cell if rows is None else self.cell[rows]
+        small_codes = cell.astype(np.min_scalar_type(-len(self.loads) - 1))  # numpy sorts 16 bits and fewer by radix
+        sorted_values = values[np.argsort(small_codes, kind="stable")]
+        ends = np.cumsum(np.bincount(cell + 1, minlength=len(self.loads) + 1))
+        for load, first, end in zip(self.loads, ends[:-1], ends[1:], strict=True):
+            cell_values = sorted_values[first:end]
+            yield load, cell_values[~np.isnan(cell_values)]
 
 
-def _count_cores() -> int:
-    """Return the cores this process may use; not every system tells them from those of the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _compute_spreads(table: RequestTable, cells: _CellRows) -> Spreads:
+    spreads: Spreads = {}
+    for group in (cells, cells.pool_classes()):
+        for name, values in table.figures.items():
+            spreads |= {(load, name): spread for load, part in group.split(values) if (spread := compute_spread(part))}
+        gaps = group.split(table.gaps_ms, table.gap_owners)
+        spreads |= {(load, "chunk_gap_ms"): spread for load, part in gaps if (spread := compute_spread(part))}
+    return spreads
 
 
-def _format_sentences(*turn_metrics: throughput.TurnMetrics) -> Iterator[str]:
-    for arm_metrics in turn_metrics:
-        for (arm, sentence), number in arm_metrics.sentences.items():
-            yield f"{arm}: {sentence} ({number} {'turn' if number == 1 else 'turns'})"
-
-
-def _create_definition(entry: Metric) -> MetricDefinition:
+def _create_definition(name: str) -> MetricDefinition:
+    entry = find_metric(name)
     return MetricDefinition(
         name=entry.name, unit=entry.unit, definition=entry.definition, source=entry.source, better=entry.better
     )
@@ -308,68 +285,52 @@ def _metric_position(name: str) -> tuple[int, int, str]:
 class _SummaryOrder:
     """The order of everything: arms and classes as the manifest has them, what it does not know behind."""
 
-    def __init__(self, run: RunManifest, total: RequestTally) -> None:
-        loads = sorted(total.requests, key=str)
-        self.arms = tuple(dict.fromkeys([*(arm.name for arm in run.arms), *(load.arm for load in loads)]))
+    def __init__(self, run: RunManifest, loads: Sequence[ArmLoad]) -> None:
+        sorted_loads = sorted(loads, key=str)
+        self.arms = tuple(dict.fromkeys([*(arm.name for arm in run.arms), *(load.arm for load in sorted_loads)]))
         suite_classes = [name for suite in run.suites for name in suite.classes]
-        classes = [*suite_classes, *(load.class_ for load in loads)]
-        self._classes = [*dict.fromkeys(name for name in classes if name is not None), None]
+        self._classes = [*dict.fromkeys([*suite_classes, *(load.class_ or "" for load in sorted_loads)]), None]
 
-    def _position(self, load: ArmLoad) -> tuple[int, float, float, int]:
-        concurrency = -1 if load.concurrency is None else load.concurrency
-        return self._class_position(load), concurrency, load.rate_per_s or 0.0, self._arm_position(load)
+    def _load_position(self, load: ArmLoad) -> tuple[int, float, float]:
+        class_place = self._classes.index(load.class_) if load.class_ in self._classes else len(self._classes)
+        return class_place, -1 if load.concurrency is None else load.concurrency, load.rate_per_s or 0.0
 
-    def _class_position(self, load: ArmLoad) -> int:
-        return self._classes.index(load.class_) if load.class_ in self._classes else len(self._classes)
+    def _arm_position(self, arm: str) -> int:
+        return self.arms.index(arm) if arm in self.arms else len(self.arms)
 
-    def _arm_position(self, load: ArmLoad) -> int:
-        return self.arms.index(load.arm) if load.arm in self.arms else len(self.arms)
-
-    def cells(self, spreads: Spreads) -> tuple[SummaryCell, ...]:
-        """Return every cell, arms side by side."""
+    def list_cells(self, spreads: Spreads) -> Iterator[SummaryCell]:
+        """Yield every cell, arms side by side."""
 
         def position(key: tuple[ArmLoad, str]) -> tuple[object, ...]:
             load, name = key
-            *where, arm = self._position(load)
-            return (*where, _metric_position(name), arm)
+            return *self._load_position(load), _metric_position(name), self._arm_position(load.arm)
 
-        return tuple(self._create_cell(load, name, spreads) for load, name in sorted(spreads, key=position))
+        for load, name in sorted(spreads, key=position):
+            spread = spreads[load, name]
+            p50, p90, p99, mean = (round(value, _DECIMALS) for value in spread[1:])
+            yield SummaryCell(
+                class_=load.class_ or ALL_CLASSES, concurrency=load.concurrency, rate_per_s=load.rate_per_s,
+                metric=name, arm=load.arm, n=spread.n, p50=p50, p90=p90, p99=p99, mean=mean,
+                unit=find_metric(name).unit,
+            )  # fmt: skip
 
-    @staticmethod
-    def _create_cell(load: ArmLoad, name: str, spreads: Spreads) -> SummaryCell:
-        cell_spread = spreads[load, name]
-        p50, p90, p99, mean = (round(value, _DECIMALS) for value in cell_spread[1:])
-        return SummaryCell(
-            class_=load.class_ or ALL_CLASSES, concurrency=load.concurrency, rate_per_s=load.rate_per_s, metric=name,
-            arm=load.arm, n=cell_spread.n, p50=p50, p90=p90, p99=p99, mean=mean, unit=find_metric(name).unit,
-        )  # fmt: skip
-
-    def requests(self, total: RequestTally) -> Iterator[ArmRequestCounts]:
+    def list_requests(self, table: RequestTable, cells: _CellRows) -> Iterator[ArmRequestCounts]:
         """Yield the counts of every load."""
-        failures: dict[ArmLoad, int] = {}
-        for (load, _), number in total.errors.items():
-            failures[load] = failures.get(load, 0) + number
-        for load in sorted(total.requests, key=self._position):
-            request_count, failure_count = total.requests[load], failures.get(load, 0)
+        request_counts = cells.count_by_load(np.ones(len(table), bool))
+        failures, retries = cells.count_by_load(table.failed), cells.count_by_load(table.retried)
+        for load in sorted(cells.loads, key=lambda load: (*self._load_position(load), self._arm_position(load.arm))):
             yield ArmRequestCounts(
-                arm=load.arm,
-                class_=load.class_ or ALL_CLASSES,
-                concurrency=load.concurrency,
-                rate_per_s=load.rate_per_s,
-                requests=request_count,
-                succeeded=request_count - failure_count,
-                failed=failure_count,
-                retried=total.retries[load],
-            )
+                arm=load.arm, class_=load.class_ or ALL_CLASSES, concurrency=load.concurrency,
+                rate_per_s=load.rate_per_s, requests=request_counts[load],
+                succeeded=request_counts[load] - failures[load], failed=failures[load], retried=retries[load],
+            )  # fmt: skip
 
-    def words(self, counts: Mapping[tuple[ArmLoad, str], int]) -> Iterable[WordCount]:
+    def list_words(self, counts: Mapping[tuple[ArmLoad, str], int]) -> Iterator[WordCount]:
         """Yield how often each word was said."""
-        for load, word in sorted(counts, key=lambda key: (self._position(key[0]), key[1])):
+        for load, word in sorted(
+            counts, key=lambda key: (*self._load_position(key[0]), self._arm_position(key[0].arm), key[1])
+        ):
             yield WordCount(
-                arm=load.arm,
-                class_=load.class_ or ALL_CLASSES,
-                concurrency=load.concurrency,
-                rate_per_s=load.rate_per_s,
-                word=word,
-                n=counts[load, word],
-            )
+                arm=load.arm, class_=load.class_ or ALL_CLASSES, concurrency=load.concurrency,
+                rate_per_s=load.rate_per_s, word=word, n=counts[load, word],
+            )  # fmt: skip

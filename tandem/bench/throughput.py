@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.aggregate import ArmLoad, RequestRows, RequestTally, TurnPosition
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.counters import (
     NO_SPECULATION_INFO,
     AcceptanceRates,
     CounterChange,
     SpeculationInfo,
-    TurnKey,
     compute_rates,
 )
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.quantiles import Values, ValueSpread, compute_spread
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import ArmLoad, TurnKey
 
 Spreads = dict[tuple[ArmLoad, str], ValueSpread]
 _MAX_COUNT_RATIO = 1.01  # a server's count and the records' that differ by more than this factor cannot both be right
@@ -33,7 +33,7 @@ _MAX_COUNT_RATIO = 1.01  # a server's count and the records' that differ by more
 class TurnValues(NamedTuple):
     """One figure turn by turn: whose turns, and the value of each."""
 
-    turns: Sequence[tuple[ArmLoad, TurnPosition]]
+    turns: Sequence[TurnKey]
     values: Values
 
 
@@ -53,75 +53,86 @@ class TurnMetrics:
     sentences: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
-def compute_throughput(tally: RequestTally, *, has_limits: bool) -> TurnMetrics:
-    """Return system_output_tokens_per_s and, with limits, goodput_per_s of every load and of all classes together."""
-    metrics = TurnMetrics()
-    if not tally.rows:
-        return metrics
-    rows = RequestRows.join(tally.rows)
-    turns = list(tally.turns)
-    _add_throughput(metrics, turns, rows, has_limits=has_limits)
-    pooled_turns: dict[tuple[ArmLoad, TurnPosition], int] = {}
-    pooled_codes = np.array(
-        [pooled_turns.setdefault((load.pool_classes(), place), len(pooled_turns)) for load, place in turns],
-        dtype=np.intp,
-    )
-    pooled_rows = RequestRows(
-        pooled_codes[rows.turn], *(getattr(rows, name) for name in list(RequestRows.__annotations__)[1:])
-    )
-    _add_throughput(metrics, list(pooled_turns), pooled_rows, has_limits=has_limits)
-    return metrics
+@dataclass(frozen=True)
+class TurnRequests:
+    """Requests of some turns, as columns: what figures of turns are summed from.
 
+    Args:
+        turns: whose they are.
+        turn: of each request, the place of its turn.
+        start_s, end_s: absolute.
+        tokens: completion tokens; NaN where they are not known or contradict the chunks.
+        failed: requests with an error.
+        good: requests within every limit.
+        lacks_figure: succeeded requests that lack a figure that a limit asks for.
+    """
 
-class _TurnTable(NamedTuple):
-    """Turns with their busy time; every column has one value a turn."""
+    turns: Sequence[TurnKey]
+    turn: IntArray
+    start_s: Values
+    end_s: Values
+    tokens: Values
+    failed: BoolArray
+    good: BoolArray
+    lacks_figure: BoolArray
 
-    turns: Sequence[tuple[ArmLoad, TurnPosition]]
-    busy_s: Values
-    rows: RequestRows
+    @classmethod
+    def select(cls, table: RequestTable, mask: BoolArray) -> TurnRequests:
+        """Return the requests of `table` that `mask` names."""
+        turns, codes = table.turn_groups
+        used_codes, codes = np.unique(codes[mask], return_inverse=True)
+        good, lacks_figure = table.limit_masks()
+        return cls(
+            turns=[turns[code] for code in used_codes.tolist()], turn=codes, start_s=table.start_s[mask],
+            end_s=table.end_s[mask], tokens=table.tokens[mask], failed=table.failed[mask], good=good[mask],
+            lacks_figure=lacks_figure[mask],
+        )  # fmt: skip
 
-    def sum_column(self, column: Values | BoolArray) -> Values:
+    def rename_turns(self, names: Sequence[TurnKey]) -> TurnRequests:
+        """Return the same requests with other turns, one for each of the present ones; equal ones are joined."""
+        places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        return replace(self, turns=list(places), turn=np.array([places[name] for name in names], np.intp)[self.turn])
+
+    def sum_by_turn(self, column: Values | BoolArray) -> Values:
         """Sum a column of requests to one of turns."""
-        sums: Values = np.bincount(self.rows.turn, column, minlength=len(self.turns)).astype(float)
+        sums: Values = np.bincount(self.turn, column, minlength=len(self.turns)).astype(float)
         return sums
 
 
-def _add_throughput(
-    metrics: TurnMetrics, turns: Sequence[tuple[ArmLoad, TurnPosition]], rows: RequestRows, *, has_limits: bool
-) -> None:
-    busy_s = compute_busy_s(rows.turn, rows.start_s, rows.end_s, len(turns))
-    turn_table = _TurnTable(turns, busy_s, rows)
-    unknown_tokens = np.isnan(rows.tokens) & ~rows.failure_mask
-    _add_spread(
-        metrics,
-        "system_output_tokens_per_s",
-        turn_table,
-        np.where(rows.failure_mask, 0.0, np.nan_to_num(rows.tokens)),
-        unknown_tokens,
-    )
-    if has_limits:
-        _add_spread(metrics, "goodput_per_s", turn_table, rows.good_mask, rows.unknown_mask)
+def compute_throughput(requests: TurnRequests, *, has_limits: bool) -> TurnMetrics:
+    """Return system_output_tokens_per_s and, with limits, goodput_per_s of every load and of all classes together."""
+    metrics = TurnMetrics()
+    if not requests.turns:
+        return metrics
+    for group in (requests, requests.rename_turns([turn.pool_classes() for turn in requests.turns])):
+        busy_s = compute_busy_s(group.turn, group.start_s, group.end_s, len(group.turns))
+        tokens = np.where(group.failed, 0.0, np.nan_to_num(group.tokens))
+        lacks_tokens = np.isnan(group.tokens) & ~group.failed
+        _add_spreads(metrics, "system_output_tokens_per_s", group, busy_s, tokens, lacks_tokens)
+        if has_limits:
+            _add_spreads(metrics, "goodput_per_s", group, busy_s, group.good, group.lacks_figure)
+    return metrics
 
 
-def _add_spread(
-    metrics: TurnMetrics, name: str, turn_table: _TurnTable, amounts: Values | BoolArray, unknowns: BoolArray
-) -> None:
-    amount, unknown = turn_table.sum_column(amounts), turn_table.sum_column(unknowns)
+def _add_spreads(  # noqa: PLR0913, PLR0917 - an amount over a time, of which some is not known
+    metrics: TurnMetrics, name: str, requests: TurnRequests, busy_s: Values, amounts: Values | BoolArray,
+    unknowns: BoolArray,
+) -> None:  # fmt: skip
+    amount, unknown = requests.sum_by_turn(amounts), requests.sum_by_turn(unknowns)
     by_load: dict[ArmLoad, list[int]] = defaultdict(list)
-    for index, (load, _) in enumerate(turn_table.turns):
-        by_load[load].append(index)
+    for place, turn in enumerate(requests.turns):
+        by_load[turn.load].append(place)
     for load, places in by_load.items():
-        usable = [place for place in places if not unknown[place] and turn_table.busy_s[place] > 0]
+        usable = [place for place in places if not unknown[place] and busy_s[place] > 0]
         if load.class_ is None and len(usable) < len(places):
-            metrics.sentences[load.arm, f"{name} leaves out turns in which a request has no usable figure"] += len(
-                places
-            ) - len(usable)
-        values = amount[usable] / turn_table.busy_s[usable]
-        load_spread = compute_spread(values.copy())
-        if load_spread:
-            metrics.values[load, name] = TurnValues([turn_table.turns[place] for place in usable], values)
-            mean = float(amount[usable].sum() / turn_table.busy_s[usable].sum())
-            metrics.spreads[load, name] = load_spread._replace(mean=mean)
+            sentence = f"{name} leaves out turns in which a request has no usable figure"
+            metrics.sentences[load.arm, sentence] += len(places) - len(usable)
+        values = amount[usable] / busy_s[usable]
+        spread = compute_spread(values.copy())
+        if spread:
+            metrics.values[load, name] = TurnValues([requests.turns[place] for place in usable], values)
+            mean = float(amount[usable].sum() / busy_s[usable].sum())
+            metrics.spreads[load, name] = spread._replace(mean=mean)
 
 
 def compute_busy_s(turn: IntArray, start_s: Values, end_s: Values, number: int) -> Values:
@@ -143,39 +154,37 @@ def compute_busy_s(turn: IntArray, start_s: Values, end_s: Values, number: int) 
 
 
 def compute_acceptance(
-    changes: Sequence[tuple[TurnKey, CounterChange]], arms: Mapping[str, ManifestArm], tally: RequestTally
+    changes: Sequence[tuple[TurnKey, CounterChange]], arms: Mapping[str, ManifestArm], requests: TurnRequests
 ) -> TurnMetrics:
     """Return what the servers' counters say, by load and for all classes together.
 
     Args:
         changes: one for each turn that was scraped before and after.
         arms: by name; an arm that is not here is read by its page alone.
-        tally: tells which turns had failures, and how many tokens their records hold.
+        requests: tell which turns had failures, and how many tokens their records hold.
     """
-    metrics = TurnMetrics()
-    record_sums = _sum_records(tally)
+    metrics, turn_sums = TurnMetrics(), _sum_records(requests)
     by_load: dict[ArmLoad, list[_TurnChange]] = defaultdict(list)
     for turn, change in changes:
-        load, place = ArmLoad(*turn[:4]), TurnPosition(*turn[4:])
-        turn_records = record_sums.get((load, place), _TurnRecords())
-        for doubt in _find_doubts(change, turn_records):
-            metrics.sentences[load.arm, doubt] += 1
-        for cell_load in {load, load.pool_classes()}:
-            by_load[cell_load].append(_TurnChange((load, place), change, turn_records.failure_count))
+        sums = turn_sums.get(turn, _TurnSums())
+        for doubt in _find_doubts(change, sums):
+            metrics.sentences[turn.arm, doubt] += 1
+        for load in {turn.load, turn.load.pool_classes()}:
+            by_load[load].append(_TurnChange(turn, change, sums.failure_count))
     for load, turn_changes in by_load.items():
-        _add_rates(metrics, load, turn_changes, arms.get(load.arm))
+        _add_rates(metrics, load, turn_changes, _speculation_info(arms.get(load.arm)))
     return metrics
 
 
 class _TurnChange(NamedTuple):
     """What was counted in one turn, and how many of its requests failed."""
 
-    turn: tuple[ArmLoad, TurnPosition]
+    turn: TurnKey
     change: CounterChange
     failure_count: int
 
 
-class _TurnRecords(NamedTuple):
+class _TurnSums(NamedTuple):
     """What the records of a turn hold: tokens, requests that failed, and answers whose tokens are not known."""
 
     tokens: float = 0.0
@@ -183,63 +192,54 @@ class _TurnRecords(NamedTuple):
     unknown_answers: int = 0
 
 
-def _sum_records(tally: RequestTally) -> dict[tuple[ArmLoad, TurnPosition], _TurnRecords]:
+def _sum_records(requests: TurnRequests) -> dict[TurnKey, _TurnSums]:
     """Return what each turn's records hold, by class and for all classes."""
-    if not tally.rows:
-        return {}
-    rows, number = RequestRows.join(tally.rows), len(tally.turns)
-    columns = (np.nan_to_num(rows.tokens), rows.failure_mask, np.isnan(rows.tokens) & ~rows.failure_mask)
-    sums = [np.bincount(rows.turn, column, minlength=number).tolist() for column in columns]
-    records_by_turn: dict[tuple[ArmLoad, TurnPosition], _TurnRecords] = {}
-    for (load, place), tokens, failures, unknowns in zip(tally.turns, *sums, strict=True):
-        for key in {(load, place), (load.pool_classes(), place)}:
-            earlier = records_by_turn.get(key, _TurnRecords())
-            records_by_turn[key] = _TurnRecords(
-                earlier.tokens + tokens, earlier.failure_count + int(failures), earlier.unknown_answers + int(unknowns)
-            )
-    return records_by_turn
+    sums: dict[TurnKey, _TurnSums] = {}
+    for group in (requests.rename_turns([turn.pool_classes() for turn in requests.turns]), requests):
+        columns = (np.nan_to_num(group.tokens), group.failed, np.isnan(group.tokens) & ~group.failed)
+        tokens, failures, unknowns = (group.sum_by_turn(column).tolist() for column in columns)
+        for place, turn in enumerate(group.turns):
+            sums[turn] = _TurnSums(tokens[place], int(failures[place]), int(unknowns[place]))
+    return sums
 
 
-def _find_doubts(change: CounterChange, turn_records: _TurnRecords) -> Iterator[str]:
+def _find_doubts(change: CounterChange, sums: _TurnSums) -> Iterator[str]:
     server_tokens = change.counts.get("request_tokens_sum", change.counts.get("generation_tokens", 0.0))
-    if server_tokens and turn_records.tokens and not turn_records.failure_count and not turn_records.unknown_answers:
-        if server_tokens > _MAX_COUNT_RATIO * turn_records.tokens:
+    if server_tokens and sums.tokens and not sums.failure_count and not sums.unknown_answers:
+        if server_tokens > _MAX_COUNT_RATIO * sums.tokens:
             yield "its counters hold more tokens than the records: another client asked it, and is in its acceptance"
-        elif turn_records.tokens > _MAX_COUNT_RATIO * server_tokens:
+        elif sums.tokens > _MAX_COUNT_RATIO * server_tokens:
             yield "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too low"
     if not change.is_idle:
         yield "requests were running while its counters were read"
 
 
 def _add_rates(
-    metrics: TurnMetrics, load: ArmLoad, turn_changes: Sequence[_TurnChange], arm: ManifestArm | None
+    metrics: TurnMetrics, load: ArmLoad, turn_changes: Sequence[_TurnChange], speculation: SpeculationInfo
 ) -> None:
-    speculation = _speculation_info(arm)
-    values: dict[str, list[tuple[tuple[ArmLoad, TurnPosition], float]]] = defaultdict(list)
+    values: dict[str, list[tuple[TurnKey, float]]] = defaultdict(list)
     change_sums: dict[str, CounterChange] = {}
     for turn, change, failure_count in turn_changes:
-        turn_rates = compute_rates(change, speculation, failure_count=failure_count)
-        for name, value in turn_rates.values.items():
+        rates = compute_rates(change, speculation, failure_count=failure_count)
+        for name, value in rates.values.items():
             values[name].append((turn, value))
             change_sums[name] = change_sums[name] + change if name in change_sums else change
         if load.class_ is None:
-            metrics.sentences.update((load.arm, sentence) for sentence in _explain_rates(turn_rates))
-    for name, value_pairs in values.items():
-        turn_values = TurnValues([turn for turn, _ in value_pairs], np.array([value for _, value in value_pairs]))
-        metric_spread, mean = (
-            compute_spread(turn_values.values.copy()),
-            compute_rates(change_sums[name], speculation).values.get(name),
-        )
-        if metric_spread and mean is not None:
+            metrics.sentences.update((load.arm, sentence) for sentence in _explain_rates(rates))
+    for name, pairs in values.items():
+        turn_values = TurnValues([turn for turn, _ in pairs], np.array([value for _, value in pairs]))
+        spread = compute_spread(turn_values.values.copy())
+        mean = compute_rates(change_sums[name], speculation).values.get(name)
+        if spread and mean is not None:
             metrics.values[load, name] = turn_values
-            metrics.spreads[load, name] = metric_spread._replace(mean=mean)
+            metrics.spreads[load, name] = spread._replace(mean=mean)
 
 
-def _explain_rates(turn_rates: AcceptanceRates) -> Iterator[str]:
-    if turn_rates.is_indirect:
+def _explain_rates(rates: AcceptanceRates) -> Iterator[str]:
+    if rates.is_indirect:
         yield "acceptance_length is derived from its steps, because it counts no drafts"
-    absent = "target_steps_per_token" if "acceptance_length" in turn_rates.values else "acceptance_length"
-    yield from (f"{absent} is absent: {reason}" for reason in turn_rates.absence_reasons)
+    absent = "target_steps_per_token" if "acceptance_length" in rates.values else "acceptance_length"
+    yield from (f"{absent} is absent: {reason}" for reason in rates.absence_reasons)
 
 
 def _speculation_info(arm: ManifestArm | None) -> SpeculationInfo:

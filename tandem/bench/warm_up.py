@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from tandem.bench.estimate import estimate_request_s
 from tandem.bench.loops import ArmSession, RequestLoops
 from tandem.bench.manifest import WarmUpEntry
-from tandem.bench.plan import ALL_CLASSES, BlockLoad, PlanBlock, PlanItem, PlanTurn, PromptEntry, RunPlan
+from tandem.bench.plan import ALL_CLASSES, PlanBlock, PlanItem, PlanTurn, PromptEntry, RunPlan
 from tandem.bench.record import RequestRecord
+from tandem.bench.schedule import LoadLevel
 
 MIN_WINDOW = 4
 SHORT_TOKENS = 64
@@ -117,7 +118,7 @@ def plan_window(arm: str, plan: RunPlan, number: int, *, size: int, most_tokens:
     entries = tuple(itertools.islice(itertools.cycle(_rotate_classes(plan)), size))
     if most_tokens is not None:
         entries = tuple(dataclasses.replace(entry, max_tokens=min(entry.max_tokens, most_tokens)) for entry in entries)
-    load = BlockLoad(concurrency=min(_count_workers(plan), size))
+    load = LoadLevel(concurrency=min(_count_workers(plan), size))
     return PlanTurn(
         round=number,
         slot=0,

@@ -28,10 +28,10 @@ from tandem.cli.bench_flags import (
 )
 from tandem.cli.outcome import ExitCode, print_json
 from tandem.cli.selection import Selection
+from tandem.errors import TandemError
 from tandem.shell_command import quote_command
 
 if TYPE_CHECKING:
-    from tandem.bench.fault import BenchError
     from tandem.bench.run import RunOutcome
     from tandem.bench.run_size import RunSize
     from tandem.bench.settings import RunSettings
@@ -62,8 +62,18 @@ def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) 
     truth = verbs.add_parser("truth", help=description, description=description, epilog=parser.epilog, parents=[shared])
     truth.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
     truth.add_argument(
-        "--log", type=Path, nargs="+", required=True, metavar="FILE", help="logs of `tandem twin --log`, one a server"
+        "--log",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="logs of `tandem simulate --log`, one each",
     )
+    description = "rewrite the records of an earlier Tandem in the form that this one reads"
+    convert = verbs.add_parser(
+        "convert", help=description, description=description, epilog=parser.epilog, parents=[shared]
+    )
+    convert.add_argument("folder", type=Path, metavar="RUN", help="the folder that a run wrote")
     description = "hold two runs beside each other, such as before and after an upgrade"
     add_compare_flags(
         verbs.add_parser("compare", help=description, description=description, epilog=COMPARE_CODES, parents=[shared])
@@ -85,11 +95,11 @@ def bench(selection: Selection, options: argparse.Namespace) -> ExitCode:
         SpecError: a declared file is refused.
         KeyboardInterrupt: the run was interrupted; what it recorded is reported before.
     """
-    from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
-
     try:
         if options.verb == "truth":
             return _verify_run(options.folder, options.log, selection)
+        if options.verb == "convert":
+            return _convert_run(options.folder, selection)
         if options.verb == "publish":
             from tandem.cli.publish import publish_folder  # noqa: PLC0415 - the rules of an environment
 
@@ -103,15 +113,14 @@ def bench(selection: Selection, options: argparse.Namespace) -> ExitCode:
             if options.verb == "report"
             else _measure_servers(selection, options)
         )
-    except BenchError as fault:
+    except TandemError as fault:
         _print_fault(fault, as_json=selection.as_json)
-        return ExitCode(fault.code)
+        return ExitCode(fault.exit_code)
 
 
-def _print_fault(fault: BenchError, *, as_json: bool) -> None:
+def _print_fault(fault: TandemError, *, as_json: bool) -> None:
     if as_json:
-        fields = {"problem": fault.problem, "where": fault.where, "change": fault.change}
-        print_json({"fault": fields, "exit_code": fault.code})
+        print_json({"error": fault.as_dict(), "exit_code": int(fault.exit_code)})
     from tandem.bench.terminal_text import clean_text  # noqa: PLC0415 - the bench is loaded when it runs
 
     for line in str(fault).splitlines():
@@ -133,6 +142,19 @@ def _verify_run(folder: Path, logs: Sequence[Path], selection: Selection) -> Exi
     else:
         print("\n".join(format_lines(comparison)))
     return ExitCode.DONE if comparison.rows else ExitCode.EXTERNAL_FAILURE
+
+
+def _convert_run(folder: Path, selection: Selection) -> ExitCode:
+    from tandem.bench.convert import convert_run  # noqa: PLC0415 - the bench is loaded when it runs
+
+    names = [path.name for path in convert_run(folder)]
+    if selection.as_json:
+        print_json({"folder": str(folder), "files": names, "exit_code": int(ExitCode.DONE)})
+    elif names:
+        print(f"converted {' and '.join(names)} in {folder}; the old files are kept as *-schema1.jsonl")
+    else:
+        print(f"the records in {folder} need no conversion")
+    return ExitCode.DONE
 
 
 def _measure_servers(selection: Selection, options: argparse.Namespace) -> ExitCode:
@@ -202,7 +224,7 @@ def _report_outcome(outcome: RunOutcome, folder: Path, selection: Selection) -> 
 
 
 def _build_settings(selection: Selection, options: argparse.Namespace) -> RunSettings:
-    from tandem.bench.completion_request import Timeouts  # noqa: PLC0415
+    from tandem.bench.manifest import Timeouts  # noqa: PLC0415
     from tandem.bench.settings import RunSettings  # noqa: PLC0415 - the bench is loaded when it runs
     from tandem.bench.suites.suite import load_suite, narrow_suites  # noqa: PLC0415
     from tandem.cli.bench_arms import assign_placements, read_previous_run, select_arms  # noqa: PLC0415

@@ -11,8 +11,8 @@ import msgspec
 
 from tandem.cli.outcome import ExitCode, print_json
 from tandem.judge.compare.comparison import compare_runs as compared
-from tandem.judge.compare.terminal import render_lines
 from tandem.judge.schema import MARGIN
+from tandem.report.comparison_table import render_lines
 
 
 def print_comparison(before: Path, after: Path, *, margin: float | None, as_json: bool) -> ExitCode:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tandem.bench import manifest, summary, summary_table
+from tandem.bench import summary, summary_table
 from tandem.bench.fault import ExternalBenchError
 from tandem.bench.manifest import RunManifest
+from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.summary import RecordSummary
 from tandem.cli.outcome import ExitCode, print_json
 
 if TYPE_CHECKING:
-    from tandem.judge.schema import Verdict
     from tandem.judge.verdict import JudgeOptions
 
 
@@ -43,54 +43,47 @@ def report_run(folder: Path, options: argparse.Namespace | None, as_json: bool) 
     Raises:
         BenchError: a file is missing, or a line is not what it must be.
     """
-    run_summary = summary.summarize_run(folder)
+    table = read_request_table(folder)
+    run_summary = summary.summarize_table(table)
     try:
         summary.save_summary(folder, run_summary)
     except ExternalBenchError as fault:
         print(f"warning: {fault}", file=sys.stderr)
-    run_manifest = manifest.read_manifest(folder)
-    code = _compute_exit_code(run_summary, run_manifest)
+    code = _compute_exit_code(run_summary, table.run)
     figures_alone = options is not None and options.figures
     if not as_json:
         summary_table.write_table(run_summary, sys.stdout)
     elif figures_alone:
         print_json(msgspec.to_builtins(run_summary))
-    return code if figures_alone else max(code, _judge_run(folder, options, run_summary, run_manifest, as_json=as_json))
+    return code if figures_alone else max(code, _judge_run(table, options, run_summary, as_json=as_json))
 
 
 def _judge_run(
-    folder: Path,
-    options: argparse.Namespace | None,
-    run_summary: RecordSummary,
-    run_manifest: RunManifest,
-    *,
-    as_json: bool,
+    table: RequestTable, options: argparse.Namespace | None, run_summary: RecordSummary, *, as_json: bool
 ) -> ExitCode:
     """Judge, print and write; whether it is void."""
-    from tandem.judge import terminal  # noqa: PLC0415 - scipy takes a second to load
-    from tandem.judge.request_table import read_request_table  # noqa: PLC0415
-    from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415
+    from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415 - scipy
+    from tandem.report import terminal  # noqa: PLC0415
 
-    reason = explain_unjudged(run_manifest)
+    reason = explain_unjudged(table.run)
     if reason is not None:
         if as_json:
             print_json(msgspec.to_builtins(run_summary))
         print(f"no verdict: {reason}", file=sys.stderr if as_json else sys.stdout)
         return ExitCode.DONE
-    requests = read_request_table(folder)
-    verdict = judge_run(requests, _build_judge_options(options), run_summary.notes)
+    verdict = judge_run(table, _build_judge_options(options), run_summary.notes)
     if as_json:
         print_json(msgspec.to_builtins(verdict))
     else:
         print("", *terminal.render_lines(verdict), sep="\n")
     try:
-        save_verdict(folder, verdict)
-        from tandem.report import write_report  # noqa: PLC0415 - the chart library
+        save_verdict(table.folder, verdict)
+        from tandem.report.page import write_report  # noqa: PLC0415 - the chart library
 
-        print(write_report(verdict, requests, folder).html, file=sys.stderr if as_json else sys.stdout)
+        print(write_report(verdict, table, table.folder).html, file=sys.stderr if as_json else sys.stdout)
     except ExternalBenchError as fault:
         print(f"warning: {fault}", file=sys.stderr)
-    return ExitCode.VOID if _is_void(verdict) else ExitCode.DONE
+    return ExitCode.VOID if verdict.controls.void else ExitCode.DONE
 
 
 def _build_judge_options(options: argparse.Namespace | None) -> JudgeOptions:
@@ -104,10 +97,6 @@ def _build_judge_options(options: argparse.Namespace | None) -> JudgeOptions:
         usd_per_hour=options.price,
         tokenizer=options.tokenizer,
     )
-
-
-def _is_void(verdict: Verdict) -> bool:
-    return bool(verdict.controls.void)
 
 
 def _compute_exit_code(run_summary: RecordSummary, run_manifest: RunManifest) -> ExitCode:

@@ -83,13 +83,15 @@ def list_blind_spots(workspace: Workspace, name: str) -> tuple[str, ...]:
         workspace: of what was declared.
         name: of an environment that is legal, with all that it hosts.
     """
+    return alarms.list_coverage_gaps(_read_scope(workspace, name))
+
+
+def _read_scope(workspace: Workspace, name: str) -> MonitoringScope:
+    """Return the scope of an environment that is legal, with all that it hosts."""
     environment = workspace.environments[name].environment
-    experiments = [workspace.experiments[entry].experiment for entry in environment.experiments] if environment else []
-    return (
-        alarms.list_coverage_gaps(build_scope(environment, [entry for entry in experiments if entry]))
-        if environment
-        else ()
-    )
+    assert environment is not None, "a legal environment was read"
+    experiments = [workspace.experiments[entry].experiment for entry in environment.experiments]
+    return build_scope(environment, [entry for entry in experiments if entry])
 
 
 def format_blind_spots(name: str, sentences: Sequence[str]) -> str:
@@ -101,13 +103,18 @@ def format_blind_spots(name: str, sentences: Sequence[str]) -> str:
 
 def list_cost_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]) -> Iterator[SpecFault]:
     """Yield a refusal for each environment whose watching may cost more than it admits."""
-    for name, watching_cost in cost_by_name.items():
+    for name, cost in cost_by_name.items():
         declaration = workspace.environments[name]
-        limit = (
-            declaration.environment.observability.monthly_limit_usd if declaration.environment else watching_cost.usd
-        )
-        if watching_cost.usd > limit:
-            yield _build_limit_fault(declaration.document, watching_cost, limit)
+        limit = declaration.environment.observability.monthly_limit_usd if declaration.environment else cost.usd
+        if cost.usd > limit:
+            dearest = max(cost.parts, key=lambda part: part.usd)
+            yield SpecFault(
+                file=declaration.document.file, path=LIMIT_PATH, got=f"{limit:g}",
+                allowed=f"at least {cost.usd:.2f}: what watching may cost in a month",
+                change=f"raise it, or declare fewer variants or experiments; {dearest.usd:.2f} of it are "
+                f"{dearest.name}: {dearest.explanation}",
+                line=declaration.document.lines.get(LIMIT_PATH),
+            )  # fmt: skip
 
 
 def list_alarm_faults(workspace: Workspace, environment_names: Iterable[str]) -> Iterator[SpecFault]:
@@ -119,14 +126,7 @@ def list_alarm_faults(workspace: Workspace, environment_names: Iterable[str]) ->
     """
     for name in environment_names:
         declaration = workspace.environments[name]
-        environment = declaration.environment
-        hosted_experiments = (
-            [workspace.experiments[experiment_name].experiment for experiment_name in environment.experiments]
-            if environment
-            else []
-        )
-        experiments = [experiment for experiment in hosted_experiments if experiment]
-        count = len(alarms.build_alarms(build_scope(environment, experiments)).alarms) if environment else 0
+        count = len(alarms.build_alarms(_read_scope(workspace, name)).alarms)
         if count > MAX_ALARMS:
             yield SpecFault(
                 file=declaration.document.file, path="experiments", got=f"{count} alarms on what is hosted",
@@ -149,18 +149,14 @@ def list_reference_faults(workspace: Workspace, environment_names: Iterable[str]
         declaration = workspace.environments[name]
         reference = declaration.environment.observability.reference if declaration.environment else None
         for index, value in enumerate(reference.values if reference else ()):
-            traffic = _read_experiment_traffic(workspace, value.experiment)
+            experiment = workspace.experiments[value.experiment].experiment
+            traffic = _compute_traffic(experiment) if experiment else SuiteTraffic(suites={}, concurrencies=())
             path = f"observability.reference.values[{index}]"
             classes, loads = (*traffic.classes, ALL_VALUES), traffic.concurrencies
             if value.prompt_class not in classes:
                 yield _build_reference_fault(declaration.document, f"{path}.prompt_class", value.prompt_class, classes)
             if value.concurrency not in loads:
                 yield _build_reference_fault(declaration.document, f"{path}.concurrency", value.concurrency, loads)
-
-
-def _read_experiment_traffic(workspace: Workspace, name: str) -> SuiteTraffic:
-    experiment = workspace.experiments[name].experiment
-    return _compute_traffic(experiment) if experiment else SuiteTraffic(suites={}, concurrencies=())
 
 
 def _build_reference_fault(
@@ -171,17 +167,6 @@ def _build_reference_fault(
         allowed=", ".join(map(str, known_values)),
         change="write one of them, or measure it by a flag of `tandem bench run`: until then its alarm sees nothing",
         line=document.lines.get(path), severity="warning",
-    )  # fmt: skip
-
-
-def _build_limit_fault(document: YamlDocument, watching_cost: MonitoringCost, limit: float) -> SpecFault:
-    dearest = max(watching_cost.parts, key=lambda part: part.usd)
-    return SpecFault(
-        file=document.file, path=LIMIT_PATH, got=f"{limit:g}",
-        allowed=f"at least {watching_cost.usd:.2f}: what watching may cost in a month",
-        change=f"raise it, or declare fewer variants or experiments; {dearest.usd:.2f} of it are {dearest.name}: "
-        f"{dearest.explanation}",
-        line=document.lines.get(LIMIT_PATH),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -60,8 +61,7 @@ _COMMANDS = {
     ),
     "artifacts": _CommandEntry("list, explain, collect and adopt what the bucket holds"),
     "bench": _CommandEntry("measure servers, read again and publish what was measured"),
-    "dashboard": _CommandEntry("draw what CloudWatch would show of a run, as one page that needs no AWS"),
-    "twin": _CommandEntry("start the servers of an experiment as twins, without an accelerator"),
+    "simulate": _CommandEntry("start simulated servers of an experiment, without an accelerator"),
     "doctor": _CommandEntry(
         "ask the account whether an environment can be deployed and raised; or prove its one-shot stop"
     ),
@@ -77,6 +77,16 @@ _COMMANDS = {
 }
 
 
+_OLD_WORDS = {
+    (
+        "dashboard",
+        "",
+    ): "`tandem dashboard` is gone: open report.html of `tandem bench report`, which draws Figures 3 to 5",
+    ("twin", ""): "`tandem twin` is now `tandem simulate`",
+    ("simulate", "--faster"): "`--faster` is now `--time-scale`",
+}  # (command, flag or nothing) -> what a user writes now
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; nothing that it prints moves a terminal's cursor."""
     out, errors = cast(TextIO, PrintableStream(sys.stdout)), cast(TextIO, PrintableStream(sys.stderr))
@@ -86,6 +96,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_arguments(argv: Sequence[str] | None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
+    old_word = _find_old_word(arguments)
+    if old_word is not None:
+        print(f"error: {old_word}", file=sys.stderr)
+        return int(ExitCode.BAD_INPUT)
     options = _build_parser(next((word for word in arguments if not word.startswith("-")), "")).parse_args(arguments)
     options.words = tuple(arguments)  # as they were given: a run's manifest keeps them
     try:
@@ -107,6 +121,14 @@ def _run_arguments(argv: Sequence[str] | None) -> int:
             print_json({"fault": document, "exit_code": int(ExitCode.EXTERNAL_FAILURE)})
         print(f"error: {error}", file=sys.stderr)
         return int(ExitCode.EXTERNAL_FAILURE)
+
+
+def _find_old_word(arguments: Sequence[str]) -> str | None:
+    """Return the sentence on the first word that went; words behind `--` are another program's."""
+    words = list(itertools.takewhile(lambda word: word != "--", arguments))
+    command = next((word for word in words if not word.startswith("-")), "")
+    flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+    return next((_OLD_WORDS[command, flag] for flag in ("", *flags) if (command, flag) in _OLD_WORDS), None)
 
 
 def _run_command(options: argparse.Namespace) -> ExitCode:

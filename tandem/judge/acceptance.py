@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.aggregate import ArmLoad
 from tandem.bench.columns import BoolArray
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import ArmLoad
 from tandem.bench.summary import ALL_CLASSES
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import ClassAcceptance
 from tandem.judge.server_counters import ServerCounters, read_server_counters
 from tandem.metrics import acceptance_position

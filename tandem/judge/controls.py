@@ -6,16 +6,18 @@ cautions says what the verdict leaves out; rounds that are marked are in no figu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from typing import Literal
 
+from tandem.bench.request_table import RequestTable
 from tandem.judge import run_checks
 from tandem.judge.aa_control import check_aa_control
-from tandem.judge.cells import mask_valid_rounds
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.request_table import RequestTable
-from tandem.judge.schema import ControlCheck, RunControls
+from tandem.judge.schema import CheckFinding, ControlCheck, RunControls
 from tandem.judge.time_effects import ArmTimeline, check_drift, check_order
 
+_CheckName = Literal[
+    "baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors"
+]  # fmt: skip
 _LIMITS = {
     ("baseline against itself", "absent"): "there is no noise floor: a small difference may be noise that no interval "
     "knows of",
@@ -38,31 +40,27 @@ def check_controls(table: RequestTable) -> RunControls:
     Raises:
         BenchError: rounds.jsonl cannot be read.
     """
-    client_check, bottlenecks = run_checks.check_client_load(table)
-    pairing = RequestPairing(table, mask_valid_rounds(table, RunControls(marked=bottlenecks)))
-    aa_check, floors = check_aa_control(pairing)
+    client_finding, bottlenecks = run_checks.check_client_load(table)
+    pairing = RequestPairing(table, RunControls(marked=bottlenecks).marked_rounds)
+    aa_finding, floors = check_aa_control(pairing)
     timeline = ArmTimeline.from_requests(table, pairing.row_mask())
-    checks = (
-        aa_check,
-        check_drift(timeline),
-        check_order(table, timeline),
-        run_checks.check_warm_up(table, timeline),
-        client_check,
-        run_checks.check_placement(table),
-        run_checks.check_starts(pairing),
-        run_checks.check_errors(table),
-    )
+    findings: dict[_CheckName, CheckFinding] = {
+        "baseline against itself": aa_finding,
+        "drift": check_drift(timeline),
+        "order": check_order(table, timeline),
+        "warm-up": run_checks.check_warm_up(table, timeline),
+        "client load": client_finding,
+        "placement": run_checks.check_placement(table),
+        "start": run_checks.check_starts(pairing),
+        "errors": run_checks.check_errors(table),
+    }
+    limits = [_LIMITS.get((name, result)) for name, (result, _) in findings.items()]
     return RunControls(
-        checks=checks,
+        checks=tuple(
+            ControlCheck(name=name, result=result, sentence=sentence) for name, (result, sentence) in findings.items()
+        ),
         floors=floors,
         marked=bottlenecks,
-        cautions=tuple(_list_cautions(checks)),
-        void=tuple(check.sentence for check in checks if check.result == "failed"),
+        cautions=tuple(limit for limit in limits if limit is not None),
+        void=tuple(sentence for result, sentence in findings.values() if result == "failed"),
     )
-
-
-def _list_cautions(checks: Iterable[ControlCheck]) -> Iterator[str]:
-    for check in checks:
-        limit = _LIMITS.get((check.name, check.result))
-        if limit is not None:
-            yield limit

@@ -6,15 +6,15 @@ which an arm was not asked is not charged to it; without a price there is no cos
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.aggregate import apply_limits
 from tandem.bench.columns import BoolArray
-from tandem.bench.request_metrics import RequestMetrics
+from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.bench.throughput import compute_busy_s
-from tandem.judge.request_table import UNKNOWN, RequestTable
 from tandem.judge.schema import RunControls, TokenCost
 
 GOOD_CONTENT = ("ok", "truncated")
@@ -54,22 +54,31 @@ def compute_costs(
         usd_per_hour: of all that the run occupies; None where nobody said.
         controls: of the run; rounds that they mark are taken out.
     """
-    row_mask, good_mask = mask_cost_rows(controls, table), _mask_good_requests(table)
+    good_mask = _mask_good_requests(table)
+    row_mask = ~table.control_round_mask()
+    if controls is not None:
+        row_mask &= ~np.isin(table.round, controls.marked_rounds)
     arms = [arm for arm in table.arms if arm != table.control]
     rows = []
-    for load in range(len(table.loads)):
-        at_load = row_mask & (table.load == load)
-        for arm in arms:
-            arm_work = measure_work(table, at_load & table.arm_mask(arm), good_mask)
-            if arm_work.request_count:
-                rows.append(_build_cost(arm, table, load, arm_work, usd_per_hour, servers=len(arms)))
+    for (load_code, load), arm in product(enumerate(table.loads), arms):
+        work = measure_work(table, row_mask & (table.load == load_code) & table.arm_mask(arm), good_mask)
+        if not work.request_count:
+            continue
+        usd = None
+        if usd_per_hour is not None and work.good_tokens:
+            usd = usd_per_hour / len(arms) * work.busy_s / _HOUR_S / work.good_tokens * _MILLION
+        rows.append(
+            TokenCost(
+                arm=arm,
+                load=load,
+                usd_per_hour=usd_per_hour,
+                good_tokens=work.good_tokens,
+                busy_s=round(work.busy_s, 3),
+                usd_per_million_good_tokens=usd,
+                sentence=" ".join(_explain_cost(work, usd_per_hour, len(arms), has_limits=bool(table.run.goodput))),
+            )
+        )
     return tuple(rows)
-
-
-def mask_cost_rows(controls: RunControls | None, table: RequestTable) -> BoolArray:
-    """Return which requests stand in rounds that no control marked and that are no control rounds."""
-    bottleneck_rounds = [bottleneck.round for bottleneck in controls.marked] if controls is not None else []
-    return ~np.isin(table.round, bottleneck_rounds) & ~table.control_round_mask()
 
 
 def measure_work(table: RequestTable, rows: BoolArray, good_mask: BoolArray | None = None) -> ArmWork:
@@ -100,58 +109,27 @@ def measure_work(table: RequestTable, rows: BoolArray, good_mask: BoolArray | No
 
 def _mask_good_requests(table: RequestTable) -> BoolArray:
     """Return which requests succeeded, hold a text that is one, and kept every stated limit."""
-    figures = RequestMetrics(
-        values=dict(table.figures), gaps_ms=np.empty(0), gap_owners=np.empty(0, np.intp), suspects={},
-        failure_mask=table.failed, raw_completion_tokens=table.tokens,
-    )  # fmt: skip
-    is_within_limits, _ = apply_limits(figures, table.run.goodput or {})
+    is_within_limits, _ = table.limit_masks()
     good_codes = [code for code, word in enumerate(table.contents) if word in GOOD_CONTENT]
     mask: BoolArray = is_within_limits & np.isin(table.content, [*good_codes, UNKNOWN])
     return mask
 
 
-def _build_cost(  # noqa: PLR0913 - a cost is made of these
-    arm: str, table: RequestTable, load: int, work: ArmWork, usd_per_hour: float | None, *, servers: int
-) -> TokenCost:
-    usd = None
-    if usd_per_hour is not None and work.good_tokens:
-        usd = usd_per_hour / servers * work.busy_s / _HOUR_S / work.good_tokens * _MILLION
-    return TokenCost(
-        arm=arm,
-        load=table.loads[load],
-        usd_per_hour=usd_per_hour,
-        good_tokens=work.good_tokens,
-        busy_s=round(work.busy_s, 3),
-        usd_per_million_good_tokens=usd,
-        sentence=" ".join(_explain_cost(work, usd_per_hour, servers, has_limits=bool(table.run.goodput))),
-    )
-
-
-def _explain_cost(work: ArmWork, usd_per_hour: float | None, servers: int, *, has_limits: bool) -> list[str]:
-    sentences = []
+def _explain_cost(work: ArmWork, usd_per_hour: float | None, arm_count: int, *, has_limits: bool) -> Iterator[str]:
     if usd_per_hour is None:
-        sentences.append("Nobody said what an hour of what the run occupied costs: give it, in USD, with --price.")
+        yield "Nobody said what an hour of what the run occupied costs: give it, in USD, with --price."
     elif not work.good_tokens:
-        sentences.append("There is no cost, because no output token of this arm counts.")
+        yield "There is no cost, because no output token of this arm counts."
     else:
-        sentences.append(_explain_price(usd_per_hour, servers))
+        share = f"one of {arm_count} equal shares" if arm_count > 1 else "the whole"
+        yield (
+            f"{usd_per_hour:g} USD an hour is the price of all that the run occupies; this arm is charged {share} of "
+            "it, for the time in which it was asked, at this load alone."
+        )
     if work.bad_answers:
         reason = "not good text or beyond the stated limits" if has_limits else "not good text"
-        sentences.append(f"{work.bad_answers} of {work.request_count} answers are {reason}: paid for, and not counted.")
+        yield f"{work.bad_answers} of {work.request_count} answers are {reason}: paid for, and not counted."
     if work.answers_without_tokens:
-        sentences.append(
-            f"The tokens of {work.answers_without_tokens} answers are not known, so the true cost is lower."
-        )
+        yield f"The tokens of {work.answers_without_tokens} answers are not known, so the true cost is lower."
     if work.answers_without_check:
-        sentences.append(f"The text of {work.answers_without_check} answers was not checked.")
-    return sentences
-
-
-def _explain_price(usd_per_hour: float, servers: int) -> str:
-    price_text = f"{usd_per_hour:g} USD an hour is the price of all that the run occupies"
-    share_text = (
-        f"this arm is charged one of {servers} equal shares of it"
-        if servers > 1
-        else "this arm is charged the whole of it"
-    )
-    return f"{price_text}; {share_text}, for the time in which it was asked, at this load alone."
+        yield f"The text of {work.answers_without_check} answers was not checked."

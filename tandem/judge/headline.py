@@ -1,9 +1,9 @@
 """The verdict on a variant: one word and one sentence for whoever has to decide, and what limits it.
 
 Invariant: the first that holds: a failed control makes it void; failures that the other arm did not have make it not
-comparable; only then do the cells decide, by the time that a user waits (DECIDING). An arm whose output is not the
-baseline's is never called faster without that in the same breath, and equal times of answers of other lengths are not
-called the same. What was measured within one start of the servers is called so. What each word rests on:
+comparable; only then do the cells decide, by the time that a user waits (DECIDING_METRIC). An arm whose output is not
+the baseline's is never called faster without that in the same breath, and equal times of answers of other lengths are
+not called the same. What was measured within one start of the servers is called so. What each word rests on:
 docs/bench.md#the-verdict.
 """
 
@@ -16,27 +16,24 @@ from typing import cast
 
 import numpy as np
 
-from tandem.bench.columns import IntArray
+from tandem.bench.request_table import UNKNOWN, RequestTable
+from tandem.bench.schedule import LoadLevel
 from tandem.judge import failure_bias, headline_text, verdict_reason
-from tandem.judge.cells import mask_valid_rounds
+from tandem.judge.decision import compare_lengths
 from tandem.judge.failure_bias import FailureCounts, is_more_frequent
 from tandem.judge.interval import LEVEL, estimate_log_ratio
 from tandem.judge.output_validity import ContentCounts, count_content, explain_invalidity
-from tandem.judge.pairs import DECIDING_METRIC, RequestPairing
-from tandem.judge.ratio import convert_optional_estimate
-from tandem.judge.request_table import UNKNOWN, RequestTable
+from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
 from tandem.judge.schema import (
     CellVerdict,
     CellWord,
     EvidenceScope,
     Headline,
-    LoadLevel,
     OutputEquality,
     OutputFinding,
     OverallVerdict,
     RatioEstimate,
     RunControls,
-    ShareEstimate,
     VariantFinding,
 )
 from tandem.judge.text_format import format_number
@@ -44,11 +41,13 @@ from tandem.judge.text_format import format_number
 TOKEN_METRIC = "tpot_ms"  # noqa: S105 - a figure
 """What is said beside where answers are of other lengths: it does not grow with them."""
 
-_LENGTH_METRIC = "completion_tokens"
-_CELL_WORDS: tuple[CellWord, ...] = ("faster", "slower", "same", "mixed", "no evidence")
 _BARE_FINDINGS = ("no evidence", "not comparable", "void")
 _OUTPUT_SUFFIXES: Mapping[OutputFinding, str] = {
     "the same": "", "not shown": ", output not shown to be the same", "not the same": " but not the same output",
+}  # fmt: skip
+_OUTPUT_SENTENCES: Mapping[OutputFinding, str] = {
+    "the same": "; outputs are the same", "not shown": "; that outputs are the same is not shown",
+    "not the same": ", but its outputs are not the same",
 }  # fmt: skip
 _ClassAtLoad = tuple[str, LoadLevel]
 
@@ -70,7 +69,7 @@ def build_headlines(
         equality: of the outputs; a variant without one is not shown to give the baseline's output.
         margin: within which a speed-up is `same`, and a ratio of lengths none to speak of.
     """
-    pairing = RequestPairing(table, mask_valid_rounds(table, controls))
+    pairing = RequestPairing(table, controls.marked_rounds)
     equality_by_variant = {variant_equality.variant: variant_equality for variant_equality in equality}
     return tuple(
         _build_headline(
@@ -112,18 +111,26 @@ class _HeadlineFacts:
     def deciding_cells(self) -> tuple[CellVerdict, ...]:
         return tuple(cell for cell in self.cells if cell.metric == DECIDING_METRIC)
 
-    def select_cells(self, word: CellWord) -> tuple[CellVerdict, ...]:
-        """Return the classes at loads that are so; equal times of other lengths are no evidence."""
-        return tuple(cell for cell in self.deciding_cells if self._decide_word(cell) == word)
+    @cached_property
+    def cells_with_interval(self) -> tuple[CellVerdict, ...]:
+        return tuple(cell for cell in self.deciding_cells if cell.p is not None)
 
-    def _decide_word(self, cell: CellVerdict) -> CellWord:
-        return "no evidence" if cell.verdict == "same" and _cell_key(cell) in self.different_lengths else cell.verdict
+    @cached_property
+    def cells_by_word(self) -> Mapping[CellWord, tuple[CellVerdict, ...]]:
+        """Classes at loads by their word; equal times of answers of other lengths are no evidence."""
+        cells: dict[CellWord, list[CellVerdict]] = {
+            "faster": [], "slower": [], "same": [], "mixed": [], "no evidence": []
+        }  # fmt: skip
+        for cell in self.deciding_cells:
+            is_other_work = cell.verdict == "same" and (cell.class_, cell.load) in self.different_lengths
+            cells["no evidence" if is_other_work else cell.verdict].append(cell)
+        return {word: tuple(word_cells) for word, word_cells in cells.items()}
 
     @cached_property
     def evidence(self) -> EvidenceScope:
         """What the verdict holds for: across starts where that is so in every class that is judged."""
-        scopes = [cell.evidence for cell in self.deciding_cells if cell.p is not None]
-        return "across-starts" if scopes and set(scopes) == {"across-starts"} else "one-start"
+        scopes = {cell.evidence for cell in self.cells_with_interval}
+        return "across-starts" if scopes == {"across-starts"} else "one-start"
 
     @cached_property
     def output(self) -> OutputFinding:
@@ -137,23 +144,26 @@ class _HeadlineFacts:
     @cached_property
     def length_ratios(self) -> Mapping[_ClassAtLoad, RatioEstimate]:
         """Tokens of the variant's answers as a ratio of the baseline's, where servers counted them."""
-        cells_with_p = [cell for cell in self.deciding_cells if cell.p is not None]
-        ratios = {
-            _cell_key(cell): self._compare_length(cell, 1 - (1 - LEVEL) / len(cells_with_p)) for cell in cells_with_p
-        }
-        return {place: ratio for place, ratio in ratios.items() if ratio is not None}
+        ratios = {}
+        for cell in self.cells_with_interval:
+            pairs = self.pairing.pairs(
+                baseline=self.baseline,
+                variant=self.variant,
+                class_=self.table.classes.index(cell.class_),
+                load=self.table.loads.index(cell.load),
+                metric=LENGTH_METRIC,
+            )
+            level = 1 - (1 - LEVEL) / len(self.cells_with_interval)
+            estimate = estimate_log_ratio(-pairs.logs, level=level)  # of a length, more is more
+            if estimate is not None:
+                ratios[cell.class_, cell.load] = estimate.convert()
+        return ratios
 
     @cached_property
     def different_lengths(self) -> Mapping[_ClassAtLoad, RatioEstimate]:
         """The same where answers are of other lengths beyond doubt."""
-        return {place: ratio for place, ratio in self.length_ratios.items() if _is_other_length(ratio, self.margin)}
-
-    def _compare_length(self, cell: CellVerdict, level: float) -> RatioEstimate | None:
-        class_, load = self.table.classes.index(cell.class_), self.table.loads.index(cell.load)
-        pairs = self.pairing.pairs(
-            baseline=self.baseline, variant=self.variant, class_=class_, load=load, metric=_LENGTH_METRIC
-        )
-        return convert_optional_estimate(estimate_log_ratio(-pairs.logs, level=level))  # of a length, more is more
+        ratios = self.length_ratios.items()
+        return {place: ratio for place, ratio in ratios if compare_lengths(ratio, self.margin) != "alike"}
 
     @cached_property
     def invalid_reason(self) -> str:
@@ -169,42 +179,26 @@ class _HeadlineFacts:
     def is_altered(self) -> bool:
         """Whether the variant's output is shown to be another: other text, other lengths, or more broken answers."""
         equality = self.equality
-        if self.different_lengths:
+        if self.different_lengths or equality is None:
+            return bool(self.different_lengths)
+        if equality.lengths is not None and compare_lengths(equality.lengths, self.margin) != "alike":
             return True
-        if equality is None:
-            return False
         garbage, baseline_garbage = equality.garbage, equality.garbage_of_baseline
-        return (
-            equality.result == "differs"
-            or (equality.lengths is not None and _is_other_length(equality.lengths, self.margin))
-            or (
-                garbage is not None
-                and is_more_frequent(garbage.n, garbage.of, *_split_share(baseline_garbage, garbage.of))
-            )
+        has_more_garbage = garbage is not None and is_more_frequent(
+            garbage.n,
+            garbage.of,
+            baseline_garbage.n if baseline_garbage else 0,
+            baseline_garbage.of if baseline_garbage else garbage.of,
         )
-
-
-def _split_share(share: ShareEstimate | None, total: int) -> tuple[int, int]:
-    return (share.n, share.of) if share is not None else (0, total)
-
-
-def _cell_key(cell: CellVerdict) -> _ClassAtLoad:
-    return cell.class_, cell.load
-
-
-def _is_other_length(ratio: RatioEstimate, margin: float) -> bool:
-    """Return whether a ratio of lengths, interval and all, lies beyond the margin."""
-    low, high = ratio.low or ratio.value, ratio.high or ratio.value
-    return high < 1 / (1 + margin) or low > 1 + margin
+        return equality.result == "differs" or has_more_garbage
 
 
 def _build_headline(facts: _HeadlineFacts) -> Headline:
     finding = _decide_finding(facts)
-    has_verdict = finding != "void"
-    faster_classes, slower_classes, same_classes, mixed_classes, open_classes = (
-        tuple(headline_text.format_cell(cell) for cell in facts.select_cells(word)) if has_verdict else ()
-        for word in _CELL_WORDS
-    )
+    class_names = {
+        word: tuple(map(headline_text.format_cell, cells)) if finding != "void" else ()
+        for word, cells in facts.cells_by_word.items()
+    }
     return Headline(
         variant=facts.variant,
         verdict=combine_verdict(finding, facts.evidence, facts.output),
@@ -212,12 +206,12 @@ def _build_headline(facts: _HeadlineFacts) -> Headline:
         evidence=facts.evidence,
         output=facts.output,
         sentence=_write_sentence(facts, finding),
-        reasons=_finish_reasons(_list_reasons(facts, finding)),
-        faster=faster_classes,
-        slower=slower_classes,
-        same=same_classes,
-        mixed=mixed_classes,
-        undecided=open_classes,
+        reasons=tuple(dict.fromkeys(f"{reason.rstrip('.')}." for reason in _list_reasons(facts, finding))),
+        faster=class_names["faster"],
+        slower=class_names["slower"],
+        same=class_names["same"],
+        mixed=class_names["mixed"],
+        undecided=class_names["no evidence"],
         metric=DECIDING_METRIC,
     )
 
@@ -231,23 +225,17 @@ def combine_verdict(finding: VariantFinding, evidence: EvidenceScope, output: Ou
     return cast("OverallVerdict", f"{finding}{start_suffix}{output_suffix}")
 
 
-def _finish_reasons(reasons: Iterator[str]) -> tuple[str, ...]:
-    """Return each reason once, with a full stop."""
-    return tuple(dict.fromkeys(f"{reason.rstrip('.')}." for reason in reasons))
-
-
 def _decide_finding(facts: _HeadlineFacts) -> VariantFinding:
+    cells = facts.cells_by_word
     if facts.controls.void:
         return "void"
     if facts.failures.is_biased:
         return "not comparable"
-    if facts.select_cells("mixed") or (facts.select_cells("faster") and facts.select_cells("slower")):
+    if cells["mixed"] or (cells["faster"] and cells["slower"]):
         return "mixed"
-    if facts.select_cells("faster"):
-        return "faster"
-    if facts.select_cells("slower"):
-        return "slower"
-    return "same" if facts.select_cells("same") and not facts.select_cells("no evidence") else "no evidence"
+    if cells["faster"] or cells["slower"]:
+        return "faster" if cells["faster"] else "slower"
+    return "same" if cells["same"] and not cells["no evidence"] else "no evidence"
 
 
 def _write_sentence(facts: _HeadlineFacts, finding: VariantFinding) -> str:
@@ -258,44 +246,28 @@ def _write_sentence(facts: _HeadlineFacts, finding: VariantFinding) -> str:
         return (
             f"{facts.variant} cannot be compared with {facts.baseline}, only what both answered could: {failures_text}."
         )
-    comparison = headline_text.describe_comparison(
-        facts.variant, facts.baseline, [facts.select_cells(word) for word in _CELL_WORDS], facts.margin
-    )
-    if finding == "no evidence" and not facts.select_cells("same"):
+    comparison = headline_text.describe_comparison(facts.variant, facts.baseline, facts.cells_by_word, facts.margin)
+    if finding == "no evidence" and not facts.cells_by_word["same"]:
         return f"{comparison}{_explain_nothing(facts)}{_describe_refusals(facts)}."
-    prefix = "" if facts.evidence == "across-starts" or finding == "no evidence" else _describe_starts(facts)
+    prefix = ""
+    if facts.evidence == "one-start" and finding != "no evidence":
+        rows = facts.table.arm_mask(facts.baseline) | facts.table.arm_mask(facts.variant)
+        starts = set(zip(facts.table.arm[rows].tolist(), facts.table.start[rows].tolist(), strict=True))
+        has_several = len(starts) > 2  # noqa: PLR2004 - one of each arm
+        prefix = "Within the starts that were measured, " if has_several else "Within one start of each server, "
     return f"{prefix}{comparison}{_OUTPUT_SENTENCES[facts.output]}{_describe_refusals(facts)}."
-
-
-def _describe_starts(facts: _HeadlineFacts) -> str:
-    """Return of which starts a word is true, as the beginning of a sentence."""
-    rows = facts.table.arm_mask(facts.baseline) | facts.table.arm_mask(facts.variant)
-    arms, starts = facts.table.arm[rows], facts.table.start[rows]
-    if len(set(zip(arms.tolist(), starts.tolist(), strict=True))) > 2:  # noqa: PLR2004 - one of each arm
-        return "Within the starts that were measured, "
-    return "Within one start of each server, "
 
 
 def _describe_refusals(facts: _HeadlineFacts) -> str:
     """Return how many answers the content check refused, of either arm, as the end of a sentence; empty of none."""
-    if facts.invalid_reason or not any(arm_counts.refusal_count for arm_counts in facts.content_counts):
+    if facts.invalid_reason or not any(counts.refusal_count for counts in facts.content_counts):
         return ""
-    texts = [
-        f"{arm_counts.refusal_count} of {arm_counts.answer_count} answers of {arm_counts.arm}"
-        + (
-            f" ({', '.join(f'{number} {word}' for word, number in arm_counts.word_counts)})"
-            if arm_counts.word_counts
-            else ""
-        )
-        for arm_counts in facts.content_counts
-    ]
+    texts = []
+    for counts in facts.content_counts:
+        words = ", ".join(f"{number} {word}" for word, number in counts.word_counts)
+        texts.append(f"{counts.refusal_count} of {counts.answer_count} answers of {counts.arm}")
+        texts[-1] += f" ({words})" if words else ""
     return f"; the content check refused {' and '.join(texts)}"
-
-
-_OUTPUT_SENTENCES: Mapping[OutputFinding, str] = {
-    "the same": "; outputs are the same", "not shown": "; that outputs are the same is not shown",
-    "not the same": ", but its outputs are not the same",
-}  # fmt: skip
 
 
 def _explain_nothing(facts: _HeadlineFacts) -> str:
@@ -305,10 +277,10 @@ def _explain_nothing(facts: _HeadlineFacts) -> str:
     few_reason = verdict_reason.explain_few_rounds(max((cell.rounds for cell in facts.deciding_cells), default=0))
     if few_reason:
         return f": {few_reason}"
-    reasons = {cell.why for cell in facts.deciding_cells}
     if not facts.deciding_cells:
         return ": the run has no record"
-    if len(reasons) > 1 or any(cell.p is not None for cell in facts.deciding_cells):
+    reasons = {cell.why for cell in facts.deciding_cells}
+    if len(reasons) > 1 or facts.cells_with_interval:
         return ""
     return f": {'in every class, ' if len(facts.deciding_cells) > 1 else ''}{reasons.pop()}"
 
@@ -321,8 +293,13 @@ def _list_reasons(facts: _HeadlineFacts, finding: VariantFinding) -> Iterator[st
     yield from _list_output_reasons(facts)
     yield from facts.controls.cautions
     yield from _list_absent_checks(facts)
-    if finding not in {"void", "not comparable"} and not facts.invalid_reason:
-        yield from _list_open_cells(facts)
+    if finding in {"void", "not comparable"} or facts.invalid_reason:
+        return
+    open_cells = [cell for cell in facts.cells_by_word["no evidence"] if cell.verdict == "no evidence"]
+    for cell in open_cells[: headline_text.MAX_CLASSES]:
+        yield f"{headline_text.format_cell(cell)}: {cell.why}"
+    if len(open_cells) > headline_text.MAX_CLASSES:
+        yield f"{len(open_cells) - headline_text.MAX_CLASSES:,} more classes are undecided; each cell says why"
 
 
 def _list_output_reasons(facts: _HeadlineFacts) -> Iterator[str]:
@@ -330,51 +307,31 @@ def _list_output_reasons(facts: _HeadlineFacts) -> Iterator[str]:
         yield "outputs were not held against each other"
     elif facts.is_altered or facts.equality.result != "the same":
         yield facts.equality.sentence
-    if (
-        not facts.length_ratios
-        and (facts.equality is None or facts.equality.lengths is None)
-        and any(cell.p is not None for cell in facts.deciding_cells)
-    ):
+    has_lengths = facts.length_ratios or (facts.equality is not None and facts.equality.lengths is not None)
+    if not has_lengths and facts.cells_with_interval:
         yield "no server counted tokens of 3 prompts: whether answers are of one length is not known"
-    token_cells = {_cell_key(cell): cell for cell in facts.cells if cell.metric == TOKEN_METRIC}
+    token_cells = {(cell.class_, cell.load): cell for cell in facts.cells if cell.metric == TOKEN_METRIC}
     for (class_, load), ratio in list(facts.different_lengths.items())[: headline_text.MAX_CLASSES]:
-        cell = token_cells.get((class_, load))
-        per_token = format_number(cell.speed_up.value) if cell is not None and cell.speed_up else None
-        token_text = (
-            f"; by the time of a token it is {per_token} times as fast ({cell.verdict})" if cell and per_token else ""
-        )
+        cell, token_text = token_cells.get((class_, load)), ""
+        if cell is not None and cell.speed_up is not None:
+            speed_up = format_number(cell.speed_up.value)
+            token_text = f"; by the time of a token it is {speed_up} times as fast ({cell.verdict})"
         yield f"answers to {class_} prompts are {format_number(ratio.value)} times as long{token_text}"
 
 
 def _list_absent_checks(facts: _HeadlineFacts) -> Iterator[str]:
     """Yield what could not be checked, and so is in no interval; where a check cautions, its caution says it."""
-    done_names = {check.name for check in facts.controls.checks if check.result != "absent"}
+    checks = facts.controls.checks
     if not facts.controls.floors and not any("noise floor" in caution for caution in facts.controls.cautions):
         yield "no noise floor: the baseline was not asked against itself"
-    placement_count = _count_known(facts, facts.table.placement)
-    if placement_count < 2 and "placement" not in done_names:  # noqa: PLR2004 - here, then there
+    placements = facts.table.placement[facts.table.arm_mask(facts.variant)]
+    placement_count = len(np.unique(placements[placements != UNKNOWN]))
+    is_checked = any(check.name == "placement" and check.result != "absent" for check in checks)
+    if placement_count < 2 and not is_checked:  # noqa: PLR2004 - here, then there
         placement_text = "1 placement" if placement_count else "no placement is recorded"
         yield f"{placement_text} of {facts.variant}: the interval leaves out how the halves of a host differ"
     separate_names = {"baseline against itself", "placement"}
-    yield from (
-        check.sentence
-        for check in facts.controls.checks
-        if check.result == "absent" and check.name not in separate_names
-    )
+    yield from (check.sentence for check in checks if check.result == "absent" and check.name not in separate_names)
     if facts.controls.marked:
         count = len(facts.controls.marked)
         yield f"{count} round{'' if count == 1 else 's'} left out: the measuring machine was the bottleneck"
-
-
-def _count_known(facts: _HeadlineFacts, codes: IntArray) -> int:
-    """Return how many places or starts the variant's requests say they met."""
-    request_codes = codes[facts.table.arm_mask(facts.variant)]
-    return len(np.unique(request_codes[request_codes != UNKNOWN]))
-
-
-def _list_open_cells(facts: _HeadlineFacts) -> Iterator[str]:
-    open_cells = [cell for cell in facts.select_cells("no evidence") if cell.verdict == "no evidence"]
-    for cell in open_cells[: headline_text.MAX_CLASSES]:
-        yield f"{headline_text.format_cell(cell)}: {cell.why}"
-    if len(open_cells) > headline_text.MAX_CLASSES:
-        yield f"{len(open_cells) - headline_text.MAX_CLASSES:,} more classes are undecided; each cell says why"

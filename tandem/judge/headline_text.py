@@ -6,14 +6,14 @@ intervals; what is left open is named too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from tandem.judge.schema import CellVerdict
-from tandem.judge.text_format import format_load, shorten_text
+from tandem.judge.schema import CellVerdict, CellWord
+from tandem.judge.text_format import format_load, format_short_ratio, shorten_text
 
 MAX_CLASSES = 4  # classes that a sentence names; the rest are counted
+_DIFFERENCES: tuple[CellWord, ...] = ("faster", "slower")
 _MAX_OPPOSITIONS = 2  # reasons of mixed classes that it has
-_FINE, _TENTHS, _WHOLE = 0.2, 1.0, 10.0
 
 
 def format_cell(cell: CellVerdict) -> str:
@@ -21,35 +21,40 @@ def format_cell(cell: CellVerdict) -> str:
     return f"{cell.class_} at {format_load(cell.load)}"
 
 
-def describe_comparison(variant: str, baseline: str, parts: Sequence[Sequence[CellVerdict]], margin: float) -> str:
+def describe_comparison(
+    variant: str, baseline: str, cells: Mapping[CellWord, Sequence[CellVerdict]], margin: float
+) -> str:
     """Return how the classes of a variant compare, without an end.
 
     Args:
         variant, baseline: names of arms.
-        parts: cells that are faster, slower, the same, mixed and open.
+        cells: by their word, all five of them.
         margin: within which `the same` lies.
     """
-    *difference_parts, same_cells, mixed_cells, open_cells = parts
-    one_load = len({cell.load for part in parts for cell in part}) == 1
+    has_one_load = len({cell.load for part in cells.values() for cell in part}) == 1
+
+    def name_prompts(part: Sequence[CellVerdict]) -> str:
+        names = [cell.class_ if has_one_load else f"{cell.class_} ({format_load(cell.load)})" for cell in part]
+        return f"{join_names(names)} prompts"
+
     phrases = [
-        (f"{_name_prompts(part, one_load=one_load)} {_format_range(part)} times as fast", "")
-        for part in difference_parts
-        if part
+        (f"{name_prompts(cells[word])} {_format_range(cells[word])} times as fast", "")
+        for word in _DIFFERENCES
+        if cells[word]
     ]
-    if same_cells:
-        phrases.append((f"{_name_prompts(same_cells, one_load=one_load)} as fast", f" (to within {100 * margin:g} %)"))
-    for part in (
-        [cell for cell in mixed_cells if is_faster(cell)],
-        [cell for cell in mixed_cells if not is_faster(cell)],
-    ):
+    if cells["same"]:
+        phrases.append((f"{name_prompts(cells['same'])} as fast", f" (to within {100 * margin:g} %)"))
+    for better in (True, False):
+        part = [cell for cell in cells["mixed"] if is_faster(cell) == better]
         if part:
-            by_median = f"{_name_prompts(part, one_load=one_load)} {_format_range(part)} times as fast"
+            by_median = f"{name_prompts(part)} {_format_range(part)} times as fast"
             phrases.append((by_median, f" by the median, but {_describe_opposition(part)}"))
     if not phrases:
         return f"There is no evidence whether {shorten_text(variant)} is faster or slower than {shorten_text(baseline)}"
     (first_phrase, first_suffix), *more_phrases = phrases
     answers = [f"{first_phrase} as {shorten_text(baseline)}{first_suffix}", *map("".join, more_phrases)]
-    open_text = f"; for {_name_prompts(open_cells, one_load=one_load)} there is no evidence" if open_cells else ""
+    open_cells = cells["no evidence"]
+    open_text = f"; for {name_prompts(open_cells)} there is no evidence" if open_cells else ""
     return f"{shorten_text(variant)} answers {_join_parts(answers)}{open_text}"
 
 
@@ -78,24 +83,10 @@ def _join_parts(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def _name_prompts(cells: Sequence[CellVerdict], *, one_load: bool) -> str:
-    return (
-        f"{join_names([cell.class_ if one_load else f'{cell.class_} ({format_load(cell.load)})' for cell in cells])} "
-        "prompts"
-    )
-
-
 def _format_range(cells: Sequence[CellVerdict]) -> str:
     ratios = [cell.speed_up for cell in cells if cell.speed_up]
     ends = [
-        _format_ratio(min(ratio.low or ratio.value for ratio in ratios)),
-        _format_ratio(max(ratio.high or ratio.value for ratio in ratios)),
+        format_short_ratio(min(ratio.low or ratio.value for ratio in ratios)),
+        format_short_ratio(max(ratio.high or ratio.value for ratio in ratios)),
     ]
     return " to ".join(dict.fromkeys(ends))
-
-
-def _format_ratio(value: float) -> str:
-    """Return a ratio with as many digits as a sentence bears."""
-    if value >= _WHOLE:
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if value < _TENTHS or abs(value - 1) < _FINE else f"{value:.1f}"

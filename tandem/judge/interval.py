@@ -28,15 +28,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from tandem.bench import schedule
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.quantiles import Values
+from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.judge.schema import RatioEstimate
 
 FEWEST_PROMPTS = 3
 """Fewer have no spread worth the name."""
-
-FEWEST_ROUNDS = schedule.FEWEST_ROUNDS
-"""Rounds from which on it is estimated what all prompts of one share, and from which on a difference is called."""
 
 FEWEST_STARTS = 6
 """Starts of an arm from which on their spread is estimated, with what swapped placements take from its freedom."""
@@ -48,6 +46,7 @@ _TAIL = 2.0  # Student's quantile, up to which the resamples speak
 _GRID: Values = np.linspace(-_TAIL, _TAIL, 41)
 _NO_WIDTH = 1e-9  # a log-ratio below it is a rounding error
 _UNKNOWN = -1
+_LARGEST_LOG = 700.0  # a log-ratio whose exp is still a number
 _ROUNDS_LEVEL = 0.1  # of the test whether rounds differ: lenient, for a missed drift costs more than a wider interval
 _MOST_ABSENT = 0.5  # of the cells of a layout
 _SWEEPS = 50  # to fill in absent cells of the layout
@@ -91,6 +90,12 @@ class LogRatioEstimate:
     shared_noise: RoundNoise = NO_NOISE
     start_count: int = 0
 
+    def convert(self) -> RatioEstimate:
+        """Return the same as a ratio with its interval."""
+        return RatioEstimate(
+            value=convert_log_ratio(self.log), low=convert_log_ratio(self.low), high=convert_log_ratio(self.high)
+        )
+
 
 def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, what they are crossed with, how to answer
     logs: Values,
@@ -127,6 +132,11 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
             return _estimate_crossed_layout(layout, level)
     shared_noise = _estimate_shared_noise(by_round[is_finite], noise) if by_round is not None else NO_NOISE
     return _estimate_over_prompts(logs[is_finite], shared_noise, level, seed)
+
+
+def convert_log_ratio(log: float) -> float:
+    """Return the ratio of a log-ratio: a finite number above 0, however far a broken clock put two figures apart."""
+    return math.exp(min(max(float(log), -_LARGEST_LOG), _LARGEST_LOG))
 
 
 def pool_round_noise(layouts: Iterable[Values]) -> RoundNoise:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tandem.bench.request_table import UNKNOWN
 from tandem.judge.equality.content_rejections import BROKEN_CONTENT
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.request_table import UNKNOWN
 
 NO_TEXT = ("empty", "garbage")
 """Words of the content check of what no model that works would say to most prompts."""

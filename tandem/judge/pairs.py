@@ -16,21 +16,24 @@ from scipy.sparse import csgraph
 
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.quantiles import Values
-from tandem.judge.request_table import UNKNOWN, RequestTable
+from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.metrics import CATALOGUE
-
-JUDGED_METRICS = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")
-"""The metrics that have a cell in a verdict; each belongs to one request."""
 
 DECIDING_METRIC = "e2e_ms"
 """What a user waits for: it decides a verdict, and its mean and 90th percentile are judged beside its median."""
+
+JUDGED_METRICS = ("tpot_ms", DECIDING_METRIC, "ttft_ms", "output_tokens_per_s")
+"""The metrics that have a cell in a verdict; each belongs to one request."""
+
+LENGTH_METRIC = "completion_tokens"
+"""Output tokens: a shorter time of fewer of them is not the same work done faster."""
 
 
 class CellRequests(NamedTuple):
     """Requests of two arms in one class at one load, to prompts that both answered in the same round.
 
     Args:
-        prompt: place of the prompt among Pairs.prompts. round: place of the round among Pairs.rounds.
+        prompt: place of the prompt among CellPairs.prompts. round: place of the round among CellPairs.rounds.
         arm: 0 for the baseline, 1 for the variant.
         value: the figure, in the metric's unit.
     """
@@ -46,7 +49,7 @@ class CellPairs:
     """The prompts that both arms answered, in one class at one load, by one metric.
 
     Args:
-        prompts: codes of Observations.prompts, P of them.
+        prompts: codes of RequestTable.prompts, P of them.
         logs: log speed-up of each, above 0 where the variant is better: of the medians of all its requests.
         by_round: the same of each round alone, P x R; NaN where an arm did not answer in it.
         rounds: numbers of the rounds, R of them.
@@ -70,15 +73,15 @@ class CellPairs:
 
 @dataclass(frozen=True)
 class RequestPairing:
-    """Observations ready to be paired: each two arms and metric are grouped when they are first asked for.
+    """Requests ready to be paired: each two arms and metric are grouped when they are first asked for.
 
     Args:
         table: the run.
-        rounds: which rounds count, by their number; None: all. A round that the mask does not reach counts.
+        marked_rounds: numbers of rounds that do not count.
     """
 
     table: RequestTable
-    rounds: BoolArray | None = None
+    marked_rounds: tuple[int, ...] = ()
     _tables: dict[tuple[str, str, str], _PairTable] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -100,12 +103,7 @@ class RequestPairing:
 
     def row_mask(self) -> BoolArray:
         """Return which requests stand in a round that counts."""
-        round_numbers = self.table.round
-        if self.rounds is None:
-            return np.ones(len(round_numbers), bool)
-        mask: BoolArray = (round_numbers < 0) | (round_numbers >= len(self.rounds))
-        mask[~mask] = self.rounds[round_numbers[~mask]]
-        return mask
+        return ~np.isin(self.table.round, self.marked_rounds)
 
     def pairs(self, *, baseline: str, variant: str, class_: int, load: int, metric: str) -> CellPairs:
         """Return the pairs of one cell, none where an arm or the metric is not there.
@@ -113,33 +111,12 @@ class RequestPairing:
         Args:
             baseline, variant: names of arms.
             class_, load: codes of the run's classes and loads.
-            metric: one of Observations.figures; where more is not better by the catalogue, less is.
+            metric: one of RequestTable.figures; where more is not better by the catalogue, less is.
         """
         key = (baseline, variant, metric)
         if key not in self._tables:
             self._tables[key] = _build_table(self, *key)
         return self._tables[key].slice_cell(class_, load)
-
-
-def pair_requests(  # noqa: PLR0913 - a cell has so many names
-    table: RequestTable | RequestPairing,
-    *,
-    baseline: str,
-    variant: str,
-    class_: int,
-    load: int,
-    metric: str,
-    rounds: BoolArray | None = None,
-) -> CellPairs:
-    """Return the pairs of one cell; whoever asks for many makes a `RequestPairing` and asks that.
-
-    Args:
-        table: the run. The rounds of a Grouped are its own.
-        baseline, variant, class_, load, metric: as of Grouped.pairs.
-        rounds: as of Grouped.
-    """
-    pairing = table if isinstance(table, RequestPairing) else RequestPairing(table, rounds)
-    return pairing.pairs(baseline=baseline, variant=variant, class_=class_, load=load, metric=metric)
 
 
 class _PromptColumns(NamedTuple):
@@ -222,16 +199,8 @@ class _RequestRows(NamedTuple):
     start: IntArray
     placement: IntArray
 
-    def select(self, row_mask: IntArray | BoolArray) -> _RequestRows:
-        return _RequestRows(
-            self.cell[row_mask],
-            self.prompt[row_mask],
-            self.round[row_mask],
-            self.arm[row_mask],
-            self.value[row_mask],
-            self.start[row_mask],
-            self.placement[row_mask],
-        )
+    def select(self, rows: IntArray | BoolArray) -> _RequestRows:
+        return _RequestRows._make(column[rows] for column in self)
 
 
 def _build_table(pairing: RequestPairing, baseline: str, variant: str, metric: str) -> _PairTable:

@@ -11,11 +11,10 @@ from typing import Literal
 
 import msgspec
 
+from tandem.bench.schedule import LoadLevel
+
 SCHEMA = 3
 FILE = "verdict.json"
-CONTROL_SUFFIX = "#2"
-"""Behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #."""
-
 MARGIN = 0.05
 """A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice, --margin says another."""
 
@@ -53,13 +52,6 @@ class RatioEstimate(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     low: float | None = None
     high: float | None = None
-
-
-class LoadLevel(msgspec.Struct, frozen=True, kw_only=True):
-    """How hard a class was asked: one of both is None."""
-
-    concurrency: int | None = None
-    rate_per_s: float | None = None
 
 
 class TailSpeedUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +164,10 @@ class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float
 
 
+CheckFinding = tuple[Literal["passed", "caution", "failed", "absent"], str]
+"""What a check finds: the result and the sentence of a `ControlCheck`."""
+
+
 class ControlCheck(msgspec.Struct, frozen=True, kw_only=True):
     """One control.
 
@@ -201,6 +197,11 @@ class RunControls(msgspec.Struct, frozen=True, kw_only=True):
     marked: tuple[BottleneckRound, ...] = ()
     void: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+
+    @property
+    def marked_rounds(self) -> tuple[int, ...]:
+        """Numbers of the rounds that are in no figure: the measuring machine was the bottleneck there."""
+        return tuple(bottleneck.round for bottleneck in self.marked)
 
 
 class ShareEstimate(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from typing import get_args
 
 import msgspec
 
+from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge import schema
-from tandem.judge.interval import FEWEST_ROUNDS
 
 PAGE_PATH = Path(__file__).parents[2] / "docs" / "verdict.md"
 _HEAD = f"""# verdict.json

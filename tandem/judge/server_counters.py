@@ -6,16 +6,14 @@ same turn. Loads are summed and not averaged, so that a figure is that of all st
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from tandem.bench import counters, throughput
-from tandem.bench.aggregate import ArmLoad, RequestRows, RequestTally, TurnPosition
-from tandem.bench.columns import IntArray
-from tandem.bench.counters import TurnKey
-from tandem.judge.request_table import RequestTable
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import TurnKey
+from tandem.bench.throughput import TurnRequests
 
 
 @dataclass(frozen=True)
@@ -39,45 +37,18 @@ def read_server_counters(table: RequestTable) -> ServerCounters:
         BenchError: a line of counters.jsonl that is no scrape.
     """
     changes, drop_reasons = counters.pair_scrapes(counters.read_scrapes(table.folder / counters.FILE))
-    turn_numbers: dict[TurnKey, int] = {}
-    changes_by_arm = [(_strip_turn_load(turn, turn_numbers), change) for turn, change in changes]
-    tally = _tally_records(table, turn_numbers) if changes else RequestTally()
-    return ServerCounters(
-        throughput.compute_acceptance(changes_by_arm, {arm.name: arm for arm in table.run.arms}, tally),
-        tuple(drop_reasons),
+    numbers: dict[TurnKey, int] = {turn: number for number, (turn, _) in enumerate(changes)}
+
+    def strip_load(turn: TurnKey) -> TurnKey:
+        """Return a turn as one of its arm and class at no load in particular; its number keeps it apart from others."""
+        number = numbers.setdefault(turn, len(numbers))
+        return turn._replace(concurrency=None, rate_per_s=None, round=number, slot=0)
+
+    requests = TurnRequests.select(table, np.full(len(table), bool(changes)))
+    scraped_turns = [turn.pool_classes() if turn.pool_classes() in numbers else turn for turn in requests.turns]
+    figures = throughput.compute_acceptance(
+        [(strip_load(turn), change) for turn, change in changes],
+        {arm.name: arm for arm in table.run.arms},
+        requests.rename_turns([strip_load(turn) for turn in scraped_turns]),
     )
-
-
-def _tally_records(table: RequestTable, turn_numbers: dict[TurnKey, int]) -> RequestTally:
-    """Return what the records of each turn hold, under the names that its counters have."""
-    mixed_turns = {turn[:1] + turn[2:] for turn in turn_numbers if turn[1] is None}
-    columns = (table.arm, table.class_, table.load, table.round, table.slot)
-    codes_by_key: dict[tuple[int, ...], int] = {}
-    codes: dict[tuple[ArmLoad, TurnPosition], int] = {}
-    row_codes = []
-    for key in zip(*(column.tolist() for column in columns), strict=True):
-        code = codes_by_key.get(key)
-        if code is None:
-            turn = _strip_turn_load(_find_turn(table, key, mixed_turns), turn_numbers)
-            code = codes_by_key[key] = codes.setdefault((ArmLoad(*turn[:4]), TurnPosition(*turn[4:])), len(codes))
-        row_codes.append(code)
-    return RequestTally(turns=codes, rows=[_build_rows(table, np.array(row_codes, np.intp))] if row_codes else [])
-
-
-def _find_turn(table: RequestTable, codes: tuple[int, ...], mixed_turns: Collection[tuple[object, ...]]) -> TurnKey:
-    """Return the turn of a request; without its class where the turn mixes classes."""
-    arm, class_, load, round_, slot = codes
-    load_level = table.loads[load]
-    place = (load_level.concurrency, load_level.rate_per_s, round_, slot)
-    name = table.arms[arm]
-    return (name, None if (name, *place) in mixed_turns else table.classes[class_], *place)
-
-
-def _strip_turn_load(turn: TurnKey, turn_numbers: dict[TurnKey, int]) -> TurnKey:
-    """Return a turn as one of its arm and class at no load in particular; its number keeps it apart from others."""
-    return (turn[0], turn[1], None, None, turn_numbers.setdefault(turn, len(turn_numbers)), 0)
-
-
-def _build_rows(table: RequestTable, turn: IntArray) -> RequestRows:
-    none_mask = np.zeros(len(table), bool)
-    return RequestRows(turn, table.start_s, table.end_s, table.tokens, table.failed, none_mask, none_mask)
+    return ServerCounters(figures, tuple(drop_reasons))

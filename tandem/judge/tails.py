@@ -20,11 +20,11 @@ from tandem.judge.interval import (
     LogRatioEstimate,
     RoundNoise,
     combine_variances,
+    convert_log_ratio,
     estimate_log_ratio,
     resample_prompts,
 )
 from tandem.judge.pairs import CellPairs, CellRequests
-from tandem.judge.ratio import convert_log_ratio
 from tandem.judge.schema import CellWord, TailName
 from tandem.judge.text_format import format_number
 
@@ -188,35 +188,32 @@ def weigh_tails(
         limits: what is called nothing.
     """
     all_classes_text = f"over all classes with {_MEDIANS.get(word, '')} the "
+    words_by_tail = dict(zip(tails, words, strict=True))
     if word == "same":
-        decisive_tails = [
-            tail for tail, tail_word in zip(tails, words, strict=True) if tail_word in {"faster", "slower"}
+        decisive_tails = [tail for tail, tail_word in words_by_tail.items() if tail_word in {"faster", "slower"}]
+        candidates = [
+            *((tail, "the ") for tail in decisive_tails),
+            *((tail, all_classes_text) for tail in pooled_tails[:1]),
         ]
-        large_tails = [(tail, "the ") for tail in decisive_tails if abs(tail.estimate.log) > limits.margin]
-        large_tails += [(tail, all_classes_text) for tail in pooled_tails[:1] if abs(tail.estimate.log) > limits.margin]
-        for tail, scope in large_tails:
-            is_shown = tail in decisive_tails or tail.estimate.low > 0 or tail.estimate.high < 0
-            return TailVerdict("mixed" if is_shown else "no evidence", f"{scope}{describe_tail(tail)}")
+        for tail, scope in candidates:
+            if abs(tail.estimate.log) > limits.margin:
+                is_shown = tail in decisive_tails or tail.estimate.low > 0 or tail.estimate.high < 0
+                return TailVerdict("mixed" if is_shown else "no evidence", f"{scope}{describe_tail(tail)}")
     if word not in {"faster", "slower"}:
         return TailVerdict(word, "")
     direction = 1.0 if word == "faster" else -1.0
-    mean_agrees = any(
-        tail.statistic == "mean" and tail_word == word for tail, tail_word in zip(tails, words, strict=True)
-    )
-    contrary_tails = [
-        (tail, scope)
-        for scope, candidates in (
-            ("the ", tails),
-            (all_classes_text, pooled_tails[:1] if mean_agrees else pooled_tails),
-        )
-        for tail in candidates
-        if _is_unsure(tail, direction, limits.margin)
+    mean_agrees = any(tail.statistic == "mean" and tail_word == word for tail, tail_word in words_by_tail.items())
+    candidates = [
+        *((tail, "the ") for tail in tails),
+        *((tail, all_classes_text) for tail in (pooled_tails[:1] if mean_agrees else pooled_tails)),
     ]
+    contrary_tails = [(tail, scope) for tail, scope in candidates if _is_unsure(tail, direction, limits.margin)]
     for tail, scope in contrary_tails:
-        ends = direction * tail.estimate.low, direction * tail.estimate.high
-        if max(ends) < 0 and direction * tail.estimate.log < -limits.floor:
+        farther_end = max(direction * tail.estimate.low, direction * tail.estimate.high)
+        if farther_end < 0 and direction * tail.estimate.log < -limits.floor:
             return TailVerdict("mixed", f"{scope}{describe_tail(tail)}")
-    for tail, scope in contrary_tails:
+    if contrary_tails:
+        tail, scope = contrary_tails[0]
         return TailVerdict("no evidence", f"{scope}{describe_tail(tail)}, which may be the other way")
     return TailVerdict(word, "")
 

@@ -11,15 +11,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from tandem.bench import terminal_text
-from tandem.judge.schema import (
-    CellVerdict,
-    CellWord,
-    ClassAcceptance,
-    Headline,
-    LoadLevel,
-    RatioEstimate,
-    Verdict,
-)
+from tandem.bench.schedule import LoadLevel
+from tandem.judge.schema import CellVerdict, CellWord, ClassAcceptance, Headline, RatioEstimate, Verdict
 from tandem.metrics import CATALOGUE, acceptance_position, find_metric
 
 ABSENT = "-"
@@ -35,6 +28,7 @@ SHORT = {
 
 _LEAST_SPECULATION = 1.05  # tokens a step; a server that joins chunks is a little above 1 without speculation
 _HUNDREDTH, _TENTHS, _WHOLE = 0.01, 10, 1000
+_NEAR_ONE, _FINE = 0.1, 0.2  # from 1, within which a ratio has another digit
 _THIN_SPACE = " "
 clean_text = terminal_text.clean_text
 shorten_text = terminal_text.shorten_name
@@ -77,6 +71,19 @@ def format_number(value: float | None) -> str:
         return f"{value:.2g}"
     decimals = 1 if size >= _TENTHS else 2 if size >= 1 / _TENTHS or not size else 3
     return f"{value:.{decimals}f}"
+
+
+def format_ratio(value: float | None) -> str:
+    """Return a speed-up; finer where it is so near to 1 that two digits could not tell it from a margin's end."""
+    is_near_one = value is not None and abs(value - 1) < _NEAR_ONE
+    return f"{value:.3f}" if is_near_one else format_number(value)
+
+
+def format_short_ratio(value: float) -> str:
+    """Return a ratio with as many digits as a sentence for a manager bears."""
+    if value >= _TENTHS:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if value < 1 or abs(value - 1) < _FINE else f"{value:.1f}"
 
 
 def format_times(value: float | None) -> str:

@@ -7,25 +7,23 @@ Every figure is a share of e2e_ms, the deciding metric.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.quantiles import Values
-from tandem.judge.interval import FEWEST_ROUNDS, LogRatioEstimate, compute_interval, estimate_log_ratio
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.judge.decision import is_beyond_margin
+from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC
-from tandem.judge.ratio import convert_log_ratio
-from tandem.judge.request_table import RequestTable
-from tandem.judge.schema import MARGIN, ControlCheck
+from tandem.judge.schema import CheckFinding
 
 FALSE_CAUTION_RATE = 0.01
 """Most healthy runs in which one of these checks cautions, all arms taken together."""
-
-_TWO = 2  # rounds, or orders
 
 
 @dataclass(frozen=True)
@@ -86,19 +84,11 @@ class ArmTimeline:
 
     def select_rows(self, row_mask: BoolArray) -> ArmTimeline:
         """Return some lines of it."""
-        return ArmTimeline(
-            self.arms,
-            self.arm[row_mask],
-            self.unit[row_mask],
-            self.cell[row_mask],
-            self.round[row_mask],
-            self.slot[row_mask],
-            self.at_s[row_mask],
-            self.log[row_mask],
-        )
+        columns: list[Any] = [self.arm, self.unit, self.cell, self.round, self.slot, self.at_s, self.log]
+        return ArmTimeline(self.arms, *(column[row_mask] for column in columns))
 
-    def compare_arms(self) -> Iterator[tuple[str, ArmTimeline]]:
-        """Yield each arm but the baseline, its times as a share of the baseline's, of prompts with several rounds."""
+    def pair_arms(self) -> Iterator[tuple[str, ArmTimeline, ArmTimeline]]:
+        """Yield each arm but the baseline: its name, and baseline's and its own lines of what both were asked."""
         round_count = 1 + int(self.round.max(initial=0))
         baseline = self.select_rows(self.arm == 0)
         for code, name in enumerate(self.arms[1:], start=1):
@@ -109,27 +99,29 @@ class ArmTimeline:
                 assume_unique=True,
                 return_indices=True,
             )
-            baseline_rows, arm_rows = baseline.select_rows(baseline_places), arm_timeline.select_rows(arm_places)
-            ratio = replace(
-                arm_rows, log=arm_rows.log - baseline_rows.log, at_s=(arm_rows.at_s + baseline_rows.at_s) / 2
-            )
-            unit_counts = np.unique(ratio.unit, return_inverse=True, return_counts=True)
-            ratio = ratio.select_rows(unit_counts[2][unit_counts[1]] >= _TWO)
+            yield name, baseline.select_rows(baseline_places), arm_timeline.select_rows(arm_places)
+
+    def compare_arms(self) -> Iterator[tuple[str, ArmTimeline]]:
+        """Yield each arm but the baseline, its times as a share of the baseline's, of prompts with several rounds."""
+        for name, baseline, arm in self.pair_arms():
+            ratio = replace(arm, log=arm.log - baseline.log, at_s=(arm.at_s + baseline.at_s) / 2)
+            _, places, unit_counts = np.unique(ratio.unit, return_inverse=True, return_counts=True)
+            ratio = ratio.select_rows(unit_counts[places] > 1)
             if len(ratio.log):
                 yield name, ratio
 
 
-def check_drift(timeline: ArmTimeline) -> ControlCheck:
+def check_drift(timeline: ArmTimeline) -> CheckFinding:
     """Return whether an arm became slower or faster against the baseline while the run went on."""
     drifts = {name: _estimate_drift(arm_timeline) for name, arm_timeline in timeline.compare_arms()}
     known_drifts = {name: drift for name, drift in drifts.items() if drift is not None}
     if not known_drifts:
-        return _build_absent_check(
-            "drift",
+        return (
+            "absent",
             f"no variant was asked 3 prompts in two rounds, so a drift cannot be seen: --rounds {FEWEST_ROUNDS}",
         )
     template = f"from its first round to its last, {{arm}} became {{change}} against {timeline.arms[0]}"
-    return _build_order_check("drift", known_drifts, template, "; the speed-up depends on when it was measured")
+    return _report_changes(known_drifts, template, "; the speed-up depends on when it was measured")
 
 
 def _estimate_drift(timeline: ArmTimeline) -> LogRatioEstimate | None:
@@ -165,28 +157,26 @@ def estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
     return changes
 
 
-def check_order(table: RequestTable, timeline: ArmTimeline) -> ControlCheck:
+def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     """Return whether a prompt takes longer for whoever is asked it second."""
     if table.run.schedule == "simultaneous" and table.control is None:
-        return _build_absent_check("order", "all arms were asked at once")
-    contributions = _compute_order_shares(timeline)
-    if isinstance(contributions, str):
-        if contributions == "none":
-            return _build_absent_check("order", "no prompt was asked of one arm before another, so there is no order")
-        return ControlCheck(
-            name="order", result="caution",
-            sentence="every class was asked of the arms in one order only, so what an order does is in every speed-up: "
-            f"ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them fill the concurrency",
-        )  # fmt: skip
-    effect = estimate_log_ratio(contributions)
-    if effect is None:
-        return _build_absent_check(
-            "order", "fewer than 3 prompts were asked of two arms, so an order's effect cannot be seen"
+        return "absent", "all arms were asked at once"
+    shares = _compute_order_shares(timeline)
+    if isinstance(shares, str):
+        if shares == "none":
+            return "absent", "no prompt was asked of one arm before another, so there is no order"
+        return (
+            "caution",
+            (
+                "every class was asked of the arms in one order only, so what an order does is in every speed-up: "
+                f"ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them fill the concurrency"
+            ),
         )
-    return _build_order_check(
-        "order", {"": effect}, "asked of the second arm of a pass, a prompt was {change} than of the first",
-        "; each arm is first as often as second",
-    )  # fmt: skip
+    effect = estimate_log_ratio(shares)
+    if effect is None:
+        return "absent", "fewer than 3 prompts were asked of two arms, so an order's effect cannot be seen"
+    template = "asked of the second arm of a pass, a prompt was {change} than of the first"
+    return _report_changes({"": effect}, template, "; each arm is first as often as second")
 
 
 def _compute_order_shares(timeline: ArmTimeline) -> Values | Literal["none", "one"]:
@@ -196,25 +186,13 @@ def _compute_order_shares(timeline: ArmTimeline) -> Values | Literal["none", "on
     arms: the arms' own difference is taken out as the mean of it.
     """
     logs, signs, cells, units = [], [], [], []
-    baseline = timeline.select_rows(timeline.arm == 0)
-    for code in range(1, len(timeline.arms)):
-        arm_timeline = timeline.select_rows(timeline.arm == code)
-        round_count = 1 + max(
-            (int(part_timeline.round.max()) for part_timeline in (baseline, arm_timeline) if len(part_timeline.round)),
-            default=0,
-        )
-        _, baseline_places, arm_places = np.intersect1d(
-            baseline.unit * round_count + baseline.round,
-            arm_timeline.unit * round_count + arm_timeline.round,
-            assume_unique=True,
-            return_indices=True,
-        )
-        sign = np.sign(arm_timeline.slot[arm_places] - baseline.slot[baseline_places])
+    for code, (_, baseline, arm) in enumerate(timeline.pair_arms(), start=1):
+        sign = np.sign(arm.slot - baseline.slot)
         has_order = sign != 0  # asked at once, or first as often as second already
-        logs.append((arm_timeline.log[arm_places] - baseline.log[baseline_places])[has_order])
+        logs.append((arm.log - baseline.log)[has_order])
         signs.append(sign[has_order])
-        cells.append(baseline.cell[baseline_places][has_order] * len(timeline.arms) + code)
-        units.append(baseline.unit[baseline_places][has_order])
+        cells.append(baseline.cell[has_order] * len(timeline.arms) + code)
+        units.append(baseline.unit[has_order])
     if not sum(map(len, logs)):
         return "none"
     log, sign, cell, unit = map(np.concatenate, (logs, signs, cells, units))
@@ -228,10 +206,13 @@ def _compute_order_shares(timeline: ArmTimeline) -> Values | Literal["none", "on
     return shares
 
 
-def is_beyond_margin(estimate: LogRatioEstimate, check_count: int) -> bool:
-    """Return whether a change is surely beyond the margin, so many checks taken together."""
-    low, high = compute_interval(estimate, 1 - FALSE_CAUTION_RATE / check_count)
-    return max(low, -high) > math.log1p(MARGIN)
+def select_cautions(estimates: Mapping[str, LogRatioEstimate]) -> dict[str, LogRatioEstimate]:
+    """Return the changes that are surely beyond the margin, all arms taken together."""
+    return {
+        arm: estimate
+        for arm, estimate in estimates.items()
+        if is_beyond_margin(estimate, FALSE_CAUTION_RATE, len(estimates))
+    }
 
 
 def describe_change(estimate: LogRatioEstimate) -> str:
@@ -243,23 +224,14 @@ def describe_change(estimate: LogRatioEstimate) -> str:
     )
 
 
-def _build_order_check(
-    name: str, estimates: dict[str, LogRatioEstimate], template: str, caution_suffix: str
-) -> ControlCheck:
-    """Return a check that cautions where a change is surely beyond the margin."""
-    cautions = {arm: estimate for arm, estimate in estimates.items() if is_beyond_margin(estimate, len(estimates))}
+def _report_changes(estimates: Mapping[str, LogRatioEstimate], template: str, caution_suffix: str) -> CheckFinding:
+    """Return a finding that cautions where a change is surely beyond the margin, else tells the largest."""
+    cautions = select_cautions(estimates)
     reports = cautions or dict([max(estimates.items(), key=lambda item: abs(item[1].log))])
     sentence = "; ".join(
         template.format(arm=arm, change=describe_change(estimate)) for arm, estimate in reports.items()
     )
-    return ControlCheck(
-        name="drift" if name == "drift" else "order", result="caution" if cautions else "passed",
-        sentence=f"{sentence}{caution_suffix if cautions else ''}",
-    )  # fmt: skip
-
-
-def _build_absent_check(name: str, sentence: str) -> ControlCheck:
-    return ControlCheck(name="drift" if name == "drift" else "order", result="absent", sentence=sentence)
+    return ("caution", f"{sentence}{caution_suffix}") if cautions else ("passed", sentence)
 
 
 def _reduce_by_owner(owner: IntArray, values: Values, reducer: np.ufunc | None = None) -> Values:

@@ -17,6 +17,7 @@ from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import FILE as MANIFEST
 from tandem.bench.manifest import RunManifest, run_id
+from tandem.bench.request_table import RequestTable
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.cells import judge_cells
 from tandem.judge.claims.answers import answer_claims
@@ -25,7 +26,6 @@ from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.equality.output_equality import compare_outputs
 from tandem.judge.headline import build_headlines
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import FILE, MARGIN, TermDefinition, Verdict
 from tandem.metrics import find_metric
 from tandem.shell_command import quote_command
@@ -35,52 +35,33 @@ RUN_FILES = (RECORDS_FILE, counters.FILE, client_load.FILE, MANIFEST)
 
 _CLOCK_TOLERANCE_S = 60.0  # further back than any two records are written out of turn
 
-_TERM_DEFINITIONS = (
-    TermDefinition(
-        name="speed-up",
-        unit="1",
-        definition="how many times as fast the variant is: baseline / variant for times, variant / baseline for rates; "
-        "the geometric mean over prompts of each prompt's own speed-up, of medians over its repeats",
+_RATIOS = ("speed-up", "interval", "noise floor", "detectable")
+_TERMS = {
+    "speed-up": (
+        "how many times as fast the variant is: baseline / variant for times, variant / baseline for rates; the "
+        "geometric mean over prompts of each prompt's own speed-up, of medians over its repeats"
     ),
-    TermDefinition(
-        name="interval",
-        unit="1",
-        definition="95 of 100 such intervals hold the true speed-up; by resampling prompts, because requests of one "
-        "prompt are alike and would make it look narrower than it is",
+    "interval": (
+        "95 of 100 such intervals hold the true speed-up; by resampling prompts, because requests of one prompt are "
+        "alike and would make it look narrower than it is"
     ),
-    TermDefinition(
-        name="faster, slower",
-        unit="",
-        definition="the test that the speed-up is 1 is refuted with all tests of the report taken into account (Holm), "
-        "the speed-up is beyond the noise floor, and of E2E neither mean nor 90th percentile goes the other way",
+    "faster, slower": (
+        "the test that the speed-up is 1 is refuted with all tests of the report taken into account (Holm), the "
+        "speed-up is beyond the noise floor, and of E2E neither mean nor 90th percentile goes the other way"
     ),
-    TermDefinition(
-        name="mixed",
-        unit="",
-        definition="of a class: the median of E2E says one thing, its mean or 90th percentile another; of a variant: "
-        "a class is mixed, or some are faster and some slower",
+    "mixed": (
+        "of a class: the median of E2E says one thing, its mean or 90th percentile another; of a variant: a class is "
+        "mixed, or some are faster and some slower"
     ),
-    TermDefinition(
-        name="within one start",
-        unit="",
-        definition="true of the starts of the servers that were measured; starts differ, and 6 of each arm put that in",
+    "within one start": (
+        "true of the starts of the servers that were measured; starts differ, and 6 of each arm put that in"
     ),
-    TermDefinition(name="same", unit="", definition="the whole interval lies inside the margin"),
-    TermDefinition(
-        name="no evidence", unit="", definition="neither: the run cannot tell; how many prompts could stands beside it"
-    ),
-    TermDefinition(
-        name="noise floor",
-        unit="1",
-        definition="how far the baseline is from itself when it is asked twice, by the farther end of the interval",
-    ),
-    TermDefinition(
-        name="detectable",
-        unit="1",
-        definition="the smallest speed-up that so many prompts would find four times out of five",
-    ),
-    TermDefinition(name="void", unit="", definition="a control failed, so nothing may be concluded from the run"),
-)
+    "same": "the whole interval lies inside the margin",
+    "no evidence": "neither: the run cannot tell; how many prompts could stands beside it",
+    "noise floor": "how far the baseline is from itself when it is asked twice, by the farther end of the interval",
+    "detectable": "the smallest speed-up that so many prompts would find four times out of five",
+    "void": "a control failed, so nothing may be concluded from the run",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,8 +169,8 @@ def _note_clock(table: RequestTable) -> Iterator[str]:
     if len(backward_rows):
         yield (
             f"the clock of the records runs backwards, first at {RECORDS_FILE}:{int(backward_rows[0]) + 2}: the "
-            "machine was booted "
-            "anew, or its clock was set; a request is timed by itself, so speed-ups hold, but drift and cost may not"
+            "machine was booted anew, or its clock was set; a "
+            "request is timed by itself, so speed-ups hold, but drift and cost may not"
         )
 
 
@@ -197,7 +178,8 @@ def _list_definitions(metrics: Iterable[str]) -> Iterator[TermDefinition]:
     for name in dict.fromkeys(metrics):
         definition = find_metric(name)
         yield TermDefinition(name=name, unit=definition.unit, definition=definition.definition)
-    yield from _TERM_DEFINITIONS
+    for name, text in _TERMS.items():
+        yield TermDefinition(name=name, unit="1" if name in _RATIOS else "", definition=text)
 
 
 def _list_commands(folder: Path, options: JudgeOptions, run: RunManifest) -> Iterator[str]:

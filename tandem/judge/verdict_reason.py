@@ -6,16 +6,19 @@ arm that lacks it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from tandem.bench.columns import IntArray
-from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_ROUNDS
+from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.judge.decision import SpeedUpDecision
+from tandem.judge.interval import FEWEST_PROMPTS
 from tandem.judge.pairs import JUDGED_METRICS, RequestPairing
 from tandem.judge.power import MOST_PROMPTS, MOST_ROUNDS
-from tandem.judge.schema import RatioEstimate, RunControls
-from tandem.judge.text_format import format_number
+from tandem.judge.schema import CellVerdict, RatioEstimate
+from tandem.judge.text_format import format_ratio
 
 _METRIC_NEEDS = {
     "tpot_ms": "it takes two tokens that the server counted",
@@ -24,7 +27,6 @@ _METRIC_NEEDS = {
     "output_tokens_per_s": "it takes tokens that the server counted",
 }
 _SMALLEST_P = 0.001
-_NEAR_ONE = 0.1
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,8 @@ def explain_absence(baseline: RequestCounts, variant: RequestCounts, cell: int, 
             )
     if not prompt_count:
         return "no prompt was answered by both arms in the same round"
-    return f"{_describe_prompts(prompt_count)} answered by both arms, and fewer than {FEWEST_PROMPTS} have no spread"
-
-
-def explain_void(controls: RunControls) -> str:
-    """Return why nothing may be said of any cell; empty where it may."""
-    return f"void: {controls.void[0]}" if controls.void else ""
+    prompts_text = "1 prompt was" if prompt_count == 1 else f"{prompt_count} prompts were"
+    return f"{prompts_text} answered by both arms, and fewer than {FEWEST_PROMPTS} have no spread"
 
 
 def explain_few_rounds(round_count: int) -> str:
@@ -97,54 +95,56 @@ def explain_few_rounds(round_count: int) -> str:
     return f"{rounds_text} cannot tell a difference from noise that outlasts a turn: {FEWEST_ROUNDS} can (--rounds)"
 
 
-def explain_difference(speed_up: RatioEstimate, adjusted_p: float, test_count: int, floor: float | None) -> str:
-    """Return why a cell is faster or slower."""
+def explain_decision(cell: CellVerdict, decision: SpeedUpDecision, *, test_count: int, margin: float) -> str:
+    """Return why a cell has its word.
+
+    Args:
+        cell: with its word and figures.
+        decision: on its median alone.
+        test_count: tests of the report.
+        margin: within which a speed-up is the same.
+    """
+    speed_up, floor = cell.speed_up, cell.noise_floor
+    assert speed_up is not None  # a cell without an interval is not decided
+    speed_up_text = f"speed-up {format_ratio(speed_up.value)} ({_format_ends(speed_up)})"
+    p_text = _format_p_value(cell.adjusted_p or 0.0, test_count)
     floor_text = "no noise floor" if floor is None else f"beyond the noise floor of {format_ratio(floor)}"
-    return f"speed-up {_format_speed_up(speed_up)}; {_format_p_value(adjusted_p, test_count)}; {floor_text}"
-
-
-def explain_sameness(speed_up: RatioEstimate, margin: float) -> str:
-    """Return why a cell is the same."""
-    return f"the whole interval, {_format_ends(speed_up)}, lies inside the margin of {100 * margin:g} %"
-
-
-def explain_no_evidence(
-    speed_up: RatioEstimate, adjusted_p: float, test_count: int, floor: float | None, *, is_significant: bool
-) -> str:
-    """Return why an estimate is no evidence; `is_significant`: the noise floor, not chance, stands against it."""
-    if is_significant and floor is not None:
-        return f"speed-up {_format_speed_up(speed_up)} is within the noise floor of {format_ratio(floor)}"
-    low, high = speed_up.low or 0.0, speed_up.high or 0.0
-    if low <= 1 <= high:
-        reason = f"the interval, {_format_ends(speed_up)}, holds 1 and reaches beyond the margin"
+    difference = f"{speed_up_text}; {p_text}; {floor_text}"
+    if cell.opposition:
+        conjunction = "but" if cell.verdict == "no evidence" else "and"
+        median_text = "the same" if decision.word == "same" else decision.word
+        return f"the median is {median_text}, {conjunction} {cell.opposition}; median {difference}"
+    if cell.verdict == "same":
+        return f"the whole interval, {_format_ends(speed_up)}, lies inside the margin of {100 * margin:g} %"
+    if cell.verdict != "no evidence":
+        return difference
+    is_within_floor = abs(math.log(speed_up.value)) <= math.log(floor or 1.0)
+    if decision.ground == "floor":
+        reason = f"{speed_up_text} is within the noise floor of {format_ratio(floor)}"
     else:
-        reason = f"speed-up {_format_speed_up(speed_up)} may be chance: {_format_p_value(adjusted_p, test_count)}"
-    if floor is None:
-        return f"{reason}; no noise floor"
-    is_within_floor = 1 / floor <= speed_up.value <= floor
-    return f"{reason}; within the noise floor of {format_ratio(floor)}" if is_within_floor else reason
+        holds_one = (speed_up.low or 0.0) <= 1 <= (speed_up.high or 0.0)
+        interval_text = f"the interval, {_format_ends(speed_up)}, holds 1 and reaches beyond the margin"
+        reason = interval_text if holds_one else f"{speed_up_text} may be chance: {p_text}"
+        if floor is None:
+            reason += "; no noise floor"
+        elif is_within_floor:
+            reason += f"; within the noise floor of {format_ratio(floor)}"
+    return f"{reason}; {_suggest_sample_size(cell, is_within_floor=is_within_floor)}"
 
 
-def suggest_sample_size(prompt_count: int | None, round_count: int | None, *, is_within_floor: bool) -> str:
-    """Return what would decide a cell; `is_within_floor`: its estimate lies within the noise floor."""
-    plans = [
-        f"{count:,} {unit}" for count, unit in ((prompt_count, "prompts"), (round_count, "rounds")) if count is not None
-    ]
-    if plans:
-        return f"about {' or '.join(plans)} in all would decide it"
+def describe_sample_sizes(cell: CellVerdict) -> list[str]:
+    """Return how many prompts, and how many rounds, would decide an open cell; nothing where no number would."""
+    counts = ((cell.more_prompts, "prompts"), (cell.more_rounds, "rounds"))
+    return [f"{count:,} {unit}" for count, unit in counts if count is not None]
+
+
+def _suggest_sample_size(cell: CellVerdict, *, is_within_floor: bool) -> str:
+    sizes = describe_sample_sizes(cell)
+    if sizes:
+        return f"about {' or '.join(sizes)} in all would decide it"
     if is_within_floor:
         return "what would decide it is not known: more control rounds may lower the floor"
     return f"neither {MOST_PROMPTS:,} prompts nor {MOST_ROUNDS:,} rounds would decide it"
-
-
-def format_ratio(value: float | None) -> str:
-    """Return a speed-up; finer where it is so near to 1 that two digits could not tell it from a margin's end."""
-    is_near_one = value is not None and abs(value - 1) < _NEAR_ONE
-    return f"{value:.3f}" if is_near_one else format_number(value)
-
-
-def _format_speed_up(speed_up: RatioEstimate) -> str:
-    return f"{format_ratio(speed_up.value)} ({_format_ends(speed_up)})"
 
 
 def _format_ends(speed_up: RatioEstimate) -> str:
@@ -154,7 +154,3 @@ def _format_ends(speed_up: RatioEstimate) -> str:
 def _format_p_value(adjusted_p: float, test_count: int) -> str:
     p_text = f"below {_SMALLEST_P}" if adjusted_p < _SMALLEST_P else f"{adjusted_p:.2g}"
     return f"p {p_text} among {test_count} tests" if test_count > 1 else f"p {p_text}"
-
-
-def _describe_prompts(prompt_count: int) -> str:
-    return "1 prompt was" if prompt_count == 1 else f"{prompt_count} prompts were"

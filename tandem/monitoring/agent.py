@@ -57,30 +57,25 @@ def build_addon_configuration(environment: Environment) -> AddonValues:
         "kubeStateMetrics": switch_off,
         "nodeExporter": switch_off,
         "tolerations": [{"operator": "Exists"}],  # the chart's default, said here: tainted nodes are what is watched
-        "agents": [_node_agent(), _scraper_agent(environment)],
+        "agents": _list_agents(environment),
     }
 
 
-def _node_agent() -> AddonValues:
-    kubernetes = {"enhanced_container_insights": False, "accelerated_compute_metrics": False}
-    return {"name": NODE_AGENT, "config": {"logs": {"metrics_collected": {"kubernetes": kubernetes}}}}
+def _list_agents(environment: Environment) -> list[AddonValues]:
+    """Return the agent of each node, and one that reads all servers.
 
-
-def _scraper_agent(environment: Environment) -> AddonValues:
-    """Return one agent that reads all servers; on every node, each would read them all and every figure count twice.
-
-    It is no pod of its node's network: a network policy that admits a namespace does not admit such a pod. It tolerates
-    no taint, so it stays on the system nodes and outlives the fleet.
+    On every node, each would read them all and every figure count twice. The reader is no pod of its node's network: a
+    network policy that admits a namespace does not admit such a pod. It tolerates no taint, so it stays on the system
+    nodes and outlives the fleet.
     """
-    return {
-        "name": SCRAPER,
-        "mode": "deployment",
-        "replicas": 1,
-        "hostNetwork": False,
-        "tolerations": [],
-        "config": _emf_configuration(environment),
-        "prometheus": {"config": _scrape_configuration()},
-    }
+    kubernetes = {"enhanced_container_insights": False, "accelerated_compute_metrics": False}
+    return [
+        {"name": NODE_AGENT, "config": {"logs": {"metrics_collected": {"kubernetes": kubernetes}}}},
+        {
+            "name": SCRAPER, "mode": "deployment", "replicas": 1, "hostNetwork": False, "tolerations": [],
+            "config": _emf_configuration(environment), "prometheus": {"config": _scrape_configuration()},
+        },
+    ]  # fmt: skip
 
 
 def _scrape_configuration() -> AddonValues:
@@ -107,7 +102,7 @@ def _scrape_configuration() -> AddonValues:
                     _copy_rule("__meta_kubernetes_pod_label_app_kubernetes_io_name", "Service"),
                 ],
                 "metric_relabel_configs": [_keep_rule("__name__", f"vllm:({'|'.join(name_patterns)})")],
-            },
+            }
         ],
     }
 
@@ -144,7 +139,7 @@ def _emf_configuration(environment: Environment) -> AddonValues:
                     "label_matcher": f"^{SCRAPE_JOB}$",
                     "dimensions": [list(dimensions) for dimensions in PUBLISHERS[VLLM_SCRAPE].dimensions],
                     "metric_selectors": [f"^{re.escape(name)}$" for name in scraped_metrics],
-                },
+                }
             ],
         },
     }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from tandem.monitoring.widget import MathExpression, MetricLine
+from tandem.spec import names
+from tandem.spec.environment import Environment
 
 Comparison = Literal["above", "below"]
 Missing = Literal["missing", "ignore", "breaching", "notBreaching"]
@@ -21,6 +24,12 @@ MAX_ALARM_METRICS = 10  # metrics of one alarm's expression; a SEARCH is refused
 # subscribers and log groups among them
 MAX_ALARMS = 460
 MAX_EVALUATION_S = 86_400  # periods x period_s, for a period below an hour
+# A fleet that is parked takes its servers along: requests fail, pods go, and three minutes later the suppressor says
+# so, one or two more being what Container Insights and the log take. Nobody is called within that time.
+SUPPRESSOR_WAIT_S = 300
+# As long after a fleet woke: what is still in alarm then is told of.
+SUPPRESSOR_EXTENSION_S = 300
+_LONGEST_ARN = "arn:aws-us-gov:cloudwatch:ap-southeast-4:111122223333:alarm:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +57,12 @@ class MetricAlarm:
     anchor: str
     publishers: tuple[str, ...]
     lines: tuple[MetricLine | MathExpression, ...]
-    comparison: Comparison
-    threshold: float
+    comparison: Comparison = "above"
+    threshold: float = 0
     period_s: int
     periods: int
     datapoints: int
-    missing: Missing
+    missing: Missing = "notBreaching"
     low_samples: LowSamples | None = None
 
     @property
@@ -81,9 +90,9 @@ class CompositeAlarm:
     sentence: str
     anchor: str
     alarms: tuple[str, ...]
-    suppressor: str | None
-    wait_s: int
-    extension_s: int
+    suppressor: str | None = None
+    wait_s: int = 0
+    extension_s: int = 0
 
     @property
     def description(self) -> str:
@@ -111,3 +120,49 @@ class EnvironmentAlarms:
     suppressor: MetricAlarm | None
     composites: tuple[CompositeAlarm, ...]
     coverage_gaps: tuple[str, ...] = ()
+
+
+def build_composites(
+    environment: Environment,
+    kinds: Mapping[str, tuple[tuple[str, ...], str]],
+    anchor: str,
+    metric_alarms: Sequence[MetricAlarm],
+    suppressor: MetricAlarm | None = None,
+) -> Iterator[CompositeAlarm]:
+    """Yield what notifies of some alarms: a composite for each kind of fault, several where a rule has no room.
+
+    Args:
+        environment: whose alarms they are.
+        kinds: name of the composite -> the anchors of its alarms, and what is wrong when it fires.
+        anchor: heading in docs/runbook.md of all of them.
+        metric_alarms: to be notified of.
+        suppressor: what mutes them; None: nothing does.
+    """
+    for kind, (alarm_anchors, sentence) in kinds.items():
+        groups = list(_group_names([alarm.name for alarm in metric_alarms if alarm.anchor in alarm_anchors]))
+        for number, group in enumerate(groups, 1):
+            suffix = [str(number)] if len(groups) > 1 else []
+            yield CompositeAlarm(
+                name=names.alarm_name(environment, names.NOTIFY, kind, *suffix),
+                sentence=f"{environment.name}: {sentence}.",
+                anchor=anchor,
+                alarms=group,
+                suppressor=suppressor.name if suppressor else None,
+                wait_s=SUPPRESSOR_WAIT_S if suppressor else 0,
+                extension_s=SUPPRESSOR_EXTENSION_S if suppressor else 0,
+            )
+
+
+def _group_names(alarm_names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Split names so that each rule keeps CloudWatch's limits; the rule is measured with ARNs, which are longer."""
+    group: list[str] = []
+    length = 0
+    for name in alarm_names:
+        name_length = len(f'ALARM("{_LONGEST_ARN}{name}") OR ')
+        if group and (len(group) == MAX_CHILDREN or length + name_length > MAX_RULE_CHARACTERS):
+            yield tuple(group)
+            group, length = [], 0
+        group.append(name)
+        length += name_length
+    if group:
+        yield tuple(group)

@@ -8,16 +8,16 @@ have values.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 from tandem import metrics
-from tandem.monitoring.alarm import Comparison, MetricAlarm
+from tandem.monitoring.alarm import MetricAlarm
 from tandem.monitoring.metric_source import MetricSource, is_published
 from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import MathExpression, MetricLine
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
-from tandem.spec.environment import Environment, ReferenceValue
+from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
 
 ERRORS, ACCEPTANCE, TTFT, TPOT, PUBLISHING_BACKLOG = "errors", "acceptance", "ttft", "tpot", "unpublished"
@@ -65,36 +65,111 @@ def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
 
 def _build_variant_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
     """Yield what is watched of every variant, reference or not."""
-    environment = scope.environment
+    reference = scope.environment.observability.reference
     for experiment_scope in scope.experiments:
         experiment = experiment_scope.experiment
         for variant in experiment.all_variants():
-            if is_published(metrics.BENCH, "requests") and is_published(metrics.BENCH, "failed_requests"):
-                yield _error_alarm(environment, experiment, variant)
-            if is_published(metrics.BENCH, "unpublished_rounds"):
-                yield _publishing_alarm(environment, experiment, variant)
-            if _needs_floor_alarm(environment, experiment, variant):
-                yield _acceptance_floor_alarm(environment, experiment, variant)
+            has_reference = any(
+                (value.experiment, value.variant) == (experiment.name, variant.name)
+                and value.acceptance_length is not None
+                for value in (reference.values if reference else ())
+            )
+            watches_acceptance = _has_acceptance(experiment, variant) and not has_reference
+            source = _bench_source(scope.environment, experiment.name, variant.name)
+            yield from _list_variant_alarms(
+                source, experiment.name, variant.name, watches_acceptance=watches_acceptance
+            )
+
+
+def _list_variant_alarms(
+    source: MetricSource, experiment: str, variant: str, *, watches_acceptance: bool
+) -> Iterator[MetricAlarm]:
+    environment, arm = source.environment.name, f"{variant} of {experiment}"
+    percent = source.environment.observability.failed_percent
+    if is_published(metrics.BENCH, "requests") and is_published(metrics.BENCH, "failed_requests"):
+        yield _build_burst_alarm(
+            source.environment,
+            (ERRORS, experiment, variant),
+            f"Requests to {arm} in {environment} fail.",
+            f"more than {percent:g} percent of the requests of a quarter-hour (observability.failed_percent): a "
+            f"healthy server fails none, and fewer than {SINGLE_FAILURE + 1} of a few are no rate",
+            (
+                source.line("failed_requests", "Sum", id_="failed"),
+                source.line("requests", "Sum", id_="requests"),
+                MathExpression(
+                    text=f"IF(failed > {SINGLE_FAILURE}, 100 * failed / requests, 0)",
+                    label="percent failed",
+                    id="share",
+                ),
+            ),
+            threshold=percent,
+            datapoints=1,
+        )
+    if is_published(metrics.BENCH, "unpublished_rounds"):
+        yield _build_burst_alarm(
+            source.environment,
+            (PUBLISHING_BACKLOG, experiment, variant),
+            f"Rounds of {arm} are measured and do not reach CloudWatch ({environment}).",
+            f"more than 0 earlier rounds unpublished throughout {BACKLOG_PERIODS} quarter-hours that have rounds: one "
+            "that was late is made up for by the next",
+            (source.line("unpublished_rounds", "Minimum", id_="unpublished", is_visible=True),),
+            datapoints=BACKLOG_PERIODS,
+        )
+    if watches_acceptance:
+        yield _build_burst_alarm(
+            source.environment,
+            (ACCEPTANCE, experiment, variant),
+            f"{arm} in {environment} drafts, and almost nothing is accepted.",
+            f"median acceptance length below {FLOOR_ACCEPTANCE:g} tokens in {STEADY_PERIODS} quarter-hours: at 1 no "
+            "drafted token is accepted and every draft is lost time; without a reference no better level is known",
+            (source.line("acceptance_length", "p50", id_="acceptance", is_visible=True),),
+            comparison="below",
+            threshold=FLOOR_ACCEPTANCE,
+        )
 
 
 def _build_reference_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
     """Yield what is held against the reference run."""
-    reference = scope.environment.observability.reference
-    variants_by_name = {
+    environment = scope.environment
+    reference, regression_percent = environment.observability.reference, environment.observability.regression_percent
+    hosted_arms = {
         (experiment_scope.experiment.name, variant.name): (experiment_scope.experiment, variant)
         for experiment_scope in scope.experiments
         for variant in experiment_scope.experiment.all_variants()
     }
     for value in reference.values if reference else ():
-        experiment_variant = variants_by_name.get((value.experiment, value.variant))
-        if experiment_variant is None:  # a rule refuses it; what nobody hosts sends nothing
+        arm = hosted_arms.get((value.experiment, value.variant))
+        if reference is None or arm is None:  # a rule refuses it; what nobody hosts sends nothing
             continue
-        if value.ttft_ms is not None:
-            yield _latency_alarm(scope.environment, value, "ttft_ms", value.ttft_ms)
-        if value.tpot_ms is not None:
-            yield _latency_alarm(scope.environment, value, "tpot_ms", value.tpot_ms)
-        if value.acceptance_length is not None and _has_acceptance(*experiment_variant):
-            yield _acceptance_drop_alarm(scope.environment, value, value.acceptance_length)
+        cell = (value.experiment, value.variant, value.prompt_class, f"c{value.concurrency}")
+        classes = "all classes" if value.prompt_class == metrics.ALL_VALUES else value.prompt_class
+        name = (
+            f"{value.variant} of {value.experiment} ({classes}, concurrency {value.concurrency}) in {environment.name}"
+        )
+        source = _bench_source(environment, *cell[:3], str(value.concurrency))
+        for metric, reference_ms in (("ttft_ms", value.ttft_ms), ("tpot_ms", value.tpot_ms)):
+            if reference_ms is not None:
+                yield _build_burst_alarm(
+                    environment,
+                    (metric.removesuffix("_ms"), *cell),
+                    f"{name} is slower than in run {reference.run}: {metric}.",
+                    f"median more than {regression_percent:g} percent (observability.regression_percent) above "
+                    f"{reference_ms:g} ms in {STEADY_PERIODS} quarter-hours: fewer may be one round's outlier",
+                    (source.line(metric, "p50", id_="median", is_visible=True),),
+                    threshold=round(reference_ms * (1 + regression_percent / 100), 6),
+                )
+        if value.acceptance_length is not None and _has_acceptance(*arm):
+            yield _build_burst_alarm(
+                environment,
+                (ACCEPTANCE, *cell),
+                f"{name} accepts fewer drafted tokens than in run {reference.run}.",
+                f"median acceptance length below {100 * MIN_ACCEPTANCE_SHARE:g} percent of "
+                f"{value.acceptance_length:g} tokens in {STEADY_PERIODS} quarter-hours: a fifth of the gain's source "
+                "is lost, and rounding (0.5 percent) is far smaller",
+                (source.line("acceptance_length", "p50", id_="acceptance", is_visible=True),),
+                comparison="below",
+                threshold=round(MIN_ACCEPTANCE_SHARE * value.acceptance_length, 6),
+            )
 
 
 def _has_step_counters(experiment: Experiment) -> bool:
@@ -109,160 +184,35 @@ def _has_acceptance(experiment: Experiment, variant: Variant) -> bool:
     )
 
 
-def _needs_floor_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> bool:
-    """Whether a variant drafts and the reference has no acceptance of it."""
-    reference = environment.observability.reference
-    has_reference = any(
-        (value.experiment, value.variant) == (experiment.name, variant.name) and value.acceptance_length is not None
-        for value in (reference.values if reference else ())
+def _bench_source(environment: Environment, *cell: str) -> MetricSource:
+    """Return the figures of one cell: experiment, variant, class and concurrency; all of both where it names none."""
+    values = (*cell, metrics.ALL_VALUES, metrics.ALL_VALUES)[: len(metrics.BENCH_DIMENSIONS)]
+    return MetricSource(environment, metrics.BENCH, dict(zip(metrics.BENCH_DIMENSIONS, values, strict=True)))
+
+
+def _build_burst_alarm(
+    environment: Environment,
+    name_parts: tuple[str, ...],
+    sentence: str,
+    reason: str,
+    lines: tuple[MetricLine | MathExpression, ...],
+    **fields: Any,
+) -> MetricAlarm:
+    """Return an alarm on quarter-hours of bursts; the first of `name_parts` is its kind.
+
+    A median of few values is evaluated all the same: `ignore` would keep an alarm in alarm from the end of a run on,
+    when no values come any more, and what it notifies with it.
+    """
+    is_percentile = any(isinstance(line, MetricLine) and line.statistic.startswith("p") for line in lines)
+    return MetricAlarm(
+        name=names.alarm_name(environment, *name_parts),
+        sentence=sentence,
+        reason=reason,
+        anchor=name_parts[0],
+        publishers=(metrics.BENCH,),
+        lines=lines,
+        period_s=PERIOD_S,
+        periods=PERIODS,
+        low_samples="evaluate" if is_percentile else None,
+        **{"datapoints": STEADY_PERIODS, **fields},
     )
-    return _has_acceptance(experiment, variant) and not has_reference
-
-
-def _error_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
-    source = _variant_source(environment, experiment, variant)
-    percent = environment.observability.failed_percent
-    return _BurstAlarm(
-        kind=ERRORS,
-        name_parts=(experiment.name, variant.name),
-        sentence=f"Requests to {variant.name} of {experiment.name} in {environment.name} fail.",
-        reason=f"more than {percent:g} percent of the requests of a quarter-hour (observability.failed_percent): a "
-        f"healthy server fails none, and fewer than {SINGLE_FAILURE + 1} of a few are no rate",
-        lines=(
-            source.line("failed_requests", "Sum", id_="failed"),
-            source.line("requests", "Sum", id_="requests"),
-            MathExpression(
-                text=f"IF(failed > {SINGLE_FAILURE}, 100 * failed / requests, 0)", label="percent failed", id="share"
-            ),
-        ),
-        threshold=percent,
-        datapoints=1,
-    ).build(environment)
-
-
-def _publishing_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
-    source = _variant_source(environment, experiment, variant)
-    return _BurstAlarm(
-        kind=PUBLISHING_BACKLOG,
-        name_parts=(experiment.name, variant.name),
-        sentence=f"Rounds of {variant.name} of {experiment.name} are measured and do not reach CloudWatch "
-        f"({environment.name}).",
-        reason=f"more than 0 earlier rounds unpublished throughout {BACKLOG_PERIODS} quarter-hours that have "
-        "rounds: one "
-        "that was late is made up for by the next",
-        lines=(source.line("unpublished_rounds", "Minimum", id_="unpublished", is_visible=True),),
-        threshold=0,
-        datapoints=BACKLOG_PERIODS,
-    ).build(environment)
-
-
-def _acceptance_floor_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
-    source = _variant_source(environment, experiment, variant)
-    return _BurstAlarm(
-        kind=ACCEPTANCE,
-        name_parts=(experiment.name, variant.name),
-        sentence=f"{variant.name} of {experiment.name} in {environment.name} drafts, and almost nothing is accepted.",
-        reason=f"median acceptance length below {FLOOR_ACCEPTANCE:g} tokens in {STEADY_PERIODS} quarter-hours: "
-        "at 1 no drafted "
-        "token is accepted and every draft is lost time; without a reference no better level is known",
-        lines=(source.line("acceptance_length", "p50", id_="acceptance", is_visible=True),),
-        comparison="below",
-        threshold=FLOOR_ACCEPTANCE,
-        datapoints=STEADY_PERIODS,
-    ).build(environment)
-
-
-def _acceptance_drop_alarm(environment: Environment, value: ReferenceValue, reference_tokens: float) -> MetricAlarm:
-    return _BurstAlarm(
-        kind=ACCEPTANCE,
-        name_parts=_name_parts(value),
-        sentence=f"{_describe_reference(value)} in {environment.name} accepts fewer drafted tokens than in run "
-        f"{_find_reference_run(environment)}.",
-        reason=f"median acceptance length below {100 * MIN_ACCEPTANCE_SHARE:g} percent of {reference_tokens:g} "
-        f"tokens in {STEADY_PERIODS} "
-        "quarter-hours: a fifth of the gain's source is lost, and rounding (0.5 percent) is far smaller",
-        lines=(
-            _reference_source(environment, value).line("acceptance_length", "p50", id_="acceptance", is_visible=True),
-        ),
-        comparison="below",
-        threshold=round(MIN_ACCEPTANCE_SHARE * reference_tokens, 6),
-        datapoints=STEADY_PERIODS,
-    ).build(environment)
-
-
-def _latency_alarm(environment: Environment, value: ReferenceValue, metric: str, reference_ms: float) -> MetricAlarm:
-    percent = environment.observability.regression_percent
-    return _BurstAlarm(
-        kind=metric.removesuffix("_ms"),
-        name_parts=_name_parts(value),
-        sentence=f"{_describe_reference(value)} in {environment.name} is slower than in run "
-        f"{_find_reference_run(environment)}: {metric}.",
-        reason=f"median more than {percent:g} percent (observability.regression_percent) above {reference_ms:g} ms in "
-        f"{STEADY_PERIODS} quarter-hours: fewer may be one round's outlier",
-        lines=(_reference_source(environment, value).line(metric, "p50", id_="median", is_visible=True),),
-        threshold=round(reference_ms * (1 + percent / 100), 6),
-        datapoints=STEADY_PERIODS,
-    ).build(environment)
-
-
-def _variant_source(environment: Environment, experiment: Experiment, variant: Variant) -> MetricSource:
-    """Return all classes and loads of a variant."""
-    dimension_values = (experiment.name, variant.name, metrics.ALL_VALUES, metrics.ALL_VALUES)
-    return MetricSource(environment, metrics.BENCH, dict(zip(metrics.BENCH_DIMENSIONS, dimension_values, strict=True)))
-
-
-def _reference_source(environment: Environment, value: ReferenceValue) -> MetricSource:
-    dimension_values = (value.experiment, value.variant, value.prompt_class, str(value.concurrency))
-    return MetricSource(environment, metrics.BENCH, dict(zip(metrics.BENCH_DIMENSIONS, dimension_values, strict=True)))
-
-
-def _name_parts(value: ReferenceValue) -> tuple[str, ...]:
-    return (value.experiment, value.variant, value.prompt_class, f"c{value.concurrency}")
-
-
-def _describe_reference(value: ReferenceValue) -> str:
-    classes = "all classes" if value.prompt_class == metrics.ALL_VALUES else value.prompt_class
-    return f"{value.variant} of {value.experiment} ({classes}, concurrency {value.concurrency})"
-
-
-def _find_reference_run(environment: Environment) -> str:
-    reference = environment.observability.reference
-    assert reference is not None, "only a reference's value is compared"
-    return reference.run
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _BurstAlarm:
-    """An alarm on quarter-hours of bursts; `name_parts` follow `kind` in its name."""
-
-    kind: str
-    name_parts: tuple[str, ...]
-    sentence: str
-    reason: str
-    lines: tuple[MetricLine | MathExpression, ...]
-    comparison: Comparison = "above"
-    threshold: float
-    datapoints: int
-
-    def build(self, environment: Environment) -> MetricAlarm:
-        """Return it.
-
-        A median of few values is evaluated all the same: `ignore` would keep an alarm in alarm from the end of a run
-        on, when no values come any more, and what it notifies with it.
-        """
-        is_percentile = any(isinstance(line, MetricLine) and line.statistic.startswith("p") for line in self.lines)
-        return MetricAlarm(
-            name=names.alarm_name(environment, self.kind, *self.name_parts),
-            sentence=self.sentence,
-            reason=self.reason,
-            anchor=self.kind,
-            publishers=(metrics.BENCH,),
-            lines=self.lines,
-            comparison=self.comparison,
-            threshold=self.threshold,
-            period_s=PERIOD_S,
-            periods=PERIODS,
-            datapoints=self.datapoints,
-            missing="notBreaching",
-            low_samples="evaluate" if is_percentile else None,
-        )

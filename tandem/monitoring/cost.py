@@ -12,24 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tandem.metrics import (
-    ALL_LOADS,
-    CLOUDWATCH_METRICS,
-    GUARD,
-    LOG_FILTER,
-    VLLM_SCRAPE,
-    list_published_metrics,
-)
-from tandem.monitoring.alarm import MetricAlarm
+from tandem.metrics import ALL_LOADS, CLOUDWATCH_METRICS, GUARD, LOG_FILTER, VLLM_SCRAPE, list_published_metrics
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.log_filters import build_log_filters
-from tandem.monitoring.scope import ExperimentScope, MonitoringScope, SuiteTraffic
+from tandem.monitoring.scope import ExperimentScope, MonitoringScope
 from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, MetricLine
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
-from tandem.spec.experiment import Variant
 from tandem.spec.platform import WatchPrices
 
 HOURS_PER_MONTH = 730.0  # as AWS's own price examples count
@@ -53,7 +44,11 @@ SERVER_LOG_BYTES_PER_HOUR = 4e6
 DATA_PER_REQUEST = 100  # of 1,000 that PutMetricData takes: many values make large data
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+CostRow = tuple[str, str, float, str]
+"""What is paid for, the field of WatchPrices, the amount in the unit of the price, and how it comes about."""
+
+
+@dataclass(frozen=True, slots=True)
 class CostPart:
     """One row of the cost.
 
@@ -107,13 +102,20 @@ def compute_monitoring_cost(scope: MonitoringScope, prices: WatchPrices | None =
     """
     watch_prices = prices or load_catalogue().watch_prices
     hours = compute_fleet_hours(scope.environment)
-    display_parts = tuple(_list_display_parts(scope, watch_prices))  # whatever the hours; they are dear to draw
-    parts = tuple(_list_parts(scope, watch_prices, hours, display_parts))
+    display_rows = tuple(_list_display_rows(scope, watch_prices))  # whatever the hours; they are dear to draw
+
+    def price_parts(fleet_hours: float) -> tuple[CostPart, ...]:
+        return tuple(
+            CostPart(name, explanation, price, amount, amount * getattr(watch_prices, price).value)
+            for name, price, amount, explanation in _list_rows(scope, fleet_hours, display_rows)
+        )
+
+    parts = price_parts(hours)
     return MonitoringCost(
         parts=parts,
         hours=hours,
-        whole_month_usd=sum(part.usd for part in _list_parts(scope, watch_prices, HOURS_PER_MONTH, display_parts)),
-        parked_usd=sum(part.usd for part in _list_parts(scope, watch_prices, 0.0, display_parts)),
+        whole_month_usd=sum(part.usd for part in price_parts(HOURS_PER_MONTH)),
+        parked_usd=sum(part.usd for part in price_parts(0.0)),
         region=watch_prices.region,
         unverified_parts=tuple(part.name for part in parts if watch_prices.is_unverified(part.price)),
     )
@@ -127,74 +129,65 @@ def compute_fleet_hours(environment: Environment) -> float:
 
 
 def count_bench_series(experiment_scope: ExperimentScope) -> int:
-    """Return how many series the bench publishes of an experiment, when every class ran at every concurrency."""
-    return sum(
-        _count_variant_series(variant, experiment_scope.traffic)
-        for variant in experiment_scope.experiment.all_variants()
-    )
+    """Return how many series the bench publishes of an experiment, when every class ran at every concurrency.
+
+    Each figure by class (and all of them) and concurrency, then those of all loads.
+    """
+    cells = (len(experiment_scope.traffic.classes) + 1) * len(experiment_scope.traffic.concurrencies)
+    count = 0
+    for variant in experiment_scope.experiment.all_variants():
+        names = {metric.name for metric in list_published_metrics()}
+        if variant.mode == "none":
+            names -= {"acceptance_length"}
+        count += len(names - {"unpublished_rounds"}) * cells + len(names & set(ALL_LOADS))
+    return count
 
 
-def _count_variant_series(variant: Variant, traffic: SuiteTraffic) -> int:
-    """Count one variant's: each figure by class (and all of them) and concurrency, then those of all loads."""
-    names = {metric.name for metric in list_published_metrics()}
-    if variant.mode == "none":
-        names -= {"acceptance_length"}
-    in_cells = names - {"unpublished_rounds"}
-    cells = (len(traffic.classes) + 1) * len(traffic.concurrencies)
-    return len(in_cells) * cells + len(names & set(ALL_LOADS))
-
-
-def _list_parts(
-    scope: MonitoringScope, prices: WatchPrices, hours: float, display_parts: Iterable[CostPart]
-) -> Iterator[CostPart]:
-    yield from (*_list_metric_parts(scope, prices, hours), *display_parts, *_list_log_parts(scope, prices, hours))
-    series = sum(count_bench_series(experiment_scope) for experiment_scope in scope.experiments)
-    yield _price_part(
-        prices, "requests of the publisher", "put_requests_thousand", series * 60 * hours / DATA_PER_REQUEST / 1000,
-        f"at most a datum a minute of each series, {DATA_PER_REQUEST} a request",
-    )  # fmt: skip
-    keys = 1 + scope.environment.observability.container_insights
-    yield _price_part(
-        prices, "keys of logs and alarms", "key_month", keys,
-        f"{keys}; as much again after each of the first two rotations",
-    )  # fmt: skip
-
-
-def _list_metric_parts(scope: MonitoringScope, prices: WatchPrices, hours: float) -> Iterator[CostPart]:
-    share = hours / HOURS_PER_MONTH
-    series = sum(count_bench_series(experiment_scope) for experiment_scope in scope.experiments)
-    variants = sum(len(experiment_scope.experiment.all_variants()) for experiment_scope in scope.experiments)
-    yield _price_part(
-        prices, "metrics of the bench", "metric_month", series * share,
-        f"{series} series of {variants} variants, for {hours:.1f} of {HOURS_PER_MONTH:.0f} hours",
-    )  # fmt: skip
+def _list_rows(scope: MonitoringScope, hours: float, display_rows: Iterable[CostRow]) -> Iterator[CostRow]:
+    """Yield what watching costs while the fleet lives so many hours of a month."""
+    series = sum(count_bench_series(member) for member in scope.experiments)
+    variants = sum(len(member.experiment.all_variants()) for member in scope.experiments)
+    has_insights, share = scope.environment.observability.container_insights, hours / HOURS_PER_MONTH
     guard_series = sum(publisher == GUARD for publisher, _ in CLOUDWATCH_METRICS)
-    yield _price_part(prices, f"metrics of the {GUARD}", "metric_month", guard_series, f"{guard_series} series always")
-    if not scope.environment.observability.container_insights:
-        return
-    constant_series, fleet_series = _count_insights_series(scope)
-    yield _price_part(
-        prices, "metrics of Container Insights", "metric_month", constant_series + fleet_series * share,
-        f"{constant_series} series always, {fleet_series} more while the fleet lives",
-    )  # fmt: skip
-    server_series = variants * sum(publisher == VLLM_SCRAPE for publisher, _ in CLOUDWATCH_METRICS)
-    yield _price_part(
-        prices,
-        "metrics of the servers",
-        "metric_month",
-        server_series * share,
-        f"{server_series} series while the fleet lives",
+    bench_text = f"{series} series of {variants} variants, for {hours:.1f} of {HOURS_PER_MONTH:.0f} hours"
+    yield "metrics of the bench", "metric_month", series * share, bench_text
+    yield f"metrics of the {GUARD}", "metric_month", guard_series, f"{guard_series} series always"
+    if has_insights:
+        constant_series, fleet_series = _count_insights_series(scope)
+        insights_text = f"{constant_series} series always, {fleet_series} more while the fleet lives"
+        yield "metrics of Container Insights", "metric_month", constant_series + fleet_series * share, insights_text
+        server_series = variants * sum(publisher == VLLM_SCRAPE for publisher, _ in CLOUDWATCH_METRICS)
+        server_text = f"{server_series} series while the fleet lives"
+        yield "metrics of the servers", "metric_month", server_series * share, server_text
+        filter_series = len(build_log_filters(scope.environment))
+        yield f"metrics of the {LOG_FILTER}", "metric_month", filter_series, f"{filter_series} series always"
+    yield from display_rows
+    if has_insights:
+        yield from _list_log_rows(scope.environment, hours, variants)
+    request_text = f"at most a datum a minute of each series, {DATA_PER_REQUEST} a request"
+    requests = series * 60 * hours / DATA_PER_REQUEST / 1000
+    yield "requests of the publisher", "put_requests_thousand", requests, request_text
+    key_text = f"{1 + has_insights}; as much again after each of the first two rotations"
+    yield "keys of logs and alarms", "key_month", 1 + has_insights, key_text
+
+
+def _list_log_rows(environment: Environment, hours: float, variants: int) -> Iterator[CostRow]:
+    node_hours = environment.cluster.system_nodes.count * HOURS_PER_MONTH + environment.capacity.nodes * hours
+    ingest_gb = (node_hours * NODE_LOG_BYTES_PER_HOUR + variants * hours * SERVER_LOG_BYTES_PER_HOUR) / BYTES_PER_GB
+    storage_gb = ingest_gb * environment.log_retention_days / DAYS_PER_MONTH
+    ingest_text = (
+        f"{ingest_gb:.1f} GB, estimated: {NODE_LOG_BYTES_PER_HOUR / 1e6:.0f} MB an hour of a node, "
+        f"{SERVER_LOG_BYTES_PER_HOUR / 1e6:.0f} of a server"
     )
-    filter_series = len(build_log_filters(scope.environment))
-    yield _price_part(
-        prices, f"metrics of the {LOG_FILTER}", "metric_month", filter_series, f"{filter_series} series always"
-    )
+    storage_text = f"{storage_gb:.1f} GB, those of {environment.log_retention_days} days, as if stored uncompressed"
+    yield "logs taken in", "log_gb_ingested", ingest_gb, ingest_text
+    yield "logs kept", "log_gb_month_stored", storage_gb, storage_text
 
 
 def _count_insights_series(scope: MonitoringScope) -> tuple[int, int]:
     """Return (series that are always sent, series more while the fleet lives)."""
     environment = scope.environment
-    variants = sum(len(experiment_scope.experiment.all_variants()) for experiment_scope in scope.experiments)
+    variants = sum(len(member.experiment.all_variants()) for member in scope.experiments)
     constant_series = (
         SERIES_PER_CLUSTER
         + SERIES_PER_NODE * environment.cluster.system_nodes.count
@@ -210,29 +203,24 @@ def _count_insights_series(scope: MonitoringScope) -> tuple[int, int]:
     return constant_series, fleet_series
 
 
-def _list_display_parts(scope: MonitoringScope, prices: WatchPrices) -> Iterator[CostPart]:
-    scope_dashboards = build_dashboards(scope)
-    small_count = sum(
-        _count_dashboard_metrics(dashboard) <= prices.free_dashboard_metrics.value for dashboard in scope_dashboards
-    )
+def _list_display_rows(scope: MonitoringScope, prices: WatchPrices) -> Iterator[CostRow]:
+    """Yield what dashboards and alarms cost."""
+    scope_dashboards, free_metrics = build_dashboards(scope), prices.free_dashboard_metrics.value
+    small_count = sum(_count_dashboard_metrics(dashboard) <= free_metrics for dashboard in scope_dashboards)
     free_count = min(small_count, prices.free_dashboards.value)
-    yield _price_part(
-        prices, "dashboards", "dashboard_month", len(scope_dashboards) - free_count,
+    dashboard_text = (
         f"{len(scope_dashboards)}, {free_count} of them free (an account has {prices.free_dashboards.value} of up to "
-        f"{prices.free_dashboard_metrics.value} metrics)",
-    )  # fmt: skip
-    scope_alarms, fleet_alarms = build_alarms(scope), build_guard_alarms(scope.environment)
-    metric_alarms: list[MetricAlarm] = [
-        *scope_alarms.alarms,
-        *([scope_alarms.suppressor] if scope_alarms.suppressor else []),
-        *fleet_alarms.alarms,
-    ]
-    metric_count = sum(len(_collect_metrics(alarm.lines)) for alarm in metric_alarms)
-    yield _price_part(
-        prices, "alarms", "alarm_metric_month", metric_count, f"{len(metric_alarms)}, which read {metric_count} metrics"
+        f"{free_metrics} metrics)"
     )
+    yield "dashboards", "dashboard_month", len(scope_dashboards) - free_count, dashboard_text
+    scope_alarms, fleet_alarms = build_alarms(scope), build_guard_alarms(scope.environment)
+    suppressors = [scope_alarms.suppressor] if scope_alarms.suppressor else []
+    metric_alarms = [*scope_alarms.alarms, *suppressors, *fleet_alarms.alarms]
+    metric_count = sum(len(_collect_metrics(alarm.lines)) for alarm in metric_alarms)
+    alarm_text = f"{len(metric_alarms)}, which read {metric_count} metrics"
+    yield "alarms", "alarm_metric_month", metric_count, alarm_text
     composite_count = len(scope_alarms.composites) + len(fleet_alarms.composites)
-    yield _price_part(prices, "composite alarms", "composite_alarm_month", composite_count, str(composite_count))
+    yield "composite alarms", "composite_alarm_month", composite_count, str(composite_count)
 
 
 def _count_dashboard_metrics(dashboard: Dashboard) -> int:
@@ -244,27 +232,3 @@ def _count_dashboard_metrics(dashboard: Dashboard) -> int:
 
 def _collect_metrics(lines: Iterable[MetricLine | MathExpression]) -> set[tuple[object, ...]]:
     return {(line.namespace, line.metric, line.dimensions) for line in lines if isinstance(line, MetricLine)}
-
-
-def _list_log_parts(scope: MonitoringScope, prices: WatchPrices, hours: float) -> Iterator[CostPart]:
-    environment = scope.environment
-    if not environment.observability.container_insights:
-        return
-    variants = sum(len(experiment_scope.experiment.all_variants()) for experiment_scope in scope.experiments)
-    node_hours = environment.cluster.system_nodes.count * HOURS_PER_MONTH + environment.capacity.nodes * hours
-    ingest_gb = (node_hours * NODE_LOG_BYTES_PER_HOUR + variants * hours * SERVER_LOG_BYTES_PER_HOUR) / BYTES_PER_GB
-    storage_gb = ingest_gb * environment.log_retention_days / DAYS_PER_MONTH
-    yield _price_part(
-        prices, "logs taken in", "log_gb_ingested", ingest_gb,
-        f"{ingest_gb:.1f} GB, estimated: {NODE_LOG_BYTES_PER_HOUR / 1e6:.0f} MB an hour of a node, "
-        f"{SERVER_LOG_BYTES_PER_HOUR / 1e6:.0f} of a server",
-    )  # fmt: skip
-    yield _price_part(
-        prices, "logs kept", "log_gb_month_stored", storage_gb,
-        f"{storage_gb:.1f} GB, those of {environment.log_retention_days} days, as if stored uncompressed",
-    )  # fmt: skip
-
-
-def _price_part(prices: WatchPrices, name: str, price: str, amount: float, explanation: str) -> CostPart:
-    unit_usd: float = getattr(prices, price).value
-    return CostPart(name=name, explanation=explanation, price=price, amount=amount, usd=amount * unit_usd)

@@ -50,15 +50,25 @@ class DashboardArms:
         """Return the color that an arm has in every graph."""
         return BASELINE_COLOR if variant is self.baseline else VARIANT_COLORS[self.variants.index(variant)]
 
-    def line(self, name: str, variant: Variant, statistic: Statistic, id_: str | None = None) -> MetricLine:
-        """Return an arm's series of a figure at the chosen class and concurrency; hidden where it has an id."""
-        return self.cell_line(name, variant, statistic, self.default_choice, id_)
-
-    def cell_line(
-        self, name: str, variant: Variant, statistic: Statistic, cell: tuple[str, str], id_: str | None = None
+    def line(
+        self,
+        name: str,
+        variant: Variant,
+        statistic: Statistic,
+        id_: str | None = None,
+        *,
+        cell: tuple[str, str] | None = None,
     ) -> MetricLine:
-        """Return an arm's series of a figure at one class and concurrency; hidden where it has an id."""
-        prompt_class, concurrency = cell
+        """Return an arm's series of a figure, hidden where it has an id.
+
+        Args:
+            name: of the metric.
+            variant: the arm.
+            statistic: what is drawn of it.
+            id_: by which an expression reads it.
+            cell: class and concurrency; None: the chosen ones.
+        """
+        prompt_class, concurrency = cell or self.default_choice
         values = (self.experiment_scope.experiment.name, variant.name, prompt_class, concurrency)
         return MetricLine(
             metric=name,

@@ -1,13 +1,11 @@
-"""A dashboard in CloudWatch's JSON, and what is wrong with one before anybody deploys it.
+"""A dashboard in CloudWatch's JSON, and which limits of CloudWatch it passes before anybody deploys it.
 
-Invariant: the same dashboard and region give the same JSON. Nothing is drawn that a publisher with a recorded sample
-does not send, by name, namespace and dimensions.
+Invariant: the same dashboard and region give the same JSON.
 
 CloudWatch's forms are those of "Dashboard Body Structure and Syntax" (docs.aws.amazon.com, AmazonCloudWatch, API
 reference, read 2026-11-21) and of what the CDK renders (aws-cdk-lib 2.275.0, aws-cloudwatch/lib/variable.js).
 
-A choice is a variable of type `variable_pattern`, not of type `property`: a property variable rewrites its dimension
-everywhere,
+A choice is a variable of type `pattern`, not of type `property`: a property variable rewrites its dimension everywhere,
 inside of SEARCH expressions too (AWS's own aws/sagemaker-python-sdk, src/sagemaker/model_monitor/dashboards.py, relies
 on that), so no graph could keep its class beside one that varies. A pattern stands only in the graphs that vary.
 """
@@ -15,22 +13,20 @@ on that), so no graph could keep its class beside one that varies. A pattern sta
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from tandem.monitoring.dashboard_faults import find_widget_faults
 from tandem.monitoring.layout import place_widgets
-from tandem.monitoring.widget import (
-    Dashboard,
-    DashboardVariable,
-    GraphMark,
-    GraphWidget,
-    MathExpression,
-    MetricLine,
-)
+from tandem.monitoring.widget import Dashboard, DashboardVariable, GraphMark, GraphWidget, MathExpression, MetricLine
 
+# "CloudWatch service quotas" and "CloudWatch search expression syntax" (user guide, read 2026-11-21); GetMetricData
+MAX_WIDGETS, MAX_METRICS = 500, 2500
+MAX_EXPRESSION_CHARACTERS, MAX_SEARCH_CHARACTERS = 2048, 1024
+MAX_NAME_CHARACTERS = 255
 # No source gives a size that CloudWatch takes. The template that carries the bodies may have 1 MB (CloudFormation
 # quotas), and each quote is escaped in it: of larger bodies not three would fit.
 MAX_BODY_BYTES = 250_000
+_PATTERN = "chosen_{}"  # stands for the chosen value of a dimension; no real value is written so
 _MARK_COLOR = "#687078"  # of a vertical mark: seen on white and on dark, no arm's color
 
 
@@ -64,26 +60,28 @@ def build_body(dashboard: Dashboard, region: str) -> dict[str, Any]:
     }
 
 
-def find_faults(dashboard: Dashboard) -> list[str]:
-    """Return what is wrong with a dashboard, each in a sentence; nothing where it is sound."""
-    problems = list(find_widget_faults(dashboard))
-    if all(variable.values for variable in dashboard.variables):  # else it has no JSON
-        size = len(json.dumps(build_body(dashboard, "xx-xxxxxxxxx-0")).encode())
-        problems += (
-            [f"its body has {size} bytes; more than {MAX_BODY_BYTES} are not deployed"] if size > MAX_BODY_BYTES else []
-        )
-    return problems
-
-
-def variable_pattern(variable: DashboardVariable) -> str:
-    """Return what stands for the chosen value in CloudWatch's JSON; no real value is written so."""
-    return f"chosen_{variable.dimension}"
+def find_limit_faults(dashboard: Dashboard) -> Iterator[str]:
+    """Yield each limit of CloudWatch that a dashboard passes, in a sentence."""
+    lines = [line for widget in dashboard.widgets if isinstance(widget, GraphWidget) for line in widget.lines]
+    texts = [line.text for line in lines if isinstance(line, MathExpression)]
+    searches = [text for text in texts if "SEARCH(" in text]
+    body_bytes = len(json.dumps(build_body(dashboard, "xx-xxxxxxxxx-0")).encode())
+    for amount, limit, noun in (
+        (len(dashboard.name), MAX_NAME_CHARACTERS, "characters of its name"),
+        (len(place_widgets(dashboard)), MAX_WIDGETS, "widgets, captions counted"),
+        (len(lines), MAX_METRICS, "metrics and expressions"),
+        (max(map(len, texts), default=0), MAX_EXPRESSION_CHARACTERS, "characters of an expression"),
+        (max(map(len, searches), default=0), MAX_SEARCH_CHARACTERS, "characters of a search"),
+        (body_bytes, MAX_BODY_BYTES, "bytes of JSON"),
+    ):
+        if amount > limit:
+            yield f"{amount} {noun}; at most {limit}"
 
 
 def _build_variable_json(variable: DashboardVariable) -> dict[str, Any]:
     return {
         "type": "pattern",
-        "pattern": variable_pattern(variable),
+        "pattern": _PATTERN.format(variable.dimension),
         "inputType": "select",
         "id": variable.dimension,
         "label": variable.label,
@@ -118,7 +116,9 @@ def _build_graph_json(graph: GraphWidget, region: str, variables: tuple[Dashboar
 
 
 def _build_line_json(line: MetricLine, variables: tuple[DashboardVariable, ...]) -> list[Any]:
-    pattern_by_value = {(variable.dimension, variable.values[0]): variable_pattern(variable) for variable in variables}
+    pattern_by_value = {
+        (variable.dimension, variable.values[0]): _PATTERN.format(variable.dimension) for variable in variables
+    }
     dimension_parts = [
         part for name, value in line.dimensions for part in (name, pattern_by_value.get((name, value), value))
     ]
@@ -131,7 +131,8 @@ def _build_expression_json(
     text = expression.text
     for variable in variables:
         text = text.replace(
-            f'{variable.dimension}="{variable.values[0]}"', f'{variable.dimension}="{variable_pattern(variable)}"'
+            f'{variable.dimension}="{variable.values[0]}"',
+            f'{variable.dimension}="{_PATTERN.format(variable.dimension)}"',
         )
     return [{"expression": text, "period": graph.period_s, **_build_line_options(expression)}]
 
@@ -142,13 +143,12 @@ def _build_line_options(line: MetricLine | MathExpression) -> dict[str, Any]:
 
 
 def _build_annotations(marks: tuple[GraphMark, ...]) -> dict[str, Any]:
-    levels = [
-        {"label": mark.label, "value": mark.value, "color": _MARK_COLOR} for mark in marks if mark.value is not None
-    ]
-    moments = [
-        {"label": mark.label, "value": mark.moment, "color": _MARK_COLOR} for mark in marks if mark.moment is not None
-    ]
+    directions: dict[str, list[tuple[str, object]]] = {
+        "horizontal": [(mark.label, mark.value) for mark in marks if mark.value is not None],
+        "vertical": [(mark.label, mark.moment) for mark in marks if mark.moment is not None],
+    }
     return {
-        **({"horizontal": levels} if levels else {}),
-        **({"vertical": moments} if moments else {}),
+        direction: [{"label": label, "value": value, "color": _MARK_COLOR} for label, value in values]
+        for direction, values in directions.items()
+        if values
     }

@@ -2,9 +2,8 @@
 
 Invariant: a function of the scope alone. What is drawn is published, and a figure that the bench publishes is drawn.
 
-Expressions are few, so that rehearsal.cloudwatch.expression can evaluate each of them. An ID is a line's or an
-expression's id,
-a NUMBER a plain decimal:
+Expressions are few, so that the tests can evaluate each of them without CloudWatch. An ID is a line's or an
+expression's id, a NUMBER a plain decimal:
 
     IF(ID * ID > 0, ID / ID)            speed-up, absent where one of the two has no point: alone it would be 0 there
     ID / NUMBER                         node-minutes of a period -> nodes, or hours; tokens of a period -> a second's
@@ -34,10 +33,7 @@ from tandem.monitoring.widget import Dashboard
 def build_dashboards(scope: MonitoringScope) -> tuple[Dashboard, ...]:
     """Return every dashboard of an environment: its experiments in its order, then the machine, then money."""
     return (
-        *(
-            experiment_dashboard.build_experiment_dashboard(scope.environment, experiment_scope)
-            for experiment_scope in scope.experiments
-        ),
+        *(experiment_dashboard.build_experiment_dashboard(scope.environment, member) for member in scope.experiments),
         infrastructure_dashboard.build_infrastructure_dashboard(scope),
         cost_dashboard.build_cost_dashboard(scope),
     )

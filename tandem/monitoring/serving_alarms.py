@@ -18,8 +18,8 @@ filled newest minute, which has no value yet, is one of many that must breach.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tandem.metrics import CONTAINER_INSIGHTS, LOG_FILTER
 from tandem.monitoring.alarm import MAX_ALARM_METRICS, MetricAlarm
 from tandem.monitoring.metric_source import MetricSource, is_published
 from tandem.monitoring.scope import MonitoringScope
@@ -29,8 +29,6 @@ from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
 
-INSIGHTS = "container-insights"
-LOG_FILTER = "log-filter"
 NODES = "accelerator_nodes"
 RESTARTS = "pod_number_of_container_restarts"  # its presence says that a container of the pod is on a node
 READY = "service_number_of_running_pods"
@@ -56,32 +54,30 @@ def build_suppressor(scope: MonitoringScope) -> MetricAlarm | None:
         "mutes nothing",
         anchor=PARKED_FLEET,
         publishers=(LOG_FILTER,),
-        lines=(MetricSource(environment, LOG_FILTER, {}).line(NODES, "Sum", id_="nodes", is_visible=True),),
+        lines=(MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id_="nodes", is_visible=True),),
         comparison="below",
         threshold=1,
         period_s=PERIOD_S,
         periods=PARKED_PERIODS,
         datapoints=PARKED_PERIODS,
-        missing="notBreaching",
     )
 
 
 def build_serving_alarms(scope: MonitoringScope) -> tuple[MetricAlarm, ...]:
     """Return the alarms on pods; none where Container Insights is off."""
+    return tuple(_list_serving_alarms(scope)) if _has_insights(scope.environment) else ()
+
+
+def _list_serving_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
     environment = scope.environment
-    metric_alarms: list[MetricAlarm] = []
-    if not _has_insights(environment):
-        return ()
     for experiment_scope in scope.experiments:
         experiment = experiment_scope.experiment
-        fits_at_once = _can_run_at_once(environment, experiment)
         for variant in experiment.all_variants():
-            metric_alarms.append(_unready_server_alarm(environment, experiment, variant))
-            if fits_at_once:
-                metric_alarms.append(_no_container_alarm(environment, experiment, variant))
+            yield _unready_server_alarm(environment, experiment, variant)
+            if _can_run_at_once(environment, experiment):
+                yield _no_container_alarm(environment, experiment, variant)
     if _counts_nodes(environment) and len(scope.experiments) <= MAX_NAMESPACES:
-        metric_alarms.append(_idle_nodes_alarm(scope))
-    return tuple(metric_alarms)
+        yield _idle_nodes_alarm(scope)
 
 
 def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
@@ -93,9 +89,11 @@ def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
     for experiment_scope in scope.experiments:
         experiment = experiment_scope.experiment
         if not _can_run_at_once(environment, experiment):
+            count, slots = len(experiment.all_variants()), _count_server_slots(environment, experiment)
+            fit = "it has one variant" if count == 1 else f"of its {count} variants {slots} fit the fleet"
             yield (
                 f"A server of {experiment.name} that runs nothing (no devices, no mount) is not seen while others "
-                f"run: {_explain_partial_fit(environment, experiment)}, and no metric says which of them was raised."
+                f"run: {fit}, and no metric says which of them was raised."
             )
     yield (
         "A silent CloudWatch agent is not seen: no server is watched then, and the fleet does not count as parked, so "
@@ -110,7 +108,9 @@ def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
 
 def _has_insights(environment: Environment) -> bool:
     metric_names = (RESTARTS, READY, RUNNING)
-    return environment.observability.container_insights and all(is_published(INSIGHTS, name) for name in metric_names)
+    return environment.observability.container_insights and all(
+        is_published(CONTAINER_INSIGHTS, name) for name in metric_names
+    )
 
 
 def _counts_nodes(environment: Environment) -> bool:
@@ -129,35 +129,24 @@ def _can_run_at_once(environment: Environment, experiment: Experiment) -> bool:
     return 1 < len(experiment.all_variants()) <= _count_server_slots(environment, experiment)
 
 
-def _explain_partial_fit(environment: Environment, experiment: Experiment) -> str:
-    count, slots = len(experiment.all_variants()), _count_server_slots(environment, experiment)
-    return "it has one variant" if count == 1 else f"of its {count} variants {slots} fit the fleet"
-
-
-def _pod_source(environment: Environment, experiment: Experiment, variant: Variant) -> MetricSource:
+def _build_insights_line(
+    environment: Environment, experiment: Experiment, metric: str, id_: str, **dimensions: str
+) -> MetricLine:
+    """Return the maximum of a metric of an experiment's namespace, by further dimensions."""
     location = {"Namespace": names.experiment_namespace(experiment), "ClusterName": names.cluster_name(environment)}
-    return MetricSource(environment, INSIGHTS, {"PodName": variant.name, **location})
-
-
-def _service_source(environment: Environment, experiment: Experiment, variant: Variant) -> MetricSource:
-    location = {"Namespace": names.experiment_namespace(experiment), "ClusterName": names.cluster_name(environment)}
-    return MetricSource(environment, INSIGHTS, {"Service": variant.name, **location})
+    return MetricSource(environment, CONTAINER_INSIGHTS, location | dimensions).line(metric, "Maximum", id_=id_)
 
 
 def _unready_server_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
-    minutes = environment.observability.not_ready_minutes
     return _build_steady_alarm(
         environment,
-        _AlarmText(
-            kind=UNREADY_SERVER,
-            name_parts=(experiment.name, variant.name),
-            sentence=f"The pod of {variant.name} of {experiment.name} in {environment.name} runs and is not ready.",
-            reason=f"for {minutes} minutes (observability.not_ready_minutes): a warm start reads the weights from S3 "
-            "and takes minutes, and the startup probe ends one that never will after an hour",
-        ),
+        (UNREADY_SERVER, experiment.name, variant.name),
+        f"The pod of {variant.name} of {experiment.name} in {environment.name} runs and is not ready.",
+        "a warm start reads the weights from S3 and takes minutes, and the startup probe ends one that never will "
+        "after an hour",
         (
-            _pod_source(environment, experiment, variant).line(RESTARTS, "Maximum", id_="restarts"),
-            _service_source(environment, experiment, variant).line(READY, "Maximum", id_="ready"),
+            _build_insights_line(environment, experiment, RESTARTS, "restarts", PodName=variant.name),
+            _build_insights_line(environment, experiment, READY, "ready", Service=variant.name),
             MathExpression(
                 text="(restarts >= 0) - (restarts >= 0) * (FILL(ready, 0) > 0)", label="pods not ready", id="waiting"
             ),
@@ -166,25 +155,21 @@ def _unready_server_alarm(environment: Environment, experiment: Experiment, vari
 
 
 def _no_container_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
-    minutes = environment.observability.not_ready_minutes
-    sibling_variants = [sibling for sibling in experiment.all_variants() if sibling is not variant][:MAX_SIBLINGS]
+    siblings = [sibling for sibling in experiment.all_variants() if sibling is not variant][:MAX_SIBLINGS]
     sibling_lines = [
-        _pod_source(environment, experiment, sibling).line(RESTARTS, "Maximum", id_=f"s{index}")
-        for index, sibling in enumerate(sibling_variants)
+        _build_insights_line(environment, experiment, RESTARTS, f"s{index}", PodName=sibling.name)
+        for index, sibling in enumerate(siblings)
     ]
     sibling_runs = _build_any_formula([f"(FILL({line.id}, -1) >= 0)" for line in sibling_lines])
     return _build_steady_alarm(
         environment,
-        _AlarmText(
-            kind=NO_CONTAINER,
-            name_parts=(experiment.name, variant.name),
-            sentence=f"No container of {variant.name} of {experiment.name} in {environment.name} runs, while one of "
-            "another variant does.",
-            reason=f"for {minutes} minutes (observability.not_ready_minutes): all variants fit the fleet at once, and "
-            "healthy devices are allocated and volumes mounted soon after a node has joined",
-        ),
+        (NO_CONTAINER, experiment.name, variant.name),
+        f"No container of {variant.name} of {experiment.name} in {environment.name} runs, while one of another "
+        "variant does.",
+        "all variants fit the fleet at once, and healthy devices are allocated and volumes mounted soon after a node "
+        "has joined",
         (
-            _pod_source(environment, experiment, variant).line(RESTARTS, "Maximum", id_="restarts"),
+            _build_insights_line(environment, experiment, RESTARTS, "restarts", PodName=variant.name),
             *sibling_lines,
             MathExpression(
                 text=f"{sibling_runs} - {sibling_runs} * (FILL(restarts, -1) >= 0)",
@@ -197,27 +182,18 @@ def _no_container_alarm(environment: Environment, experiment: Experiment, varian
 
 def _idle_nodes_alarm(scope: MonitoringScope) -> MetricAlarm:
     environment = scope.environment
-    minutes = environment.observability.not_ready_minutes
-    cluster = names.cluster_name(environment)
-    namespaces = [names.experiment_namespace(experiment_scope.experiment) for experiment_scope in scope.experiments]
     namespace_lines = [
-        MetricSource(environment, INSIGHTS, {"Namespace": namespace, "ClusterName": cluster}).line(
-            RUNNING, "Maximum", id_=f"r{index}"
-        )
-        for index, namespace in enumerate(namespaces)
+        _build_insights_line(environment, experiment_scope.experiment, RUNNING, f"r{index}")
+        for index, experiment_scope in enumerate(scope.experiments)
     ]
     any_running = _build_any_formula([f"FILL({line.id}, 0)" for line in namespace_lines])
     return _build_steady_alarm(
         environment,
-        _AlarmText(
-            kind=IDLE_NODES,
-            name_parts=(),
-            sentence=f"Accelerator nodes of {environment.name} live, and no pod of any experiment is in phase Running.",
-            reason=f"for {minutes} minutes (observability.not_ready_minutes): a raised node has a server or a compile "
-            "job within that time, or it is paid for nothing",
-        ),
+        (IDLE_NODES,),
+        f"Accelerator nodes of {environment.name} live, and no pod of any experiment is in phase Running.",
+        "a raised node has a server or a compile job within that time, or it is paid for nothing",
         (
-            MetricSource(environment, LOG_FILTER, {}).line(NODES, "Sum", id_="nodes"),
+            MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id_="nodes"),
             *namespace_lines,
             MathExpression(text=f"nodes - nodes * {any_running}", label="nodes without a pod", id="idle"),
         ),
@@ -230,37 +206,27 @@ def _build_any_formula(counts: list[str]) -> str:
     return f"({sum_text} > 0)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AlarmText:
-    """What an alarm is called and says; `name_parts` follow `kind` in its name."""
-
-    kind: str
-    name_parts: tuple[str, ...]
-    sentence: str
-    reason: str
-
-
 def _build_steady_alarm(
-    environment: Environment, alarm_text: _AlarmText, lines: tuple[MetricLine | MathExpression, ...]
+    environment: Environment,
+    name_parts: tuple[str, ...],
+    sentence: str,
+    reason: str,
+    lines: tuple[MetricLine | MathExpression, ...],
 ) -> MetricAlarm:
-    """Return an alarm on what is above 0 in every minute.
+    """Return an alarm on what is above 0 in every minute; the first of `name_parts` is its kind.
 
     A minute without data is none that breaches: treated as missing, the first minutes of a start that was then parked
     would become an alarm half an hour later.
     """
     minutes = environment.observability.not_ready_minutes
-    reads_nodes = any(isinstance(line, MetricLine) and line.metric == NODES for line in lines)
     return MetricAlarm(
-        name=names.alarm_name(environment, alarm_text.kind, *alarm_text.name_parts),
-        sentence=alarm_text.sentence,
-        reason=alarm_text.reason,
-        anchor=alarm_text.kind,
-        publishers=(LOG_FILTER, INSIGHTS) if reads_nodes else (INSIGHTS,),
+        name=names.alarm_name(environment, *name_parts),
+        sentence=sentence,
+        reason=f"for {minutes} minutes (observability.not_ready_minutes): {reason}",
+        anchor=name_parts[0],
+        publishers=(LOG_FILTER, CONTAINER_INSIGHTS) if name_parts == (IDLE_NODES,) else (CONTAINER_INSIGHTS,),
         lines=lines,
-        comparison="above",
-        threshold=0,
         period_s=PERIOD_S,
         periods=minutes,
         datapoints=minutes,
-        missing="notBreaching",
     )

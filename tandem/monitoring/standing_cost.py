@@ -7,14 +7,12 @@ Not in it: what moves or grows, such as bytes through NAT, flow logs, requests a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tandem.monitoring.cost import HOURS_PER_MONTH, MonitoringCost
 from tandem.spec.budgets import compute_run_usd
 from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
 from tandem.spec.environment import Environment, NewNetwork
-from tandem.spec.figure import DataFigure
 from tandem.spec.interface_endpoints import list_endpoint_services
 from tandem.spec.platform import RegionPrices, StandingPrices
 
@@ -69,47 +67,43 @@ def compute_parked_cost(
         monitoring_cost: what watching it costs.
         prices: the dated data of tandem/spec/data/platform/standing-prices.yaml.
     """
-    standing_parts = _list_standing_parts(environment, prices.regions.get(environment.region))
+    nodes, network = environment.cluster.system_nodes, environment.network
+    region_prices = prices.regions.get(environment.region)
+    rows = [
+        ("EKS control plane", "1 cluster", "cluster_hour", HOURS_PER_MONTH),
+        ("system nodes", f"{nodes.count} x {nodes.instance_type}", nodes.instance_type, nodes.count * HOURS_PER_MONTH),
+        (
+            "their volumes", f"{nodes.count} x {SYSTEM_NODE_ROOT_GIB} GiB gp3", "volume_gb_month",
+            nodes.count * SYSTEM_NODE_ROOT_GIB,
+        ),
+    ]  # fmt: skip
+    if isinstance(network, NewNetwork):  # gateways and endpoints of another network are paid by its owner
+        gateways = {"none": 0, "single": 1, "per-zone": len(network.zones)}[network.nat]
+        endpoints, zones = len(list_endpoint_services(environment)), len(network.zones)
+        if gateways:
+            rows.append(("NAT gateways", str(gateways), "nat_gateway_hour", gateways * HOURS_PER_MONTH))
+            rows.append(("their public addresses", str(gateways), "public_address_hour", gateways * HOURS_PER_MONTH))
+        if endpoints:
+            explanation = f"{endpoints} in {zones} zones"
+            rows.append(("interface endpoints", explanation, "endpoint_hour", endpoints * zones * HOURS_PER_MONTH))
     monitoring_part = StandingPart(
         name="watching",
         explanation=f"metrics, alarms, dashboards, logs, keys, at prices of {monitoring_cost.region}; tandem check",
         usd=monitoring_cost.parked_usd,
     )
     return ParkedCost(
-        parts=(*standing_parts, monitoring_part),
+        parts=(*(_price_part(region_prices, *row) for row in rows), monitoring_part),
         run_hours=environment.guard.max_hours,
         run_usd=compute_run_usd(environment),
     )
 
 
-def _list_standing_parts(environment: Environment, prices: RegionPrices | None) -> Iterator[StandingPart]:
-    nodes, network = environment.cluster.system_nodes, environment.network
-    yield _price_part("EKS control plane", "1 cluster", prices.cluster_hour if prices else None, HOURS_PER_MONTH)
-    yield _price_part(
-        "system nodes", f"{nodes.count} x {nodes.instance_type}",
-        prices.instance_hour.get(nodes.instance_type) if prices else None, nodes.count * HOURS_PER_MONTH,
-    )  # fmt: skip
-    yield _price_part(
-        "their volumes", f"{nodes.count} x {SYSTEM_NODE_ROOT_GIB} GiB gp3", prices.volume_gb_month if prices else None,
-        nodes.count * SYSTEM_NODE_ROOT_GIB,
-    )  # fmt: skip
-    if not isinstance(network, NewNetwork):
-        return  # its gateways and endpoints are paid by its owner
-    gateways = {"none": 0, "single": 1, "per-zone": len(network.zones)}[network.nat]
-    if gateways:
-        hours = gateways * HOURS_PER_MONTH
-        yield _price_part("NAT gateways", str(gateways), prices.nat_gateway_hour if prices else None, hours)
-        yield _price_part(
-            "their public addresses", str(gateways), prices.public_address_hour if prices else None, hours
-        )
-    endpoints = len(list_endpoint_services(environment))
-    if endpoints:
-        yield _price_part(
-            "interface endpoints", f"{endpoints} in {len(network.zones)} zones",
-            prices.endpoint_hour if prices else None, endpoints * len(network.zones) * HOURS_PER_MONTH,
-        )  # fmt: skip
-
-
-def _price_part(name: str, explanation: str, price: DataFigure[float | None] | None, amount: float) -> StandingPart:
-    unit_usd = price.value if price is not None else None
-    return StandingPart(name=name, explanation=explanation, usd=None if unit_usd is None else amount * unit_usd)
+def _price_part(
+    prices: RegionPrices | None, name: str, explanation: str, price_name: str, amount: float
+) -> StandingPart:
+    """Return a row; `price_name` is a field of the region's prices, or an instance type."""
+    price = None
+    if prices is not None:
+        price = prices.instance_hour.get(price_name) or getattr(prices, price_name, None)
+    usd = None if price is None or price.value is None else amount * price.value
+    return StandingPart(name=name, explanation=explanation, usd=usd)

@@ -1,355 +1,248 @@
-"""Publishing a run: its figures to CloudWatch exactly once, its records to S3.
+"""Publish a run at least once: a round's records to S3, its figures to CloudWatch, then its marker to S3.
 
-Invariant: a batch is sent again only where it certainly did not arrive, or where CloudWatch had shown it by now if it
-had; whatever ends this, killed or not, the next publish goes on from the journal. Figures of a round that is not
-recorded whole are never sent.
+Invariant: a round with a marker is neither read nor sent again. Each batch that CloudWatch took is logged in the folder
+at once, so a kill counts at most one batch twice and loses none. A round that is not recorded whole sends no figures.
+A fault of CloudWatch keeps no record out of S3.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS
-from tandem.publish.batch import Batch, Cell, Part, Round, batches
-from tandem.publish.cloudwatch import CloudWatch
-from tandem.publish.fault import PublishError
-from tandem.publish.journal import SETTLED, Journal, Line, State, utc
-from tandem.publish.results import Results, joined, opened
-from tandem.publish.run import Report, Run, Settings
-from tandem.publish.services import Services, require_account
-from tandem.publish.settle import DAY_S, HOUR_S, Doubt, Rounds, Settling
+from botocore.exceptions import ClientError
 
-OLDEST_S, NEWEST_S = 14 * DAY_S, 2 * HOUR_S  # PutMetricData takes no older time, and none so far ahead
+from tandem.aws.faults import explain_fault
+from tandem.errors import TandemError
+from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, SIMULATED_NAMESPACE, format_namespace
+from tandem.publish.batch import RESOLUTION_S, MetricBatch, MetricDatum, RoundFigures, SeriesMinute, build_batches
+from tandem.publish.batch_log import BatchLog, BatchState
+from tandem.publish.clients import PublishClients, require_account, translate_errors
+from tandem.publish.results import ResultStore
+
+MAX_AGE_S, MAX_AHEAD_S = 14 * 86400, 2 * 3600  # PutMetricData takes no older time, and none so far ahead
 MARGIN_S = 300  # of both: clocks differ, and a request takes its time
-FRESH_S = 60.0  # an intent older than this is written anew before a request is sent
-MOST_UNKNOWN = 3  # batches in doubt in turn: CloudWatch is not well, and every further one would have to be settled
-MOST_LOOK_S = 30.0  # between two looks at what is in doubt
 GAUGE = "unpublished_rounds"
-NOTHING = Batch(number=0, of=1, class_="", parts=())  # of a round without any figure
 
 
-class Publisher:
-    """Publishes one run; a context manager that holds the folder's journal.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDestination:
+    """Where a run is published to.
 
     Args:
-        run: what and where to.
-        folder: of the run.
-        services: boto3's clients.
-        settings: how long it tries.
-        tell: takes what the operator reads meanwhile.
-        now: seconds since 1970.
-        sleep: waits so many seconds.
-
-    Attributes:
-        report: what it did so far.
-        until_s: when it must be done, on the monotonic clock; what is not done by then is left to a later call.
+        environment, account: of the environment.
+        experiment: the dimension.
+        variants: every arm, as the dimension has it.
+        run_id: pure function of the manifest.
+        bucket: of the environment.
+        is_simulated: whether an arm is a simulated server.
     """
 
-    def __init__(  # noqa: PLR0913 - a clock and a wait that tests may give
-        self,
-        run: Run,
-        folder: Path,
-        services: Services,
-        *,
-        settings: Settings | None = None,
-        tell: Callable[[str], None] = lambda _: None,
-        now: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
+    environment: str
+    account: str
+    experiment: str
+    variants: tuple[str, ...]
+    run_id: str
+    bucket: str
+    is_simulated: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """CloudWatch namespace; that of simulated servers holds nothing else."""
+        if self.is_simulated:
+            return SIMULATED_NAMESPACE.format(environment=self.environment)
+        return format_namespace(BENCH, self.environment, "")
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of its objects in the bucket."""
+        return f"results/{self.experiment}/{self.run_id}/"
+
+
+@dataclass(slots=True, kw_only=True)
+class PublishReport:
+    """The result of one publish.
+
+    Args:
+        rounds: numbers of the rounds that got their marker.
+        sent: how many batches CloudWatch took.
+        stored: how many objects S3 took, without markers.
+        lost: sentences about figures that never reach CloudWatch: refused classes, times too old. Each is told once.
+        left: sentences about what a later publish does.
+        notes: sentences that ask for no action.
+    """
+
+    rounds: list[int] = field(default_factory=list)
+    sent: int = 0
+    stored: int = 0
+    lost: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every figure was sent."""
+        return not self.lost and not self.left
+
+
+class RunPublisher:
+    """Publishes the rounds of a run that have no marker, and the run's other files.
+
+    Args:
+        destination: names the run, the namespace and the bucket.
+        folder: of the run.
+        clients: boto3's.
+        end_s: limit on the monotonic clock; a later publish sends the batches that did not begin by then.
+
+    Raises:
+        TandemError: the credentials are another account's, or AWS or the folder cannot be used.
+    """
+
+    def __init__(
+        self, destination: RunDestination, folder: Path, clients: PublishClients, *, end_s: float = float("inf")
     ) -> None:
-        self.run, self.report, self.until_s = run, Report(), float("inf")
-        self._folder, self._services, self._settings = folder, services, settings or Settings()
-        self._tell, self._now, self._sleep = tell, now, sleep
-        self._cloudwatch = CloudWatch(services.cloudwatch, run.namespace, self._settings.retries, sleep, self.over)
-        self._results = Results(services.s3, run.bucket, run.prefix)
+        require_account(clients, destination.account, destination.environment)
+        self.report = PublishReport()
+        self._destination, self._cloudwatch, self._end_s = destination, clients.cloudwatch, end_s
+        self._store = ResultStore(clients.s3, destination.bucket, destination.prefix)
+        self._marker_prefix = f"published/{destination.environment}/round-"
+        self._sizes = self._store.list_sizes()
+        self._batch_log = BatchLog(folder, destination.environment)
 
-    def __enter__(self) -> Self:
-        """Take the journal, check the account, take over what another copy of the folder did.
+    @property
+    def published_rounds(self) -> frozenset[int]:
+        """Numbers of the rounds that had a marker when this publish began."""
+        marker_names = [name for name in self._sizes if name.startswith(self._marker_prefix)]
+        return frozenset(int(name.removeprefix(self._marker_prefix)[:-5]) for name in marker_names)
 
-        Raises:
-            PublishError: another process publishes it; the credentials are another account's, or none; S3 failed.
-        """
-        self._journal = Journal(self._folder, self.run.environment, self.run.experiment, self.run.run_id)
-        try:
-            require_account(self._services, self.run.account, self.run.environment)
-            self._take_over()
-        except BaseException:
-            self._journal.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let another process publish."""
-        self._journal.close()
-
-    def _take_over(self) -> None:
-        """Learn what another copy of the folder sent, and let it know what this one did."""
-        for number, size in self._results.journals().items():
-            if size == sum(len(line.encode()) for line in self._journal.lines(number)) and self.settled(number):
-                continue
-            self._journal.merge(self._results.journal(number))
-            self._mirror(number)
-
-    def over(self) -> bool:
-        """Return whether no time is left."""
-        return time.monotonic() >= self.until_s
-
-    def settled(self, number: int) -> bool:
-        """Return whether nothing of a round is left to be sent."""
-        return self._journal.settled(number)
-
-    def done(self) -> frozenset[int]:
-        """Return the rounds that need not be read any more: nothing is left to be sent, and their records are in S3."""
-        return frozenset(number for number in self._journal.rounds() if self._journal.stored(number))
-
-    def publish(self, one: Round) -> None:
-        """Store a round's records and send its figures, as far as they were not yet.
-
-        What is in doubt is left to `settle`, and what the time does not allow to a later call.
-
-        Raises:
-            PublishError: AWS refused, or is out of reach; what was done is in the journal.
-        """
-        self.keep_records(one)
-        if not one.complete:
-            self.report.notes.append(
-                f"round {one.number} is not recorded whole, so no figure of it is sent: go on with the run "
-                "(tandem bench run --resume), then publish again"
-            )
-        elif not self.settled(one.number):
-            made = batches(one.data)
-            if not self._given_up(one.number, made):
-                self._send_all(one.number, made)
-            self._ended(one.number)
-
-    def _send_all(self, number: int, made: Sequence[Batch]) -> None:
-        unknown = 0
-        for batch in made:
-            last = self._journal.last(number, batch.number)
-            if last is not None and last.state != "unsent":
-                continue
-            if self.over():
-                self.report.left.append(f"round {number} was not sent whole in the time that there was")
-                return
-            unknown = unknown + 1 if self._send(number, batch) == "unknown" else 0
-            if unknown == MOST_UNKNOWN:
-                raise PublishError(f"CloudWatch did not say of {unknown} batches in turn whether it took them",
-                                   where=f"namespace {self.run.namespace}")  # fmt: skip
-        if not made:
-            self._write(number, NOTHING, "sent")
-
-    def _given_up(self, number: int, made: Sequence[Batch]) -> bool:
-        """Return whether the journal knows this round otherwise; then what is left of it is given up."""
-        known = self._journal.batches(number)
-        same = {(batch.of, batch.number, batch.digest) for batch in made}
-        if all((line.of, line.batch, line.digest) in same for line in known):
-            return False
-        said = (
-            f"round {number} was published in part from other records, or by another version: what was not sent then "
-            f"is not sent any more; its records are in S3, and {self._journal.path} says what was sent"
-        )
-        for index in range(known[0].of):
-            last = self._journal.last(number, index)
-            if last is None or last.state not in SETTLED:
-                line = self._line(number, Batch(number=index, of=known[0].of, class_="", parts=()), "unsettled", said)
-                self._journal.append([line])
-        self.report.lost.append(said)
-        return True
-
-    def _ended(self, number: int) -> None:
-        if self.settled(number) and number not in self.report.rounds:
-            self.report.rounds.append(number)
-        if self._journal.batches(number):
-            self._mirror(number)
-
-    def _send(self, number: int, batch: Batch) -> str:
-        """Send one batch; return how it ended."""
-        hindrance = self._hindrance(number, batch)
-        if hindrance is not None:
-            return hindrance
-        written_s = -float("inf")
-
-        def intend() -> None:
-            nonlocal written_s
-            if self._now() - written_s > FRESH_S:
-                written_s = self._now()
-                self._intend(number, batch)
-
-        ended = self._cloudwatch.put(batch, intend)
-        if ended.fault is None:
-            self._write(number, batch, "sent")
-            self.report.sent += 1
-        elif ended.state == "invalid":
-            self._refuse(number, batch, ended.fault.problem)
-        elif ended.state == "unsent":
-            self._write(number, batch, "unsent")
-            self._mirror_if_possible(number)
-            raise ended.fault
-        else:
-            self._tell(f"batch {batch.number + 1} of {batch.of} of round {number} is in doubt: {ended.fault.problem}")
-        return ended.state
-
-    def _intend(self, number: int, batch: Batch) -> None:
-        """Announce a request, here and in S3; where the latter fails nothing is sent, and that is written down."""
-        self._write(number, batch, "intent")
-        try:
-            self._mirror(number)
-        except PublishError:
-            self._write(number, batch, "unsent")
-            raise
-
-    def _hindrance(self, number: int, batch: Batch) -> str | None:
-        """Write down what keeps a batch from being sent at all; None where nothing does."""
-        refusal, now_s = batch.refusal(), self._now()
-        if refusal is not None:
-            self._refuse(number, batch, refusal)
-            return "refused"
-        if batch.first_s < now_s - OLDEST_S + MARGIN_S:
-            self._write(number, batch, "skipped")
-            said = (
-                f"round {number} has figures older than two weeks, which CloudWatch takes no more; S3 has its records"
-            )
-            self.report.lost += [said] * (said not in self.report.lost)
-            return "skipped"
-        if batch.last_s > now_s + NEWEST_S - MARGIN_S:
-            said = (
-                f"round {number} has figures of {utc(batch.last_s)}, too far ahead of this machine's clock "
-                f"({utc(now_s)}), which is wrong or was when they were recorded: set it, and publish again; CloudWatch "
-                f"takes them from {utc(batch.last_s - NEWEST_S + MARGIN_S)} on"
-            )
-            self.report.left += [said] * (said not in self.report.left)
-            return "early"
-        return None
-
-    def _refuse(self, number: int, batch: Batch, why: str) -> None:
-        self._write(number, batch, "refused", why)
-        self.report.lost.append(
-            f"class {batch.class_!r} of round {number} is not in CloudWatch, the others are ({why}); S3 has its "
-            "records: give the class another name in the suite"
-        )
-
-    def settle(self, rounds: Rounds) -> None:
-        """Find out what became of the batches in doubt; send again those that did not arrive.
+    def publish(self, rounds: Iterable[RoundFigures], files: Sequence[Path]) -> PublishReport:
+        """Publish rounds, then the other files.
 
         Args:
-            rounds: gives the rounds of the run.
+            rounds: in their order, without `published_rounds`.
+            files: the run's other files, the last one last.
 
         Raises:
-            PublishError: AWS refused, or is out of reach.
+            TandemError: the first fault of AWS; all that could be stored is.
         """
-        doubtful = len(self._journal.in_doubt())
-        if doubtful and self._settings.patience_s <= 0:
-            self.report.left.append(f"in doubt is what became of {doubtful} requests: `{self.run.command}` settles it")
-        if not doubtful or self._settings.patience_s <= 0:
-            return
-        settling = Settling(self._journal, self._cloudwatch, self._settings.delays, rounds)
-        ends_s = self._now() + self._settings.patience_s
-        for attempt in count():
-            doubts = settling.look(self._now())
-            for doubt in doubts:
-                self._act(doubt)
-            if not self._waited([doubt for doubt in doubts if doubt.verdict == "wait"], ends_s, attempt):
+        faults: list[TandemError] = []
+        complete_rounds: list[int] = []
+        for figures in rounds:
+            complete_rounds += [figures.number] * figures.is_complete
+            if self._is_late():
+                self.report.left.append(f"rounds from {figures.number} on were not sent in the time that there was")
                 break
-        self.report.left += [self._doubtful(line, settling) for line in self._journal.in_doubt()]
-
-    def _doubtful(self, line: Line, settling: Settling) -> str:
-        which = f"batch {line.batch + 1} of {line.of} of round {line.round} is in doubt"
-        if not settling.knows(line):
-            return f"{which}, and this folder's records are not those it was made of: publish from the run's own folder"
-        return (
-            f"{which}: it was sent and not answered, and CloudWatch does not show it; from "
-            f"{utc(settling.from_s(line))} on `{self.run.command}` settles it"
-        )
-
-    def _act(self, doubt: Doubt) -> None:
-        """Write down what became of a batch, or send it again."""
-        if doubt.verdict == "wait":
-            return
-        if doubt.verdict == "absent":
-            self._send(doubt.round, doubt.batch)
-        else:
-            self._write(doubt.round, doubt.batch, doubt.verdict, doubt.why or None)
-        if doubt.verdict == "unsettled":
-            self.report.lost.append(doubt.why)
-        self._ended(doubt.round)
-
-    def _waited(self, left: Sequence[Doubt], ends_s: float, attempt: int) -> bool:
-        """Wait before the next look; whether there is one."""
-        if not left:
-            return False
-        if min(doubt.from_s for doubt in left) > ends_s:
-            ends_s += self._settings.glance_s - self._settings.patience_s
-        most_s = min(ends_s - self._now(), self.until_s - time.monotonic())
-        if most_s <= 0:
-            return False
-        pause_s = min(self._settings.look_s * 1.5**attempt, MOST_LOOK_S, most_s)
-        self._tell(f"in doubt: {len(left)}, CloudWatch does not show it yet; looking again in {pause_s:.0f} s")
-        self._sleep(pause_s)
-        return True
-
-    def gauge(self, complete: Iterable[int]) -> None:
-        """Send how many rounds are recorded whole and not in CloudWatch; at most once, and no failure of it counts.
-
-        Args:
-            complete: numbers of the rounds before the present one that are recorded whole.
-        """
-        behind = float(sum(not self.settled(number) for number in complete))
-        minute = int(self._now()) // 60 * 60
-        every = dict.fromkeys(BENCH_DIMENSIONS, ALL_VALUES) | {BENCH_DIMENSIONS[0]: self.run.experiment}
-        cells = [Cell(tuple((every | {BENCH_DIMENSIONS[1]: arm}).items()), GAUGE, minute) for arm in self.run.variants]
-        data = [Part(cell=cell, values=(behind,), counts=(1,)).as_datum() for cell in cells]
-        ended = self._cloudwatch.put_data(data, lambda: None)
-        if ended.fault is not None:
-            self._tell(f"{GAUGE} was not sent: {ended.fault}")
-
-    def keep_records(self, one: Round) -> None:
-        """Store a round's raw records, unless they are there.
-
-        Raises:
-            PublishError: S3 refused, or is out of reach.
-        """
-        with joined(one.records) as (file, digest):
-            last = self._journal.last(one.number, -1)
-            if last is not None and last.digest == digest:
-                return
-            self._results.keep(f"records/round-{one.number:05d}.jsonl", file)
-        records = Batch(number=-1, of=0, class_="", parts=())
-        self._journal.append([self._line(one.number, records, "stored", digest=digest)])
-        self.report.stored += 1
-
-    def keep_files(self, files: Sequence[Path]) -> None:
-        """Store the run's other files, the last one last.
-
-        Raises:
-            PublishError: S3 refused, or is out of reach.
-        """
+            try:
+                self._store_records(figures)
+                if not faults:
+                    self._publish_figures(figures)
+            except TandemError as fault:
+                faults.append(fault)
+        if self.report.sent:
+            self._send_gauge(len(set(complete_rounds[:-1]).difference(self.report.rounds)))
         for path in files:
-            with opened(path) as file:
-                self._results.keep(path.name, file)
+            try:
+                self._store.store_ranges(path.name, path, [(0, path.stat().st_size)])
+                self.report.stored += 1
+            except TandemError as fault:
+                faults.append(fault)
+        if faults:
+            raise faults[0]
+        return self.report
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._end_s
+
+    def _store_records(self, figures: RoundFigures) -> None:
+        """Store a round's raw records, unless they are there; records are only ever appended."""
+        name = f"records/round-{figures.number:05d}.jsonl"
+        if self._sizes.get(name) != sum(end - first for first, end in figures.ranges):
+            self._store.store_ranges(name, figures.records_file, figures.ranges)
             self.report.stored += 1
 
-    def _write(self, number: int, batch: Batch, state: State, why: str | None = None) -> None:
-        self._journal.append([self._line(number, batch, state, why)])
+    def _publish_figures(self, figures: RoundFigures) -> None:
+        """Send the batches of a round that are not logged as sent, then store the round's marker."""
+        number = figures.number
+        if not figures.is_complete:
+            self.report.notes.append(
+                f"round {number} is not recorded whole, so no figure of it is sent: go on with the run "
+                "(tandem bench run --resume), then publish again"
+            )
+            return
+        old_journal = f"published/round-{number:05d}.jsonl"
+        if old_journal in self._sizes:
+            self._batch_log.read_lines(self._store.read(old_journal))
+        last_s, now_s = max((part.at_s for part in figures.series), default=0), time.time()
+        if last_s > now_s + MAX_AHEAD_S - MARGIN_S:
+            self.report.left.append(
+                f"round {number} has figures of {_format_utc(last_s)}, too far ahead of this machine's clock "
+                f"({_format_utc(now_s)}), which is wrong or was when they were recorded: set it, and publish again; "
+                f"CloudWatch takes them from {_format_utc(last_s - MAX_AHEAD_S + MARGIN_S)} on"
+            )
+            return
+        batches = build_batches(figures.series)
+        for batch in batches:
+            if (number, batch.digest) in self._batch_log:
+                continue
+            if self._is_late():
+                self.report.left.append(f"round {number} was not sent whole in the time that there was")
+                return
+            self._batch_log.add(number, batch.digest, self._send_batch(number, batch))
+        marker = {"round": number, "batches": len(batches), "at": _format_utc(time.time())}
+        self._store.store(f"{self._marker_prefix}{number:05d}.json", BytesIO(json.dumps(marker).encode()))
+        self.report.rounds.append(number)
 
-    def _line(
-        self, number: int, batch: Batch, state: State, why: str | None = None, *, digest: str | None = None
-    ) -> Line:
-        return Line(
-            environment=self.run.environment, experiment=self.run.experiment, run=self.run.run_id, round=number,
-            batch=batch.number, of=batch.of, digest=digest or batch.digest, state=state, at=utc(self._now()), why=why,
-        )  # fmt: skip
+    def _send_batch(self, number: int, batch: MetricBatch) -> BatchState:
+        """Send one batch; a batch that CloudWatch never takes is reported as lost."""
+        if min(datum.minute.at_s for datum in batch.data) < time.time() - MAX_AGE_S + MARGIN_S:
+            lost = (
+                f"round {number} has figures older than two weeks, which CloudWatch takes no more; S3 has its records"
+            )
+            self.report.lost += [lost] * (lost not in self.report.lost)
+            return "skipped"
+        refusal = batch.find_name_fault() or self._put_data(batch.data)
+        if refusal is not None:
+            prompt_class = batch.data[0].minute.prompt_class
+            self.report.lost.append(
+                f"class {prompt_class!r} of round {number} is not in CloudWatch, the others are ({refusal}); S3 has its"
+                " records: give the class another name in the suite"
+            )
+            return "refused"
+        self.report.sent += 1
+        return "sent"
 
-    def _mirror(self, number: int) -> None:
-        self._results.mirror(number, self._journal.lines(number))
+    def _put_data(self, data: Sequence[MetricDatum]) -> str | None:
+        """Call PutMetricData; return why CloudWatch will never take these data, None where it took them."""
+        namespace = self._destination.namespace
+        with translate_errors("PutMetricData", f"namespace {namespace}"):
+            try:
+                self._cloudwatch.put_metric_data(Namespace=namespace, MetricData=[datum.as_request() for datum in data])
+            except ClientError as error:
+                kind, problem = explain_fault(error, "PutMetricData")
+                if kind != "invalid":
+                    raise
+                return problem
+        return None
 
-    def _mirror_if_possible(self, number: int) -> None:
+    def _send_gauge(self, round_count: int) -> None:
+        """Send how many earlier rounds are recorded whole and not in CloudWatch; a failure is a note."""
+        minute = int(time.time()) // RESOLUTION_S * RESOLUTION_S
+        dimensions = dict.fromkeys(BENCH_DIMENSIONS, ALL_VALUES) | {BENCH_DIMENSIONS[0]: self._destination.experiment}
+        arms = [tuple((dimensions | {BENCH_DIMENSIONS[1]: arm}).items()) for arm in self._destination.variants]
+        gauge_data = [
+            MetricDatum(minute=SeriesMinute(arm, GAUGE, minute), values=(float(round_count),), counts=(1,))
+            for arm in arms
+        ]
         try:
-            self._mirror(number)
-        except PublishError as fault:
-            self._tell(f"the journal's copy was not written: {fault}")
+            self._put_data(gauge_data)
+        except TandemError as fault:
+            self.report.notes.append(f"{GAUGE} was not sent: {fault.problem}")
+
+
+def _format_utc(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, tz=UTC).isoformat(timespec="milliseconds")

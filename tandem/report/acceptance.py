@@ -8,18 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from tandem.judge import text_format
 from tandem.judge.schema import FILE, ClassAcceptance, Verdict
 from tandem.report import colors
 from tandem.report.charts import HALF_PX, ReportChart, VegaSpec
-from tandem.report.markup import HtmlFragment, build_table, build_tag
-from tandem.report.row_layout import build_name_layers, compute_row_layout
+from tandem.report.markup import build_sentence, build_table, render_template
+from tandem.report.row_layout import build_layer, build_name_layers, compute_row_layout
 from tandem.report.section import ReportSection
 
 EVERY = "all"
 MAX_ROWS = 20
 MAX_LINES = 6
 _BAR_PX = 16
+POINT_STYLE: dict[str, Any] = {"filled": True, "size": 40, "opacity": 1}
 _ROW_GAP_PX = 10
 _DASHES = ([1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [4, 6], [12, 4])
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
@@ -28,17 +31,11 @@ _SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross
 def build_acceptance_section(verdict: Verdict) -> ReportSection:
     """Return the section."""
     acceptances = text_format.filter_speculation(verdict.acceptance)
-    parts: list[HtmlFragment | ReportChart] = []
+    parts: list[Markup | ReportChart] = [build_sentence("No acceptance is known of any arm, or none speculates.")]
     if acceptances:
-        parts += [_build_length_chart(acceptances, verdict), *_build_position_charts(acceptances)]
-    else:
-        parts.append(build_tag("p", "No acceptance is known of any arm, or none speculates.",
-                         class_="says"))  # fmt: skip
+        parts = [_build_length_chart(acceptances, verdict), *_build_position_charts(acceptances)]
     sentences = dict.fromkeys(f"{row.arm}: {row.sentence}" for row in verdict.acceptance if row.sentence)
-    if sentences:
-        parts.append(
-            build_tag("ul", *(build_tag("li", sentence) for sentence in list(sentences)[:MAX_ROWS]), class_="reasons")
-        )
+    parts.append(render_template("reasons", sentences=list(sentences)[:MAX_ROWS]))
     return ReportSection(name="acceptance", short="Acceptance", title="Acceptance", parts=tuple(parts))
 
 
@@ -65,7 +62,7 @@ def _build_length_chart(acceptances: Sequence[ClassAcceptance], verdict: Verdict
     )
 
 
-def _build_acceptance_table(rows: Sequence[ClassAcceptance]) -> HtmlFragment:
+def _build_acceptance_table(rows: Sequence[ClassAcceptance]) -> Markup:
     positions = max((len(row.per_position) for row in rows), default=0)
     heads = ("Class", "Arm", "Tokens per step", "Target steps per token", "Method",
              *(f"Position {place}" for place in range(1, positions + 1)))  # fmt: skip
@@ -109,45 +106,26 @@ def _build_bar_spec(
         for row in (class_names.index(acceptance.class_) + row_layout.shift + arm_offsets[acceptance.arm],)
     ]
     high = max(2.0, *(row.acceptance_length or 0 for row in rows))
-    x: dict[str, Any] = {
-        "type": "quantitative",
-        "scale": {
-            "domain": [0, high],
-            "range": [row_layout.first, row_layout.last - (35 if row_layout.narrow else 0)],
-            "nice": False,
-        },
-    }
+    x = row_layout.encode_values("linear", 0, high)
+    if row_layout.narrow:
+        x["scale"]["range"][1] -= 35
     axis = {"grid": True, "tickMinStep": 1, "tickCount": 6, "tickSize": 4, "title": "tokens per step"}
-    y = {"field": "row", "type": "quantitative", "axis": None, "scale": row_layout.y_scale(len(class_names))}
+    y = row_layout.encode_rows(len(class_names))
     color = {
         "field": "arm", "type": "nominal",
         "legend": {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30},
         "scale": {"domain": [text_format.shorten_text(arm) for arm in arms], "range": arm_colors},
     }  # fmt: skip
+    bar = {"x": x | {"field": "zero", "axis": axis}, "x2": {"field": "length"}, "y": y | {"field": "top"}}
+    figure = {"x": x | {"field": "length"}, "y": y, "text": {"field": "told"}}
     return {
         "width": width,
         "height": row_layout.step * len(class_names),
         "data": {"values": values},
         "layer": [
-            {
-                "mark": {"type": "rect"},
-                "encoding": {
-                    "x": x | {"field": "zero", "axis": axis},
-                    "x2": {"field": "length"},
-                    "y": y | {"field": "top"},
-                    "y2": {"field": "foot"},
-                    "color": color,
-                },
-            },
-            {
-                "data": {"values": [{"one": 1}]},
-                "mark": {"type": "rule", "color": "var(--text)", "strokeDash": [4, 3]},
-                "encoding": {"x": x | {"field": "one"}},
-            },
-            {
-                "mark": {"type": "text", "align": "left", "baseline": "middle", "dx": 7},
-                "encoding": {"x": x | {"field": "length"}, "y": y, "text": {"field": "told"}},
-            },
+            build_layer("rect", bar | {"y2": {"field": "foot"}, "color": color}),
+            build_layer("rule", {"x": x | {"field": "one"}}, [{"one": 1}], color="var(--text)", strokeDash=[4, 3]),
+            build_layer("text", figure, align="left", baseline="middle", dx=7),
             *build_name_layers(row_layout, class_names),
         ],
     }
@@ -202,13 +180,7 @@ def _build_position_spec(rows: Sequence[ClassAcceptance], width: int) -> VegaSpe
         "data": {"values": values},
         "encoding": {"x": x, "y": y, "color": encode_class(line_colors[: len(class_names)])},
         "layer": [
-            {
-                "mark": {"type": "line", "strokeWidth": 2},
-                "encoding": {"strokeDash": encode_class(list(_DASHES[: len(class_names)]))},
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
-                "encoding": {"shape": encode_class(list(_SHAPES[: len(class_names)]))},
-            },
+            build_layer("line", {"strokeDash": encode_class(list(_DASHES[: len(class_names)]))}, strokeWidth=2),
+            build_layer("point", {"shape": encode_class(list(_SHAPES[: len(class_names)]))}, **POINT_STYLE),
         ],
     }

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import vl_convert
+from markupsafe import Markup
 
 from tandem.judge.text_format import shorten_text
 from tandem.report.colors import LIGHT
-from tandem.report.markup import HtmlFragment, build_details, build_tag, escape_text
+from tandem.report.markup import clean_value, render_template
 
 VegaSpec = dict[str, Any]
 NARROW_PX = 330  # pixels: a phone's 390 without the page's and the card's edges
@@ -51,29 +52,16 @@ class ReportChart:
     title: str
     caption: str
     spec: Callable[[int], VegaSpec]
-    table: HtmlFragment
+    table: Markup
     width_px: int = FULL_PX
     has_slide: bool = True
 
 
-def render_figure(chart: ReportChart) -> HtmlFragment:
+def render_figure(chart: ReportChart) -> Markup:
     """Return a chart with its title, what it shows and its table."""
-    head = f"{chart.name}-title"
     sizes = ((NARROW_PX, "any"),) if chart.width_px == NARROW_PX else ((chart.width_px, "wide"), (NARROW_PX, "narrow"))
     drawings = [_render_svg(chart, width, kind) for width, kind in sizes]
-    return build_tag(
-        "figure",
-        build_tag("h3", chart.title, id=head),
-        *drawings,
-        build_tag(
-            "figcaption",
-            build_tag("p", chart.caption, class_="says"),
-            build_details("The figures as a table", chart.table),
-        ),
-        aria_labelledby=head,
-        id=chart.name,
-        class_=f"card {_SPANS[chart.width_px]}",
-    )
+    return render_template("figure", chart=chart, drawings=drawings, span=_SPANS[chart.width_px])
 
 
 def write_png(chart: ReportChart, folder: Path, band: str | None = None) -> Path:
@@ -111,19 +99,18 @@ def compose_slide(chart: ReportChart, band: str | None) -> VegaSpec:
     return spec
 
 
-def _render_svg(chart: ReportChart, width: int, kind: str) -> HtmlFragment:
+def _render_svg(chart: ReportChart, width: int, kind: str) -> Markup:
     """Return the drawing as an image that has a name and a description."""
     svg = vl_convert.vegalite_to_svg(_apply_theme(chart.spec(width)))
     name = f"{chart.name}-{kind}"
     size_match = _SIZE.match(svg)
     assert size_match is not None, "vl-convert writes the size of an SVG first"
     svg_body = _IDENTIFIER.sub(rf"\g<1>{name}-", svg[size_match.end() :])
-    description = (
-        f'<title id="{name}-t">{escape_text(chart.title)}</title><desc '
-        f'id="{name}-d">{escape_text(chart.caption)}</desc>'
+    description = Markup('<title id="{0}-t">{1}</title><desc id="{0}-d">{2}</desc>').format(
+        name, clean_value(chart.title), clean_value(chart.caption)
     )
     tag_end = svg_body.index(">") + 1
-    return HtmlFragment(
+    return Markup(  # noqa: S704 - Vega escapes what it draws
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="{name}-t" aria-describedby="{name}-d" '
         f'class="{kind}" style="max-width:{size_match[2]}px"{svg_body[:tag_end]}{description}{svg_body[tag_end:]}'
     )

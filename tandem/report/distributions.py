@@ -9,16 +9,18 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
+from tandem.bench.request_table import RequestTable
 from tandem.judge import text_format
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import Verdict
 from tandem.report import colors, sampling
 from tandem.report.charts import FULL_PX, ReportChart, VegaSpec
-from tandem.report.markup import HtmlFragment, build_table, build_tag
+from tandem.report.markup import build_sentence, build_table
 from tandem.report.row_layout import (
     RowLayout,
     add_text_halo,
+    build_layer,
     build_name_layers,
     compute_row_layout,
     is_narrow,
@@ -95,7 +97,7 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
     empty_sentence = "No request of this run has these figures: none succeeded."
     return ReportSection(
         name="spread", short="Distributions", title="Distributions",
-        parts=(build_tag("p", sentence if charts else empty_sentence, class_="says"), *charts),
+        parts=(build_sentence(sentence if charts else empty_sentence), *charts),
     )  # fmt: skip
 
 
@@ -124,7 +126,7 @@ def _build_box_chart(plot: _BoxPlot, omission_note: str) -> ReportChart:
     )
 
 
-def _build_box_table(plot: _BoxPlot) -> HtmlFragment:
+def _build_box_table(plot: _BoxPlot) -> Markup:
     heads = ("Class", "Arm", "Requests", "p5", "p25", "Median", "p75", "p95")
     rows = (
         (
@@ -164,38 +166,29 @@ def _build_box_spec(plot: _BoxPlot, width: int) -> VegaSpec:
     )
     axis = {"grid": True, "tickSize": 4, "labelExpr": "format(datum.value, ',')", **ticks,
             "title": f"{text_format.format_metric(plot.metric)}, {text_format.metric_unit(plot.metric)}"}  # fmt: skip
-    y = {"field": "row", "type": "quantitative", "axis": None, "scale": row_layout.y_scale(len(plot.names))}
+    y = row_layout.encode_rows(len(plot.names))
     arms = [text_format.shorten_text(name) for name in plot.arms]
     color = {
         "field": "arm", "type": "nominal", "legend": {"symbolType": "square", "columnPadding": 30},
         "scale": {"domain": arms, "range": [colors.arm_color(place) for place in range(len(arms))]},
     }  # fmt: skip
-    color_without_legend = color | {"legend": None}
-
-    def build_rule_layer(
-        first: str, last: str, legend: dict[str, Any] = color_without_legend, **mark: Any
-    ) -> dict[str, Any]:
-        return {
-            "mark": {"type": "rule", **mark},
-            "encoding": {"x": x | {"field": first}, "x2": {"field": last}, "y": y, "color": legend},
-        }
-
+    no_legend = color | {"legend": None}
+    dot_encoding, median_encoding = ({"x": x | {"field": field}, "y": y, "color": no_legend} for field in ("at", "p50"))
+    line = {"x": x | {"field": "p5", "axis": axis}, "x2": {"field": "p95"}, "y": y, "color": color}
+    box = {"x": x | {"field": "p25"}, "x2": {"field": "p75"}, "y": y, "color": no_legend}
     return {
         "width": width,
         "height": row_layout.step * len(plot.names),
         "data": {"values": values},
         "layer": [
-            build_rule_layer("p5", "p95", strokeWidth=1.5)
-            | {"encoding": {"x": x | {"field": "p5", "axis": axis}, "x2": {"field": "p95"}, "y": y, "color": color}},
-            build_rule_layer("p25", "p75", strokeWidth=11, opacity=0.35),
-            {"data": {"values": dots}, "mark": {"type": "tick", "size": 11, "thickness": 1, "opacity": 0.55},
-             "encoding": {"x": x | {"field": "at"}, "y": y, "color": color_without_legend}},
-            {"mark": {"type": "tick", "size": 15, "thickness": 3, "opacity": 1},
-             "encoding": {"x": x | {"field": "p50"}, "y": y, "color": color_without_legend}},
-            *_build_median_layers(row_layout, y, color_without_legend, plot),
+            build_layer("rule", line, strokeWidth=1.5),
+            build_layer("rule", box, strokeWidth=11, opacity=0.35),
+            build_layer("tick", dot_encoding, dots, size=11, thickness=1, opacity=0.55),
+            build_layer("tick", median_encoding, size=15, thickness=3, opacity=1),
+            *_build_median_layers(row_layout, y, no_legend, plot),
             *build_name_layers(row_layout, names),
         ],
-    }  # fmt: skip
+    }
 
 
 def _build_box_values(box: _BoxStatistics, plot: _BoxPlot, row_layout: RowLayout) -> dict[str, Any]:

@@ -11,24 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
+from tandem.bench.schedule import LoadLevel
 from tandem.judge import text_format
-from tandem.judge.schema import (
-    FILE,
-    CellVerdict,
-    CellWord,
-    Headline,
-    LoadLevel,
-    OutputFinding,
-    TailSpeedUp,
-    Verdict,
-)
+from tandem.judge.schema import FILE, CellVerdict, CellWord, Headline, OutputFinding, TailSpeedUp, Verdict
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, VegaSpec
 from tandem.report.colors import SHAPES, TONES
 from tandem.report.header import find_tone
-from tandem.report.markup import HtmlFragment, build_table
+from tandem.report.markup import build_table
 from tandem.report.row_layout import (
     RowLayout,
     add_text_halo,
+    build_layer,
     build_name_layers,
     compute_row_layout,
     is_narrow,
@@ -36,6 +31,7 @@ from tandem.report.row_layout import (
 
 MAX_ROWS = 30
 _STEP_PX, _SMALL_STEP_PX = 30, 24
+POINT_STYLE: dict[str, Any] = {"filled": True, "size": 90, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 1}
 _MAX_SPEED_UP = 50.0  # a speed-up beyond is drawn at the edge
 _MIN_SPAN = 1.25  # each side of 1
 _AXIS_MARGIN = 1.04
@@ -54,7 +50,6 @@ class ForestPlot:
     cells: tuple[CellVerdict, ...]
     cell_count: int
     margin: float
-    baseline: str
     load_count: int
 
     @property
@@ -83,35 +78,24 @@ def build_forest_charts(verdict: Verdict, headline: Headline, variant_index: int
         _row_key(cell): row
         for row, cell in enumerate(sorted(text_format.choose_telling_cells(first_cells, MAX_ROWS), key=_sort_key))
     }
-    return tuple(
-        _build_forest_chart(
-            verdict,
-            _build_forest_plot(headline, cells, rows, verdict),
-            f"speed-up-{variant_index}" + (f"-{number}" if number else ""),
-            small=number > 0,
-        )
-        for number, cells in enumerate(nonempty_cells.values())
-        if any(_row_key(cell) in rows for cell in cells)
-    )
+    charts = []
+    for number, cells in enumerate(nonempty_cells.values()):
+        plot_cells = [cell for cell in cells if _row_key(cell) in rows]
+        if plot_cells:
+            plot = ForestPlot(
+                headline=headline,
+                cells=tuple(sorted(plot_cells, key=lambda cell: rows[_row_key(cell)])),
+                cell_count=len(cells),
+                margin=verdict.margin,
+                load_count=len({cell.load for cell in cells}),
+            )
+            suffix = f"-{number}" if number else ""
+            charts.append(_build_forest_chart(verdict, plot, f"speed-up-{variant_index}{suffix}", small=number > 0))
+    return tuple(charts)
 
 
 def _row_key(cell: CellVerdict) -> tuple[str, LoadLevel]:
     return cell.class_, cell.load
-
-
-def _build_forest_plot(
-    headline: Headline, cells: Sequence[CellVerdict], rows: Mapping[tuple[str, LoadLevel], int], verdict: Verdict
-) -> ForestPlot:
-    plot_cells = sorted((cell for cell in cells if _row_key(cell) in rows), key=lambda cell: rows[_row_key(cell)])
-    loads = len({cell.load for cell in cells})
-    return ForestPlot(
-        headline=headline,
-        cells=tuple(plot_cells),
-        cell_count=len(cells),
-        margin=verdict.margin,
-        baseline=verdict.baseline,
-        load_count=loads,
-    )
 
 
 def _build_forest_chart(verdict: Verdict, plot: ForestPlot, name: str, *, small: bool) -> ReportChart:
@@ -134,7 +118,12 @@ def _sort_key(cell: CellVerdict) -> tuple[float, float]:
 
 
 def _format_caption(plot: ForestPlot, verdict: Verdict, *, small: bool) -> str:
-    omission_note = f" {_format_omission(plot, verdict)}" if len(plot.cells) < plot.cell_count else ""
+    omission_note = (
+        f" Drawn are {len(plot.cells)} of {plot.cell_count:,}, the fastest and the slowest; all are in {FILE} of the "
+        f"run {verdict.folder}."
+        if len(plot.cells) < plot.cell_count
+        else ""
+    )
     if small:
         verdict_counts = Counter(cell.verdict for cell in plot.cells)
         counts_text = ", ".join(f"{number} {word}" for word, number in verdict_counts.items())
@@ -155,83 +144,62 @@ def _format_caption(plot: ForestPlot, verdict: Verdict, *, small: bool) -> str:
     )
 
 
-def _format_omission(plot: ForestPlot, verdict: Verdict) -> str:
-    return (
-        f"Drawn are {len(plot.cells)} of {plot.cell_count:,}, the fastest and the slowest; all are in {FILE} of "
-        "the run "
-        f"{verdict.folder}."
-    )
-
-
-def build_cells_table(caption: str, cells: Sequence[CellVerdict], verdict: Verdict) -> HtmlFragment:
+def build_cells_table(caption: str, cells: Sequence[CellVerdict], verdict: Verdict) -> Markup:
     """Return the cells of one metric with all that the verdict says of them."""
-    heads = ("Class", "Load", *_list_headings(verdict))
     rows = ((cell.class_, text_format.format_load(cell.load), *_format_cell(cell)) for cell in cells)
-    return build_table(caption, heads, rows, numbers=range(2, 11), class_="cells")
+    return build_table(caption, ("Class", "Load", *_list_headings(verdict)), rows, numbers=range(2, 11), class_="cells")
 
 
-def build_metrics_table(caption: str, cells: Sequence[CellVerdict], verdict: Verdict) -> HtmlFragment:
+def build_metrics_table(caption: str, cells: Sequence[CellVerdict], verdict: Verdict) -> Markup:
     """Return cells of several metrics, those of E2E with their mean and 90th percentile."""
     heads = ("Class", "Metric", "Load", *_list_headings(verdict))
     rows = (
-        (cell.class_, name, text_format.format_load(cell.load), *columns)
+        (
+            cell.class_,
+            f"{text_format.format_metric(cell.metric)}{statistic}",
+            text_format.format_load(cell.load),
+            *columns,
+        )
         for cell in cells
-        for name, columns in [
-            (text_format.format_metric(cell.metric), _format_cell(cell)),
-            *(
-                (f"{text_format.format_metric(cell.metric)} {tail.statistic}", _format_tail(cell, tail))
-                for tail in cell.tails
-            ),
+        for statistic, columns in [
+            ("", _format_cell(cell)),
+            *((f" {tail.statistic}", _format_cell(cell, tail)) for tail in cell.tails),
         ]
     )
     return build_table(caption, heads, rows, numbers=range(3, 12), class_="cells")
 
 
 def _list_headings(verdict: Verdict) -> tuple[str, ...]:
-    return (
+    interval = f"{text_format.format_level(verdict)} interval"
+    values = (
         "Prompts",
         "Rounds",
         "Baseline",
         "Variant",
         "Speed-up",
-        f"{text_format.format_level(verdict)} interval",
+        interval,
         "Adjusted p",
         "Noise floor",
         "Detectable",
-        "Verdict",
-        "Why",
     )
+    return (*values, "Verdict", "Why")
 
 
-def _format_cell(cell: CellVerdict) -> tuple[str, ...]:
+def _format_cell(cell: CellVerdict, tail: TailSpeedUp | None = None) -> tuple[str, ...]:
+    """Return the columns of a cell, or of one statistic beside its median."""
+    figures = tail or cell
     return (
         f"{cell.prompts:,}",
         f"{cell.rounds:,}",
-        _format_value(cell.baseline, cell.metric),
-        _format_value(cell.measured, cell.metric),
-        text_format.format_times(cell.speed_up.value if cell.speed_up else None),
-        text_format.format_interval(cell.speed_up),
-        text_format.format_number(cell.adjusted_p),
+        _format_value(figures.baseline, cell.metric),
+        _format_value(figures.measured, cell.metric),
+        text_format.format_times(figures.speed_up.value if figures.speed_up else None),
+        text_format.format_interval(figures.speed_up),
+        text_format.format_number(figures.adjusted_p),
         text_format.format_times(cell.noise_floor),
-        text_format.format_times(cell.detectable),
-        cell.verdict,
-        cell.why,
-    )
-
-
-def _format_tail(cell: CellVerdict, tail: TailSpeedUp) -> tuple[str, ...]:
-    return (
-        f"{cell.prompts:,}",
-        f"{cell.rounds:,}",
-        _format_value(tail.baseline, cell.metric),
-        _format_value(tail.measured, cell.metric),
-        text_format.format_times(tail.speed_up.value),
-        text_format.format_interval(tail.speed_up),
-        text_format.format_number(tail.adjusted_p),
-        text_format.format_times(cell.noise_floor),
-        text_format.ABSENT,
-        tail.verdict,
-        "beside the median, over all requests",
+        text_format.ABSENT if tail else text_format.format_times(cell.detectable),
+        figures.verdict,
+        "beside the median, over all requests" if tail else cell.why,
     )
 
 
@@ -247,60 +215,30 @@ def _build_forest_spec(plot: ForestPlot, width: int, *, small: bool) -> VegaSpec
     names = [_format_row_name(cell, plot, width) for cell in plot.cells]
     row_layout = compute_row_layout(width, names, figure_px=290, step=_SMALL_STEP_PX if small else _STEP_PX)
     low, high = _compute_axis_ends(plot.cells)
-    x = {
-        "type": "quantitative",
-        "scale": {
-            "type": "log",
-            "domain": [low, high],
-            "range": [row_layout.first, row_layout.last],
-            "nice": False,
-            "clamp": True,
-        },
-    }
-    y = {"field": "row", "type": "quantitative", "axis": None, "scale": row_layout.y_scale(len(names))}
+    x = row_layout.encode_values("log", low, high, clamp=True)
+    y = row_layout.encode_rows(len(names))
     axis = {
         "values": _choose_ticks(low, high, is_sparse=row_layout.narrow), "grid": True, "orient": "bottom",
         "labelExpr": f"format(datum.value, '~g') + '{text_format.TIMES}'", "tickSize": 4,
         "title": None if small else f"speed-up: left of 1{text_format.TIMES} slower, right of it faster",
     }  # fmt: skip
     rows = [_build_row_values(cell, row + row_layout.shift, low, high) for row, cell in enumerate(plot.cells)]
+    margin_row = {"from": 1 / (1 + plot.margin), "to": 1 + plot.margin}
+    color, shape = _encode_verdict(plot.colors), _encode_verdict(SHAPES)
+    margin_ends = {"x": x | {"axis": axis, "field": "from"}, "x2": {"field": "to"}}
+    floor_ends = {"x": x | {"field": "floor"}, "x2": {"field": "ceiling"}, "y": y}
+    interval_ends = {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y, "color": color}
     return {
         "width": width,
         "height": row_layout.step * len(names),
         "data": {"values": rows},
         "layer": [
-            _build_margin_layer(plot.margin, x | {"axis": axis}),
-            _build_floor_layer(x, y),
-            {
-                "data": {"values": [{"one": 1}]},
-                "mark": {"type": "rule", "color": "var(--muted)", "strokeWidth": 1},
-                "encoding": {"x": x | {"field": "one"}},
-            },
-            {
-                "mark": {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
-                "encoding": {
-                    "x": x | {"field": "low"},
-                    "x2": {"field": "high"},
-                    "y": y,
-                    "color": _encode_verdict(plot.colors),
-                },
-            },
-            {
-                "mark": {
-                    "type": "point",
-                    "filled": True,
-                    "size": 90,
-                    "opacity": 1,
-                    "stroke": "var(--card)",
-                    "strokeWidth": 1,
-                },
-                "encoding": {
-                    "x": x | {"field": "value"},
-                    "y": y,
-                    "color": _encode_verdict(plot.colors),
-                    "shape": _encode_verdict(SHAPES),
-                },
-            },
+            build_layer("rect", margin_ends, [margin_row], color="var(--band)"),
+            build_layer("rule", floor_ends, color="var(--floor)", strokeWidth=9, opacity=0.45)
+            | {"transform": [{"filter": "datum.ceiling > 1"}]},
+            build_layer("rule", {"x": x | {"field": "one"}}, [{"one": 1}], color="var(--muted)", strokeWidth=1),
+            build_layer("rule", interval_ends, strokeWidth=2.5, strokeCap="round"),
+            build_layer("point", {"x": x | {"field": "value"}, "y": y, "color": color, "shape": shape}, **POINT_STYLE),
             *_build_text_layers(row_layout, y, plot.colors),
             *build_name_layers(row_layout, names),
         ],
@@ -334,46 +272,22 @@ def _encode_verdict(channel_values: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _build_margin_layer(margin: float, x: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "data": {"values": [{"from": 1 / (1 + margin), "to": 1 + margin}]},
-        "mark": {"type": "rect", "color": "var(--band)"},
-        "encoding": {"x": x | {"field": "from"}, "x2": {"field": "to"}},
-    }
-
-
-def _build_floor_layer(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "transform": [{"filter": "datum.ceiling > 1"}],
-        "mark": {"type": "rule", "color": "var(--floor)", "strokeWidth": 9, "opacity": 0.45},
-        "encoding": {"x": x | {"field": "floor"}, "x2": {"field": "ceiling"}, "y": y},
-    }
-
-
 def _build_text_layers(
     row_layout: RowLayout, y: dict[str, Any], colors: Mapping[CellWord, str]
 ) -> list[dict[str, Any]]:
     """Return the figures of each row as text: on the right, on a phone above the marks."""
 
-    def build_text_layer(field: str, x: float, **mark: Any) -> dict[str, Any]:
-        return {
-            "mark": {"type": "text", "x": x, "baseline": "middle", "align": "left", **mark},
-            "encoding": {"y": y, "text": {"field": field}, "color": _encode_verdict(colors)},
-        }
+    def build_text_layer(field: str, x: float, **style: Any) -> dict[str, Any]:
+        encoding = {"y": y, "text": {"field": field}, "color": _encode_verdict(colors)}
+        return build_layer("text", encoding, **{"x": x, "baseline": "middle", "align": "left", **style})
 
     if row_layout.narrow:
-        return add_text_halo(
-            build_text_layer(
-                "short",
-                row_layout.width - 4,
-                align="right",
-                dy=(row_layout.name_offset - row_layout.shift) * row_layout.step,
-            ),
-            row_layout,
-        )
+        dy = (row_layout.name_offset - row_layout.shift) * row_layout.step
+        return add_text_halo(build_text_layer("short", row_layout.width - 4, align="right", dy=dy), row_layout)
+    interval_layer = build_text_layer("interval", row_layout.last + 84)
     return [
         build_text_layer("figure", row_layout.last + 70, align="right", fontWeight="bold"),
-        {**build_text_layer("interval", row_layout.last + 84), "encoding": {"y": y, "text": {"field": "interval"}}},
+        interval_layer | {"encoding": {"y": y, "text": {"field": "interval"}}},
         build_text_layer("verdict", row_layout.last + 200, fontWeight="bold"),
     ]
 

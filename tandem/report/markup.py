@@ -1,4 +1,4 @@
-"""HTML as values: what is not markup already is text, and is escaped.
+"""HTML from the templates of this folder: what a template prints is text, and is escaped.
 
 Invariant: no string of a record becomes markup; control characters and those that turn the direction of a line are
 shown by signs, so a file holds nothing that a browser would refuse or an eye be deceived by.
@@ -7,57 +7,43 @@ shown by signs, so a file holds nothing that a browser would refuse or an eye be
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from tandem.judge.text_format import clean_text
 
-_VOID = {"br", "meta", "col"}
-HtmlContent = str | None
+TEMPLATES = Path(__file__).parent / "templates"
 
 
-class HtmlFragment(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
-
-
-def escape_text(content: str) -> HtmlFragment:
-    """Return a text as HTML; HTML stays what it is."""
-    return content if isinstance(content, HtmlFragment) else HtmlFragment(escape(clean_text(content), quote=True))
+def clean_value(value: object) -> str:
+    """Return what a template prints of a value: nothing of None, signs for the control characters of a text."""
+    if value is None:
+        return ""
+    return value if isinstance(value, Markup) else clean_text(str(value))
 
 
-def build_tag(name: str, *contents: HtmlContent, **attributes: str | bool | None) -> HtmlFragment:
-    """Return an element.
-
-    Args:
-        name: of the element.
-        contents: texts and HTML, in their order; None is nothing.
-        attributes: by name, `class_` for class and `_` for `-`; None and False leave one out, True gives it no value.
-    """
-    attribute_text = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape_text(str(value))}"')
-        for key, value in attributes.items()
-        if value is not None and value is not False
-    )
-    if name in _VOID:
-        return HtmlFragment(f"<{name}{attribute_text}>")
-    return HtmlFragment(f"<{name}{attribute_text}>{join_html(contents)}</{name}>")
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(TEMPLATES), autoescape=True, finalize=clean_value, undefined=StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
 
 
-def join_html(contents: Iterable[HtmlContent], separator: str = "") -> HtmlFragment:
-    """Return contents one after another."""
-    return HtmlFragment(separator.join(escape_text(content) for content in contents if content is not None))
+def render_template(name: str, **values: object) -> Markup:
+    """Return a template of the folder, filled in."""
+    return Markup(_ENVIRONMENT.get_template(f"{name}.html").render(values))  # noqa: S704 - autoescape is on
+
+
+def build_sentence(text: str) -> Markup:
+    """Return a sentence that stands by itself under a heading."""
+    return Markup('<p class="says">{}</p>').format(clean_value(text))
 
 
 def build_table(
-    caption: str,
-    heads: Sequence[str],
-    rows: Iterable[Sequence[HtmlContent]],
-    *,
-    numbers: Sequence[int] = (),
-    class_: str = "",
-) -> HtmlFragment:
-    """Return a table that scrolls on its own where it is too wide; the first column heads each row.
+    caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = (), class_: str = ""
+) -> Markup:
+    """Return a table; the first column heads each row.
 
     Args:
         caption: what it shows, for whoever does not see what stands around it.
@@ -66,43 +52,4 @@ def build_table(
         numbers: columns whose cells are figures, from 0.
         class_: of the table.
     """
-
-    def column_class(column: int) -> str | None:
-        return "n" if column in numbers else None
-
-    head = build_tag(
-        "tr",
-        *(build_tag("th", content, scope="col", class_=column_class(column)) for column, content in enumerate(heads)),
-    )
-    body = join_html(
-        build_tag(
-            "tr",
-            build_tag("th", row[0], scope="row"),
-            *(build_tag("td", content, class_=column_class(column)) for column, content in enumerate(row[1:], 1)),
-        )
-        for row in rows
-    )
-    inside = build_tag(
-        "table",
-        build_tag("caption", caption),
-        build_tag("thead", head),
-        build_tag("tbody", body),
-        class_=class_ or None,
-    )
-    return build_tag("div", inside, class_="wide-table", tabindex="0", role="group", aria_label=caption)
-
-
-def build_details(summary: str, *contents: HtmlContent) -> HtmlFragment:
-    """Return what is read on demand."""
-    return build_tag("details", build_tag("summary", summary), *contents)
-
-
-def build_paragraphs(sentences: Iterable[str], class_: str | None = None) -> HtmlFragment:
-    """Return each as a paragraph."""
-    return join_html(build_tag("p", sentence, class_=class_) for sentence in sentences)
-
-
-def build_list(sentences: Iterable[str], class_: str | None = None) -> HtmlFragment | None:
-    """Return a list; None of nothing."""
-    items = [build_tag("li", sentence) for sentence in sentences]
-    return build_tag("ul", *items, class_=class_) if items else None
+    return render_template("table", caption=caption, heads=heads, rows=rows, numbers=numbers, class_=class_)

@@ -9,6 +9,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+from markupsafe import Markup
 
 from tandem.judge import text_format
 from tandem.judge.schema import (
@@ -21,8 +24,9 @@ from tandem.judge.schema import (
     Verdict,
 )
 from tandem.report.charts import HALF_PX, ReportChart, VegaSpec
-from tandem.report.markup import HtmlFragment, build_table, build_tag, escape_text, join_html
-from tandem.report.row_layout import build_name_layers, compute_row_layout
+from tandem.report.forest_plot import POINT_STYLE
+from tandem.report.markup import build_sentence, build_table, clean_value, render_template
+from tandem.report.row_layout import build_layer, build_name_layers, compute_row_layout
 from tandem.report.section import ReportSection
 
 MAX_EXAMPLES = 6
@@ -47,56 +51,42 @@ def build_output_section(verdict: Verdict) -> ReportSection:
         for part in _build_variant_parts(equality, variant_index, verdict)
     ]
     if not parts:
-        parts = [
-            build_tag(
-                "p", "Outputs were not compared: there are no pairs of answers to the same prompt.", class_="says"
-            )
-        ]
+        parts = [build_sentence("Outputs were not compared: there are no pairs of answers to the same prompt.")]
     return ReportSection(name="output", short="Output", title="Is the output the same?", parts=tuple(parts))
 
 
 def _build_variant_parts(
     equality: OutputEquality, variant_index: int, verdict: Verdict
-) -> Iterator[HtmlFragment | ReportChart]:
-    tone = {"the same": "good", "differs": "bad", "no evidence": "open"}[equality.result]
-    yield build_tag(
-        "div",
-        build_tag(
-            "h3",
-            build_tag("span", equality.result, class_=f"word {tone}"),
-            f" {equality.variant} against {verdict.baseline}",
+) -> Iterator[Markup | ReportChart]:
+    ratio = equality.lengths
+    lengths_text = (
+        f"{text_format.format_number(ratio.value)} ({text_format.format_interval(ratio)})"
+        if ratio is not None
+        else text_format.ABSENT
+    )
+    yield render_template(
+        "output",
+        equality=equality,
+        baseline=verdict.baseline,
+        tone={"the same": "good", "differs": "bad", "no evidence": "open"}[equality.result],
+        facts=(
+            ("Compared by", equality.by),
+            ("Identical", _format_share(equality.identical)),
+            ("Yardstick: the baseline against itself", _format_share(equality.yardstick)),
+            ("Differing pairs that are near ties", _format_share(equality.near_ties)),
+            ("Output tokens, as a ratio of the baseline's", lengths_text),
+            ("Refused by the content check", _format_share(equality.garbage)),
+            ("Refused of the baseline", _format_share(equality.garbage_of_baseline)),
         ),
-        build_tag("p", equality.sentence, class_="lead less"),
-        _build_share_list(equality),
-        class_="card",
     )
     if equality.classes:
         yield _build_identical_chart(equality, variant_index)
     if any(divergence_bin.n for divergence_bin in equality.first_divergence):
         yield _build_divergence_chart(equality, variant_index)
     if equality.examples:
-        yield _build_examples(equality, verdict)
-
-
-def _build_share_list(equality: OutputEquality) -> HtmlFragment:
-    ratio = equality.lengths
-    rows = [
-        ("Compared by", equality.by),
-        ("Identical", _format_share(equality.identical)),
-        ("Yardstick: the baseline against itself", _format_share(equality.yardstick)),
-        ("Differing pairs that are near ties", _format_share(equality.near_ties)),
-        (
-            "Output tokens, as a ratio of the baseline's",
-            f"{text_format.format_number(ratio.value)} ({text_format.format_interval(ratio)})"
-            if ratio is not None
-            else text_format.ABSENT,
-        ),
-        ("Refused by the content check", _format_share(equality.garbage)),
-        ("Refused of the baseline", _format_share(equality.garbage_of_baseline)),
-    ]
-    return build_tag(
-        "dl", *(build_tag("div", build_tag("dt", name), build_tag("dd", value)) for name, value in rows), class_="facts"
-    )
+        unit = "character" if equality.by == "characters" else "token"
+        examples = [_describe_example(example, unit) for example in equality.examples[:MAX_EXAMPLES]]
+        yield render_template("examples", examples=examples, variant=equality.variant, baseline=verdict.baseline)
 
 
 def _format_share(share: ShareEstimate | None) -> str:
@@ -112,10 +102,8 @@ def _format_share(share: ShareEstimate | None) -> str:
 
 def _build_identical_chart(equality: OutputEquality, variant_index: int) -> ReportChart:
     sorted_classes = sorted(equality.classes, key=lambda class_equality: _compute_share(class_equality.identical))
-    all_classes, chart_classes = (
-        equality.classes,
-        (equality.classes if len(sorted_classes) <= MAX_CLASSES else tuple(sorted_classes[:MAX_CLASSES])),
-    )
+    all_classes = equality.classes
+    chart_classes = all_classes if len(all_classes) <= MAX_CLASSES else tuple(sorted_classes[:MAX_CLASSES])
     omission_note = (
         f" The {len(chart_classes)} of {len(all_classes):,} classes that differ most; all are in {FILE}."
         if len(chart_classes) < len(all_classes)
@@ -143,65 +131,35 @@ def _compute_share(share: ShareEstimate | None) -> float:
 def _build_share_spec(chart_classes: Sequence[ClassEquality], width: int) -> VegaSpec:
     names = [class_equality.class_ for class_equality in chart_classes]
     row_layout = compute_row_layout(width, names, figure_px=90, step=26)
-    values = [
-        {
-            "row": row + row_layout.shift,
-            "share": _compute_share(class_equality.identical),
-            "low": class_equality.identical.low
-            if class_equality.identical.low is not None
-            else _compute_share(class_equality.identical),
-            "high": class_equality.identical.high
-            if class_equality.identical.high is not None
-            else _compute_share(class_equality.identical),
-            "own": _compute_share(class_equality.yardstick)
-            if class_equality.yardstick is not None and class_equality.yardstick.of
-            else None,
-            "told": f"{class_equality.identical.n:,} of {class_equality.identical.of:,}",
-        }
-        for row, class_equality in enumerate(chart_classes)
-        if class_equality.identical.of
-    ]
-    x = {
-        "type": "quantitative",
-        "scale": {"domain": [0, 1], "range": [row_layout.first, row_layout.last], "nice": False},
-    }
+    values = []
+    for row, class_equality in enumerate(chart_classes):
+        identical, yardstick = class_equality.identical, class_equality.yardstick
+        if identical.of:
+            share = _compute_share(identical)
+            values.append({
+                "row": row + row_layout.shift, "share": share,
+                "low": share if identical.low is None else identical.low,
+                "high": share if identical.high is None else identical.high,
+                "own": _compute_share(yardstick) if yardstick is not None and yardstick.of else None,
+                "told": f"{identical.n:,} of {identical.of:,}",
+            })  # fmt: skip
+    x, y = row_layout.encode_values("linear", 0, 1), row_layout.encode_rows(len(names))
     axis = {"grid": True, "format": ".0%", "tickCount": 5, "tickSize": 4, "title": "identical"}
-    y = {"field": "row", "type": "quantitative", "axis": None, "scale": row_layout.y_scale(len(names))}
-    text_mark = {
-        "type": "text",
-        "x": row_layout.width - 4,
-        "align": "right",
-        "baseline": "middle",
-        "dy": (row_layout.name_offset - row_layout.shift) * row_layout.step if row_layout.narrow else 0,
-    }
+    interval = {"x": x | {"field": "low", "axis": axis}, "x2": {"field": "high"}, "y": y}
+    yardstick_style: dict[str, Any] = {"orient": "vertical", "size": 18, "thickness": 3, "color": "var(--floor)"}
+    point_style: dict[str, Any] = POINT_STYLE | {"shape": "square", "size": 80, "color": "var(--same)"}
+    text_style: dict[str, Any] = {"x": row_layout.width - 4, "align": "right", "baseline": "middle"}
+    dy = (row_layout.name_offset - row_layout.shift) * row_layout.step if row_layout.narrow else 0
     return {
         "width": width,
         "height": row_layout.step * len(names),
         "data": {"values": values},
         "layer": [
-            {
-                "mark": {"type": "rule", "color": "var(--same)", "strokeWidth": 2.5},
-                "encoding": {"x": x | {"field": "low", "axis": axis}, "x2": {"field": "high"}, "y": y},
-            },
-            {
-                "transform": [{"filter": "isValid(datum.own)"}],
-                "mark": {"type": "tick", "orient": "vertical", "size": 18, "thickness": 3, "color": "var(--floor)"},
-                "encoding": {"x": x | {"field": "own"}, "y": y},
-            },
-            {
-                "mark": {
-                    "type": "point",
-                    "filled": True,
-                    "shape": "square",
-                    "size": 80,
-                    "opacity": 1,
-                    "color": "var(--same)",
-                    "stroke": "var(--card)",
-                    "strokeWidth": 1,
-                },
-                "encoding": {"x": x | {"field": "share"}, "y": y},
-            },
-            {"mark": text_mark, "encoding": {"y": y, "text": {"field": "told"}}},
+            build_layer("rule", interval, color="var(--same)", strokeWidth=2.5),
+            build_layer("tick", {"x": x | {"field": "own"}, "y": y}, **yardstick_style)
+            | {"transform": [{"filter": "isValid(datum.own)"}]},
+            build_layer("point", {"x": x | {"field": "share"}, "y": y}, **point_style),
+            build_layer("text", {"y": y, "text": {"field": "told"}}, dy=dy, **text_style),
             *build_name_layers(row_layout, names),
         ],
     }
@@ -256,56 +214,25 @@ def _build_histogram_spec(bins: Sequence[HistogramBin], unit: str, width: int) -
     }
 
 
-def _build_examples(equality: OutputEquality, verdict: Verdict) -> HtmlFragment:
-    examples = equality.examples[:MAX_EXAMPLES]
-    unit = "character" if equality.by == "characters" else "token"
-    return build_tag(
-        "div",
-        build_tag("h3", f"Examples that differ, {equality.variant}"),
-        build_tag("p", "What one side alone has stands between brackets and is underlined.", class_="says"),
-        *(_build_example(example, unit, equality.variant, verdict.baseline) for example in examples),
-        class_="card",
-    )
+def _describe_example(example: DivergenceExample, unit: str) -> dict[str, object]:
+    """Return where two texts first differ, and both with the words marked that the other does not have there."""
+    sides = [_WORD.findall(text[:MAX_TEXT_CHARACTERS]) for text in (example.baseline, example.measured)]
+    opcodes = difflib.SequenceMatcher(None, sides[0], sides[1], autojunk=False).get_opcodes()
+    return {
+        "location": f"{example.class_}, {example.prompt_id}: first difference at {unit} {example.at:,}; "
+        f"{_TIE[example.near_tie]}",
+        "before": _mark_tokens([(sides[0][code[1] : code[2]], code[0] != "equal") for code in opcodes]),
+        "after": _mark_tokens([(sides[1][code[3] : code[4]], code[0] != "equal") for code in opcodes]),
+    }
 
 
-def _build_example(example: DivergenceExample, unit: str, variant: str, baseline: str) -> HtmlFragment:
-    before, after = _mark_differences(example.baseline[:MAX_TEXT_CHARACTERS], example.measured[:MAX_TEXT_CHARACTERS])
-    location = (
-        f"{example.class_}, {example.prompt_id}: first difference at {unit} {example.at:,}; {_TIE[example.near_tie]}"
-    )
-    return build_tag(
-        "section",
-        build_tag("h4", location),
-        build_tag(
-            "div",
-            build_tag("div", build_tag("h5", baseline), build_tag("pre", before)),
-            build_tag("div", build_tag("h5", variant), build_tag("pre", after)),
-            class_="pair",
-        ),
-        class_="example",
-    )
-
-
-def _mark_differences(before: str, after: str) -> tuple[HtmlFragment, HtmlFragment]:
-    """Return both texts with the words marked that the other does not have there."""
-    sides = _WORD.findall(before), _WORD.findall(after)
-    opcodes = difflib.SequenceMatcher(None, *sides, autojunk=False).get_opcodes()
-    return (
-        join_html(
-            _render_part(sides[0][first:last], is_different=operation != "equal")
-            for operation, first, last, _, _ in opcodes
-        ),
-        join_html(
-            _render_part(sides[1][first:last], is_different=operation != "equal")
-            for operation, _, _, first, last in opcodes
-        ),
-    )
-
-
-def _render_part(tokens: Sequence[str], *, is_different: bool) -> HtmlFragment | None:
-    if not tokens:
-        return None
-    content = join_html(
-        (escape_text(line) for line in "".join(tokens).split("\n")), "\u21b5\n" if is_different else "\n"
-    )
-    return build_tag("mark", content) if is_different else content
+def _mark_tokens(parts: Sequence[tuple[list[str], bool]]) -> Markup:
+    """Return the tokens as HTML, those marked of which the flag says that the other side has none of them."""
+    pieces = []
+    for tokens, is_different in parts:
+        lines = [clean_value(line) for line in "".join(tokens).split("\n")]
+        line_end = Markup("\u21b5\n") if is_different else Markup("\n")
+        content = line_end.join(lines)
+        if tokens:
+            pieces.append(Markup("<mark>{}</mark>").format(content) if is_different else content)
+    return Markup("").join(pieces)

@@ -11,21 +11,21 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
+
+from markupsafe import Markup
 
 from tandem.bench.fault import ExternalBenchError
+from tandem.bench.request_table import RequestTable
 from tandem.bench.simulation import SIMULATED_BAND
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import Verdict
-from tandem.report import acceptance, appendix, cost, distributions, header, output, speed_up, time_series
-from tandem.report.charts import ReportChart, render_figure, write_png
+from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
+from tandem.report.charts import ReportChart, write_png
 from tandem.report.colors import build_css_variables
-from tandem.report.markup import HtmlFragment, build_tag, join_html
+from tandem.report.markup import TEMPLATES, render_template
 from tandem.report.section import ReportSection
 
 REPORT_FILE = "report.html"
 CHARTS_FOLDER = "charts"
-_TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def _build_sections(verdict: Verdict, requests: RequestTable) -> Iterator[Report
     yield time_series.build_time_series_section(verdict, requests)
     yield output.build_output_section(verdict)
     yield acceptance.build_acceptance_section(verdict)
-    yield cost.build_cost_section(verdict)
+    yield appendix.build_cost_section(verdict)
     yield appendix.build_controls_section(verdict)
     yield appendix.build_claims_section(verdict)
     yield appendix.build_definitions_section(verdict)
@@ -92,18 +92,12 @@ def _list_charts(sections: list[ReportSection]) -> Iterator[ReportChart]:
 
 
 def _render_page(verdict: Verdict, sections: list[ReportSection]) -> str:
-    links = join_html(build_tag("li", build_tag("a", section.short, href=f"#{section.name}")) for section in sections)
-    return Template((_TEMPLATES / "report.html").read_text(encoding="utf-8")).substitute(
-        title=build_tag("title", f"{'Simulated: ' if verdict.simulated else ''}{header.format_title(verdict)}"),
-        style=build_css_variables() + (_TEMPLATES / "report.css").read_text(encoding="utf-8"),
-        opening=header.build_header(verdict),
-        links=links,
-        sections=join_html((_render_section(section) for section in sections), "\n"),
-        version=join_html([verdict.version]),
+    style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    return render_template(
+        "report",
+        title=f"{'Simulated: ' if verdict.simulated else ''}{header.format_title(verdict)}",
+        style=Markup(style),  # noqa: S704 - ours
+        header=header.build_header(verdict),
+        sections=sections,
+        version=verdict.version,
     )
-
-
-def _render_section(section: ReportSection) -> HtmlFragment:
-    head = f"{section.name}-head"
-    parts = [render_figure(part) if isinstance(part, ReportChart) else part for part in section.parts]
-    return build_tag("section", build_tag("h2", section.title, id=head), *parts, id=section.name, aria_labelledby=head)

@@ -44,9 +44,23 @@ class RowLayout:
         """How far above the middle of a row, so below 0, the middle of a name lies that stands over its marks."""
         return -0.5 + _NAME_CENTER_PX / self.step
 
-    def y_scale(self, row_count: int) -> dict[str, Any]:
-        """Return the scale of rows 0 to number - 1, as Vega-Lite has it; a row is 1 high."""
-        return {"type": "linear", "domain": [row_count - 0.5, -0.5], "nice": False, "zero": False}
+    def encode_rows(self, row_count: int) -> dict[str, Any]:
+        """Return the vertical channel of rows 0 to number - 1, as Vega-Lite has it; a row is 1 high."""
+        scale = {"type": "linear", "domain": [row_count - 0.5, -0.5], "nice": False, "zero": False}
+        return {"field": "row", "type": "quantitative", "axis": None, "scale": scale}
+
+    def encode_values(self, kind: str, first: float, last: float, **scale: Any) -> dict[str, Any]:
+        """Return the horizontal channel of a value axis from `first` to `last`; `kind` is linear or log."""
+        ends = {"domain": [first, last], "range": [self.first, self.last]}
+        return {"type": "quantitative", "scale": {"type": kind, "nice": False, **ends, **scale}}
+
+
+def build_layer(
+    mark: str, encoding: dict[str, Any], rows: list[dict[str, Any]] | None = None, **style: Any
+) -> dict[str, Any]:
+    """Return one layer of a chart: marks of one kind and style, of the chart's rows or of its own."""
+    layer = {"mark": {"type": mark, **style}, "encoding": encoding}
+    return layer if rows is None else {"data": {"values": rows}, **layer}
 
 
 def is_narrow(width: int) -> bool:
@@ -76,23 +90,11 @@ def compute_row_layout(width: int, names: list[str], *, figure_px: int, step: in
 def build_name_layers(row_layout: RowLayout, names: list[str]) -> list[dict[str, Any]]:
     """Return the layers of the rows' names."""
     name_offset = row_layout.name_offset if row_layout.narrow else 0.0
-    return add_text_halo(
-        {
-            "data": {
-                "values": [{"row": row + name_offset, "name": shorten_text(name)} for row, name in enumerate(names)]
-            },
-            "mark": {
-                "type": "text",
-                "x": 0,
-                "align": "left",
-                "baseline": "middle",
-                "limit": row_layout.name * _WIDTH_FACTOR,
-                "fontWeight": "bold" if row_layout.narrow else "normal",
-            },
-            "encoding": {"y": {"field": "row", "type": "quantitative"}, "text": {"field": "name"}},
-        },
-        row_layout,
-    )
+    rows = [{"row": row + name_offset, "name": shorten_text(name)} for row, name in enumerate(names)]
+    encoding = {"y": {"field": "row", "type": "quantitative"}, "text": {"field": "name"}}
+    weight = "bold" if row_layout.narrow else "normal"
+    style = {"x": 0, "align": "left", "baseline": "middle", "limit": row_layout.name * _WIDTH_FACTOR}
+    return add_text_halo(build_layer("text", encoding, rows, fontWeight=weight, **style), row_layout)
 
 
 def add_text_halo(text: dict[str, Any], row_layout: RowLayout) -> list[dict[str, Any]]:

@@ -12,9 +12,10 @@ import numpy as np
 
 from tandem.bench.columns import BoolArray
 from tandem.bench.quantiles import Values
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import LoadLevel
 from tandem.judge import text_format
-from tandem.judge.request_table import RequestTable
-from tandem.judge.schema import LoadLevel, Verdict
+from tandem.judge.schema import Verdict
 from tandem.report.colors import MAX_ARMS
 
 

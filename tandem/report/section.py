@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tandem.report.charts import ReportChart
-from tandem.report.markup import HtmlFragment
+from markupsafe import Markup
+
+from tandem.report.charts import ReportChart, render_figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,4 +26,8 @@ class ReportSection:
     name: str
     short: str
     title: str
-    parts: tuple[HtmlFragment | ReportChart, ...]
+    parts: tuple[Markup | ReportChart, ...]
+
+    def render_parts(self) -> list[Markup]:
+        """Return the HTML of the parts."""
+        return [render_figure(part) if isinstance(part, ReportChart) else part for part in self.parts]

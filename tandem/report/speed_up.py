@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from markupsafe import Markup
+
 from tandem.judge import text_format
 from tandem.judge.schema import FILE, Headline, Verdict
 from tandem.report import forest_plot
 from tandem.report.charts import ReportChart
-from tandem.report.markup import HtmlFragment, build_details, build_tag
+from tandem.report.markup import build_sentence, render_template
 from tandem.report.section import ReportSection
 
 MAX_ROWS = 160
@@ -27,35 +29,27 @@ def build_speed_section(verdict: Verdict) -> ReportSection:
     ]
     if len(verdict.headlines) > MAX_VARIANTS:
         omitted_count = len(verdict.headlines) - MAX_VARIANTS
-        parts.append(build_tag("p", f"{omitted_count:,} more variants are in {FILE}.", class_="says"))
+        parts.append(build_sentence(f"{omitted_count:,} more variants are in {FILE}."))
     if not verdict.cells:
-        parts.append(build_tag("p", "No figure could be judged: no prompt was answered by both arms.", class_="says"))
+        parts.append(build_sentence("No figure could be judged: no prompt was answered by both arms."))
     return ReportSection(name="speed", short="Speed-up", title="Speed-up per class", parts=tuple(parts))
 
 
-def _build_variant_parts(
-    verdict: Verdict, headline: Headline, variant_index: int
-) -> Iterator[HtmlFragment | ReportChart]:
+def _build_variant_parts(verdict: Verdict, headline: Headline, variant_index: int) -> Iterator[Markup | ReportChart]:
     yield from forest_plot.build_forest_charts(verdict, headline, variant_index)
     variant_cells = [cell for cell in verdict.cells if cell.variant == headline.variant]
     if not variant_cells:
         return
     sorted_cells = sorted(variant_cells, key=lambda cell: cell.metric != headline.metric)
-    deciding_cells = text_format.choose_telling_cells(text_format.select_cells(verdict, headline), MAX_ROWS)
-    table_cells = sorted_cells if len(sorted_cells) <= MAX_ROWS else [*deciding_cells, *(
-        cell for cell in sorted_cells if cell.metric != headline.metric
-    )][:MAX_ROWS]  # fmt: skip
+    if len(sorted_cells) > MAX_ROWS:
+        deciding_cells = text_format.choose_telling_cells(text_format.select_cells(verdict, headline), MAX_ROWS)
+        other_cells = [cell for cell in sorted_cells if cell.metric != headline.metric]
+        sorted_cells = [*deciding_cells, *other_cells][:MAX_ROWS]
     omission_note = (
-        f"{len(table_cells):,} of {len(variant_cells):,} cells, those that say most; all are in {FILE}."
-        if len(table_cells) < len(variant_cells)
-        else ""
+        f"{len(sorted_cells):,} of {len(variant_cells):,} cells, those that say most; all are in {FILE}."
+        if len(sorted_cells) < len(variant_cells)
+        else None
     )
-    yield build_tag(
-        "div",
-        build_details(
-            f"Every judged figure of {headline.variant}",
-            build_tag("p", omission_note, class_="says") if omission_note else None,
-            forest_plot.build_metrics_table(f"Every judged figure of {headline.variant}", table_cells, verdict),
-        ),
-        class_="card",
-    )
+    title = f"Every judged figure of {headline.variant}"
+    table = forest_plot.build_metrics_table(title, sorted_cells, verdict)
+    yield render_template("card", summary=title, table=table, sentences=(), note=omission_note)

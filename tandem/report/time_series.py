@@ -1,4 +1,4 @@
-"""The post's Figures 3 to 5 of this run: E2E, inter-token latency and TTFT over time, four series.
+"""The post's Figures 3 to 5 of this run: E2E, inter-token latency and TTFT over time, four series; and throughput.
 
 Invariant: two kinds of prompt, each from the baseline and from the variant, as the post draws them; which two, and at
 which load, is said. Inter-token latency is drawn twice: as time per output token, and as llmperf computes it.
@@ -10,17 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from tandem.bench.clocks import compute_utc_s
 from tandem.bench.columns import BoolArray
 from tandem.bench.fault import BenchError
 from tandem.bench.quantiles import Values
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import LoadLevel
 from tandem.judge import text_format
-from tandem.judge.request_table import RequestTable
-from tandem.judge.schema import LoadLevel, Verdict
+from tandem.judge.schema import Verdict
+from tandem.metrics import find_metric, list_post_figures
 from tandem.report import colors, sampling
 from tandem.report.charts import HALF_PX, ReportChart, VegaSpec
-from tandem.report.markup import HtmlFragment, build_table, build_tag
+from tandem.report.markup import build_sentence, build_table
 from tandem.report.sampling import ChartCell
 from tandem.report.section import ReportSection
 
@@ -38,33 +41,12 @@ _MAX_GAP_WINDOWS = 2.5  # windows from one point to the next: farther, the line 
 _PADDING = {"left": 10, "right": 8, "top": 4, "bottom": 2}  # a browser's letters may be wider than vl-convert's
 
 
-class _TimeSeriesFigure(NamedTuple):
-    """One of the post's figures."""
+class _FigureTexts(NamedTuple):
+    """One figure over time: the metric, its title and what it says."""
 
     metric: str
     title: str
     caption: str
-
-
-_FIGURES = (
-    _TimeSeriesFigure(
-        "e2e_ms", "Figure 3: E2E latency",
-        "The post: the structured prompt is faster with speculation all along, the open-ended one is not.",
-    ),
-    _TimeSeriesFigure(
-        "ttft_ms", "Figure 5: TTFT",
-        "The post: unchanged by speculation. A difference comes from queue or prefill, not from accepted tokens.",
-    ),
-    _TimeSeriesFigure(
-        "tpot_ms", "Figure 4, as time per output token",
-        "(E2E - TTFT) / (tokens - 1): every token counts, however many came in one chunk.",
-    ),
-    _TimeSeriesFigure(
-        "llmperf_inter_token_latency_ms", "Figure 4, as llmperf computes it",
-        "Last chunk's arrival / number of chunks. Under speculation a chunk holds several tokens, so this stays near "
-        "the time of a step and hides the gain.",
-    ),
-)  # fmt: skip
 
 
 class _ChartLine(NamedTuple):
@@ -89,7 +71,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
     head = {"name": "over-time", "short": "Over time", "title": "The post's Figures 3 to 5, of this run"}
     reason = _explain_absence(requests)
     if reason is not None:
-        return ReportSection(**head, parts=(build_tag("p", reason, class_="says"),))
+        return ReportSection(**head, parts=(build_sentence(reason),))
     cells, sentence = _select_cells(verdict, requests)
     chart_lines = list(_build_chart_lines(verdict, requests, cells))
     at_s, has_clock = _compute_start_times(requests)
@@ -99,13 +81,21 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
     clock = "" if has_clock else " The clocks of the manifest show no moment, so time counts from 1970."
     charts = [
         chart
-        for figure in _FIGURES
+        for figure in _list_figures()
         if (chart := _build_figure_chart(figure, chart_lines, requests, at_s, window_s)) is not None
     ]
     return ReportSection(
-        **head,
-        parts=(build_tag("p", f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT, class_="says"), *charts),
+        **head, parts=(build_sentence(f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT), *charts)
     )
+
+
+def _list_figures() -> list[_FigureTexts]:
+    """Return the post's figures in its order, then the throughput, of which it prints none."""
+    throughput = find_metric("output_tokens_per_s")
+    return [
+        *(_FigureTexts(metric.name, figure.title, figure.sentence) for metric, figure in list_post_figures()),
+        _FigureTexts(throughput.name, "Throughput of a stream", f"Output tokens: {throughput.definition}."),
+    ]
 
 
 def _explain_absence(requests: RequestTable) -> str | None:
@@ -197,7 +187,7 @@ def _compute_medians(values: Values, at_s: Values, mask: BoolArray, window_s: in
 
 
 def _build_figure_chart(
-    figure: _TimeSeriesFigure, chart_lines: list[_ChartLine], requests: RequestTable, at_s: Values, window_s: int
+    figure: _FigureTexts, chart_lines: list[_ChartLine], requests: RequestTable, at_s: Values, window_s: int
 ) -> ReportChart | None:
     values = requests.figures.get(figure.metric)
     if values is None:
@@ -215,7 +205,7 @@ def _build_figure_chart(
     )
 
 
-def _build_figure_table(figure: _TimeSeriesFigure, points: dict[str, list[_WindowMedian]]) -> HtmlFragment:
+def _build_figure_table(figure: _FigureTexts, points: dict[str, list[_WindowMedian]]) -> Markup:
     rows = (
         (name, _format_utc(window.at_s), f"{window.n:,}", text_format.format_number(window.value))
         for name, windows in points.items()

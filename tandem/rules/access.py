@@ -5,19 +5,23 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from datetime import date
 
 from tandem.rules.contexts import EnvironmentContext
 from tandem.rules.network import PRIVATE, parse_network
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
 from tandem.spec.environment import ClusterAccess
 
 WIDEST_PREFIX = 8  # the largest block a registry ever gave one organisation; anything wider is everybody
 SHARED = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598, which EKS admits as a VPC's secondary range
 POLICY_NAME = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)  # IAM API Reference, CreatePolicy
 
+_ENDPOINT = "EKS API Reference, VpcConfigRequest publicAccessCidrs"
+RULES = RuleList()
 
+
+@RULES.refuse("endpoint-named", _ENDPOINT, "2026-11-21")
 def _find_missing_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A public endpoint names the ranges it admits."""
     endpoint = context.environment.cluster.endpoint
     if endpoint.access == "public" and not endpoint.cidrs:
         yield RuleFinding(
@@ -27,6 +31,12 @@ def _find_missing_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse(
+    "endpoint-open",
+    f"{_ENDPOINT}; cdk-nag AwsSolutions-EKS1",
+    "2026-11-21",
+    sentence=f"No admitted range is wider than /{WIDEST_PREFIX}.",
+)
 def _find_wide_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
     for index, cidr in enumerate(context.environment.cluster.endpoint.cidrs):
         block = parse_network(cidr)
@@ -37,7 +47,9 @@ def _find_wide_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.refuse("endpoint-routed", "RFC 1918", "1996-02-01")
 def _find_private_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A public endpoint admits public ranges only."""
     endpoint = context.environment.cluster.endpoint
     for index, cidr in enumerate(endpoint.cidrs):
         block = parse_network(cidr)
@@ -49,7 +61,9 @@ def _find_private_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.refuse("endpoint-unused", _ENDPOINT, "2026-11-21")
 def _find_unused_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A private endpoint names no ranges."""
     endpoint = context.environment.cluster.endpoint
     if endpoint.access == "private" and endpoint.cidrs:
         yield RuleFinding(
@@ -58,7 +72,9 @@ def _find_unused_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("clients-private", "RFC 1918, RFC 6598", "2026-11-22")
 def _find_public_clients(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Who reaches the API's private address comes from a private range or a security group."""
     for index, client in enumerate(context.environment.cluster.endpoint.clients):
         block = None if client.startswith("sg-") else parse_network(client)
         if block is not None and not any(block.subnet_of(private) for private in (*PRIVATE, SHARED)):
@@ -69,7 +85,13 @@ def _find_public_clients(context: EnvironmentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.refuse(
+    "admin-named",
+    "EKS API Reference, CreateAccessConfigRequest bootstrapClusterCreatorAdminPermissions, rendered false",
+    "2026-11-21",
+)
 def _find_missing_admin(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Somebody is admin of the cluster."""
     if not context.environment.cluster.access.admin:
         yield RuleFinding(
             path="cluster.access.admin", got="nobody", allowed="at least one IAM role or user",
@@ -77,7 +99,9 @@ def _find_missing_admin(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("principal-once", "docs.aws.amazon.com/eks/latest/userguide/creating-access-entries.html", "2026-11-21")
 def _find_repeated_principals(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Each principal is of one kind only."""
     access = context.environment.cluster.access
     first_paths: dict[str, str] = {}
     for kind in ClusterAccess.model_fields:
@@ -91,7 +115,9 @@ def _find_repeated_principals(context: EnvironmentContext) -> Iterable[RuleFindi
             first_paths.setdefault(arn, path)
 
 
+@RULES.refuse("boundary-name", "IAM API Reference, CreatePolicy", "2026-11-21")
 def _find_boundary_arn(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The permissions boundary is a policy's name."""
     boundary = context.environment.bootstrap.permissions_boundary
     if boundary is not None and not POLICY_NAME.fullmatch(boundary):
         folder, _, name = boundary.rpartition("/")
@@ -103,47 +129,3 @@ def _find_boundary_arn(context: EnvironmentContext) -> Iterable[RuleFinding]:
             allowed="the name of a managed policy, not its ARN",
             change=f"write {name}" if has_plain_name else "write the name of a policy whose path is /",
         )  # fmt: skip
-
-
-_ENDPOINT = "EKS API Reference, VpcConfigRequest publicAccessCidrs"
-
-RULES: tuple[Rule[EnvironmentContext], ...] = (
-    Rule(
-        id="endpoint-named", context_type=EnvironmentContext, severity="refusal", find=_find_missing_cidrs,
-        sentence="a public endpoint names the ranges it admits", source=_ENDPOINT, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="endpoint-open", context_type=EnvironmentContext, severity="refusal", find=_find_wide_cidrs,
-        sentence=f"no admitted range is wider than /{WIDEST_PREFIX}", source=f"{_ENDPOINT}; cdk-nag AwsSolutions-EKS1",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="endpoint-routed", context_type=EnvironmentContext, severity="refusal", find=_find_private_cidrs,
-        sentence="a public endpoint admits public ranges only", source="RFC 1918", date=date(1996, 2, 1),
-    ),
-    Rule(
-        id="endpoint-unused", context_type=EnvironmentContext, severity="refusal", find=_find_unused_cidrs,
-        sentence="a private endpoint names no ranges", source=_ENDPOINT, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="clients-private", context_type=EnvironmentContext, severity="refusal", find=_find_public_clients,
-        sentence="who reaches the API's private address comes from a private range or a security group",
-        source="RFC 1918, RFC 6598", date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="admin-named", context_type=EnvironmentContext, severity="refusal", find=_find_missing_admin,
-        sentence="somebody is admin of the cluster",
-        source="EKS API Reference, CreateAccessConfigRequest bootstrapClusterCreatorAdminPermissions, rendered false",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="principal-once", context_type=EnvironmentContext, severity="refusal", find=_find_repeated_principals,
-        sentence="each principal is of one kind only",
-        source="docs.aws.amazon.com/eks/latest/userguide/creating-access-entries.html", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="boundary-name", context_type=EnvironmentContext, severity="refusal", find=_find_boundary_arn,
-        sentence="the permissions boundary is a policy's name", source="IAM API Reference, CreatePolicy",
-        date=date(2026, 11, 21),
-    ),
-)  # fmt: skip

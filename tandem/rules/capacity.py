@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import timedelta
 
 from tandem.rules.contexts import EnvironmentContext
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
 from tandem.spec import names
 from tandem.spec.budgets import budget_tag_key, compute_run_usd, needs_manual_budget
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, NewNetwork
 
 LONGEST_BLOCK = timedelta(days=183)  # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
 _MOMENT = "%Y-%m-%dT%H:%MZ"
+
+_OFFERINGS = "tandem/spec/data/platform/offerings.yaml"
+_BLOCKS = "awsdocs/amazon-eks-user-guide latest/ug/ml/capacity-blocks-mng.adoc"
+_BLOCK_DURATIONS = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html"
+RULES = RuleList()
 
 
 def list_network_zones(context: EnvironmentContext) -> list[tuple[str, str]]:
@@ -23,7 +28,9 @@ def list_network_zones(context: EnvironmentContext) -> list[tuple[str, str]]:
     return [(f"network.subnets[{index}].zone", subnet.zone) for index, subnet in enumerate(network.subnets)]
 
 
+@RULES.refuse("region-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_region(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The region offers the instance type."""
     region_offers = context.catalogue.offerings.offerings.get(context.environment.capacity.instance_type, {})
     if context.environment.region not in region_offers:
         yield RuleFinding(
@@ -34,7 +41,9 @@ def _find_unoffered_region(context: EnvironmentContext) -> Iterable[RuleFinding]
         )  # fmt: skip
 
 
+@RULES.refuse("zone-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The zone offers the instance type."""
     capacity, region = context.environment.capacity, context.environment.region
     zone_figure = context.catalogue.offerings.offerings.get(capacity.instance_type, {}).get(region)
     region_zones = context.catalogue.offerings.zones.get(region)
@@ -54,7 +63,9 @@ def _find_unoffered_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
     )
 
 
+@RULES.refuse("zone-of-region", _OFFERINGS, "2026-11-21")
 def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Every zone lies in the region."""
     region = context.environment.region
     region_zones = context.catalogue.offerings.zones.get(region)
     if region_zones is None:
@@ -70,7 +81,9 @@ def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
             )
 
 
+@RULES.refuse("zone-has-subnet", _BLOCKS, "2026-11-21")
 def _find_zone_without_subnet(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The network has a subnet in the nodes' zone."""
     zone, network_zones = context.environment.capacity.zone, [zone for _, zone in list_network_zones(context)]
     if zone not in network_zones:
         key = "network.zones" if isinstance(context.environment.network, NewNetwork) else "network.subnets"
@@ -80,7 +93,9 @@ def _find_zone_without_subnet(context: EnvironmentContext) -> Iterable[RuleFindi
         )  # fmt: skip
 
 
+@RULES.refuse("system-nodes-offered", _OFFERINGS, "2026-11-21")
 def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A zone of the network offers the system nodes' type."""
     instance_type, region = context.environment.cluster.system_nodes.instance_type, context.environment.region
     zone_figure = context.catalogue.offerings.offerings.get(instance_type, {}).get(region)
     network_zones = {zone for _, zone in list_network_zones(context)}
@@ -94,7 +109,9 @@ def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFin
         )
 
 
+@RULES.refuse("capacity-kind", "tandem/spec/data/platform/instances.yaml", "2026-11-21")
 def _find_wrong_kind(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The instance type can be bought this way."""
     capacity, kinds = context.environment.capacity, context.instance.capacity_kinds
     if capacity.kind not in kinds.value:
         yield RuleFinding(
@@ -103,7 +120,9 @@ def _find_wrong_kind(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn("reservation-given", _BLOCKS, "2026-11-21")
 def _find_missing_reservation(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A Capacity Block or reservation has its id; without it the Fleet stack is left out."""
     capacity = context.environment.capacity
     if capacity.awaits_reservation:
         yield RuleFinding(
@@ -113,7 +132,9 @@ def _find_missing_reservation(context: EnvironmentContext) -> Iterable[RuleFindi
         )  # fmt: skip
 
 
+@RULES.refuse("reservation-used", _BLOCKS, "2026-11-21")
 def _find_needless_reservation(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Spot and on-demand nodes name no reservation."""
     capacity = context.environment.capacity
     if not capacity.needs_reservation and capacity.reservation_id is not None:
         yield RuleFinding(
@@ -122,7 +143,9 @@ def _find_needless_reservation(context: EnvironmentContext) -> Iterable[RuleFind
         )  # fmt: skip
 
 
+@RULES.warn("reservation-own", _BLOCKS, "2026-11-21")
 def _find_shared_reservation(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """No two environments raise nodes from the same reservation."""
     reservation_id = context.environment.capacity.reservation_id
     sharing = [
         environment.name
@@ -137,7 +160,9 @@ def _find_shared_reservation(context: EnvironmentContext) -> Iterable[RuleFindin
         )  # fmt: skip
 
 
+@RULES.refuse("block-kind", _BLOCK_DURATIONS, "2026-11-21")
 def _find_needless_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Only a Capacity Block has a start and an end."""
     capacity = context.environment.capacity
     if capacity.block is not None and capacity.kind != "capacity-block":
         yield RuleFinding(
@@ -146,7 +171,9 @@ def _find_needless_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("block-order", _BLOCK_DURATIONS, "2026-11-21")
 def _find_reversed_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A Capacity Block ends after it starts."""
     block = context.environment.capacity.block
     if block is not None and block.ends <= block.starts:
         yield RuleFinding(
@@ -156,7 +183,9 @@ def _find_reversed_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("block-length", _BLOCK_DURATIONS, "2026-11-21")
 def _find_long_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A Capacity Block is no longer than EC2 sells them."""
     block = context.environment.capacity.block
     if block is not None and block.ends - block.starts > LONGEST_BLOCK:
         days = (block.ends - block.starts) / timedelta(days=1)
@@ -167,7 +196,9 @@ def _find_long_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn("account-real", "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts", "2026-11-21")
 def _find_example_account(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The account is none of the AWS documentation's examples."""
     if context.environment.account in EXAMPLE_ACCOUNTS:
         yield RuleFinding(
             path="account", got=f"{context.environment.account}, an account of the AWS documentation",
@@ -176,7 +207,11 @@ def _find_example_account(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn(
+    "budget-holds-run", "Tandem's own: the budget alarm would stop the run; it counts instances alone", "2026-11-22"
+)
 def _find_small_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The monthly budget holds one run of max_hours at the declared price."""
     capacity, guard = context.environment.capacity, context.environment.guard
     run_usd = compute_run_usd(context.environment)
     if guard.budget_usd < run_usd:
@@ -188,8 +223,10 @@ def _find_small_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn("budget-own", "tandem/spec/budgets.py: without tags it counts every instance of the type", "2026-11-22")
 def _find_shared_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Find budgets that count another environment's runs: without tags each counts every instance of its type."""
+    """The budget of an environment without tags holds the runs of all in its account that it counts."""
+    # without tags each budget counts every instance of its type
     own_environment = context.environment
     budget_scope = (own_environment.account, own_environment.region, own_environment.capacity.instance_type)
     sharing = [
@@ -210,7 +247,9 @@ def _find_shared_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )
 
 
+@RULES.warn("budget-by-hand", "CloudFormation's registry: AWS::Budgets::Budget by region", "2026-11-22")
 def _find_manual_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """CloudFormation makes budgets in the region; elsewhere somebody makes this one by hand."""
     environment = context.environment
     if needs_manual_budget(environment):
         yield RuleFinding(
@@ -220,7 +259,9 @@ def _find_manual_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("billing-code", _OFFERINGS, "2026-11-22")
 def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The region's billing code is known, by which the budget counts the fleet's instances."""
     offerings, region = context.catalogue.offerings, context.environment.region
     has_offer = region in offerings.offerings.get(context.environment.capacity.instance_type, {})
     if has_offer and region not in offerings.billing_codes:
@@ -231,7 +272,9 @@ def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFind
         )  # fmt: skip
 
 
+@RULES.warn("idle-before-max", "Tandem's own: else the idle stop never stops anything", "2026-11-21")
 def _find_late_idle_stop(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The guard's idle_minutes is less than its max_hours."""
     guard = context.environment.guard
     if guard.idle_minutes >= guard.max_hours * 60:
         yield RuleFinding(
@@ -241,7 +284,9 @@ def _find_late_idle_stop(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("storage-price-dated", "Tandem's own: a price without a date is nobody's figure", "2026-11-21")
 def _find_undated_storage_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A price of storage has its date."""
     artifacts = context.environment.artifacts
     if artifacts.usd_per_gb_month is not None and artifacts.usd_per_gb_month_date is None:
         yield RuleFinding(
@@ -250,198 +295,12 @@ def _find_undated_storage_price(context: EnvironmentContext) -> Iterable[RuleFin
         )  # fmt: skip
 
 
+@RULES.warn("efa-needless", "aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst", "2026-08-21")
 def _find_needless_efa(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """EFA is off, as no variant spans two nodes."""
     if context.environment.capacity.efa:
         yield RuleFinding(
             path="capacity.efa", got="true",
             allowed="false: no variant spans two nodes, and within one NeuronLink carries all",
             change="write false; it saves a network interface per card and its addresses",
         )  # fmt: skip
-
-
-_OFFERINGS = "tandem/spec/data/platform/offerings.yaml"
-_BLOCKS = "awsdocs/amazon-eks-user-guide latest/ug/ml/capacity-blocks-mng.adoc"
-_BLOCK_DURATIONS = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html"
-
-RULES: tuple[Rule[EnvironmentContext], ...] = (
-    Rule(
-        id="region-offers-type",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_unoffered_region,
-        sentence="the region offers the instance type",
-        source=_OFFERINGS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="zone-offers-type",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_unoffered_zone,
-        sentence="the zone offers the instance type",
-        source=_OFFERINGS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="zone-of-region",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_foreign_zones,
-        sentence="every zone lies in the region",
-        source=_OFFERINGS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="zone-has-subnet",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_zone_without_subnet,
-        sentence="the network has a subnet in the nodes' zone",
-        source=_BLOCKS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="system-nodes-offered",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_unoffered_system_type,
-        sentence="a zone of the network offers the system nodes' type",
-        source=_OFFERINGS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="capacity-kind",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_wrong_kind,
-        sentence="the instance type can be bought this way",
-        source="tandem/spec/data/platform/instances.yaml",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="reservation-given",
-        context_type=EnvironmentContext,
-        severity="warning",
-        find=_find_missing_reservation,
-        sentence="a Capacity Block or reservation has its id; without it the Fleet stack is left out",
-        source=_BLOCKS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="reservation-used",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_needless_reservation,
-        sentence="spot and on-demand nodes name no reservation",
-        source=_BLOCKS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="reservation-own",
-        context_type=EnvironmentContext,
-        severity="warning",
-        find=_find_shared_reservation,
-        sentence="no two environments raise nodes from the same reservation",
-        source=_BLOCKS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="block-kind",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_needless_block,
-        sentence="only a Capacity Block has a start and an end",
-        source=_BLOCK_DURATIONS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="block-order",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_reversed_block,
-        sentence="a Capacity Block ends after it starts",
-        source=_BLOCK_DURATIONS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="block-length",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_long_block,
-        sentence="a Capacity Block is no longer than EC2 sells them",
-        source=_BLOCK_DURATIONS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="account-real",
-        context_type=EnvironmentContext,
-        severity="warning",
-        find=_find_example_account,
-        sentence="the account is none of the AWS documentation's examples",
-        source="docs.aws.amazon.com/IAM/latest/UserGuide: example accounts",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="budget-holds-run",
-        context_type=EnvironmentContext,
-        severity="warning",
-        find=_find_small_budget,
-        sentence="the monthly budget holds one run of max_hours at the declared price",
-        source="Tandem's own: the budget alarm would stop the run; it counts instances alone",
-        date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="budget-own",
-        context_type=EnvironmentContext,
-        severity="warning",
-        find=_find_shared_budget,
-        sentence="the budget of an environment without tags holds the runs of all in its account that it counts",
-        source="tandem/spec/budgets.py: without tags it counts every instance of the type",
-        date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="budget-by-hand",
-        context_type=EnvironmentContext,
-        severity="warning",
-        find=_find_manual_budget,
-        sentence="CloudFormation makes budgets in the region; elsewhere somebody makes this one by hand",
-        source="CloudFormation's registry: AWS::Budgets::Budget by region",
-        date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="billing-code",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_unknown_billing_code,
-        sentence="the region's billing code is known, by which the budget counts the fleet's instances",
-        source=_OFFERINGS,
-        date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="idle-before-max",
-        context_type=EnvironmentContext,
-        severity="warning",
-        find=_find_late_idle_stop,
-        sentence="idle_minutes is less than max_hours",
-        source="Tandem's own: else the idle stop never stops anything",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="storage-price-dated",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_undated_storage_price,
-        sentence="a price of storage has its date",
-        source="Tandem's own: a price without a date is nobody's figure",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="efa-needless",
-        context_type=EnvironmentContext,
-        severity="warning",
-        find=_find_needless_efa,
-        sentence="EFA is off, as no variant spans two nodes",
-        source="aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst",
-        date=date(2026, 8, 21),
-    ),
-)

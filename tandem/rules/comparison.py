@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import date
-from typing import Any
 
 from tandem.rules.contexts import EnvironmentContext, ExperimentContext, HostingContext
-from tandem.rules.rule import Rule, RuleFinding
+from tandem.rules.rule import RuleFinding, RuleList
 
 # CloudFormation takes a template of 1 MB; a variant and its artifact take up to 27 KB of it
 MAX_CDK_VARIANTS = 30
 
+_OWN = "Tandem's own: what an experiment is"
+RULES = RuleList()
 
+
+@RULES.refuse("baseline", _OWN, "2026-11-21")
 def _find_missing_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """An experiment has a variant without speculation to compare with."""
     if all(arm.variant.mode != "none" for arm in context.arms):
         yield RuleFinding(
             path="variants", got="no variant with mode none", allowed="one or more with mode none",
@@ -22,14 +25,18 @@ def _find_missing_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn("two-variants", _OWN, "2026-11-21")
 def _find_single_variant(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """An experiment compares at least two variants."""
     if len(context.arms) == 1:
         yield RuleFinding(
             path="variants", got="one variant", allowed="two or more", change="add what the first is compared with",
         )  # fmt: skip
 
 
+@RULES.refuse("variant-once", "kubernetes.io/docs/concepts/overview/working-with-objects/names", "2026-11-21")
 def _find_repeated_names(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Each variant's name stands once, swept ones included."""
     counts = Counter(arm.variant.name for arm in context.arms)
     earlier_names: set[str] = set()
     for arm in context.arms:
@@ -47,7 +54,9 @@ def _find_repeated_names(context: ExperimentContext) -> Iterable[RuleFinding]:
         earlier_names.add(name)
 
 
+@RULES.refuse("suite-once", _OWN, "2026-11-21")
 def _find_repeated_suites(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Each suite stands once."""
     suites = context.experiment.suites
     for index, suite in enumerate(suites):
         if suite in suites[:index]:
@@ -56,7 +65,9 @@ def _find_repeated_suites(context: ExperimentContext) -> Iterable[RuleFinding]:
             )
 
 
+@RULES.refuse("arms-at-once", "Tandem's own: a claim is bound to one node", "2026-11-21")
 def _find_excess_arms(context: HostingContext) -> Iterable[RuleFinding]:
+    """With schedule simultaneous the fleet holds every variant at once."""
     experiment, total = context.experiment_context.experiment, context.instance.devices.value
     devices, nodes = experiment.serving.devices, context.environment.capacity.nodes
     if experiment.schedule != "simultaneous" or not total or devices > total:
@@ -70,6 +81,12 @@ def _find_excess_arms(context: HostingContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse(
+    "variants-sent",
+    "docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html: a template's size",
+    "2026-11-21",
+    sentence=f"With delivery cdk the hosted experiments have at most {MAX_CDK_VARIANTS} variants together.",
+)
 def _find_excess_variants(context: EnvironmentContext) -> Iterable[RuleFinding]:
     arms = sum(len(experiment.all_variants()) for experiment in context.experiments)
     if context.environment.delivery.kind == "cdk" and arms > MAX_CDK_VARIANTS:
@@ -78,38 +95,3 @@ def _find_excess_variants(context: EnvironmentContext) -> Iterable[RuleFinding]:
             allowed=f"at most {MAX_CDK_VARIANTS} variants with delivery cdk",
             change="host fewer experiments here, shorten a sweep, or write delivery.kind: gitops",
         )  # fmt: skip
-
-
-_OWN = "Tandem's own: what an experiment is"
-
-RULES: tuple[Rule[Any], ...] = (
-    Rule(
-        id="baseline", context_type=ExperimentContext, severity="refusal", find=_find_missing_baseline,
-        sentence="an experiment has a variant without speculation to compare with", source=_OWN,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="two-variants", context_type=ExperimentContext, severity="warning", find=_find_single_variant,
-        sentence="an experiment compares at least two variants", source=_OWN, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="variant-once", context_type=ExperimentContext, severity="refusal", find=_find_repeated_names,
-        sentence="each variant's name stands once, swept ones included",
-        source="kubernetes.io/docs/concepts/overview/working-with-objects/names", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="suite-once", context_type=ExperimentContext, severity="refusal", find=_find_repeated_suites,
-        sentence="each suite stands once", source=_OWN, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="variants-sent", context_type=EnvironmentContext, severity="refusal", find=_find_excess_variants,
-        sentence=f"with delivery cdk the hosted experiments have at most {MAX_CDK_VARIANTS} variants together",
-        source="docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html: a template's size",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="arms-at-once", context_type=HostingContext, severity="refusal", find=_find_excess_arms,
-        sentence="with schedule simultaneous the fleet holds every variant at once",
-        source="Tandem's own: a claim is bound to one node", date=date(2026, 11, 21),
-    ),
-)  # fmt: skip

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
-from typing import Any
 
 from tandem.rules.contexts import ExperimentContext, HostingContext
 from tandem.rules.node_resources import DAEMONS_CPU_M, DAEMONS_MEMORY_MIB
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
 from tandem.spec.disk import GIB, artifact_gib, compile_gib
 from tandem.spec.model import ModelConfig
 from tandem.spec.runtime import CpuCompile
@@ -20,6 +18,9 @@ DISK_SHARE = 0.8
 LARGE_PARAMETERS, LARGE_COMPILE_GIB = 20_000_000_000, 700
 VALUE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
+_NXDI = "aws-neuron/neuronx-distributed-inference tag v0.6.10598"
+RULES = RuleList()
+
 
 def _cpu_compile(context: ExperimentContext) -> CpuCompile | None:
     """Return how the runtime compiles without devices; None where nobody asks for it, or it is not rendered."""
@@ -28,7 +29,9 @@ def _cpu_compile(context: ExperimentContext) -> CpuCompile | None:
     return runtime.spelling.compile.cpu if is_cpu and runtime and runtime.spelling else None
 
 
+@RULES.refuse("compile-mode", "tandem/spec/data/runtimes, spelling.compile.cpu", "2026-11-21")
 def _find_unsupported_modes(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Every mode can be compiled where the experiment says."""
     cpu_compile, runtime = _cpu_compile(context), context.runtime
     if cpu_compile is None or runtime is None:
         return
@@ -56,15 +59,21 @@ def _find_unproven_cpu(context: ExperimentContext, *, accepts_unproven: bool) ->
         )  # fmt: skip
 
 
+@RULES.refuse("compile-unproven", "tandem/spec/data/runtimes, spelling.compile.cpu", "2026-11-21")
 def _refuse_cpu(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Artifacts are compiled on devices, or the experiment says accept_unproven."""
     return _find_unproven_cpu(context, accepts_unproven=False)
 
 
+@RULES.warn("compile-unproven-accepted", "tandem/spec/data/runtimes, spelling.compile.cpu", "2026-11-21")
 def _warn_cpu(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """No source shows a server on an artifact that was compiled without devices."""
     return _find_unproven_cpu(context, accepts_unproven=True)
 
 
+@RULES.refuse("compile-shm", "kubernetes.io/docs/concepts/storage/volumes, emptyDir", "2026-11-21")
 def _find_memory_below_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A compile's memory is more than the shared memory, which counts against it."""
     memory, shm = context.experiment.compile.memory_gib, context.experiment.serving.shm_gib
     if memory is not None and memory <= shm:
         yield RuleFinding(
@@ -73,6 +82,12 @@ def _find_memory_below_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn(
+    "compile-memory",
+    "Tandem's own reading: no published figure is known",
+    "2026-11-22",
+    sentence=f"From {LARGE_PARAMETERS // 10**9} B parameters on, a target is compiled with {LARGE_COMPILE_GIB} GiB.",
+)
 def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFinding]:
     target, settings = context.target, context.experiment.compile
     memory = settings.memory_gib or context.experiment.serving.memory_gib
@@ -101,7 +116,11 @@ def _compile_limits(context: HostingContext) -> dict[str, int]:
     return {"cpu": (cpu - DAEMONS_CPU_M) // 1000, "memory_gib": (memory - DAEMONS_MEMORY_MIB) // 1024}
 
 
+@RULES.refuse(
+    "compile-fits", "karpenter-provider-aws website/content/en/docs/reference/instance-types.md", "2026-11-21"
+)
 def _find_oversize_compiles(context: HostingContext) -> Iterable[RuleFinding]:
+    """A compile's CPUs and memory are those of one node at most, beside the DaemonSets."""
     for name, limit in _compile_limits(context).items():
         value = getattr(context.experiment_context.experiment.compile, name)
         if value is not None and value > limit:
@@ -113,11 +132,14 @@ def _find_oversize_compiles(context: HostingContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.warn(
+    "compiles-side-by-side",
+    "kubernetes.io/docs/concepts/workloads/controllers/job, activeDeadlineSeconds",
+    "2026-11-22",
+)
 def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
-    """Hold the sum of the compiles that the devices admit at once against one node.
-
-    A Job that finds no room waits, and its deadline runs from its making.
-    """
+    """The compiles that a node's devices admit at once fit its CPUs and memory together."""
+    # a Job that finds no room waits, and its deadline runs from its making
     experiment, total = context.experiment_context.experiment, context.instance.devices.value
     if not total:
         return
@@ -151,7 +173,9 @@ def _target_and_draft(context: ExperimentContext) -> tuple[ModelConfig, ...]:
     return (context.target, *drafts[-1:])
 
 
+@RULES.refuse("disk-fits", "tandem/spec/disk.py; awslabs/amazon-eks-ami nodeadm/doc/api.md, localStorage", "2026-11-21")
 def _find_disk_shortage(context: HostingContext) -> Iterable[RuleFinding]:
+    """A compile, and the artifacts that servers copy, fit the node's local disk."""
     experiment_context, figure = context.experiment_context, context.instance.nvme_gb
     pair, runtime, total = (
         _target_and_draft(experiment_context),
@@ -179,6 +203,12 @@ def _find_disk_shortage(context: HostingContext) -> Iterable[RuleFinding]:
         )
 
 
+@RULES.warn(
+    "compile-before-guard",
+    "Tandem's own: guard.max_hours",
+    "2026-11-21",
+    sentence=f"A compile's deadline, and {TRANSFER_HOURS} hour to move files, end before the guard stops the node.",
+)
 def _find_late_deadline(context: HostingContext) -> Iterable[RuleFinding]:
     settings, guard_hours = context.experiment_context.experiment.compile, context.environment.guard.max_hours
     needed_hours = settings.deadline_hours + TRANSFER_HOURS
@@ -191,7 +221,9 @@ def _find_late_deadline(context: HostingContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("sequence-divides", f"{_NXDI} models/model_base.py, validate_sequence_parallel", "2026-11-21")
 def _find_indivisible_prefill(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """With sequence parallelism the TP degree divides every prefill length that is compiled."""
     serving = context.experiment.serving
     if not serving.tuning.sequence_parallel_enabled:
         return
@@ -206,72 +238,14 @@ def _find_indivisible_prefill(context: ExperimentContext) -> Iterable[RuleFindin
         )  # fmt: skip
 
 
+@RULES.refuse(
+    "eagle-sequence", f"{_NXDI} inference_demo.py; vllm 0.9.1 model_loader/neuronx_distributed.py", "2026-11-21"
+)
 def _find_eagle_sequence_parallel(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Mode eagle leaves sequence parallelism off: the server never gives it to the draft, the compiler would."""
     heads = [arm for arm in context.arms if arm.variant.mode == "eagle"]
     if heads and context.experiment.serving.tuning.sequence_parallel_enabled:
         yield RuleFinding(
             path="serving.tuning.sequence_parallel_enabled", got=f"true with mode eagle of {heads[0].variant.name}",
             allowed="false with mode eagle", change="write false, or leave it out",
         )  # fmt: skip
-
-
-_NXDI = "aws-neuron/neuronx-distributed-inference tag v0.6.10598"
-
-RULES: tuple[Rule[Any], ...] = (
-    Rule(
-        id="compile-mode", context_type=ExperimentContext, severity="refusal", find=_find_unsupported_modes,
-        sentence="every mode can be compiled where the experiment says",
-        source="tandem/spec/data/runtimes, spelling.compile.cpu", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="compile-unproven", context_type=ExperimentContext, severity="refusal", find=_refuse_cpu,
-        sentence="artifacts are compiled on devices, or the experiment says accept_unproven",
-        source="tandem/spec/data/runtimes, spelling.compile.cpu", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="compile-unproven-accepted", context_type=ExperimentContext, severity="warning", find=_warn_cpu,
-        sentence="no source shows a server on an artifact that was compiled without devices",
-        source="tandem/spec/data/runtimes, spelling.compile.cpu", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="compile-shm", context_type=ExperimentContext, severity="refusal", find=_find_memory_below_shm,
-        sentence="a compile's memory is more than the shared memory, which counts against it",
-        source="kubernetes.io/docs/concepts/storage/volumes, emptyDir", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="compile-fits", context_type=HostingContext, severity="refusal", find=_find_oversize_compiles,
-        sentence="a compile's CPUs and memory are those of one node at most, beside the DaemonSets",
-        source="karpenter-provider-aws website/content/en/docs/reference/instance-types.md", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="compile-memory", context_type=ExperimentContext, severity="warning", find=_find_small_compile_memory,
-        sentence=f"from {LARGE_PARAMETERS // 10**9} B parameters on, a target is compiled with {LARGE_COMPILE_GIB} GiB",
-        source="Tandem's own reading: no published figure is known", date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="compiles-side-by-side", context_type=HostingContext, severity="warning", find=_find_waiting_compiles,
-        sentence="the compiles that a node's devices admit at once fit its CPUs and memory together",
-        source="kubernetes.io/docs/concepts/workloads/controllers/job, activeDeadlineSeconds", date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="disk-fits", context_type=HostingContext, severity="refusal", find=_find_disk_shortage,
-        sentence="a compile, and the artifacts that servers copy, fit the node's local disk",
-        source="tandem/spec/disk.py; awslabs/amazon-eks-ami nodeadm/doc/api.md, localStorage", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="compile-before-guard", context_type=HostingContext, severity="warning", find=_find_late_deadline,
-        sentence=f"a compile's deadline, and {TRANSFER_HOURS} hour to move files, end before the guard stops the node",
-        source="Tandem's own: guard.max_hours", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="sequence-divides", context_type=ExperimentContext, severity="refusal", find=_find_indivisible_prefill,
-        sentence="with sequence parallelism the TP degree divides every prefill length that is compiled",
-        source=f"{_NXDI} models/model_base.py, validate_sequence_parallel", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="eagle-sequence", context_type=ExperimentContext, severity="refusal", find=_find_eagle_sequence_parallel,
-        sentence="mode eagle leaves sequence parallelism off: the server's loader never gives it to the draft, the "
-        "compiler's program would",
-        source=f"{_NXDI} inference_demo.py; vllm 0.9.1 model_loader/neuronx_distributed.py", date=date(2026, 11, 21),
-    ),
-)  # fmt: skip

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import timedelta
 
 from tandem.rules.contexts import DateContext
-from tandem.rules.rule import Rule, RuleFinding
+from tandem.rules.rule import RuleFinding, RuleList
 
 EAST_OF_UTC = timedelta(hours=14)  # where a day begins first; a price may be read there on a day that UTC has not
 _MOMENT = "%Y-%m-%dT%H:%MZ"
 
+RULES = RuleList()
 
+
+@RULES.warn("block-over", "docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html", "2026-11-21")
 def _find_past_block(context: DateContext) -> Iterable[RuleFinding]:
-    """Find a Capacity Block that has ended."""
+    """The Capacity Block is not over."""
     block = context.environment.capacity.block
     if block is not None and block.ends <= context.now:
         yield RuleFinding(
@@ -23,8 +26,9 @@ def _find_past_block(context: DateContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("price-to-come", "Tandem's own: nobody has read a price of tomorrow", "2026-11-22")
 def _find_future_price(context: DateContext) -> Iterable[RuleFinding]:
-    """Find prices that were read on a day to come."""
+    """A price was read today or before."""
     environment, latest = context.environment, (context.now + EAST_OF_UTC).date()
     for path, day in (
         ("capacity.usd_per_hour_date", environment.capacity.usd_per_hour_date),
@@ -35,17 +39,3 @@ def _find_future_price(context: DateContext) -> Iterable[RuleFinding]:
                 path=path, got=f"{day}, which is to come", allowed=f"{latest} or earlier",
                 change="write the day on which you read the price",
             )  # fmt: skip
-
-
-RULES: tuple[Rule[DateContext], ...] = (
-    Rule(
-        id="block-over", context_type=DateContext, severity="warning", find=_find_past_block,
-        sentence="the Capacity Block is not over",
-        source="docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="price-to-come", context_type=DateContext, severity="refusal", find=_find_future_price,
-        sentence="a price was read today or before", source="Tandem's own: nobody has read a price of tomorrow",
-        date=date(2026, 11, 22),
-    ),
-)  # fmt: skip

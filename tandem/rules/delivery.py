@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 from urllib.parse import SplitResult, urlsplit
 
 from tandem.rules.contexts import EnvironmentContext
-from tandem.rules.rule import Rule, RuleFinding
+from tandem.rules.rule import RuleFinding, RuleList
 from tandem.spec.environment import GitopsDelivery
 
 EXAMPLE_DOMAINS = ("example", "example.com", "example.net", "example.org", "invalid", "test")  # RFC 2606
+
+RULES = RuleList()
 
 
 def _parse_repo_url(context: EnvironmentContext) -> SplitResult | None:
@@ -22,7 +23,9 @@ def _parse_repo_url(context: EnvironmentContext) -> SplitResult | None:
         return None
 
 
+@RULES.refuse("repository-readable", "RFC 3986", "2005-01-01")
 def _find_unreadable_url(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The repository's URL has a host."""
     delivery, url = context.environment.delivery, _parse_repo_url(context)
     if isinstance(delivery, GitopsDelivery) and (url is None or not url.hostname):
         yield RuleFinding(
@@ -31,7 +34,9 @@ def _find_unreadable_url(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn("repository-real", "RFC 2606", "1999-06-01")
 def _find_placeholder_host(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The repository's host is not one reserved for examples."""
     url = _parse_repo_url(context)
     host = (url.hostname or "") if url else ""
     if any(host == name or host.endswith(f".{name}") for name in EXAMPLE_DOMAINS):
@@ -41,7 +46,9 @@ def _find_placeholder_host(context: EnvironmentContext) -> Iterable[RuleFinding]
         )  # fmt: skip
 
 
+@RULES.refuse("repository-secret", "RFC 3986, section 3.2.1", "2005-01-01")
 def _find_url_credentials(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The repository's URL carries no credentials."""
     url = _parse_repo_url(context)
     if url is not None and (url.password is not None or (url.scheme == "https" and url.username is not None)):
         yield RuleFinding(
@@ -50,7 +57,9 @@ def _find_url_credentials(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("path-own", "Tandem's own: each cluster would apply the other's manifests", "2026-11-21")
 def _find_shared_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """No two environments sync the same folder."""
     delivery = context.environment.delivery
     if not isinstance(delivery, GitopsDelivery):
         return
@@ -68,7 +77,9 @@ def _find_shared_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.warn("path-rendered", "charts/tree.py: manifests/<environment>", "2026-11-21")
 def _find_unrendered_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The folder that is synced is the one that is rendered: its last part is the environment's name."""
     delivery, name = context.environment.delivery, context.environment.name
     if isinstance(delivery, GitopsDelivery) and delivery.path.rpartition("/")[2] != name:
         yield RuleFinding(
@@ -77,7 +88,9 @@ def _find_unrendered_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("hosted-once", "Tandem's own: an experiment is one namespace", "2026-11-21")
 def _find_repeated_experiments(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """An environment hosts each experiment once."""
     earlier_names: set[str] = set()
     for index, name in enumerate(context.environment.experiments):
         if name in earlier_names:
@@ -85,34 +98,3 @@ def _find_repeated_experiments(context: EnvironmentContext) -> Iterable[RuleFind
                 path=f"experiments[{index}]", got=f"{name!r} again", allowed="each once", change="delete one"
             )
         earlier_names.add(name)
-
-
-RULES: tuple[Rule[EnvironmentContext], ...] = (
-    Rule(
-        id="repository-readable", context_type=EnvironmentContext, severity="refusal", find=_find_unreadable_url,
-        sentence="the repository's URL has a host", source="RFC 3986", date=date(2005, 1, 1),
-    ),
-    Rule(
-        id="repository-real", context_type=EnvironmentContext, severity="warning", find=_find_placeholder_host,
-        sentence="the repository's host is not one reserved for examples", source="RFC 2606", date=date(1999, 6, 1),
-    ),
-    Rule(
-        id="repository-secret", context_type=EnvironmentContext, severity="refusal", find=_find_url_credentials,
-        sentence="the repository's URL carries no credentials", source="RFC 3986, section 3.2.1", date=date(2005, 1, 1),
-    ),
-    Rule(
-        id="path-own", context_type=EnvironmentContext, severity="refusal", find=_find_shared_path,
-        sentence="no two environments sync the same folder",
-        source="Tandem's own: each cluster would apply the other's manifests", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="path-rendered", context_type=EnvironmentContext, severity="warning", find=_find_unrendered_path,
-        sentence="the folder that is synced is the one that is rendered: its last part is the environment's name",
-        source="charts/tree.py: manifests/<environment>", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="hosted-once", context_type=EnvironmentContext, severity="refusal", find=_find_repeated_experiments,
-        sentence="an environment hosts each experiment once",
-        source="Tandem's own: an experiment is one namespace", date=date(2026, 11, 21),
-    ),
-)  # fmt: skip

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
-from typing import Any
 
 from tandem.rules.contexts import EnvironmentContext, HostingContext
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
 from tandem.spec.environment import NewNetwork
 
 BY_HAND = "stage them by hand, `python -m tandem.artifacts stage --from DIR`, which asks no hub"
 
+RULES = RuleList()
 
+
+@RULES.warn("hub-token", "tandem/spec/data/models, gated", "2026-11-21")
 def _find_missing_token(context: HostingContext) -> Iterable[RuleFinding]:
+    """Where a gated model is hosted, the environment names the secret of the hub's token."""
     gated_models = [model for _, model in context.experiment_context.models() if model.gated.value]
     if gated_models and context.environment.hub.token_secret is None:
         yield RuleFinding(
@@ -27,7 +29,13 @@ def _find_missing_token(context: HostingContext) -> Iterable[RuleFinding]:
         )
 
 
+@RULES.warn(
+    "hub-reached",
+    "docs.aws.amazon.com/vpc/latest/userguide/vpc-nat-gateway.html: the public hub is on the internet",
+    "2026-11-21",
+)
 def _find_unreachable_hub(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A network without NAT names a hub that it reaches."""
     network, hub = context.environment.network, context.environment.hub
     if isinstance(network, NewNetwork) and network.nat == "none" and hub.endpoint is None:
         yield RuleFinding(
@@ -35,18 +43,3 @@ def _find_unreachable_hub(context: EnvironmentContext) -> Iterable[RuleFinding]:
             allowed="a hub that the VPC can reach",
             change=f"write the endpoint of a hub of your own, or {BY_HAND}",
         )  # fmt: skip
-
-
-RULES: tuple[Rule[Any], ...] = (
-    Rule(
-        id="hub-token", context_type=HostingContext, severity="warning", find=_find_missing_token,
-        sentence="where a gated model is hosted, the environment names the secret of the hub's token",
-        source="tandem/spec/data/models, gated", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="hub-reached", context_type=EnvironmentContext, severity="warning", find=_find_unreachable_hub,
-        sentence="a network without NAT names a hub that it reaches",
-        source="docs.aws.amazon.com/vpc/latest/userguide/vpc-nat-gateway.html: the public hub is on the internet",
-        date=date(2026, 11, 21),
-    ),
-)  # fmt: skip

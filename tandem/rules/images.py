@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 
 from tandem.rules.contexts import EnvironmentContext
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
 from tandem.spec.environment import NewNetwork
 from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
+
+RULES = RuleList()
 
 
 def _list_uses(context: EnvironmentContext) -> list[ImageUse]:
@@ -20,7 +21,9 @@ def _registry_host(reference: str) -> str:
     return reference.partition("/")[0]
 
 
+@RULES.warn("images-pinned", "tandem/spec/data/platform/digests.yaml", "2026-11-21")
 def _find_unpinned_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Every image is pinned by digest."""
     references = [use.reference for use in _list_uses(context) if use.kind == "image" and use.digest is None]
     if references:
         yield RuleFinding(
@@ -30,7 +33,9 @@ def _find_unpinned_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("mirrors-complete", "Tandem's own: one forgotten registry stops a closed cluster", "2026-11-21")
 def _find_unmirrored_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Where one mirror is declared, every image and chart is behind one."""
     if not context.environment.registry_mirrors:
         return
     uses = _list_uses(context)
@@ -46,7 +51,13 @@ def _find_unmirrored_images(context: EnvironmentContext) -> Iterable[RuleFinding
         )  # fmt: skip
 
 
+@RULES.warn(
+    "mirrors-closed",
+    "docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html: none for public.ecr.aws",
+    "2026-11-21",
+)
 def _find_missing_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A network without NAT declares registry mirrors."""
     network = context.environment.network
     if isinstance(network, NewNetwork) and network.nat == "none" and not context.environment.registry_mirrors:
         hosts = dict.fromkeys(_registry_host(use.reference) for use in _list_uses(context))
@@ -57,7 +68,11 @@ def _find_missing_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn(
+    "mirrors-seeded", "docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html, considerations", "2026-11-22"
+)
 def _find_unseeded_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Where nothing leads out of the VPC, mirrors in private ECR are filled beforehand."""
     network = context.environment.network
     ecr_mirrors = [mirror for mirror in context.environment.registry_mirrors.values() if PRIVATE_ECR.match(mirror)]
     if isinstance(network, NewNetwork) and network.nat == "none" and ecr_mirrors:
@@ -67,29 +82,3 @@ def _find_unseeded_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]
             "VPC without a way out",
             change=f"run what `tandem images {context.environment.name} --seed` prints, where the internet is reached",
         )  # fmt: skip
-
-
-RULES: tuple[Rule[EnvironmentContext], ...] = (
-    Rule(
-        id="images-pinned", context_type=EnvironmentContext, severity="warning", find=_find_unpinned_images,
-        sentence="every image is pinned by digest", source="tandem/spec/data/platform/digests.yaml",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="mirrors-complete", context_type=EnvironmentContext, severity="refusal", find=_find_unmirrored_images,
-        sentence="where one mirror is declared, every image and chart is behind one",
-        source="Tandem's own: one forgotten registry stops a closed cluster", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="mirrors-closed", context_type=EnvironmentContext, severity="warning", find=_find_missing_mirrors,
-        sentence="a network without NAT declares registry mirrors",
-        source="docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html: none for public.ecr.aws",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="mirrors-seeded", context_type=EnvironmentContext, severity="warning", find=_find_unseeded_mirrors,
-        sentence="where nothing leads out of the VPC, mirrors in private ECR are filled beforehand",
-        source="docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html, considerations",
-        date=date(2026, 11, 22),
-    ),
-)  # fmt: skip

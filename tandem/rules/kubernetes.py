@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
-from typing import Any
 
 from tandem.rules.contexts import EnvironmentContext, HostingContext
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
 from tandem.spec.platform import KubernetesMinor, KubernetesTable
+
+_SUPPORT = "docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"
+_DATA = "tandem/spec/data/platform/kubernetes.yaml"
+RULES = RuleList()
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:
@@ -28,7 +30,9 @@ def _minor_figures(context: EnvironmentContext | HostingContext) -> KubernetesMi
     )
 
 
+@RULES.refuse("kubernetes-floor", _SUPPORT, "2026-11-21")
 def _find_old_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The Kubernetes minor is at or above the floor."""
     version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
     if _version_numbers(version) < _version_numbers(kubernetes.floor.value):
         yield RuleFinding(
@@ -38,7 +42,9 @@ def _find_old_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("kubernetes-known", _DATA, "2026-11-21")
 def _find_unknown_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The Kubernetes minor is one whose node image and add-ons are known."""
     version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
     if version not in kubernetes.minors and _version_numbers(version) >= _version_numbers(kubernetes.floor.value):
         yield RuleFinding(
@@ -47,7 +53,9 @@ def _find_unknown_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn("kubernetes-behind", _SUPPORT, "2026-11-21")
 def _find_minor_behind_default(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The Kubernetes minor is not older than the default."""
     version, kubernetes, minor = (
         context.environment.cluster.kubernetes,
         context.catalogue.kubernetes,
@@ -64,7 +72,9 @@ def _find_minor_behind_default(context: EnvironmentContext) -> Iterable[RuleFind
     )  # fmt: skip
 
 
+@RULES.warn("node-image-pinned", _DATA, "2026-11-21")
 def _find_unpinned_release(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The node image's release is known, and so pinned."""
     minor = _minor_figures(context)
     if minor is not None and minor.ami_release.value is None:
         yield RuleFinding(
@@ -76,7 +86,9 @@ def _find_unpinned_release(context: EnvironmentContext) -> Iterable[RuleFinding]
         )  # fmt: skip
 
 
+@RULES.warn("addons-pinned", _DATA, "2026-11-21")
 def _find_unpinned_addons(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The version of each add-on is known, and so pinned."""
     minor = _minor_figures(context)
     unknown = [name for name, figure in minor.addons.items() if figure.value is None] if minor else []
     if minor is not None and unknown:
@@ -89,7 +101,9 @@ def _find_unpinned_addons(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("driver-minimum", "aws-neuron/aws-neuron-sdk release-notes/components/runtime.rst", "2026-08-21")
 def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
+    """The node image's Neuron driver is at least the runtime's minimum."""
     runtime, minor = context.experiment_context.runtime, _minor_figures(context)
     if runtime is None or minor is None:
         return
@@ -116,7 +130,9 @@ def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
     )
 
 
+@RULES.refuse("kubectl-skew", "kubernetes.io/releases/version-skew-policy, kubectl", "2026-11-22")
 def _find_kubectl_skew(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The kubectl that the CDK delivers with is at most one minor from the cluster's."""
     kubectl, minor = context.catalogue.kubernetes.kubectl, context.environment.cluster.kubernetes
     skew = abs(_version_numbers(minor)[1] - _version_numbers(kubectl.value)[1])
     if context.environment.delivery.kind == "cdk" and _minor_figures(context) and skew > 1:
@@ -128,7 +144,13 @@ def _find_kubectl_skew(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn(
+    "capabilities-few",
+    "kubernetes.io/docs/concepts/security/pod-security-standards, Baseline, Capabilities",
+    "2026-11-22",
+)
 def _find_privileged_pods(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """No namespace is of pod security `privileged`."""
     if context.environment.serving.capabilities == "neuron":
         yield RuleFinding(
             path="serving.capabilities",
@@ -136,47 +158,3 @@ def _find_privileged_pods(context: EnvironmentContext) -> Iterable[RuleFinding]:
             allowed="none or runtime-default, until a node has shown that a server needs more",
             change="write none; after a failure for want of a capability runtime-default, and neuron last",
         )  # fmt: skip
-
-
-_SUPPORT = "docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"
-_DATA = "tandem/spec/data/platform/kubernetes.yaml"
-
-RULES: tuple[Rule[Any], ...] = (
-    Rule(
-        id="kubernetes-floor", context_type=EnvironmentContext, severity="refusal", find=_find_old_minor,
-        sentence="the Kubernetes minor is at or above the floor", source=_SUPPORT, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="kubernetes-known", context_type=EnvironmentContext, severity="refusal", find=_find_unknown_minor,
-        sentence="the Kubernetes minor is one whose node image and add-ons are known", source=_DATA,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="kubernetes-behind", context_type=EnvironmentContext, severity="warning", find=_find_minor_behind_default,
-        sentence="the Kubernetes minor is not older than the default", source=_SUPPORT, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="node-image-pinned", context_type=EnvironmentContext, severity="warning", find=_find_unpinned_release,
-        sentence="the node image's release is known, and so pinned", source=_DATA, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="addons-pinned", context_type=EnvironmentContext, severity="warning", find=_find_unpinned_addons,
-        sentence="the version of each add-on is known, and so pinned", source=_DATA, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="driver-minimum", context_type=HostingContext, severity="refusal", find=_find_old_driver,
-        sentence="the node image's Neuron driver is at least the runtime's minimum",
-        source="aws-neuron/aws-neuron-sdk release-notes/components/runtime.rst", date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="kubectl-skew", context_type=EnvironmentContext, severity="refusal", find=_find_kubectl_skew,
-        sentence="the kubectl that the CDK delivers with is at most one minor from the cluster's",
-        source="kubernetes.io/releases/version-skew-policy, kubectl", date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="capabilities-few", context_type=EnvironmentContext, severity="warning", find=_find_privileged_pods,
-        sentence="no namespace is of pod security `privileged`",
-        source="kubernetes.io/docs/concepts/security/pod-security-standards, Baseline, Capabilities",
-        date=date(2026, 11, 22),
-    ),
-)  # fmt: skip

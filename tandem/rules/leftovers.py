@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import date
 from typing import Any
 
 from tandem.rules.contexts import EnvironmentContext
-from tandem.rules.rule import Rule, RuleFinding
+from tandem.rules.rule import RuleFinding, RuleList
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, ClusterAccess
 
 _EXAMPLE = re.compile(rf"(?<![0-9])({'|'.join(sorted(EXAMPLE_ACCOUNTS))})(?![0-9])")
+
+RULES = RuleList()
 
 
 def _yield_texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -28,8 +29,9 @@ def _yield_texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _yield_texts(child, f"{path}[{index}]")
 
 
+@RULES.refuse("example-leftover", "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts", "2026-11-21")
 def _find_example_accounts(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Find texts that name an account of the AWS documentation."""
+    """An environment in an account of its own names no account of the AWS documentation."""
     environment = context.environment
     if environment.account in EXAMPLE_ACCOUNTS:  # it is an example itself; account-real says so
         return
@@ -42,8 +44,11 @@ def _find_example_accounts(context: EnvironmentContext) -> Iterable[RuleFinding]
             )  # fmt: skip
 
 
+@RULES.warn(
+    "principal-own", "Tandem's own: an access entry for a principal of another account is unproven", "2026-11-22"
+)
 def _find_foreign_principals(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Find people of another account than the environment's."""
+    """Everybody named in `cluster.access` is of the environment's account."""
     account, access = context.environment.account, context.environment.cluster.access
     for kind in ClusterAccess.model_fields:
         for index, arn in enumerate(getattr(access, kind)):
@@ -57,8 +62,9 @@ def _find_foreign_principals(context: EnvironmentContext) -> Iterable[RuleFindin
                 )  # fmt: skip
 
 
+@RULES.warn("price-own", "Tandem's own: every cost that is shown follows from it", "2026-11-22")
 def _find_foreign_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Find a price of something else: as it says itself, or as another environment has it for another purchase."""
+    """The price of a node-hour is of the declared instance type and kind."""
     capacity = context.environment.capacity
     purchase = f"{capacity.instance_type} {capacity.kind}"
     if capacity.usd_per_hour_of not in {None, purchase}:
@@ -86,22 +92,3 @@ def _find_foreign_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
                 change=f"read the price of {purchase}, and write usd_per_hour_of: {purchase}",
             )
             return
-
-
-RULES: tuple[Rule[EnvironmentContext], ...] = (
-    Rule(
-        id="example-leftover", context_type=EnvironmentContext, severity="refusal", find=_find_example_accounts,
-        sentence="an environment in an account of its own names no account of the AWS documentation",
-        source="docs.aws.amazon.com/IAM/latest/UserGuide: example accounts", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="principal-own", context_type=EnvironmentContext, severity="warning", find=_find_foreign_principals,
-        sentence="everybody named in `cluster.access` is of the environment's account",
-        source="Tandem's own: an access entry for a principal of another account is unproven", date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="price-own", context_type=EnvironmentContext, severity="warning", find=_find_foreign_price,
-        sentence="the price of a node-hour is of the declared instance type and kind",
-        source="Tandem's own: every cost that is shown follows from it", date=date(2026, 11, 22),
-    ),
-)  # fmt: skip

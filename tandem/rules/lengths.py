@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 
 from tandem.rules.contexts import ExperimentContext
-from tandem.rules.rule import Rule, RuleFinding
+from tandem.rules.rule import RuleFinding, RuleList
 
 TILE = 128  # NxDI tiles the KV cache only at multiples of it; neuronx-distributed-inference models/config.py
 KERNEL_LENGTH = 1024  # kernels with buckets up to it may fail with status 1003; trn2-llama3.3-70b tutorial
 
+_CONFIG = "aws-neuron/neuronx-distributed-inference models/config.py"
+RULES = RuleList()
 
+
+@RULES.refuse(
+    "length-holds",
+    "aws-neuron/neuronx-distributed-inference models/model_base.py: positions near the end are not clipped",
+    "2025-09-22",
+)
 def _find_short_length(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The max_model_len holds the longest prompt, the longest output and the largest window."""
     experiment = context.experiment
     windows = [arm.variant.num_speculative_tokens or 0 for arm in context.speculative_arms()]
     window = max(windows, default=0)
@@ -31,7 +39,9 @@ def _find_short_length(context: ExperimentContext) -> Iterable[RuleFinding]:
         )
 
 
+@RULES.refuse("length-made-for", "vllm 0.9.1 vllm/config.py _maybe_override_draft_max_model_len", "2026-11-21")
 def _find_long_length(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Target and draft are made for sequences of max_model_len."""
     length = context.experiment.serving.max_model_len
     for path, model in context.models():
         limit = model.max_position_embeddings
@@ -43,6 +53,9 @@ def _find_long_length(context: ExperimentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.warn(
+    "length-tiled", _CONFIG, "2026-07-28", sentence=f"With NxD Inference max_model_len is a multiple of {TILE}."
+)
 def _find_untiled_length(context: ExperimentContext) -> Iterable[RuleFinding]:
     length, runtime = context.experiment.serving.max_model_len, context.runtime
     if runtime is not None and runtime.versions.nxdi.value is not None and length % TILE:
@@ -52,7 +65,9 @@ def _find_untiled_length(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("buckets-ascend", _CONFIG, "2026-07-28")
 def _find_unsorted_buckets(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Buckets are ascending and distinct."""
     for name, value in context.experiment.serving.tuning:
         if isinstance(value, tuple) and list(value) != sorted(set(value)):
             yield RuleFinding(
@@ -61,7 +76,13 @@ def _find_unsorted_buckets(context: ExperimentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.refuse(
+    "buckets-complete",
+    f"{_CONFIG}; aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/reference-configuration.md",
+    "2026-08-21",
+)
 def _find_incomplete_buckets(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The largest bucket is max_model_len, or max_num_seqs for batches."""
     serving = context.experiment.serving
     largest = {
         "context_encoding_buckets": ("max_model_len", serving.max_model_len),
@@ -78,6 +99,12 @@ def _find_incomplete_buckets(context: ExperimentContext) -> Iterable[RuleFinding
             )  # fmt: skip
 
 
+@RULES.warn(
+    "kernels-short",
+    "aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn2-llama3.3-70b-tutorial.rst",
+    "2026-08-21",
+    sentence=f"Kernels are on only above a length of {KERNEL_LENGTH}.",
+)
 def _find_short_kernels(context: ExperimentContext) -> Iterable[RuleFinding]:
     serving = context.experiment.serving
     for name in ("qkv_kernel_enabled", "attn_kernel_enabled", "mlp_kernel_enabled"):
@@ -87,40 +114,3 @@ def _find_short_kernels(context: ExperimentContext) -> Iterable[RuleFinding]:
                 allowed=f"kernels at a max_model_len above {KERNEL_LENGTH}",
                 change="leave it out, or write max_model_len: 2048",
             )  # fmt: skip
-
-
-_CONFIG = "aws-neuron/neuronx-distributed-inference models/config.py"
-
-RULES: tuple[Rule[ExperimentContext], ...] = (
-    Rule(
-        id="length-holds", context_type=ExperimentContext, severity="refusal", find=_find_short_length,
-        sentence="max_model_len holds the longest prompt, the longest output and the largest window",
-        source="aws-neuron/neuronx-distributed-inference models/model_base.py: positions near the end are not clipped",
-        date=date(2025, 9, 22),
-    ),
-    Rule(
-        id="length-made-for", context_type=ExperimentContext, severity="refusal", find=_find_long_length,
-        sentence="target and draft are made for sequences of max_model_len",
-        source="vllm 0.9.1 vllm/config.py _maybe_override_draft_max_model_len", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="length-tiled", context_type=ExperimentContext, severity="warning", find=_find_untiled_length,
-        sentence=f"with NxD Inference max_model_len is a multiple of {TILE}", source=_CONFIG, date=date(2026, 7, 28),
-    ),
-    Rule(
-        id="buckets-ascend", context_type=ExperimentContext, severity="refusal", find=_find_unsorted_buckets,
-        sentence="buckets are ascending and distinct", source=_CONFIG, date=date(2026, 7, 28),
-    ),
-    Rule(
-        id="buckets-complete", context_type=ExperimentContext, severity="refusal", find=_find_incomplete_buckets,
-        sentence="the largest bucket is max_model_len, or max_num_seqs for batches",
-        source=f"{_CONFIG}; aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/reference-configuration.md",
-        date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="kernels-short", context_type=ExperimentContext, severity="warning", find=_find_short_kernels,
-        sentence=f"kernels are on only above a length of {KERNEL_LENGTH}",
-        source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn2-llama3.3-70b-tutorial.rst",
-        date=date(2026, 8, 21),
-    ),
-)  # fmt: skip

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 
 from tandem.rules.contexts import ExperimentContext
-from tandem.rules.rule import Rule, RuleFinding, join_values, suggest_nearest
+from tandem.rules.rule import RuleFinding, RuleList, join_values, suggest_nearest
 from tandem.spec.catalogue import Catalogue
 
 DRAFT_KINDS = {"vanilla": "causal-lm", "fused": "causal-lm", "eagle": "eagle-head", "eagle3": "eagle3-head"}
@@ -14,6 +13,9 @@ DRAFT_KINDS = {"vanilla": "causal-lm", "fused": "causal-lm", "eagle": "eagle-hea
 
 KIND_TEXTS = {"causal-lm": "a causal-lm", "eagle-head": "an eagle-head", "eagle3-head": "an eagle3-head"}
 HOW_TO_ADD = "or add its figures to tandem/spec/data/models"
+
+_FEATURES = "aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, speculative decoding"
+RULES = RuleList()
 
 
 def _list_model_ids(catalogue: Catalogue, kind: str) -> list[str]:
@@ -37,7 +39,9 @@ def _can_run_mode(context: ExperimentContext, mode: str) -> bool:
     return context.runtime is None or context.runtime.mode(mode).verdict.value != "refused"
 
 
+@RULES.refuse("target-known", "tandem/spec/data/models", "2026-11-21")
 def _find_unknown_target(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The target has a data file."""
     model_ids = _list_model_ids(context.catalogue, "causal-lm")
     if context.target is None:
         name = context.experiment.target
@@ -45,7 +49,9 @@ def _find_unknown_target(context: ExperimentContext) -> Iterable[RuleFinding]:
         yield RuleFinding(path="target", got=repr(name), allowed=join_values(model_ids), change=change)
 
 
+@RULES.refuse("target-kind", _FEATURES, "2026-08-21")
 def _find_wrong_target_kind(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The target is a model that decodes by itself, not a head."""
     target = context.target
     if target is not None and target.kind.value != "causal-lm":
         change = f"write {target.head_of}" if target.head_of else "write a causal-lm"
@@ -55,7 +61,9 @@ def _find_wrong_target_kind(context: ExperimentContext) -> Iterable[RuleFinding]
         )  # fmt: skip
 
 
+@RULES.refuse("draft-known", "tandem/spec/data/models", "2026-11-21")
 def _find_unknown_draft(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The draft has a data file."""
     for arm in context.arms:
         name, kind = arm.variant.draft, DRAFT_KINDS.get(arm.variant.mode)
         if name is None or arm.draft is not None or kind is None:
@@ -65,7 +73,9 @@ def _find_unknown_draft(context: ExperimentContext) -> Iterable[RuleFinding]:
         yield RuleFinding(path=arm.draft_path, got=repr(name), allowed=join_values(draft_ids), change=change)
 
 
+@RULES.refuse("draft-by-mode", _FEATURES, "2026-08-21")
 def _find_draft_mode_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Vanilla, fused, eagle and eagle3 name a draft; none and medusa name none."""
     for arm in context.arms:
         mode, name = arm.variant.mode, arm.variant.draft
         kind = DRAFT_KINDS.get(mode)
@@ -79,7 +89,9 @@ def _find_draft_mode_mismatch(context: ExperimentContext) -> Iterable[RuleFindin
             )  # fmt: skip
 
 
+@RULES.refuse("draft-kind", _FEATURES, "2026-08-21")
 def _find_wrong_draft_kind(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The draft is what the mode takes: a causal-lm, an EAGLE head or an EAGLE3 head."""
     for arm, draft in context.draft_arms():
         kind = DRAFT_KINDS.get(arm.variant.mode)
         if kind is None or draft.kind.value == kind:
@@ -98,7 +110,9 @@ def _find_wrong_draft_kind(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn("model-unpinned", "tandem/spec/data/models", "2026-11-21")
 def _find_unpinned_models(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Each model is pinned to a commit."""
     for path, model in context.models():
         if model.revision.value is None:
             yield RuleFinding(
@@ -108,7 +122,9 @@ def _find_unpinned_models(context: ExperimentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.warn("model-gated", "tandem/spec/data/models", "2026-11-21")
 def _find_gated_models(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """No model needs a token to be staged."""
     for path, model in context.models():
         if model.gated.value:
             yield RuleFinding(
@@ -116,40 +132,3 @@ def _find_gated_models(context: ExperimentContext) -> Iterable[RuleFinding]:
                 change="accept its licence and have a token ready for staging",
                 source=model.sources[model.gated.source],
             )  # fmt: skip
-
-
-_FEATURES = "aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, speculative decoding"
-
-RULES: tuple[Rule[ExperimentContext], ...] = (
-    Rule(
-        id="target-known", context_type=ExperimentContext, severity="refusal", find=_find_unknown_target,
-        sentence="the target has a data file", source="tandem/spec/data/models", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="target-kind", context_type=ExperimentContext, severity="refusal", find=_find_wrong_target_kind,
-        sentence="the target is a model that decodes by itself, not a head",
-        source=_FEATURES, date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="draft-known", context_type=ExperimentContext, severity="refusal", find=_find_unknown_draft,
-        sentence="the draft has a data file", source="tandem/spec/data/models", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="draft-by-mode", context_type=ExperimentContext, severity="refusal", find=_find_draft_mode_mismatch,
-        sentence="vanilla, fused, eagle and eagle3 name a draft; none and medusa name none",
-        source=_FEATURES, date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="draft-kind", context_type=ExperimentContext, severity="refusal", find=_find_wrong_draft_kind,
-        sentence="the draft is what the mode takes: a causal-lm, an EAGLE head or an EAGLE3 head",
-        source=_FEATURES, date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="model-unpinned", context_type=ExperimentContext, severity="warning", find=_find_unpinned_models,
-        sentence="each model is pinned to a commit", source="tandem/spec/data/models", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="model-gated", context_type=ExperimentContext, severity="warning", find=_find_gated_models,
-        sentence="no model needs a token to be staged", source="tandem/spec/data/models", date=date(2026, 11, 21),
-    ),
-)  # fmt: skip

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import date
-from typing import Any
 
 from tandem.rules.contexts import EnvironmentContext, ExperimentContext
-from tandem.rules.rule import Rule, RuleFinding
+from tandem.rules.rule import RuleFinding, RuleList
 from tandem.spec.names import NOTIFY, ResourceName, environment_names, experiment_names
 
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
@@ -19,6 +17,8 @@ FOLDER_NAMES = frozenset({"gitops", "machine", "money", "people"})
 S3_RESERVED_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
 S3_RESERVED_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+
+RULES = RuleList()
 
 
 def _find_long_names(names: Iterable[ResourceName]) -> Iterator[RuleFinding]:
@@ -36,15 +36,25 @@ def _find_long_names(names: Iterable[ResourceName]) -> Iterator[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.refuse("environment-name", "S3 and EKS API references: bucket 63, cluster 100, node group 63", "2026-11-21")
 def _find_long_environment_names(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Every name made from the environment's is within its resource's limit."""
     return _find_long_names(environment_names(context.environment))
 
 
+@RULES.refuse("experiment-name", "kubernetes.io/docs/concepts/overview/working-with-objects/names", "2026-11-21")
 def _find_long_experiment_names(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Every name made from the experiment's or a variant's is within its resource's limit."""
     return _find_long_names(experiment_names(context.experiment))
 
 
+@RULES.refuse(
+    "experiment-folder",
+    "charts/tree.py: manifests/<environment>/gitops and people; tandem/monitoring: dashboards machine and money",
+    "2026-11-21",
+)
 def _find_folder_collision(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """An experiment's folder of manifests and its dashboard are its own."""
     if context.experiment.name in FOLDER_NAMES:
         yield RuleFinding(
             path="name", got=repr(context.experiment.name),
@@ -53,6 +63,12 @@ def _find_folder_collision(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse(
+    "environment-words",
+    "tandem/spec/names.py: the second word of a composite alarm's name",
+    "2026-11-22",
+    sentence=f"No word of the environment's name is {NOTIFY}.",
+)
 def _find_notify_word(context: EnvironmentContext) -> Iterable[RuleFinding]:
     name = context.environment.name
     if NOTIFY in name.split("-"):
@@ -63,7 +79,9 @@ def _find_notify_word(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("bucket-name", "docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html", "2026-11-21")
 def _find_bad_bucket_name(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """An existing bucket's name is one that S3 allows."""
     name = context.environment.artifacts.existing_bucket
     has_reserved_part = name is not None and (
         name.startswith(S3_RESERVED_PREFIXES) or name.endswith(S3_RESERVED_SUFFIXES)
@@ -76,7 +94,9 @@ def _find_bad_bucket_name(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("bucket-key", "docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html", "2026-11-22")
 def _find_foreign_bucket_key(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The key of the bucket lies in its region."""
     key, region = context.environment.artifacts.kms_key_arn, context.environment.region
     if key is not None and key.split(":")[3] != region:
         yield RuleFinding(
@@ -85,6 +105,12 @@ def _find_foreign_bucket_key(context: EnvironmentContext) -> Iterable[RuleFindin
         )  # fmt: skip
 
 
+@RULES.refuse(
+    "tags-fit",
+    "docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/allocation-tag-restrictions.html",
+    "2026-11-21",
+    sentence=f"At most {MOST_TAGS} tags, of the length and letters AWS takes, none with the prefix aws:.",
+)
 def _find_bad_tags(context: EnvironmentContext) -> Iterable[RuleFinding]:
     tags = context.environment.tags
     if len(tags) > MOST_TAGS:
@@ -106,71 +132,3 @@ def _find_bad_tags(context: EnvironmentContext) -> Iterable[RuleFinding]:
                     allowed=f"1 to {limit} letters, digits, spaces and _ . : / = + - @",
                     change=f"rewrite the {part}",
                 )  # fmt: skip
-
-
-RULES: tuple[Rule[Any], ...] = (
-    Rule(
-        id="environment-name",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_long_environment_names,
-        sentence="every name made from the environment's is within its resource's limit",
-        source="S3 and EKS API references: bucket 63, cluster 100, node group 63",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="environment-words",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_notify_word,
-        sentence=f"no word of the environment's name is {NOTIFY}",
-        source="tandem/spec/names.py: the second word of a composite alarm's name",
-        date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="experiment-name",
-        context_type=ExperimentContext,
-        severity="refusal",
-        find=_find_long_experiment_names,
-        sentence="every name made from the experiment's or a variant's is within its resource's limit",
-        source="kubernetes.io/docs/concepts/overview/working-with-objects/names",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="experiment-folder",
-        context_type=ExperimentContext,
-        severity="refusal",
-        find=_find_folder_collision,
-        sentence="an experiment's folder of manifests and its dashboard are its own",
-        source="charts/tree.py: manifests/<environment>/gitops and people; tandem/monitoring: dashboards "
-        "machine and money",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="bucket-name",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_bad_bucket_name,
-        sentence="an existing bucket's name is one that S3 allows",
-        source="docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="bucket-key",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_foreign_bucket_key,
-        sentence="the key of the bucket lies in its region",
-        source="docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html",
-        date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="tags-fit",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_bad_tags,
-        sentence=f"at most {MOST_TAGS} tags, of the length and letters AWS takes, none with the prefix aws:",
-        source="docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/allocation-tag-restrictions.html",
-        date=date(2026, 11, 21),
-    ),
-)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import date
 
 from tandem.rules.capacity import list_network_zones
 from tandem.rules.contexts import EnvironmentContext
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
 from tandem.spec.environment import ExistingNetwork, NewNetwork
 
 LARGEST_PREFIX, SMALLEST_PREFIX = (
@@ -17,6 +16,10 @@ LARGEST_PREFIX, SMALLEST_PREFIX = (
     20,
 )  # a VPC takes /16 to /28; below /20 a trn2 node's interfaces alone may exhaust a subnet
 PRIVATE = tuple(ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+
+_VPC = "EC2 API Reference, CreateVpc"
+_EKS = "docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
+RULES = RuleList()
 
 
 def parse_network(cidr: str) -> ipaddress.IPv4Network | None:
@@ -47,7 +50,9 @@ def _suggest_range(cidr: str) -> str:
         return "write four numbers up to 255, and a prefix up to /32"
 
 
+@RULES.refuse("range-valid", "RFC 4632", "2006-08-01")
 def _find_invalid_ranges(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Every address range is one, with no bits set after its prefix."""
     for path, cidr in _yield_ranges(context):
         if parse_network(cidr) is None:
             yield RuleFinding(
@@ -55,6 +60,12 @@ def _find_invalid_ranges(context: EnvironmentContext) -> Iterable[RuleFinding]:
             )
 
 
+@RULES.refuse(
+    "range-size",
+    _VPC,
+    "2026-11-21",
+    sentence=f"The range of a new VPC is from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}.",
+)
 def _find_wrong_range_size(context: EnvironmentContext) -> Iterable[RuleFinding]:
     network = context.environment.network
     block = parse_network(network.cidr)
@@ -70,7 +81,9 @@ def _find_wrong_range_size(context: EnvironmentContext) -> Iterable[RuleFinding]
         )  # fmt: skip
 
 
+@RULES.refuse("range-private", "RFC 1918", "1996-02-01")
 def _find_public_range(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The range of a new VPC is private."""
     network = context.environment.network
     block = parse_network(network.cidr)
     if (
@@ -83,7 +96,9 @@ def _find_public_range(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )
 
 
+@RULES.refuse("zones-two", _EKS, "2026-11-21")
 def _find_single_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The network spans two zones or more."""
     distinct = sorted({zone for _, zone in list_network_zones(context)})
     if len(distinct) == 1:
         key = "zones" if isinstance(context.environment.network, NewNetwork) else "subnets"
@@ -93,7 +108,9 @@ def _find_single_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("subnet-once", "Tandem's own: one subnet per entry", "2026-11-21")
 def _find_repeated_subnets(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Each zone of a new network, and each subnet of an existing one, stands once."""
     network = context.environment.network
     if isinstance(network, ExistingNetwork):
         entries = [(f"network.subnets[{index}].id", subnet.id) for index, subnet in enumerate(network.subnets)]
@@ -108,7 +125,9 @@ def _find_repeated_subnets(context: EnvironmentContext) -> Iterable[RuleFinding]
         earlier_names.add(name)
 
 
+@RULES.refuse("ranges-apart", "EC2 API Reference, AssociateVpcCidrBlock", "2026-11-22")
 def _find_overlaps(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The ranges of an existing network do not overlap."""
     network = context.environment.network
     if not isinstance(network, ExistingNetwork):
         return
@@ -126,80 +145,14 @@ def _find_overlaps(context: EnvironmentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.refuse(
+    "closed-needs-endpoints", "awsdocs/amazon-eks-user-guide latest/ug/clusters/private-clusters.adoc", "2026-11-21"
+)
 def _find_missing_endpoints(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A network without NAT has the interface endpoints."""
     network = context.environment.network
     if isinstance(network, NewNetwork) and network.nat == "none" and not network.has_interface_endpoints:
         yield RuleFinding(
             path="network.interface_endpoints", got="false with nat none", allowed="true or null with nat none",
             change="delete it, or nat: single: nodes must reach the AWS services to join",
         )  # fmt: skip
-
-
-_VPC = "EC2 API Reference, CreateVpc"
-_EKS = "docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
-
-RULES: tuple[Rule[EnvironmentContext], ...] = (
-    Rule(
-        id="range-valid",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_invalid_ranges,
-        sentence="every address range is one, with no bits set after its prefix",
-        source="RFC 4632",
-        date=date(2006, 8, 1),
-    ),
-    Rule(
-        id="range-size",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_wrong_range_size,
-        sentence=f"the range of a new VPC is from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}",
-        source=_VPC,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="range-private",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_public_range,
-        sentence="the range of a new VPC is private",
-        source="RFC 1918",
-        date=date(1996, 2, 1),
-    ),
-    Rule(
-        id="zones-two",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_single_zone,
-        sentence="the network spans two zones or more",
-        source=_EKS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="subnet-once",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_repeated_subnets,
-        sentence="each zone of a new network, and each subnet of an existing one, stands once",
-        source="Tandem's own: one subnet per entry",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="ranges-apart",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_overlaps,
-        sentence="the ranges of an existing network do not overlap",
-        source="EC2 API Reference, AssociateVpcCidrBlock",
-        date=date(2026, 11, 22),
-    ),
-    Rule(
-        id="closed-needs-endpoints",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_missing_endpoints,
-        sentence="a network without NAT has the interface endpoints",
-        source="awsdocs/amazon-eks-user-guide latest/ug/clusters/private-clusters.adoc",
-        date=date(2026, 11, 21),
-    ),
-)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
-from typing import Any
 
 from tandem.rules.contexts import EnvironmentContext, ExperimentContext, HostingContext
-from tandem.rules.rule import Rule, RuleFinding
+from tandem.rules.rule import RuleFinding, RuleList
 from tandem.spec.model import ModelConfig
 from tandem.spec.system_jobs import sum_job_requests
 
@@ -23,8 +21,13 @@ CONTROLLERS_CPU_M, CONTROLLERS_MEMORY_MIB = 1000, 1536
 BYTES_PER_VALUE = 2  # bfloat16 and float16
 GIB = 2**30
 
+_INSTANCES = "karpenter-provider-aws website/content/en/docs/reference/instance-types.md"
+RULES = RuleList()
 
+
+@RULES.refuse("shm-in-memory", "kubernetes.io/docs/concepts/storage/volumes, emptyDir", "2026-11-21")
 def _find_large_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Shared memory is smaller than the server's memory, which it counts against."""
     serving = context.experiment.serving
     if serving.shm_gib >= serving.memory_gib:
         yield RuleFinding(
@@ -45,7 +48,9 @@ def _device_share(context: HostingContext, allocatable: int | None, daemon_reque
     return (allocatable - daemon_request) * devices // total
 
 
+@RULES.refuse("cpu-fits", _INSTANCES, "2026-11-21")
 def _find_large_cpu(context: HostingContext) -> Iterable[RuleFinding]:
+    """A variant's CPUs are within its devices' share of the node, beside the DaemonSets."""
     figure, cpu = context.instance.allocatable_cpu_m, context.experiment_context.experiment.serving.cpu
     share = _device_share(context, figure.value, DAEMONS_CPU_M)
     if share is not None and cpu * 1000 > share:
@@ -57,7 +62,9 @@ def _find_large_cpu(context: HostingContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("memory-fits", _INSTANCES, "2026-11-21")
 def _find_large_memory(context: HostingContext) -> Iterable[RuleFinding]:
+    """A variant's memory is within its devices' share of the node, beside the DaemonSets."""
     figure, memory = context.instance.allocatable_memory_mib, context.experiment_context.experiment.serving.memory_gib
     share = _device_share(context, figure.value, DAEMONS_MEMORY_MIB)
     if share is not None and memory * 1024 > share:
@@ -80,7 +87,11 @@ def cache_bytes(model: ModelConfig, *, degree: int, tokens: int) -> int:
     return 2 * model.layers.value * max(heads, degree) * dimension * BYTES_PER_VALUE * tokens
 
 
+@RULES.refuse(
+    "device-memory", "aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst", "2026-08-21"
+)
 def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFinding]:
+    """Weights and KV cache of target and largest draft fit the claimed devices' memory."""
     experiment_context, figure = context.experiment_context, context.instance.hbm_gib_per_device
     serving, target = experiment_context.experiment.serving, experiment_context.target
     if target is None or figure.value is None:
@@ -104,8 +115,9 @@ def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFindin
         )  # fmt: skip
 
 
+@RULES.warn("system-nodes-hold", _INSTANCES, "2026-11-21")
 def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Find environments whose system nodes do not hold all their jobs at once beside the add-ons."""
+    """The system nodes hold every staging job and llmperf at once, beside the add-ons."""
     nodes = context.environment.cluster.system_nodes
     instance = context.catalogue.instances.instances.get(nodes.instance_type)
     if instance is None or not instance.allocatable_cpu_m.value or not instance.allocatable_memory_mib.value:
@@ -127,34 +139,3 @@ def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFind
                 change="raise count or take a larger type, or start staging and llmperf one experiment at a time",
                 source=context.catalogue.instances.sources[figure.source],
             )
-
-
-_INSTANCES = "karpenter-provider-aws website/content/en/docs/reference/instance-types.md"
-
-RULES: tuple[Rule[Any], ...] = (
-    Rule(
-        id="shm-in-memory", context_type=ExperimentContext, severity="refusal", find=_find_large_shm,
-        sentence="shared memory is smaller than the server's memory, which it counts against",
-        source="kubernetes.io/docs/concepts/storage/volumes, emptyDir", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="cpu-fits", context_type=HostingContext, severity="refusal", find=_find_large_cpu,
-        sentence="a variant's CPUs are within its devices' share of the node, beside the DaemonSets",
-        source=_INSTANCES, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="memory-fits", context_type=HostingContext, severity="refusal", find=_find_large_memory,
-        sentence="a variant's memory is within its devices' share of the node, beside the DaemonSets",
-        source=_INSTANCES, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="device-memory", context_type=HostingContext, severity="refusal", find=_find_device_memory_shortage,
-        sentence="weights and KV cache of target and largest draft fit the claimed devices' memory",
-        source="aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst", date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="system-nodes-hold", context_type=EnvironmentContext, severity="warning", find=_find_system_node_shortage,
-        sentence="the system nodes hold every staging job and llmperf at once, beside the add-ons",
-        source=_INSTANCES, date=date(2026, 11, 21),
-    ),
-)  # fmt: skip

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from datetime import date
 
 from tandem.rules.contexts import EnvironmentContext
-from tandem.rules.rule import Rule, RuleFinding, join_values, suggest_nearest
+from tandem.rules.rule import RuleFinding, RuleList, join_values, suggest_nearest
 from tandem.spec.environment import ReferenceValue
 from tandem.spec.experiment import Experiment
 
@@ -19,8 +18,14 @@ ENDPOINTS: dict[str, tuple[re.Pattern[str], str]] = {
     "lambda": (re.compile(r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:function:[\w:$-]+"), "the ARN of a function"),
 }
 
+_SNS = "SNS API Reference, Subscribe: Protocol and Endpoint"
+_TANDEM = "Tandem's own: an alarm is made from each figure of the reference"
+RULES = RuleList()
 
+
+@RULES.refuse("subscription-endpoint", _SNS, "2026-11-21")
 def _find_wrong_endpoint(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A subscriber's endpoint is of its protocol."""
     for index, subscription in enumerate(context.environment.observability.alarm_subscriptions):
         pattern, endpoint_text = ENDPOINTS[subscription.protocol]
         if not pattern.fullmatch(subscription.endpoint):
@@ -36,7 +41,9 @@ def _suggest_protocol(endpoint: str) -> str | None:
     return f"write protocol: {fitting[0]}" if fitting else None
 
 
+@RULES.warn("alarms-heard", "Tandem's own: an alarm that nobody hears stops nothing", "2026-11-21")
 def _find_missing_subscribers(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Somebody is told of the alarms."""
     if not context.environment.observability.alarm_subscriptions:
         yield RuleFinding(
             path="observability.alarm_subscriptions", got="nobody", allowed="at least one subscriber",
@@ -44,7 +51,9 @@ def _find_missing_subscribers(context: EnvironmentContext) -> Iterable[RuleFindi
         )  # fmt: skip
 
 
+@RULES.refuse("subscription-once", _SNS, "2026-11-21")
 def _find_repeated_subscribers(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Each subscriber of the alarms stands once."""
     subscriptions = context.environment.observability.alarm_subscriptions
     for index, subscription in enumerate(subscriptions):
         if subscription in subscriptions[:index]:
@@ -65,7 +74,9 @@ def _find_experiment(context: EnvironmentContext, value: ReferenceValue) -> Expe
     return next((experiment for experiment in context.experiments if experiment.name == value.experiment), None)
 
 
+@RULES.refuse("reference-experiment", _TANDEM, "2026-11-21")
 def _find_unknown_experiment(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A reference value is of an experiment that the environment hosts."""
     experiment_names = context.environment.experiments
     for path, value in _yield_reference_values(context):
         if value.experiment not in experiment_names:
@@ -75,7 +86,9 @@ def _find_unknown_experiment(context: EnvironmentContext) -> Iterable[RuleFindin
             )  # fmt: skip
 
 
+@RULES.refuse("reference-variant", _TANDEM, "2026-11-21")
 def _find_unknown_variant(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A reference value is of one of its experiment's variants."""
     for path, value in _yield_reference_values(context):
         experiment = _find_experiment(context, value)
         names = [variant.name for variant in experiment.all_variants()] if experiment else [value.variant]
@@ -88,7 +101,9 @@ def _find_unknown_variant(context: EnvironmentContext) -> Iterable[RuleFinding]:
             )
 
 
+@RULES.refuse("reference-acceptance", _TANDEM, "2026-11-21")
 def _find_impossible_acceptance(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Only a variant that speculates has an acceptance length."""
     for path, value in _yield_reference_values(context):
         experiment = _find_experiment(context, value)
         plain = [variant.name for variant in experiment.all_variants() if variant.mode == "none"] if experiment else []
@@ -99,7 +114,9 @@ def _find_impossible_acceptance(context: EnvironmentContext) -> Iterable[RuleFin
             )  # fmt: skip
 
 
+@RULES.refuse("reference-figure", _TANDEM, "2026-11-21")
 def _find_empty_value(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A reference value holds at least one figure."""
     for path, value in _yield_reference_values(context):
         if value.ttft_ms is None and value.tpot_ms is None and value.acceptance_length is None:
             yield RuleFinding(
@@ -108,7 +125,9 @@ def _find_empty_value(context: EnvironmentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.refuse("reference-once", _TANDEM, "2026-11-21")
 def _find_repeated_values(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Each variant, class and concurrency has one reference."""
     first_paths: dict[tuple[str, str, str, int], str] = {}
     for path, value in _yield_reference_values(context):
         value_key = (value.experiment, value.variant, value.prompt_class, value.concurrency)
@@ -120,82 +139,3 @@ def _find_repeated_values(context: EnvironmentContext) -> Iterable[RuleFinding]:
                 change="delete one",
             )
         first_paths.setdefault(value_key, path)
-
-
-_SNS = "SNS API Reference, Subscribe: Protocol and Endpoint"
-_TANDEM = "Tandem's own: an alarm is made from each figure of the reference"
-
-RULES: tuple[Rule[EnvironmentContext], ...] = (
-    Rule(
-        id="subscription-endpoint",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_wrong_endpoint,
-        sentence="a subscriber's endpoint is of its protocol",
-        source=_SNS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="alarms-heard",
-        context_type=EnvironmentContext,
-        severity="warning",
-        find=_find_missing_subscribers,
-        sentence="somebody is told of the alarms",
-        source="Tandem's own: an alarm that nobody hears stops nothing",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="subscription-once",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_repeated_subscribers,
-        sentence="each subscriber of the alarms stands once",
-        source=_SNS,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="reference-experiment",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_unknown_experiment,
-        sentence="a reference value is of an experiment that the environment hosts",
-        source=_TANDEM,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="reference-variant",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_unknown_variant,
-        sentence="a reference value is of one of its experiment's variants",
-        source=_TANDEM,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="reference-acceptance",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_impossible_acceptance,
-        sentence="only a variant that speculates has an acceptance length",
-        source=_TANDEM,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="reference-figure",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_empty_value,
-        sentence="a reference value holds at least one figure",
-        source=_TANDEM,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="reference-once",
-        context_type=EnvironmentContext,
-        severity="refusal",
-        find=_find_repeated_values,
-        sentence="each variant, class and concurrency has one reference",
-        source=_TANDEM,
-        date=date(2026, 11, 21),
-    ),
-)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import date
 
 from tandem.rules.contexts import ArmContext, ExperimentContext
 from tandem.rules.models import DRAFT_KINDS
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
 from tandem.spec.model import ModelConfig
+
+_EXACT = (
+    "aws-neuron/neuronx-distributed-inference models/model_base.py: a token is accepted when its id is the target's"
+)
+RULES = RuleList()
 
 
 def _yield_pairs(context: ExperimentContext, *, head: bool) -> Iterator[tuple[ArmContext, ModelConfig, ModelConfig]]:
@@ -35,7 +39,9 @@ def _list_matching_drafts(context: ExperimentContext, draft: ModelConfig, target
     )
 
 
+@RULES.refuse("tokenizer-equal", _EXACT, "2025-09-22")
 def _find_tokenizer_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Draft and target have the same tokenizer."""
     heads = ((arm, head, target) for arm, head, target in _yield_pairs(context, head=True) if head.head_of == target.id)
     for arm, draft, target in (*_yield_pairs(context, head=False), *heads):
         if draft.tokenizer.value != target.tokenizer.value:
@@ -48,7 +54,9 @@ def _find_tokenizer_mismatch(context: ExperimentContext) -> Iterable[RuleFinding
             )
 
 
+@RULES.refuse("vocabulary-equal", "vllm 0.16.0 vllm/config/speculative.py", "2026-11-21")
 def _find_vocabulary_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Draft and target have the same vocabulary."""
     for arm, draft, target in _yield_pairs(context, head=False):
         if draft.tokenizer.value == target.tokenizer.value and draft.vocabulary.value != target.vocabulary.value:
             yield RuleFinding(
@@ -60,7 +68,9 @@ def _find_vocabulary_mismatch(context: ExperimentContext) -> Iterable[RuleFindin
             )
 
 
+@RULES.warn("draft-family", "arXiv 2211.17192, section 3: acceptance", "2026-11-21")
 def _find_family_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Draft and target are of one family."""
     for arm, draft, target in _yield_pairs(context, head=False):
         if draft.family.value != target.family.value:
             yield RuleFinding(
@@ -71,7 +81,9 @@ def _find_family_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.refuse("draft-smaller", "arXiv 2211.17192, section 3.3: no speedup unless the draft costs less", "2026-11-21")
 def _find_large_draft(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The draft has fewer layers and bytes than the target."""
     for arm, draft, target in _yield_pairs(context, head=False):
         is_deeper = draft.layers.value >= target.layers.value
         is_heavier = (draft.bytes.value or 0) >= (target.bytes.value or float("inf"))
@@ -85,7 +97,13 @@ def _find_large_draft(context: ExperimentContext) -> Iterable[RuleFinding]:
             )
 
 
+@RULES.refuse(
+    "head-of-target",
+    "aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/features-guide.md, speculative decoding (EAGLE3)",
+    "2026-08-21",
+)
 def _find_foreign_head(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A head was trained for the target."""
     for arm, draft, target in _yield_pairs(context, head=True):
         if draft.head_of != target.id:
             fitting = sorted(
@@ -100,7 +118,13 @@ def _find_foreign_head(context: ExperimentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.refuse(
+    "head-hidden-size",
+    "aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn3-gpt-oss-120b-tutorial.rst",
+    "2026-08-21",
+)
 def _find_hidden_size_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A head has the target's hidden size."""
     for arm, draft, target in _yield_pairs(context, head=True):
         if draft.head_of == target.id and draft.hidden_size.value != target.hidden_size.value:
             yield RuleFinding(
@@ -110,7 +134,13 @@ def _find_hidden_size_mismatch(context: ExperimentContext) -> Iterable[RuleFindi
             )  # fmt: skip
 
 
+@RULES.refuse(
+    "head-vocabulary",
+    "aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn3-gpt-oss-120b-tutorial.rst",
+    "2026-08-21",
+)
 def _find_small_head_vocabulary(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Where the runtime needs it, a head drafts from the target's whole vocabulary."""
     runtime = context.runtime
     if runtime is None or not runtime.needs_vocabulary_match.value:
         return
@@ -126,7 +156,13 @@ def _find_small_head_vocabulary(context: ExperimentContext) -> Iterable[RuleFind
             )  # fmt: skip
 
 
+@RULES.warn(
+    "head-output",
+    "aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, EAGLE",
+    "2026-08-21",
+)
 def _find_missing_output_matrix(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """With NxD Inference the files of an EAGLE head hold the target's output matrix."""
     runtime = context.runtime
     if runtime is None or runtime.versions.nxdi.value is None:
         return
@@ -137,54 +173,3 @@ def _find_missing_output_matrix(context: ExperimentContext) -> Iterable[RuleFind
                 allowed="a head whose files hold the target's output matrix (lm_head), which published heads leave out",
                 change="copy lm_head from the target into the head's files before they are staged",
             )  # fmt: skip
-
-
-_EXACT = (
-    "aws-neuron/neuronx-distributed-inference models/model_base.py: a token is accepted when its id is the target's"
-)
-
-RULES: tuple[Rule[ExperimentContext], ...] = (
-    Rule(
-        id="tokenizer-equal", context_type=ExperimentContext, severity="refusal", find=_find_tokenizer_mismatch,
-        sentence="draft and target have the same tokenizer", source=_EXACT, date=date(2025, 9, 22),
-    ),
-    Rule(
-        id="vocabulary-equal", context_type=ExperimentContext, severity="refusal", find=_find_vocabulary_mismatch,
-        sentence="draft and target have the same vocabulary",
-        source="vllm 0.16.0 vllm/config/speculative.py", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="draft-family", context_type=ExperimentContext, severity="warning", find=_find_family_mismatch,
-        sentence="draft and target are of one family", source="arXiv 2211.17192, section 3: acceptance",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="draft-smaller", context_type=ExperimentContext, severity="refusal", find=_find_large_draft,
-        sentence="the draft has fewer layers and bytes than the target",
-        source="arXiv 2211.17192, section 3.3: no speedup unless the draft costs less", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="head-of-target", context_type=ExperimentContext, severity="refusal", find=_find_foreign_head,
-        sentence="a head was trained for the target",
-        source="aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/features-guide.md, speculative decoding (EAGLE3)",
-        date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="head-hidden-size", context_type=ExperimentContext, severity="refusal", find=_find_hidden_size_mismatch,
-        sentence="a head has the target's hidden size",
-        source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn3-gpt-oss-120b-tutorial.rst",
-        date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="head-output", context_type=ExperimentContext, severity="warning", find=_find_missing_output_matrix,
-        sentence="with NxD Inference the files of an EAGLE head hold the target's output matrix",
-        source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, EAGLE",
-        date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="head-vocabulary", context_type=ExperimentContext, severity="refusal", find=_find_small_head_vocabulary,
-        sentence="where the runtime needs it, a head drafts from the target's whole vocabulary",
-        source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn3-gpt-oss-120b-tutorial.rst",
-        date=date(2026, 8, 21),
-    ),
-)  # fmt: skip

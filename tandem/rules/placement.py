@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from datetime import date
-from typing import Any
 
 from tandem.rules.contexts import ExperimentContext, HostingContext
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
+
+_ARCH = "aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst"
+_DRA = "aws-neuron/aws-neuron-sdk deploy/eks/dra.rst"
+_LOOKUP = "aws-neuron/connected-device-maps-over-efa-for-neuron lookup/lookup.go"
+RULES = RuleList()
 
 
 def _smallest_claim(context: ExperimentContext) -> int | None:
@@ -18,7 +21,9 @@ def _smallest_claim(context: ExperimentContext) -> int | None:
     return next((count for count in context.claims() if count * per_device >= serving.tensor_parallel_size), None)
 
 
+@RULES.refuse("cores-present", _ARCH, "2026-08-21")
 def _find_missing_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The TP degree is at most the claimed devices' logical cores at the LNC."""
     serving, cores = context.experiment.serving, context.logical_cores()
     if serving.tensor_parallel_size > cores:
         larger = _smallest_claim(context)
@@ -30,7 +35,9 @@ def _find_missing_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn("cores-idle", _ARCH, "2026-08-21")
 def _find_idle_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The TP degree uses every logical core it claims."""
     serving, cores = context.experiment.serving, context.logical_cores()
     idle, claim = cores - serving.tensor_parallel_size, _smallest_claim(context)
     fewer = (
@@ -44,7 +51,13 @@ def _find_idle_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse(
+    "degree-divides",
+    "aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py: its MLP is not padded",
+    "2026-07-28",
+)
 def _find_indivisible_degree(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The TP degree divides the MLP's width of target and draft."""
     degree = context.experiment.serving.tensor_parallel_size
     widths = [model.intermediate_size.value for _, model in context.models() if model.intermediate_size.value]
     common, highest = math.gcd(*widths), min(degree, context.logical_cores())
@@ -59,7 +72,9 @@ def _find_indivisible_degree(context: ExperimentContext) -> Iterable[RuleFinding
             )  # fmt: skip
 
 
+@RULES.warn("degree-pads", "aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py", "2026-07-28")
 def _find_padding(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The TP degree divides the target's attention heads and vocabulary, which are padded otherwise."""
     degree, target = context.experiment.serving.tensor_parallel_size, context.target
     if target is None:
         return
@@ -78,7 +93,9 @@ def _find_padding(context: ExperimentContext) -> Iterable[RuleFinding]:
             )
 
 
+@RULES.refuse("group-holds", _DRA, "2026-08-21")
 def _find_small_group(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The connected group holds all claimed devices."""
     serving = context.experiment.serving
     if serving.device_group is not None and serving.devices > serving.device_group:
         group = next((size for size in (4, 8, 16) if size >= serving.devices), 16)
@@ -88,7 +105,9 @@ def _find_small_group(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("device-count", _DRA, "2026-08-21")
 def _find_unbindable_count(context: HostingContext) -> Iterable[RuleFinding]:
+    """The instance type can bind a claim of so many devices."""
     devices, counts = context.experiment_context.experiment.serving.devices, context.instance.device_counts
     legal = context.bindable_devices()
     if devices not in counts.value:
@@ -100,8 +119,9 @@ def _find_unbindable_count(context: HostingContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("cores-bound", _DRA, "2026-08-21")
 def _find_unbindable_degree(context: HostingContext) -> Iterable[RuleFinding]:
-    """Find a TP degree that no claim on the instance type can hold, where the claimed count is more than it binds."""
+    """The TP degree is at most the logical cores of the largest claim that the instance type can bind."""
     serving, devices = context.experiment_context.experiment.serving, context.bindable_devices()
     per_device = context.experiment_context.logical_cores() // serving.devices
     cores = devices * per_device
@@ -115,7 +135,9 @@ def _find_unbindable_degree(context: HostingContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("group-published", _LOOKUP, "2026-08-21")
 def _find_unpublished_group(context: HostingContext) -> Iterable[RuleFinding]:
+    """The instance type publishes groups of the size claimed."""
     group, groups = context.experiment_context.experiment.serving.device_group, context.instance.device_groups
     if group is not None and group not in groups.value:
         yield RuleFinding(
@@ -127,7 +149,9 @@ def _find_unpublished_group(context: HostingContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn("group-named", _DRA, "2026-08-21")
 def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
+    """A claim of several devices names the smallest connected group that holds them."""
     serving, groups = context.experiment_context.experiment.serving, context.instance.device_groups
     is_bindable = serving.devices in context.instance.device_counts.value  # another rule refuses the rest
     fitting = min((size for size in groups.value if size >= serving.devices), default=None) if is_bindable else None
@@ -141,53 +165,3 @@ def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
             change=f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves",
             source=context.catalogue.instances.sources[groups.source],
         )  # fmt: skip
-
-
-_ARCH = "aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst"
-_DRA = "aws-neuron/aws-neuron-sdk deploy/eks/dra.rst"
-_LOOKUP = "aws-neuron/connected-device-maps-over-efa-for-neuron lookup/lookup.go"
-
-RULES: tuple[Rule[Any], ...] = (
-    Rule(
-        id="cores-present", context_type=ExperimentContext, severity="refusal", find=_find_missing_cores,
-        sentence="the TP degree is at most the claimed devices' logical cores at the LNC", source=_ARCH,
-        date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="cores-idle", context_type=ExperimentContext, severity="warning", find=_find_idle_cores,
-        sentence="the TP degree uses every logical core it claims", source=_ARCH, date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="degree-divides", context_type=ExperimentContext, severity="refusal", find=_find_indivisible_degree,
-        sentence="the TP degree divides the MLP's width of target and draft",
-        source="aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py: its MLP is not padded",
-        date=date(2026, 7, 28),
-    ),
-    Rule(
-        id="degree-pads", context_type=ExperimentContext, severity="warning", find=_find_padding,
-        sentence="the TP degree divides the target's attention heads and vocabulary, which are padded otherwise",
-        source="aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py", date=date(2026, 7, 28),
-    ),
-    Rule(
-        id="group-holds", context_type=ExperimentContext, severity="refusal", find=_find_small_group,
-        sentence="the connected group holds all claimed devices", source=_DRA, date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="device-count", context_type=HostingContext, severity="refusal", find=_find_unbindable_count,
-        sentence="the instance type can bind a claim of so many devices", source=_DRA, date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="cores-bound", context_type=HostingContext, severity="refusal", find=_find_unbindable_degree,
-        sentence="the TP degree is at most the logical cores of the largest claim that the instance type can bind",
-        source=_DRA, date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="group-published", context_type=HostingContext, severity="refusal", find=_find_unpublished_group,
-        sentence="the instance type publishes groups of the size claimed", source=_LOOKUP, date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="group-named", context_type=HostingContext, severity="warning", find=_find_missing_group,
-        sentence="a claim of several devices names the smallest connected group that holds them",
-        source=_DRA, date=date(2026, 8, 21),
-    ),
-)  # fmt: skip

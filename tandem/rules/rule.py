@@ -10,12 +10,13 @@ import datetime as dt
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from tandem.spec.faults import Severity
 from tandem.spec.figure import FigureSource
 
 S = TypeVar("S")
+FindFunction = TypeVar("FindFunction", bound=Callable[[Any], Iterable["RuleFinding"]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +44,7 @@ class Rule(Generic[S]):
 
     Args:
         id: kebab-case name, printed with every fault.
-        context_type: the kind of subject it judges: one of EnvironmentContext, ExperimentContext, HostingContext and
-            DateContext.
+        context_type: the kind of subject it judges, one of tandem/rules/contexts.py.
         sentence: what must hold, in words.
         source: public document and section, or Tandem's own reason.
         date: day on which the source was read.
@@ -59,6 +59,45 @@ class Rule(Generic[S]):
     date: dt.date
     severity: Severity
     find: Callable[[S], Iterable[RuleFinding]]
+
+
+class RuleList(list[Rule[Any]]):
+    """The rules of one module, in the order in which their functions stand."""
+
+    def refuse(
+        self, rule_id: str, source: str, day: str, *, sentence: str | None = None
+    ) -> Callable[[FindFunction], FindFunction]:
+        """Make a rule of the function below: its argument says what it judges, its docstring what must hold.
+
+        Args:
+            rule_id: kebab-case name.
+            source: public document and section, or Tandem's own reason.
+            day: on which the source was read, as 2026-11-21.
+            sentence: what must hold, where it names a constant; else the docstring says it.
+        """
+        return self._add_rule(rule_id, source, day, "refusal", sentence)
+
+    def warn(
+        self, rule_id: str, source: str, day: str, *, sentence: str | None = None
+    ) -> Callable[[FindFunction], FindFunction]:
+        """As `refuse`, of a rule that is only told."""
+        return self._add_rule(rule_id, source, day, "warning", sentence)
+
+    def _add_rule(
+        self, rule_id: str, source: str, day: str, severity: Severity, sentence: str | None
+    ) -> Callable[[FindFunction], FindFunction]:
+        def add_rule(find: FindFunction) -> FindFunction:
+            context_type = get_type_hints(find)["context"]
+            text, date = sentence or find.__doc__ or "", dt.date.fromisoformat(day)
+            self.append(
+                Rule(
+                    id=rule_id, context_type=context_type, sentence=text, source=source, date=date, severity=severity,
+                    find=find,
+                )
+            )  # fmt: skip
+            return find
+
+        return add_rule
 
 
 def join_values(values: Iterable[object]) -> str:

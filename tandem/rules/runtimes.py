@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 
 from tandem.rules.contexts import ExperimentContext
-from tandem.rules.rule import Rule, RuleFinding, join_values, suggest_nearest
+from tandem.rules.rule import RuleFinding, RuleList, join_values, suggest_nearest
+
+RULES = RuleList()
 
 
+@RULES.refuse("runtime-known", "tandem/spec/data/runtimes", "2026-11-21")
 def _find_unknown_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The runtime has a data file."""
     name, runtime_names = context.experiment.runtime, sorted(context.catalogue.runtimes)
     if context.runtime is None:
         yield RuleFinding(
@@ -20,7 +23,9 @@ def _find_unknown_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
         )
 
 
+@RULES.refuse("runtime-rendered", "tandem/spec/data/runtimes, not_rendered_because", "2026-11-21")
 def _find_unrendered_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The runtime is one that Tandem renders."""
     runtime = context.runtime
     if runtime is None or runtime.rendered:
         return
@@ -34,7 +39,9 @@ def _find_unrendered_runtime(context: ExperimentContext) -> Iterable[RuleFinding
     )  # fmt: skip
 
 
+@RULES.refuse("target-family", "tandem/spec/data/runtimes, target_families", "2026-11-21")
 def _find_unsupported_family(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The runtime serves the target's family."""
     runtime, target = context.runtime, context.target
     if runtime is None or target is None or target.family.value in runtime.target_families.value:
         return
@@ -68,15 +75,21 @@ def _find_unproven_target(context: ExperimentContext, *, accepts_unproven: bool)
     )  # fmt: skip
 
 
+@RULES.refuse("target-unproven", "tandem/spec/data/runtimes, proven_targets", "2026-11-21")
 def _refuse_unproven(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A documented run of the target exists on the runtime, or the experiment says accept_unproven."""
     return _find_unproven_target(context, accepts_unproven=False)
 
 
+@RULES.warn("target-unproven-accepted", "tandem/spec/data/runtimes, proven_targets", "2026-11-21")
 def _warn_unproven(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A target admitted by accept_unproven has no documented run."""
     return _find_unproven_target(context, accepts_unproven=True)
 
 
+@RULES.warn("image-vulnerable", "aws-neuron/deep-learning-containers README.md", "2026-08-17")
 def _find_vulnerable_image(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The runtime's image has no known vulnerabilities."""
     runtime = context.runtime
     if runtime is not None and runtime.image.vulnerabilities.value is not None:
         vulnerabilities = runtime.image.vulnerabilities
@@ -86,38 +99,3 @@ def _find_vulnerable_image(context: ExperimentContext) -> Iterable[RuleFinding]:
             change="keep its servers inside the cluster, as rendered; use another runtime where its modes suffice",
             source=runtime.sources[vulnerabilities.source],
         )  # fmt: skip
-
-
-RULES: tuple[Rule[ExperimentContext], ...] = (
-    Rule(
-        id="runtime-known", context_type=ExperimentContext, severity="refusal", find=_find_unknown_runtime,
-        sentence="the runtime has a data file",
-        source="tandem/spec/data/runtimes", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="runtime-rendered", context_type=ExperimentContext, severity="refusal", find=_find_unrendered_runtime,
-        sentence="the runtime is one that Tandem renders",
-        source="tandem/spec/data/runtimes, not_rendered_because",
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="target-family", context_type=ExperimentContext, severity="refusal", find=_find_unsupported_family,
-        sentence="the runtime serves the target's family",
-        source="tandem/spec/data/runtimes, target_families", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="target-unproven", context_type=ExperimentContext, severity="refusal", find=_refuse_unproven,
-        sentence="a documented run of the target exists on the runtime, or the experiment says accept_unproven",
-        source="tandem/spec/data/runtimes, proven_targets", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="target-unproven-accepted", context_type=ExperimentContext, severity="warning", find=_warn_unproven,
-        sentence="a target admitted by accept_unproven has no documented run",
-        source="tandem/spec/data/runtimes, proven_targets", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="image-vulnerable", context_type=ExperimentContext, severity="warning", find=_find_vulnerable_image,
-        sentence="the runtime's image has no known vulnerabilities",
-        source="aws-neuron/deep-learning-containers README.md", date=date(2026, 8, 17),
-    ),
-)  # fmt: skip

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 
 from tandem.rules.contexts import ArmContext, ExperimentContext
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
 from tandem.spec.model import ModelConfig
 from tandem.spec.runtime import ModeSupport, Runtime
 
 LONG_WINDOW = 10  # above it only near-deterministic text gains: (1 - a^k) / (1 - a) over 1 + 0.19 k, arXiv 2211.17192
+
+_LOADER = "vllm 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py"
+_DATA = "tandem/spec/data/runtimes, modes"
+RULES = RuleList()
 
 
 def _yield_arm_support(context: ExperimentContext) -> Iterable[tuple[ArmContext, ModeSupport, Runtime]]:
@@ -36,7 +39,9 @@ def _list_served_modes(runtime: Runtime, target: ModelConfig | None) -> list[str
     ]
 
 
+@RULES.refuse("mode-served", _DATA, "2026-11-21")
 def _find_refused_mode(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The runtime serves the mode for the target's family."""
     for arm, support, runtime in _yield_arm_support(context):
         can_serve, target = support.verdict.value != "refused", context.target
         # a family that the runtime serves in no mode at all is refused by target-family
@@ -50,7 +55,9 @@ def _find_refused_mode(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse("mode-batch", _DATA, "2026-11-21")
 def _find_large_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The batch is within what the runtime serves in the mode."""
     batch = context.experiment.serving.max_num_seqs
     for arm, support, runtime in _yield_arm_support(context):
         limit = support.max_num_seqs
@@ -83,15 +90,21 @@ def _find_unproven_mode(context: ExperimentContext, *, accepts_unproven: bool) -
         )
 
 
+@RULES.refuse("mode-unproven", _DATA, "2026-11-21")
 def _refuse_unproven(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A documented run of mode and target exists, or the experiment says accept_unproven."""
     return _find_unproven_mode(context, accepts_unproven=False)
 
 
+@RULES.warn("mode-unproven-accepted", _DATA, "2026-11-21")
 def _warn_unproven(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A mode admitted by accept_unproven has no documented run."""
     return _find_unproven_mode(context, accepts_unproven=True)
 
 
+@RULES.refuse("tokens-by-mode", _LOADER, "2026-11-21")
 def _find_token_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Every mode but none says num_speculative_tokens, and none does not."""
     for arm in context.arms:
         mode, tokens = arm.variant.mode, arm.variant.num_speculative_tokens
         if mode == "none" and tokens is not None:
@@ -105,7 +118,9 @@ def _find_token_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.refuse("method-read", _LOADER, "2026-11-21")
 def _find_unread_method(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """VLLM's `method` is left out, or is what the runtime itself reads for the mode."""
     for arm, _, runtime in _yield_arm_support(context):
         method, mode = arm.variant.method, arm.variant.mode
         methods = runtime.spelling.speculation_methods if runtime.spelling else {}
@@ -120,7 +135,11 @@ def _find_unread_method(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.warn(
+    "window-gains", "aws-neuron/neuronx-distributed-inference models/model_base.py _token_gen_forward", "2025-09-22"
+)
 def _find_useless_window(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A window of 1 gains nothing where a step commits at most k tokens."""
     for arm, support, runtime in _yield_arm_support(context):
         step = runtime.counters.tokens_per_step
         if support.mode != "none" and arm.variant.num_speculative_tokens == 1 and step.value == "k":
@@ -130,6 +149,12 @@ def _find_useless_window(context: ExperimentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.warn(
+    "window-long",
+    "arXiv 2211.17192, expected tokens per step",
+    "2026-11-21",
+    sentence=f"A window above {LONG_WINDOW} is explored by a sweep, not served.",
+)
 def _find_long_window(context: ExperimentContext) -> Iterable[RuleFinding]:
     for arm in context.speculative_arms():
         tokens = arm.variant.num_speculative_tokens
@@ -141,7 +166,9 @@ def _find_long_window(context: ExperimentContext) -> Iterable[RuleFinding]:
             )  # fmt: skip
 
 
+@RULES.warn("batch-shown", "tandem/spec/data/runtimes, modes, shown_max_num_seqs", "2026-11-22")
 def _find_unshown_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A documented run shows the mode with so large a batch."""
     batch = context.experiment.serving.max_num_seqs
     limits_by_mode = {
         support.mode: (support.shown_max_num_seqs, runtime)
@@ -157,52 +184,4 @@ def _find_unshown_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
-_LOADER = "vllm 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py"
 _FEATURES = "aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, speculative decoding"
-_DATA = "tandem/spec/data/runtimes, modes"
-
-RULES: tuple[Rule[ExperimentContext], ...] = (
-    Rule(
-        id="mode-served", context_type=ExperimentContext, severity="refusal", find=_find_refused_mode,
-        sentence="the runtime serves the mode for the target's family", source=_DATA, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="mode-batch", context_type=ExperimentContext, severity="refusal", find=_find_large_batch,
-        sentence="the batch is within what the runtime serves in the mode", source=_DATA, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="mode-unproven", context_type=ExperimentContext, severity="refusal", find=_refuse_unproven,
-        sentence="a documented run of mode and target exists, or the experiment says accept_unproven",
-        source=_DATA, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="mode-unproven-accepted", context_type=ExperimentContext, severity="warning", find=_warn_unproven,
-        sentence="a mode admitted by accept_unproven has no documented run", source=_DATA, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="tokens-by-mode", context_type=ExperimentContext, severity="refusal", find=_find_token_mismatch,
-        sentence="every mode but none says num_speculative_tokens, and none does not",
-        source=_LOADER, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="method-read", context_type=ExperimentContext, severity="refusal", find=_find_unread_method,
-        sentence="vLLM's `method` is left out, or is what the runtime itself reads for the mode",
-        source=_LOADER, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="window-gains", context_type=ExperimentContext, severity="warning", find=_find_useless_window,
-        sentence="a window of 1 gains nothing where a step commits at most k tokens",
-        source="aws-neuron/neuronx-distributed-inference models/model_base.py _token_gen_forward",
-        date=date(2025, 9, 22),
-    ),
-    Rule(
-        id="window-long", context_type=ExperimentContext, severity="warning", find=_find_long_window,
-        sentence=f"a window above {LONG_WINDOW} is explored by a sweep, not served",
-        source="arXiv 2211.17192, expected tokens per step", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="batch-shown", context_type=ExperimentContext, severity="warning", find=_find_unshown_batch,
-        sentence="a documented run shows the mode with so large a batch",
-        source="tandem/spec/data/runtimes, modes, shown_max_num_seqs", date=date(2026, 11, 22),
-    ),
-)  # fmt: skip

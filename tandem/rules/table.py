@@ -29,26 +29,8 @@ from tandem.rules import (
 )
 from tandem.rules.rule import Rule
 
-RULES: tuple[Rule[Any], ...] = (
-    *runtimes.RULES,
-    *models.RULES,
-    *speculation.RULES,
-    *pairing.RULES,
-    *comparison.RULES,
-    *lengths.RULES,
-    *tuning.RULES,
-    *placement.RULES,
-    *node_resources.RULES,
-    *compilation.RULES,
-    *capacity.RULES,
-    *dates.RULES,
-    *kubernetes.RULES,
-    *images.RULES,
-    *hub.RULES,
-    *network.RULES,
-    *access.RULES,
-    *leftovers.RULES,
-    *delivery.RULES,
-    *observability.RULES,
-    *naming.RULES,
-)
+MODULES = (
+    runtimes, models, speculation, pairing, comparison, lengths, tuning, placement, node_resources, compilation,
+    capacity, dates, kubernetes, images, hub, network, access, leftovers, delivery, observability, naming,
+)  # fmt: skip
+RULES: tuple[Rule[Any], ...] = tuple(rule for module in MODULES for rule in module.RULES)

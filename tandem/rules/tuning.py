@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 
 from tandem.rules.contexts import ExperimentContext
-from tandem.rules.rule import Rule, RuleFinding, join_values
+from tandem.rules.rule import RuleFinding, RuleList, join_values
+
+RULES = RuleList()
 
 
+@RULES.refuse("tuning-read", "tandem/spec/data/runtimes, tuning_keys", "2026-11-21")
 def _find_unread_settings(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Every setting of serving.tuning is one that the runtime reads."""
     runtime = context.runtime
     if runtime is None or runtime.spelling is None:
         return
@@ -29,7 +32,13 @@ def _find_unread_settings(context: ExperimentContext) -> Iterable[RuleFinding]:
         )  # fmt: skip
 
 
+@RULES.refuse(
+    "async-alike",
+    "aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/features-guide.md, speculative decoding (EAGLE3)",
+    "2026-08-21",
+)
 def _find_async_speculation(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Asynchronous execution is off where speculation turns it off, so that all variants run alike."""
     runtime = context.runtime
     if runtime is None or runtime.spelling is None or not context.experiment.serving.async_mode:
         return
@@ -42,7 +51,13 @@ def _find_async_speculation(context: ExperimentContext) -> Iterable[RuleFinding]
         )  # fmt: skip
 
 
+@RULES.warn(
+    "async-plain",
+    "aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, async runtime",
+    "2026-08-21",
+)
 def _find_async_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Asynchronous execution of plain decoding is shown by no source: the guide asks for fused speculation."""
     runtime = context.runtime
     if runtime is None or runtime.spelling is None or not context.experiment.serving.async_mode:
         return
@@ -54,24 +69,3 @@ def _find_async_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
             allowed="false, until the plain variant is seen to run asynchronously",
             change="write false, or look into the plain server's log: if it stays synchronous it is no control",
         )  # fmt: skip
-
-
-RULES: tuple[Rule[ExperimentContext], ...] = (
-    Rule(
-        id="tuning-read", context_type=ExperimentContext, severity="refusal", find=_find_unread_settings,
-        sentence="every setting of serving.tuning is one that the runtime reads",
-        source="tandem/spec/data/runtimes, tuning_keys", date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="async-alike", context_type=ExperimentContext, severity="refusal", find=_find_async_speculation,
-        sentence="asynchronous execution is off where speculation turns it off, so that all variants run alike",
-        source="aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/features-guide.md, speculative decoding (EAGLE3)",
-        date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="async-plain", context_type=ExperimentContext, severity="warning", find=_find_async_baseline,
-        sentence="asynchronous execution of plain decoding is shown by no source: the guide asks for fused speculation",
-        source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, async runtime",
-        date=date(2026, 8, 21),
-    ),
-)  # fmt: skip

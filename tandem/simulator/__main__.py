@@ -1,4 +1,4 @@
-"""`python -m tandem.simulator --knobs FILE`: one twin in a process of its own, until it is told to end.
+"""`python -m tandem.simulator --knobs FILE`: one simulator in a process of its own, until it is told to end.
 
 Invariant: what stands on standard output is one line, `ready URL`, when /health says 200; no traceback for what can be
 foreseen, and the exit codes of `tandem.artifacts`: 0 told to end, 1 another artifact, 2 bad input, 3 the world failed.
@@ -17,6 +17,7 @@ from pathlib import Path
 import uvloop
 
 from tandem.artifacts.fault import ArtifactError
+from tandem.errors import TandemError
 from tandem.simulator.artifact_check import require_artifact
 from tandem.simulator.server import SimulatorServer
 from tandem.simulator.server_log import ServerLog
@@ -30,28 +31,27 @@ LAST_PORT = 65_535
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     options = _build_parser().parse_args(argv)
+    problem, change = str(options.log), "name another by --log"
     try:
         settings = read_settings(options.knobs)
         if settings.start.artifact is not None:
             require_artifact(settings.start.artifact)
         log = ServerLog(settings, options.log)
+        problem, change = f"port {options.port}", "name another by --port"
+        uvloop.run(_run_server(settings, log, options.port, with_parent=options.with_parent))
     except SpecError as error:
         return _print_error(str(error), BAD_INPUT)
+    except TandemError as error:
+        return _print_error(str(error), error.exit_code)
     except ArtifactError as error:
         return _print_error(str(error), error.code)
     except OSError as error:
-        return _print_error(
-            f"{options.log}: the log cannot be written: {error.strerror}; name another by --log", EXTERNAL_ERROR
-        )
-    try:
-        uvloop.run(_run_server(settings, log, options.port, with_parent=options.with_parent))
-    except OSError as error:
-        return _print_error(f"port {options.port}: {error.strerror or error}; name another by --port", EXTERNAL_ERROR)
+        return _print_error(f"{problem}: {error.strerror or error}; {change}", EXTERNAL_ERROR)
     return 0
 
 
 def _build_parser() -> argparse.ArgumentParser:
-    description = "one twin of a vLLM server, in a process of its own"
+    description = "one simulator of a vLLM server, in a process of its own"
     parser = argparse.ArgumentParser(prog="python -m tandem.simulator", description=description)
     parser.add_argument("--knobs", type=Path, required=True, metavar="FILE", help="YAML of knobs")
     parser.add_argument("--port", type=_parse_port, default=0, metavar="P", help="on 127.0.0.1; a free one by default")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError, StaleError
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, parse_manifest
+from tandem.errors import ExternalError, InputError, StaleError
 from tandem.simulator.settings import ArtifactRequirement
 from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
@@ -20,60 +20,37 @@ def require_artifact(artifact: ArtifactRequirement) -> Manifest:
 
     Raises:
         StaleError: it is missing, of another key, or not whole.
-        RefusedError: the key or the manifest is malformed.
-        WorldError: the folder cannot be read.
+        InputError: the key or the manifest is malformed.
+        ExternalError: the folder cannot be read.
     """
     folder = Path(artifact.folder)
     where = str(folder / MANIFEST_NAME)
-    key = _read_key(artifact)
+    try:
+        key = ArtifactKey.from_fields(artifact.key)
+    except ValueError as error:
+        change = "write every field, as the rendered manifests do"
+        raise InputError(f"start.artifact.key is {error}", change=change) from None
     try:
         content = (folder / MANIFEST_NAME).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise StaleError(
-            f"the artifact {key.name} is missing: it has no manifest", where=where,
-            change="compile it, or name the folder of one that was compiled",
-        ) from None  # fmt: skip
+        change = "compile it, or name the folder of one that was compiled"
+        raise StaleError(f"the artifact {key.name} has no manifest", where=where, change=change) from None
     except OSError as error:
-        raise ArtifactExternalError(
-            f"the manifest cannot be read: {error.strerror}", where=where, change="see that this user may read it"
-        ) from None
+        change = "see that this user may read it"
+        raise ExternalError(f"the manifest cannot be read: {error.strerror}", where=where, change=change) from None
     manifest = parse_manifest(content, where)
-    _require_fields(manifest, key, where)
-    _require_files(folder / manifest.folder, manifest)
-    return manifest
-
-
-def _read_key(artifact: ArtifactRequirement) -> ArtifactKey:
-    try:
-        return ArtifactKey.from_fields(artifact.key)
-    except ValueError as error:
-        raise ArtifactInputError(
-            f"start.artifact.key is {error}", change="write every field, as the rendered manifests do"
-        ) from None
-
-
-def _require_fields(manifest: Manifest, key: ArtifactKey, where: str) -> None:
-    field_differences = compare_key_fields(manifest.fields, key.as_fields())
-    if manifest.kind != "artifact":
-        field_differences = {"kind": (manifest.kind, "artifact"), **field_differences}
-    if field_differences:
+    differences = compare_key_fields({"kind": manifest.kind} | manifest.fields, {"kind": "artifact"} | key.as_fields())
+    if differences:
         difference_text = "; ".join(
-            f"{field}: artifact {artifact_value}, deployment {deployment_value}"
-            for field, (artifact_value, deployment_value) in field_differences.items()
+            f"{field}: artifact {stored}, deployment {rendered}" for field, (stored, rendered) in differences.items()
         )
-        raise StaleError(
-            f"the artifact is not the one this Deployment asks for: {difference_text}", where=where,
-            change="deploy what was compiled, or compile what is deployed",
-        )  # fmt: skip
-
-
-def _require_files(folder: Path, manifest: Manifest) -> None:
+        problem = f"the artifact is not the one this Deployment asks for: {difference_text}"
+        raise StaleError(problem, where=where, change="deploy what was compiled, or compile what is deployed")
     for file in manifest.files:
-        path = folder / file.path
+        path = folder / manifest.folder / file.path
         size = path.stat().st_size if path.is_file() else None
         if size != file.size:
             problem = "is missing" if size is None else f"has {size} bytes instead of {file.size}"
-            raise StaleError(
-                f"{manifest.name} is not whole: {file.path} {problem}", where=str(folder),
-                change=f"remove its {MANIFEST_NAME}, then make it again",
-            )  # fmt: skip
+            change = f"remove its {MANIFEST_NAME}, then make it again"
+            raise StaleError(f"{manifest.name}: {file.path} {problem}", where=str(path.parent), change=change)
+    return manifest

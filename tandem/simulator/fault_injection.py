@@ -22,8 +22,8 @@ WRONG_MODEL = "another-model"
 SIGN_IN_PAGE = "<html><head><title>Sign in</title></head><body><h1>Please sign in</h1></body></html>\n"
 _ERRORS = {
     "status_500": (500, "InternalServerError", "EngineCore encountered an issue. See stack trace for the root cause."),
-    "status_503": (503, "Service Unavailable", "the twin was told to be busy"),
-    "status_429": (429, "Too Many Requests", "the twin was told to limit the rate"),
+    "status_503": (503, "Service Unavailable", "the simulator was told to be busy"),
+    "status_429": (429, "Too Many Requests", "the simulator was told to limit the rate"),
 }
 
 

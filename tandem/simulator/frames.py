@@ -29,9 +29,10 @@ from tandem.simulator.tokenizer import token_id
 
 END_EVENT = b"data: [DONE]\n\n"
 MODEL_OWNER = "tandem-simulator"  # of the model, where vLLM says `vllm`: nobody shall take this for a runtime
-_ALTERNATIVE_PIECES = (" the", " a", " and", " it", " of")  # what the twin says it could have said instead
+_ALTERNATIVE_PIECES = (" the", " a", " and", " it", " of")  # what the simulator says it could have said instead
 
 JsonFields = dict[str, Any]
+_NO_END = {"finish_reason": None, "stop_reason": None}
 
 
 def encode_event(fields: JsonFields) -> bytes:
@@ -49,18 +50,11 @@ def build_models_body(settings: SimulatorSettings, created_s: int) -> JsonFields
     """Return the JSON of /v1/models."""
     permission = {
         "id": f"modelperm-{zlib.crc32(settings.model.encode()):08x}",
-        "object": "model_permission",
-        "created": created_s,
-        "allow_create_engine": False,
-        "allow_sampling": True,
-        "allow_logprobs": True,
-        "allow_search_indices": False,
-        "allow_view": True,
-        "allow_fine_tuning": False,
-        "organization": "*",
-        "group": None,
-        "is_blocking": False,
-    }
+        "object": "model_permission", "created": created_s,
+        **dict.fromkeys(("allow_sampling", "allow_logprobs", "allow_view"), True),
+        **dict.fromkeys(("allow_create_engine", "allow_search_indices", "allow_fine_tuning", "is_blocking"), False),
+        "organization": "*", "group": None,
+    }  # fmt: skip
     model_card = {
         "id": settings.model, "object": "model", "created": created_s, "owned_by": MODEL_OWNER, "root": settings.model,
         "parent": None, "max_model_len": settings.max_model_len, "permission": [permission],
@@ -130,8 +124,7 @@ class ResponseFrames:
         """Return what comes after the last burst: usage where it was asked for, and the end."""
         if not self._sends_usage:
             return END_EVENT
-        frame = {"id": self.id, "object": self._object, "created": self.created_s, "model": self.model, "choices": [],
-                 "usage": self._usage(self._token_count)}  # fmt: skip
+        frame = self._frame() | {"usage": self._usage(self._token_count)}
         if not self.is_v0:
             frame["system_fingerprint"] = self._fingerprint
         return encode_event(frame) + END_EVENT
@@ -141,14 +134,7 @@ class ResponseFrames:
         self._token_count = len(tokens)
         finish_fields: JsonFields = {"finish_reason": self.plan.finish_reason, "stop_reason": self.plan.stop_reason}
         choice: JsonFields = {"index": 0, "logprobs": self._logprobs(tokens), **finish_fields}
-        document: JsonFields = {
-            "id": self.id,
-            "object": self._object.removesuffix(".chunk"),
-            "created": self.created_s,
-            "model": self.model,
-            "choices": [choice],
-            "kv_transfer_params": None,
-        }
+        document = self._frame(choice) | {"object": self._object.removesuffix(".chunk"), "kv_transfer_params": None}
         if self.counts_usage:
             document["usage"] = {**self._usage(len(tokens)), "prompt_tokens_details": None}
         if self.request.api == "chat":
@@ -185,18 +171,13 @@ class ResponseFrames:
     def _sends_continuous_usage(self) -> bool:
         return self.request.include_continuous_usage and self.counts_usage
 
-    def _frame(self, choice: JsonFields) -> JsonFields:
-        return {"id": self.id, "object": self._object, "created": self.created_s, "model": self.model,
-                "choices": [choice]}  # fmt: skip
+    def _frame(self, *choices: JsonFields) -> JsonFields:
+        head = {"id": self.id, "object": self._object, "created": self.created_s, "model": self.model}
+        return {**head, "choices": list(choices)}
 
     def _usage(self, tokens: int) -> JsonFields:
-        completion_tokens = tokens + (self.extra_tokens if tokens else 0)
-        prompt_tokens = self.request.prompt_tokens
-        return {
-            "prompt_tokens": prompt_tokens,
-            "total_tokens": prompt_tokens + completion_tokens,
-            "completion_tokens": completion_tokens,
-        }
+        prompt, completion = self.request.prompt_tokens, tokens + (self.extra_tokens if tokens else 0)
+        return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
 
     def _running_usage(self) -> JsonFields:
         """Return what each chunk says of usage, where that was asked for."""
@@ -220,13 +201,8 @@ class ResponseFrames:
         return choice
 
     def _plain_choice(self, tokens: Sequence[ResponseToken], first: bool) -> JsonFields:
-        choice: JsonFields = {
-            "index": 0,
-            "text": _visible_text(tokens, "content"),
-            "logprobs": self._logprobs(tokens),
-            "finish_reason": None,
-            "stop_reason": None,
-        }
+        text, logprobs = _visible_text(tokens, "content"), self._logprobs(tokens)
+        choice: JsonFields = {"index": 0, "text": text, "logprobs": logprobs} | _NO_END
         if not self.is_v0:
             choice["prompt_token_ids"] = self._prompt_ids() if first else None
             choice["token_ids"] = self._ids(tokens)
@@ -250,24 +226,18 @@ class ResponseFrames:
             return None
         token_logprobs = [_token_alternatives(token, self.request.logprobs) for token in tokens]
         if self.request.api == "chat":
-            return {
-                "content": [
-                    {
-                        **_logprob_fields(*token_logprob),
-                        "top_logprobs": [_logprob_fields(*alternative) for alternative in alternatives],
-                    }
-                    for token_logprob, alternatives in token_logprobs
-                ]
-            }
-        lengths = itertools.accumulate(
-            (len(token_logprob[0]) for token_logprob, _ in token_logprobs), initial=self._text_offset
-        )
-        *offsets, self._text_offset = lengths
+            rows = [
+                _logprob_fields(*own) | {"top_logprobs": [_logprob_fields(*other) for other in alternatives]}
+                for own, alternatives in token_logprobs
+            ]
+            return {"content": rows}
+        lengths = (len(own[0]) for own, _ in token_logprobs)
+        *offsets, self._text_offset = itertools.accumulate(lengths, initial=self._text_offset)
         return {
             "text_offset": offsets,
-            "token_logprobs": [token_logprob[1] for token_logprob, _ in token_logprobs],
-            "tokens": [token_logprob[0] for token_logprob, _ in token_logprobs],
-            "top_logprobs": [dict(alternatives or [token_logprob]) for token_logprob, alternatives in token_logprobs],
+            "token_logprobs": [own[1] for own, _ in token_logprobs],
+            "tokens": [own[0] for own, _ in token_logprobs],
+            "top_logprobs": [dict(alternatives or [own]) for own, alternatives in token_logprobs],
         }
 
 
@@ -281,9 +251,8 @@ def _logprob_fields(piece: str, logprob: float) -> JsonFields:
 
 def _token_alternatives(token: ResponseToken, count: int) -> tuple[tuple[str, float], list[tuple[str, float]]]:
     """Return a token with its log-probability, and the likeliest `count`; made up, the same for the same token."""
-    probability = (
-        0.5 + zlib.crc32(b"p" + token.piece.encode()) % 450 / 1000
-    )  # 0.5 to 0.95, so it is always the likeliest
+    # 0.5 to 0.95, so it is always the likeliest
+    probability = 0.5 + zlib.crc32(b"p" + token.piece.encode()) % 450 / 1000
     other_pieces = [piece for piece in _ALTERNATIVE_PIECES if piece != token.piece]
     alternatives = [(piece, math.log((1 - probability) / 2**rank)) for rank, piece in enumerate(other_pieces, start=1)]
     token_logprob = (token.piece, math.log(probability))

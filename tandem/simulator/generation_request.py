@@ -1,16 +1,17 @@
 """A request's body, as vLLM reads it, or the error with which vLLM refuses it.
 
-Invariant: what vLLM accepts and the twin does not know is passed over, as there; what the twin cannot do (more than one
-choice, several prompts at once) is refused, never half done.
+Invariant: what vLLM accepts and the simulator does not know is passed over, as there; what the simulator cannot do
+(more than one choice, several prompts at once) is refused, never half done.
 
 Source of statuses and fields: vllm 0.9.1 and 0.32.0, entrypoints/openai (protocol, serving and exception handlers).
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from tandem.simulator.settings import SimulatorSettings
 from tandem.simulator.tokenizer import split_pieces
@@ -18,7 +19,7 @@ from tandem.simulator.tokenizer import split_pieces
 ApiName = Literal["chat", "completions"]
 
 COMPLETIONS_MAX_TOKENS = 16  # vLLM's default of /v1/completions; chat's is all the room there is
-_ROLE_TOKENS = 4  # of the chat template, each message; the twin's own template
+_ROLE_TOKENS = 4  # of the chat template, each message; the simulator's own template
 _EMPTY_THOUGHT_TOKENS = 4  # tokens of an empty thought, which a template writes where thinking is off (Qwen3)
 
 
@@ -71,96 +72,80 @@ class GenerationRequest:
         return len(self.prompt_pieces)
 
 
+class _RequestBody(msgspec.Struct):
+    """The fields of a body that mean something here; a null is as good as a field left out."""
+
+    model: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    prompt: str | list[str] | None = None
+    n: int | None = None
+    best_of: int | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    ignore_eos: bool | None = None
+    return_token_ids: bool | None = None
+    logprobs: bool | int | None = None
+    top_logprobs: int | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
 def read_generation_request(body: bytes, api: ApiName, settings: SimulatorSettings) -> GenerationRequest:
     """Read a request.
 
     Raises:
-        RefusedError: it cannot be answered.
+        VllmApiError: it cannot be answered.
     """
-    fields = _parse_body(body)
-    model = fields.get("model") or settings.model
+    try:
+        fields = msgspec.json.decode(body, type=_RequestBody)
+    except msgspec.ValidationError as error:
+        raise VllmApiError(f"1 validation error: {error}", kind="Bad Request") from None
+    except msgspec.DecodeError as error:
+        raise VllmApiError(f"1 validation error: JSON decode error: {error}", kind="Bad Request") from None
+    model, is_chat = fields.model or settings.model, api == "chat"
     if model != settings.model:
         message = f"The model `{model}` does not exist. Valid aliases: {settings.model}."
         raise VllmApiError(message, status=404, kind="NotFoundError", param="model")
-    if _read_number(fields, "n", int, 1) != 1 or _read_number(fields, "best_of", int, 1) != 1:
-        raise VllmApiError("the twin gives one choice: n must be 1", param="n")
-    options = fields.get("stream_options") or {}
-    if options and not fields.get("stream"):
+    if (fields.n or 1) != 1 or (fields.best_of or 1) != 1:
+        raise VllmApiError("the simulator gives one choice: n must be 1", param="n")
+    options = fields.stream_options or {}
+    if options and not fields.stream:
         raise VllmApiError("Stream options can only be defined when `stream=True`.", param="stream_options")
-    thinking = (
-        bool((fields.get("chat_template_kwargs") or {}).get("enable_thinking", settings.thinking)) and api == "chat"
-    )
-    text, prompt_pieces = _read_chat_prompt(fields, thinking=thinking) if api == "chat" else _read_plain_prompt(fields)
+    thinking = is_chat and bool((fields.chat_template_kwargs or {}).get("enable_thinking", settings.thinking))
+    text, prompt_pieces = _read_chat_prompt(fields, thinking=thinking) if is_chat else _read_plain_prompt(fields)
+    max_tokens = fields.max_tokens if is_chat or fields.max_tokens is not None else COMPLETIONS_MAX_TOKENS
+    if is_chat and fields.max_completion_tokens is not None:
+        max_tokens = fields.max_completion_tokens
     include_usage = bool(options.get("include_usage"))
+    logprobs = (fields.top_logprobs or 0) if is_chat and fields.logprobs else fields.logprobs
     generation_request = GenerationRequest(
         api=api,
-        model=str(model),
+        model=model,
         text=text,
         prompt_pieces=tuple(prompt_pieces),
-        max_tokens=_read_max_tokens(fields, api),
-        temperature=float(_read_number(fields, "temperature", float, 1.0)),
-        seed=_read_number(fields, "seed", int, None),
-        stop=_read_stop_strings(fields),
-        ignore_eos=bool(fields.get("ignore_eos")),
+        max_tokens=max_tokens,
+        temperature=1.0 if fields.temperature is None else fields.temperature,
+        seed=fields.seed,
+        stop=(fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ()),
+        ignore_eos=bool(fields.ignore_eos),
         thinking=thinking,
-        stream=bool(fields.get("stream")),
+        stream=bool(fields.stream),
         include_usage=include_usage,
         include_continuous_usage=include_usage and bool(options.get("continuous_usage_stats")),
-        return_token_ids=bool(fields.get("return_token_ids")) and settings.runtime != "nxdi-v0",
-        logprobs=_read_logprobs(fields, api),
+        return_token_ids=bool(fields.return_token_ids) and settings.runtime != "nxdi-v0",
+        logprobs=None if logprobs is None or logprobs is False else int(logprobs),
     )
     _check_limits(generation_request, settings)
     return generation_request
 
 
-def _parse_body(body: bytes) -> dict[str, Any]:
-    try:
-        fields = json.loads(body)
-    except ValueError as error:
-        raise VllmApiError(f"1 validation error: JSON decode error: {error}", kind="Bad Request") from None
-    if not isinstance(fields, dict):
-        raise VllmApiError("1 validation error: the body is no JSON object", kind="Bad Request")
-    return fields
-
-
-def _read_number(fields: dict[str, Any], name: str, number_type: type, default: Any) -> Any:
-    value = fields.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | number_type):
-        raise VllmApiError(f"1 validation error: {name}: {value!r} is no number", kind="Bad Request", param=name)
-    return value
-
-
-def _read_max_tokens(fields: dict[str, Any], api: ApiName) -> int | None:
-    completion_limit = _read_number(fields, "max_completion_tokens", int, None) if api == "chat" else None
-    default = None if api == "chat" else COMPLETIONS_MAX_TOKENS
-    max_tokens: int | None = (
-        completion_limit if completion_limit is not None else _read_number(fields, "max_tokens", int, default)
-    )
-    if max_tokens is not None and max_tokens < 1:
-        raise VllmApiError(f"max_tokens must be at least 1, got {max_tokens}.", param="max_tokens")
-    return max_tokens
-
-
-def _read_stop_strings(fields: dict[str, Any]) -> tuple[str, ...]:
-    stop = fields.get("stop") or []
-    stops = [stop] if isinstance(stop, str) else stop
-    if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
-        raise VllmApiError("1 validation error: stop: texts are expected", kind="Bad Request", param="stop")
-    return tuple(stops)
-
-
-def _read_logprobs(fields: dict[str, Any], api: ApiName) -> int | None:
-    if api == "completions":
-        count: int | None = _read_number(fields, "logprobs", int, None)
-        return count
-    return int(_read_number(fields, "top_logprobs", int, 0)) if fields.get("logprobs") else None
-
-
-def _read_chat_prompt(fields: dict[str, Any], *, thinking: bool) -> tuple[str, list[str]]:
-    messages = fields.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(item, dict) for item in messages):
+def _read_chat_prompt(fields: _RequestBody, *, thinking: bool) -> tuple[str, list[str]]:
+    messages = fields.messages
+    if not messages:
         raise VllmApiError("1 validation error: messages: a list of messages is expected", kind="Bad Request",
                            param="messages")  # fmt: skip
     texts = [_message_text(message) for message in messages]
@@ -178,8 +163,8 @@ def _message_text(message: dict[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _read_plain_prompt(fields: dict[str, Any]) -> tuple[str, list[str]]:
-    prompt = fields.get("prompt")
+def _read_plain_prompt(fields: _RequestBody) -> tuple[str, list[str]]:
+    prompt = fields.prompt
     if isinstance(prompt, list) and len(prompt) == 1:
         prompt = prompt[0]
     if not isinstance(prompt, str):
@@ -188,21 +173,22 @@ def _read_plain_prompt(fields: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _check_limits(generation_request: GenerationRequest, settings: SimulatorSettings) -> None:
+    max_tokens, max_length = generation_request.max_tokens, settings.max_model_len
+    if not all(generation_request.stop):
+        raise VllmApiError("1 validation error: stop: texts are expected", kind="Bad Request", param="stop")
+    if max_tokens is not None and max_tokens < 1:
+        raise VllmApiError(f"max_tokens must be at least 1, got {max_tokens}.", param="max_tokens")
     if generation_request.temperature < 0:
-        raise VllmApiError(
-            f"temperature must be non-negative, got {generation_request.temperature}.", param="temperature"
-        )
-    if (generation_request.max_tokens or 1) > settings.max_model_len:
-        message = (
-            f"max_tokens={generation_request.max_tokens} cannot be greater than max_model_len={settings.max_model_len}."
-        )
+        message = f"temperature must be non-negative, got {generation_request.temperature}."
+        raise VllmApiError(message, param="temperature")
+    if (max_tokens or 1) > max_length:
+        message = f"max_tokens={max_tokens} cannot be greater than max_model_len={max_length}."
         raise VllmApiError(message, param="max_tokens")
-    total_tokens = generation_request.prompt_tokens + (generation_request.max_tokens or 1)
-    if total_tokens > settings.max_model_len:
+    total_tokens = generation_request.prompt_tokens + (max_tokens or 1)
+    if total_tokens > max_length:
         raise VllmApiError(
-            f"This model's maximum context length is {settings.max_model_len} tokens. However, you requested "
-            f"{total_tokens} tokens ({generation_request.prompt_tokens} in the prompt, "
-            f"{generation_request.max_tokens or 1} in the completion). "
-            "Please reduce the length of the prompt or the completion.",
+            f"This model's maximum context length is {max_length} tokens. However, you requested {total_tokens} tokens "
+            f"({generation_request.prompt_tokens} in the prompt, {max_tokens or 1} in the completion). Please reduce "
+            "the length of the prompt or the completion.",
             param="input_tokens",
         )

@@ -22,8 +22,8 @@ v1/metrics/stats.py, v1/metrics/buckets.py, v1/spec_decode/metrics.py. Unproven:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 from prometheus_client import (
     CollectorRegistry,
@@ -48,10 +48,66 @@ CHOICES = (1, 2, 5, 10, 20)
 PREEMPTIONS = (1, 2, 3, 4, 5, 10, 20)
 V1_REASONS = ("stop", "length", "abort", "error", "repetition")
 
-WAITS = ("capacity", "deferred")
-SLEEPS = ("awake", "weights_offloaded", "discard_all")
-CACHES = ("device", "host", "p2p", "disk", "external_unspecified")
-REJECTIONS = ("max_num_queued_reqs", "max_num_queued_tokens")
+Wire = Literal["both", "v0", "v1"]
+_DRAFTED = "spec_decode_num_accepted_tokens_per_pos"
+# name, whose page has it, and help text; of a series with another label its name and values too
+_GAUGES: tuple[tuple[str, Wire, str], ...] = (
+    ("num_requests_running", "both", "requests in the batch"),
+    ("num_requests_waiting", "both", "requests that wait"),
+    ("gpu_cache_usage_perc", "v0", "share of the KV cache in use, from 0 to 1"),
+    ("kv_cache_usage_perc", "v1", "share of the KV cache in use, from 0 to 1"),
+)
+_COUNTERS: tuple[tuple[str, Wire, str], ...] = (
+    ("num_preemptions", "both", "preemptions, of which the simulator has none"),
+    *(
+        (f"{cache}_{event}", "v1", "no cache is on")
+        for cache in ("prefix_cache", "external_prefix_cache", "mm_cache")
+        for event in ("queries", "hits")
+    ),
+    *((f"estimated_{resource}_per_gpu", "v1", "not estimated") for resource in ("flops", "read_bytes", "write_bytes")),
+    ("prompt_tokens", "both", "prompt tokens that were prefilled"),
+    ("generation_tokens", "both", "tokens generated; on V0 one a sequence and step"),
+    ("prompt_tokens_cached", "v1", "prompt tokens found in a cache"),
+)
+_LABELLED: tuple[tuple[type[Counter | Gauge], str, str, tuple[str, ...], str], ...] = (
+    (Gauge, "num_requests_waiting_by_reason", "reason", ("capacity", "deferred"), "requests that wait, by why"),
+    (Gauge, "engine_sleep_state", "sleep_state", ("awake", "weights_offloaded", "discard_all"), "it never sleeps"),
+    (
+        Counter,
+        "prompt_tokens_by_source",
+        "source",
+        ("local_compute", "local_cache_hit", "external_kv_transfer"),
+        "prompt tokens by origin",
+    ),
+    (
+        Counter,
+        "prompt_tokens_cached_by_source",
+        "source",
+        ("device", "host", "p2p", "disk", "external_unspecified"),
+        "prompt tokens found in a cache, by cache",
+    ),
+)
+# the last column: bucket limits; None: those of a request's tokens
+_HISTOGRAMS: tuple[tuple[str, Wire, str, Sequence[float] | None], ...] = (
+    ("iteration_tokens_total", "both", "tokens of an engine step", STEP_TOKENS),
+    ("time_to_first_token_seconds", "both", "from arrival to the first token", TTFT_S),
+    ("time_per_output_token_seconds", "v0", "time of a sequence's decode step, whatever it committed", TOKEN_S),
+    ("inter_token_latency_seconds", "v1", "time of a sequence's decode step, whatever it committed", TOKEN_S),
+    ("e2e_request_latency_seconds", "both", "from arrival to the last token", REQUEST_S),
+    ("request_queue_time_seconds", "both", "time a request waited", REQUEST_S),
+    ("request_inference_time_seconds", "both", "from its start to its end", REQUEST_S),
+    ("request_prefill_time_seconds", "both", "from its start to its first token", REQUEST_S),
+    ("request_decode_time_seconds", "both", "from its first token to its last", REQUEST_S),
+    ("request_prompt_tokens", "both", "prompt tokens of a request", None),
+    ("request_generation_tokens", "both", "output tokens of a request", None),
+    ("request_max_num_generation_tokens", "both", "its longest choice", None),
+    ("request_params_n", "both", "n of a request", CHOICES),
+    ("request_params_max_tokens", "both", "max_tokens of a request", None),
+    ("request_time_per_output_token_seconds", "v1", "mean time of a token after the first, by request", TOKEN_S),
+    ("request_num_preemptions", "v1", "preemptions of a request", PREEMPTIONS),
+    ("request_prefill_kv_computed_tokens", "v1", "prompt tokens computed", None),
+)
+_REJECTIONS = ("max_num_queued_reqs", "max_num_queued_tokens")
 
 
 def length_buckets(max_length: int) -> list[int]:
@@ -73,14 +129,34 @@ class MetricsPage:
         self._is_v0 = settings.runtime == "nxdi-v0"
         self._labels = {"model_name": settings.model} if self._is_v0 else {"model_name": settings.model, "engine": "0"}
         self._last_token_s: dict[EngineRequest, float] = {}
+        self._series: dict[str | tuple[str, str], Any] = {}
         if settings.runtime == "vllm-cpu":
             start_gauge = Gauge(
                 "process_start_time_seconds", "when the server began, Unix time", registry=self.registry
             )
             start_gauge.set(round(time.time(), 2))
-        self._declare_scheduler()
-        self._declare_tokens()
-        self._declare_requests()
+        wires = ("both", "v0" if self._is_v0 else "v1")
+        for kind, rows in ((Gauge, _GAUGES), (Counter, _COUNTERS)):
+            for name, wire, help_text in rows:
+                if wire in wires:
+                    self._declare(kind, name, help_text)
+        for name, wire, help_text, buckets in _HISTOGRAMS:
+            if wire in wires:
+                self._declare(Histogram, name, help_text, buckets=buckets or length_buckets(settings.max_model_len))
+        self._success = Counter(
+            "vllm:request_success", "requests that ended", [*self._labels, "finished_reason"], registry=self.registry
+        )
+        if not self._is_v0:
+            for kind, name, label, values, help_text in _LABELLED:
+                self._declare_by_label(kind, name, help_text, label, values)
+            self._series["engine_sleep_state", "awake"].set(1)
+            rejections = Counter(
+                "vllm:admission_rejections", "requests refused for a full queue", ["model_name", "reason"],
+                registry=self.registry,
+            )  # fmt: skip
+            self.rejections, _ = (rejections.labels(settings.model, reason) for reason in _REJECTIONS)
+            for reason in V1_REASONS:
+                self._count_success(reason, 0)
         self._declare_speculation()
 
     def render_text(self, waiting: int, running: int, kv_tokens: int) -> bytes:
@@ -89,14 +165,16 @@ class MetricsPage:
         Args:
             waiting, running: requests now. kv_tokens: tokens of the running ones.
         """
-        self._waiting.set(waiting)
-        self._running.set(running)
-        self._kv_cache.set(min(1.0, kv_tokens / (self._settings.max_num_seqs * self._settings.max_model_len)))
+        self._series["num_requests_waiting"].set(waiting)
+        self._series["num_requests_running"].set(running)
+        kv_share = min(1.0, kv_tokens / (self._settings.max_num_seqs * self._settings.max_model_len))
         if self._is_v0:
+            self._series["gpu_cache_usage_perc"].set(kv_share)
             disable_created_metrics()  # type: ignore[no-untyped-call]  # as vLLM 0.9.1 does for its whole process
         else:
+            self._series["kv_cache_usage_perc"].set(kv_share)
             enable_created_metrics()  # type: ignore[no-untyped-call]
-            self._waiting_by_reason["capacity"].set(waiting)
+            self._series["num_requests_waiting_by_reason", "capacity"].set(waiting)
         return generate_latest(self.registry)
 
     def record_steps(self, steps: EngineSteps) -> None:
@@ -106,11 +184,11 @@ class MetricsPage:
             steps: as the engine gave them, after its `end`.
         """
         if steps.kind == "prefill":
-            self._prefill(steps.requests[0], steps.end_s)
+            self._record_prefill(steps.requests[0], steps.end_s)
             return
         count = len(steps.ends_s)
         for number, end_s in enumerate(steps.ends_s):
-            self._decode(steps.requests, count - number, float(end_s))
+            self._record_decode(steps.requests, count - number, float(end_s))
 
     def record_end(self, engine_request: EngineRequest, reason: str, max_tokens: int) -> None:
         """Take note of a request that ended.
@@ -118,186 +196,96 @@ class MetricsPage:
         Args:
             reason: stop, length or abort. max_tokens: what it asked for.
         """
-        self._success_counter(reason).inc()
+        self._count_success(reason, 1)
         self.forget(engine_request)
         if reason == "abort":
             return
         output_tokens = int(engine_request.tokens.sum())
         decode_s = engine_request.end_s - engine_request.first_s
-        self._e2e.observe(engine_request.end_s - engine_request.arrived_s)
-        self._queue_s.observe(engine_request.started_s - engine_request.arrived_s)
-        self._prefill_s.observe(engine_request.first_s - engine_request.started_s)
-        self._decode_s.observe(decode_s)
-        self._inference_s.observe(engine_request.end_s - engine_request.started_s)
-        self._prompt_length.observe(engine_request.prompt_tokens)
-        self._output_length.observe(output_tokens)
-        self._longest_output.observe(output_tokens)
-        self._choices.observe(1)
-        self._max_tokens.observe(max_tokens)
-        if not self._is_v0:
-            self._token_time_s.observe(decode_s / (output_tokens - 1) if output_tokens > 1 else 0.0)
-            self._preemptions.observe(0)
-            self._prefill_tokens.observe(engine_request.prompt_tokens)
+        observations = {
+            "e2e_request_latency_seconds": engine_request.end_s - engine_request.arrived_s,
+            "request_queue_time_seconds": engine_request.started_s - engine_request.arrived_s,
+            "request_prefill_time_seconds": engine_request.first_s - engine_request.started_s,
+            "request_decode_time_seconds": decode_s,
+            "request_inference_time_seconds": engine_request.end_s - engine_request.started_s,
+            "request_prompt_tokens": engine_request.prompt_tokens,
+            "request_generation_tokens": output_tokens,
+            "request_max_num_generation_tokens": output_tokens,
+            "request_params_n": 1,
+            "request_params_max_tokens": max_tokens,
+            "request_time_per_output_token_seconds": decode_s / (output_tokens - 1) if output_tokens > 1 else 0.0,
+            "request_num_preemptions": 0,
+            "request_prefill_kv_computed_tokens": engine_request.prompt_tokens,
+        }
+        for name in observations.keys() & self._series.keys():
+            self._series[name].observe(observations[name])
 
     def forget(self, engine_request: EngineRequest) -> None:
         """Keep nothing of a request that is over."""
         self._last_token_s.pop(engine_request, None)
 
-    def _prefill(self, engine_request: EngineRequest, end_s: float) -> None:
-        self._prompt_tokens.inc(engine_request.prompt_tokens)
-        self._generation_tokens.inc()
-        self._ttft.observe(end_s - engine_request.arrived_s)
-        self._iteration_tokens.observe(engine_request.prompt_tokens + 1)
+    def _record_prefill(self, engine_request: EngineRequest, end_s: float) -> None:
+        self._series["prompt_tokens"].inc(engine_request.prompt_tokens)
+        self._series["generation_tokens"].inc()
+        self._series["time_to_first_token_seconds"].observe(end_s - engine_request.arrived_s)
+        self._series["iteration_tokens_total"].observe(engine_request.prompt_tokens + 1)
         self._last_token_s[engine_request] = end_s
         if not self._is_v0:
-            self._tokens_by_source["local_compute"].inc(engine_request.prompt_tokens)
+            self._series["prompt_tokens_by_source", "local_compute"].inc(engine_request.prompt_tokens)
 
-    def _decode(self, engine_requests: tuple[EngineRequest, ...], steps_from_end: int, end_s: float) -> None:
+    def _record_decode(self, engine_requests: tuple[EngineRequest, ...], steps_from_end: int, end_s: float) -> None:
+        step_time_s = self._series["time_per_output_token_seconds" if self._is_v0 else "inter_token_latency_seconds"]
         tokens = 0
         for engine_request in engine_requests:
             step_index = engine_request.step_count - steps_from_end
             tokens += 1 if self._is_v0 else int(engine_request.bursts[step_index])
-            self._step_time_s.observe(end_s - self._last_token_s.get(engine_request, end_s))
+            step_time_s.observe(end_s - self._last_token_s.get(engine_request, end_s))
             self._last_token_s[engine_request] = end_s
             if self._counts_drafts:
-                self._draft(int(engine_request.step_tokens[step_index]) - 1)
-        self._generation_tokens.inc(tokens)
-        self._iteration_tokens.observe(tokens)
-
-    def _draft(self, accepted_tokens: int) -> None:
-        self._drafts.inc()
-        self._draft_tokens.inc(self._settings.num_speculative_tokens)
-        self._accepted_tokens.inc(accepted_tokens)
-        for position in self._positions[:accepted_tokens]:
-            position.inc()
-
-    def _declare_scheduler(self) -> None:
-        self._running = self._declare_gauge("num_requests_running", "requests in the batch")
-        self._waiting = self._declare_gauge("num_requests_waiting", "requests that wait")
-        name = "gpu_cache_usage_perc" if self._is_v0 else "kv_cache_usage_perc"
-        self._kv_cache = self._declare_gauge(name, "share of the KV cache in use, from 0 to 1")
-        self._declare_counter("num_preemptions", "preemptions, of which the twin has none")
-        if self._is_v0:
-            return
-        for cache in ("prefix_cache", "external_prefix_cache", "mm_cache"):
-            self._declare_counter(f"{cache}_queries", "looked up; no cache is on")
-            self._declare_counter(f"{cache}_hits", "found; no cache is on")
-        self._waiting_by_reason = self._declare_series(
-            Gauge, "num_requests_waiting_by_reason", "requests that wait, by why", "reason", WAITS
-        )
-        self._declare_series(Gauge, "engine_sleep_state", "the twin never sleeps", "sleep_state", SLEEPS)["awake"].set(
-            1
-        )
-        for resource in ("flops", "read_bytes", "write_bytes"):
-            self._declare_counter(f"estimated_{resource}_per_gpu", "not estimated")
-        rejections = Counter("vllm:admission_rejections", "requests refused for a full queue", ["model_name", "reason"],
-                             registry=self.registry)  # fmt: skip
-        self.rejections = {reason: rejections.labels(self._settings.model, reason) for reason in REJECTIONS}[
-            "max_num_queued_reqs"
-        ]
-
-    def _declare_tokens(self) -> None:
-        self._prompt_tokens = self._declare_counter("prompt_tokens", "prompt tokens that were prefilled")
-        self._generation_tokens = self._declare_counter(
-            "generation_tokens", "tokens generated; on V0 one a sequence and step"
-        )
-        self._iteration_tokens = self._declare_histogram(
-            "iteration_tokens_total", "tokens of an engine step", STEP_TOKENS
-        )
-        self._ttft = self._declare_histogram("time_to_first_token_seconds", "from arrival to the first token", TTFT_S)
-        metric_name = "time_per_output_token_seconds" if self._is_v0 else "inter_token_latency_seconds"
-        self._step_time_s = self._declare_histogram(
-            metric_name, "time of a sequence's decode step, whatever it committed", TOKEN_S
-        )
-        if not self._is_v0:
-            sources = ("local_compute", "local_cache_hit", "external_kv_transfer")
-            self._tokens_by_source = self._declare_series(
-                Counter, "prompt_tokens_by_source", "prompt tokens by origin", "source", sources
-            )
-            self._declare_counter("prompt_tokens_cached", "prompt tokens found in a cache")
-            self._declare_series(Counter, "prompt_tokens_cached_by_source", "the same by cache", "source", CACHES)
-
-    def _declare_requests(self) -> None:
-        lengths = length_buckets(self._settings.max_model_len)
-        self._e2e = self._declare_histogram("e2e_request_latency_seconds", "from arrival to the last token", REQUEST_S)
-        self._queue_s = self._declare_histogram("request_queue_time_seconds", "time a request waited", REQUEST_S)
-        self._inference_s = self._declare_histogram(
-            "request_inference_time_seconds", "from its start to its end", REQUEST_S
-        )
-        self._prefill_s = self._declare_histogram(
-            "request_prefill_time_seconds", "from its start to its first token", REQUEST_S
-        )
-        self._decode_s = self._declare_histogram(
-            "request_decode_time_seconds", "from its first token to its last", REQUEST_S
-        )
-        self._prompt_length = self._declare_histogram("request_prompt_tokens", "prompt tokens of a request", lengths)
-        self._output_length = self._declare_histogram(
-            "request_generation_tokens", "output tokens of a request", lengths
-        )
-        self._longest_output = self._declare_histogram(
-            "request_max_num_generation_tokens", "its longest choice", lengths
-        )
-        self._choices = self._declare_histogram("request_params_n", "n of a request", CHOICES)
-        self._max_tokens = self._declare_histogram("request_params_max_tokens", "max_tokens of a request", lengths)
-        if not self._is_v0:
-            self._token_time_s = self._declare_histogram(
-                "request_time_per_output_token_seconds", "mean time of a token after the first, by request", TOKEN_S
-            )
-            self._preemptions = self._declare_histogram(
-                "request_num_preemptions", "preemptions of a request", PREEMPTIONS
-            )
-            self._prefill_tokens = self._declare_histogram(
-                "request_prefill_kv_computed_tokens", "prompt tokens computed", lengths
-            )
-        self._request_success = Counter(
-            "vllm:request_success", "requests that ended", [*self._labels, "finished_reason"], registry=self.registry
-        )
-        for reason in () if self._is_v0 else V1_REASONS:
-            self._success_counter(reason)
+                accepted_tokens = int(engine_request.step_tokens[step_index]) - 1
+                self._series["spec_decode_num_drafts"].inc()
+                self._series["spec_decode_num_draft_tokens"].inc(self._settings.num_speculative_tokens)
+                self._series["spec_decode_num_accepted_tokens"].inc(accepted_tokens)
+                for position in range(min(accepted_tokens, self._settings.num_speculative_tokens)):
+                    self._series[_DRAFTED, str(position)].inc()
+        self._series["generation_tokens"].inc(tokens)
+        self._series["iteration_tokens_total"].observe(tokens)
 
     def _declare_speculation(self) -> None:
         """Declare what counts drafts: on V0 without a sample, on V1 only where the server speculates."""
-        self._counts_drafts = (
-            not self._is_v0 and self._settings.uses_speculation and self._settings.spec_counters == "live"
-        )
+        settings = self._settings
+        self._counts_drafts = not self._is_v0 and settings.uses_speculation and settings.spec_counters == "live"
         if self._is_v0:
-            for name in ("draft_acceptance_rate", "efficiency"):
-                Gauge(f"vllm:spec_decode_{name}", "never set: Neuron's worker reports none", [*self._labels],
-                      registry=self.registry)  # fmt: skip
-            for name in ("num_accepted_tokens", "num_draft_tokens", "num_emitted_tokens"):
-                Counter(f"vllm:spec_decode_{name}", "never counted: Neuron's worker reports none", [*self._labels],
-                        registry=self.registry)  # fmt: skip
-            return
-        if not self._settings.uses_speculation:
-            return
-        self._drafts = self._declare_counter("spec_decode_num_drafts", "drafts: one a sequence and step")
-        self._draft_tokens = self._declare_counter("spec_decode_num_draft_tokens", "tokens drafted")
-        self._accepted_tokens = self._declare_counter("spec_decode_num_accepted_tokens", "drafted tokens accepted")
-        positions = [str(position) for position in range(self._settings.num_speculative_tokens)]
-        counters = self._declare_series(
-            Counter, "spec_decode_num_accepted_tokens_per_pos", "the same by place in the draft", "position", positions
-        )
-        self._positions = list(counters.values())
+            silent_series = (
+                (Gauge, ("draft_acceptance_rate", "efficiency")),
+                (Counter, ("num_accepted_tokens", "num_draft_tokens", "num_emitted_tokens")),
+            )
+            for kind, names in silent_series:
+                for name in names:
+                    help_text = "never set: Neuron's worker reports none"
+                    kind(f"vllm:spec_decode_{name}", help_text, [*self._labels], registry=self.registry)
+        elif settings.uses_speculation:
+            self._declare(Counter, "spec_decode_num_drafts", "drafts: one a sequence and step")
+            self._declare(Counter, "spec_decode_num_draft_tokens", "tokens drafted")
+            self._declare(Counter, "spec_decode_num_accepted_tokens", "drafted tokens accepted")
+            positions = [str(position) for position in range(settings.num_speculative_tokens)]
+            help_text = "drafted tokens accepted, by place in the draft"
+            self._declare_by_label(Counter, _DRAFTED, help_text, "position", positions)
 
-    def _declare_series(
-        self, kind: type[Counter | Gauge], name: str, help_text: str, label: str, values: Iterable[str]
-    ) -> dict[str, Any]:
+    def _declare(self, kind: type[Counter | Gauge | Histogram], name: str, help_text: str, **options: Any) -> None:
+        series = kind(f"vllm:{name}", help_text, [*self._labels], registry=self.registry, **options)
+        self._series[name] = series.labels(**self._labels)
+
+    def _declare_by_label(
+        self, kind: type[Counter | Gauge], name: str, help_text: str, label: str, values: Sequence[str]
+    ) -> None:
         """Declare one series for each value of a label."""
         series = kind(f"vllm:{name}", help_text, [*self._labels, label], registry=self.registry)
-        return {value: series.labels(**self._labels, **{label: value}) for value in values}
+        for value in values:
+            self._series[name, value] = series.labels(**self._labels, **{label: value})
 
-    def _success_counter(self, reason: str) -> Any:
-        return self._request_success.labels(**self._labels, finished_reason=reason)
-
-    def _declare_gauge(self, name: str, help_text: str) -> Gauge:
-        return Gauge(f"vllm:{name}", help_text, [*self._labels], registry=self.registry).labels(**self._labels)
-
-    def _declare_counter(self, name: str, help_text: str) -> Counter:
-        return Counter(f"vllm:{name}", help_text, [*self._labels], registry=self.registry).labels(**self._labels)
-
-    def _declare_histogram(self, name: str, help_text: str, buckets: Any) -> Histogram:
-        histogram = Histogram(f"vllm:{name}", help_text, [*self._labels], buckets=buckets, registry=self.registry)
-        return histogram.labels(**self._labels)
+    def _count_success(self, reason: str, count: int) -> None:
+        self._success.labels(**self._labels, finished_reason=reason).inc(count)
 
 
 def build_virtual_page(

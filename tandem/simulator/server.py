@@ -17,12 +17,7 @@ from tandem.simulator import fault_injection
 from tandem.simulator.engine import BatchingEngine, EngineRequest
 from tandem.simulator.engine_loop import EngineLoop, sleep_until
 from tandem.simulator.frames import ResponseFrames, build_error_body, build_models_body
-from tandem.simulator.generation_request import (
-    ApiName,
-    GenerationRequest,
-    VllmApiError,
-    read_generation_request,
-)
+from tandem.simulator.generation_request import ApiName, GenerationRequest, VllmApiError, read_generation_request
 from tandem.simulator.metrics_page import MetricsPage
 from tandem.simulator.response_plan import ResponsePlan, plan_response
 from tandem.simulator.response_stream import ResponseStream
@@ -32,14 +27,13 @@ from tandem.simulator.settings import FaultSettings, SimulatorSettings
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 16 << 20  # bytes
 APIS: dict[str, ApiName] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
-SIMULATION_HEADERS = {
-    "x-tandem-simulated": "1"
-}  # a header of every answer, so that no figure is taken for an accelerator's
+# a header of every answer, so that no figure is taken for an accelerator's
+SIMULATION_HEADERS = {"x-tandem-simulated": "1"}
 _SSE_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 
 
 class SimulatorServer:
-    """One twin on one port.
+    """One simulator on one port.
 
     Args:
         knobs: what it is. log: where it says what it did.
@@ -159,29 +153,21 @@ class SimulatorServer:
         max_tokens = min(token_budget, generation_request.max_tokens or token_budget)
         plan = plan_response(generation_request, self._settings, max_tokens)
         fault = fault_injection.select_fault(self._settings, entry.number, plan.class_)
-        entry.class_, entry.stream, entry.prompt_tokens = (
-            plan.class_,
-            generation_request.stream,
-            generation_request.prompt_tokens,
-        )
+        entry.class_, entry.stream = plan.class_, generation_request.stream
+        entry.prompt_tokens = generation_request.prompt_tokens
         entry.reasoning_tokens, entry.fault = plan.reasoning_tokens, fault.kind if fault else None
         if fault is not None:
-            fault_response = self._fail(fault)
-            if fault_response is not None:
-                return fault_response
+            error = fault_injection.build_fault_error(fault)
+            if error is not None:
+                raise error
+            if fault.kind == "html":
+                return web.Response(text=fault_injection.SIGN_IN_PAGE, content_type="text/html")
+            if fault.kind == "restart":
+                task = asyncio.create_task(self._restart(fault.seconds))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
         self._require_queue_space()
         return await self._generate(request, generation_request, plan, (fault, max_tokens), entry)
-
-    def _fail(self, fault: FaultSettings) -> web.StreamResponse | None:
-        """Return the answer of a fault that generates nothing; None where something is generated."""
-        error = fault_injection.build_fault_error(fault)
-        if error is not None:
-            raise error
-        if fault.kind == "html":
-            return web.Response(text=fault_injection.SIGN_IN_PAGE, content_type="text/html")
-        if fault.kind == "restart":
-            self._keep_task(asyncio.create_task(self._restart(fault.seconds)))
-        return None
 
     def _require_queue_space(self) -> None:
         engine, max_queue = self._engine_loop.engine, self._settings.max_queue
@@ -198,13 +184,12 @@ class SimulatorServer:
         fault_and_limit: tuple[FaultSettings | None, int],
         entry: RequestLogEntry,
     ) -> web.StreamResponse:
-        (fault, max_tokens), kind = fault_and_limit, fault_and_limit[0].kind if fault_and_limit[0] else None
-        if fault is not None and kind in {"garbage", "endless"}:
-            plan = (
-                fault_injection.replace_with_garbage(plan)
-                if kind == "garbage"
-                else fault_injection.extend_endlessly(plan, fault)
-            )
+        fault, max_tokens = fault_and_limit
+        kind = fault.kind if fault else None
+        if kind == "garbage":
+            plan = fault_injection.replace_with_garbage(plan)
+        if fault is not None and kind == "endless":
+            plan = fault_injection.extend_endlessly(plan, fault)
         frames = ResponseFrames(
             request=generation_request, plan=plan, settings=self._settings, counts_usage=kind != "no_usage",
             id=f"{'chatcmpl' if generation_request.api == 'chat' else 'cmpl'}-{entry.request_id}",
@@ -238,10 +223,6 @@ class SimulatorServer:
         except ConnectionError:  # nobody is there to be told
             stream.note_disconnect()
         return response
-
-    def _keep_task(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response(status=200 if time.monotonic() >= self._ready_s else 503)

@@ -21,7 +21,7 @@ class RequestLogEntry(msgspec.Struct, kw_only=True):
     """One request.
 
     Args:
-        request_id: from X-Request-Id, else the twin's own.
+        request_id: from X-Request-Id, else the simulator's own.
         number: of acceptance since the server started, from 1.
         class_: "class" in the file.
         api, stream: how it was asked.

@@ -1,4 +1,4 @@
-"""Every knob of the twin, as one frozen record read from YAML.
+"""Every knob of the simulator, as one frozen record read from YAML.
 
 Invariant: what passes `read_settings` is a server that can be started: unknown keys, wrong types and combinations that
 mean nothing are refused with the key path. A knob left out has the default that stands here and nowhere else.
@@ -117,28 +117,28 @@ class SimulatorSettings(SpecRecord):
 
     def find_faults(self, file: str = "knobs") -> Iterator[SpecFault]:
         """Yield what is wrong with the combination of knobs."""
-        allowed_windows = "at least 1 for law vllm or nxdi, 0 for law none"
-        if self.uses_speculation != (self.num_speculative_tokens > 0):
-            actual_value = f"{self.num_speculative_tokens} with law {self.law}"
-            yield _settings_fault(
-                file, "num_speculative_tokens", actual_value, allowed_windows, "change one of the two"
-            )
+        window, class_names = self.num_speculative_tokens, ", ".join(self.classes) or "no class"
+        if self.uses_speculation != (window > 0):
+            allowed = "at least 1 for law vllm or nxdi, 0 for law none"
+            yield SpecFault(
+                file=file, path="num_speculative_tokens", got=f"{window} with law {self.law}", allowed=allowed,
+                change="change one of the two",
+            )  # fmt: skip
         if DEFAULT_CLASS not in self.classes:
-            actual_value = ", ".join(self.classes) or "no class"
-            yield _settings_fault(file, "classes", actual_value, f"a class {DEFAULT_CLASS!r} among them", "add it")
+            allowed = f"a class {DEFAULT_CLASS!r} among them"
+            yield SpecFault(file=file, path="classes", got=class_names, allowed=allowed, change="add it")
         for index, step_ms in enumerate(self.step_ms):
             if step_ms <= 0:
-                yield _settings_fault(
-                    file, f"step_ms[{index}]", str(step_ms), "more than 0", "write a step's milliseconds"
-                )
+                path, change = f"step_ms[{index}]", "write a step's milliseconds"
+                yield SpecFault(file=file, path=path, got=str(step_ms), allowed="more than 0", change=change)
         for index, fault in enumerate(self.faults):
+            path = f"faults[{index}]"
             if not (fault.rate or fault.requests):
-                yield _settings_fault(
-                    file, f"faults[{index}]", "neither rate nor requests", "one of them", "say whom it meets"
-                )
+                got, change = "neither rate nor requests", "say whom it meets"
+                yield SpecFault(file=file, path=path, got=got, allowed="one of them", change=change)
             for name in set(fault.classes) - set(self.classes):
-                path = f"faults[{index}].classes"
-                yield _settings_fault(file, path, repr(name), ", ".join(self.classes), "name a class of this file")
+                got, change = repr(name), "name a class of this file"
+                yield SpecFault(file=file, path=f"{path}.classes", got=got, allowed=class_names, change=change)
 
 
 def read_settings(path: Path) -> SimulatorSettings:
@@ -161,7 +161,3 @@ def check_settings(settings: SimulatorSettings, file: str = "knobs") -> Simulato
     if faults:
         raise SpecError(faults)
     return settings
-
-
-def _settings_fault(file: str, path: str, actual_value: str, allowed_values: str, change: str) -> SpecFault:
-    return SpecFault(file=file, path=path, got=actual_value, allowed=allowed_values, change=change)

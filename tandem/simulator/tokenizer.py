@@ -1,4 +1,4 @@
-"""The twin's own tokenizer: one token is a word with the space before it, a piece of a long one, or a sign.
+"""The simulator's own tokenizer: one token is a word with the space before it, a piece of a long one, or a sign.
 
 Invariant: the pieces of a text joined are the text; a piece has one id, in every process and on every day. It is no
 real model's tokenizer, and counts are not to be compared with one's.

@@ -1,4 +1,4 @@
-"""The twins of an experiment: one set of knobs for each variant, from the spec, the runtime's data and a calibration.
+"""The settings of an experiment's simulators, one for each variant: of the spec, the runtime's data and a calibration.
 
 Invariant: two variants' knobs differ in law, window and draft alone; every figure that no spec states has its source
 in `data/calibration.yaml`, `assumed` where there is none.
@@ -13,13 +13,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from tandem.simulator.settings import (
-    DEFAULT_CLASS,
-    PromptClassSettings,
-    RuntimeName,
-    SimulatorSettings,
-    check_settings,
-)
+from tandem.simulator.settings import DEFAULT_CLASS, PromptClassSettings, SimulatorSettings, check_settings
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment, Variant
@@ -107,7 +101,8 @@ def _build_settings(
     is_plain = variant.mode == "none"
     draft_share = figures.drafts[variant.draft].value if variant.draft else 0.0
     return SimulatorSettings(
-        model=experiment.target, runtime=_runtime_name(runtime), version=runtime.versions.vllm.value,
+        model=experiment.target, runtime="nxdi-v0" if runtime.name == "nxdi-v0" else "native",
+        version=runtime.versions.vllm.value,
         law="none" if is_plain else "nxdi" if runtime.counters.tokens_per_step.value == "k" else "vllm",
         num_speculative_tokens=window, classes=_class_settings(variant, profiles),
         step_ms=(cost.step_ms.value,), draft_ms=cost.step_ms.value * draft_share,
@@ -116,10 +111,6 @@ def _build_settings(
         spec_counters=runtime.counters.speculation.value,
         reasoning_parser=False,  # no rendered server is told to have one
     )  # fmt: skip
-
-
-def _runtime_name(runtime: Runtime) -> RuntimeName:
-    return "nxdi-v0" if runtime.name == "nxdi-v0" else "native"
 
 
 def _class_settings(variant: Variant, profiles: Mapping[str, PromptClassProfile]) -> dict[str, PromptClassSettings]:
@@ -139,10 +130,9 @@ def _class_settings(variant: Variant, profiles: Mapping[str, PromptClassProfile]
 
 
 def _find_absent_models(experiment: Experiment, figures: SimulatorCalibration) -> Sequence[SpecFault]:
-    drafts = [variant.draft for variant in experiment.all_variants() if variant.draft]
     lookups: list[tuple[str, str, Mapping[str, object]]] = [("target", experiment.target, figures.targets)]
-    for draft in drafts:
-        lookups += [("draft", draft, figures.drafts), ("draft", draft, figures.acceptance)]
+    for draft in dict.fromkeys(variant.draft for variant in experiment.all_variants() if variant.draft):
+        lookups += [("draft", draft, table) for table in (figures.drafts, figures.acceptance)]
     faults = [
         SpecFault(
             file=f"experiments/{experiment.name}.yaml", path=field_name, got=model, allowed=", ".join(table),

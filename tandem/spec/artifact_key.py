@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from tandem.spec.slug import model_slug
@@ -112,7 +112,10 @@ class ArtifactKey:
         return compare_key_fields(self.as_fields(), other_key.as_fields())
 
     def _canonical(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        values = {
+            field.name: getattr(self, field.name) for field in fields(self)
+        }  # asdict would copy each at any depth
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 def compare_key_fields(

@@ -6,62 +6,99 @@ Invariant: everything here is known before a deploy; no value is looked up, and 
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from tandem.spec.record import INTEGER_ONLY, SpecRecord
 
-Account = Annotated[str, Field(pattern=r"^[0-9]{12}$", json_schema_extra={"allowed": "12 digits in quotes"})]
-Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$", json_schema_extra={"allowed": "a region name"})]
-ZoneId = Annotated[
-    str,
-    Field(pattern=r"^[a-z0-9]+-az[0-9]$", json_schema_extra={"allowed": "a zone id such as use2-az1, never a letter"}),
-]
-Cidr = Annotated[
-    str,
-    Field(
-        pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$",
-        json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16"},
-    ),
-]
+
+def match_text(pattern: str, allowed: str) -> Any:
+    """Return the field of a text that matches `pattern`; `allowed` says in words what does."""
+    return Field(pattern=pattern, json_schema_extra={"allowed": allowed})
+
+
+Account = Annotated[str, match_text(r"^[0-9]{12}$", "12 digits in quotes")]
+Region = Annotated[str, match_text(r"^[a-z]{2}(-[a-z]+)+-[0-9]$", "a region name")]
+ZoneId = Annotated[str, match_text(r"^[a-z0-9]+-az[0-9]$", "a zone id such as use2-az1, never a letter")]
+Cidr = Annotated[str, match_text(r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$", "an IPv4 range such as 10.42.0.0/16")]
 ApiClient = Annotated[
     str,
-    Field(
-        pattern=r"^(sg-[0-9a-f]{8,17}|[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})$",
-        json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16, or the id of a security group, sg-..."},
+    match_text(
+        r"^(sg-[0-9a-f]{8,17}|[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})$",
+        "an IPv4 range such as 10.42.0.0/16, or the id of a security group, sg-...",
     ),
 ]
 PrincipalArn = Annotated[
     str,
-    Field(
-        pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]+$",
-        json_schema_extra={"allowed": "the ARN of one IAM role or user, without wildcards"},
+    match_text(
+        r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]+$",
+        "the ARN of one IAM role or user, without wildcards",
     ),
 ]
 Label = Annotated[
-    str,
-    Field(
-        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
-        json_schema_extra={"allowed": "lower-case letters, digits and dashes, at most 63"},
-    ),
+    str, match_text(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "lower-case letters, digits and dashes, at most 63")
 ]
 Name = Annotated[
     str,
-    Field(
-        pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
-        json_schema_extra={"allowed": "lower-case letters, digits and dashes, starting with a letter, at most 63"},
+    match_text(
+        r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
+        "lower-case letters, digits and dashes, starting with a letter, at most 63",
     ),
 ]  # of what we make: a Service and a CDK stage both need the letter first
-SubnetId = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$", json_schema_extra={"allowed": "a subnet id"})]
-VpcId = Annotated[str, Field(pattern=r"^vpc-[0-9a-f]{8,17}$", json_schema_extra={"allowed": "a VPC id"})]
+SubnetId = Annotated[str, match_text(r"^subnet-[0-9a-f]{8,17}$", "a subnet id")]
+VpcId = Annotated[str, match_text(r"^vpc-[0-9a-f]{8,17}$", "a VPC id")]
 RegistryName = Annotated[
     str,
-    Field(
-        pattern=r"^[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
-        json_schema_extra={"allowed": "a registry host, with or without a path"},
+    match_text(
+        r"^[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
+        "a registry host, with or without a path",
     ),
+]
+BucketName = Annotated[str, match_text(r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", "a bucket name")]
+KmsKeyArn = Annotated[
+    str,
+    match_text(
+        r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})$",
+        "the ARN of a KMS key by its id, no alias",
+    ),
+]
+HubUrl = Annotated[
+    str,
+    match_text(
+        r"^https://[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$",
+        "an https:// URL without credentials and without end slash",
+    ),
+]
+SecretName = Annotated[
+    str, match_text(r"^[A-Za-z0-9/_+=.@-]{1,512}$", "the name of a secret, up to 512 letters, digits and / _ + = . @ -")
+]
+ReservationId = Annotated[str, match_text(r"^cr-[0-9a-f]{17}$", "cr- and 17 hexadecimal digits")]
+PricedPurchase = Annotated[
+    str,
+    match_text(
+        r"^[a-z0-9.]+ (capacity-block|reservation|spot|on-demand)$", "instance type and kind, such as trn2.3xlarge spot"
+    ),
+]
+IndexUrl = Annotated[str, match_text(r"^https://[^\s@]+$", "an https:// URL without a user name")]
+BootstrapQualifier = Annotated[str, match_text(r"^[a-z0-9]{1,10}$", "1 to 10 lower-case letters and digits")]
+KubernetesVersion = Annotated[str, match_text(r"^1\.[0-9]{2}$", 'a minor in quotes, such as "1.36"')]
+RepositoryUrl = Annotated[str, match_text(r"^(https|ssh)://\S+$", "an https:// or ssh:// URL")]
+GitRevision = Annotated[str, match_text(r"^[^\s-]\S*$", "a git revision, without blanks")]
+RelativeFolder = Annotated[
+    str,
+    match_text(
+        r"^\.?[A-Za-z0-9_][A-Za-z0-9._-]*(/\.?[A-Za-z0-9_][A-Za-z0-9._-]*)*$",
+        "a relative folder, without `..`, blanks or end slash",
+    ),
+]
+SubscriberAddress = Annotated[
+    str, match_text(r"^[!-~]{3,1024}$", "an e-mail address, an https:// URL or an ARN, as the protocol has it")
+]
+PromptClass = Annotated[str, match_text(r"^[a-z0-9][a-z0-9-]{0,31}$", "a prompt class of its suites, or all")]
+RunId = Annotated[
+    str, match_text(r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$", "a run id: letters, digits and dashes, at most 128")
 ]
 
 
@@ -136,10 +173,7 @@ class ExistingNetwork(SpecRecord):
 class CdkBootstrap(SpecRecord):
     """How the CDK was bootstrapped in this account and region."""
 
-    qualifier: Annotated[
-        str,
-        Field(pattern=r"^[a-z0-9]{1,10}$", json_schema_extra={"allowed": "1 to 10 lower-case letters and digits"}),
-    ] = Field(default="tandem", description="qualifier given to `cdk bootstrap`")
+    qualifier: BootstrapQualifier = Field(default="tandem", description="qualifier given to `cdk bootstrap`")
     permissions_boundary: str | None = Field(
         default=None, description="name of a managed policy set as boundary on every role; null for none"
     )
@@ -185,9 +219,7 @@ class SystemNodeSettings(SpecRecord):
 class ClusterSettings(SpecRecord):
     """The EKS cluster."""
 
-    kubernetes: Annotated[
-        str, Field(pattern=r"^1\.[0-9]{2}$", json_schema_extra={"allowed": 'a minor in quotes, such as "1.36"'})
-    ] = Field(default="1.36", description="Kubernetes minor version")
+    kubernetes: KubernetesVersion = Field(default="1.36", description="Kubernetes minor version")
     endpoint: ApiEndpoint = Field(description="who reaches the Kubernetes API")
     access: ClusterAccess = Field(description="who may do what in the cluster")
     system_nodes: SystemNodeSettings = Field(default_factory=SystemNodeSettings, description="nodes for add-ons")
@@ -199,23 +231,10 @@ class ClusterSettings(SpecRecord):
 class BucketSettings(SpecRecord):
     """The bucket that holds models and compiled artifacts."""
 
-    existing_bucket: (
-        Annotated[
-            str,
-            Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", json_schema_extra={"allowed": "a bucket name"}),
-        ]
-        | None
-    ) = Field(default=None, description="a bucket of yours; null makes one, which outlives its stack")
-    kms_key_arn: (
-        Annotated[
-            str,
-            Field(
-                pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})$",
-                json_schema_extra={"allowed": "the ARN of a KMS key by its id, no alias"},
-            ),
-        ]
-        | None
-    ) = Field(
+    existing_bucket: BucketName | None = Field(
+        default=None, description="a bucket of yours; null makes one, which outlives its stack"
+    )
+    kms_key_arn: KmsKeyArn | None = Field(
         default=None,
         description="key of yours that encrypts the bucket; its policy must admit this account's IAM; "
         "null: S3's own keys",
@@ -230,28 +249,10 @@ class BucketSettings(SpecRecord):
 class HubSettings(SpecRecord):
     """Where models are staged from."""
 
-    endpoint: (
-        Annotated[
-            str,
-            Field(
-                pattern=r"^https://[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$",
-                json_schema_extra={"allowed": "an https:// URL without credentials and without end slash"},
-            ),
-        ]
-        | None
-    ) = Field(
+    endpoint: HubUrl | None = Field(
         default=None, description="a hub of your own that speaks the Hugging Face hub's protocol; null: the public one"
     )
-    token_secret: (
-        Annotated[
-            str,
-            Field(
-                pattern=r"^[A-Za-z0-9/_+=.@-]{1,512}$",
-                json_schema_extra={"allowed": "the name of a secret, up to 512 letters, digits and / _ + = . @ -"},
-            ),
-        ]
-        | None
-    ) = Field(
+    token_secret: SecretName | None = Field(
         default=None,
         description="name of the Secrets Manager secret, in this account and region, that holds the hub's token; "
         "only staging may read it",
@@ -270,13 +271,7 @@ class CapacitySettings(SpecRecord):
 
     instance_type: Literal["trn2.48xlarge", "trn2.3xlarge", "trn2u.48xlarge"] = Field(description="instance type")
     kind: Literal["capacity-block", "reservation", "spot", "on-demand"] = Field(description="how it is bought")
-    reservation_id: (
-        Annotated[
-            str,
-            Field(pattern=r"^cr-[0-9a-f]{17}$", json_schema_extra={"allowed": "cr- and 17 hexadecimal digits"}),
-        ]
-        | None
-    ) = Field(
+    reservation_id: ReservationId | None = Field(
         default=None,
         description=f"the Capacity Block or reservation; null or {PLACEHOLDER_RESERVATION_ID}: no Fleet stack yet",
     )
@@ -286,16 +281,9 @@ class CapacitySettings(SpecRecord):
         ge=0, le=10000, description="price of one node-hour; read it from your own offer, Tandem knows no price"
     )
     usd_per_hour_date: date = Field(description="day on which that price was read")
-    usd_per_hour_of: (
-        Annotated[
-            str,
-            Field(
-                pattern=r"^[a-z0-9.]+ (capacity-block|reservation|spot|on-demand)$",
-                json_schema_extra={"allowed": "instance type and kind, such as trn2.3xlarge spot"},
-            ),
-        ]
-        | None
-    ) = Field(default=None, description="of what that price is; null: not said, so a price of another type may pass")
+    usd_per_hour_of: PricedPurchase | None = Field(
+        default=None, description="of what that price is; null: not said, so a price of another type may pass"
+    )
     efa: bool = Field(default=False, description="EFA network cards; not needed within one node")
     block: CapacityBlock | None = Field(
         default=None, description="when the Capacity Block starts and ends; null: not said"
@@ -322,23 +310,12 @@ class GitopsDelivery(SpecRecord):
     """Argo CD or Flux syncs the rendered manifests; no template has a kubectl provider."""
 
     kind: Literal["gitops"] = Field(description="`gitops`: a controller in the cluster syncs manifests/")
-    repo_url: Annotated[
-        str,
-        Field(pattern=r"^(https|ssh)://\S+$", json_schema_extra={"allowed": "an https:// or ssh:// URL"}),
-    ] = Field(description="git repository that holds manifests/")
-    revision: Annotated[
-        str, Field(pattern=r"^[^\s-]\S*$", json_schema_extra={"allowed": "a git revision, without blanks"})
-    ] = Field(
+    repo_url: RepositoryUrl = Field(description="git repository that holds manifests/")
+    revision: GitRevision = Field(
         description="branch, tag, commit or full ref to sync; Flux takes 1.2 or v1.2 for a tag, so write "
         "refs/heads/1.2 for a branch of such a name"
     )
-    path: Annotated[
-        str,
-        Field(
-            pattern=r"^\.?[A-Za-z0-9_][A-Za-z0-9._-]*(/\.?[A-Za-z0-9_][A-Za-z0-9._-]*)*$",
-            json_schema_extra={"allowed": "a relative folder, without `..`, blanks or end slash"},
-        ),
-    ] = Field(description="folder of this environment's manifests in that repository")
+    path: RelativeFolder = Field(description="folder of this environment's manifests in that repository")
     tool: Literal["argocd", "flux"] = Field(description="the controller")
     namespace: Label = Field(description="namespace the controller runs in")
 
@@ -370,13 +347,9 @@ class AlarmSubscription(SpecRecord):
     """One subscriber of the alarms' topic."""
 
     protocol: Literal["email", "https", "sqs", "lambda"] = Field(description="how SNS delivers")
-    endpoint: Annotated[
-        str,
-        Field(
-            pattern=r"^[!-~]{3,1024}$",
-            json_schema_extra={"allowed": "an e-mail address, an https:// URL or an ARN, as the protocol has it"},
-        ),
-    ] = Field(description="who is told; an e-mail address or URL must confirm once, or it is told nothing")
+    endpoint: SubscriberAddress = Field(
+        description="who is told; an e-mail address or URL must confirm once, or it is told nothing"
+    )
 
 
 class ReferenceValue(SpecRecord):
@@ -384,13 +357,7 @@ class ReferenceValue(SpecRecord):
 
     experiment: Name = Field(description="one of this environment's experiments")
     variant: Name = Field(description="one of its variants")
-    prompt_class: Annotated[
-        str,
-        Field(
-            pattern=r"^[a-z0-9][a-z0-9-]{0,31}$",
-            json_schema_extra={"allowed": "a prompt class of its suites, or all"},
-        ),
-    ] = Field(description="prompt class as in the run's summary; `all` pools the classes")
+    prompt_class: PromptClass = Field(description="prompt class as in the run's summary; `all` pools the classes")
     concurrency: int = Field(ge=1, le=1024, description="streams kept open at once, as in the run's summary")
     ttft_ms: float | None = Field(
         default=None, gt=0, le=3_600_000, description="median time to first token, in ms; null: no alarm on it"
@@ -406,13 +373,7 @@ class ReferenceValue(SpecRecord):
 class ReferenceRun(SpecRecord):
     """A run that later ones are held against."""
 
-    run: Annotated[
-        str,
-        Field(
-            pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$",
-            json_schema_extra={"allowed": "a run id: letters, digits and dashes, at most 128"},
-        ),
-    ] = Field(description="id of the run, as its folder in the bucket is named")
+    run: RunId = Field(description="id of the run, as its folder in the bucket is named")
     values: tuple[ReferenceValue, ...] = Field(min_length=1, description="medians of that run's summary")
 
 
@@ -462,13 +423,7 @@ class Environment(SpecRecord):
         },
         description="registry host (or host/path) to the mirror that replaces it, charts included",
     )
-    package_index: (
-        Annotated[
-            str,
-            Field(pattern=r"^https://[^\s@]+$", json_schema_extra={"allowed": "an https:// URL without a user name"}),
-        ]
-        | None
-    ) = Field(
+    package_index: IndexUrl | None = Field(
         default=None,
         description="Python package index that the build of the tools image installs from; null takes the public one",
     )

@@ -10,16 +10,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tandem.spec.environment import Label, Name
+from tandem.spec.environment import Label, Name, match_text
 from tandem.spec.record import INTEGER_ONLY, SpecRecord
 from tandem.spec.slug import model_slug
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
 ModelId = Annotated[
     str,
-    Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+$",
-        json_schema_extra={"allowed": "a model id, organisation/name, that has a file in tandem/spec/data/models"},
+    match_text(
+        r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+$",
+        "a model id, organisation/name, that has a file in tandem/spec/data/models",
     ),
 ]
 Tokens = Annotated[int, Field(ge=1, le=1_048_576)]

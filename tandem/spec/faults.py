@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from tandem.errors import InputError
+
 Severity = Literal["refusal", "warning"]
 
 
@@ -58,9 +60,14 @@ class SpecFault:
         return asdict(self)
 
 
-class SpecError(ValueError):
-    """A declared file cannot be used; carries every fault found in it."""
+class SpecError(InputError):
+    """A declared file cannot be used; carries every fault found in it, and reads as the first."""
 
     def __init__(self, faults: Iterable[SpecFault]) -> None:
         self.faults = tuple(faults)
-        super().__init__("\n".join(str(fault) for fault in self.faults))
+        first_fault = self.faults[0]
+        super().__init__(f"got {first_fault.got}", where=first_fault.place, change=first_fault.change)
+
+    def __str__(self) -> str:
+        """Render every fault, one a line."""
+        return "\n".join(str(fault) for fault in self.faults)

@@ -283,37 +283,27 @@ def environment_names(environment: Environment) -> Iterator[ResourceName]:
     S3 63, EKS cluster 100, node group 63, CodeBuild 255, SNS topic 256, CloudWatch dashboard, alarm and namespace
     255, log group 512, IAM role 64, IAM policy 128, Lambda function 64, schedule group 64, SQS queue 80, budget 100.
     """
-    yield ResourceName(resource_type="S3 bucket", value=bucket_name(environment), limit=63, path="name")
-    if environment.artifacts.existing_bucket is None:
-        yield ResourceName(resource_type="S3 log bucket", value=log_bucket_name(environment), limit=63, path="name")
-    yield ResourceName(resource_type="EKS cluster", value=cluster_name(environment), limit=100, path="name")
-    yield ResourceName(resource_type="EKS node group", value=node_group_name(environment), limit=63, path="name")
-    yield ResourceName(
-        resource_type="CodeBuild project", value=repository_name(environment, "llmperf"), limit=255, path="name"
-    )
-    yield ResourceName(resource_type="SNS topic", value=topic_name(environment), limit=256, path="name")
-    yield ResourceName(
-        resource_type="CloudWatch namespace", value=simulation_namespace(environment), limit=255, path="name"
-    )
-    yield ResourceName(resource_type="IAM role", value=scheduler_role_name(environment), limit=64, path="name")
-    yield ResourceName(
-        resource_type="IAM policy", value=people_policy_name(environment, "engineer"), limit=128, path="name"
-    )
-    yield ResourceName(
-        resource_type="Lambda function", value=guard_function_name(environment, "stop"), limit=64, path="name"
-    )
-    yield ResourceName(resource_type="schedule group", value=schedule_group_name(environment), limit=64, path="name")
-    yield ResourceName(resource_type="SQS queue", value=dead_letter_queue_name(environment), limit=80, path="name")
-    yield ResourceName(resource_type="budget", value=budget_name(environment), limit=100, path="name")
-    longest = max(CONTAINER_LOG_KINDS, key=len)
-    yield ResourceName(
-        resource_type="log group", value=container_log_group_name(environment, longest), limit=512, path="name"
-    )
+    rows = [
+        ("S3 bucket", bucket_name(environment), 63),
+        *([] if environment.artifacts.existing_bucket else [("S3 log bucket", log_bucket_name(environment), 63)]),
+        ("EKS cluster", cluster_name(environment), 100),
+        ("EKS node group", node_group_name(environment), 63),
+        ("CodeBuild project", repository_name(environment, "llmperf"), 255),
+        ("SNS topic", topic_name(environment), 256),
+        ("CloudWatch namespace", simulation_namespace(environment), 255),
+        ("IAM role", scheduler_role_name(environment), 64),
+        ("IAM policy", people_policy_name(environment, "engineer"), 128),
+        ("Lambda function", guard_function_name(environment, "stop"), 64),
+        ("schedule group", schedule_group_name(environment), 64),
+        ("SQS queue", dead_letter_queue_name(environment), 80),
+        ("budget", budget_name(environment), 100),
+        ("log group", container_log_group_name(environment, max(CONTAINER_LOG_KINDS, key=len)), 512),
+    ]
+    yield from (ResourceName(resource_type=kind, value=value, limit=limit, path="name") for kind, value, limit in rows)
     for index, experiment in enumerate(environment.experiments):
+        dashboard = dashboard_name(environment, experiment)
         path = f"experiments[{index}]"
-        yield ResourceName(
-            resource_type="CloudWatch dashboard", value=dashboard_name(environment, experiment), limit=255, path=path
-        )
+        yield ResourceName(resource_type="CloudWatch dashboard", value=dashboard, limit=255, path=path)
 
 
 def experiment_names(experiment: Experiment) -> Iterator[ResourceName]:

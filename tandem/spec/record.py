@@ -126,45 +126,26 @@ def _forbidden_key_fault(document: YamlDocument, key: str) -> SpecFault:
 def _build_fault(
     record: type[SpecRecord], document: YamlDocument, entry: dict[str, Any], fixed_keys: Iterable[str]
 ) -> SpecFault:
-    location, kind = tuple(entry["loc"]), entry["type"]
-    schema, path = _resolve_location(record, location)
-    line = document.lines.get(path)
+    kind = entry["type"]
+    schema, path = _resolve_location(record, tuple(entry["loc"]))
     if kind == "extra_forbidden":
         return _unknown_key_fault(document, path, schema, fixed_keys if schema is record else ())
     field = schema if isinstance(schema, FieldInfo) else None
-    allowed_text = describe_allowed_values(field) if field else "see docs"
-    if kind in {"missing", "union_tag_not_found"}:
-        if kind != "missing":
-            path, allowed_text = _join_path(path, "kind"), ", ".join(_records_by_kind(schema) or ())
-        parent_line = document.lines.get(path.rpartition(".")[0])
-        return SpecFault(
-            file=document.file,
-            path=path,
-            got="nothing",
-            allowed=allowed_text,
-            change=_append_description(field, "add this key"),
-            line=parent_line if "." in path or "[" in path else None,
-        )
-    if kind == "union_tag_invalid":
-        path = _join_path(path, "kind")
-        return SpecFault(
-            file=document.file,
-            path=path,
-            got=_spell_value(entry["input"].get("kind")),
-            allowed=", ".join(_records_by_kind(schema) or ()),
-            change="write one of them",
-            line=document.lines.get(path),
-        )
     if entry["input"] == FILL_IN:
         return _placeholder_fault(field, document, path)
-    return SpecFault(
-        file=document.file,
-        path=path,
-        got=_spell_value(entry["input"]),
-        allowed=_append_limit(entry, _item_text(allowed_text, path)),
-        change=_append_description(field, _suggest_change(entry)),
-        line=line,
-    )
+    allowed_text = describe_allowed_values(field) if field else "see docs"
+    if kind in {"union_tag_not_found", "union_tag_invalid"}:
+        path, allowed_text = _join_path(path, "kind"), ", ".join(_records_by_kind(schema) or ())
+    line = document.lines.get(path)
+    if kind in {"missing", "union_tag_not_found"}:
+        got, change = "nothing", _append_description(field, "add this key")
+        line = document.lines.get(path.rpartition(".")[0]) if "." in path or "[" in path else None
+    elif kind == "union_tag_invalid":
+        got, change = _spell_value(entry["input"].get("kind")), "write one of them"
+    else:
+        got, change = _spell_value(entry["input"]), _append_description(field, _suggest_change(entry))
+        allowed_text = _append_limit(entry, _item_text(allowed_text, path))
+    return SpecFault(file=document.file, path=path, got=got, allowed=allowed_text, change=change, line=line)
 
 
 def _join_path(path: str, key: str) -> str:

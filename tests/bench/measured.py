@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from tandem.bench import manifest
+from tandem.bench.answer import ServerAnswer
 from tandem.bench.counters import FILE as COUNTERS
 from tandem.bench.counters import MetricsScrape
-from tandem.bench.record import Chunk, RecordWriter, RequestRecord
+from tandem.bench.record import Chunk, RecordWriter, RequestRecord, split_chunks
 
 
 def chunks(*stated: tuple[Any, ...]) -> tuple[Chunk, ...]:
@@ -26,13 +27,21 @@ BURSTS = chunks(
 
 def record(**changes: Any) -> RequestRecord:
     """A request that succeeded with 8 tokens in BURSTS."""
-    stated = {
+    stated: dict[str, Any] = {
         "request_id": "r-0", "arm": "base", "class_": "repeat", "suite": "real", "prompt_id": "repeat-00",
         "concurrency": 4, "start_s": 1000.0, "headers_s": 0.05, "end_s": 0.3, "chunks": BURSTS, "prompt_tokens": 64,
         "completion_tokens": 8, "counted_by": "usage", "text": "a b c", "status": 200, "finish_reason": "stop",
         "content": "ok",
     }  # fmt: skip
-    return RequestRecord(**{**stated, **changes})
+    stated |= changes
+    return RequestRecord(**split_chunks(stated.pop("chunks")), **stated)
+
+
+def answer_record(answer: ServerAnswer) -> RequestRecord:
+    """The record of an answer, whatever its request was."""
+    fields = msgspec.structs.asdict(answer)
+    place = {"request_id": "r", "arm": "a", "class_": "c", "suite": "s", "prompt_id": "p", "start_s": 0.0, "end_s": 1.0}
+    return RequestRecord(**place, **split_chunks(fields.pop("chunks")), **fields)
 
 
 def failed(**changes: Any) -> RequestRecord:

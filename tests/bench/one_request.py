@@ -12,8 +12,8 @@ from independent_server import MODEL, Schedule, Server
 from tandem.bench import answer, completion_request
 from tandem.bench.answer import ServerAnswer
 from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import CompletionRequest, Timeouts
-from tandem.bench.manifest import ServerOffers
+from tandem.bench.completion_request import CompletionRequest
+from tandem.bench.manifest import ServerOffers, Timeouts
 from tandem.bench.reply import ServerReply
 
 EVERYTHING = ServerOffers(include_usage=True, continuous_usage=True, token_ids=True, logprobs=True)

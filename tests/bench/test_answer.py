@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from independent_server import Frames, Request, Schedule
+from measured import answer_record
 from one_request import asking
 
 from tandem.bench.answer import ServerAnswer, has_output_event, parse_answer
@@ -439,24 +440,11 @@ def test_a_stream_spoilt_at_any_byte_is_an_answer_that_a_record_takes(tmp_path) 
     stream, generator = a_stream(), random.Random(SEED)  # noqa: S311
     path = tmp_path / "records.jsonl"
     with RecordWriter(path) as writer:
-        for number in range(400):
+        for _ in range(400):
             spoilt = bytearray(stream)
             for _ in range(generator.randint(1, 8)):
                 spoilt[generator.randrange(len(spoilt))] = generator.randrange(256)
-            answer = answered(bytes(spoilt))
-            fields = msgspec.structs.asdict(answer)
-            writer.write(
-                RequestRecord(
-                    request_id=str(number),
-                    arm="a",
-                    class_="c",
-                    suite="s",
-                    prompt_id="p",
-                    start_s=0.0,
-                    end_s=1.0,
-                    **fields,
-                )
-            )
+            writer.write(answer_record(answered(bytes(spoilt))))
 
     assert len(list(read_records(path))) == 400
 
@@ -488,11 +476,7 @@ def test_json_of_any_form_is_an_answer_that_a_record_takes() -> None:
         answers += [answered(bodies[1], status=500, error="status_500")]
         has_output_event(reply(*events))
         for answer in answers:
-            record = RequestRecord(
-                request_id="r", arm="a", class_="c", suite="s", prompt_id="p", start_s=0.0, end_s=1.0,
-                **msgspec.structs.asdict(answer),
-            )  # fmt: skip
-            msgspec.json.decode(msgspec.json.encode(record), type=RequestRecord)
+            msgspec.json.decode(msgspec.json.encode(answer_record(answer)), type=RequestRecord)
 
 
 def test_what_came_so_far_bears_no_tokens_before_its_first_output() -> None:

@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from independent_server import MODEL
 from plain_server import PlainAnswer, plain_server
 
-from tandem.bench.certificate import describe_tls_error
+from tandem.bench.connection import describe_tls_error
 
 HERE = "IP:127.0.0.1"
 MODELS = PlainAnswer([json.dumps({"data": [{"id": MODEL}]}).encode()])
@@ -29,7 +30,7 @@ async def main():
         try:
             await probe_server(client, client.server)
         except BenchError as fault:
-            return reply.error, reply.error_detail, str(fault), fault.code
+            return reply.error, reply.error_detail, str(fault), fault.exit_code
 
 print(json.dumps(asyncio.run(main())))
 """
@@ -99,11 +100,13 @@ def connect_to(url: str, authorities: Path | None) -> tuple[str | None, str | No
     return tuple(json.loads(done.stdout))
 
 
-def test_a_self_signed_certificate_is_said_with_what_to_change(tmp_path: Path) -> None:
-    error, detail, _, _ = connect(certify(tmp_path), None)
+def test_a_self_signed_certificate_is_bad_input_with_what_to_change(tmp_path: Path) -> None:
+    error, detail, fault, code = connect(certify(tmp_path), None)
 
-    assert error == "certificate"
+    assert (error, code) == ("certificate", 2)
     assert "is not accepted: self-signed certificate; to trust it, export SSL_CERT_FILE=FILE" in str(detail)
+    assert "trust the certificate, replace it, or use the name that it holds" in fault
+    assert "Operation not permitted" not in fault
 
 
 def test_a_self_signed_certificate_that_is_trusted_is_accepted(tmp_path: Path) -> None:
@@ -112,30 +115,23 @@ def test_a_self_signed_certificate_that_is_trusted_is_accepted(tmp_path: Path) -
     assert connect(pair, pair)[:2] == (None, None)
 
 
-def test_a_certificate_for_another_name_is_said_with_what_to_change(tmp_path: Path) -> None:
-    pair = certify(tmp_path, "DNS:elsewhere.example")
+@pytest.mark.parametrize(
+    ("pair_of", "sentence"),
+    [
+        (
+            lambda folder: certify(folder, "DNS:elsewhere.example"),
+            "certificate is not valid for '127.0.0.1'; use a name that the certificate holds",
+        ),
+        (certify_past, "certificate has expired; renew the server's certificate"),
+    ],
+    ids=["another name", "expired"],
+)
+def test_a_certificate_that_does_not_hold_is_said_with_what_to_change(pair_of, sentence: str, tmp_path: Path) -> None:
+    pair = pair_of(tmp_path)
 
     error, detail, _, _ = connect(pair, pair)
 
-    assert error == "certificate"
-    assert "certificate is not valid for '127.0.0.1'; use a name that the certificate holds" in str(detail)
-
-
-def test_an_expired_certificate_is_said_with_what_to_change(tmp_path: Path) -> None:
-    pair = certify_past(tmp_path)
-
-    error, detail, _, _ = connect(pair, pair)
-
-    assert error == "certificate"
-    assert "certificate has expired; renew the server's certificate" in str(detail)
-
-
-def test_the_probe_names_a_bad_certificate_as_bad_input(tmp_path: Path) -> None:
-    _, _, fault, code = connect(certify(tmp_path), None)
-
-    assert code == 2
-    assert "trust the certificate, replace it, or use the name that it holds" in fault
-    assert "Operation not permitted" not in fault
+    assert (error, sentence in str(detail)) == ("certificate", True)
 
 
 def test_https_to_a_server_without_tls_is_said() -> None:

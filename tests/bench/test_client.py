@@ -10,13 +10,13 @@ from email.utils import format_datetime
 
 import pytest
 from independent_server import MODEL, Schedule, Server
-from one_request import EVERYTHING, LONG, address, asking, come, run
+from one_request import EVERYTHING, LONG, asking, come, run
 
 from tandem.bench import answer
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import ModelServer as Address
-from tandem.bench.completion_request import Timeouts
 from tandem.bench.fault import BenchError
+from tandem.bench.manifest import Timeouts
 from tandem.bench.sse import EventSplitter
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
@@ -208,27 +208,13 @@ def test_a_redirect_is_not_followed() -> None:
     assert came.answer.error_detail == "it points to /elsewhere/v1/chat/completions, which is not followed"
 
 
-@pytest.fixture
-def proxied(monkeypatch) -> None:
+def test_a_proxy_of_the_environment_is_not_used(monkeypatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, NOWHERE)
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
 
-
-@pytest.mark.usefixtures("proxied")
-def test_a_proxy_of_the_environment_is_not_used() -> None:
     assert come().answer.error is None
-
-
-@pytest.mark.usefixtures("proxied")
-def test_a_proxy_of_the_environment_is_used_where_asked_for() -> None:
-    async def what(_: CompletionClient, server: Server) -> tuple:
-        async with CompletionClient(address(server), limit=1, trust_env=True) as client:
-            reply = await client.send_request(asking(), LONG)
-        return reply.error, server.posted
-
-    assert run(what) == ("connect", [])
 
 
 # Failures of a server

@@ -141,7 +141,7 @@ def test_no_figure_of_a_control_round_is_published_and_its_records_are_kept(ran)
     assert [bool(one.rows) for one in whole] == [True, False, True]
     assert {row.arm for one in whole for row in one.rows} == {"a", "b"}
     assert all(one.is_complete for one in whole)
-    assert sum(1 for _ in datapoints.read_round_lines(ran.folder, 1)) == 8
+    assert whole[1].ranges
 
 
 def test_a_control_round_that_was_cut_is_not_whole(tmp_path: Path):

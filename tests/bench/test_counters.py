@@ -307,7 +307,7 @@ def test_a_bad_line_among_the_scrapes_is_refused_by_line(tmp_path: Path) -> None
     path = tmp_path / "counters.jsonl"
     path.write_bytes(b"{}\n")
 
-    with pytest.raises(BenchError, match=r"counters\.jsonl:1: this is no scrape"):
+    with pytest.raises(BenchError, match=r"counters\.jsonl:1: this is no line of the counters"):
         list(read_scrapes(path))
 
 

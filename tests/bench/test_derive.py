@@ -21,13 +21,17 @@ from tandem.bench.request_metrics import (
 )
 from tandem.metrics import CATALOGUE
 
+compute = request_metrics.compute_record_metrics
+TIMES_ALONE = {"ttft_ms", "e2e_ms", "prompt_tokens", "llmperf_inter_token_latency_ms", "chunk_gap_ms"}
+LLMPERF = "llmperf_inter_token_latency_ms"
+
 
 def suspects(one: RequestRecord) -> set[str]:
     return {word for word, mask in request_metrics.compute_request_metrics([one]).suspects.items() if mask[0]}
 
 
 def test_the_figures_of_a_stream_of_bursts_are_those_computed_by_hand() -> None:
-    assert request_metrics.compute_record_metrics(record(due_s=999.998)) == pytest.approx({
+    assert compute(record(due_s=999.998)) == pytest.approx({
         "ttft_ms": 200.0,
         "e2e_ms": 290.0,
         "tpot_ms": 90 / 7,
@@ -42,31 +46,57 @@ def test_the_figures_of_a_stream_of_bursts_are_those_computed_by_hand() -> None:
     })  # fmt: skip
 
 
-def test_a_first_burst_biases_tpot_and_not_its_exact_form() -> None:
-    figures = request_metrics.compute_record_metrics(
-        record(chunks=chunks((0.2, "text", 5), (0.24, "text", 5)), completion_tokens=10)
-    )
+PLAIN = chunks((0.1, "role", 0), *((0.2 + 0.045 * step, "text", 1) for step in range(10)), (0.605, "end", 0))
+STREAMS = {
+    # chunks, completion tokens, figures; None for one that is absent
+    "a first burst biases tpot, not its exact form": (
+        chunks((0.2, "text", 5), (0.24, "text", 5)), 10, {"tpot_ms": 40 / 9, "tpot_exact_ms": 40 / 5},
+    ),
+    "the bias is the factor of the definition": (
+        chunks((0.2, "text", 3), (0.25, "text", 4)), 7, {"tpot_ms": 50 / 6, "tpot_exact_ms": 50 / 4},
+    ),
+    "without speculation the gap is the tpot": (
+        PLAIN, 10, {"tokens_per_chunk": 1.0, "tpot_ms": 45.0, "chunk_gap_ms": 45.0},
+    ),
+    "llmperf counts role and end, not usage": (
+        chunks((0.05, "role"), (0.1, "text"), (0.2, "text"), (0.3, "end"), (0.31, "usage")), 8, {LLMPERF: 200 / 4},
+    ),
+    "llmperf counts reasoning, and takes no time of it": (
+        chunks((0.1, "reasoning"), (0.2, "reasoning"), (0.25, "text"), (0.4, "reasoning")), 8, {LLMPERF: 250 / 4},
+    ),
+    "reasoning is output for ours": (
+        chunks((0.1, "reasoning"), (0.2, "text")), 2, {"ttft_ms": 100.0, "tpot_ms": 100.0},
+    ),
+    **{
+        f"a {kind} of {tokens} tokens is not the first token": (
+            chunks((0.1, kind, tokens), (0.2, "text", 8)), 8, {"ttft_ms": 200.0},
+        )
+        for kind, tokens in [("role", None), ("role", 0), ("text", 0), ("empty", 0)]
+    },
+    "the usage chunk does not lengthen the answer": ((*BURSTS[:5], Chunk(0.299, "usage")), 8, {"e2e_ms": 290.0}),
+    "a stop token in the last chunk is a token": (
+        chunks((0.2, "text", 1), (0.3, "text", 4), (0.3, "end", 1)), 6,
+        {"tokens_per_chunk": 2.0, "tpot_exact_ms": 100 / 5},
+    ),
+    "without counts in chunks no exact form": (
+        chunks((0.2, "text"), (0.3, "text")), 8, {"tpot_exact_ms": None, "tpot_ms": 100 / 7},
+    ),
+    "one chunk without its count, no exact form": (
+        chunks((0.2, "text", 1), (0.25, "text"), (0.3, "text", 3)), 8, {"tpot_exact_ms": None},
+    ),
+    "no token": (chunks((0.3, "end")), 0, {"tpot_ms": None, "completion_tokens": 0.0}),
+    "one token": (chunks((0.2, "text"), (0.3, "end")), 1, {"tpot_ms": None, "completion_tokens": 1.0}),
+    "one chunk": (chunks((0.2, "text", 8), (0.21, "end", 0)), 8, {"chunk_gap_ms": None, "tpot_exact_ms": None}),
+}  # fmt: skip
 
-    assert figures["tpot_ms"] == pytest.approx(40 / 9)
-    assert figures["tpot_exact_ms"] == pytest.approx(40 / 5)
 
+@pytest.mark.parametrize("case", STREAMS)
+def test_a_stream_has_the_figures_computed_by_hand(case: str) -> None:
+    stream, tokens, expected = STREAMS[case]
 
-def test_the_stated_bias_of_a_first_burst_is_the_factor_of_the_definition() -> None:
-    figures = request_metrics.compute_record_metrics(
-        record(chunks=chunks((0.2, "text", 3), (0.25, "text", 4)), completion_tokens=7)
-    )
+    figures = compute(record(chunks=stream, completion_tokens=tokens, end_s=0.61))
 
-    assert figures["tpot_ms"] / figures["tpot_exact_ms"] == pytest.approx((7 - 3) / (7 - 1))
-
-
-def test_without_speculation_a_chunk_is_a_token_and_the_gap_is_the_tpot() -> None:
-    plain = chunks((0.1, "role", 0), *((0.2 + 0.045 * step, "text", 1) for step in range(10)), (0.605, "end", 0))
-
-    figures = request_metrics.compute_record_metrics(record(chunks=plain, completion_tokens=10, end_s=0.61))
-
-    assert figures["tokens_per_chunk"] == 1.0
-    assert figures["tpot_ms"] == pytest.approx(45.0)
-    assert figures["chunk_gap_ms"] == pytest.approx(45.0)
+    assert {name: figures.get(name) for name in expected} == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("burst", [1, 2, 3, 4, 5, 6, 7, 8])
@@ -74,7 +104,7 @@ def test_bursts_of_any_size_at_one_token_rate_leave_tpot_alone_and_move_what_cou
     steps = 840 // burst
     stream = chunks((0.2, "text", 1), *((0.2 + 0.045 * burst * step, "text", burst) for step in range(1, steps + 1)))
 
-    figures = request_metrics.compute_record_metrics(record(chunks=stream, completion_tokens=841, end_s=60.0))
+    figures = compute(record(chunks=stream, completion_tokens=841, end_s=60.0))
 
     assert figures["tpot_ms"] == pytest.approx(45.0)
     assert figures["tpot_exact_ms"] == pytest.approx(45.0)
@@ -82,114 +112,22 @@ def test_bursts_of_any_size_at_one_token_rate_leave_tpot_alone_and_move_what_cou
     assert figures["llmperf_inter_token_latency_ms"] == pytest.approx(38000 / (steps + 1))
 
 
-def test_llmperf_counts_the_role_and_the_end_as_tokens_but_asks_for_no_usage() -> None:
-    stream = chunks((0.05, "role"), (0.1, "text"), (0.2, "text"), (0.3, "end"), (0.31, "usage"))
-
-    assert request_metrics.compute_record_metrics(record(chunks=stream, end_s=0.4))[
-        "llmperf_inter_token_latency_ms"
-    ] == pytest.approx(200 / 4)
-
-
-def test_llmperf_gives_reasoning_a_place_among_its_tokens_and_none_in_its_time() -> None:
-    stream = chunks((0.1, "reasoning"), (0.2, "reasoning"), (0.25, "text"), (0.4, "reasoning"))
-
-    assert request_metrics.compute_record_metrics(record(chunks=stream, end_s=0.5))[
-        "llmperf_inter_token_latency_ms"
-    ] == pytest.approx(250 / 4)
-
-
-def test_reasoning_is_output_for_every_metric_of_ours() -> None:
-    figures = request_metrics.compute_record_metrics(
-        record(chunks=chunks((0.1, "reasoning"), (0.2, "text")), completion_tokens=2)
-    )
-
-    assert figures["ttft_ms"] == pytest.approx(100.0)
-    assert figures["tpot_ms"] == pytest.approx(100.0)
-
-
-@pytest.mark.parametrize("first", [("role", None), ("role", 0), ("text", 0), ("empty", 0)])
-def test_a_chunk_without_tokens_is_not_the_first_token(first: tuple[str, int | None]) -> None:
-    kind, tokens = first
-
-    figures = request_metrics.compute_record_metrics(
-        record(chunks=chunks((0.1, kind, tokens), (0.2, "text", 8)), completion_tokens=8)
-    )
-
-    assert figures["ttft_ms"] == pytest.approx(200.0)
-
-
-def test_the_usage_chunk_does_not_lengthen_the_answer() -> None:
-    assert request_metrics.compute_record_metrics(record(chunks=(*BURSTS[:5], Chunk(0.299, "usage"))))[
-        "e2e_ms"
-    ] == pytest.approx(290.0)
-
-
-def test_a_stop_token_in_the_last_chunk_is_a_token() -> None:
-    stream = chunks((0.2, "text", 1), (0.3, "text", 4), (0.3, "end", 1))
-
-    figures = request_metrics.compute_record_metrics(record(chunks=stream, completion_tokens=6, end_s=0.31))
-
-    assert figures["tokens_per_chunk"] == 2.0
-    assert figures["tpot_exact_ms"] == pytest.approx(100 / 5)
-
-
-def test_without_counts_in_chunks_the_exact_form_is_absent() -> None:
-    figures = request_metrics.compute_record_metrics(
-        record(chunks=chunks((0.2, "text"), (0.3, "text")), completion_tokens=8)
-    )
-
-    assert "tpot_exact_ms" not in figures
-    assert figures["tpot_ms"] == pytest.approx(100 / 7)
-
-
-def test_one_chunk_without_its_count_makes_the_exact_form_absent() -> None:
-    stream = chunks((0.2, "text", 1), (0.25, "text"), (0.3, "text", 3))
-
-    assert "tpot_exact_ms" not in request_metrics.compute_record_metrics(
-        record(chunks=stream, completion_tokens=8, end_s=0.31)
-    )
-
-
 def test_without_usage_the_times_stay_and_what_counts_tokens_is_absent() -> None:
-    figures = request_metrics.compute_record_metrics(
-        record(chunks=chunks((0.2, "text"), (0.3, "text")), completion_tokens=None)
-    )
+    silent = record(chunks=chunks((0.2, "text"), (0.3, "text")), completion_tokens=None)
 
-    assert figures.keys() == {"ttft_ms", "e2e_ms", "prompt_tokens", "llmperf_inter_token_latency_ms", "chunk_gap_ms"}
-
-
-@pytest.mark.parametrize("tokens", [0, 1])
-def test_an_answer_of_less_than_two_tokens_has_no_tpot(tokens: int) -> None:
-    figures = request_metrics.compute_record_metrics(
-        record(chunks=chunks((0.2, "text"), (0.3, "end"))[1 - tokens :], completion_tokens=tokens)
-    )
-
-    assert "tpot_ms" not in figures
-    assert figures["completion_tokens"] == tokens
-
-
-def test_an_answer_in_one_chunk_has_no_gap_and_no_exact_form() -> None:
-    figures = request_metrics.compute_record_metrics(record(chunks=chunks((0.2, "text", 8), (0.21, "end", 0))))
-
-    assert {"chunk_gap_ms", "tpot_exact_ms"} & figures.keys() == set()
+    assert compute(silent).keys() == compute(record(completion_tokens=20)).keys() == TIMES_ALONE
 
 
 def test_an_answer_without_any_chunk_has_no_time() -> None:
-    assert request_metrics.compute_record_metrics(record(chunks=(), completion_tokens=0)) == {
-        "prompt_tokens": 64.0,
-        "completion_tokens": 0.0,
-    }
+    assert compute(record(chunks=(), completion_tokens=0)) == {"prompt_tokens": 64.0, "completion_tokens": 0.0}
 
 
 def test_a_failed_request_has_no_figure() -> None:
-    assert request_metrics.compute_record_metrics(failed()) == {}
-    assert request_metrics.compute_record_metrics(record(error="gap_timeout")) == {}
+    assert compute(failed()) == compute(record(error="gap_timeout")) == {}
 
 
 def test_a_record_of_llmperf_gives_only_what_its_ends_carry() -> None:
-    figures = request_metrics.compute_record_metrics(
-        record(generator="llmperf", chunks=chunks((0.2, "text"), (0.9, "end")), end_s=1.0)
-    )
+    figures = compute(record(generator="llmperf", chunks=chunks((0.2, "text"), (0.9, "end")), end_s=1.0))
 
     assert figures == pytest.approx({"ttft_ms": 200.0, "e2e_ms": 900.0, "prompt_tokens": 64, "completion_tokens": 8})
 
@@ -215,16 +153,13 @@ def test_a_contradiction_is_named(word: str, changes: dict[str, object]) -> None
     assert word in suspects(record(**changes))
 
 
-def test_a_whole_record_is_not_suspect() -> None:
-    assert suspects(record()) == set()
-
-
-def test_a_stop_token_that_is_counted_and_never_sent_is_no_contradiction() -> None:
-    assert suspects(record(completion_tokens=9)) == set()
-
-
-def test_a_failed_request_is_not_called_suspect_too() -> None:
-    assert suspects(failed(chunks=chunks((0.3, "text"), (0.2, "text")))) == set()
+@pytest.mark.parametrize(
+    "one",
+    [record(), record(completion_tokens=9), failed(chunks=chunks((0.3, "text"), (0.2, "text")))],
+    ids=["whole", "a stop token counted and never sent", "failed"],
+)
+def test_a_record_without_a_contradiction_is_not_suspect(one: RequestRecord) -> None:
+    assert suspects(one) == set()
 
 
 def test_a_clock_that_runs_backwards_voids_every_figure() -> None:
@@ -234,19 +169,9 @@ def test_a_clock_that_runs_backwards_voids_every_figure() -> None:
     assert len(backwards.gaps_ms) == 0
 
 
-def test_a_wrong_count_of_tokens_leaves_the_times() -> None:
-    figures = request_metrics.compute_record_metrics(record(completion_tokens=20))
-
-    assert figures.keys() == {"ttft_ms", "e2e_ms", "prompt_tokens", "llmperf_inter_token_latency_ms", "chunk_gap_ms"}
-
-
-def test_a_usage_that_contradicts_the_stream_is_used_only_where_token_ids_were_counted() -> None:
-    assert "tpot_ms" not in request_metrics.compute_record_metrics(
-        record(error_detail="usage says otherwise", counted_by="usage")
-    )
-    assert "tpot_ms" in request_metrics.compute_record_metrics(
-        record(error_detail="usage says otherwise", counted_by="token_ids")
-    )
+@pytest.mark.parametrize(("counted_by", "is_used"), [("usage", False), ("token_ids", True)])
+def test_usage_that_contradicts_the_stream_is_used_where_ids_were_counted(counted_by: str, is_used: bool) -> None:
+    assert ("tpot_ms" in compute(record(error_detail="usage says otherwise", counted_by=counted_by))) is is_used
 
 
 def test_no_records_have_no_figures() -> None:

@@ -232,29 +232,19 @@ def test_class_all_has_the_values_of_every_class(tmp_path: Path) -> None:
     assert (row.concurrency, row.values.tolist()) == (4, [290.0, 290.0])
 
 
-def test_all_loads_together_have_counts_and_acceptance_alone(tmp_path: Path) -> None:
-    drawn_folder(tmp_path, 1)
-
-    together = [row for one in found(tmp_path) for row in one.rows if row.all_loads]
-    assert {row.metric for row in together} == {"requests", "failed_requests", "acceptance_length"}
-    assert {(row.class_, row.concurrency, row.rate_per_s) for row in together} == {("all", None, None)}
-
-
-def test_all_loads_together_count_every_request_of_an_arm(tmp_path: Path) -> None:
+def test_all_loads_together_count_requests_and_hold_the_acceptance_of_every_turn(tmp_path: Path) -> None:
     drawn_folder(tmp_path, 2)
     asked = [one.arm for one in read_records(tmp_path / "records.jsonl")]
+    together = [row for one in found(tmp_path) for row in one.rows if row.all_loads]
 
+    assert {row.metric for row in together} == {"requests", "failed_requests", "acceptance_length"}
+    assert {(row.class_, row.concurrency, row.rate_per_s) for row in together} == {("all", None, None)}
     for arm_ in ("base", "spec"):
-        counted = rows(tmp_path, "requests", arm=arm_, class_="all", all_loads=True)
-        assert sum(row.values.sum() for row in counted) == asked.count(arm_)
-
-
-def test_all_loads_together_have_the_acceptance_of_every_turn(tmp_path: Path) -> None:
-    drawn_folder(tmp_path, 3)
-
-    together = rows(tmp_path, "acceptance_length", arm="spec", class_="all", all_loads=True)
-    apart = rows(tmp_path, "acceptance_length", arm="spec", class_="all")
-    assert sorted(value for row in together for value in row.values) == sorted(
+        assert sum(row.values.sum() for row in together if (row.arm, row.metric) == (arm_, "requests")) == asked.count(
+            arm_
+        )
+    apart = rows(tmp_path, "acceptance_length", class_="all")
+    assert sorted(value for row in together if row.metric == "acceptance_length" for value in row.values) == sorted(
         value for row in apart for value in row.values
     )
 
@@ -285,18 +275,12 @@ def test_a_cell_whose_every_request_failed_has_counts_and_no_latency(tmp_path: P
     }  # fmt: skip
 
 
-def test_no_value_is_missing_or_infinite(tmp_path: Path) -> None:
-    drawn_folder(tmp_path, 4)
-
-    every = [row for one in found(tmp_path) for row in one.rows]
-    assert all(len(row.values) and np.isfinite(row.values).all() for row in every)
-
-
-def test_nothing_is_given_that_is_not_published(tmp_path: Path) -> None:
+def test_what_is_published_is_given_and_finite(tmp_path: Path) -> None:
     drawn_folder(tmp_path, 5)
+    every = [row for one in found(tmp_path) for row in one.rows]
 
-    named = {row.metric for one in found(tmp_path) for row in one.rows}
-    assert named == PUBLISHED - {"unpublished_rounds"}
+    assert {row.metric for row in every} == PUBLISHED - {"unpublished_rounds"}
+    assert all(len(row.values) and np.isfinite(row.values).all() for row in every)
 
 
 # minutes
@@ -447,38 +431,28 @@ def test_a_call_of_llmperf_is_complete_once_it_is_over(tmp_path: Path, ended: An
     assert [one.is_complete for one in found(tmp_path)] == complete
 
 
-def test_rounds_that_are_not_wanted_are_not_read(tmp_path: Path) -> None:
+# the lines of a round
+
+
+def test_a_round_that_is_not_wanted_is_left_out(tmp_path: Path) -> None:
     write_run(tmp_path, [record(round=number, request_id=f"r-{number}") for number in range(3)])
-    path = tmp_path / "records.jsonl"
-    first, *others = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([first.replace(b'"class":"repeat"', b'"class":7'), *others]))
 
     assert [one.number for one in datapoints.read_rounds(tmp_path, skip_numbers={0})] == [1, 2]
-    with pytest.raises(BenchError, match=r"records\.jsonl:1"):
-        found(tmp_path)
-
-
-# the lines of a round
 
 
 def test_every_line_belongs_to_one_round(tmp_path: Path) -> None:
     drawn_folder(tmp_path, 6)
-    held = (tmp_path / "records.jsonl").read_bytes().splitlines(keepends=True)
+    text = (tmp_path / "records.jsonl").read_bytes()
 
-    lines = {one.number: list(datapoints.read_round_lines(tmp_path, one.number)) for one in found(tmp_path)}
+    lines = [
+        (one.number, line)
+        for one in found(tmp_path)
+        for first, end in one.ranges
+        for line in text[first:end].splitlines(keepends=True)
+    ]
 
-    assert sorted(line for each in lines.values() for line in each) == sorted(held)
-    assert all(msgspec.json.decode(line)["round"] == number for number, each in lines.items() for line in each)
-
-
-def test_the_ranges_of_a_round_are_its_lines(tmp_path: Path) -> None:
-    drawn_folder(tmp_path, 7)
-    held = (tmp_path / "records.jsonl").read_bytes()
-
-    for one in found(tmp_path):
-        assert b"".join(held[first:end] for first, end in one.ranges) == b"".join(
-            datapoints.read_lines(tmp_path, one.ranges)
-        )
+    assert sorted(line for _, line in lines) == sorted(text.splitlines(keepends=True))
+    assert all(msgspec.json.decode(line)["round"] == number for number, line in lines)
 
 
 def test_rounds_that_follow_each_other_have_one_range(tmp_path: Path) -> None:
@@ -494,7 +468,8 @@ def test_a_torn_last_line_is_in_no_round(tmp_path: Path, cut: int) -> None:
     path.write_bytes(path.read_bytes()[:-cut])
 
     assert told(rows(tmp_path, "requests")) == [(0, [1.0])]
-    assert len(list(datapoints.read_round_lines(tmp_path, 0))) == 1
+    ((first, end),) = found(tmp_path)[0].ranges
+    assert path.read_bytes()[first:end].count(b"\n") == 1
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:

@@ -177,4 +177,4 @@ def test_a_server_that_was_named_wrongly_is_a_fault_of_the_input(fields: dict, s
     with pytest.raises(BenchError, match=sentence) as caught:
         found(**fields)
 
-    assert caught.value.code == 2
+    assert caught.value.exit_code == 2

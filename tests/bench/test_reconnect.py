@@ -54,22 +54,18 @@ def test_stale_connection_is_asked_again_on_fresh_one(closing: Closing) -> None:
     assert (reply.reconnects, server.posted) == (1, [1, 0])
 
 
-def test_kept_connection_is_asked_once() -> None:
-    server, reply = ask_on_reused("never")
+@pytest.mark.parametrize(
+    ("closing", "carried", "expected"),
+    [
+        ("never", True, (None, 0, [1])),
+        ("always", False, ("closed", 0, [0])),  # a fresh connection that dies
+        ("always", True, ("closed", 1, [1, 0])),  # the second one dies, too
+    ],
+)
+def test_no_other_connection_is_asked_again(closing: Closing, carried: bool, expected: tuple) -> None:
+    server, reply = ask_on_reused(closing, carried=carried)
 
-    assert (reply.error, reply.reconnects, server.posted) == (None, 0, [1])
-
-
-def test_fresh_connection_that_dies_is_an_error() -> None:
-    server, reply = ask_on_reused("always", carried=False)
-
-    assert (reply.error, reply.reconnects, server.posted) == ("closed", 0, [0])
-
-
-def test_second_connection_that_dies_is_an_error() -> None:
-    server, reply = ask_on_reused("always")
-
-    assert (reply.error, reply.reconnects, server.posted) == ("closed", 1, [1, 0])
+    assert (reply.error, reply.reconnects, server.posted) == expected
 
 
 @pytest.mark.parametrize("closing", ["half_a_head", "reset_half_a_head"])
@@ -119,12 +115,9 @@ def test_interrupted_client_asks_no_more(posted: list[int]) -> None:
     assert (reply.error, reply.reconnects, server.posted) == ("interrupted", 0, posted)
 
 
-def test_probe_notes_server_that_closes_after_a_stream() -> None:
-    assert probe_closing_server("after_stream").notes == (CLOSE_NOTE,)
-
-
-def test_probe_notes_nothing_of_server_that_keeps_connections() -> None:
-    assert probe_closing_server("never").notes == ()
+@pytest.mark.parametrize(("closing", "notes"), [("after_stream", (CLOSE_NOTE,)), ("never", ())])
+def test_probe_notes_server_that_closes_after_a_stream(closing: Closing, notes: tuple[str, ...]) -> None:
+    assert probe_closing_server(closing).notes == notes
 
 
 def test_probe_takes_names_as_the_server_says_them() -> None:

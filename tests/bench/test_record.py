@@ -52,19 +52,19 @@ def test_record_of_older_version_was_not_reconnected(tmp_path: Path) -> None:
     assert read(path)[0] == [record()]
 
 
-def test_a_chunk_is_three_values(tmp_path: Path) -> None:
-    line = json.loads(
-        written(
-            tmp_path / "records.jsonl",
-            record(
-                chunks=chunks(
-                    (0.25, "text"),
-                )
-            ),
-        ).read_text()
-    )
+def test_chunks_are_three_arrays(tmp_path: Path) -> None:
+    path = written(tmp_path / "records.jsonl", record(chunks=chunks((0.25, "text"), (0.5, "end", 0))))
+    line = json.loads(path.read_text())
 
-    assert line["chunks"] == [[0.25, "text", None]]
+    assert (line["chunk_s"], line["chunk_kind"], line["chunk_tokens"]) == ([0.25, 0.5], ["text", "end"], [None, 0])
+
+
+def test_arrays_of_different_length_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "records.jsonl", record())
+    path.write_text(path.read_text().replace('"chunk_s":[0.1,', '"chunk_s":['))
+
+    with pytest.raises(BenchError, match="differ in length"):
+        read(path)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_file_cut_anywhere_in_its_last_line_gives_the_lines_before(tmp_path: P
 
 def test_a_torn_line_is_told_on_standard_error_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "records.jsonl"
-    path.write_bytes(b'{"schema":1')
+    path.write_bytes(b'{"schema":2')
 
     assert list(read_records(path)) == []
     assert f"{path}:1: the last line is torn after 11 bytes" in capsys.readouterr().err
@@ -120,7 +120,7 @@ def test_a_last_line_that_lacks_only_its_end_is_torn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"{}\n", b"\n", b"not json\n", b'{"schema":1,"request_id":"\xff"}\n', b"[1]\n", b"\x00\x00\n"]
+    "line", [b"{}\n", b"\n", b"not json\n", b'{"schema":2,"request_id":"\xff"}\n', b"[1]\n", b"\x00\x00\n"]
 )
 def test_a_bad_line_in_the_middle_is_refused_by_file_and_line(tmp_path: Path, line: bytes) -> None:
     path = written(tmp_path / "records.jsonl", record(), record(request_id="r-1"))
@@ -131,17 +131,17 @@ def test_a_bad_line_in_the_middle_is_refused_by_file_and_line(tmp_path: Path, li
         read(path)
 
     assert refused.value.where == f"{path}:2"
-    assert refused.value.code == 2
+    assert refused.value.exit_code == 2
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e300"])
 @pytest.mark.parametrize("field", ["start_s", "end_s", "chunk"])
 def test_a_number_that_is_not_finite_is_refused(tmp_path: Path, field: str, number: str) -> None:
     path = written(tmp_path / "records.jsonl", record())
-    before = "[0.2," if field == "chunk" else f'"{field}":{getattr(record(), field)}'
+    before = '"chunk_s":[0.1' if field == "chunk" else f'"{field}":{getattr(record(), field)}'
     text = path.read_text()
     assert before in text
-    path.write_text(text.replace(before, f"[{number}," if field == "chunk" else f'"{field}":{number}'))
+    path.write_text(text.replace(before, f'"chunk_s":[{number}' if field == "chunk" else f'"{field}":{number}'))
 
     with pytest.raises(BenchError, match="this is no record"):
         read(path)
@@ -157,9 +157,9 @@ def test_a_count_that_no_float_can_hold_is_refused(tmp_path: Path) -> None:
 
 def test_a_newer_schema_is_refused_even_where_the_rest_still_fits(tmp_path: Path) -> None:
     path = written(tmp_path / "records.jsonl", record())
-    path.write_text(path.read_text().replace('"schema":1', '"schema":2'))
+    path.write_text(path.read_text().replace('"schema":2', '"schema":3'))
 
-    with pytest.raises(BenchError, match="schema 2, and this Tandem knows up to 1"):
+    with pytest.raises(BenchError, match="schema 3, and this Tandem knows up to 2"):
         read(path)
 
 
@@ -173,7 +173,7 @@ def test_a_newer_schema_is_named_where_the_rest_does_not_fit(tmp_path: Path) -> 
 
 def test_a_field_that_this_version_does_not_know_is_passed_over(tmp_path: Path) -> None:
     path = written(tmp_path / "records.jsonl", record())
-    path.write_text(path.read_text().replace('{"schema":1', '{"added":[1,{"a":2}],"schema":1'))
+    path.write_text(path.read_text().replace('{"schema":2', '{"added":[1,{"a":2}],"schema":2'))
 
     assert read(path)[0] == [record()]
 
@@ -201,12 +201,12 @@ def test_a_wait_without_end_that_a_server_asks_for_is_not_known_and_stops_no_run
 def test_a_writer_sets_a_torn_line_aside_before_it_appends(tmp_path: Path) -> None:
     path = written(tmp_path / "records.jsonl", record())
     with path.open("ab") as file:
-        file.write(b'{"schema":1,"request_')
+        file.write(b'{"schema":2,"request_')
 
     written(path, record(request_id="r-1"))
 
     assert [one.request_id for one in read(path)[0]] == ["r-0", "r-1"]
-    assert (tmp_path / "records.jsonl.torn").read_bytes() == b'{"schema":1,"request_\n'
+    assert (tmp_path / "records.jsonl.torn").read_bytes() == b'{"schema":2,"request_\n'
 
 
 def test_a_writer_sets_a_record_that_lacks_only_its_end_aside(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_full_disk_is_said_with_what_is_kept() -> None:
     ):
         writer.write(record())
 
-    assert full.value.code == 3
+    assert full.value.exit_code == 3
     assert "--resume" in full.value.change
 
 

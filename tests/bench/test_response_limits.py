@@ -129,15 +129,6 @@ def test_a_longer_metrics_page_is_named_with_limit_and_address(headers: tuple[st
     assert page.error == f"/metrics: endless: {answered} has more than 8,388,608 bytes"
 
 
-def test_a_gzip_bomb_at_metrics_gives_no_counters() -> None:
-    page, url = scrape_page(bomb(256 << 20), *GZIP)
-
-    assert (page.counters, page.error) == (
-        None,
-        f"/metrics: endless: {url}/metrics, decompressed, has more than 8,388,608 bytes",
-    )
-
-
 def test_a_gzip_bomb_allocates_no_more_than_its_limit() -> None:
     packed = bomb(256 << 20)
     reply = ServerReply(0, reads=[(0, packed)], status=200, content_encoding="gzip", limit_bytes=METRICS_BYTES)
@@ -151,11 +142,12 @@ def test_a_gzip_bomb_allocates_no_more_than_its_limit() -> None:
     assert peak_bytes < METRICS_BYTES + (2 << 20)
 
 
-def test_an_endless_metrics_page_is_left_by_the_client() -> None:
+def test_an_endless_or_exploding_metrics_page_gives_no_counters() -> None:
     with plain_server({"/metrics": endless()}) as server:
-        page = scrape(server)
+        assert scrape(server).counters is None
+        assert server.sent_bytes < METRICS_BYTES + UNREAD_BYTES
 
-    assert (page.counters, server.sent_bytes < METRICS_BYTES + UNREAD_BYTES) == (None, True)
+    assert scrape_page(bomb(256 << 20), *GZIP)[0].counters is None
 
 
 # /v1/models and /version
@@ -166,42 +158,24 @@ def models_page(size: int) -> bytes:
     return body + b" " * (size - len(body))
 
 
-def test_a_page_of_exactly_the_limit_is_read() -> None:
-    with plain_server({"/v1/models": PlainAnswer([models_page(PAGE_BYTES)])}) as server:
+@pytest.mark.parametrize(("excess_bytes", "error"), [(0, None), (1, "endless")])
+def test_a_page_is_kept_up_to_its_limit(excess_bytes: int, error: str | None) -> None:
+    with plain_server({"/v1/models": PlainAnswer([models_page(PAGE_BYTES + excess_bytes)])}) as server:
         reply = get_page(server)
 
-    assert (reply.error, count_kept(reply)) == (None, PAGE_BYTES)
+    assert (reply.error, count_kept(reply)) == (error, PAGE_BYTES)
 
 
-def test_of_a_longer_page_the_limit_is_kept() -> None:
-    with plain_server({"/v1/models": PlainAnswer([models_page(PAGE_BYTES + 1)])}) as server:
-        reply = get_page(server)
+@pytest.mark.parametrize(
+    ("page", "place"),
+    [(endless(), r"the answer of {}/v1/models"), (PlainAnswer([bomb(64 << 20)], headers=GZIP), "{}.*, decompressed,")],
+)
+def test_an_endless_list_of_models_is_a_fault_and_left(page: PlainAnswer, place: str) -> None:
+    with plain_server({"/v1/models": page}) as server:
+        with pytest.raises(ExternalBenchError, match=rf"{place.format(server.url)} has more than 1,048,576 bytes"):
+            probe_plain_server(server)
 
-    assert (reply.error, count_kept(reply)) == ("endless", PAGE_BYTES)
-
-
-def test_an_endless_list_of_models_is_a_fault_with_limit_and_address() -> None:
-    sentence = r"sends more than .* the answer of {}/v1/models has more than 1,048,576 bytes\); see what answers"
-    with (
-        plain_server({"/v1/models": endless()}) as server,
-        pytest.raises(ExternalBenchError, match=sentence.format(server.url)),
-    ):
-        probe_plain_server(server)
-
-
-def test_an_endless_list_of_models_is_left_by_the_client() -> None:
-    with plain_server({"/v1/models": endless()}) as server, pytest.raises(ExternalBenchError):
-        probe_plain_server(server)
-
-    assert server.sent_bytes < PAGE_BYTES + UNREAD_BYTES
-
-
-def test_a_gzip_bomb_of_models_is_a_fault() -> None:
-    with (
-        plain_server({"/v1/models": PlainAnswer([bomb(64 << 20)], headers=GZIP)}) as server,
-        pytest.raises(ExternalBenchError, match="decompressed, has more than 1,048,576 bytes"),
-    ):
-        probe_plain_server(server)
+        assert server.sent_bytes < PAGE_BYTES + UNREAD_BYTES
 
 
 def test_a_compressed_list_of_models_is_read() -> None:
@@ -239,17 +213,11 @@ def test_an_event_of_exactly_the_limit_is_read(pause: int) -> None:
     assert (came.answer.error, len(came.answer.text) > EVENT_BYTES - 200) == (None, True)
 
 
-def test_a_longer_event_is_an_error_with_limit_and_address() -> None:
-    came = come(asking(max_tokens=64), raw=(event_of(EVENT_BYTES + 1).hex(),))
-
-    sentence = f"one event of http://127.0.0.1:{came.server.port}{CHAT} has more than 1,048,576 bytes"
-    assert (came.answer.error, came.answer.error_detail) == ("endless", sentence)
-
-
-def test_what_came_before_a_long_event_is_kept() -> None:
+def test_a_longer_event_is_an_error_and_what_came_before_is_kept() -> None:
     came = come(asking(max_tokens=64), raw=((EVENT + event_of(EVENT_BYTES + 1)).hex(),))
 
-    assert (came.answer.error, came.answer.text) == ("endless", "a")
+    sentence = f"one event of http://127.0.0.1:{came.server.port}{CHAT} has more than 1,048,576 bytes"
+    assert (came.answer.error, came.answer.error_detail, came.answer.text) == ("endless", sentence, "a")
 
 
 def test_an_endless_event_is_left_by_the_client() -> None:
@@ -319,33 +287,21 @@ def error_body(size: int, status: str = "503 No") -> PlainAnswer:
     return PlainAnswer([b'{"message":"' + b"m" * (size - 14) + b'"}'], status)
 
 
-def test_an_error_body_of_exactly_the_limit_is_read() -> None:
-    with plain_server({CHAT: error_body(ERROR_BODY_BYTES)}) as server:
+@pytest.mark.parametrize(("excess_bytes", "begin"), [(0, "m" * 300), (1, "the error body of {} has more than 65,536 ")])
+def test_an_error_body_is_read_up_to_its_limit(excess_bytes: int, begin: str) -> None:
+    with plain_server({CHAT: error_body(ERROR_BODY_BYTES + excess_bytes)}) as server:
         reply = ask_server(server)
 
-    assert (reply.excess, count_kept(reply), read_answer(reply).error_detail) == (None, ERROR_BODY_BYTES, "m" * 300)
-
-
-def test_a_longer_error_body_is_named_with_limit_and_address() -> None:
-    with plain_server({CHAT: error_body(ERROR_BODY_BYTES + 1)}) as server:
-        reply = ask_server(server)
-
-    sentence = f"the error body of {server.url}{CHAT} has more than 65,536 bytes; it begins with"
     said = read_answer(reply)
-    assert (said.error, str(said.error_detail).startswith(sentence)) == ("status_503", True)
-
-
-def test_of_an_endless_error_body_the_limit_is_kept() -> None:
-    with plain_server({CHAT: PlainAnswer(itertools.repeat(PIECE), "500 No")}) as server:
-        reply = ask_server(server)
-
-    assert (reply.error, count_kept(reply)) == ("status_500", ERROR_BODY_BYTES)
+    assert (said.error, count_kept(reply)) == ("status_503", ERROR_BODY_BYTES)
+    assert str(said.error_detail).startswith(begin.format(f"{server.url}{CHAT}"))
 
 
 def test_an_endless_error_body_is_left_by_the_client() -> None:
     with plain_server({CHAT: PlainAnswer(itertools.repeat(PIECE), "500 No")}) as server:
-        ask_server(server)
+        reply = ask_server(server)
 
+    assert (reply.error, count_kept(reply)) == ("status_500", ERROR_BODY_BYTES)
     assert server.sent_bytes < ERROR_BODY_BYTES + UNREAD_BYTES
 
 

@@ -35,20 +35,14 @@ def in_flight(records):
     return max(itertools.accumulate(change for _, change in sorted(ends)))
 
 
-def test_a_run_ends_as_done(ran):
-    assert (ran.outcome.reason, ran.outcome.fault, ran.manifest["ended"]["reason"]) == ("done", None, "done")
-
-
-def test_every_planned_request_is_recorded_once(ran):
-    assert len({record.request_id for record in ran.records}) == len(ran.records) == 2 * 2 * 2 * 6
-
-
-def test_the_servers_saw_the_requests_that_were_recorded_and_a_probe(ran):
+def test_every_planned_request_is_asked_and_recorded_once(ran):
     seen = {truth["request_id"] for server in ran.servers for truth in server.posted}
+    recorded = {record.request_id for record in ran.records}
 
-    assert {identity for identity in seen if not identity.startswith("probe-")} == {
-        record.request_id for record in ran.records
-    }
+    assert (ran.outcome.reason, ran.outcome.fault, ran.manifest["ended"]["reason"]) == ("done", None, "done")
+    assert len(recorded) == len(ran.records) == 2 * 2 * 2 * 6
+    assert {identity for identity in seen if not identity.startswith("probe-")} == recorded
+    assert {cell["arm"] for cell in json.loads((ran.folder / "summary.json").read_text())["cells"]} == {"a", "b"}
 
 
 def test_both_servers_were_asked_the_same_bodies_in_the_same_order(ran):
@@ -138,10 +132,6 @@ def test_the_counters_of_a_turn_hold_its_tokens(ran):
                 if turn == (record.arm, record.class_, record.concurrency, record.round, record.slot)
             )
             assert scrape["counters"]["generation_tokens"] - before[turn] == tokens > 0
-
-
-def test_a_run_leaves_a_summary(ran):
-    assert {cell["arm"] for cell in json.loads((ran.folder / "summary.json").read_text())["cells"]} == {"a", "b"}
 
 
 def test_the_plan_is_told_before_anything_is_sent(ran):
@@ -447,7 +437,7 @@ def test_a_server_that_stays_away_ends_the_run_with_3(tmp_path):
         tmp_path, {"code": [f"say {n}" for n in range(24)]}, schedules=[QUICK], meanwhile=downed(None), wait_s=0.05
     )
 
-    assert (ran.outcome.reason, ran.outcome.fault.code, ran.manifest["ended"]["reason"]) == ("failed", 3, "failed")
+    assert (ran.outcome.reason, ran.outcome.fault.exit_code, ran.manifest["ended"]["reason"]) == ("failed", 3, "failed")
     assert "went down and did not come back" in ran.outcome.fault.problem
     assert len(ran.records) < 24
     assert (ran.folder / "summary.json").exists()
@@ -521,3 +511,15 @@ def test_a_resumed_run_says_when_it_went_on(cut):
     assert manifest["ended"]["reason"] == "done"
     assert len(manifest["resumed"]) == 1
     assert manifest["created_utc"] == cut[2]["created_utc"]
+
+
+def test_a_record_that_lacks_only_its_line_end_is_counted_once_after_a_resumption(tmp_path):
+    first = measure(tmp_path)
+    path = first.folder / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-1])
+
+    resumed = measure(tmp_path, resume=True, at=[server.port for server in first.servers])
+
+    identities = [record.request_id for record in resumed.records]
+    assert len(identities) == len(set(identities)) == len(first.plan.blocks) * 8
+    assert json.loads((resumed.folder / "summary.json").read_text())["records"] == len(identities)

@@ -52,16 +52,12 @@ def made(tmp_path_factory):
     return calls, measure(folder, rounds=3, on_round=calls)
 
 
-def test_every_round_is_called_once_and_in_order(made):
-    assert made[0].numbers == [0, 1, 2]
+def test_every_round_is_called_once_with_all_its_records(made):
+    calls, ran = made
 
-
-def test_a_call_finds_every_record_of_its_round(made):
-    assert made[0].lines == [8, 16, 24]
-
-
-def test_only_the_last_call_finds_the_run_ended(made):
-    assert [ended and ended["reason"] for ended in made[0].ended] == [None, None, "done"]
+    assert (calls.numbers, calls.lines) == ([0, 1, 2], [8, 16, 24])
+    assert [ended and ended["reason"] for ended in calls.ended] == [None, None, "done"]
+    assert called(ran) == []
 
 
 def test_no_request_runs_while_it_is_called(made):
@@ -86,10 +82,6 @@ def test_it_is_called_in_a_thread_that_no_process_waits_for(made):
     assert threading.main_thread() not in made[0].threads
 
 
-def test_a_call_that_keeps_its_time_leaves_no_note(made):
-    assert called(made[1]) == []
-
-
 def test_a_call_that_raises_is_noted_once_and_changes_nothing_else(tmp_path):
     def broken(_number, _ends_s):
         raise ConnectionError("no route")
@@ -110,8 +102,7 @@ def test_a_call_that_fails_at_the_end_alone_is_noted_too(tmp_path):
     assert (ran.outcome.reason, ran.manifest["ended"]["reason"]) == ("done", "done")
 
 
-@pytest.fixture
-def hanging(tmp_path, monkeypatch):
+def test_a_call_that_hangs_is_noted_and_holds_no_run_up(tmp_path, monkeypatch):
     monkeypatch.setattr(round_callback, "ROUND_WAIT_S", 0.05)
     monkeypatch.setattr(round_callback, "END_WAIT_S", 0.05)
     numbers, let_go = [], threading.Event()
@@ -120,23 +111,12 @@ def hanging(tmp_path, monkeypatch):
         numbers.append(number)
         let_go.wait(60)
 
-    yield numbers, measure(tmp_path, rounds=3, on_round=hang)
+    ran = measure(tmp_path, rounds=3, on_round=hang)
     let_go.set()
 
-
-def test_a_call_that_hangs_holds_no_run_up(hanging):
-    _, ran = hanging
-
     assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 24)
-    assert ran.manifest["ended"]["reason"] == "done"
-
-
-def test_nothing_more_is_called_while_one_hangs(hanging):
-    assert hanging[0] == [0]
-
-
-def test_a_call_that_hangs_is_noted_with_its_round(hanging):
-    assert called(hanging[1]) == [
+    assert (ran.manifest["ended"]["reason"], numbers) == ("done", [0])
+    assert called(ran) == [
         "what is called between rounds was still busy 0.05 s after round 1: later turns ran beside it",
         "what is called at the end was still busy after 0.05 s and was left alone",
     ]

@@ -23,8 +23,8 @@ from tandem.bench.fault import BenchError
 from tandem.bench.llmperf.run import LlmperfServer as Measured
 from tandem.bench.llmperf.run import _ask_simulated
 from tandem.bench.probe import ProbeResult, probe_server
+from tandem.bench.request_table import read_request_table
 from tandem.bench.simulation import SIMULATED_BAND, SIMULATOR_OWNER, combine_simulated
-from tandem.judge.request_table import read_request_table
 from tandem.judge.verdict import JudgeOptions, judge_run
 from tandem.simulator.settings import SimulatorSettings
 

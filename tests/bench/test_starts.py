@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tandem.bench.counters import FILE, MetricsScrape
-from tandem.bench.server_restarts import ServerRestarts
+from tandem.bench.metrics_scraper import ServerRestarts
 
 
 def scrape(arm: str, **page: float) -> MetricsScrape:

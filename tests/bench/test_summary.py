@@ -1,21 +1,17 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 from measured import arm, chunks, failed, record, run_manifest, write_run
 
 from tandem.bench import manifest, summary
-from tandem.bench.aggregate import tally_part
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import PlanTotals, RunEnd, Speculation
 from tandem.bench.record import RequestRecord
-from tandem.bench.record_blocks import split_file
 from tandem.bench.summary import RecordSummary, SummaryCell
 
 
@@ -438,17 +434,10 @@ def test_a_bad_line_is_refused_by_its_number_wherever_it_stands(tmp_path: Path, 
     lines = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([*lines[:31], line, *lines[31:], b""]))
 
-    for number in (1, 3):
-        with pytest.raises(BenchError, match=problem) as refused:
-            [tally_part(part) for part in split_file(path, number, None)]
-        assert refused.value.where == f"{path}:32"
-
-
-def test_a_record_of_a_newer_schema_that_still_decodes_is_refused_by_its_number(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [record(), record(schema=2)])
-
-    with pytest.raises(BenchError, match=r"records\.jsonl:2: the record has schema 2"):
+    with pytest.raises(BenchError, match=problem) as refused:
         summary.summarize_run(folder)
+
+    assert refused.value.where == f"{path}:32"
 
 
 def various() -> list[RequestRecord]:
@@ -461,37 +450,6 @@ def various() -> list[RequestRecord]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("number", [2, 3, 7])
-def test_a_file_read_in_parts_adds_up_to_the_whole(tmp_path: Path, number: int) -> None:
-    path = write_run(tmp_path, various()) / "records.jsonl"
-    (whole,) = [tally_part(part) for part in split_file(path, 1, {"e2e_ms": 300.0})]
-
-    joined = summary.RequestTally()
-    for part in split_file(path, number, {"e2e_ms": 300.0}):
-        joined.add(tally_part(part))
-
-    assert {key: np.concatenate(arrays).tolist() for key, arrays in joined.values.items()} == {
-        key: arrays[0].tolist() for key, arrays in whole.values.items()
-    }
-    assert joined.turns == whole.turns
-    for field in dataclasses.fields(whole.rows[0]):
-        mine = np.concatenate([getattr(rows, field.name) for rows in joined.rows])
-        assert np.array_equal(mine, getattr(whole.rows[0], field.name), equal_nan=mine.dtype == float)
-    assert (joined.requests, joined.suspects, joined.content) == (whole.requests, whole.suspects, whole.content)
-
-
-def test_several_processes_give_the_same_bytes_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_run(tmp_path, various())
-    alone = summary.write_summary(folder)
-    alone_bytes = (folder / "summary.json").read_bytes()
-
-    monkeypatch.setattr(summary, "_PART_BYTES", 50_000)
-    monkeypatch.setattr(summary, "_count_cores", lambda: 2)
-
-    assert summary.write_summary(folder) == alone
-    assert (folder / "summary.json").read_bytes() == alone_bytes
-
-
 def test_records_that_another_program_spelled_give_the_same_bytes(tmp_path: Path) -> None:
     folder = write_run(tmp_path, various())
     path = folder / "records.jsonl"
@@ -500,27 +458,9 @@ def test_records_that_another_program_spelled_give_the_same_bytes(tmp_path: Path
 
     path.write_text("".join(json.dumps(json.loads(line)) + "\n" for line in path.read_text().splitlines()))
 
-    assert b'[0.2, "text", 1]' in path.read_bytes()
+    assert b'"chunk_s": [0.1, 0.2,' in path.read_bytes()
     summary.write_summary(folder)
     assert (folder / "summary.json").read_bytes() == ours
-
-
-def test_of_several_bad_lines_the_first_is_named_whichever_process_meets_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_run(tmp_path, various())
-    path = folder / "records.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    for number in range(60, 400, 40):  # in every part
-        lines[number] = b"{}\n"
-    path.write_bytes(b"".join(lines))
-    monkeypatch.setattr(summary, "_PART_BYTES", 50_000)
-    monkeypatch.setattr(summary, "_count_cores", lambda: 2)
-
-    with pytest.raises(BenchError, match="this is no record") as refused:
-        summary.summarize_run(folder)
-
-    assert refused.value.where == f"{path}:61"
 
 
 @pytest.mark.parametrize("missing", ["manifest.json", "records.jsonl"])
@@ -544,14 +484,6 @@ def test_a_manifest_of_a_newer_schema_is_named_where_the_rest_does_not_fit(tmp_p
 
     with pytest.raises(BenchError, match=r"schema 9, and this Tandem knows up to 2; read it with Tandem 7\.1\.0"):
         manifest.read_manifest(tmp_path)
-
-
-def test_a_manifest_that_is_cut_is_refused(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [record()])
-    (folder / "manifest.json").write_bytes((folder / "manifest.json").read_bytes()[:-30])
-
-    with pytest.raises(BenchError, match="this is no manifest"):
-        summary.summarize_run(folder)
 
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ import pytest
 from measured import arm, chunks, failed, record, write_run
 
 from tandem.bench import summary, summary_table
-from tandem.bench.summary import RecordSummary
+from tandem.bench.record import RequestRecord
 
 
-def printed(found: RecordSummary) -> list[str]:
+def printed(folder: Path, *records: RequestRecord, **changes: object) -> list[str]:
+    """The table of these records, line by line."""
     file = io.StringIO()
-    summary_table.write_table(found, file)
+    summary_table.write_table(summary.summarize_run(write_run(folder, list(records), **changes)), file)
     return file.getvalue().splitlines()
 
 
@@ -22,7 +23,7 @@ def row(lines: list[str], *names: str) -> list[str]:
 
 
 def test_a_row_has_the_medians_of_an_arm_in_a_class(tmp_path: Path) -> None:
-    lines = printed(summary.summarize_run(write_run(tmp_path, [record()])))
+    lines = printed(tmp_path, record())
 
     assert row(lines, "repeat", "base") == ["1", "200.0", "12.9", "45.0", "290.0", "2.67", "27.6", "26.7", "-", "58.0"]
 
@@ -30,36 +31,29 @@ def test_a_row_has_the_medians_of_an_arm_in_a_class(tmp_path: Path) -> None:
 def test_a_figure_that_is_absent_is_a_dash(tmp_path: Path) -> None:
     silent = record(chunks=chunks((0.1, "text")), completion_tokens=None)
 
-    assert row(printed(summary.summarize_run(write_run(tmp_path, [silent]))), "repeat", "base")[1:] == [
+    assert row(printed(tmp_path, silent), "repeat", "base")[1:] == [
         "100.0", "-", "-", "100.0", "-", "-", "-", "-", "100.0",
     ]  # fmt: skip
 
 
 def test_an_arm_of_which_nothing_succeeded_is_a_row_of_dashes(tmp_path: Path) -> None:
-    assert row(printed(summary.summarize_run(write_run(tmp_path, [failed()]))), "repeat", "base") == [
-        "0",
-        *"-" * 6,
-        "0.00",
-        *"--",
-    ]
+    assert row(printed(tmp_path, failed()), "repeat", "base") == ["0", *"-" * 6, "0.00", *"--"]
 
 
 def test_several_classes_end_with_all_of_them(tmp_path: Path) -> None:
-    lines = printed(summary.summarize_run(write_run(tmp_path, [record(), record(class_="chat")])))
+    lines = printed(tmp_path, record(), record(class_="chat"))
 
     assert row(lines, "all", "base")[0] == "2"
 
 
 def test_one_class_is_not_repeated_as_all(tmp_path: Path) -> None:
-    assert not [
-        line for line in printed(summary.summarize_run(write_run(tmp_path, [record()]))) if line.startswith("all ")
-    ]
+    assert not [line for line in printed(tmp_path, record()) if line.startswith("all ")]
 
 
 def test_each_load_has_a_table_of_its_own(tmp_path: Path) -> None:
     records = [record(concurrency=1), record(), record(concurrency=None, rate_per_s=2.5, due_s=1000.0)]
 
-    lines = printed(summary.summarize_run(write_run(tmp_path, records)))
+    lines = printed(tmp_path, *records)
 
     assert [line.partition(":")[0] for line in lines if "medians" in line] == [
         "2.5 requests/s, open loop", "concurrency 1", "concurrency 4",
@@ -75,18 +69,16 @@ def test_no_line_is_wider_than_100_columns(tmp_path: Path, length: int) -> None:
         record(arm=name, chunks=chunks((9e7, "text", 8)), end_s=9e7),
     ]
 
-    lines = printed(summary.summarize_run(write_run(tmp_path, records, arms=(arm(name),))))
+    lines = printed(tmp_path, *records, arms=(arm(name),))
 
     assert max(map(len, lines)) <= 100
 
 
 def test_notes_stand_below_whole(tmp_path: Path) -> None:
-    found = summary.summarize_run(write_run(tmp_path, [record()]))
+    text = " ".join(line.strip() for line in printed(tmp_path, record()))
 
-    text = " ".join(line.strip() for line in printed(found))
-
-    assert all(f"note: {note}" in text for note in found.notes)
+    assert all(f"note: {note}" in text for note in summary.summarize_run(tmp_path).notes)
 
 
 def test_a_run_without_records_says_so(tmp_path: Path) -> None:
-    assert printed(summary.summarize_run(write_run(tmp_path, [])))[0] == "no request is recorded"
+    assert printed(tmp_path)[0] == "no request is recorded"

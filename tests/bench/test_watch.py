@@ -12,7 +12,7 @@ from independent_server import Schedule
 from one_request import EVERYTHING, LONG, Came, asking, come, run
 
 from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import Timeouts
+from tandem.bench.manifest import Timeouts
 from tandem.bench.reply import ServerReply
 from tandem.bench.request_deadline import RequestDeadline
 

@@ -17,7 +17,7 @@ from real_records import FACTS, KEPT, PACKED, keep_records, restore_records
 
 from tandem.bench import manifest
 from tandem.bench.fault import BenchError
-from tandem.judge.request_table import read_request_table
+from tandem.bench.request_table import read_request_table
 from tandem.judge.verdict import JudgeOptions, judge_run
 
 RECORDED = Path(__file__).parent / "real_run"

@@ -16,6 +16,7 @@ from real_table import Run, contradictions, effect_table, seen, texts
 
 from tandem.bench.counters import CounterChange
 from tandem.bench.fault import BenchError
+from tandem.bench.record import split_chunks
 from tandem.bench.suites.suite import load_suite
 
 RECORDED = Path(__file__).parent / "real_run"
@@ -84,8 +85,8 @@ def test_a_step_that_came_joined_with_the_next_is_no_accepted_token(run):
     turn = run.of("base")[0]
     one = turn.records[0]
     third, fourth = one.chunks[3], one.chunks[4]
-    joined = (*one.chunks[:3], msgspec.structs.replace(fourth, tokens=third.tokens + fourth.tokens), *one.chunks[5:])
-    other = replace(turn, records=(msgspec.structs.replace(one, chunks=joined),))
+    joined = (*one.chunks[:3], fourth._replace(tokens=third.tokens + fourth.tokens), *one.chunks[5:])
+    other = replace(turn, records=(msgspec.structs.replace(one, **split_chunks(joined)),))
 
     said = contradictions(replace(run, turns=tuple(other if each is turn else each for each in run.turns)))
 
@@ -124,7 +125,7 @@ def test_a_run_without_running_usage_is_refused(tmp_path):
     records = tmp_path / "ngram" / "records.jsonl"
     lines = [json.loads(line) for line in records.read_text().splitlines()]
     for line in lines:
-        line["chunks"] = [[at, kind, None] for at, kind, _ in line["chunks"]]
+        line["chunk_tokens"] = [None for _ in line["chunk_tokens"]]
     records.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
     with pytest.raises(BenchError, match="no turn has both counters and running usage"):

@@ -9,7 +9,7 @@ import pytest
 import world_records
 from world_records import FIRST_TOKEN_S, TOKEN_S, ServerClock, Values, World, simulate_run
 
-from tandem.judge.request_table import RequestTable
+from tandem.bench.request_table import RequestTable
 
 
 def simulate(seed: int = 1, **knobs: Any) -> RequestTable:

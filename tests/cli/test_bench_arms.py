@@ -11,12 +11,12 @@ from measured import record, run_manifest, write_run
 
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ManifestArm
+from tandem.bench.request_table import read_request_table
 from tandem.cli.bench import _build_settings
 from tandem.cli.bench_arms import assign_placements, select_arms
 from tandem.cli.program import _build_parser
 from tandem.cli.selection import Selection
 from tandem.judge.claims.eligibility import explain_unasked
-from tandem.judge.request_table import read_request_table
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 

@@ -13,9 +13,8 @@ import msgspec
 import pytest
 from measured import chunks, record, run_manifest
 
-from tandem.bench.schedule import control_numbers
+from tandem.bench.schedule import FEWEST_ROUNDS, control_numbers
 from tandem.cli.program import main
-from tandem.judge.interval import FEWEST_ROUNDS
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -50,6 +49,12 @@ def _lines() -> bytes:
     return b"\n".join(made)
 
 
+def _split_chunks(stated: list[tuple[float, str, int | None]]) -> Row:
+    return dict(zip(("chunk_s", "chunk_kind", "chunk_tokens"), map(list, zip(*stated, strict=True)), strict=False)) or {
+        "chunk_s": [], "chunk_kind": [], "chunk_tokens": [],
+    }  # fmt: skip
+
+
 class Run:
     """A folder whose rows and manifest a case spoils before it is written."""
 
@@ -66,6 +71,7 @@ class Run:
 
     def change(self, rows: list[Row], **fields: object) -> None:
         """Change fields of some rows."""
+        fields |= _split_chunks(fields.pop("chunks")) if "chunks" in fields else {}
         for row in rows:
             row.update(fields)
 
@@ -137,7 +143,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "no request that succeeded": (lambda run: run.fail(run.of()), 4, "base answered none of 60 requests"),
     "no usage": (
         lambda run: [
-            row.update(completion_tokens=None, counted_by=None, chunks=[[0.1, "role", None], [at, "text", None]])
+            run.change([row], completion_tokens=None, counted_by=None, chunks=[(0.1, "role", None), (at, "text", None)])
             for row in run.of()
             for at in (0.15 if row["arm"] == "spec" else 0.29,)
         ],
@@ -277,7 +283,7 @@ def test_what_can_be_judged_is_judged(run: Run, capsys: pytest.CaptureFixture[st
 
 
 REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
-    "a newer line": (lambda run: run.rows[5].update(schema=2), "records.jsonl:6", "newer one"),
+    "a newer line": (lambda run: run.rows[5].update(schema=3), "records.jsonl:6", "newer one"),
     "an older line": (lambda run: run.rows[5].update(schema=0), "records.jsonl:6", "--resume"),
     "older lines alone": (lambda run: run.change(run.of(), schema=0), "records.jsonl:1", "has schema 0"),
     "a line that was cut inside": (
@@ -305,7 +311,7 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
     "rubbish among counters": (
         lambda run: run.files.update({"counters.jsonl": b"rubbish\n"}),
         "counters.jsonl:1",
-        "remove it: acceptance of its turn is then absent",
+        "remove it: acceptance is then absent",
     ),
     "a newer manifest": (lambda run: run.manifest.update(schema=7), "manifest.json", "this Tandem knows up to 2"),
     "a manifest with rounds without end": (

@@ -125,7 +125,7 @@ def test_with_json_a_fault_is_one_document_on_standard_output(tmp_path, capsys):
     code = run(tmp_path, "--json", *ARMS)
 
     fault = json.loads(capsys.readouterr().out)
-    assert (code, fault["exit_code"], sorted(fault["fault"])) == (3, 3, ["change", "problem", "where"])
+    assert (code, fault["exit_code"], sorted(fault["error"])) == (3, 3, ["change", "problem", "where"])
 
 
 def test_a_folder_that_exists_ends_with_2_and_says_how_to_go_on(tmp_path, capsys):

@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 import pytest
 from bench_cli import MODEL, Pair, Schedule
 from bucket_specs import ENV, folders, write_environment
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, AnswerLossFault, FaultRule
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from measured import arm, record, write_run
 from planned import suite_file
+from published_run import read_statistic
 
 from tandem.bench import manifest
 from tandem.cli.program import main
@@ -69,258 +70,181 @@ def measured(folder, class_="chat", **changes):
     return write_run(folder, records, **{"arms": arms, "clock": clock, "created_utc": began, **changes})
 
 
-def publish(world, folder, *more, env=ENV):
-    return main(["bench", "publish", str(folder), "--env", env, *folders(world), *more])
+def publish(world, folder, *flags):
+    return main(["bench", "publish", str(folder), "--env", ENV, *folders(world), *flags])
 
 
-def values(endpoint, metric, class_, concurrency="4", hours=1, namespace=f"Tandem/{ENV}"):
-    """How many values of each arm CloudWatch holds."""
-    now = time.time()
-    dimensions = {"Experiment": "post", "PromptClass": class_, "Concurrency": concurrency}
-    return [
-        sum(
-            point["SampleCount"]
-            for point in endpoint.client("cloudwatch").get_metric_statistics(
-                Namespace=namespace, MetricName=metric, Period=60, Statistics=["SampleCount"],
-                StartTime=now - hours * 3600, EndTime=now + 3600,
-                Dimensions=[{"Name": key, "Value": value} for key, value in {**dimensions, "Variant": name}.items()],
-            )["Datapoints"]
-        )
-        for name in ARMS
-    ]  # fmt: skip
+def read_arms(endpoint, metric, class_, concurrency="4", namespace=f"Tandem/{ENV}", statistic="SampleCount"):
+    """A statistic of each arm in these hours, as CloudWatch shows it: by default how many values it holds."""
+    dimensions = [(("Experiment", "post"), ("Variant", name), ("PromptClass", class_), ("Concurrency", concurrency))
+                  for name in ARMS]  # fmt: skip
+    keys = [(metric, dimension, int(time.time()) // 3600 * 3600 - 3600) for dimension in dimensions]
+    return list(read_statistic(endpoint, namespace, keys, statistic, 3 * 3600).values())
 
 
-def objects(endpoint, bucket):
-    found = endpoint.client("s3").list_objects_v2(Bucket=bucket, Prefix="results/post/")
-    return sorted(row["Key"].split("/", 3)[3] for row in found.get("Contents", ()))
+def list_objects(endpoint, bucket):
+    rows = endpoint.client("s3").list_objects_v2(Bucket=bucket, Prefix="results/post/")
+    return sorted(row["Key"].split("/", 3)[3] for row in rows.get("Contents", ()))
 
 
-def test_a_folder_is_published_with_its_figures_and_its_files(world, tmp_path, endpoint, bucket, capsys):
-    code = publish(world, measured(tmp_path / "out", "first"))
-
-    assert (code, values(endpoint, "ttft_ms", "first"), values(endpoint, "requests", "first")) == (0, [2, 2], [1, 1])
-    assert objects(endpoint, bucket) == ["manifest.json", "published/round-00000.jsonl", "records/round-00000.jsonl"]
-    assert capsys.readouterr().out.startswith(f"1 round in 2 requests to Tandem/{ENV}, 2 objects to s3://{bucket}/")
-
-
-def test_the_stored_records_are_those_of_the_folder(world, tmp_path, endpoint, bucket):
-    folder = measured(tmp_path / "out", "stored")
-
-    publish(world, folder)
-
-    run = manifest.run_id(manifest.read_manifest(folder))
-    key = f"results/post/{run}/records/round-00000.jsonl"
-    stored = endpoint.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
-    assert stored == (folder / "records.jsonl").read_bytes()
-
-
-def test_a_second_publish_sends_nothing_and_gives_0(world, tmp_path, endpoint, proxy):
-    folder = measured(tmp_path / "out", "again")
-    publish(world, folder)
-    proxy.forget()
+def test_a_folder_is_published_once_with_its_figures_and_its_files(world, tmp_path, endpoint, bucket, proxy, capsys):
+    folder = measured(tmp_path / "out", "first")
 
     assert publish(world, folder) == 0
-    assert (proxy.requests("PutMetricData"), values(endpoint, "ttft_ms", "again")) == ((), [2, 2])
+    assert capsys.readouterr().out.startswith(f"1 round in 2 requests to Tandem/{ENV}, 2 objects to s3://{bucket}/")
+    assert list_objects(endpoint, bucket) == [
+        "manifest.json", f"published/{ENV}/round-00000.json", "records/round-00000.jsonl",
+    ]  # fmt: skip
+    key = f"results/post/{manifest.run_id(manifest.read_manifest(folder))}/records/round-00000.jsonl"
+    records = endpoint.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+    assert records == (folder / "records.jsonl").read_bytes()
 
-
-def test_json_says_what_was_sent(world, tmp_path, capsys):
-    publish(world, measured(tmp_path / "out", "json"), "--json")
-
-    said = json.loads(capsys.readouterr().out)
-    assert (said["namespace"], said["rounds"], said["lost"], said["left"], said["exit_code"]) == (
-        f"Tandem/{ENV}", [0], [], [], 0,
-    )  # fmt: skip
+    proxy.forget()
+    assert publish(world, folder) == 0
+    assert proxy.requests("PutMetricData") == ()
+    assert [read_arms(endpoint, metric, "first") for metric in ("ttft_ms", "requests")] == [[2, 2], [1, 1]]
 
 
 def test_a_class_that_cloudwatch_refuses_gives_3_once(world, tmp_path, capsys):
     folder = measured(tmp_path / "out", "größe")
 
-    codes = [publish(world, folder), publish(world, folder)]
-
-    assert codes == [3, 0]
-    assert "error: class 'größe' of round 0 is not in CloudWatch" in capsys.readouterr().err
+    assert [publish(world, folder), publish(world, folder)] == [3, 0]
+    assert "error: class 'größe' of round 0" in capsys.readouterr().err
 
 
 def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, endpoint, proxy, capsys):
     folder = measured(tmp_path / "out", "denied")
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
 
-    assert publish(world, folder) == 3
-    assert "cloudwatch:PutMetricData" in capsys.readouterr().err
+    assert publish(world, folder, "--json") == 3
+    output = capsys.readouterr()
+    assert json.loads(output.out)["exit_code"] == 3
+    assert "cloudwatch:PutMetricData" in output.err
     proxy.use()
     assert publish(world, folder) == 0
-    assert values(endpoint, "ttft_ms", "denied") == [2, 2]
+    assert read_arms(endpoint, "ttft_ms", "denied") == [2, 2]
 
 
 @pytest.mark.parametrize(
-    ("changes", "more", "said"),
+    ("changes", "flags", "problem"),
     [
         ({"environment": "native-us-east-2", "experiment": "qwen3-native"}, (), "publish it there: --env native-us-e"),
         ({"environment": ENV, "experiment": "post"}, ("--experiment", "dev"), f"{ENV}/post were measured"),
         ({}, ("--experiment", "dev"), "hosts no experiment dev"),
         ({"arms": (arm("qwen-vllm", role="baseline"), arm("other"))}, (), "qwen-vllm, other"),
+        ({}, ("--env", "nowhere"), "nowhere"),
+        ({"simulated": True}, (), f"add it: figures go to {APART}"),
+        ({"simulated": False}, ("--simulated",), "no arm of this run is a simulated server"),
+        ({"simulated": None}, ("--simulated",), "this run does not say that an arm is a simulated server"),
     ],
 )
-def test_a_run_that_is_not_the_environments_is_refused_and_nothing_is_asked(
-    world, tmp_path, proxy, capsys, changes, more, said
-):
-    assert publish(world, measured(tmp_path / "out", **changes), *more) == 2
+def test_what_does_not_fit_is_refused_and_nothing_is_asked(world, tmp_path, proxy, capsys, changes, flags, problem):
+    assert publish(world, measured(tmp_path / "out", **changes), *flags) == 2
 
-    assert said in capsys.readouterr().err
+    assert problem in " ".join(capsys.readouterr().err.split())
     assert proxy.log == ()
 
 
-def test_simulated_figures_go_to_a_namespace_of_their_own(world, tmp_path, endpoint, bucket, capsys):
-    folder = measured(tmp_path / "out", "apart", simulated=True)
-
-    assert publish(world, folder, "--simulated") == 0
-    assert values(endpoint, "ttft_ms", "apart", namespace=APART) == [2, 2]
-    assert values(endpoint, "ttft_ms", "apart") == [0, 0]
-    assert capsys.readouterr().out.startswith(f"1 round in 2 requests to {APART}, 2 objects to s3://{bucket}/")
+def test_a_folder_without_a_manifest_is_refused(world, tmp_path):
+    assert publish(world, tmp_path) == 2
 
 
-@pytest.mark.parametrize(
-    ("simulated", "flags", "said"),
-    [
-        (True, (), f"--simulated: an arm of this run is a simulated server; add it: figures go to {APART}"),
-        (False, ("--simulated",), "--simulated: no arm of this run is a simulated server; drop it"),
-        (None, ("--simulated",), "--simulated: this run does not say that an arm is a simulated server; drop it"),
-    ],
-)
-def test_servers_of_another_kind_are_refused_and_nothing_is_asked(
-    world, tmp_path, proxy, capsys, simulated, flags, said
-):
-    assert publish(world, measured(tmp_path / "out", simulated=simulated), *flags) == 2
+def test_simulated_figures_go_to_a_namespace_of_their_own_and_json_says_so(world, tmp_path, endpoint, capsys):
+    assert publish(world, measured(tmp_path / "out", "apart", simulated=True), "--simulated", "--json") == 0
 
-    assert said in " ".join(capsys.readouterr().err.split())
-    assert proxy.log == ()
+    report = json.loads(capsys.readouterr().out)
+    assert {key: report[key] for key in ("namespace", "rounds", "batches", "objects", "lost", "left", "exit_code")} == {
+        "namespace": APART, "rounds": [0], "batches": 2, "objects": 2, "lost": [], "left": [], "exit_code": 0,
+    }  # fmt: skip
+    assert [read_arms(endpoint, "ttft_ms", "apart", namespace=space) for space in (APART, f"Tandem/{ENV}")] == [
+        [2, 2], [0, 0],
+    ]  # fmt: skip
 
 
-def test_a_run_of_before_is_published_as_real_and_noted(world, tmp_path, endpoint, bucket, capsys):  # noqa: ARG001
+def test_a_run_of_before_is_published_as_real_and_noted(world, tmp_path, endpoint, capsys):
     assert publish(world, measured(tmp_path / "out", "before", simulated=None)) == 0
 
     assert "note: nobody asked these servers whether they are simulated" in capsys.readouterr().err
-    assert values(endpoint, "ttft_ms", "before") == [2, 2]
+    assert read_arms(endpoint, "ttft_ms", "before") == [2, 2]
 
 
-def test_an_environment_that_is_not_declared_is_refused(world, tmp_path):
-    assert publish(world, measured(tmp_path / "out"), env="nowhere") == 2
-
-
-def test_a_folder_without_a_manifest_is_refused(world, tmp_path, capsys):
-    assert publish(world, tmp_path) == 2
-
-    assert "the manifest cannot be read" in capsys.readouterr().err
-
-
-def test_a_folder_that_a_run_writes_to_gives_3(world, tmp_path, capsys):
+def test_a_folder_that_another_process_holds_gives_3(world, tmp_path, capsys):
     folder = measured(tmp_path / "out")
-    held = os.open(folder, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
 
-    code = publish(world, folder)
-    os.close(held)
+    codes = [publish(world, folder)]
+    os.close(descriptor)
+    codes.append(publish(world, folder))
 
-    assert code == 3
-    assert "a run is writing to it" in capsys.readouterr().err
+    assert codes == [3, 0]
+    assert "a run is writing to it, or another process publishes it" in capsys.readouterr().err
 
 
-def run(world, pair, folder, class_, *more):
+def run(world, pair, folder, class_, *flags):
     """Measure the pair under the names of the experiment's variants."""
-    one, other = (f"http://127.0.0.1:{server.port}" for server in pair.servers)
+    urls = [f"http://127.0.0.1:{server.port}" for server in pair.servers]
     folder.mkdir(exist_ok=True)
     suite = suite_file(folder, {class_: ["say one", "say two"]})
     return main([
-        "bench", "run", "--baseline", f"{ARMS[0]}={one}", "--variant", f"{ARMS[1]}={other}", "--model", MODEL,
+        "bench", "run", "--baseline", f"{ARMS[0]}={urls[0]}", "--variant", f"{ARMS[1]}={urls[1]}", "--model", MODEL,
         "--suite", str(suite), "--concurrency", "2", "--warm-up", "0", "--rounds", "2", "--out", str(folder / "out"),
-        *folders(world), *more,
+        *folders(world), *flags,
     ])  # fmt: skip
 
 
-def test_a_run_publishes_its_rounds_and_its_files(world, pair, tmp_path, endpoint, bucket):
-    code = run(world, pair, tmp_path / "a", "running", "--publish", ENV, "--experiment", "post")
+PUBLISH = ("--publish", ENV, "--experiment", "post")
 
-    assert (code, values(endpoint, "requests", "running", "2")) == (0, [2, 2])
-    assert values(endpoint, "ttft_ms", "running", "2") == values(endpoint, "e2e_ms", "running", "2")
-    names = objects(endpoint, bucket)
+
+def test_a_run_publishes_its_rounds_and_its_files_and_leaves_none(world, pair, tmp_path, endpoint, bucket):
+    assert run(world, pair, tmp_path / "a", "running", *PUBLISH) == 0
+
+    assert read_arms(endpoint, "requests", "running", "2") == [2, 2]
+    assert read_arms(endpoint, "ttft_ms", "running", "2") == read_arms(endpoint, "e2e_ms", "running", "2")
+    names = list_objects(endpoint, bucket)
     assert {"manifest.json", "summary.json", "records/round-00000.jsonl", "records/round-00001.jsonl"} <= set(names)
+    assert min(read_arms(endpoint, "unpublished_rounds", "all", "all")) > 0
+    assert read_arms(endpoint, "unpublished_rounds", "all", "all", statistic="Maximum") == [0, 0]
 
 
 def test_a_run_whose_publishing_fails_is_whole_and_gives_3_and_is_published_later(
     world, pair, tmp_path, endpoint, proxy, capsys
 ):
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
-
-    code = run(world, pair, tmp_path / "a", "failing", "--publish", ENV, "--experiment", "post")
-
     folder = tmp_path / "a" / "out"
-    assert (code, manifest.read_manifest(folder).ended.reason) == (3, "done")
+
+    assert run(world, pair, folder.parent, "failing", *PUBLISH) == 3
+
+    assert manifest.read_manifest(folder).ended.reason == "done"
     assert "not all of the run is published" in capsys.readouterr().err
     proxy.use()
     assert publish(world, folder, "--experiment", "post") == 0
-    assert values(endpoint, "requests", "failing", "2") == [2, 2]
-
-
-def test_a_run_settles_at_its_end_what_was_not_answered_between_its_rounds(world, pair, tmp_path, endpoint, proxy):
-    proxy.use(FaultRule(fault=AnswerLossFault(), operation="PutMetricData", times=1))
-
-    code = run(world, pair, tmp_path / "a", "settling", "--publish", ENV, "--experiment", "post")
-
-    assert (code, proxy.fault_counts, values(endpoint, "requests", "settling", "2")) == (0, (1,), [2, 2])
-    assert values(endpoint, "requests", "all", "2") == [2, 2]
-
-
-def test_a_run_leaves_no_figure_of_rounds_that_wait(world, pair, tmp_path, endpoint):
-    run(world, pair, tmp_path / "a", "waiting", "--publish", ENV, "--experiment", "post")
-
-    now = time.time()
-    waiting = endpoint.client("cloudwatch").get_metric_statistics(
-        Namespace=f"Tandem/{ENV}", MetricName="unpublished_rounds", Period=60, Statistics=["Maximum"],
-        StartTime=now - 300, EndTime=now + 300,
-        Dimensions=[{"Name": "Experiment", "Value": "post"}, {"Name": "Variant", "Value": ARMS[0]},
-                    {"Name": "PromptClass", "Value": "all"}, {"Name": "Concurrency", "Value": "all"}],
-    )["Datapoints"]  # fmt: skip
-    assert {point["Maximum"] for point in waiting} == {0.0}
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--publish",), "no environment is named"),
-        (("--publish", ENV, "--experiment", "dev"), "hosts no experiment dev"),
-    ],
-)
-def test_a_run_that_cannot_be_published_is_refused_before_it_is_measured(world, pair, tmp_path, capsys, flags, said):
-    pair.forget()
-
-    assert run(world, pair, tmp_path / "a", "chat", *flags) == 2
-
-    assert said in capsys.readouterr().err
-    assert (pair.asked(), (tmp_path / "a" / "out").exists()) == ([], False)
+    assert read_arms(endpoint, "requests", "failing", "2") == [2, 2]
 
 
 def test_a_run_of_simulators_publishes_apart(world, simulators, tmp_path, endpoint):
-    flags = ("--publish", ENV, "--experiment", "post", "--simulated")
+    assert run(world, simulators, tmp_path / "a", "simulators", *PUBLISH, "--simulated") == 0
 
-    assert run(world, simulators, tmp_path / "a", "simulators", *flags) == 0
-    assert values(endpoint, "requests", "simulators", "2", namespace=APART) == [2, 2]
-    assert values(endpoint, "requests", "simulators", "2") == [0, 0]
+    assert read_arms(endpoint, "requests", "simulators", "2", namespace=APART) == [2, 2]
+    assert read_arms(endpoint, "requests", "simulators", "2") == [0, 0]
 
 
 @pytest.mark.parametrize(
-    ("servers", "flags", "said"),
+    ("servers", "flags", "problem"),
     [
-        ("simulators", ("--publish", ENV, "--experiment", "post"), "an arm of this run is a simulated server"),
-        ("pair", ("--publish", ENV, "--experiment", "post", "--simulated"), "no arm of this run is a simulated server"),
+        ("pair", ("--publish",), "no environment is named"),
+        ("pair", ("--publish", ENV, "--experiment", "dev"), "hosts no experiment dev"),
+        ("simulators", PUBLISH, "an arm of this run is a simulated server"),
+        ("pair", (*PUBLISH, "--simulated"), "no arm of this run is a simulated server"),
         ("simulators", ("--simulated",), "--simulated without --publish"),
     ],
 )
-def test_a_run_of_the_other_kind_is_refused_before_it_is_measured(
-    world, request, tmp_path, capsys, servers, flags, said
+def test_a_run_that_cannot_be_published_is_refused_before_it_is_measured(
+    world, request, tmp_path, capsys, servers, flags, problem
 ):
     assert run(world, request.getfixturevalue(servers), tmp_path / "a", "chat", *flags) == 2
 
-    assert said in capsys.readouterr().err
+    assert problem in capsys.readouterr().err
     assert not (tmp_path / "a" / "out").exists()
 
 
@@ -328,5 +252,4 @@ def test_another_environment_than_that_of_the_servers_is_refused(world, tmp_path
     flags = ["--env", ENV, "--experiment", "post", "--publish", "dev", "--out", str(tmp_path / "out")]
 
     assert main(["bench", "run", *flags, *folders(world)]) == 2
-
     assert "dev is another environment than that of --env" in capsys.readouterr().err

@@ -10,9 +10,8 @@ from measured import write_run as write_any
 
 from tandem.bench.manifest import PlanTotals, RunEnd
 from tandem.bench.record import RequestRecord
-from tandem.bench.schedule import control_numbers
+from tandem.bench.schedule import FEWEST_ROUNDS, control_numbers
 from tandem.cli.program import main
-from tandem.judge.interval import FEWEST_ROUNDS
 
 WORDS = [f"p{number}" for number in range(12)]
 

@@ -16,6 +16,7 @@ from tandem.bench.probe import ProbeResult
 from tandem.bench.resume import check_same_run
 from tandem.bench.run_description import create_manifest, describe_plan
 from tandem.bench.run_size import DEFAULT_SIZE, QUICK_SIZE
+from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.settings import RunSettings
 from tandem.bench.suites.suite import load_suite
 from tandem.bench.warm_up import SHORT_TOKENS
@@ -23,7 +24,6 @@ from tandem.cli.bench import _build_settings
 from tandem.cli.bench_resume_flags import parse_flags, restore_flags
 from tandem.cli.program import _build_parser
 from tandem.cli.selection import Selection
-from tandem.judge.interval import FEWEST_ROUNDS
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 SERVERS = ("--baseline", "http://h:1", "--variant", "http://h:2", "--model", "m")
@@ -214,7 +214,7 @@ def test_sizes_that_contradict_are_refused(flags, sentence):
     with pytest.raises(BenchError, match=re.escape(sentence)) as refused:
         settings(*flags)
 
-    assert refused.value.code == 2
+    assert refused.value.exit_code == 2
 
 
 @pytest.mark.parametrize(("rounds", "is_noted"), [(FEWEST_ROUNDS - 1, True), (FEWEST_ROUNDS, False)])

@@ -12,8 +12,8 @@ import signal
 import pytest
 from bench_cli import Pair, Schedule, however_busy, records, start, wait, without_page
 
+from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.cli.program import main
-from tandem.judge.interval import FEWEST_ROUNDS
 
 pytestmark = [
     pytest.mark.xdist_group("bench-stops"),  # its servers and runs are made once

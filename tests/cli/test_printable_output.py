@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import unicodedata
 from collections.abc import Callable
@@ -55,10 +54,7 @@ COMMANDS: dict[str, Words] = {
     "compare --json": lambda folder, _: ["bench", "compare", str(RUN), str(folder), "--json"],
     "truth": lambda folder, _: ["bench", "truth", str(folder), "--log", str(folder / "log.jsonl")],
     "publish": lambda folder, _: ["bench", "publish", str(folder), "--env", "post-us-east-2", *FOLDERS],
-    "dashboard": lambda folder, out: [
-        "dashboard", str(folder), "--env", "post-us-east-2", "--html", str(out / "page.html"), *FOLDERS,
-    ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -101,15 +97,6 @@ def test_the_report_s_page_has_no_control_characters(hostile_class: Path) -> Non
     main(["bench", "report", str(hostile_class)])
 
     assert count_controls((hostile_class / "report.html").read_text()) == {}
-
-
-def test_the_dashboard_s_page_has_no_control_characters(hostile_class: Path, tmp_path: Path) -> None:
-    assert main(COMMANDS["dashboard"](hostile_class, tmp_path)) == 0
-
-    page = tmp_path.joinpath("page.html").read_text()
-    ours = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)  # the chart library has some of its own
-    assert count_controls(ours.replace("\t", "")) == {}  # licences have tabs
-    assert not re.search(r"\\u001b|\\u009b|\\u202e", ours)  # nor does the page's script put one into it
 
 
 def test_json_keeps_what_it_escapes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ def lease(fleet: Fleet, *, hours: float, beats: bool = False) -> None:
     fleet.put(lease_key("r1"), {
         "schema": 1, "run": "r1", "who": "arn:aws:iam::111122223333:user/ana", "experiment": "post", "node_label": {},
         "created": NOW.isoformat(), "deadline": (NOW + timedelta(hours=hours)).isoformat(), "beats": beats,
-        "schedule": "s1",
+        "schedule": "stop-r1",
     })  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def fence(fleet: Fleet, state: str = "stopping") -> None:
 
 def schedule(fleet: Fleet, at: datetime) -> None:
     fleet.client("scheduler").create_schedule(
-        Name="s1", GroupName=fleet.guarded.schedule_group, ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        Name="stop-r1", GroupName=fleet.guarded.schedule_group, ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
         FlexibleTimeWindow={"Mode": "OFF"},
         Target={"Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig", "Input": INPUT,
                 "RoleArn": fleet.guarded.scheduler_role_arn},
@@ -111,7 +111,7 @@ def test_a_live_lease_without_its_schedule_needs_attention(fleet: Fleet, capsys:
 
     assert [stop["state"] for stop in found["stops"]] == ["unarmed", "armed", "armed"]
     assert [stop["armed"] for stop in found["stops"]] == [False, True, True]
-    assert "schedule stops nothing: s1 is missing" in [one["problem"] for one in found["attention"]]
+    assert "schedule stops nothing: stop-r1 is missing" in [one["problem"] for one in found["attention"]]
 
 
 def test_each_path_says_when_it_acts(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

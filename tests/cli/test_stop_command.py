@@ -230,7 +230,7 @@ def test_json_is_one_document_with_what_was_done(fleet: Fleet, capsys: pytest.Ca
     ("operation", "stops"),
     [
         ("PutObject", True), ("DescribeNodegroup", False), ("DescribeInstances", True),
-        ("UpdateNodegroupConfig", False), ("PutMetricData", True), ("Publish", True),
+        ("UpdateNodegroupConfig", False), ("Publish", True),
     ],
 )  # fmt: skip
 def test_what_is_denied_gives_3_and_is_named_and_all_else_is_done(

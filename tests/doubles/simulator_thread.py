@@ -1,4 +1,4 @@
-"""The twin inside this process, on a thread of its own: for tests and for whoever starts it by hand.
+"""The simulator inside this process, on a thread of its own: for tests and for whoever starts it by hand.
 
 Invariant: after `stop` its port refuses and its thread has ended.
 """
@@ -23,7 +23,7 @@ _TIMEOUT_S = 30.0
 
 
 class SimulatorThread:
-    """One running twin; a context manager.
+    """One running simulator; a context manager.
 
     Args:
         knobs: what it is. log: file of its truth log; None keeps the truth in memory.

@@ -23,12 +23,19 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "stacks"), str(ROOT / "tests" / "cli")]
+sys.path[:0] = [
+    str(ROOT),
+    str(ROOT / "tests"),
+    str(ROOT / "tests" / "stacks"),
+    str(ROOT / "tests" / "cli"),
+    str(ROOT / "tests" / "bench"),
+]
 
 import boto3  # noqa: E402 - the paths stand above
 from bench_cli import without_page  # noqa: E402
 
 from tandem.artifacts.__main__ import main as pod_main  # noqa: E402
+from tandem.bench.convert import convert_run  # noqa: E402
 from tandem.cli.program import main  # noqa: E402
 
 ENVIRONMENTS = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge", "customer-keys", "private-charts")
@@ -139,7 +146,7 @@ def variables(folder: Path) -> Iterator[None]:
 
 
 def freeze_run(name: str, folder: Path) -> Golden:
-    """Return summary, verdict and printed report of a recorded run.
+    """Return summary, verdict and printed report of a recorded run, which is converted where it has schema 1.
 
     Args:
         name: of RUNS.
@@ -147,6 +154,7 @@ def freeze_run(name: str, folder: Path) -> Golden:
     """
     copy = folder / name
     shutil.copytree(RUNS[name], copy)
+    convert_run(copy)
     with without_page():
         printed = run_command(["bench", "report", name], folder)
     files = {file: dump_json(json.loads((copy / file).read_text())) for file in ("summary.json", "verdict.json")}
@@ -197,6 +205,7 @@ def freeze_mistake(name: str, folder: Path) -> dict[str, Any]:
     for source in ("environments", "experiments"):
         shutil.copytree(ROOT / source, folder / source)
     shutil.copytree(RUNS["restarts"], folder / "run")
+    convert_run(folder / "run")
     for file, old, new in mistake.get("edits", ()):
         path = folder / file
         before = path.read_text() if path.exists() else ""

@@ -16,9 +16,8 @@ import measured
 import numpy as np
 
 from tandem.bench import manifest
-from tandem.judge.interval import FEWEST_ROUNDS
-from tandem.judge.request_table import NO_DIGEST, PromptKey, RequestTable, _encode_names
-from tandem.judge.schema import LoadLevel
+from tandem.bench.request_table import NO_DIGEST, PromptKey, RequestTable, encode_names
+from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 
 NOWHERE = Path("made-without-a-folder")
 
@@ -229,14 +228,14 @@ def _joined(
     **columns: Any,
 ) -> RequestTable:
     stated = [arm.name for arm in run.arms]
-    arms, arm = _encode_names(told["arm"], [*stated, f"{stated[0]}#2"], stated)
-    classes, class_ = _encode_names(told["class_"], [name for suite in run.suites for name in suite.classes])
-    coded_loads, load = _encode_names(loads, [])
-    coded_prompts, prompt = _encode_names(prompts, [])
-    starts, start = _encode_names(told["start"], [])
-    placements, placement = _encode_names(told["placement"], [])
-    errors, error = _encode_names(told["error"], [])
-    contents, content = _encode_names(told["content"], [])
+    arms, arm = encode_names(told["arm"], [*stated, f"{stated[0]}#2"], stated)
+    classes, class_ = encode_names(told["class_"], [name for suite in run.suites for name in suite.classes])
+    coded_loads, load = encode_names(loads, [])
+    coded_prompts, prompt = encode_names(prompts, [])
+    starts, start = encode_names(told["start"], [])
+    placements, placement = encode_names(told["placement"], [])
+    errors, error = encode_names(told["error"], [])
+    contents, content = encode_names(told["content"], [])
     return RequestTable(
         folder=NOWHERE, run=run, arms=arms, classes=classes,
         loads=tuple(LoadLevel(concurrency=number, rate_per_s=rate) for number, rate in coded_loads),

@@ -28,8 +28,8 @@ import uvloop
 from planned import suite_file
 from running import settings
 
+from tandem.bench.request_table import read_request_table
 from tandem.bench.run import MeasurementRun
-from tandem.judge.request_table import read_request_table
 from tandem.judge.schema import Verdict
 from tandem.judge.verdict import JudgeOptions, judge_run
 

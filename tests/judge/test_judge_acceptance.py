@@ -9,9 +9,9 @@ import pytest
 
 from tandem.bench import manifest
 from tandem.bench.counters import MetricsScrape
+from tandem.bench.request_table import read_request_table
 from tandem.bench.summary import summarize_run
 from tandem.judge.acceptance import compute_acceptance
-from tandem.judge.request_table import read_request_table
 from tandem.judge.schema import ClassAcceptance
 
 ROOT = Path(__file__).parents[2]

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table, with_figures
 
-from tandem.judge.cells import adjust_p_values, judge_cells
+from tandem.bench.schedule import LoadLevel
+from tandem.judge.cells import judge_cells
 from tandem.judge.pairs import JUDGED_METRICS
-from tandem.judge.schema import BottleneckRound, LoadLevel, NoiseFloor, RatioEstimate, RunControls
+from tandem.judge.schema import BottleneckRound, NoiseFloor, RatioEstimate, RunControls
 
 NAN = math.nan
 UNCONTROLLED = RunControls()
@@ -151,11 +152,6 @@ def test_cells_of_every_variant_count_as_one_family():
     assert len(found) == 2 * len(JUDGED_METRICS)
     least = min(found, key=lambda cell: cell.p)
     assert least.adjusted_p == pytest.approx(min(12 * least.p, 1.0))
-
-
-def test_holm_by_hand():
-    np.testing.assert_allclose(adjust_p_values(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02])
-    np.testing.assert_allclose(adjust_p_values(np.array([0.9, 0.8])), [1.0, 1.0])
 
 
 def test_survivors_are_not_compared():

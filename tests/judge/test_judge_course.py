@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from observed import Asked, observed
 
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge.controls import check_controls
-from tandem.judge.interval import FEWEST_ROUNDS
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import ControlCheck
 
 PROMPTS = 12

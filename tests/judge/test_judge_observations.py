@@ -13,8 +13,8 @@ from measured import failed, record, write_run
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.fault import BenchError
 from tandem.bench.request_metrics import compute_record_metrics
-from tandem.judge.request_table import NO_DIGEST, UNKNOWN, PromptKey, read_outputs, read_request_table
-from tandem.judge.schema import LoadLevel
+from tandem.bench.request_table import NO_DIGEST, UNKNOWN, PromptKey, read_outputs, read_request_table
+from tandem.bench.schedule import LoadLevel
 
 
 def test_every_request_is_a_row_with_its_names_as_codes(tmp_path: Path) -> None:

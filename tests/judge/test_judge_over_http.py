@@ -13,10 +13,10 @@ from doubles.simulator_thread import SimulatorThread
 from planned import suite_file
 
 from tandem.bench.manifest import ManifestArm
+from tandem.bench.request_table import read_request_table
 from tandem.bench.run import MeasurementRun
 from tandem.bench.settings import RunSettings
 from tandem.bench.suites.suite import load_suite
-from tandem.judge.request_table import read_request_table
 from tandem.judge.schema import CellVerdict, Headline, Verdict
 from tandem.judge.verdict import JudgeOptions, judge_run
 from tandem.simulator.settings import FaultSettings, PromptClassSettings, SimulatorSettings

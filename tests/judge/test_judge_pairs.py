@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table, with_figures
 
-from tandem.judge.pairs import JUDGED_METRICS, RequestPairing, pair_requests
-from tandem.judge.request_table import UNKNOWN
+from tandem.bench.request_table import UNKNOWN
+from tandem.judge.pairs import JUDGED_METRICS, RequestPairing
 
 
 @pytest.fixture(autouse=True)
@@ -17,10 +17,9 @@ def _no_warning():
         yield
 
 
-def cell(seen, metric="e2e_ms", **changes):
-    return pair_requests(
-        seen, **{"baseline": "base", "variant": "spec", "class_": 0, "load": 0, "metric": metric, **changes}
-    )
+def cell(seen, metric="e2e_ms", marked_rounds=(), **changes):
+    pairing = seen if isinstance(seen, RequestPairing) else RequestPairing(seen, marked_rounds)
+    return pairing.pairs(**{"baseline": "base", "variant": "spec", "class_": 0, "load": 0, "metric": metric, **changes})
 
 
 def test_a_prompt_is_one_value_of_the_medians_of_its_requests():
@@ -111,14 +110,9 @@ def test_rounds_that_are_left_out_are_in_no_figure():
         for number, both in enumerate(((100, 50), (100, 10), (100, 20)))
         for arm, ms in zip(("base", "spec"), both, strict=True)
     ]
-    found = cell(observed(asked), rounds=np.array([True, False, False]))
+    found = cell(observed(asked), marked_rounds=(1, 2))
     assert list(found.rounds) == [0]
     assert found.logs == pytest.approx([math.log(2)])
-
-
-def test_a_round_that_the_mask_does_not_reach_counts_whatever_its_number():
-    asked = [Asked(arm=arm, round=number) for number in (-3, 0, 10**15) for arm in ("base", "spec")]
-    assert list(cell(observed(asked), rounds=np.array([False])).rounds) == [-3, 10**15]
 
 
 def started(*starts):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from observed import Asked, observed
 
+from tandem.bench.schedule import LoadLevel
 from tandem.judge.failure_bias import CellFailures, FailureCounts, count_failures, is_more_frequent
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.schema import LoadLevel
 
 
 @pytest.mark.parametrize(

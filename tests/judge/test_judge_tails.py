@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table
 
+from tandem.bench.schedule import LoadLevel
 from tandem.judge.cells import judge_cells
 from tandem.judge.headline import build_headlines
-from tandem.judge.schema import LoadLevel, NoiseFloor, RatioEstimate, RunControls
+from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
 
 MARGIN = 0.05
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0, 1050.0, 850.0)

@@ -2,8 +2,8 @@ import numpy as np
 from measured import arm, record, write_run
 from observed import Asked, Truth, drawn, observed, table
 
-from tandem.judge.request_table import RequestTable, read_request_table
-from tandem.judge.schema import LoadLevel
+from tandem.bench.request_table import RequestTable, read_request_table
+from tandem.bench.schedule import LoadLevel
 
 
 def test_what_is_made_without_a_file_is_what_a_file_gives(tmp_path):

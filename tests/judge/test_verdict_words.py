@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table
 
+from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge.cells import judge_cells
 from tandem.judge.headline import build_headlines, combine_verdict
-from tandem.judge.interval import FEWEST_ROUNDS, FEWEST_STARTS
+from tandem.judge.interval import FEWEST_STARTS
 from tandem.judge.schema import (
     EvidenceScope,
     OutputEquality,

@@ -13,7 +13,7 @@ import yaml
 from recorded import SAMPLES, pages, types
 
 from tandem.metrics import CLOUDWATCH_METRICS, PUBLISHERS, VLLM_SCRAPE
-from tandem.monitoring.agent import NAMESPACE, SCRAPER, SERVER_SELECTOR, build_addon_configuration
+from tandem.monitoring.agent import NAMESPACE, SCRAPER, build_addon_configuration
 from tandem.spec.environment import Environment
 from tandem.spec.workspace import load_workspace
 
@@ -84,10 +84,6 @@ def test_what_has_no_recording_is_not_collected(values: dict[str, Any]) -> None:
     assert kubernetes == {"enhanced_container_insights": False, "accelerated_compute_metrics": False}
 
 
-def test_agents_run_on_tainted_nodes_too(values: dict[str, Any]) -> None:
-    assert values["tolerations"] == [{"operator": "Exists"}]
-
-
 def test_one_pod_reads_the_servers_and_stays_on_the_system_nodes(scraper: dict[str, Any]) -> None:
     assert (scraper["mode"], scraper["replicas"], scraper["tolerations"]) == ("deployment", 1, [])
 
@@ -129,14 +125,6 @@ def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(scraper
     assert selected == WATCHED_OF_VLLM
     assert tuple(map(tuple, declaration["dimensions"])) == PUBLISHERS[VLLM_SCRAPE].dimensions
     assert processor["metric_namespace"] == PUBLISHERS[VLLM_SCRAPE].namespace
-
-
-def test_a_declaration_matches_the_job_that_the_scrape_names(scraper: dict[str, Any], job: dict[str, Any]) -> None:
-    processor = scraper["config"]["logs"]["metrics_collected"]["prometheus"]["emf_processor"]
-    (declaration,) = processor["metric_declaration"]
-
-    assert declaration["source_labels"] == ["job"]
-    assert re.search(declaration["label_matcher"], job["job_name"])
 
 
 @cache
@@ -191,12 +179,6 @@ def test_every_committed_server_is_read_as_its_experiment_and_variant_and_no_oth
     found = scraped(pod, job)
 
     assert found == ({"Namespace": pod["namespace"], "Service": name.rpartition("/")[2]} if is_server else None)
-
-
-def test_there_are_servers_to_find() -> None:
-    wanted = dict(pair.split("=") for pair in SERVER_SELECTOR.split(","))
-
-    assert any(wanted.items() <= pod["labels"].items() for pod in servers().values())
 
 
 def test_another_experiment_changes_nothing() -> None:

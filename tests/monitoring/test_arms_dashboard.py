@@ -115,15 +115,6 @@ def test_what_no_arm_is_faster_by_has_no_speed_up(title: str) -> None:
     assert not [one for one in graphs(post()) if one.title.startswith(title) and "speed-up" in one.title]
 
 
-def test_another_class_or_load_is_another_series() -> None:
-    series = SeriesStore()
-    put(series, "ttft_ms", BASE, [100])
-    put(series, "ttft_ms", BASE, [900], class_="open")
-    put(series, "ttft_ms", BASE, [500], concurrency="1")
-
-    assert over_time(graph(post(), "TTFT, p50"), series)[BASE] == {0: 100}
-
-
 def test_the_failed_share_is_failed_of_asked() -> None:
     series = SeriesStore()
     put(series, "requests", FAST, [8, 8])
@@ -155,20 +146,6 @@ def test_a_figure_of_the_post_has_four_series_two_prompts_with_and_without_specu
     }
 
 
-def test_a_figure_finds_what_was_measured_at_another_concurrency_too() -> None:
-    series = SeriesStore()
-    put(series, "e2e_ms", FAST, [100], concurrency="4")
-    put(series, "e2e_ms", FAST, [300], concurrency="16")
-
-    assert over_time(graph(post(), "Figure 3"), series) == {
-        f"repeat, {FAST}, concurrency 4": {0: 100}, f"repeat, {FAST}, concurrency 16": {0: 300},
-    }  # fmt: skip
-
-
-def test_the_prompts_of_the_figures_are_classes_of_the_suite_of_the_post() -> None:
-    assert set(PROMPTS) <= set(suite("post").classes)
-
-
 def test_the_choices_of_a_dashboard_change_no_figure_of_the_post() -> None:
     assert not [one.title for one in graphs(post()) if one.title.startswith("Figure") and one.varies]
 
@@ -193,10 +170,6 @@ def test_the_baseline_is_the_first_variant_that_decodes_plainly() -> None:
 
     assert [line.label for line in graph(dashboard, "TPOT, p50").lines] == [BASE, FAST, "again"]
     assert "| qwen-vllm (baseline) | none |" in words(dashboard)
-
-
-def test_every_arm_is_told_with_its_mode_draft_and_window() -> None:
-    assert "| qwen-sd-vllm | fused | Qwen/Qwen3-1.7B | 7 |" in words(post())
 
 
 def test_without_a_baseline_no_speed_up_is_drawn_and_that_is_said() -> None:

@@ -11,11 +11,10 @@ from hosted import ENVIRONMENTS, ROOT, asking, changed, watched
 from recorded import events, sample
 
 from tandem.bench import datapoints
-from tandem.metrics import ALL_LOADS, CATALOGUE, CONTAINER_INSIGHTS, list_published_metrics
+from tandem.metrics import CATALOGUE, CONTAINER_INSIGHTS, list_published_metrics
 from tandem.monitoring import cost as costing
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.cost import (
-    HOURS_PER_MONTH,
     MonitoringCost,
     compute_fleet_hours,
     compute_monitoring_cost,
@@ -144,10 +143,6 @@ def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
     assert counted == sum(map(len, found.values())) + not_sent
 
 
-def test_figures_of_all_loads_are_published_ones() -> None:
-    assert all(CATALOGUE[name].goes_to_cloudwatch for name in ALL_LOADS)
-
-
 @pytest.mark.parametrize(
     ("dimensions", "counted"),
     [
@@ -212,13 +207,6 @@ def test_it_grows_with(what: str) -> None:
     assert compute_monitoring_cost(GROWN[what]).usd > compute_monitoring_cost(BASE).usd
 
 
-@pytest.mark.parametrize("name", [name for name in WatchPrices.model_fields if PRICES.sources and name.endswith(
-    ("month", "ingested", "stored", "thousand")
-)])  # fmt: skip
-def test_it_grows_with_every_price(name: str) -> None:
-    assert compute_monitoring_cost(watched(POST), priced(**{name: 1.0})).usd > 0
-
-
 def test_a_published_metric_more_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
     before = compute_monitoring_cost(BASE).usd
     monkeypatch.setattr(
@@ -255,13 +243,6 @@ def test_the_fleet_lives_as_long_as_the_budget_buys(
     assert compute_fleet_hours(scope.environment) == hours
 
 
-def test_a_whole_month_is_what_a_fleet_costs_that_always_lives() -> None:
-    always = changed(POST, guard={"budget_usd": 9_000_000})
-
-    assert compute_monitoring_cost(watched(POST)).whole_month_usd == pytest.approx(compute_monitoring_cost(always).usd)
-    assert compute_monitoring_cost(always).hours == HOURS_PER_MONTH
-
-
 # limits and prices
 
 
@@ -284,9 +265,3 @@ def test_an_unverified_price_is_named() -> None:
 
     assert "metrics of the bench" in found.unverified_parts
     assert "keys of logs and alarms" not in found.unverified_parts
-
-
-def test_nothing_is_named_where_every_price_was_read_in_awss_own_text() -> None:
-    read = {key: source.model_copy(update={"verified": True}) for key, source in PRICES.sources.items()}
-
-    assert compute_monitoring_cost(watched(POST), PRICES.model_copy(update={"sources": read})).unverified_parts == ()

@@ -146,10 +146,3 @@ def test_with_a_value_in_the_place_of_its_pattern_the_json_reads_that_cell(value
 def test_the_body_is_json_without_anything_that_is_null() -> None:
     for dashboard in drawn("post-us-east-2").values():
         assert '": null' not in json.dumps(build_body(dashboard, REGION), allow_nan=False)
-
-
-def test_a_dashboard_opens_with_its_own_range_and_keeps_the_graphs_periods() -> None:
-    found = build_body(drawn("post-us-east-2")["money"], REGION)
-
-    assert (found["start"], found["periodOverride"]) == ("-P7D", "inherit")
-    assert "variables" not in found

@@ -12,7 +12,6 @@ from tandem.monitoring.layout import (
     build_caption,
     build_text,
     count_text_rows,
-    find_layout_faults,
     place_widgets,
 )
 from tandem.monitoring.widget import Dashboard, GraphWidget, MetricLine, TextWidget
@@ -34,10 +33,6 @@ def placed(*widgets: GraphWidget | TextWidget) -> tuple[WidgetBox, ...]:
 
 def places(found: tuple[WidgetBox, ...]) -> list[tuple[int, int, int, int]]:
     return [(box.x, box.y, box.width, box.height) for box in found]
-
-
-def box(x: int, y: int, width: int, height: int) -> WidgetBox:
-    return WidgetBox(x=x, y=y, width=width, height=height, content="said")
 
 
 @pytest.mark.parametrize(("environment", "part"), EVERY)
@@ -66,7 +61,6 @@ def test_captions_of_a_row_are_as_high_as_the_longest_of_them() -> None:
     found = placed(graph(12), graph(12, sentence=f"{'long ' * 60}."))
 
     assert {one.height for one in found if isinstance(one.content, str)} == {count_text_rows("x" * 330, 12)}
-    assert not list(find_layout_faults(found))
 
 
 def test_a_text_beside_a_graph_is_as_high_as_graph_and_caption() -> None:
@@ -88,31 +82,5 @@ def test_a_text_is_as_high_as_what_it_says() -> None:
     assert len(set(heights)) > 2
 
 
-def test_a_table_is_given_more_room_than_as_many_lines() -> None:
-    rows = ["one | two"] * 10
-
-    assert build_text("\n".join(f"| {row} |" for row in rows)).height > build_text("\n".join(rows)).height
-
-
 def test_a_text_without_end_scrolls_and_does_not_push_the_graphs_away() -> None:
     assert build_text("word " * 10_000).height == MAX_TEXT_ROWS
-
-
-@pytest.mark.parametrize(
-    ("spoiled", "said"),
-    [
-        ([box(0, 0, 24, 2), box(0, 1, 24, 2)], "lies on"),
-        ([box(0, 0, 12, 2), box(11, 0, 12, 2)], "lies on"),
-        ([box(0, 0, 12, 2)], "24 cells of 2 rows of 24 columns are empty"),
-        ([box(0, 0, 24, 2), box(0, 3, 24, 2)], "24 cells of 5 rows"),
-        ([box(12, 0, 13, 2)], "stands outside"),
-        ([box(0, 0, 24, 0)], "stands outside"),
-        ([box(-1, 0, 24, 1)], "stands outside"),
-    ],
-)
-def test_wrong_places_are_told(spoiled: list[WidgetBox], said: str) -> None:
-    assert any(said in fault for fault in find_layout_faults(tuple(spoiled)))
-
-
-def test_boxes_that_touch_are_sound() -> None:
-    assert not list(find_layout_faults((box(0, 0, 12, 2), box(12, 0, 12, 2), box(0, 2, 24, 1))))

@@ -61,18 +61,8 @@ def test_it_counts_no_other_event_that_such_a_node_writes(kind: str, nodes: LogF
     assert not matches(nodes.pattern, {**event, "InstanceType": "trn2.48xlarge"})
 
 
-def test_it_names_fields_that_the_recorded_event_has(nodes: LogFilter) -> None:
-    (event,) = events(CONTAINER_INSIGHTS, "Node")
-
-    assert {key for key, _ in TERM.findall(nodes.pattern)} <= event.keys()
-
-
 def test_an_event_counts_one_and_a_minute_without_any_nought(nodes: LogFilter) -> None:
     assert (nodes.value, nodes.default, nodes.unit) == ("1", 0, "Count")
-
-
-def test_it_reads_the_log_group_that_the_agent_writes(nodes: LogFilter) -> None:
-    assert nodes.log_group == "/aws/containerinsights/tandem-post-us-east-2/performance"
 
 
 def test_its_metric_is_the_recorded_one_without_dimensions(nodes: LogFilter) -> None:

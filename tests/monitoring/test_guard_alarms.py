@@ -124,19 +124,6 @@ def test_more_nodes_than_the_lease_is_for_fire_in_one_pass():
     assert fired(of("excess-nodes"), 0, more=20) == []
 
 
-def test_a_fleet_that_is_too_large_tells_people_by_the_composite_of_the_fleet():
-    (fleet,) = [composite for composite in FOUND.composites if composite.name == f"{HOME}-notify-fleet"]
-
-    assert f"{HOME}-excess-nodes" in fleet.alarms
-    assert of("excess-nodes").sentence == f"The fleet of {HOME} has more nodes than its lease."
-
-
-def test_the_alarms_of_the_fleet_read_the_guards_own_namespace():
-    own = {"too-old", "excess-nodes", "idle-block", "stop-failed", "guard-silent"}
-
-    assert {line(of(name)).namespace for name in own} == {f"Tandem/Guard/{HOME}"}
-
-
 def test_a_paid_block_that_lies_idle_in_every_pass_fires_after_the_idle_minutes():
     minutes = ENVIRONMENT.guard.idle_minutes
     passes = -(-minutes // PASS)
@@ -166,10 +153,6 @@ def test_a_reaper_that_is_silent_for_fifteen_minutes_fires():
 
 def test_a_reaper_that_counts_no_instance_does_not_fire():
     assert fired(of("guard-silent"), *[0] * 20) == []
-
-
-def test_a_reaper_that_misses_one_pass_does_not_fire():
-    assert fired(of("guard-silent"), 1, 1, 1, 1, None, 1, 1, None, 1, 1) == []
 
 
 def test_one_error_of_the_stop_function_fires_and_one_of_the_reaper_does_not():

@@ -75,12 +75,6 @@ def test_a_server_of_which_nothing_is_sent_counts_as_not_ready() -> None:
     assert points(one, series)["qwen-vllm"] == [1, 0]
 
 
-def test_readiness_is_drawn_for_every_arm() -> None:
-    one = graph(of_experiment(machine("post-us-east-2"), "post"), "Ready servers")
-
-    assert [line.label for line in one.lines if line.is_visible] == ["qwen-vllm", "qwen-sd-vllm"]
-
-
 @pytest.mark.parametrize("title", ["Requests running", "Requests waiting", "Requests preempted", "Requests ended"])
 def test_both_arms_stand_in_one_graph_of_the_servers_own_figures(title: str) -> None:
     one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), title)
@@ -102,12 +96,6 @@ def test_acceptance_by_the_server_is_one_and_the_accepted_a_draft() -> None:
     )
 
     assert points(one, series, 5) == {"qwen-eagle3": [pytest.approx(2.8)]}
-
-
-def test_acceptance_by_the_server_is_absent_while_nothing_is_drafted() -> None:
-    one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), "Acceptance length by the server")
-
-    assert points(one, scraped("qwen3-native", "qwen-eagle3", spec_decode_num_drafts_total=0), 5) == {"qwen-eagle3": []}
 
 
 def test_a_runtime_whose_counters_stay_zero_is_said_to_have_no_acceptance_of_its_own() -> None:

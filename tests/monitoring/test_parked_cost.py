@@ -43,12 +43,6 @@ def test_watching_a_parked_fleet_costs_less() -> None:
     assert 0 < found.parked_usd < found.usd
 
 
-def test_a_run_costs_its_nodes_for_max_hours() -> None:
-    found = parked(watched(POST))
-
-    assert (found.run_usd, found.run_hours) == (pytest.approx(35.76 * 8), 8)
-
-
 def test_a_spot_run_counts_one_replacement_of_each_node() -> None:
     """EKS starts it before it ends the node, and the guard gives both 20 minutes."""
     scope = changed(DEV, capacity={"usd_per_hour": 3.0, "nodes": 2}, guard={"max_hours": 4})
@@ -70,11 +64,6 @@ def test_a_region_without_prices_knows_no_part() -> None:
     found = compute_parked_cost(place, compute_monitoring_cost(elsewhere), PRICES)
 
     assert {part.name for part in found.parts if part.usd is not None} == {"watching"}
-
-
-@pytest.mark.parametrize(("nat", "gateways"), [("single", 1), ("per-zone", 3)])
-def test_each_nat_gateway_is_paid_for(nat: str, gateways: int) -> None:
-    assert parts(changed(POST, network={"nat": nat}))["NAT gateways"] == pytest.approx(gateways * 32.85)
 
 
 def test_endpoints_are_paid_for_by_service_and_zone() -> None:

@@ -8,9 +8,9 @@ from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
 from tandem.artifacts import store_fault
-from tandem.aws.faults import FaultKind, classify_fault
+from tandem.aws.faults import FaultKind, classify_fault, explain_fault
 from tandem.ops import faults as ops_fault
-from tandem.publish import fault as publish_fault
+from tandem.publish import clients as publish_clients
 
 CASES: list[tuple[Exception, FaultKind]] = [
     (boto.NoCredentialsError(), "no credentials"),
@@ -41,9 +41,25 @@ def test_an_answer_is_none_of_them(error: Exception) -> None:
 def test_everybody_tells_it_with_what_to_do_and_the_same_code(error: Exception, kind: FaultKind) -> None:
     told = (
         ops_fault.convert_error(error, service="s3", operation="GetObject", where="s3://b/k"),
-        publish_fault.fault_of(error, publish_fault.Asked(operation="GetObject", where="s3://b/k")),
         store_fault.convert_error(error, store_fault.S3Request(operation="GetObject", bucket="b", key="k")),
     )
 
-    assert {getattr(fault, "exit_code", None) or fault.code for fault in told} == {2 if kind == "misconfigured" else 3}
-    assert [fault for fault in told if not fault.change or fault.change == "try again"] == []
+    published = publish_clients.convert_error(error, "GetObject", "s3://b/k")
+    assert {getattr(fault, "exit_code", None) or fault.code for fault in told} | {published.exit_code} == {2 if kind == "misconfigured" else 3}
+    assert [fault for fault in (*told, published) if not fault.change or fault.change == "try again"] == []
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "kind"),
+    [
+        (400, "ThrottlingException", "", "busy"), (503, "AccessDenied", "", "busy"), (403, "403", "", "denied"),
+        (403, "SignatureDoesNotMatch", "", "foreign"), (403, "SignatureDoesNotMatch", "Signature expired: x", "clock"),
+        (403, "RequestExpired", "", "clock"), (400, "ExpiredTokenException", "", "expired"),
+        (400, "InvalidParameterValue", "", "invalid"), (404, "NoSuchBucket", "", "no bucket"),
+        (301, "PermanentRedirect", "", "other region"), (400, "Unheard", "", "refused"),
+    ],
+)  # fmt: skip
+def test_an_answer_is_of_one_kind(status: int, code: str, message: str, kind: FaultKind) -> None:
+    answer = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+
+    assert explain_fault(ClientError(answer, "GetObject"), "PutObject").kind == kind

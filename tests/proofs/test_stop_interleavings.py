@@ -35,5 +35,5 @@ def test_a_stop_and_a_start_that_meet(chance, report):
         str(chance.random()), 10_000, judge=History.stopped, reaper=False, schedules=False, hostile=False
     )
 
-    report(meetings=10_000, raised=seen["raised"], refused=seen["RefusedError"], raised_behind_a_fence=len(wrong))
+    report(meetings=10_000, raised=seen["raised"], refused=seen["InputError"], raised_behind_a_fence=len(wrong))
     assert wrong == {}

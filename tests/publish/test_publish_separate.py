@@ -1,12 +1,16 @@
-"""What is published stays apart and keeps its percentiles."""
+"""What is published stays apart, keeps its percentiles, and stands in S3."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from publishing import Made, read
+from published_run import read_statistic
+
+from tandem.errors import ExternalError
 
 pytestmark = pytest.mark.endpoint
 
@@ -17,82 +21,97 @@ def test_environments_experiments_classes_and_concurrencies_are_series_of_their_
         run = dataclasses.replace(
             published, folder=tmp_path / str(number), environment=f"{published.environment}{environment}"
         )
-        runs.append(run.made(seed=number, number=1, experiment=experiment))
+        runs.append(run.made(seed=number, count=1, experiment=experiment))
         run.publish()
 
     assert [run.counts() for run in runs] == [run.expected() for run in runs]
 
 
-def test_p50_and_p99_are_those_of_the_records_within_half_a_percent(published):
-    published.made(number=1, gaps=500)
+def test_one_folder_may_be_published_to_two_environments_of_one_bucket(published):
+    other = dataclasses.replace(published, environment=f"{published.environment}b")
 
     published.publish()
+    other.publish()
 
-    for stat, quantile in (("p50", 0.5), ("p99", 0.99)):
-        true = {(one.metric, one.dimensions, one.at_s): np.quantile(one.values, quantile)
-                for one in published.made_of.data(0)}  # fmt: skip
-        shown = read(published.endpoint, published.run.namespace, true, stat)
+    assert published.counts() == other.counts() == published.expected()
+
+
+def test_p50_and_p99_are_those_of_the_records_within_half_a_percent(published):
+    published.made(count=1, gaps=500).publish()
+
+    for statistic, quantile in (("p50", 0.5), ("p99", 0.99)):
+        true = {(series.metric, series.dimensions, series.at_s): np.quantile(series.values, quantile)
+                for series in published.series(0)}  # fmt: skip
+        shown = read_statistic(published.endpoint, published.destination.namespace, true, statistic)
         assert max(abs(shown[key] / true[key] - 1) for key in true) <= 0.005
 
 
-def test_rounds_that_share_a_minute_add_up(published):
-    published.made(number=3, step_s=0)
-
-    published.publish()
-
-    assert published.counts() == published.expected()
-
-
-def test_a_second_publish_sends_nothing(published, proxy):
+def test_a_second_publish_sends_nothing_though_the_folder_was_copied_before(published, proxy, tmp_path):
     published.publish()
     proxy.forget()
 
-    report = published.publish()
+    reports = [published.publish(), dataclasses.replace(published, folder=tmp_path / "copy").made().publish()]
 
-    assert (report.sent, report.rounds, proxy.requests("PutMetricData")) == (0, [], ())
+    assert [(report.sent, report.rounds, report.is_whole) for report in reports] == [(0, [], True)] * 2
+    assert proxy.requests("PutMetricData") == ()
 
 
-def test_records_of_each_round_and_the_other_files_are_in_s3(published):
+def test_records_markers_and_the_other_files_are_in_s3(published):
     published.publish()
 
+    markers = [f"published/{published.environment}/round-0000{number}.json" for number in range(2)]
     assert published.objects() == [
-        "manifest.json", "published/round-00000.jsonl", "published/round-00001.jsonl",
-        "records/round-00000.jsonl", "records/round-00001.jsonl",
+        "manifest.json", *markers, "records/round-00000.jsonl", "records/round-00001.jsonl",
     ]  # fmt: skip
+    key = f"{published.destination.prefix}{markers[1]}"
+    marker = json.load(published.endpoint.client("s3").get_object(Bucket=published.bucket, Key=key)["Body"])
+    assert (marker["round"], marker["batches"]) == (1, 3)
 
 
 def test_a_large_round_is_stored_whole_with_its_checksum(published):
-    path = published.folder / "records.jsonl"
-    path.write_bytes(bytes(20 << 20))
-    one = next(published.made_of.rounds())
-    whole = dataclasses.replace(one.records[0], first=0, end=20 << 20)
+    (published.folder / "records.jsonl").write_bytes(bytes(20 << 20))
+    figures = dataclasses.replace(next(published.rounds()), ranges=((0, 1 << 20), (2 << 20, 20 << 20)))
 
-    published.publish(lambda _: [dataclasses.replace(one, records=(whole,))])
+    published.publish([figures])
 
-    key = f"{published.run.prefix}records/round-00000.jsonl"
+    key = f"{published.destination.prefix}records/round-00000.jsonl"
     head = published.endpoint.client("s3").head_object(Bucket=published.bucket, Key=key, ChecksumMode="ENABLED")
-    assert (head["ContentLength"], "ChecksumSHA256" in head) == (20 << 20, True)
+    assert (head["ContentLength"], "ChecksumSHA256" in head) == (19 << 20, True)
 
 
-def test_a_round_that_is_not_whole_is_stored_and_not_sent(published, proxy):
-    one = dataclasses.replace(next(published.made_of.rounds()), complete=False)
+def test_a_round_that_is_not_whole_is_stored_and_not_sent_until_it_is(published, proxy):
+    figures = next(published.rounds())
+    report = published.publish([dataclasses.replace(figures, is_complete=False)])
 
-    report = published.publish(lambda _: [one])
+    assert (proxy.requests("PutMetricData"), report.is_whole, len(report.notes)) == ((), True, 1)
+    assert published.objects() == ["manifest.json", "records/round-00000.jsonl"]
 
-    assert (proxy.requests("PutMetricData"), report.whole, len(report.notes)) == ((), True, 1)
-    assert "records/round-00000.jsonl" in published.objects()
-
-
-def test_a_round_without_figures_is_published_once(published):
-    one = dataclasses.replace(next(published.made_of.rounds()), data=())
-    published.publish(lambda _: [one])
-
-    report = published.publish(lambda _: [one])
-
-    assert (report.rounds, report.whole) == ([], True)
+    grown = dataclasses.replace(figures, ranges=((0, 24),))
+    assert published.publish([grown]).rounds == [0]
+    key = f"{published.destination.prefix}records/round-00000.jsonl"
+    assert published.endpoint.client("s3").head_object(Bucket=published.bucket, Key=key)["ContentLength"] == 24
 
 
-def test_made_rounds_follow_from_their_seed(tmp_path):
-    one, other = (list(Made(folder=tmp_path, seed=3, first_s=0).rounds()) for _ in range(2))
+def test_rounds_of_equal_figures_in_one_minute_are_all_sent(published):
+    figures = next(published.rounds())
 
-    assert one == other
+    report = published.publish([dataclasses.replace(figures, number=number) for number in range(3)])
+
+    assert (report.sent, report.rounds) == (9, [0, 1, 2])
+    counts = published.counts()
+    assert [counts[series.metric, series.dimensions, series.at_s] for series in figures.series] == [
+        3 * len(series.values) for series in figures.series
+    ]
+
+
+def test_a_round_without_figures_is_published(published):
+    report = published.publish([dataclasses.replace(next(published.rounds()), series=())])
+
+    assert (report.rounds, report.sent, report.is_whole) == ([0], 0, True)
+
+
+def test_records_that_cannot_be_read_are_named(published):
+    figures = dataclasses.replace(next(published.rounds()), records_file=Path("gone.jsonl"))
+
+    with pytest.raises(ExternalError, match=r"gone\.jsonl: the file cannot be read"):
+        published.publish([figures])

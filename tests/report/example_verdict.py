@@ -15,8 +15,9 @@ from measured import arm, chunks, record, write_run
 from scipy import special
 
 from tandem.bench.manifest import SuiteEntry
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import LoadLevel
 from tandem.judge.headline import combine_verdict
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import (
     BottleneckRound,
     CellVerdict,
@@ -27,7 +28,6 @@ from tandem.judge.schema import (
     DivergenceExample,
     Headline,
     HistogramBin,
-    LoadLevel,
     NoiseFloor,
     OutputEquality,
     RatioEstimate,
@@ -43,6 +43,7 @@ from tandem.metrics import find_metric
 CLASSES = {"repeat": 3.1, "json": 1.72, "code": 1.46, "story": 1.01, "open": 0.97}
 EVIL = """</script><script>alert(1)</script>'"><img src=x onerror=alert(2)>&amp;\u2028<!--\x1b[31m\u202e"""
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms", "output_tokens_per_s")
+OWN_SPEED_UP = RatioEstimate(value=1.001, low=0.985, high=1.02)
 BASE, VARIANT, CONTROL = "qwen-vllm", "qwen-sd-vllm", "qwen-vllm#2"
 
 
@@ -173,34 +174,19 @@ def verdict(seen: RequestTable, **changes: Any) -> Verdict:
 
 
 def controls(seen: RequestTable) -> RunControls:
-    """All eight, in each of the four results but failed."""
+    """One in each of the four results but failed."""
     return RunControls(
-        checks=(
-            ControlCheck(
-                name="baseline against itself", result="passed", sentence="differs by a factor of 1.02 at most"
-            ),
-            ControlCheck(
-                name="drift", result="passed", sentence="E2E of the baseline moved by 0.4 % from the first round on"
-            ),
-            ControlCheck(name="order", result="passed", sentence="who was asked first is not faster: factor 1.004"),
-            ControlCheck(name="warm-up", result="passed", sentence="the first round is no slower than the rest"),
-            ControlCheck(name="client load", result="caution", sentence="one round is left out"),
-            ControlCheck(
-                name="placement", result="absent", sentence="one placement: nothing says what another would give"
-            ),
-            ControlCheck(
-                name="start", result="absent", sentence="one start of each server: a restart may change the figures"
-            ),
-            ControlCheck(name="errors", result="passed", sentence="no request failed"),
+        checks=tuple(
+            ControlCheck(name=name, result=result, sentence=sentence)
+            for name, result, sentence in (
+                ("baseline against itself", "passed", "differs by a factor of 1.02 at most"),
+                ("drift", "passed", "E2E of the baseline moved by 0.4 % from the first round on"),
+                ("client load", "caution", "one round is left out"),
+                ("placement", "absent", "one placement: nothing says what another would give"),
+            )
         ),
         floors=tuple(
-            NoiseFloor(
-                class_=class_,
-                load=seen.loads[0],
-                metric="e2e_ms",
-                ratio=1.02,
-                speed_up=RatioEstimate(value=1.001, low=0.985, high=1.02),
-            )
+            NoiseFloor(class_=class_, load=seen.loads[0], metric="e2e_ms", ratio=1.02, speed_up=OWN_SPEED_UP)
             for class_ in seen.classes
         ),
         marked=(BottleneckRound(round=99, sentence="the client took 96 % of a CPU"),),
@@ -225,11 +211,8 @@ def equality(seen: RequestTable, variant: str) -> OutputEquality:
             )
             for place, class_ in enumerate(seen.classes)
         ),
-        first_divergence=(
-            HistogramBin(first=0, last=8, n=0),
-            HistogramBin(first=8, last=16, n=1),
-            HistogramBin(first=16, last=32, n=0),
-            HistogramBin(first=32, last=None, n=1),
+        first_divergence=tuple(
+            HistogramBin(first=first, last=last, n=n) for first, last, n in ((0, 8, 0), (8, 16, 1), (16, None, 1))
         ),
         near_ties=ShareEstimate(n=2, of=2, low=0.2, high=1.0),
         lengths=RatioEstimate(value=1.0, low=0.99, high=1.01),
@@ -270,55 +253,18 @@ def acceptance(seen: RequestTable, variant: str) -> tuple[ClassAcceptance, ...]:
     return (*rows, plain)
 
 
-CLAIMS = (
-    ClaimVerdict(
-        claim="C1",
-        text="up to three times faster token generation for work that decodes much",
-        where="the post",
-        answer="confirmed",
-        why="the best class has a speed-up of 3.07 (2.96 to 3.18) by TPOT",
-        llmperf="0.99 by llmperf's inter-token latency",
-    ),
-    ClaimVerdict(
-        claim="C2",
-        text="inter-token latency of the structured prompt falls",
-        where="the post, results",
-        answer="confirmed",
-        why="TPOT of repeat: 14.5 ms against 45.1 ms",
-        against=("C7",),
-    ),
-    ClaimVerdict(
-        claim="C4",
-        text="the open-ended prompt gains nothing",
-        where="the post, Figure 3",
-        answer="confirmed",
-        why="open: 0.97 (0.95 to 0.99), inside the margin",
-        against=("C8",),
-    ),
-    ClaimVerdict(
-        claim="C7",
-        text="inter-token latency and TTFT show no gain",
-        where="the post, closing paragraph",
-        answer="contradicted",
-        why="TPOT gains wherever E2E does",
-        against=("C2",),
-    ),
-    ClaimVerdict(
-        claim="C8",
-        text="creative writing is faster too",
-        where="a report on the post",
-        answer="no evidence",
-        why="story: 1.01 (0.98 to 1.04)",
-        against=("C4",),
-    ),
-    ClaimVerdict(
-        claim="C9",
-        text="a smaller draft is accepted less, which cancels its gain",
-        where="the post",
-        answer="not comparable",
-        why="one draft was measured",
-    ),
-)
+CLAIMS = tuple(
+    ClaimVerdict(claim=claim, text=text, where=where, answer=answer, why=why, against=against, llmperf=llmperf)
+    for claim, text, where, answer, why, against, llmperf in (
+        ("C1", "up to three times faster token generation", "the post", "confirmed", "the best class: 3.07", (),
+         "0.99 by llmperf's inter-token latency"),
+        ("C2", "inter-token latency falls", "the post, results", "confirmed", "repeat: 14.5 ms", ("C7",), ""),
+        ("C4", "the open-ended prompt gains nothing", "Figure 3", "confirmed", "open: 0.97", ("C8",), ""),
+        ("C7", "inter-token latency shows no gain", "the post's end", "contradicted", "TPOT gains", ("C2",), ""),
+        ("C8", "creative writing is faster too", "a report on the post", "no evidence", "story: 1.01", ("C4",), ""),
+        ("C9", "a smaller draft is accepted less", "the post", "not comparable", "one draft was measured", (), ""),
+    )
+)  # fmt: skip
 
 
 def nothing(seen: RequestTable, **changes: Any) -> Verdict:

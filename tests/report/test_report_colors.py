@@ -61,15 +61,6 @@ def test_words_can_be_read_on_their_tint(colors: Mapping[str, str]) -> None:
     assert weak == []
 
 
-@pytest.mark.parametrize("colors", [LIGHT, DARK], ids=["light", "dark"])
-def test_the_noise_floor_and_the_band_differ(colors: Mapping[str, str]) -> None:
-    assert contrast(colors["floor"], colors["card"]) >= 3
-
-
-def test_light_and_dark_have_the_same_names() -> None:
-    assert set(LIGHT) == set(DARK)
-
-
 def test_every_verdict_has_a_shape_of_its_own() -> None:
     assert len(set(SHAPES.values())) == len(SHAPES) == len(get_args(CellWord))
 

@@ -1,4 +1,4 @@
-"""Twins with steps of a millisecond, one for all tests of a module that change nothing of it."""
+"""Simulators with steps of a millisecond, one for all tests of a module that change nothing of it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ QUICK = SimulatorSettings(
 
 
 @pytest.fixture(scope="module")
-def twin() -> Iterator[SimulatorThread]:
+def simulator() -> Iterator[SimulatorThread]:
     with SimulatorThread(QUICK) as running:
         yield running
 
 
 @pytest.fixture
 def started() -> Iterator[Callable[..., SimulatorThread]]:
-    """Start a twin of the quick knobs and some others."""
+    """Start a simulator of the quick knobs and some others."""
     running: list[SimulatorThread] = []
 
     def start(knobs: SimulatorSettings = QUICK, **more: object) -> SimulatorThread:

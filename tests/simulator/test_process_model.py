@@ -50,10 +50,6 @@ def test_a_prefill_costs_its_base_and_each_prompt_token():
     assert (short.first_s, long.first_s - 100) == pytest.approx((0.150, 0.350))
 
 
-def test_a_prefill_gives_one_token():
-    assert ended(speculating(acceptance=1.0), jobs(1))[0].tokens[0] == 1
-
-
 def test_the_acceptance_of_its_class_decides_the_bursts_of_a_request():
     classes = {
         name: PromptClassSettings(acceptance=chance)
@@ -96,10 +92,6 @@ def test_each_step_of_a_speculating_server_pays_k_draft_forwards():
     assert set(step_ms(ended(chosen, jobs(1))[0])) == {10 + 7 * 2.0}
 
 
-def test_a_plain_server_pays_no_draft():
-    assert set(step_ms(ended(knobs(draft_ms=2.0), jobs(1))[0])) == {10.0}
-
-
 def test_a_prefill_stalls_every_sequence_that_decodes():
     first, second = ended(knobs(), jobs(2, output=101, apart_s=0.5))
 
@@ -116,17 +108,6 @@ def test_the_batch_takes_no_more_than_its_limit_and_others_wait_in_order():
     assert max(batches) == 2
     assert [job.number for job in sorted(done, key=lambda job: job.started_s)] == [1, 2, 3, 4, 5, 6]
     assert done[2].started_s == pytest.approx(min(done[0].end_s, done[1].end_s))
-
-
-def test_who_waits_for_a_place_waits_longer_in_a_smaller_batch():
-    def waited(limit: int) -> float:
-        return sum(job.started_s for job in ended(knobs(max_num_seqs=limit), jobs(8)))
-
-    assert waited(1) > waited(2) > waited(8)
-
-
-def test_without_jitter_every_step_takes_the_same_time():
-    assert set(step_ms(ended(knobs(), jobs(1))[0])) == {10.0}
 
 
 def test_jitter_spreads_the_steps_by_its_sigma_around_the_same_median():
@@ -174,14 +155,6 @@ def test_an_open_loop_keeps_its_arrivals_whatever_the_server_does():
 
     assert [job.arrived_s for job in done] == pytest.approx([0, 0.01, 0.02, 0.03, 0.04])
     assert done[-1].started_s > 5 * 0.5
-
-
-def test_bursts_of_any_size_at_the_same_token_rate_end_at_the_same_time():
-    def end_s(burst: int) -> float:
-        law = {"law": "vllm", "num_speculative_tokens": burst - 1} if burst > 1 else {}
-        return ended(knobs(acceptance=1.0, step_ms=(6.0 * burst,), **law), jobs(1, 841))[0].end_s
-
-    assert [end_s(burst) for burst in range(1, 9)] == pytest.approx([end_s(1)] * 8)
 
 
 def test_the_post_breaks_even_where_the_planner_says():

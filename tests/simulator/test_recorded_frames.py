@@ -1,4 +1,4 @@
-"""The twin's bytes against those of a real vLLM 0.32.0, request by request: the same fields with the same types."""
+"""The simulator's bytes against those of a real vLLM 0.32.0, request by request: the same fields and types."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from doubles.simulator_thread import SimulatorThread
-from twin_asked import Answered, ask
+from simulator_client import Answered, ask
 
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 STREAMS = Path(__file__).parents[1] / "bench" / "streams"
 CASES = sorted(path.stem for path in STREAMS.glob("*.jsonl"))
-SPLIT = {name for name in CASES if "split_characters" in name}  # tokens inside a character: the twin has none
+SPLIT = {name for name in CASES if "split_characters" in name}  # tokens inside a character: the simulator has none
 SERVED = {"ngram": SimulatorSettings(
     model="smollm2", law="vllm", num_speculative_tokens=7, step_ms=(1.0,), prefill_base_ms=1, prefill_ms_per_token=0,
     max_model_len=2048, classes={"default": PromptClassSettings(acceptance=0.8, output_tokens=34)},
@@ -26,7 +26,7 @@ SERVED["base"] = SERVED["ngram"].model_copy(update={"law": "none", "num_speculat
 
 
 @pytest.fixture(scope="module")
-def twins() -> Iterator[dict[str, SimulatorThread]]:
+def simulators() -> Iterator[dict[str, SimulatorThread]]:
     with SimulatorThread(SERVED["base"]) as base, SimulatorThread(SERVED["ngram"]) as ngram:
         yield {"base": base, "ngram": ngram}
 
@@ -37,12 +37,12 @@ def recorded(case: str) -> tuple[dict[str, Any], Answered]:
     return head, Answered(head["status"], head["headers"], b"".join(bytes.fromhex(read["hex"]) for read in reads))
 
 
-def replayed(twins: dict[str, SimulatorThread], case: str) -> Answered:
+def replayed(simulators: dict[str, SimulatorThread], case: str) -> Answered:
     head, _ = recorded(case)
     body = head["request"]["body"]
     if "characters)" in json.dumps(body):  # a very long prompt is cut in the recording
         body = {**body, "messages": [{"role": "user", "content": "word " * 3000}]}
-    return ask(twins[head["server"]["arm"]].url, head["request"]["path"], body, {"X-Request-Id": case})
+    return ask(simulators[head["server"]["arm"]].url, head["request"]["path"], body, {"X-Request-Id": case})
 
 
 def shape(value: Any) -> Any:
@@ -75,58 +75,58 @@ def shapes(answered: Answered) -> dict[str, set[Any]]:
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("error")])
-def test_every_frame_has_the_fields_and_types_of_the_recorded_ones(twins, case):
-    of_twin, of_vllm = shapes(replayed(twins, case)), shapes(recorded(case)[1])
+def test_every_frame_has_the_fields_and_types_of_the_recorded_ones(simulators, case):
+    of_simulator, of_vllm = shapes(replayed(simulators, case)), shapes(recorded(case)[1])
 
-    places = of_twin.keys() & of_vllm.keys()
-    assert {name: of_twin[name] for name in places} == {name: of_vllm[name] for name in places}
+    places = of_simulator.keys() & of_vllm.keys()
+    assert {name: of_simulator[name] for name in places} == {name: of_vllm[name] for name in places}
     assert places >= {"last"}
     if case not in SPLIT:
-        assert of_vllm.keys() - {"middle"} == of_twin.keys() - {"middle"}
+        assert of_vllm.keys() - {"middle"} == of_simulator.keys() - {"middle"}
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("error")])
-def test_frames_come_in_the_recorded_order(twins, case):
+def test_frames_come_in_the_recorded_order(simulators, case):
     def order(answered: Answered) -> list[str]:
         places = ["[DONE]" if data == "[DONE]" else place(json.loads(data)) for data in answered.data]
         return [one for index, one in enumerate(places) if index == 0 or places[index - 1] != one]
 
-    found = [one for one in order(replayed(twins, case)) if one != "middle"]
+    found = [one for one in order(replayed(simulators, case)) if one != "middle"]
 
     assert found == [one for one in order(recorded(case)[1]) if one != "middle"]
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if name.startswith("error")])
-def test_errors_have_the_recorded_status_fields_and_words(twins, case):
-    of_twin, (_, of_vllm) = replayed(twins, case), recorded(case)
+def test_errors_have_the_recorded_status_fields_and_words(simulators, case):
+    of_simulator, (_, of_vllm) = replayed(simulators, case), recorded(case)
 
-    assert of_twin.status == of_vllm.status
-    assert shape(of_twin.json) == shape(of_vllm.json)
+    assert of_simulator.status == of_vllm.status
+    assert shape(of_simulator.json) == shape(of_vllm.json)
     fields = ("type", "param", "code")
-    assert [of_twin.json["error"][one] for one in fields] == [of_vllm.json["error"][one] for one in fields]
+    assert [of_simulator.json["error"][one] for one in fields] == [of_vllm.json["error"][one] for one in fields]
 
 
 @pytest.mark.parametrize("name", ["content-type", "transfer-encoding"])
-def test_a_streams_headers_are_the_recorded_ones(twins, name):
+def test_a_streams_headers_are_the_recorded_ones(simulators, name):
     case = "ngram_chat_usage"
 
-    assert replayed(twins, case).headers[name] == recorded(case)[1].headers[name]
+    assert replayed(simulators, case).headers[name] == recorded(case)[1].headers[name]
 
 
-def test_every_frame_carries_the_id_that_vllm_makes_of_the_requests_own(twins):
+def test_every_frame_carries_the_id_that_vllm_makes_of_the_requests_own(simulators):
     case = "ngram_chat_usage"
 
-    assert {frame["id"] for frame in replayed(twins, case).frames} == {
+    assert {frame["id"] for frame in replayed(simulators, case).frames} == {
         frame["id"] for frame in recorded(case)[1].frames
     }
 
 
 @pytest.mark.parametrize("arm", ["base", "ngram"])
 @pytest.mark.parametrize(("path", "file"), [("/v1/models", "models"), ("/version", "version")])
-def test_the_other_pages_have_the_recorded_fields(twins, arm, path, file):
+def test_the_other_pages_have_the_recorded_fields(simulators, arm, path, file):
     expected = json.loads((STREAMS / f"{file}_{arm}.json").read_text())
 
-    assert shape(ask(twins[arm].url, path).json) == shape(expected)
+    assert shape(ask(simulators[arm].url, path).json) == shape(expected)
 
 
 def series(page: str) -> set[tuple[str, frozenset[str]]]:
@@ -136,18 +136,18 @@ def series(page: str) -> set[tuple[str, frozenset[str]]]:
 
 
 @pytest.mark.parametrize(("arm", "file"), [("base", "metrics_base"), ("ngram", "metrics_ngram_after")])
-def test_the_metrics_have_the_recorded_names_and_labels(twins, arm, file):
-    of_twin = series(ask(twins[arm].url, "/metrics").body.decode())
+def test_the_metrics_have_the_recorded_names_and_labels(simulators, arm, file):
+    of_simulator = series(ask(simulators[arm].url, "/metrics").body.decode())
     of_vllm = series((STREAMS / f"{file}.txt").read_text())
 
-    assert {name for name, _ in of_vllm - of_twin} == {"vllm:cache_config_info"}
-    assert of_twin - of_vllm == set()
+    assert {name for name, _ in of_vllm - of_simulator} == {"vllm:cache_config_info"}
+    assert of_simulator - of_vllm == set()
 
 
-def test_the_histograms_have_the_recorded_buckets(twins):
+def test_the_histograms_have_the_recorded_buckets(simulators):
     def buckets(page: str) -> set[tuple[str, ...]]:
         return set(re.findall(r'(vllm:\w+)_bucket\{.*le="([^"]+)"', page))
 
     of_vllm = buckets((STREAMS / "metrics_ngram_after.txt").read_text())
 
-    assert buckets(ask(twins["ngram"].url, "/metrics").body.decode()) == of_vllm
+    assert buckets(ask(simulators["ngram"].url, "/metrics").body.decode()) == of_vllm

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tandem.simulator.acceptance_model import compute_mean_step_tokens, draw_step_tokens, max_step_tokens
+from tandem.simulator.acceptance_model import compute_mean_step_tokens, draw_step_tokens
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,6 @@ from tandem.simulator.acceptance_model import compute_mean_step_tokens, draw_ste
 )
 def test_the_expected_tokens_of_a_step(law, acceptance, window, tokens):
     assert compute_mean_step_tokens(law, acceptance, window) == pytest.approx(tokens, abs=0.001)
-
-
-@pytest.mark.parametrize(("law", "most"), [("none", 1), ("nxdi", 7), ("vllm", 8)])
-def test_the_most_that_a_step_commits(law, most):
-    drawn = draw_step_tokens(np.random.default_rng(1), law, 0.95, 7, 20_000)
-
-    assert max_step_tokens(law, 7) == most
-    assert (drawn.min(), drawn.max()) == (1, most)
 
 
 @pytest.mark.parametrize("law", ["nxdi", "vllm"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import aws_cdk as cdk
@@ -37,24 +36,11 @@ def waits_for(stack: Template, of: str) -> set[str]:
     return {each["Properties"].get("AddonName", each["Type"]) for each in earlier}
 
 
-def test_there_are_these_addons_and_no_other(stack: Template) -> None:
-    assert sorted(found["AddonName"] for found in resources(stack, "AWS::EKS::Addon")) == sorted(NAMES)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_version_is_the_one_in_the_data(stack: Template, name: str) -> None:
     known = inputs().catalogue.kubernetes.minors["1.36"].addons[name].value
 
     assert addon(stack, name).get("AddonVersion") == known
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_template_wins_over_edits(stack: Template, name: str) -> None:
-    assert addon(stack, name)["ResolveConflicts"] == "OVERWRITE"
-
-
-def test_the_cni_enforces_network_policies(stack: Template) -> None:
-    assert json.loads(addon(stack, "vpc-cni")["ConfigurationValues"]) == {"enableNetworkPolicy": "true"}
 
 
 def test_the_cni_has_a_role_of_its_own(stack: Template) -> None:

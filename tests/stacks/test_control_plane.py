@@ -20,14 +20,6 @@ def stack(stacks: Templates) -> Template:
     return stacks["post-us-east-2-Cluster"]
 
 
-def test_the_name_is_the_one_that_programs_compute(cluster: dict[str, Any]) -> None:
-    assert cluster["Name"] == "tandem-post-us-east-2"
-
-
-def test_the_version_is_the_declared_minor(cluster: dict[str, Any]) -> None:
-    assert cluster["Version"] == "1.36"
-
-
 def test_a_private_endpoint_is_closed_to_the_internet(cluster: dict[str, Any]) -> None:
     vpc = cluster["ResourcesVpcConfig"]
 
@@ -62,17 +54,6 @@ def test_rights_come_from_access_entries_alone(cluster: dict[str, Any]) -> None:
     assert access == {"AuthenticationMode": "API", "BootstrapClusterCreatorAdminPermissions": False}
 
 
-@pytest.mark.parametrize("type_", ["api", "audit", "authenticator", "controllerManager", "scheduler"])
-def test_the_control_plane_logs(cluster: dict[str, Any], type_: str) -> None:
-    assert {"Type": type_} in cluster["Logging"]["ClusterLogging"]["EnabledTypes"]
-
-
-def test_the_log_group_is_the_one_eks_writes_to_and_forgets(stack: Template) -> None:
-    group = one(stack, "AWS::Logs::LogGroup")
-
-    assert (group["LogGroupName"], group["RetentionInDays"]) == ("/aws/eks/tandem-post-us-east-2/cluster", 90)
-
-
 def test_the_log_group_is_there_before_the_cluster(stack: Template) -> None:
     (cluster,) = [found for found in stack["Resources"].values() if found["Type"] == "AWS::EKS::Cluster"]
 
@@ -87,33 +68,9 @@ def test_secrets_are_wrapped_by_a_customer_key(cluster: dict[str, Any], stack: T
     assert stack["Resources"][key]["Type"] == "AWS::KMS::Key"
 
 
-def test_the_key_rotates(stack: Template) -> None:
-    assert one(stack, "AWS::KMS::Key")["EnableKeyRotation"] is True
-
-
-def test_the_scheduler_packs(cluster: dict[str, Any]) -> None:
-    assert cluster["KubeSchedulerConfig"]["NodeResourcesFit"]["ScoringStrategy"]["Type"] == "MostAllocated"
-
-
-def test_support_is_the_standard_one(cluster: dict[str, Any]) -> None:
-    assert cluster["UpgradePolicy"] == {"SupportType": "STANDARD"}
-
-
 @pytest.mark.parametrize(("environment", "protected"), [("post-us-east-2", True), ("unprotected", False)])
 def test_deletion_is_protected_as_declared(stacks: Templates, environment: str, protected: bool) -> None:
     assert one(stacks[f"{environment}-Cluster"], "AWS::EKS::Cluster")["DeletionProtection"] is protected
-
-
-def test_eks_installs_no_addon_of_its_own(cluster: dict[str, Any]) -> None:
-    assert cluster["BootstrapSelfManagedAddons"] is False
-
-
-def test_the_cluster_stands_in_every_private_subnet(cluster: dict[str, Any]) -> None:
-    zones = [
-        subnet["Fn::ImportValue"].rpartition("-Subnet-")[2] for subnet in cluster["ResourcesVpcConfig"]["SubnetIds"]
-    ]
-
-    assert zones == ["use2-az1", "use2-az2", "use2-az3"]
 
 
 def test_named_clients_reach_the_private_endpoint_by_https_alone(stacks: Templates) -> None:

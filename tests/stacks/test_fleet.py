@@ -6,7 +6,6 @@ from email import message_from_string
 from typing import Any
 
 import pytest
-import yaml
 from assemblies import RESERVATION, Template, Templates, inputs, one, resources
 
 from tandem.guard.observe import CAPACITY_KIND_TAG
@@ -87,38 +86,8 @@ def test_the_instance_type_stands_in_the_template_only(stacks: Templates) -> Non
     assert "InstanceTypes" not in group(stacks)
 
 
-def test_the_image_is_the_neuron_one(stacks: Templates) -> None:
-    assert group(stacks)["AmiType"] == "AL2023_x86_64_NEURON"
-
-
 def test_the_images_release_is_pinned(stacks: Templates) -> None:
     assert group(stacks)["ReleaseVersion"] == inputs().catalogue.kubernetes.minors["1.36"].ami_release.value
-
-
-def test_an_update_terminates_first(stacks: Templates) -> None:
-    assert group(stacks)["UpdateConfig"] == {"MaxUnavailable": 1, "UpdateStrategy": "MINIMAL"}
-
-
-def test_broken_nodes_are_repaired(stacks: Templates) -> None:
-    assert group(stacks)["NodeRepairConfig"] == {"Enabled": True}
-
-
-def test_labels_say_what_selectors_look_for(stacks: Templates) -> None:
-    assert group(stacks)["Labels"] == {"neuron.amazonaws.com/present": "true", "workload": "neuron-inference"}
-
-
-def test_taints_keep_others_off_and_pods_back_until_mounts_work(stacks: Templates) -> None:
-    assert group(stacks)["Taints"] == [
-        {"Key": "aws.amazon.com/neuron", "Value": "present", "Effect": "NO_SCHEDULE"},
-        {"Key": "s3.csi.aws.com/agent-not-ready", "Effect": "NO_EXECUTE"},
-    ]
-
-
-def test_the_name_is_the_one_that_programs_raise(stacks: Templates) -> None:
-    assert (group(stacks)["ClusterName"], group(stacks)["NodegroupName"]) == (
-        "tandem-capacity-block",
-        "capacity-block-trn2",
-    )
 
 
 @pytest.mark.parametrize("stack", ["capacity-block-Fleet", "capacity-block-Cluster"])
@@ -151,14 +120,6 @@ def test_user_data_is_one_part_that_nodeadm_reads(stacks: Templates) -> None:
     message = message_from_string(user_data(stacks))
 
     assert [part.get_content_type() for part in message.walk()][1:] == ["application/node.eks.aws"]
-
-
-def test_local_disks_become_one_array(stacks: Templates) -> None:
-    part = message_from_string(user_data(stacks)).get_payload(0)
-    config = yaml.safe_load(part.get_payload())  # type: ignore[union-attr]
-
-    assert config["kind"] == "NodeConfig"
-    assert config["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
 
 
 def test_nobody_logs_in(stacks: Templates) -> None:

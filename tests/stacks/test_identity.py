@@ -80,7 +80,6 @@ def test_measuring_knows_its_results_and_its_metrics_only(stack: Template) -> No
         "s3:ListMultipartUploadParts": [f"{BUCKET}/results/*"],
         "s3:ListBucketMultipartUploads": [BUCKET],
         "cloudwatch:PutMetricData": ["*"],
-        "cloudwatch:GetMetricData": ["*"],
     }
 
 

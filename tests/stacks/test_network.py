@@ -45,10 +45,6 @@ def test_no_template_holds_a_zone_name(stacks: Templates) -> None:
     assert [stack for stack, template in stacks.items() if ZONE_NAME.search(str(template))] == []
 
 
-def test_no_private_subnet_gives_public_addresses(network: Template) -> None:
-    assert [subnet["MapPublicIpOnLaunch"] for subnet in resources(network, "AWS::EC2::Subnet")] == [False] * 4
-
-
 @pytest.mark.parametrize(("variant", "gateways"), [("closed", 0), ("capacity-block", 1), ("nat-per-zone", 3)], ids=str)
 def test_nat_gateways_are_as_many_as_declared(stacks: Templates, variant: str, gateways: int) -> None:
     assert len(resources(stacks[f"{variant}-Network"], "AWS::EC2::NatGateway")) == gateways
@@ -140,30 +136,8 @@ def test_endpoints_call_nobody(stacks: Templates) -> None:
     assert rule["CidrIp"] == "127.0.0.1/32"
 
 
-def test_all_traffic_is_logged(network: Template) -> None:
-    log = one(network, "AWS::EC2::FlowLog")
-
-    assert (log["ResourceType"], log["TrafficType"]) == ("VPC", "ALL")
-
-
-def test_flow_logs_are_kept_the_declared_days(stacks: Templates) -> None:
-    assert one(stacks["dev-trn2-3xlarge-Network"], "AWS::Logs::LogGroup")["RetentionInDays"] == 30
-
-
-def test_only_this_accounts_flow_logs_may_write(network: Template) -> None:
-    (trust,) = one(network, "AWS::IAM::Role")["AssumeRolePolicyDocument"]["Statement"]
-
-    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": "111122223333"}}
-
-
 def test_an_existing_network_has_no_stack(stacks: Templates) -> None:
     assert "customer-keys-Network" not in stacks
-
-
-def test_an_existing_network_is_named_by_ids(stacks: Templates) -> None:
-    vpc = one(stacks["customer-keys-Cluster"], "AWS::EKS::Cluster")["ResourcesVpcConfig"]
-
-    assert vpc["SubnetIds"] == ["subnet-0000000000000000a", "subnet-0000000000000000b"]
 
 
 def test_another_zone_moves_no_subnet(synth: Synth, stacks: Templates) -> None:

@@ -276,7 +276,7 @@ class TestLimits:
     def test_more_alarms_than_a_template_takes_are_refused_in_plain_words(self, tmp_path: Path) -> None:
         place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
 
-        with pytest.raises(TemplateLimitError, match=r"alarms; a template takes 500\. Host fewer variants"):
+        with pytest.raises(TemplateLimitError, match=r"alarms, and a template takes 500; host fewer variants"):
             alone(place, tmp_path, [wide(200)])
 
     def test_the_app_tells_them_in_a_line_and_ends_with_2(

@@ -46,7 +46,7 @@ def test_a_policy_that_iam_would_not_take_is_refused_with_what_to_do() -> None:
     base = environment("post-us-east-2")
     place = changed(base, cluster={"access": base.cluster.access.model_copy(update={"engineer": many})})
 
-    with pytest.raises(TemplateLimitError, match=r"IAM takes 6144\. Name fewer principals in cluster\.access"):
+    with pytest.raises(TemplateLimitError, match=r"IAM takes 6144; name fewer principals in cluster\.access"):
         PeoplePolicies(Stack(App(), "Guard"), "People", environment=place)
 
 

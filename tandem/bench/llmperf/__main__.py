@@ -50,7 +50,7 @@ def _run_session(options: argparse.Namespace) -> int:
         calls = session.run(options.calls, options.most_s)
     except BenchError as error:
         _print_progress(f"error: {error}")
-        return error.code
+        return error.exit_code
     except KeyboardInterrupt:
         _print_progress("interrupted: what was measured before is kept")
         return INTERRUPT_EXIT_CODE
@@ -63,7 +63,7 @@ def compute_exit_code(calls: Sequence[LlmperfCall]) -> int:
     for call in calls:
         success_counts[call.arm] = success_counts.get(call.arm, 0) + call.counted - call.errors
     if not success_counts or not all(success_counts.values()):
-        return ExternalBenchError.code
+        return ExternalBenchError.exit_code
     return 0 if all(call.how == "done" and not call.errors for call in calls) else PARTIAL_EXIT_CODE
 
 

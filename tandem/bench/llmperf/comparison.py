@@ -1,7 +1,7 @@
 """llmperf's figures beside Tandem's and the truth of the server that both measured, recomputed from their files.
 
 Invariant: every figure is computed here from what is in the folder; none is stored. Truth comes from the server's own
-log by the arithmetic of `tandem.bench.server_log`, Tandem's figures from its records by `summarize_run`, llmperf's
+log by the arithmetic of `tandem.bench.ground_truth`, Tandem's figures from its records by `summarize_run`, llmperf's
 from its
 result files as it wrote them; medians of requests, in milliseconds and tokens.
 
@@ -20,13 +20,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
-
 from tandem.bench.fault import BenchError
+from tandem.bench.ground_truth import ServerLogEntry
+from tandem.bench.json_file import read_json_lines
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.run import LlmperfCall, call_folder, read_calls
 from tandem.bench.record import RequestRecord, read_records
-from tandem.bench.server_log import ServerLogEntry
 from tandem.bench.summary import RecordSummary, summarize_run
 
 ABOUT, LOG, RECORDS, FOREIGN = "about.json", "twin.jsonl", "records.jsonl", "foreign.json"
@@ -37,7 +36,7 @@ HEADINGS = ("scenario", "figure", "truth", "Tandem", "truth", "llmperf")
 class ServerLogRequest(ServerLogEntry, frozen=True, kw_only=True):
     """One request as the server logged it, those without an answer included. Times as in `ServerLogEntry`."""
 
-    ended_s: float
+    ended_s: float = 0.0
     status: int = 200
     completion_tokens: int = 0
     finish_reason: str | None = None
@@ -208,8 +207,7 @@ def format_traps(folder: Path) -> Iterator[str]:
     yield (
         "| its clock starts before its workers | 1 token every 15 ms: "
         f"{_format_number(plain.all_per_s, 0)} tokens/s in all, by tokens that it counts too many, where the "
-        "server gave "
-        f"{_format_number(plain.true_per_s, 0)} |"
+        f"server gave {_format_number(plain.true_per_s, 0)} |"
     )
     yield (
         f"| requests are thrown away | {len(plain.entries)} sent, {plain.result_count} counted: the last ones "
@@ -218,8 +216,7 @@ def format_traps(folder: Path) -> Iterator[str]:
     usage = sides["usage"]
     yield (
         f"| asking for usage crashes it | {len(usage.entries)} requests were sent and "
-        f"{len(usage.complete_entries)} answered in "
-        f"full: {usage.result_count} counted, no file |"
+        f"{len(usage.complete_entries)} answered in full: {usage.result_count} counted, no file |"
     )
     error = sides["error"]
     yield (
@@ -383,14 +380,8 @@ def _compute_longest_gap_ms(record: RequestRecord) -> float:
 
 def _read_log(path: Path) -> Iterator[ServerLogRequest]:
     """Yield every request of a server's log."""
-    try:
-        content = path.read_bytes().splitlines()
-        documents = [msgspec.json.decode(line) for line in content if line]
-        yield from (msgspec.convert(line, ServerLogRequest) for line in documents if "request_id" in line)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise BenchError(
-            f"this is no server's log: {error}", where=str(path), change="restore it from a copy"
-        ) from error
+    entries = read_json_lines(path, ServerLogRequest, label="a server's log", change="restore it from a copy")
+    return (entry for entry in entries if entry.request_id)
 
 
 def _read_json(path: Path) -> Any:

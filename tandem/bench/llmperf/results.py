@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tandem.bench.fault import BenchError
 from tandem.bench.llmperf.tool import LlmperfLoad
-from tandem.bench.record import Chunk, RequestRecord
+from tandem.bench.record import Chunk, RequestRecord, split_chunks
 
 GENERATOR: Final = "llmperf"
 SUMMARY_PATTERN, ROWS_PATTERN = "*_summary.json", "*_individual_responses.json"
@@ -106,7 +106,7 @@ def build_records(
         RequestRecord(
             request_id=f"{GENERATOR}-{arm}-{call}-{number}", generator=GENERATOR, arm=arm, class_=GENERATOR,
             suite=GENERATOR, prompt_id="", round=call, concurrency=load.concurrency, start_s=began_s,
-            end_s=row.end_to_end_latency_s or 0.0, chunks=_build_chunks(row), **_error_fields(row),
+            end_s=row.end_to_end_latency_s or 0.0, **split_chunks(_build_chunks(row)), **_error_fields(row),
         )
         for number, row in enumerate(results.rows)
     ]  # fmt: skip

@@ -27,7 +27,8 @@ from typing import Literal
 import msgspec
 
 from tandem.bench import manifest as manifests
-from tandem.bench.fault import BenchError, ExternalBenchError
+from tandem.bench.fault import BenchError, convert_os_errors
+from tandem.bench.json_file import append_json, read_json_lines
 from tandem.bench.llmperf import ray, results
 from tandem.bench.llmperf.results import GENERATOR
 from tandem.bench.llmperf.source import COMMIT, SCRIPT
@@ -193,7 +194,7 @@ class LlmperfSession:
             errors=call_results.errors if call_results else 0,
             detail="" if outcome == "done" else _read_final_line(folder / OUTPUT),
         )
-        _append_call(self.out / CALLS, call)
+        append_json(self.out / CALLS, call, label="the line of a call")
         self.say(f"  {arm}: {outcome}, {call.counted} of {call.asked} counted, {seconds:.0f} s {call.detail}".rstrip())
         return call
 
@@ -204,12 +205,8 @@ def read_calls(out: Path) -> list[LlmperfCall]:
     Raises:
         BenchError: it cannot be read.
     """
-    try:
-        return [msgspec.json.decode(line, type=LlmperfCall) for line in (out / CALLS).read_bytes().splitlines()]
-    except (OSError, msgspec.DecodeError) as error:
-        raise BenchError(
-            f"the calls cannot be read: {error}", where=str(out / CALLS), change="name a folder that the driver wrote"
-        ) from error
+    change = "name a folder that the driver wrote"
+    return list(read_json_lines(out / CALLS, LlmperfCall, label="the calls", change=change))
 
 
 def call_folder(out: Path, arm: str, call: int) -> Path:
@@ -244,24 +241,10 @@ def _read_final_line(output: Path) -> str:
     return output_lines[-1][:MAX_CHARACTERS] if output_lines else ""
 
 
-def _append_call(path: Path, call: LlmperfCall) -> None:
-    try:
-        with path.open("ab") as file:
-            file.write(msgspec.json.encode(call) + b"\n")
-    except OSError as error:
-        raise ExternalBenchError(
-            f"it cannot be written: {error.strerror or error}", where=str(path), change="make room, and run again"
-        ) from error
-
-
 def _create_folder(out: Path) -> None:
-    try:
+    with convert_os_errors("the folder cannot be made", out, "name another by --out"):
         out.mkdir(parents=True, exist_ok=True)
         has_files = any(out.iterdir())
-    except OSError as error:
-        raise BenchError(
-            f"the folder cannot be made: {error.strerror or error}", where=str(out), change="name another by --out"
-        ) from error
     if has_files:
         raise BenchError("the folder is not empty", where=str(out), change="name a new folder by --out")
 

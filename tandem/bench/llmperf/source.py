@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         fetch_source(options.url, options.to)
     except BenchError as error:
         sys.stderr.write(f"error: {error}\n")
-        return error.code
+        return error.exit_code
     return 0
 
 

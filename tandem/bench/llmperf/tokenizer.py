@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         install_tokenizer(options.package, options.to)
     except BenchError as error:
         sys.stderr.write(f"error: {error}\n")
-        return error.code
+        return error.exit_code
     return 0
 
 

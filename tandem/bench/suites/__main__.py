@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         suite = load_suite(options.suite, llmperf_source=options.llmperf_source)
     except SuiteError as error:
         sys.stderr.write(f"{error}\n")
-        return error.code
+        return error.exit_code
     try:
         sys.stdout.write("".join(f"{line}\n" for line in format_suite(suite)))
         sys.stdout.flush()

@@ -13,16 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from tandem.bench.request_table import RequestTable
 from tandem.judge import verdict_reason
-from tandem.judge.cells import mask_valid_rounds
 from tandem.judge.claims import efficiency as claim_work
 from tandem.judge.claims import server_setup as claim_set_up
 from tandem.judge.claims import speed as claim_speed
-from tandem.judge.claims.claim_answer import ClaimAnswer
-from tandem.judge.claims.register import Claim, ClaimRegister, read_register
+from tandem.judge.claims.register import Claim, ClaimAnswer, read_register
 from tandem.judge.claims.variant_results import VariantResults, describe_llmperf
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import CellVerdict, ClaimVerdict, ClassAcceptance, OutputEquality, RunControls
 
 ANSWER_FUNCTIONS: Mapping[str, Callable[[Claim, VariantResults], ClaimAnswer]] = {
@@ -71,15 +69,13 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
         BenchError: the register of claims is not as it must be.
     """
     claim_register = read_register()
-    pairing = RequestPairing(table, mask_valid_rounds(table, controls) if controls is not None else None)
-    variant_results = [
+    pairing = RequestPairing(table, controls.marked_rounds if controls is not None else ())
+    variant_results: list[VariantResults | None] = [
         VariantResults(
             pairing=pairing,
             variant=variant,
             cells=tuple(cell for cell in cells if cell.variant == variant),
-            equality=next(
-                (variant_equality for variant_equality in equality if variant_equality.variant == variant), None
-            ),
+            equality=next((outputs for outputs in equality if outputs.variant == variant), None),
             acceptance=tuple(acceptance),
             margin=margin,
             set_up=claim_register.set_up,
@@ -87,66 +83,40 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
         )
         for variant in table.variants
     ]
-    void = controls.void if controls is not None else ()
-    return tuple(_add_contradictions(_answer_variants(claim_register, variant_results, void)))
+    void_reason = controls.void[0] if controls is not None and controls.void else ""
+    verdicts = [
+        _answer_claim(claim, results, void_reason)
+        for claim in claim_register.claim
+        for results in (variant_results[:1] if claim.asks in RUN_CLAIMS else variant_results) or [None]
+    ]
+    return tuple(_add_contradictions(verdicts))
 
 
-def _answer_variants(
-    claim_register: ClaimRegister, variant_results: Sequence[VariantResults], void: Sequence[str]
-) -> list[ClaimVerdict]:
-    verdicts = []
-    for claim in claim_register.claim:
-        if not variant_results:
-            verdicts.append(
-                _build_claim_verdict(
-                    claim, ClaimAnswer("not comparable", "this run has no variant to hold against a baseline")
-                )
-            )
-            continue
-        if claim.asks in RUN_CLAIMS:
-            verdicts.append(_build_claim_verdict(claim, _answer_claim(claim, variant_results[0], void)))
-            continue
-        verdicts += [
-            _build_claim_verdict(
-                claim,
-                _answer_claim(claim, results, void),
-                results.variant,
-                _describe_llmperf(claim, results) if claim.llmperf else None,
-            )
-            for results in variant_results
-        ]
-    return verdicts
-
-
-def _build_claim_verdict(
-    claim: Claim, answer: ClaimAnswer, variant: str | None = None, llmperf_text: str | None = None
-) -> ClaimVerdict:
-    reason = f"{answer.reason.rstrip('.')}."
+def _answer_claim(claim: Claim, results: VariantResults | None, void_reason: str) -> ClaimVerdict:
+    is_of_run = results is None or claim.asks in RUN_CLAIMS
+    if results is None:
+        answer = ClaimAnswer("not comparable", "this run has no variant to hold against a baseline")
+    elif claim.asks in _MANIFEST_CLAIMS:
+        answer = _restrict_answer(claim, results, ANSWER_FUNCTIONS[claim.asks](claim, results))
+    elif void_reason or results.invalid_reason:
+        reason = f"the run is void: {void_reason}" if void_reason else results.invalid_reason
+        answer = ClaimAnswer("no evidence", reason)
+    else:
+        answer = _restrict_answer(claim, results, ANSWER_FUNCTIONS[claim.asks](claim, results))
+        difference = results.explain_difference()
+        if answer.answer in {"confirmed", "contradicted"} and difference:
+            answer = answer.add_sentence(f"This is said of this run's servers, not of the post's: {difference}")
+    has_llmperf = results is not None and claim.llmperf and not is_of_run
     return ClaimVerdict(
-        claim=claim.id, text=claim.text, where=claim.where, answer=answer.answer, why=reason,
-        against=claim.against, llmperf=llmperf_text, variant=variant,
-    )  # fmt: skip
-
-
-def _describe_llmperf(claim: Claim, results: VariantResults) -> str | None:
-    return describe_llmperf(results, (*claim.classes, *claim.beside))
-
-
-def _answer_claim(claim: Claim, results: VariantResults, void: Sequence[str]) -> ClaimAnswer:
-    if void and claim.asks not in _MANIFEST_CLAIMS:
-        return ClaimAnswer("no evidence", f"the run is void: {void[0]}")
-    if results.invalid_reason and claim.asks not in _MANIFEST_CLAIMS:
-        return ClaimAnswer("no evidence", results.invalid_reason)
-    answer = _restrict_answer(claim, results, ANSWER_FUNCTIONS[claim.asks](claim, results))
-    if (
-        answer.answer in {"confirmed", "contradicted"}
-        and claim.asks not in _MANIFEST_CLAIMS
-        and results.explain_difference()
-    ):
-        return answer.add_sentence(
-            f"This is said of this run's servers, not of the post's: {results.explain_difference()}"
-        )
-    return answer
+        claim=claim.id,
+        text=claim.text,
+        where=claim.where,
+        answer=answer.answer,
+        why=f"{answer.reason.rstrip('.')}.",
+        against=claim.against,
+        llmperf=describe_llmperf(results, (*claim.classes, *claim.beside)) if results and has_llmperf else None,
+        variant=None if results is None or is_of_run else results.variant,
+    )
 
 
 def _restrict_answer(claim: Claim, results: VariantResults, answer: ClaimAnswer) -> ClaimAnswer:
@@ -154,26 +124,15 @@ def _restrict_answer(claim: Claim, results: VariantResults, answer: ClaimAnswer)
     few_reason = verdict_reason.explain_few_rounds(results.count_rounds(claim.metrics, claim.classes))
     if few_reason and claim.asks not in ("equality", *_MANIFEST_CLAIMS) and answer.answer != "not comparable":
         answer = ClaimAnswer("no evidence", few_reason)
+    reason, difference = "", results.explain_difference(allow_tuning=claim.asks in RUN_CLAIMS)
     if answer.answer == "confirmed" and claim.direction == "faster":
         if results.explain_bias():
-            return ClaimAnswer(
-                "not comparable", f"{results.explain_bias()}, so only survivors are compared; {answer.reason}"
-            )
-        if results.equality is not None and results.equality.result == "differs":
-            return ClaimAnswer(
-                "not comparable", f"its output is not the baseline's, so its speed is of another; {answer.reason}"
-            )
-    if claim.carries == "the post's set-up" and _explain_setup_difference(claim, results):
-        return ClaimAnswer(
-            "not comparable",
-            f"it is about the post's set-up, and {_explain_setup_difference(claim, results)}; {answer.reason}",
-        )
-    return answer
-
-
-def _explain_setup_difference(claim: Claim, results: VariantResults) -> str:
-    """Say in what the run is not what a claim about the post's set-up speaks of; tuning varies some of it."""
-    return results.explain_difference(allow_tuning=claim.asks in RUN_CLAIMS)
+            reason = f"{results.explain_bias()}, so only survivors are compared"
+        elif results.equality is not None and results.equality.result == "differs":
+            reason = "its output is not the baseline's, so its speed is of another"
+    if not reason and claim.carries == "the post's set-up" and difference:
+        reason = f"it is about the post's set-up, and {difference}"
+    return ClaimAnswer("not comparable", f"{reason}; {answer.reason}") if reason else answer
 
 
 def _add_contradictions(verdicts: Sequence[ClaimVerdict]) -> Iterable[ClaimVerdict]:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tandem.judge.claims.claim_answer import ClaimAnswer
-from tandem.judge.claims.register import Claim
+from tandem.judge.claims.register import Claim, ClaimAnswer
 from tandem.judge.claims.speed import answer_cells
-from tandem.judge.claims.variant_results import ALL, VariantResults, find_draft, join_first, model_slug
+from tandem.judge.claims.variant_results import VariantResults, find_draft, join_first, model_slug
 from tandem.judge.cost import measure_work
 from tandem.judge.interval import estimate_log_ratio
-from tandem.judge.ratio import convert_optional_estimate
-from tandem.judge.schema import ClassAcceptance, RatioEstimate
+from tandem.judge.schema import RatioEstimate
 from tandem.judge.text_format import format_interval, format_number, format_times
 
 
@@ -33,28 +31,20 @@ def answer_equality(_: Claim, results: VariantResults) -> ClaimAnswer:
 
 def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
     """Answer by target steps an output token, by the time of a step, and by TTFT."""
-    variant_acceptance, baseline_acceptance = (
-        find_acceptance(results, results.variant),
-        find_acceptance(results, results.table.baseline),
-    )
-    if variant_acceptance is None or variant_acceptance.target_steps_per_token is None:
-        reason = (
-            variant_acceptance.sentence
-            if variant_acceptance is not None and variant_acceptance.sentence
-            else "the target's steps are not known"
-        )
+    variant_row = results.find_acceptance(results.variant)
+    baseline_row = results.find_acceptance(results.table.baseline)
+    if variant_row is None or variant_row.target_steps_per_token is None:
+        reason = (variant_row.sentence if variant_row else "") or "the target's steps are not known"
         return ClaimAnswer("no evidence", f"{results.variant}: {reason.rstrip('.')}")
-    before = (
-        baseline_acceptance.target_steps_per_token
-        if baseline_acceptance is not None and baseline_acceptance.target_steps_per_token
-        else 1.0
-    )
-    after, margin_ratio = variant_acceptance.target_steps_per_token, 1 + results.margin
-    text = (
-        f"target steps an output token: {format_number(before)} to {format_number(after)} (by "
-        f"{variant_acceptance.method})"
-    )
-    step_ratio = _compute_step_ratio(results, before, after)
+    before = (baseline_row.target_steps_per_token if baseline_row else None) or 1.0
+    after, margin_ratio = variant_row.target_steps_per_token, 1 + results.margin
+    text = f"target steps an output token: {format_number(before)} to {format_number(after)} (by {variant_row.method})"
+    step_ratios = [
+        finding.variant_value / after / (finding.baseline_value / before)
+        for finding in results.find_metric("tpot_ms")
+        if finding.baseline_value and finding.variant_value
+    ]
+    step_ratio = float(np.median(step_ratios)) if step_ratios else None
     if step_ratio is not None:
         text += f"; a step took {format_times(step_ratio)} the baseline's time, by TPOT over steps a token"
     prefill = results.find_metric(claim.metrics[0])
@@ -66,24 +56,13 @@ def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
     if step_ratio is not None and step_ratio * margin_ratio < 1:
         return ClaimAnswer("contradicted", f"{text}: the step itself is faster")
     high_ends = [finding.speed_up.high if finding.speed_up else None for finding in prefill]
-    unsure_findings = [
-        finding for finding, end in zip(prefill, high_ends, strict=True) if end is None or end > margin_ratio
-    ]
-    if unsure_findings or not prefill or step_ratio is None:
-        lack_text = f"{len(unsure_findings)} of {len(prefill)} classes" if prefill else "every class"
-        return ClaimAnswer(
-            "no evidence", f"{text}; the first token may come earlier in {lack_text}, for all that is known"
-        )
-    return ClaimAnswer(
-        "confirmed", f"{text}; TTFT is faster in no class, each interval ends below {format_times(margin_ratio)}"
-    )
-
-
-def _compute_step_ratio(results: VariantResults, before: float, after: float) -> float | None:
-    """Return how many times the baseline's time a step of the variant took; None without TPOT."""
-    medians = [(finding.baseline_value, finding.variant_value) for finding in results.find_metric("tpot_ms")]
-    ratios = [variant / after / (baseline / before) for baseline, variant in medians if baseline and variant]
-    return float(np.median(ratios)) if ratios else None
+    unsure_count = sum(end is None or end > margin_ratio for end in high_ends)
+    if unsure_count or not prefill or step_ratio is None:
+        lack_text = f"{unsure_count} of {len(prefill)} classes" if prefill else "every class"
+        reason = f"the first token may come earlier in {lack_text}, for all that is known"
+        return ClaimAnswer("no evidence", f"{text}; {reason}")
+    reason = f"TTFT is faster in no class, each interval ends below {format_times(margin_ratio)}"
+    return ClaimAnswer("confirmed", f"{text}; {reason}")
 
 
 def answer_cost(claim: Claim, results: VariantResults) -> ClaimAnswer:
@@ -107,20 +86,13 @@ def answer_drafts(claim: Claim, results: VariantResults) -> ClaimAnswer:
         return ClaimAnswer("not comparable", f"this run has not both drafts as variants: {', '.join(claim.drafts)}")
     if large_arm.speculation != small_arm.speculation:
         return ClaimAnswer("not comparable", f"{large_arm.name} and {small_arm.name} differ in more than their draft")
-    acceptances = [find_acceptance(results, arm.name) for arm in (large_arm, small_arm)]
-    draft_tokens = [
-        acceptance.acceptance_length - 1 if acceptance and acceptance.acceptance_length else None
-        for acceptance in acceptances
-    ]
+    rows = [results.find_acceptance(arm.name) for arm in (large_arm, small_arm)]
+    draft_tokens = [row.acceptance_length - 1 if row and row.acceptance_length else None for row in rows]
     speed = compare_variants(results, large_arm.name, small_arm.name, claim.metrics[0])
-    text = (
-        f"accepted tokens a step: {' to '.join(map(format_number, draft_tokens))} from the larger to the smaller draft"
-    )
-    text += (
-        f"; TPOT of the smaller against the larger: {format_times(speed.value)} ({format_interval(speed)})"
-        if speed
-        else ""
-    )
+    tokens_text = " to ".join(map(format_number, draft_tokens))
+    text = f"accepted tokens a step: {tokens_text} from the larger to the smaller draft"
+    if speed:
+        text += f"; TPOT of the smaller against the larger: {format_times(speed.value)} ({format_interval(speed)})"
     if speed is None or speed.low is None or speed.high is None or draft_tokens[0] is None or draft_tokens[1] is None:
         return ClaimAnswer("no evidence", text)
     if speed.low > 1 + results.margin or draft_tokens[1] >= draft_tokens[0]:
@@ -141,26 +113,16 @@ def answer_windows(claim: Claim, results: VariantResults) -> ClaimAnswer:
         lack_text = f"this run has no variant with {', '.join(missing)} and the draft {results.set_up.draft}"
         return ClaimAnswer("not comparable", f"the windows {sizes} are compared, and {lack_text}")
     best_name, *other_names = (by_window[size].name for size in claim.windows)
-    ratios = [compare_variants(results, other_name, best_name, claim.metrics[0]) for other_name in other_names]
+    ratios = {name: compare_variants(results, name, best_name, claim.metrics[0]) for name in other_names}
+    known_ratios = {name: ratio for name, ratio in ratios.items() if ratio is not None}
     text = join_first(
-        f"{best_name} against {other_name}: {format_times(ratio.value)} ({format_interval(ratio)})"
-        for other_name, ratio in zip(other_names, ratios, strict=True)
-        if ratio is not None
+        f"{best_name} against {name}: {format_times(ratio.value)} ({format_interval(ratio)})"
+        for name, ratio in known_ratios.items()
     )
-    known_ratios = [ratio for ratio in ratios if ratio is not None and ratio.low and ratio.high]
-    if any(ratio.high is not None and ratio.high < 1 for ratio in known_ratios):
+    if any((ratio.high or 1.0) < 1 for ratio in known_ratios.values()):
         return ClaimAnswer("contradicted", text)
-    is_sure = len(known_ratios) == len(ratios) and all(
-        ratio.low is not None and ratio.low > 1 for ratio in known_ratios
-    )
+    is_sure = len(known_ratios) == len(ratios) and all((ratio.low or 0.0) > 1 for ratio in known_ratios.values())
     return ClaimAnswer("confirmed" if is_sure else "no evidence", text or "too few prompts")
-
-
-def find_acceptance(results: VariantResults, arm: str) -> ClassAcceptance | None:
-    """Return the acceptance of an arm over all classes."""
-    return next(
-        (acceptance for acceptance in results.acceptance if acceptance.arm == arm and acceptance.class_ == ALL), None
-    )
 
 
 def compare_variants(results: VariantResults, baseline: str, variant: str, metric: str) -> RatioEstimate | None:
@@ -179,7 +141,8 @@ def compare_variants(results: VariantResults, baseline: str, variant: str, metri
     if not logs:
         return None
     owner = np.unique(np.concatenate(prompts), return_inverse=True)[1]
-    return convert_optional_estimate(estimate_log_ratio(np.bincount(owner, np.concatenate(logs)) / np.bincount(owner)))
+    estimate = estimate_log_ratio(np.bincount(owner, np.concatenate(logs)) / np.bincount(owner))
+    return estimate.convert() if estimate else None
 
 
 def _compute_token_cost_s(results: VariantResults, arm: str, claim: Claim) -> float | None:

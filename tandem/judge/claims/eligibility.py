@@ -5,9 +5,9 @@ Invariant: a simulated server answers no claim, and neither does one of which no
 
 from __future__ import annotations
 
+from tandem.bench.request_table import RequestTable
 from tandem.judge.claims.register import read_register
 from tandem.judge.claims.variant_results import find_manifest_arm, list_differences
-from tandem.judge.request_table import RequestTable
 
 
 def explain_unasked(table: RequestTable) -> str | None:

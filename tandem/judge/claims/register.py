@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -115,6 +115,20 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     llmperf: bool = False
 
 
+AnswerWord = Literal["confirmed", "contradicted", "no evidence", "not comparable"]
+
+
+class ClaimAnswer(NamedTuple):
+    """What a run says to a claim, and why."""
+
+    answer: AnswerWord
+    reason: str
+
+    def add_sentence(self, sentence: str) -> ClaimAnswer:
+        """Return the same answer with one more sentence."""
+        return ClaimAnswer(self.answer, f"{self.reason}. {sentence}")
+
+
 class ClaimRegister(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All claims in the file's order, what was measured for them, and who says so."""
 
@@ -136,7 +150,7 @@ def read_register(path: Path = FILE) -> ClaimRegister:
         raise BenchError(
             f"this is no register of claims: {error}", where=str(path), change="restore the file, or correct this row"
         ) from error
-    faults = [*_find_faults(claim_register)]
+    faults = _find_faults(claim_register)
     if faults:
         raise BenchError("; ".join(faults), where=str(path), change="correct these rows")
     return claim_register

@@ -6,10 +6,9 @@ Invariant: what the manifest does not know confirms nothing; what it knows to di
 from __future__ import annotations
 
 from tandem.bench.manifest import ManifestArm
-from tandem.judge.claims.claim_answer import ClaimAnswer
-from tandem.judge.claims.register import Claim
+from tandem.bench.request_table import UNKNOWN
+from tandem.judge.claims.register import Claim, ClaimAnswer
 from tandem.judge.claims.variant_results import VariantResults, find_manifest_arm
-from tandem.judge.request_table import UNKNOWN
 
 _FIELDS = {"model": "model", "image": "image", "server_version": "server version", "runtime": "runtime"}
 

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-from tandem.judge.claims.claim_answer import ClaimAnswer
-from tandem.judge.claims.register import Claim
+from tandem.judge.claims.register import Claim, ClaimAnswer
 from tandem.judge.claims.variant_results import MetricFinding, VariantResults, join_first
 from tandem.judge.interval import FEWEST_STARTS, LEVEL
 from tandem.judge.schema import RatioEstimate

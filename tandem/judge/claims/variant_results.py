@@ -12,27 +12,23 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.quantiles import Values
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.bench.summary import ALL_CLASSES
 from tandem.judge import failure_bias
 from tandem.judge.claims.register import PostSetup
-from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_ROUNDS, FEWEST_STARTS, LEVEL, estimate_log_ratio
+from tandem.judge.decision import adjust_single_p, decide_speed_up
+from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.output_validity import explain_invalidity
 from tandem.judge.pairs import CellPairs, RequestPairing
-from tandem.judge.ratio import convert_optional_estimate
-from tandem.judge.request_table import RequestTable
-from tandem.judge.schema import (
-    CellVerdict,
-    CellWord,
-    ClassAcceptance,
-    LoadLevel,
-    OutputEquality,
-    RatioEstimate,
-)
+from tandem.judge.schema import CellVerdict, CellWord, ClassAcceptance, OutputEquality, RatioEstimate
 from tandem.judge.text_format import (
     format_interval,
     format_load,
@@ -42,7 +38,6 @@ from tandem.judge.text_format import (
     metric_unit,
 )
 
-ALL = "all"
 _MAX_TEXTS = 4  # cells that are spelt out in an answer
 
 
@@ -73,34 +68,24 @@ class MetricFinding:
 
     def __str__(self) -> str:
         """Say it with its figures."""
-        name, unit_name = format_metric(self.metric), metric_unit(self.metric)
-        figures = (
-            f"{name} {format_number(self.baseline_value)} to "
-            f"{format_number(self.variant_value)}{'' if unit_name == name else f' {unit_name}'}"
-        )
-        ratio = f", {format_times(self.speed_up.value)}" if self.speed_up else ""
-        ratio += f" ({format_interval(self.speed_up)})" if self.speed_up and self.speed_up.low is not None else ""
-        rounds_text = (
-            ""
-            if self.unit_text == "prompts"
-            else f" over {self.unit_count} round{'' if self.unit_count == 1 else 's'} of {self.unit_text}"
-        )
-        rounds_text += (
-            ", without a noise floor" if rounds_text and self.noise_floor is None and self.word != "no evidence" else ""
-        )
-        cell_text = f"{self.class_} at {format_load(self.load)}"
-        return f"{cell_text}: {figures}{ratio}, {self.word}{rounds_text}"
+        name, unit = format_metric(self.metric), metric_unit(self.metric)
+        text = f"{self.class_} at {format_load(self.load)}: {name} {format_number(self.baseline_value)} to "
+        text += f"{format_number(self.variant_value)}{'' if unit == name else f' {unit}'}"
+        if self.speed_up:
+            text += f", {format_times(self.speed_up.value)}"
+            text += f" ({format_interval(self.speed_up)})" if self.speed_up.low is not None else ""
+        text += f", {self.word}"
+        if self.unit_text == "prompts":
+            return text
+        text += f" over {self.unit_count} round{'' if self.unit_count == 1 else 's'} of {self.unit_text}"
+        return f"{text}, without a noise floor" if self.noise_floor is None and self.word != "no evidence" else text
 
 
 class RoundSpeedUps(NamedTuple):
-    """The log speed-up of each round of one cell, in the order of time, and how sure their mean is.
-
-    `p` is of the test that it is 0, alone; None with `speed_up`, of too few rounds.
-    """
+    """The log speed-up of each round of one cell, in the order of time, and their mean; None of too few rounds."""
 
     logs: Values
-    speed_up: RatioEstimate | None
-    p: float | None
+    estimate: LogRatioEstimate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +126,10 @@ class VariantResults:
         """Return the baseline and the variant."""
         return self.table.baseline, self.variant
 
+    def find_acceptance(self, arm: str) -> ClassAcceptance | None:
+        """Return the acceptance of an arm over all classes."""
+        return next((row for row in self.acceptance if row.arm == arm and row.class_ == ALL_CLASSES), None)
+
     def select_loads(self) -> tuple[LoadLevel, ...]:
         """Return the loads that answer: the post's where the run has it, else all."""
         post_loads = tuple(load for load in self.table.loads if load.concurrency == self.set_up.concurrency)
@@ -175,12 +164,15 @@ class VariantResults:
             return replace(finding, word="no evidence", speed_up=ratio)
         if not use_rounds or cell.prompts >= FEWEST_PROMPTS or not cell.prompts:
             return finding
-        round_speed_ups, noise_floor = self.compare_rounds(self.variant, cell), self._find_noise_floor(cell)
+        logs, estimate = self.compare_rounds(self.variant, cell)
+        noise_floor = self._find_noise_floor(cell)
+        # Bonferroni: Holm's correction would need the p-value over rounds of every other cell of the report
+        adjusted_p = adjust_single_p(estimate.p, self.test_count) if estimate else None
         return replace(
             finding,
-            word=self._choose_word(round_speed_ups, noise_floor),
-            speed_up=round_speed_ups.speed_up or cell.speed_up,
-            unit_count=len(round_speed_ups.logs),
+            word=decide_speed_up(estimate, adjusted_p, floor=noise_floor, margin=self.margin).word,
+            speed_up=estimate.convert() if estimate else cell.speed_up,
+            unit_count=len(logs),
             unit_text=f"{cell.prompts} prompt{'s' if cell.prompts > 1 else ''}",
             noise_floor=noise_floor,
         )
@@ -203,15 +195,14 @@ class VariantResults:
         is_finite = np.isfinite(pairs.by_round)
         sums, counts = np.where(is_finite, pairs.by_round, 0.0).sum(axis=0), is_finite.sum(axis=0)
         logs: Values = sums[counts > 0] / counts[counts > 0]
-        log_ratio = estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None
-        return RoundSpeedUps(logs, convert_optional_estimate(log_ratio), None if log_ratio is None else log_ratio.p)
+        return RoundSpeedUps(logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None)
 
     def _find_noise_floor(self, cell: CellVerdict) -> float | None:
         """Return the floor of a cell that is judged over rounds, which is found over rounds too."""
         if cell.noise_floor is not None or self.table.control is None:
             return cell.noise_floor
-        ratio = self.compare_rounds(self.table.control, cell).speed_up
-        return max(1 / ratio.low, ratio.high) if ratio is not None and ratio.low and ratio.high else None
+        estimate = self.compare_rounds(self.table.control, cell).estimate
+        return convert_log_ratio(max(-estimate.low, estimate.high)) if estimate else None
 
     def _pair_cell(self, arm: str, cell: CellVerdict | MetricFinding) -> CellPairs:
         table = self.table
@@ -220,19 +211,6 @@ class VariantResults:
             load=table.loads.index(cell.load), metric=cell.metric,
         )  # fmt: skip
 
-    def _choose_word(self, round_speed_ups: RoundSpeedUps, noise_floor: float | None) -> CellWord:
-        ratio, p = round_speed_ups.speed_up, round_speed_ups.p
-        if ratio is None or ratio.low is None or ratio.high is None or p is None:
-            return "no evidence"
-        least_ratio, margin_ratio = noise_floor or 1.0, 1 + self.margin
-        if 1 / margin_ratio <= ratio.low and ratio.high <= margin_ratio:
-            return "same"
-        if p * self.test_count >= 1 - LEVEL:  # Bonferroni: Holm's would need what the report made of all others
-            return "no evidence"
-        if ratio.value > least_ratio:
-            return "faster"
-        return "slower" if ratio.value < 1 / least_ratio else "no evidence"
-
     def explain_difference(self, *, allow_tuning: bool = False) -> str:
         """Say in what the run is not the post's set-up; empty where it is, as far as the manifest knows.
 
@@ -240,10 +218,9 @@ class VariantResults:
             allow_tuning: draft and window may be others: a claim about tuning compares them.
         """
         arms = [find_manifest_arm(self.table, name) for name in self.arm_names()]
-        known_arms = [arm for arm in arms if arm is not None]
-        if len(known_arms) < len(arms):
+        if arms[0] is None or arms[1] is None:
             return "the manifest does not know both arms"
-        return next(list_differences(self.set_up, *known_arms, allow_tuning=allow_tuning), "")
+        return next(list_differences(self.set_up, arms[0], arms[1], allow_tuning=allow_tuning), "")
 
     @cached_property
     def invalid_reason(self) -> str:
@@ -304,30 +281,27 @@ def join_first(items: Iterable[object]) -> str:
 
 def describe_llmperf(results: VariantResults, classes: Sequence[str]) -> str | None:
     """Return the figures of some classes by llmperf's definition beside the true ones; None where nobody has them."""
-    return join_first(_list_llmperf_medians(results, classes)) or None
-
-
-def _list_llmperf_medians(results: VariantResults, classes: Sequence[str]) -> Iterator[str]:
-    for class_ in classes:
-        for load_level in results.select_loads():
-            texts = [
-                f"{name} {format_number(before)} to {format_number(after)} ms"
-                for metric, name in (("llmperf_inter_token_latency_ms", "by llmperf's definition"), ("tpot_ms", "TPOT"))
-                for before, after in [
-                    [_compute_median(results, arm, class_, load_level, metric) for arm in results.arm_names()]
-                ]
-                if before is not None and after is not None
+    texts = []
+    for class_, load in product(classes, results.select_loads()):
+        figures = [
+            f"{name} {format_number(before)} to {format_number(after)} ms"
+            for metric, name in (("llmperf_inter_token_latency_ms", "by llmperf's definition"), ("tpot_ms", "TPOT"))
+            for before, after in [
+                [_compute_median(results, arm, (class_, load), metric) for arm in results.arm_names()]
             ]
-            if texts:
-                yield f"{class_} at {format_load(load_level)}: {', '.join(texts)}"
+            if before is not None and after is not None
+        ]
+        if figures:
+            texts.append(f"{class_} at {format_load(load)}: {', '.join(figures)}")
+    return join_first(texts) or None
 
 
-def _compute_median(results: VariantResults, arm: str, class_: str, load_level: LoadLevel, metric: str) -> float | None:
+def _compute_median(results: VariantResults, arm: str, cell: tuple[str, LoadLevel], metric: str) -> float | None:
     table = results.table
-    if class_ not in table.classes or metric not in table.figures:
+    if cell[0] not in table.classes or metric not in table.figures:
         return None
     rows = results.pairing.row_mask() & table.arm_mask(arm) & ~table.failed
-    rows &= (table.class_ == table.classes.index(class_)) & (table.load == table.loads.index(load_level))
+    rows &= (table.class_ == table.classes.index(cell[0])) & (table.load == table.loads.index(cell[1]))
     values = table.figures[metric][rows]
     values = values[np.isfinite(values)]
     return float(np.median(values)) if len(values) else None

@@ -11,18 +11,23 @@ shorter answers is not called faster.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.manifest import run_id
 from tandem.bench.quantiles import Values
+from tandem.bench.request_table import NO_DIGEST, UNKNOWN, RequestTable, read_request_table
+from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge import failure_bias, verdict_reason
-from tandem.judge.cells import adjust_p_values, mask_valid_rounds
 from tandem.judge.compare.differences import (
     CommonParts,
     find_common_parts,
@@ -31,12 +36,11 @@ from tandem.judge.compare.differences import (
 )
 from tandem.judge.compare.schema import ComparisonRow, OutputAgreement, RunComparison, RunSummary
 from tandem.judge.controls import check_controls
+from tandem.judge.decision import SpeedUpDecision, adjust_p_values, compare_lengths, decide_speed_up
 from tandem.judge.equality.content_rejections import BROKEN_CONTENT
-from tandem.judge.interval import FEWEST_ROUNDS, LEVEL, LogRatioEstimate, estimate_log_ratio
-from tandem.judge.pairs import JUDGED_METRICS, RequestPairing
-from tandem.judge.ratio import convert_log_ratio, convert_optional_estimate
-from tandem.judge.request_table import NO_DIGEST, UNKNOWN, RequestTable, read_request_table
-from tandem.judge.schema import CellWord, LoadLevel, RatioEstimate, RunControls, ShareEstimate
+from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
+from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, LENGTH_METRIC, RequestPairing
+from tandem.judge.schema import RatioEstimate, RunControls, ShareEstimate
 from tandem.judge.text_format import format_interval, format_number
 
 CONFOUNDING_NOTE = (
@@ -44,9 +48,10 @@ CONFOUNDING_NOTE = (
     "own figures cannot tell these apart. The rows of gains can: there each run is its own control."
 )
 _BEFORE, _AFTER = "before ", "after "
-_E2E, _LENGTH = "e2e_ms", "completion_tokens"
+_COPY_COLUMNS = ("failed", "tokens", "output", "ids", "start_s", "end_s", "start", "placement", "repeat", "slot")
 _SOUND, _REFUSAL = 0, 1  # codes of contents in a merged run
 _CellKey = tuple[str, LoadLevel, str]
+_RowKind = Literal["figure", "gain"]
 _RoundsByCell = dict[tuple[str, str, LoadLevel], set[int]]
 
 
@@ -74,23 +79,27 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
     )
     pairing = RequestPairing(_merge_runs(parts, common))
     floors, rounds = _combine_floors(*run_controls), [_list_rounds(part, common) for part in parts]
-    block_reason = _explain_block(run_controls, [entry.what for entry in manifest_differences if entry.blocks])
+    void_reasons = [reason for controls in run_controls for reason in controls.void]
+    settings = ", ".join(difference.what for difference in manifest_differences if difference.blocks)
+    block_reason = f"the runs were asked differently ({settings})" if settings else ""
+    if void_reasons:
+        block_reason = f"a run is void: {void_reasons[0]}"
     is_greedy = not before.run.temperature and not after.run.temperature
     outputs = tuple(_compare_outputs(pairing.table, common)) if is_greedy else ()
-    estimates = [
-        *_estimate_figures(pairing, common),
-        *_estimate_gains(pairing, common, before.baseline, after.baseline),
-    ]
-    adjusted_p_values = _adjust_known_p_values([entry.estimate for entry in estimates])
+    arms: list[tuple[_RowKind, str]] = [("figure", arm) for arm in common.arms]
+    if before.baseline == after.baseline:
+        arms += [("gain", arm) for arm in common.arms if arm != before.baseline]
+    estimates = list(_estimate_rows(pairing, arms, before.baseline))
+    p_values = iter(adjust_p_values(np.array([entry.estimate.p for entry in estimates if entry.estimate])).tolist())
     rows = tuple(
-        _build_row(
+        _decide_row(
             entry,
-            p,
-            floors.get((entry.class_, entry.load, entry.metric)),
-            block_reason or _explain_few_rounds(entry, before.baseline, rounds),
+            next(p_values) if entry.estimate else None,
+            floors.get((entry.draft.class_, entry.draft.load, entry.draft.metric)),
+            block_reason or _explain_few_rounds(entry.draft, before.baseline, rounds),
             margin,
         )
-        for entry, p in zip(estimates, adjusted_p_values, strict=True)
+        for entry in estimates
     )
     return RunComparison(
         before=_summarize_run(before, run_controls[0], common),
@@ -107,21 +116,13 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
 class _RowEstimate(NamedTuple):
     """A row before it is held against the others.
 
-    `loss_reason` says why only survivors could be compared. `length_ratio` is that of the later answers as a ratio of
-    the earlier
-    ones, where the metric grows with it and servers counted tokens.
+    `draft` is the row as far as it is known; its `why` says why only survivors could be compared, or is empty.
+    `length_ratio` is that of the later answers as a ratio of the earlier ones, where the metric grows with it and
+    servers counted tokens.
     """
 
-    kind: Literal["figure", "gain"]
-    arm: str
-    class_: str
-    load: LoadLevel
-    metric: str
-    logs: Values
-    before: float
-    after: float
+    draft: ComparisonRow
     estimate: LogRatioEstimate | None
-    loss_reason: str
     length_ratio: RatioEstimate | None
 
 
@@ -130,45 +131,43 @@ def _merge_runs(parts: Sequence[_RunPart], common: CommonParts) -> RequestTable:
 
     Requests of other suites, of arms that only one run has and of marked rounds are left out.
     """
-    rows = [_mask_rows(part, common) for part in parts]
-    code_columns: dict[str, Any] = {
-        "arm": _merge_codes([[part.prefix + name for name in part.table.arms] for part in parts], parts, rows, "arm"),
-        "prompt": _merge_codes([_rename_prompts(part) for part in parts], parts, rows, "prompt"),
-        **{
-            name: _merge_codes([getattr(part.table, names) for part in parts], parts, rows, name)
-            for name, names in (("class_", "classes"), ("load", "loads"))
-        },
-    }
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(part.table, name)[mask] for part, mask in zip(parts, rows, strict=True)])
-        for name in ("failed", "tokens", "output", "ids", "start_s", "end_s", "start", "placement", "repeat", "slot")
-    }
-    row_count = len(columns["failed"])
+    masks = [_mask_rows(part, common) for part in parts]
+    tables = [part.table for part in parts]
+
+    def join_columns(columns: Iterable[NDArray[Any]]) -> Any:
+        return np.concatenate([column[mask] for column, mask in zip(columns, masks, strict=True)])
+
+    def join_codes(names: Sequence[Sequence[Any]], column: str) -> tuple[tuple[Any, ...], Any]:
+        """Return names that serve both runs, and the codes of the rows that are kept."""
+        codes = {name: code for code, name in enumerate(dict.fromkeys(chain.from_iterable(names)))}
+        code_columns = (
+            np.array([codes[name] for name in part_names], np.intp)[getattr(table, column)]
+            for part_names, table in zip(names, tables, strict=True)
+        )
+        return tuple(codes), join_columns(code_columns)
+
+    arms, arm = join_codes([[part.prefix + name for name in part.table.arms] for part in parts], "arm")
+    prompt_keys = [
+        [prompt._replace(suite=part.suites.get(prompt.suite, prompt.suite)) for prompt in part.table.prompts]
+        for part in parts
+    ]
+    prompts, prompt = join_codes(prompt_keys, "prompt")
+    classes, class_ = join_codes([table.classes for table in tables], "class_")
+    loads, load = join_codes([table.loads for table in tables], "load")
+    columns = {name: join_columns(getattr(table, name) for table in tables) for name in _COPY_COLUMNS}
+    row_count = len(arm)
     return replace(
-        parts[0].table,
-        arms=code_columns["arm"][0],
-        prompts=code_columns["prompt"][0],
-        classes=code_columns["class_"][0],
-        loads=code_columns["load"][0],
-        arm=code_columns["arm"][1],
-        prompt=code_columns["prompt"][1],
-        class_=code_columns["class_"][1],
-        load=code_columns["load"][1],
-        round=np.zeros(row_count, np.intp),
-        error=np.zeros(row_count, np.intp),
-        contents=("sound", "refused"),
-        content=np.concatenate([_encode_content(part.table)[mask] for part, mask in zip(parts, rows, strict=True)]),
-        hit_token_limit=np.zeros(row_count, bool),
-        line_offsets=np.zeros(row_count, np.intp),
-        torn_lines=(),
+        tables[0],
+        arms=arms, prompts=prompts, classes=classes, loads=loads, arm=arm, prompt=prompt, class_=class_, load=load,
+        round=np.zeros(row_count, np.intp), error=np.zeros(row_count, np.intp), contents=("sound", "refused"),
+        content=join_columns(_encode_content(table) for table in tables),
+        hit_token_limit=np.zeros(row_count, bool), line_offsets=np.zeros(row_count, np.intp), torn_lines=(),
         figures={
-            metric: np.concatenate(
-                [_read_figure(part.table, metric)[mask] for part, mask in zip(parts, rows, strict=True)]
-            )
-            for metric in (*JUDGED_METRICS, _LENGTH)
+            metric: join_columns(table.figures.get(metric, np.full(len(table), np.nan)) for table in tables)
+            for metric in (*JUDGED_METRICS, LENGTH_METRIC)
         },
         **columns,
-    )
+    )  # fmt: skip
 
 
 class _RunPart(NamedTuple):
@@ -184,27 +183,9 @@ def _mask_rows(part: _RunPart, common: CommonParts) -> BoolArray:
     table = part.table
     arms = [code for code, name in enumerate(table.arms) if name in common.arms]
     prompts = [code for code, prompt in enumerate(table.prompts) if prompt.suite in part.suites]
-    round_mask = RequestPairing(table, mask_valid_rounds(table, part.controls)).row_mask()
+    round_mask = RequestPairing(table, part.controls.marked_rounds).row_mask()
     rows: BoolArray = round_mask & np.isin(table.arm, arms) & np.isin(table.prompt, prompts)
     return rows
-
-
-def _rename_prompts(part: _RunPart) -> list[Any]:
-    return [prompt._replace(suite=part.suites.get(prompt.suite, prompt.suite)) for prompt in part.table.prompts]
-
-
-def _merge_codes(
-    names: Sequence[Sequence[Any]], parts: Sequence[_RunPart], rows: Sequence[BoolArray], column: str
-) -> tuple[tuple[Any, ...], IntArray]:
-    """Return names that serve both runs, and the codes of the rows that are kept."""
-    codes_by_name = {
-        name: code for code, name in enumerate(dict.fromkeys(name for part_names in names for name in part_names))
-    }
-    codes = [
-        np.array([codes_by_name[name] for name in part_names], np.intp)[getattr(part.table, column)[mask]]
-        for part_names, part, mask in zip(names, parts, rows, strict=True)
-    ]
-    return tuple(codes_by_name), np.concatenate(codes)
 
 
 def _encode_content(table: RequestTable) -> IntArray:
@@ -213,103 +194,88 @@ def _encode_content(table: RequestTable) -> IntArray:
     return np.where(table.content == UNKNOWN, UNKNOWN, np.where(refusal_mask, _REFUSAL, _SOUND))
 
 
-def _read_figure(table: RequestTable, metric: str) -> Values:
-    return table.figures[metric] if metric in table.figures else np.full(len(table), np.nan)
+class _PairedFigures(NamedTuple):
+    """What one metric of one cell is in both runs, of the prompts that can be compared.
+
+    `logs` are the later run's log speed-ups over the earlier, one a prompt; before and after are each run's figure.
+    """
+
+    logs: Values
+    before: float
+    after: float
 
 
-def _estimate_figures(pairing: RequestPairing, common: CommonParts) -> Iterator[_RowEstimate]:
-    """Yield each arm's own figures, later against earlier."""
+def _estimate_rows(
+    pairing: RequestPairing, arms: Sequence[tuple[_RowKind, str]], baseline: str
+) -> Iterator[_RowEstimate]:
+    """Yield each arm's own figures, or what it gains over its baseline, later against earlier."""
     table = pairing.table
-    for arm in common.arms:
-        pair = (_BEFORE + arm, _AFTER + arm)
-        if not set(pair) <= set(table.arms):
-            continue
-        losses = _ArmLosses.from_arms(pairing, *pair, ("the earlier run", "the later run"))
-        for class_, load in _list_cells(table):
-            length_ratio = convert_optional_estimate(
-                estimate_log_ratio(_compare_lengths(pairing, pair, class_, load)[1])
-            )
+    cells = sorted(set(zip(table.class_.tolist(), table.load.tolist(), strict=True)), key=lambda cell: cell[::-1])
+    for kind, arm in arms:
+        pair_figures = partial(_pair_own_figures, pairing, arm)
+        losses = [_ArmLosses.from_arms(pairing, _BEFORE + arm, _AFTER + arm, ("the earlier run", "the later run"))]
+        if kind == "gain":
+            pair_figures = partial(_pair_gains, pairing, baseline, arm)
+            losses = [
+                _ArmLosses.from_arms(pairing, *pair, (_name_arm(pair[0]), _name_arm(pair[1])))
+                for pair in (
+                    (_BEFORE + baseline, _BEFORE + arm), (_AFTER + baseline, _AFTER + arm),
+                    (_BEFORE + baseline, _AFTER + baseline), (_BEFORE + arm, _AFTER + arm),
+                )
+            ]  # fmt: skip
+        for cell in cells:
+            loss_reason = next(filter(None, (entry.explain_loss(*cell) for entry in losses)), "")
+            length_estimate = estimate_log_ratio(-pair_figures(cell, LENGTH_METRIC).logs)
+            length_ratio = length_estimate.convert() if length_estimate else None
             for metric in JUDGED_METRICS:
-                cell_pairs = pairing.pairs(baseline=pair[0], variant=pair[1], class_=class_, load=load, metric=metric)
-                if not len(cell_pairs.logs):
+                figures = pair_figures(cell, metric)
+                if not len(figures.logs):
                     continue
-                yield _RowEstimate(
-                    "figure",
-                    arm,
-                    table.classes[class_],
-                    table.loads[load],
-                    metric,
-                    cell_pairs.logs,
-                    float(np.median(cell_pairs.baseline_medians)),
-                    float(np.median(cell_pairs.variant_medians)),
-                    estimate_log_ratio(cell_pairs.logs),
-                    losses.explain_loss(class_, load),
-                    length_ratio if metric == _E2E else None,
+                estimate = estimate_log_ratio(figures.logs)
+                mean_ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(figures.logs))))
+                draft = ComparisonRow(
+                    kind=kind,
+                    arm=arm,
+                    class_=table.classes[cell[0]],
+                    load=table.loads[cell[1]],
+                    metric=metric,
+                    prompts=len(figures.logs),
+                    before=figures.before,
+                    after=figures.after,
+                    speed_up=estimate.convert() if estimate else mean_ratio,
+                    p=estimate.p if estimate else None,
+                    verdict="no evidence",
+                    why=loss_reason,
                 )
+                yield _RowEstimate(draft, estimate, length_ratio if metric == DECIDING_METRIC else None)
 
 
-def _estimate_gains(pairing: RequestPairing, common: CommonParts, before: str, after: str) -> Iterator[_RowEstimate]:
-    """Yield what each variant gains over its baseline, later against earlier; the baselines must be of one name."""
-    table = pairing.table
-    if before != after or not {_BEFORE + before, _AFTER + before} <= set(table.arms):
-        return
-    for arm in common.arms:
-        if arm == before:
-            continue
-        losses = [
-            *(
-                _ArmLosses.from_arms(
-                    pairing, prefix + before, prefix + arm, (f"{before} in {run_text}", f"{arm} in {run_text}")
-                )
-                for prefix, run_text in ((_BEFORE, "the earlier run"), (_AFTER, "the later run"))
-            ),
-            *(
-                _ArmLosses.from_arms(
-                    pairing,
-                    _BEFORE + entry,
-                    _AFTER + entry,
-                    (f"{entry} in the earlier run", f"{entry} in the later run"),
-                )
-                for entry in (before, arm)
-            ),
-        ]
-        for class_, load in _list_cells(table):
-            loss_reason = next(filter(None, (entry.explain_loss(class_, load) for entry in losses)), "")
-            lengths = [
-                _compare_lengths(pairing, (prefix + before, prefix + arm), class_, load) for prefix in (_BEFORE, _AFTER)
-            ]
-            _, earlier, later = np.intersect1d(lengths[0][0], lengths[1][0], return_indices=True)
-            length_ratio = convert_optional_estimate(estimate_log_ratio(lengths[1][1][later] - lengths[0][1][earlier]))
-            for metric in JUDGED_METRICS:
-                sides = [
-                    pairing.pairs(
-                        baseline=prefix + before, variant=prefix + arm, class_=class_, load=load, metric=metric
-                    )
-                    for prefix in (_BEFORE, _AFTER)
-                ]
-                _, first, second = np.intersect1d(sides[0].prompts, sides[1].prompts, return_indices=True)
-                if not len(first):
-                    continue
-                logs = [sides[0].logs[first], sides[1].logs[second]]
-                yield _RowEstimate(
-                    "gain",
-                    arm,
-                    table.classes[class_],
-                    table.loads[load],
-                    metric,
-                    logs[1] - logs[0],
-                    convert_log_ratio(float(np.mean(logs[0]))),
-                    convert_log_ratio(float(np.mean(logs[1]))),
-                    estimate_log_ratio(logs[1] - logs[0]),
-                    loss_reason,
-                    length_ratio if metric == _E2E else None,
-                )
+def _pair_own_figures(pairing: RequestPairing, arm: str, cell: tuple[int, int], metric: str) -> _PairedFigures:
+    """Return an arm's own figures in both runs; the medians over prompts stand for each run."""
+    pairs = pairing.pairs(baseline=_BEFORE + arm, variant=_AFTER + arm, class_=cell[0], load=cell[1], metric=metric)
+    if not len(pairs.logs):
+        return _PairedFigures(pairs.logs, math.nan, math.nan)
+    return _PairedFigures(pairs.logs, float(np.median(pairs.baseline_medians)), float(np.median(pairs.variant_medians)))
 
 
-def _compare_lengths(pairing: RequestPairing, pair: tuple[str, str], class_: int, load: int) -> tuple[IntArray, Values]:
-    """Return prompts of two arms and the log ratio of their answers' tokens, above 0 where the second's are more."""
-    cell_pairs = pairing.pairs(baseline=pair[0], variant=pair[1], class_=class_, load=load, metric=_LENGTH)
-    return cell_pairs.prompts, -cell_pairs.logs
+def _pair_gains(pairing: RequestPairing, baseline: str, arm: str, cell: tuple[int, int], metric: str) -> _PairedFigures:
+    """Return an arm's speed-up over its baseline in both runs, of prompts that all four answered."""
+    earlier, later = (
+        pairing.pairs(baseline=prefix + baseline, variant=prefix + arm, class_=cell[0], load=cell[1], metric=metric)
+        for prefix in (_BEFORE, _AFTER)
+    )
+    _, first, second = np.intersect1d(earlier.prompts, later.prompts, return_indices=True)
+    if not len(first):
+        return _PairedFigures(np.empty(0), math.nan, math.nan)
+    logs = earlier.logs[first], later.logs[second]
+    return _PairedFigures(logs[1] - logs[0], *(convert_log_ratio(float(np.mean(side))) for side in logs))
+
+
+def _name_arm(arm_name: str) -> str:
+    """Return the name of an arm of a merged run as a sentence has it."""
+    is_earlier = arm_name.startswith(_BEFORE)
+    name = arm_name.removeprefix(_BEFORE if is_earlier else _AFTER)
+    return f"{name} in the {'earlier' if is_earlier else 'later'} run"
 
 
 class _ArmLosses(NamedTuple):
@@ -357,11 +323,6 @@ class _ArmLosses(NamedTuple):
         return ""
 
 
-def _list_cells(table: RequestTable) -> list[tuple[int, int]]:
-    """Return the classes and loads that were asked, in the order of their names."""
-    return sorted(set(zip(table.class_.tolist(), table.load.tolist(), strict=True)), key=lambda cell: cell[::-1])
-
-
 def _combine_floors(before: RunControls, after: RunControls) -> dict[_CellKey, float]:
     """Return the floors of both runs together, of the cells for which both have one."""
     floors_by_run = [
@@ -384,11 +345,11 @@ def _list_rounds(part: _RunPart, common: CommonParts) -> _RoundsByCell:
     return rounds
 
 
-def _explain_few_rounds(estimate_row: _RowEstimate, baseline: str, rounds: Sequence[_RoundsByCell]) -> str:
+def _explain_few_rounds(row: ComparisonRow, baseline: str, rounds: Sequence[_RoundsByCell]) -> str:
     """Say why a row has too few rounds, in the run that has fewer; empty where they are enough."""
-    arms = (estimate_row.arm,) if estimate_row.kind == "figure" else (baseline, estimate_row.arm)
+    arms = (row.arm,) if row.kind == "figure" else (baseline, row.arm)
     round_count = min(
-        len(set.intersection(*(run_rounds.get((arm, estimate_row.class_, estimate_row.load), set()) for arm in arms)))
+        len(set.intersection(*(run_rounds.get((arm, row.class_, row.load), set()) for arm in arms)))
         for run_rounds in rounds
     )
     if round_count >= FEWEST_ROUNDS:
@@ -396,95 +357,52 @@ def _explain_few_rounds(estimate_row: _RowEstimate, baseline: str, rounds: Seque
     return f"a run is short: {verdict_reason.explain_few_rounds(round_count) or 'both arms answered in no round of it'}"
 
 
-def _explain_block(run_controls: Sequence[RunControls], setting_names: Sequence[str]) -> str:
-    """Say why nothing may be called, whatever the figures; empty where it may."""
-    void_reasons = [reason for controls_of_run in run_controls for reason in controls_of_run.void]
-    if void_reasons:
-        return f"a run is void: {void_reasons[0]}"
-    return f"the runs were asked differently ({', '.join(setting_names)})" if setting_names else ""
-
-
-def _adjust_known_p_values(estimates: Sequence[LogRatioEstimate | None]) -> list[float | None]:
-    """Return each p with all of them taken into account; None where there is none."""
-    p_values = [row_estimate.p for row_estimate in estimates if row_estimate is not None]
-    adjusted_p_values = iter(adjust_p_values(np.array(p_values)).tolist() if p_values else [])
-    return [None if row_estimate is None else next(adjusted_p_values) for row_estimate in estimates]
-
-
-def _build_row(
-    row_estimate: _RowEstimate, adjusted_p: float | None, floor: float | None, block_reason: str, margin: float
+def _decide_row(
+    row: _RowEstimate, adjusted_p: float | None, floor: float | None, block_reason: str, margin: float
 ) -> ComparisonRow:
-    verdict, reason = _decide_row(row_estimate, adjusted_p, floor, block_reason, margin)
-    log_ratio = row_estimate.estimate
-    ratio = convert_optional_estimate(log_ratio) or RatioEstimate(
-        value=convert_log_ratio(float(np.mean(row_estimate.logs)))
-    )
-    return ComparisonRow(
-        kind=row_estimate.kind,
-        arm=row_estimate.arm,
-        class_=row_estimate.class_,
-        load=row_estimate.load,
-        metric=row_estimate.metric,
-        prompts=len(row_estimate.logs),
-        before=row_estimate.before,
-        after=row_estimate.after,
-        speed_up=ratio,
-        p=None if log_ratio is None else log_ratio.p,
+    decision = decide_speed_up(row.estimate, adjusted_p, floor=floor, margin=margin)
+    reason = block_reason or row.draft.why
+    if not reason and row.estimate is None:
+        reason = "too few prompts for an interval"
+    elif not reason and floor is None:
+        reason = "no noise floor in one run or both: measure both with --control-rounds"
+    reason = reason or _explain_other_length(row, decision, margin)
+    return msgspec.structs.replace(
+        row.draft,
         adjusted_p=adjusted_p,
         noise_floor=floor,
-        verdict=verdict,
-        why=reason,
+        verdict="no evidence" if reason else decision.word,
+        why=reason or _GROUNDS[decision.ground].format(percent=100 * margin, floor=floor),
     )
 
 
-def _decide_row(
-    row_estimate: _RowEstimate, adjusted_p: float | None, floor: float | None, block_reason: str, margin: float
-) -> tuple[CellWord, str]:
-    """Return what may be said of a row, and why."""
-    log_ratio, margin_log = row_estimate.estimate, math.log1p(margin)
-    reason = block_reason or _explain_no_call(row_estimate, floor)
-    if reason or log_ratio is None or floor is None or adjusted_p is None:
-        return "no evidence", reason
-    is_same = -margin_log <= log_ratio.low and log_ratio.high <= margin_log
-    if (
-        row_estimate.length_ratio is not None
-        and (is_same or log_ratio.log > 0)
-        and _has_other_length(row_estimate.length_ratio, margin, only_shorter=not is_same)
-    ):
-        baseline_text = "beside its baseline's, " if row_estimate.kind == "gain" else ""
-        length_text = (
-            f"{baseline_text}the later answers are {format_number(row_estimate.length_ratio.value)} "
-            f"times as long ({format_interval(row_estimate.length_ratio)})"
-        )
-        return "no evidence", f"{length_text}, so their times are not those of the same work: see TPOT"
-    if is_same:
-        return "same", f"the whole interval lies inside the margin of {100 * margin:g} %"
-    if adjusted_p >= 1 - LEVEL:
-        return "no evidence", "chance explains it, with every row taken into account"
-    if abs(log_ratio.log) <= math.log(floor):
-        return "no evidence", f"inside the noise floors of both runs together, {floor:.3f}"
-    return ("faster" if log_ratio.log > 0 else "slower"), "beyond chance and beyond both noise floors"
+_GROUNDS = {
+    "margin": "the whole interval lies inside the margin of {percent:g} %",
+    "chance": "chance explains it, with every row taken into account",
+    "floor": "inside the noise floors of both runs together, {floor:.3f}",
+    "difference": "beyond chance and beyond both noise floors",
+}
+"""Why a row has its word, by what decided it."""
 
 
-def _has_other_length(length: RatioEstimate, margin: float, *, only_shorter: bool) -> bool:
-    """Return whether answers are of another length, interval and all; with `only_shorter`, whether they are shorter."""
-    low, high = length.low or length.value, length.high or length.value
-    return high < 1 / (1 + margin) or (not only_shorter and low > 1 + margin)
-
-
-def _explain_no_call(row_estimate: _RowEstimate, floor: float | None) -> str:
-    if row_estimate.loss_reason:
-        return row_estimate.loss_reason
-    if row_estimate.estimate is None:
-        return "too few prompts for an interval"
-    return "" if floor is not None else "no noise floor in one run or both: measure both with --control-rounds"
+def _explain_other_length(row: _RowEstimate, decision: SpeedUpDecision, margin: float) -> str:
+    """Return why equal or shorter times are not those of the same work; empty where answers are long enough."""
+    is_same = decision.word == "same"
+    if row.length_ratio is None or row.estimate is None or not (is_same or row.estimate.log > 0):
+        return ""
+    length = compare_lengths(row.length_ratio, margin)
+    if length == "alike" or (length == "longer" and not is_same):
+        return ""
+    baseline_text = "beside its baseline's, " if row.draft.kind == "gain" else ""
+    length_text = f"{format_number(row.length_ratio.value)} times as long ({format_interval(row.length_ratio)})"
+    return (
+        f"{baseline_text}the later answers are {length_text}, so their times are not those of the same work: see TPOT"
+    )
 
 
 def _compare_outputs(table: RequestTable, common: CommonParts) -> Iterator[OutputAgreement]:
     """Yield how many first answers are the same text in both runs."""
     for arm in common.arms:
-        if not {_BEFORE + arm, _AFTER + arm} <= set(table.arms):
-            continue
         texts = [_find_first_digests(table, prefix + arm) for prefix in (_BEFORE, _AFTER)]
         common_keys = texts[0].keys() & texts[1].keys()
         if common_keys:
@@ -533,12 +451,11 @@ def _list_notes(
         yield "no prompt was answered in both runs at the same load"
     for arm in common.arms:
         e2e_rows = [
-            row_estimate
-            for row_estimate in estimates
-            if (row_estimate.kind, row_estimate.arm, row_estimate.metric) == ("figure", arm, _E2E)
-            and row_estimate.estimate
+            row
+            for row in estimates
+            if (row.draft.kind, row.draft.arm, row.draft.metric) == ("figure", arm, DECIDING_METRIC) and row.estimate
         ]
-        if e2e_rows and all(row_estimate.length_ratio is None for row_estimate in e2e_rows):
+        if e2e_rows and all(row.length_ratio is None for row in e2e_rows):
             yield f"tokens of {arm} were not counted in both runs: whether its answers are of one length is not known"
     if before.run.created_utc > after.run.created_utc:
         yield "the first run is the later one: figures read from it to the earlier one"

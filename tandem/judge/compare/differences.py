@@ -13,8 +13,8 @@ import msgspec
 
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ManifestArm, RunManifest, run_id
+from tandem.bench.request_table import RequestTable
 from tandem.judge.compare.schema import ManifestDifference
-from tandem.judge.request_table import RequestTable
 
 _BLOCKING_FIELDS = ("api", "thinking", "temperature", "max_tokens", "schedule", "mixed")
 """Fields that change what is answered or beside what: with another value, figures are of another question."""

@@ -10,7 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from tandem.judge.schema import CellWord, LoadLevel, RatioEstimate, ShareEstimate
+from tandem.bench.schedule import LoadLevel
+from tandem.judge.schema import CellWord, RatioEstimate, ShareEstimate
 
 SCHEMA = 2
 

@@ -12,9 +12,9 @@ import numpy as np
 from scipy import special
 
 from tandem.bench.columns import BoolArray, IntArray
+from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.judge.equality.output_pairs import OutputPairs
 from tandem.judge.equality.share_interval import estimate_share
-from tandem.judge.request_table import UNKNOWN, RequestTable
 from tandem.judge.schema import ShareEstimate
 
 BROKEN_CONTENT = ("empty", "garbage", "loop", "refusal")

@@ -17,8 +17,8 @@ import numpy as np
 
 from tandem.bench.columns import IntArray
 from tandem.bench.fault import BenchError
+from tandem.bench.request_table import RequestOutput, RequestTable, read_outputs
 from tandem.judge.equality.output_pairs import OutputPairs
-from tandem.judge.request_table import RequestOutput, RequestTable, read_outputs
 from tandem.judge.schema import HistogramBin
 from tandem.judge.text_format import clean_text
 

@@ -12,11 +12,12 @@ from typing import Literal
 
 import numpy as np
 
+from tandem.bench.request_table import RequestTable
+from tandem.judge.decision import compare_lengths
 from tandem.judge.equality.content_rejections import ContentRejections
 from tandem.judge.equality.divergence import MAX_READ, OutputDivergence
 from tandem.judge.equality.output_pairs import OutputPairs
 from tandem.judge.equality.permutation_test import PermutationResult
-from tandem.judge.request_table import RequestTable
 from tandem.judge.schema import MARGIN, RatioEstimate, ShareEstimate
 from tandem.judge.text_format import format_number, format_percent
 
@@ -25,9 +26,6 @@ FEWEST_PROMPTS = 4
 
 NEARLY_ALL = 1 - MARGIN
 """Of outputs whose identical share lies above this, interval and all, nobody would call one another output."""
-
-LENGTHS_APART = 1 + MARGIN
-"""Outputs whose lengths' ratio lies beyond this, interval and all, are cut or ramble."""
 
 OutputUnit = Literal["token ids", "the target's tokenizer", "characters"]
 EqualityResult = Literal["the same", "differs", "no evidence"]
@@ -140,8 +138,9 @@ def _explain_broken(facts: EqualityFacts) -> str | None:
         )
     if length_ratio is None or length_ratio.low is None or length_ratio.high is None:
         return None
-    if length_ratio.high < 1 / LENGTHS_APART or length_ratio.low > LENGTHS_APART:
-        cause = "it is cut short" if length_ratio.value < 1 else "it rambles"
+    length = compare_lengths(length_ratio, MARGIN)
+    if length != "alike":
+        cause = "it is cut short" if length == "shorter" else "it rambles"
         ends = f"{format_number(length_ratio.low)} to {format_number(length_ratio.high)}"
         return (
             f"the variant's output has {format_number(length_ratio.value)} times the baseline's tokens "

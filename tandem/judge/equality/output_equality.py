@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tandem.bench.request_table import RequestTable
 from tandem.judge.equality.content_rejections import compare_rejections
 from tandem.judge.equality.divergence import (
     Encode,
@@ -23,8 +24,7 @@ from tandem.judge.equality.equality_result import EqualityFacts, decide_result, 
 from tandem.judge.equality.output_pairs import OutputMatcher, OutputPairs, build_matcher, encode_strata
 from tandem.judge.equality.permutation_test import OutputStrata, PermutationResult, run_permutation_test
 from tandem.judge.equality.share_interval import estimate_share
-from tandem.judge.interval import LEVEL, estimate_log_ratio
-from tandem.judge.request_table import RequestTable
+from tandem.judge.interval import LEVEL, convert_log_ratio, estimate_log_ratio
 from tandem.judge.schema import (
     ClassEquality,
     DivergenceExample,
@@ -127,14 +127,8 @@ def _estimate_length_ratio(
     if not len(codes):
         return None
     by_prompt = np.bincount(codes, logs[is_finite]) / np.bincount(codes)
-    estimate_of_mean = estimate_log_ratio(by_prompt)
-    if estimate_of_mean is None:
-        return RatioEstimate(value=float(np.exp(by_prompt.mean())))
-    return RatioEstimate(
-        value=float(np.exp(estimate_of_mean.log)),
-        low=float(np.exp(estimate_of_mean.low)),
-        high=float(np.exp(estimate_of_mean.high)),
-    )
+    estimate = estimate_log_ratio(by_prompt)
+    return estimate.convert() if estimate else RatioEstimate(value=convert_log_ratio(by_prompt.mean()))
 
 
 def _build_equality(variant: str, facts: EqualityFacts) -> OutputEquality:

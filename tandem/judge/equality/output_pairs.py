@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tandem.bench.columns import BoolArray, IntArray
-from tandem.judge.request_table import NO_DIGEST, Digests, RequestTable
+from tandem.bench.request_table import NO_DIGEST, Digests, RequestTable
 
 
 @dataclass(frozen=True)

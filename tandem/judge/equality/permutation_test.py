@@ -16,7 +16,7 @@ import numpy as np
 
 from tandem.bench.columns import IntArray
 from tandem.bench.quantiles import Values
-from tandem.judge.request_table import Digests
+from tandem.bench.request_table import Digests
 
 _DRAWS = 1_999
 _OUTPUTS = 8  # of each side and prompt: one prompt of eight and eight can say 1 in 12,870 already

@@ -92,7 +92,7 @@ ARTIFACT_GC_CALLS = (
     ("s3", "GetBucketVersioning"), ("s3", "PutObject"),
 )  # fmt: skip
 PUBLISH_CALLS = (
-    *IDENTITY_CALLS, ("cloudwatch", "PutMetricData"), ("cloudwatch", "GetMetricData"), ("s3", "ListObjectsV2"),
+    *IDENTITY_CALLS, ("cloudwatch", "PutMetricData"), ("s3", "ListObjectsV2"),
     ("s3", "GetObject"), ("s3", "PutObject"), ("s3", "CreateMultipartUpload"), ("s3", "UploadPart"),
     ("s3", "CompleteMultipartUpload"), ("s3", "AbortMultipartUpload"),
 )  # fmt: skip

@@ -57,9 +57,6 @@ POLICY_WILDCARDS = (
     PolicyWildcard(holder=_GUARD, actions=("s3:GetObject",),
                      texts=("arn:aws:s3:::BUCKET/runs/*/heartbeat.json", "arn:aws:s3:::BUCKET/runs/*/lease.json"),
                      reason="a run's name is not known beforehand; the file's own name is literal"),
-    PolicyWildcard(holder="tandem-bench", texts=("*",), actions=("cloudwatch:GetMetricData",),
-                     reason="the action takes no resource and no condition on a namespace: a bench may read others' "
-                     "metrics, and write none"),
     PolicyWildcard(holder=_PODS, actions=(*_UPLOAD_ACTIONS, "s3:GetObject"), reason=_KEY_REASON, texts=(
         "arn:aws:s3:::BUCKET/artifacts/*", "arn:aws:s3:::BUCKET/models/*", "arn:aws:s3:::BUCKET/results/*",
     )),

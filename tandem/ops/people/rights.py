@@ -143,7 +143,7 @@ RIGHTS = (
     IamRight(
         kinds=("viewer",),
         target="everywhere",
-        commands=("bench publish", "destroy"),
+        commands=("destroy",),
         actions=("cloudwatch:GetMetricData", "cloudwatch:ListDashboards"),
         reason="the console lists dashboards and fills their widgets with these: docs/watch.md",
     ),

@@ -248,7 +248,7 @@ def test_a_fault_of_a_suite_is_bad_input(tmp_path: Path) -> None:
     error = refused(tmp_path / "mine.jsonl")
 
     assert isinstance(error, BenchError)
-    assert error.code == 2
+    assert error.exit_code == 2
 
 
 def test_every_fault_of_a_line_is_told(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def read_model(path: str) -> ModelFolder:
     """Read a model's folder.
 
     Raises:
-        ModelError: something is missing or cut off.
+        ModelFolderError: something is missing or cut off.
     """
     folder = Path(path)
     try:

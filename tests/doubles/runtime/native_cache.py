@@ -50,7 +50,7 @@ class NativeCompileCache:
         """Compile what is missing; how many graphs were.
 
         Raises:
-            MissError: one is missing, and VLLM_NEURON_DISABLE_WARMUP_COMPILE says that this is fatal.
+            CacheMissError: one is missing, and VLLM_NEURON_DISABLE_WARMUP_COMPILE says that this is fatal.
             OSError: the cache root cannot be written, where locks are kept even by a warm server.
         """
         _require_writable(self.folder)

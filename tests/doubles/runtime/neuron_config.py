@@ -68,7 +68,7 @@ def build_neuron_config(settings: Mapping[str, Any], family: str) -> dict[str, A
         family: of the model, `qwen3` or `llama`.
 
     Raises:
-        SettingsError: what an assertion of the real class refuses.
+        NeuronSettingsError: what an assertion of the real class refuses.
     """
     values = {name: value for name, value in settings.items() if value is not None}
     batch, length = values.get("batch_size", 1), values.get("seq_len", 128)

@@ -69,7 +69,7 @@ def build_application(
     """Build the configuration from keyword arguments, the draft's as a copy of the target's.
 
     Raises:
-        SettingsError: what the real classes refuse.
+        NeuronSettingsError: what the real classes refuse.
     """
     neuron_settings = build_neuron_config(settings, family)
     config = {**_model_config(target), "neuron_config": neuron_settings, "fused_spec_config": None}
@@ -111,7 +111,7 @@ def compile_application(app: NxdiApplication, folder: Path, stand_in_settings: S
     """Leave what `compile` leaves: the configuration first, then the graphs, then the weights.
 
     Raises:
-        CompileError: a graph of the compiler's cache is marked as failed.
+        NeuronCompileError: a graph of the compiler's cache is marked as failed.
         OSError: the folder cannot be written.
     """
     _create_writable_folder(folder)

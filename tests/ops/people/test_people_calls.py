@@ -22,7 +22,6 @@ from tandem.ops.leftovers_ec2 import RESOURCE_KINDS
 from tandem.ops.people.command_calls import (
     ARTIFACT_GC_CALLS,
     ARTIFACT_IMPORT_CALLS,
-    COMMAND_CALLS,
     DESTROY_CALLS,
     END_CALLS,
     IDENTITY_CALLS,
@@ -35,7 +34,6 @@ from tandem.ops.people.command_calls import (
     OperationCalls,
 )  # fmt: skip
 from tandem.ops.people.doc import ROOT
-from tandem.publish.services import CALLS as PUBLISHED
 
 BY_COMMAND = {  # what the commands themselves ask beside the modules of tandem.guard
     "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
@@ -152,7 +150,3 @@ def test_the_store_says_no_call_but_those_of_its_tables() -> None:
     methods |= set(re.findall(r"(?:pages|get_paginator)\(\s*\"(\w+)\"", source))
 
     assert {f"s3.{method}" for method in methods} == spelt({*ARTIFACT_IMPORT_CALLS, *ARTIFACT_GC_CALLS})
-
-
-def test_publishing_has_the_table_of_its_own_package() -> None:
-    assert set(COMMAND_CALLS["bench publish"]) == set(PUBLISHED)

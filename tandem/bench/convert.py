@@ -1,0 +1,89 @@
+"""Runs that an earlier Tandem recorded, in the form that this one reads.
+
+Invariant: a reader sees the old file or the new one; the old one stays beside it; every figure stays the same.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tandem.bench.fault import BenchError, ExternalBenchError, convert_os_errors
+from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
+from tandem.bench.json_file import DECODE_ERRORS
+from tandem.bench.record import SCHEMA
+
+OLD_SCHEMA = 1
+
+
+def convert_run(folder: Path) -> list[Path]:
+    """Rewrite the records of a run of schema 1 in schema 2.
+
+    Returns:
+        the files that were rewritten; each old one is kept as `<name>-schema1.jsonl`.
+
+    Raises:
+        BenchError: there are no records, a line is no record, a run is writing to the folder, or a file of that name
+            is there already.
+        ExternalBenchError: the disk took no more.
+    """
+    if not (folder / RECORDS_FILE).is_file():
+        raise BenchError(
+            f"there is no {RECORDS_FILE} in it", where=str(folder), change="name the folder that a run wrote"
+        )
+    paths = [folder / name for name in (RECORDS_FILE, WARM_UP_FILE) if (folder / name).is_file()]
+    with claim_folder(folder, resume=True):
+        change = "make room, or see that the folder may be written to; the records are as they were"
+        with convert_os_errors("the records cannot be converted", folder, change, ExternalBenchError):
+            return [path for path in paths if _convert_file(path)]
+
+
+def _convert_file(path: Path) -> bool:
+    """Rewrite one file; return whether a line of it was of schema 1. A torn last line stays as it is."""
+    new_path, old_path = path.with_name(f"{path.name}.new"), path.with_name(f"{path.stem}-schema{OLD_SCHEMA}.jsonl")
+    has_old_line = False
+    try:
+        with path.open("rb") as lines, new_path.open("wb") as new_file:
+            for number, line in enumerate(lines, 1):
+                new_line = _convert_line(line, f"{path}:{number}") if line.endswith(b"\n") else line
+                has_old_line |= new_line is not line
+                new_file.write(new_line)
+            new_file.flush()
+            os.fsync(new_file.fileno())
+        if has_old_line:
+            if old_path.exists() and not old_path.samefile(path):  # else an earlier conversion was cut after the link
+                raise BenchError(
+                    "it exists already, and the old records would be kept there", where=str(old_path), change="move it"
+                )
+            if not old_path.exists():
+                old_path.hardlink_to(path)
+            new_path.replace(path)
+    finally:
+        new_path.unlink(missing_ok=True)
+    return has_old_line
+
+
+def _convert_line(line: bytes, where: str) -> bytes:
+    """Return a line of schema 1 in schema 2, any other as it is.
+
+    Raises:
+        BenchError: it is no record.
+    """
+    try:
+        record: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+        if record.get("schema", OLD_SCHEMA) != OLD_SCHEMA:
+            return line
+        chunks = [tuple(chunk) for chunk in record.get("chunks", ())]
+        arrays = list(map(list, zip(*chunks, strict=True))) or [[], [], []]
+        fields = dict(zip(("chunk_s", "chunk_kind", "chunk_tokens"), arrays, strict=True))
+    except (*DECODE_ERRORS, TypeError, ValueError) as error:
+        raise BenchError(
+            f"this is no record of schema {OLD_SCHEMA}: {error}", where=where, change="restore the line from a copy"
+        ) from error
+    new_record: dict[str, Any] = {}
+    for name, value in {**record, "schema": SCHEMA}.items():
+        new_record |= fields if name == "chunks" else {name: value}
+    return msgspec.json.encode(new_record) + b"\n"

@@ -1,0 +1,399 @@
+"""All requests of a run as columns, one row a request: what the summary, the verdict and publishing are made from.
+
+Invariant: every whole line of records.jsonl is a row, failed requests too; a figure that a record cannot have is NaN;
+names are codes into tuples of names, so that a hundred thousand requests are a few megabytes. Outputs stay in the file:
+a digest tells which are equal, and `read_outputs` reads those that are asked for. The order of the lines decides no
+code: what is resampled or summed in the order of codes is the same whichever request ended first.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.bench import counters, manifest
+from tandem.bench.columns import BoolArray, IntArray
+from tandem.bench.fault import BenchError
+from tandem.bench.folder import RECORDS_FILE
+from tandem.bench.manifest import RunManifest
+from tandem.bench.quantiles import Values
+from tandem.bench.record import RecordBlock, RequestRecord, TornLine, read_blocks
+from tandem.bench.request_metrics import compute_request_metrics
+from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, TurnKey
+from tandem.metrics import find_metric
+
+Digests = NDArray[np.uint64]
+UNKNOWN = -1
+"""The code of a placement or start that nobody recorded."""
+
+NO_DIGEST = np.uint64(0)
+"""The digest of what is not there, such as the ids of a server that gives none."""
+
+
+class PromptKey(NamedTuple):
+    """What names a prompt over suites."""
+
+    suite: str
+    prompt_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestTable:
+    """All requests of a run, in the order of the file. Columns have one value a request.
+
+    Args:
+        folder: of the run.
+        run: its manifest.
+        arms: names: the baseline, its variants, then its control where there is one.
+        classes, loads, prompts, starts, placements: what their codes mean.
+        arm, class_, load, prompt, start, placement: codes; start and placement may be UNKNOWN.
+        round, slot, repeat: as in the records.
+        start_s, end_s: absolute, on the monotonic clock of the records.
+        figures: by metric of the catalogue that one request can have; NaN where a record has none.
+        tokens: completion tokens as the server counted; NaN where unknown, or where the record contradicts itself.
+        errors, contents: words of RequestRecord.error and of the suite's content check. error, content: their codes,
+            UNKNOWN where there was no error, and where nothing was checked.
+        failed: which have an error.
+        hit_token_limit: which ended because of max_tokens (finish_reason length).
+        output, ids: digests of text with reasoning, and of token ids; NO_DIGEST where there is none.
+        line_offsets: where in the file each line begins, in bytes.
+        end_offset: where its last whole line ends.
+        torn_lines: a last line that was cut, and is no row.
+        raw_tokens: completion tokens as the record has them, contradicted or not.
+        suspects: by word of request_metrics.SUSPECTS, which records contradict themselves so.
+        retried, reconnected: which were asked more than once, by a resumed run and by the client.
+        by_llmperf: which llmperf measured.
+        request_digest: of the request's id.
+        gaps_ms, gap_owners: every gap between token-bearing chunks, and the row it is of.
+    """
+
+    folder: Path
+    run: RunManifest
+    arms: tuple[str, ...]
+    classes: tuple[str, ...]
+    loads: tuple[LoadLevel, ...]
+    prompts: tuple[PromptKey, ...]
+    starts: tuple[str, ...]
+    placements: tuple[str, ...]
+    errors: tuple[str, ...]
+    contents: tuple[str, ...]
+    arm: IntArray
+    class_: IntArray
+    load: IntArray
+    prompt: IntArray
+    start: IntArray
+    placement: IntArray
+    round: IntArray
+    slot: IntArray
+    repeat: IntArray
+    start_s: Values
+    end_s: Values
+    figures: Mapping[str, Values]
+    tokens: Values
+    error: IntArray
+    content: IntArray
+    failed: BoolArray
+    hit_token_limit: BoolArray
+    output: Digests
+    ids: Digests
+    line_offsets: IntArray
+    end_offset: int = 0
+    torn_lines: tuple[TornLine, ...] = ()
+    raw_tokens: Values = field(default_factory=lambda: np.empty(0))
+    suspects: Mapping[str, BoolArray] = field(default_factory=dict)
+    retried: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    reconnected: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    by_llmperf: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    request_digest: Digests = field(default_factory=lambda: np.empty(0, np.uint64))
+    gaps_ms: Values = field(default_factory=lambda: np.empty(0))
+    gap_owners: IntArray = field(default_factory=lambda: np.empty(0, np.intp))
+
+    @property
+    def baseline(self) -> str:
+        """The arm that others are held against."""
+        return self.arms[0]
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The arms that are held against it, its own control left out."""
+        return tuple(arm for arm in self.arms[1:] if arm != self.control)
+
+    @property
+    def control(self) -> str | None:
+        """The baseline asked once more as its own control; None where the run has none."""
+        name = f"{self.baseline}{CONTROL_SUFFIX}"
+        return name if name in self.arms else None
+
+    def control_round_mask(self) -> BoolArray:
+        """Return which requests stand in rounds in which the control was asked, and no variant."""
+        if self.control is None:
+            return np.zeros(len(self), bool)
+        variants = np.isin(self.arm, [self.arms.index(name) for name in self.variants])
+        mask: BoolArray = np.isin(self.round, self.round[self.arm_mask(self.control)]) & ~np.isin(
+            self.round, self.round[variants]
+        )
+        return mask
+
+    def arm_mask(self, arm: str) -> BoolArray:
+        """Return which requests an arm was asked."""
+        mask: BoolArray = self.arm == self.arms.index(arm)
+        return mask
+
+    def limit_masks(self) -> tuple[BoolArray, BoolArray]:
+        """Return which requests kept every limit of the run's goodput, and which succeeded but lack a figure of one."""
+        good_mask, unknown_mask = ~self.failed, np.zeros(len(self), bool)
+        is_short = np.isin(self.raw_tokens if len(self.raw_tokens) else self.tokens, (0, 1))
+        for name, limit in (self.run.goodput or {}).items():
+            values = self.figures[name]
+            is_within = values >= limit if find_metric(name).better == "higher" else values <= limit
+            has_no_tpot = is_short & np.isnan(values) & (name in {"tpot_ms", "tpot_exact_ms"})
+            good_mask &= is_within | has_no_tpot
+            unknown_mask |= np.isnan(values) & ~has_no_tpot & ~self.failed
+        return good_mask, unknown_mask
+
+    @cached_property
+    def turn_groups(self) -> TurnGroups:
+        """The turns that were taken, and which each request was asked in."""
+        codes, first_rows = np.zeros(len(self), np.intp), np.zeros(min(len(self), 1), np.intp)
+        for column in (self.arm, self.class_, self.load, self.round, self.slot):
+            column_codes = np.unique(column, return_inverse=True)[1]
+            codes = codes * len(self) + column_codes  # both are below len(self), so that nothing overflows
+            _, first_rows, codes = np.unique(codes, return_index=True, return_inverse=True)
+        turns = [
+            TurnKey(
+                self.arms[self.arm[row]], self.classes[self.class_[row]], load.concurrency, load.rate_per_s,
+                int(self.round[row]), int(self.slot[row]),
+            )
+            for row in first_rows.tolist()
+            for load in (self.loads[self.load[row]],)
+        ]  # fmt: skip
+        return TurnGroups(turns, codes)
+
+    def __len__(self) -> int:
+        """How many requests there are."""
+        return len(self.arm)
+
+
+class TurnGroups(NamedTuple):
+    """Turns, and of each request the place of its own among them."""
+
+    turns: Sequence[TurnKey]
+    codes: IntArray
+
+
+class RequestOutput(NamedTuple):
+    """What one request was answered."""
+
+    text: str
+    reasoning: str | None
+    token_ids: tuple[int, ...] | None
+    logprobs: Any
+
+
+def read_request_table(folder: Path) -> RequestTable:
+    """Read a run.
+
+    Raises:
+        BenchError: a file is missing, or a line is not what it must be; it is named.
+    """
+    run = manifest.read_manifest(folder)
+    builder, torn_lines = _TableBuilder(), list[TornLine]()
+    with _pause_gc():
+        for block in read_blocks(folder / RECORDS_FILE, torn_lines.append):
+            builder.add(block)
+    return builder.build(folder, run, tuple(torn_lines))
+
+
+@contextmanager
+def _pause_gc() -> Iterator[None]:
+    """Keep the collector of cycles from looking through the records of a block, which can form none."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestOutput]:
+    """Yield what was answered to the requests named, in the order asked.
+
+    Raises:
+        BenchError: the file changed since it was read.
+    """
+    decoder = msgspec.json.Decoder(RequestRecord)
+    path = table.folder / RECORDS_FILE
+    with path.open("rb") as file:
+        for row in rows:
+            file.seek(int(table.line_offsets[row]))
+            try:
+                record = decoder.decode(file.readline())
+            except msgspec.DecodeError as error:
+                raise BenchError(
+                    f"the records changed while they were read: {error}", where=str(path), change="report again"
+                ) from error
+            logprobs = msgspec.json.decode(record.logprobs)
+            yield RequestOutput(record.text, record.reasoning, record.token_ids, logprobs)
+
+
+class _NameCodes(dict[Any, int]):
+    """Numbers each name that is asked for."""
+
+    def __missing__(self, name: Any) -> int:
+        """Number a new name."""
+        code = self[name] = len(self)
+        return code
+
+    def encode(self, names: Sequence[Any]) -> NDArray[np.int32]:
+        """Return the number of each name."""
+        return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
+
+    def sort(
+        self, codes: NDArray[np.int32], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
+    ) -> tuple[tuple[Any, ...], IntArray]:
+        """Return the names, `first_names` in their order and the others sorted behind them, and the codes for that.
+
+        Those of `required_names`, part of `first_names`, need not occur: an arm without a record is still the baseline,
+        or a variant. None is no name: its code is UNKNOWN.
+        """
+        leading_names = dict.fromkeys(first_names)
+        others = sorted((name for name in self if name is not None and name not in leading_names), key=_sort_key)
+        names = (*(name for name in leading_names if name in self or name in required_names), *others)
+        places = {name: place for place, name in enumerate(names)}
+        return names, np.array([places.get(name, UNKNOWN) for name in self], np.intp)[codes]
+
+
+def encode_names(
+    names: Sequence[Any], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
+) -> tuple[tuple[Any, ...], IntArray]:
+    """Return the names that occur and the code of each; arguments and order as of `_NameCodes.sort`."""
+    codes = _NameCodes()
+    return codes.sort(codes.encode(names), first_names, required_names)
+
+
+def _sort_key(name: Any) -> Any:
+    """Return what a name is sorted by; in a tuple what is not known comes last."""
+    return [(part is None, part) for part in name] if isinstance(name, tuple) else name
+
+
+def hash_texts(texts: Sequence[bytes]) -> Digests:
+    """Return 64 bits of each; NO_DIGEST of an empty one."""
+    digests = [hashlib.blake2b(text, digest_size=8).digest() if text else bytes(8) for text in texts]
+    return np.frombuffer(b"".join(digests), np.uint64)
+
+
+class _TableBuilder:
+    """Collects the columns of a run block by block, so that no more than one block's texts are held."""
+
+    def __init__(self) -> None:
+        self._names = {
+            name: _NameCodes() for name in ("arm", "class_", "load", "prompt", "start", "placement", "error", "content")
+        }
+        self._columns: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._figures: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._suspects: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._row_count = self._end_offset = 0
+
+    def add(self, block: RecordBlock) -> None:
+        """Add the records of one block."""
+        records = block.records
+        metrics, ends = compute_request_metrics(records), np.cumsum([0, *block.sizes])
+        names: dict[str, list[Any]] = {
+            "arm": [record.arm for record in records],
+            "class_": [record.class_ for record in records],
+            "load": [(record.concurrency, record.rate_per_s) for record in records],
+            "prompt": [(record.suite, record.prompt_id) for record in records],
+            "start": [record.start for record in records],
+            "placement": [record.placement for record in records],
+            "error": [record.error for record in records],
+            "content": [record.content for record in records],
+        }
+        texts = [
+            record.text.encode() if record.reasoning is None else f"{record.reasoning}\0{record.text}".encode()
+            for record in records
+        ]
+        token_ids = [b"" if record.token_ids is None else msgspec.json.encode(record.token_ids) for record in records]
+        start_s = np.array([record.start_s for record in records], float)
+        columns: dict[str, NDArray[Any]] = {
+            **{name: self._names[name].encode(values) for name, values in names.items()},
+            "round": np.array([record.round for record in records], np.intp),
+            "slot": np.array([record.slot for record in records], np.intp),
+            "repeat": np.array([record.repeat for record in records], np.intp),
+            "start_s": start_s,
+            "end_s": start_s + np.array([record.end_s for record in records], float),
+            "tokens": metrics.values["completion_tokens"],
+            "raw_tokens": metrics.raw_completion_tokens,
+            "failed": metrics.failure_mask,
+            "hit_token_limit": np.array([record.finish_reason == "length" for record in records], bool),
+            "retried": np.array([record.attempts > 1 for record in records], bool),
+            "reconnected": np.array([record.reconnected > 0 for record in records], bool),
+            "by_llmperf": np.array([record.generator == "llmperf" for record in records], bool),
+            "output": hash_texts(texts),
+            "ids": hash_texts(token_ids),
+            "request_digest": hash_texts([record.request_id.encode() for record in records]),
+            "line_offsets": block.offset + ends[:-1],
+            "gaps_ms": metrics.gaps_ms,
+            "gap_owners": (metrics.gap_owners + self._row_count).astype(np.int32),
+        }
+        for parts, values_by_name in (
+            (self._columns, columns), (self._figures, metrics.values), (self._suspects, metrics.suspects)
+        ):  # fmt: skip
+            for name, values in values_by_name.items():
+                parts[name].append(values)
+        self._row_count += len(records)
+        self._end_offset = block.offset + int(ends[-1])
+
+    def build(self, folder: Path, run: RunManifest, torn_lines: tuple[TornLine, ...]) -> RequestTable:
+        """Return the table of all blocks."""
+        if not self._columns:
+            self.add(RecordBlock([], 0, []))
+        figures, suspects, columns = (
+            {name: np.concatenate(parts.pop(name)) for name in list(parts)}
+            for parts in (self._figures, self._suspects, self._columns)
+        )
+        arm_names = [arm.name for arm in sorted(run.arms, key=lambda arm: arm.role != "baseline")]
+        control_names = [f"{name}{CONTROL_SUFFIX}" for name in arm_names[:1]]
+        first_names = {"arm": [*arm_names, *control_names], "class_": [name for s in run.suites for name in s.classes]}
+        names: dict[str, tuple[Any, ...]] = {}
+        for name, codes in self._names.items():
+            required_names = arm_names if name == "arm" else ()
+            names[name], columns[name] = codes.sort(columns[name], first_names.get(name, ()), required_names)
+        table = RequestTable(
+            folder=folder, run=run, arms=names["arm"], classes=names["class_"],
+            loads=tuple(LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["load"]),
+            prompts=tuple(PromptKey(*key) for key in names["prompt"]), starts=names["start"],
+            placements=names["placement"], errors=names["error"], contents=names["content"],
+            figures=figures, suspects=suspects, end_offset=self._end_offset, torn_lines=torn_lines, **columns,
+        )  # fmt: skip
+        return _add_process_starts(table)
+
+
+def _add_process_starts(table: RequestTable) -> RequestTable:
+    """Return the table with the start of the server's process, by its own page, where no record says which it was."""
+    process_starts: dict[TurnKey, str] = {}
+    for scrape in counters.read_scrapes(table.folder / counters.FILE):
+        if scrape.start is not None:
+            process_starts[scrape.turn] = scrape.start
+    if not process_starts or (table.start != UNKNOWN).all():
+        return table
+    turns, codes = table.turn_groups
+    turn_starts = [process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in turns]
+    names = [*table.starts, *turn_starts]
+    starts, name_codes = encode_names(names)
+    return replace(
+        table,
+        starts=starts,
+        start=name_codes[np.where(table.start == UNKNOWN, len(table.starts) + codes, table.start)],
+    )

@@ -1,0 +1,93 @@
+"""Faster, slower, same or no evidence: the one place where a speed-up gets its word.
+
+Invariant: `same` is said only where the whole interval lies inside the margin; `faster` and `slower` only of what
+chance does not explain with every other test of the report taken into account, and only beyond what the baseline
+differs from itself by. A cell, its mean and percentile, a claim and a row of two runs are decided here alike; they
+differ in which tests their p-value is adjusted for, and each caller says so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from tandem.bench.quantiles import Values
+from tandem.judge.interval import LEVEL, LogRatioEstimate, compute_interval
+from tandem.judge.schema import MARGIN, CellWord, RatioEstimate
+
+
+class SpeedUpDecision(NamedTuple):
+    """The word of a speed-up, and what decided it.
+
+    Args:
+        word: what may be said.
+        ground: `absent`: there is no estimate. `margin`: the interval lies inside it. `chance`: the adjusted p-value
+            is not below 1 - level. `floor`: the estimate lies within the noise floor. `difference`: none of these.
+    """
+
+    word: CellWord
+    ground: Literal["absent", "margin", "chance", "floor", "difference"]
+
+
+def decide_speed_up(
+    estimate: LogRatioEstimate | None,
+    adjusted_p: float | None,
+    *,
+    floor: float | None,
+    margin: float,
+    level: float = LEVEL,
+) -> SpeedUpDecision:
+    """Return what may be said of a speed-up.
+
+    Args:
+        estimate: of its logarithm, with the interval at `level`; None where there are too few units for one.
+        adjusted_p: of the test that the speed-up is 1, adjusted for every other test that could have been reported: by
+            `adjust_p_values` where all p-values are at hand, by `adjust_single_p` where only their number is.
+        floor: the noise floor as a ratio of 1 or more; None where the baseline was not asked against itself.
+        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
+        level: of the interval; 1 - level is how often a report may call a difference that is none.
+    """
+    if estimate is None or adjusted_p is None:
+        return SpeedUpDecision("no evidence", "absent")
+    log_margin = math.log1p(margin)
+    if -log_margin <= estimate.low and estimate.high <= log_margin:
+        return SpeedUpDecision("same", "margin")
+    if adjusted_p >= 1 - level:
+        return SpeedUpDecision("no evidence", "chance")
+    if abs(estimate.log) <= math.log(floor or 1.0):
+        return SpeedUpDecision("no evidence", "floor")
+    return SpeedUpDecision("faster" if estimate.log > 0 else "slower", "difference")
+
+
+def adjust_p_values(p_values: Values) -> Values:
+    """Return each p-value adjusted for all of them (Holm 1979, Scandinavian Journal of Statistics 6, 65)."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted_p_values = np.empty(len(p_values))
+    adjusted_p_values[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1)), 1.0)
+    return adjusted_p_values
+
+
+def adjust_single_p(p: float, test_count: int) -> float:
+    """Return a p-value adjusted for a number of tests whose own p-values are not at hand (Bonferroni)."""
+    return min(p * test_count, 1.0)
+
+
+def is_beyond_margin(estimate: LogRatioEstimate, false_alarm_rate: float, test_count: int) -> bool:
+    """Return whether a control's change surely lies beyond MARGIN; of so many tests, chance alone says so that rarely.
+
+    Args:
+        estimate: of the logarithm of the change.
+        false_alarm_rate: share of healthy runs in which any of the tests may say so.
+        test_count: how many there are (Bonferroni).
+    """
+    low, high = compute_interval(estimate, 1 - false_alarm_rate / test_count)
+    return max(low, -high) > math.log1p(MARGIN)
+
+
+def compare_lengths(ratio: RatioEstimate, margin: float) -> Literal["shorter", "longer", "alike"]:
+    """Return whether answers are of another length: whether their ratio lies beyond the margin, interval and all."""
+    if (ratio.high or ratio.value) < 1 / (1 + margin):
+        return "shorter"
+    return "longer" if (ratio.low or ratio.value) > 1 + margin else "alike"

@@ -1,0 +1,129 @@
+"""Connect to CloudWatch, S3 and STS, and tell an operator what to do about their faults.
+
+Invariant: every error of botocore leaves this package as a TandemError that names the call and the object.
+botocore itself retries, so a request whose answer was lost may be sent twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tandem.aws.faults import BOTO_ERRORS, explain_fault
+from tandem.errors import ExternalError, InputError, TandemError
+
+RETRY_ADVICE = "the records are kept: run `tandem bench publish` again, it completes what is left"
+# operation -> the action that IAM must allow (Service Authorization Reference)
+_ACTIONS = {
+    "PutMetricData": "cloudwatch:PutMetricData with the condition cloudwatch:namespace = the namespace named here",
+    "ListObjectsV2": "s3:ListBucket",
+    "GetObject": "s3:GetObject",
+    "AbortMultipartUpload": "s3:AbortMultipartUpload",
+    **dict.fromkeys(("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"), "s3:PutObject"),
+}
+# kind of a fault -> what to do about it
+_CHANGES = {
+    "busy": "wait a few minutes",
+    "clock": "set the clock (chronyc tracking tells by how much)",
+    "denied": "{action} is missing for this identity: run with the role of service account tandem-bench, or allow it",
+    "expired": "log in again",
+    "foreign": "in a pod: check its Pod Identity association; by hand: log in again, and enable the account's region",
+    "no bucket": "deploy the environment's Artifacts stack",
+    "other region": "correct `region` of the environment, or the bucket's name",
+    "no credentials": "in a pod: its service account has no Pod Identity association; by hand: log in",
+    "misconfigured": "correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region",
+    "unreachable": "check the region's name, DNS, the VPC's endpoints monitoring, sts and s3, and the network policy",
+}
+_INPUT_KINDS = {"misconfigured", "other region"}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishClients:
+    """boto3's clients."""
+
+    cloudwatch: Any
+    s3: Any
+    sts: Any
+
+
+def connect(region: str, *, connect_s: float = 10.0, read_s: float = 60.0, attempts: int = 5) -> PublishClients:
+    """Return clients with credentials and endpoints from boto3's own chain of settings.
+
+    Args:
+        region: of the environment; AWS_REGION is not asked.
+        connect_s: limit of a connection, in seconds.
+        read_s: limit of an answer, in seconds.
+        attempts: most requests of one call.
+
+    Raises:
+        InputError: the settings cannot be used.
+    """
+    config = Config(
+        connect_timeout=connect_s, read_timeout=read_s, tcp_keepalive=True, user_agent_extra="tandem-publish",
+        retries={"mode": "standard", "total_max_attempts": attempts},
+    )  # fmt: skip
+    try:
+        return PublishClients(*(
+            boto3.client(service, region_name=region, config=config) for service in ("cloudwatch", "s3", "sts")
+        ))  # fmt: skip
+    except BotoCoreError as error:
+        raise convert_error(error, "Connect", region) from error
+    except ValueError as error:  # of an endpoint's URL
+        raise InputError(
+            f"the AWS settings cannot be used ({error})", where=region, change="correct AWS_ENDPOINT_URL if it is set"
+        ) from error
+
+
+def convert_error(error: BaseException, operation: str, where: str) -> TandemError:
+    """Return the fault that an error of botocore means.
+
+    Args:
+        error: one of BOTO_ERRORS.
+        operation: as the API reference spells it; an answer knows its own.
+        where: the object, namespace or region of the call.
+    """
+    kind, problem = explain_fault(error, operation)
+    operation = error.operation_name if isinstance(error, ClientError) else operation
+    change = _CHANGES.get(kind, "see this code in the API reference")
+    if kind in _INPUT_KINDS:
+        return InputError(problem, where=where, change=change)
+    change = change.format(action=_ACTIONS.get(operation, operation))
+    return ExternalError(problem, where=where, change=f"{change}; {RETRY_ADVICE}")
+
+
+@contextlib.contextmanager
+def translate_errors(operation: str, where: str) -> Iterator[None]:
+    """Raise every error of botocore as a TandemError.
+
+    Args:
+        operation: as the API reference spells it.
+        where: the object, namespace or account of the call.
+    """
+    try:
+        yield
+    except BOTO_ERRORS as error:
+        raise convert_error(error, operation, where) from error
+
+
+def require_account(clients: PublishClients, account: str, environment: str) -> None:
+    """Make sure that the credentials are the environment's account's.
+
+    Raises:
+        InputError: they are another's.
+        ExternalError: there are none, they have expired, STS is out of reach and the like.
+    """
+    where = f"{environment} in account {account}"
+    with translate_errors("GetCallerIdentity", where):
+        caller_account = clients.sts.get_caller_identity()["Account"]
+    if caller_account != account:
+        raise InputError(
+            f"these credentials are of account {caller_account}", where=where,
+            change=f"log in to {account} (aws sts get-caller-identity shows who you are), or name the other "
+            "environment with --env",
+        )  # fmt: skip

@@ -1,0 +1,175 @@
+"""`tandem simulate`: an experiment's servers come up together, say where they are, and end with the command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lone_variant import lone
+
+from tandem.cli.program import main
+from tandem.simulator.settings import read_settings
+
+ROOT = Path(__file__).parents[2]
+END_S = 20
+
+
+def status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:  # noqa: S310 - our own server
+            return int(answer.status)
+    except (urllib.error.URLError, OSError):
+        return 0
+
+
+def gone(urls: list[str]) -> bool:
+    ends = time.monotonic() + END_S
+    while any(status(url) for url in urls) and time.monotonic() < ends:
+        time.sleep(0.05)
+    return not any(status(url) for url in urls)
+
+
+@contextmanager
+def command(*flags: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """The running command and what it printed until it was ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tandem", "simulate", *flags],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or lines[-1] not in {"", "ready\n"}:
+        lines.append(process.stdout.readline())
+    yield process, lines
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    with command("--experiment", "post", "--log", str(tmp_path / "logs")) as running:
+        yield running
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    with command(*lone(tmp_path)) as running:
+        yield running
+
+
+def test_it_says_name_and_url_of_every_variant_and_ends_them_when_interrupted(pair, tmp_path):
+    process, lines = pair
+    told = dict(line.split()[:2] for line in lines[:-1])
+
+    assert list(told) == ["qwen-vllm", "qwen-sd-vllm"]
+    assert lines[-1] == "ready\n"
+    assert [status(url) for url in told.values()] == [200, 200]
+    assert {path.name for path in (tmp_path / "logs").iterdir()} == {"qwen-vllm.jsonl", "qwen-sd-vllm.jsonl"}
+    process.send_signal(signal.SIGINT)
+    assert process.wait(END_S) == 0
+    assert gone(list(told.values()))
+
+
+def test_its_server_ends_when_the_command_is_killed(alone):
+    process, lines = alone
+    process.kill()
+
+    assert gone([line.split()[1] for line in lines[:-1]])
+
+
+def simulate(*more: str) -> int:
+    return main(
+        ["simulate", *more, "--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments")]
+    )
+
+
+def test_the_knobs_can_be_written_instead_and_read_again(tmp_path, capsys):
+    assert simulate("--experiment", "post", "--write", str(tmp_path)) == 0
+
+    written = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert [path.name for path in written] == ["qwen-vllm.yaml", "qwen-sd-vllm.yaml"]
+    assert [read_settings(path).law for path in written] == ["none", "nxdi"]
+
+
+@pytest.mark.parametrize("port", ["70000", "-1", "x"])
+def test_rejects_what_is_no_port(port, capsys):
+    with pytest.raises(SystemExit) as ended:
+        simulate("--experiment", "post", "--port", port)
+
+    assert ended.value.code == 2
+    assert port in capsys.readouterr().err
+
+
+def test_rejects_an_experiment_that_is_not_there(capsys):
+    assert simulate("--experiment", "nowhere", "--json") == 2
+
+    faults: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["faults"]
+    assert "post" in faults[0]["allowed"]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+
+    assert simulate("--experiment", "post", "--write", str(tmp_path / "file" / "below")) == 3
+    assert "file" in capsys.readouterr().err
+
+
+def test_the_command_line_loads_nothing_of_the_simulator():
+    loaded = "{'aiohttp', 'numpy', 'uvloop', 'prometheus_client', 'tandem.simulator.settings'} & set(sys.modules)"
+    code = f"import sys; import tandem.cli.program; print(sorted({loaded}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_time_scale_has_every_time_divided_and_nothing_else_changed(tmp_path):
+    for folder, flags in (("plain", []), ("fast", ["--time-scale", "5"])):
+        assert main(["simulate", "--experiment", "post", "--write", str(tmp_path / folder), *flags]) == 0
+
+    plain, fast = (read_settings(tmp_path / folder / "qwen-sd-vllm.yaml") for folder in ("plain", "fast"))
+    times = ("step_ms", "draft_ms", "prefill_base_ms", "prefill_ms_per_token")
+
+    assert fast == plain.scale_time(5)
+    assert fast.step_ms == (9.0,)
+    assert fast.model_dump(exclude=set(times)) == plain.model_dump(exclude=set(times))
+    assert all(getattr(fast, name) == pytest.approx(getattr(plain, name) / 5) for name in times[1:])
+
+
+def test_a_factor_that_no_server_can_follow_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["simulate", "--experiment", "post", "--time-scale", "1000"])
+
+    assert "1000 is no factor: 0.01 to 100" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "new_word"),
+    [
+        (["twin", "--experiment", "post"], "tandem simulate"),
+        (["simulate", "--experiment", "post", "--faster", "5"], "--time-scale"),
+        (["simulate", "--faster=5"], "--time-scale"),
+        (["dashboard", "run", "--env", "prod", "--html", "page.html"], "report.html"),
+    ],
+)
+def test_an_old_word_names_the_new_one_and_runs_nothing(words, new_word, capsys):
+    assert main(words) == 2
+
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert new_word in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_an_old_word_behind_two_dashes_is_of_another_program(capsys):
+    assert main(["simulate", "--experiment", "nowhere", "--", "other", "--faster"]) == 2
+    assert "nowhere" in capsys.readouterr().err

@@ -1,0 +1,57 @@
+"""The one decision: which word, and on what ground."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tandem.judge.decision import adjust_p_values, adjust_single_p, compare_lengths, decide_speed_up
+from tandem.judge.interval import LogRatioEstimate
+from tandem.judge.schema import RatioEstimate
+
+
+def estimate(low, value, high):
+    return LogRatioEstimate(math.log(value), 0.1, 5.0, low=math.log(low), high=math.log(high))
+
+
+@pytest.mark.parametrize(
+    ("ends", "adjusted_p", "floor", "word", "ground"),
+    [
+        ((0.96, 1.0, 1.04), 0.9, None, "same", "margin"),
+        ((1.01, 1.02, 1.04), 0.001, 1.01, "same", "margin"),
+        ((1.01, 1.04, 1.06), 0.001, None, "faster", "difference"),
+        ((0.94, 0.97, 0.99), 0.001, None, "slower", "difference"),
+        ((0.94, 0.99, 1.01), 0.2, None, "no evidence", "chance"),
+        ((1.2, 1.5, 1.8), 0.051, None, "no evidence", "chance"),
+        ((1.2, 1.5, 1.8), 0.049, 1.49, "faster", "difference"),
+        ((1.2, 1.5, 1.8), 0.001, 1.5, "no evidence", "floor"),
+        ((0.5, 0.7, 0.8), 0.001, 1.5, "no evidence", "floor"),
+    ],
+)
+def test_word_and_ground(ends, adjusted_p, floor, word, ground):
+    assert decide_speed_up(estimate(*ends), adjusted_p, floor=floor, margin=0.05) == (word, ground)
+
+
+@pytest.mark.parametrize(("ratio", "adjusted_p"), [(None, 0.001), (estimate(1.2, 1.5, 1.8), None)])
+def test_without_an_estimate_there_is_no_evidence(ratio, adjusted_p):
+    assert decide_speed_up(ratio, adjusted_p, floor=None, margin=0.05).ground == "absent"
+
+
+def test_holm_by_hand():
+    np.testing.assert_allclose(adjust_p_values(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02])
+    np.testing.assert_allclose(adjust_p_values(np.array([0.9, 0.8])), [1.0, 1.0])
+
+
+def test_bonferroni_is_never_below_holm():
+    p_values = np.array([0.01, 0.04, 0.03, 0.005])
+
+    assert all(adjust_single_p(p, 4) >= holm for p, holm in zip(p_values, adjust_p_values(p_values), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"), [(0.8, 0.95, "shorter"), (0.8, 0.96, "alike"), (1.04, 1.3, "alike"), (1.06, 1.3, "longer")]
+)
+def test_lengths_differ_where_the_whole_interval_does(low, high, word):
+    assert compare_lengths(RatioEstimate(value=1.0, low=low, high=high), 0.05) == word

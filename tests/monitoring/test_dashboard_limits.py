@@ -1,0 +1,50 @@
+"""A dashboard beyond a limit of CloudWatch is refused before a deploy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hosted import drawn, graph
+
+from tandem.monitoring import dashboard_body
+from tandem.monitoring.dashboard_body import find_limit_faults
+from tandem.monitoring.widget import Dashboard, MathExpression
+
+
+def repeated(count: int, lines: int = 1) -> Dashboard:
+    """A dashboard of one graph with so many lines, `count` times; it says nothing, so that its JSON stays small."""
+    one = graph(drawn("post-us-east-2")["post"], "TPOT, p50")
+    one = replace(one, width=24, sentence="", lines=one.lines[:1] * lines)
+    return Dashboard(name="one", title="One", widgets=(one,) * count)
+
+
+def expressed(text: str) -> Dashboard:
+    whole = repeated(1)
+    (one,) = whole.widgets
+    return replace(whole, widgets=(replace(one, lines=(MathExpression(text=text, label="x", id="x"),)),))
+
+
+@pytest.mark.parametrize(
+    ("within", "beyond", "limit"),
+    [
+        (repeated(250), repeated(251), "500"),
+        (repeated(2, lines=1250), repeated(1, lines=2501), "2500"),
+        (expressed("1" * 2048), expressed("1" * 2049), "2048"),
+        (expressed("SEARCH(".ljust(1024)), expressed("SEARCH(".ljust(1025)), "1024"),
+        (replace(repeated(1), name="n" * 255), replace(repeated(1), name="n" * 256), "255"),
+    ],
+)
+def test_a_dashboard_is_refused_beyond_a_limit(within: Dashboard, beyond: Dashboard, limit: str, monkeypatch) -> None:
+    monkeypatch.setattr(dashboard_body, "MAX_BODY_BYTES", 10**9)
+
+    assert list(find_limit_faults(within)) == []
+    (fault,) = find_limit_faults(beyond)
+    assert fault.endswith(f"at most {limit}")
+
+
+def test_a_body_that_no_template_could_carry_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(dashboard_body, "MAX_BODY_BYTES", 10_000)
+
+    (fault,) = find_limit_faults(drawn("post-us-east-2")["post"])
+    assert fault.endswith("at most 10000")

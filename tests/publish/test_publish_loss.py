@@ -1,0 +1,127 @@
+"""Nothing is lost, and little is counted twice, whatever becomes of a request or of the process."""
+
+from __future__ import annotations
+
+import pytest
+from doubles.fault_proxy.rules import (
+    ACCESS_DENIED_FAULT,
+    INTERNAL_ERROR_FAULT,
+    AnswerLossFault,
+    DropFault,
+    FaultRule,
+    StatusFault,
+)
+
+from tandem.errors import ExternalError
+
+pytestmark = pytest.mark.endpoint
+
+
+def rule_puts(fault, **when):
+    return FaultRule(fault=fault, operation="PutMetricData", **when)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        StatusFault(status=400, code="ThrottlingException"), StatusFault(status=400, code="RequestLimitExceeded"),
+        INTERNAL_ERROR_FAULT, DropFault(),
+    ],
+)  # fmt: skip
+def test_a_request_that_was_not_done_is_sent_again(published, proxy, fault):
+    proxy.use(rule_puts(fault, every=2, times=3))
+
+    report = published.publish()
+
+    assert (report.is_whole, report.rounds, proxy.fault_counts) == (True, [0, 1], (3,))
+    assert published.counts() == published.expected()
+
+
+def test_a_lost_answer_counts_one_batch_twice_and_loses_none(published, proxy):
+    proxy.use(rule_puts(AnswerLossFault(), skip=1, times=1))
+
+    assert published.publish().is_whole
+    assert (published.lost(), published.duplicates()) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("when", "operation", "number", "most_duplicates"),
+    [
+        ("asked", "PutMetricData", 1, 1),
+        ("done", "PutMetricData", 2, 1),
+        ("done", "PutMetricData", 3, 1),
+        ("asked", "PutObject", 2, 0),  # the first round's marker
+        ("done", "PutObject", 2, 0),
+    ],
+)
+def test_a_kill_loses_nothing_and_counts_at_most_one_batch_twice(
+    published, proxy, when, operation, number, most_duplicates
+):
+    published.made(seed=11, gaps=30)
+
+    assert published.kill(proxy, when, number, operation)
+    assert published.publish().is_whole
+
+    assert published.lost() == 0
+    assert published.duplicates() <= most_duplicates
+
+
+def test_a_batch_that_cloudwatch_took_is_not_sent_again_after_a_fault(published, proxy):
+    proxy.use(rule_puts(ACCESS_DENIED_FAULT, skip=2))
+    with pytest.raises(ExternalError, match="PutMetricData is denied"):
+        published.publish()
+    proxy.use()
+
+    assert published.publish().sent == 4
+    assert published.counts() == published.expected()
+
+
+def test_a_line_that_a_kill_cut_short_is_no_batch_and_harms_no_other(published, proxy):
+    proxy.use(rule_puts(ACCESS_DENIED_FAULT, skip=2))
+    with pytest.raises(ExternalError):
+        published.publish()
+    path = published.folder / "published.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    proxy.use(rule_puts(ACCESS_DENIED_FAULT, skip=1))
+    with pytest.raises(ExternalError):
+        published.publish()
+    proxy.use()
+
+    assert published.publish().sent == 4
+    assert (published.lost(), published.duplicates()) == (0, 1)
+
+
+def test_a_round_has_its_marker_only_after_its_records_and_batches(published, proxy):
+    published.publish()
+
+    names = [request.path.rpartition("/")[2] or request.operation for request in proxy.log[2:]]
+    first = names.index("round-00000.json")
+    assert names[:first].count("round-00000.jsonl") == 1
+    assert [request.operation for request in proxy.log[2 : 2 + first]].count("PutMetricData") == 3
+
+
+def test_records_are_in_s3_although_cloudwatch_refuses_all_and_are_stored_once(published, proxy):
+    proxy.use(rule_puts(ACCESS_DENIED_FAULT))
+    for _ in range(2):
+        with pytest.raises(ExternalError):
+            published.publish()
+
+    assert published.objects() == ["manifest.json", "records/round-00000.jsonl", "records/round-00001.jsonl"]
+    assert len(proxy.requests("PutObject", "*/records/*")) == 2
+
+
+def test_what_the_time_does_not_allow_is_left_to_a_later_publish(published, proxy):
+    report = published.publish(end_s=0.0)
+
+    assert (len(report.left), proxy.requests("PutMetricData")) == (1, ())
+    assert published.publish().is_whole
+    assert published.counts() == published.expected()
+
+
+def test_a_folder_that_cannot_be_written_sends_nothing(published, proxy):
+    (published.folder / "published.jsonl").mkdir()
+
+    with pytest.raises(ExternalError, match="Is a directory"):
+        published.publish()
+
+    assert proxy.requests("PutMetricData") == ()

@@ -1,0 +1,120 @@
+"""What is sent of measured runs: the recording of tests/monitoring/samples/bench.json, and the figures of a summary.
+
+To record the sample anew after a change of the catalogue: `RECORD=1 pytest tests/publish/test_publish_measured.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from published_run import PublishedRun, read_statistic
+
+from tandem import metrics
+from tandem.bench import datapoints, manifest, summary
+from tandem.cli.publish import build_figures
+from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, PUBLISHERS, cloudwatch_unit, find_metric
+
+pytestmark = pytest.mark.endpoint
+TESTS = Path(__file__).parent.parent
+SAMPLE = TESTS / "monitoring" / "samples" / str(PUBLISHERS[BENCH].sample)
+SAMPLE_RUN = TESTS / "bench" / "llmperf_runs" / "bursts" / "tandem"
+REAL_RUN = TESTS / "benchmarks" / "real_run" / "ngram"
+DAY_S = 86400
+BUCKET_ERROR = 0.005
+TODAY_S = int(time.time()) // DAY_S * DAY_S
+
+
+def publish_measured(published: PublishedRun, source: Path, start_s: int) -> PublishedRun:
+    """Publish a measured run as begun at another time; told a limit, so that it has goodput."""
+    folder = published.folder
+    shutil.rmtree(folder)
+    shutil.copytree(source, folder)
+    run = manifest.read_manifest(folder)
+    clock = msgspec.structs.replace(run.clock, utc=datetime.fromtimestamp(start_s, tz=UTC).isoformat())
+    manifest.write_manifest(folder, msgspec.structs.replace(run, clock=clock, goodput={"ttft_ms": 1000.0}))
+    published.publish(build_figures(points, folder, "post") for points in datapoints.read_rounds(folder))
+    return published
+
+
+@pytest.fixture
+def data(published: PublishedRun) -> list[dict[str, Any]]:
+    """Every datum of every PutMetricData that a publish of the sample's run makes, as it was passed to boto3."""
+    sent: list[dict[str, Any]] = []
+
+    def keep(params: dict[str, Any], **_: object) -> None:
+        sent.extend(params["MetricData"])
+
+    events, event = published.clients().cloudwatch.meta.events, "provide-client-params.cloudwatch.PutMetricData"
+    events.register(event, keep)
+    try:
+        publish_measured(published, SAMPLE_RUN, TODAY_S)
+    finally:
+        events.unregister(event, keep)
+    return sent
+
+
+def test_the_recording_is_what_the_bench_sends(data: list[dict[str, Any]]) -> None:
+    """Of each metric its unit, its dimensions and one datum, that of all classes first."""
+    pooled = sorted(data, key=lambda datum: [dimension["Value"] != ALL_VALUES for dimension in datum["Dimensions"]])
+    rows = [
+        {
+            "Name": name,
+            "Unit": datum["Unit"],
+            "Dimensions": [dimension["Name"] for dimension in datum["Dimensions"]],
+            "Example": {dimension["Name"]: dimension["Value"] for dimension in datum["Dimensions"]},
+            "Values": datum["Values"][:3],
+            "Counts": datum["Counts"][:3],
+            "StorageResolution": datum["StorageResolution"],
+        }
+        for name, datum in sorted({datum["MetricName"]: datum for datum in reversed(pooled)}.items())
+    ]
+    text = json.dumps({"publisher": BENCH, "metrics": rows}, indent=1) + "\n"
+    if os.environ.get("RECORD"):
+        SAMPLE.write_text(text)
+
+    assert SAMPLE.read_text() == text
+
+
+def test_all_published_metrics_are_sent_with_the_benchs_dimensions_and_their_unit(data: list[dict[str, Any]]) -> None:
+    assert {datum["MetricName"] for datum in data} == {metric.name for metric in metrics.list_published_metrics()}
+    assert {tuple(dimension["Name"] for dimension in datum["Dimensions"]) for datum in data} == {BENCH_DIMENSIONS}
+    assert all(datum["Unit"] == cloudwatch_unit(find_metric(datum["MetricName"])) for datum in data)
+
+
+def read_cell(published: PublishedRun, cell: Any, statistic: str, metric: str = "") -> float | None:
+    """One statistic of a summary's cell over the whole run, as CloudWatch pools it; None for no value."""
+    dimensions = zip(BENCH_DIMENSIONS, ("post", cell.arm, cell.class_, str(cell.concurrency)), strict=True)
+    key = (metric or cell.metric, tuple(dimensions), TODAY_S - DAY_S)
+    return read_statistic(published.endpoint, published.destination.namespace, [key], statistic, 2 * DAY_S).get(key)
+
+
+@pytest.mark.proof
+def test_every_percentile_of_the_summary_is_cloudwatchs_within_the_bucket_error(published: PublishedRun) -> None:
+    run = publish_measured(published, REAL_RUN, TODAY_S - DAY_S // 2)
+    names = {metric.name for metric in metrics.list_published_metrics()}
+    cells = [cell for cell in summary.summarize_run(run.folder).cells if cell.metric in names]
+
+    differing = [
+        (cell.metric, cell.arm, cell.class_, statistic, true, value)
+        for cell in cells
+        for statistic, true in (("p50", cell.p50), ("p99", cell.p99))
+        if (value := read_cell(run, cell, statistic)) is None or abs(value - true) > BUCKET_ERROR * abs(true)
+    ]
+
+    assert len(cells) > 100
+    assert differing == []
+
+
+def test_the_pooled_counts_of_requests_are_the_summarys(published: PublishedRun) -> None:
+    run = publish_measured(published, REAL_RUN, TODAY_S - DAY_S // 2)
+    rows = summary.summarize_run(run.folder).requests
+
+    assert [read_cell(run, row, "Sum", "requests") for row in rows] == [row.requests for row in rows]

@@ -1,0 +1,192 @@
+"""The /metrics pages: each runtime's own figures of the same steps, in virtual time and over HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from simulator_client import CHAT, ask, chat, until
+
+from tandem.simulator.engine import EngineRequest, EngineSteps, run_engine
+from tandem.simulator.metrics_page import build_virtual_page
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
+
+Samples = dict[str, float]
+
+
+def knobs(**more: object) -> SimulatorSettings:
+    base = {
+        "model": "m",
+        "law": "vllm",
+        "num_speculative_tokens": 3,
+        "classes": {"default": PromptClassSettings(acceptance=0.7)},
+    }
+    return SimulatorSettings(**{**base, **more})
+
+
+OLD = {"runtime": "nxdi-v0", "law": "nxdi", "num_speculative_tokens": 7}
+
+
+def samples(page: str) -> Samples:
+    """Every sample by its name and labels, model and engine left out."""
+    found = [one for family in text_string_to_metric_families(page) for one in family.samples]
+    return {
+        one.name.removeprefix("vllm:") + "".join(
+            f"{{{name}={value}}}" for name, value in sorted(one.labels.items()) if name not in {"model_name", "engine"}
+        ): one.value
+        for one in found
+    }  # fmt: skip
+
+
+class Ran:
+    """A run in virtual time, its page, and what truly happened."""
+
+    def __init__(self, chosen: SimulatorSettings, count: int = 40, output: int = 60) -> None:
+        self.jobs = [EngineRequest(number + 1, "default", 50, output, number * 0.3) for number in range(count)]
+        self.steps: list[EngineSteps] = []
+        self.page = samples(build_virtual_page(chosen, self._noted(chosen)).render_text(0, 0, 0).decode())
+        self.decode_steps = sum(job.step_count for job in self.jobs)
+        self.tokens = sum(job.output_tokens for job in self.jobs)
+        self.accepted = sum(int(job.step_tokens.sum()) - job.step_count for job in self.jobs)
+
+    def _noted(self, chosen: SimulatorSettings) -> Iterator[tuple[EngineSteps, list[EngineRequest]]]:
+        for steps, ended in run_engine(chosen, self.jobs):
+            self.steps.append(steps)
+            yield steps, ended
+
+
+@pytest.fixture(scope="module")
+def new() -> Ran:
+    return Ran(knobs())
+
+
+@pytest.fixture(scope="module")
+def old() -> Ran:
+    return Ran(knobs(**OLD))
+
+
+def test_v1_counts_every_token(new):
+    assert new.page["generation_tokens_total"] == new.tokens
+
+
+def test_v0_counts_one_token_for_each_sequence_and_step(old):
+    assert old.page["generation_tokens_total"] == old.decode_steps + len(old.jobs)
+    assert old.page["generation_tokens_total"] < old.tokens / 2
+
+
+@pytest.mark.parametrize("ran", ["new", "old"])
+def test_the_tokens_of_ended_requests_are_true_everywhere(ran, request):
+    found = request.getfixturevalue(ran)
+
+    assert found.page["request_generation_tokens_sum"] == found.tokens
+    assert found.page["request_prompt_tokens_sum"] == found.page["prompt_tokens_total"] == 50 * len(found.jobs)
+
+
+@pytest.mark.parametrize(
+    ("ran", "name"), [("new", "inter_token_latency_seconds"), ("old", "time_per_output_token_seconds")]
+)
+def test_the_latency_of_a_token_is_observed_once_for_each_sequence_and_step(ran, name, request):
+    found = request.getfixturevalue(ran)
+    waited = sum(job.end_s - job.first_s for job in found.jobs)
+
+    assert found.page[f"{name}_count"] == found.decode_steps
+    assert found.page[f"{name}_sum"] == pytest.approx(waited)
+
+
+def test_the_names_of_each_runtime_are_its_own(new, old):
+    assert {
+        "inter_token_latency_seconds_count",
+        "kv_cache_usage_perc",
+        "request_time_per_output_token_seconds_sum",
+    } <= (new.page.keys() - old.page.keys())
+    assert {"time_per_output_token_seconds_count", "gpu_cache_usage_perc"} <= old.page.keys() - new.page.keys()
+
+
+def test_live_counters_say_what_was_drafted_and_accepted(new):
+    assert new.page["spec_decode_num_drafts_total"] == new.decode_steps
+    assert new.page["spec_decode_num_draft_tokens_total"] == 3 * new.decode_steps
+    assert new.page["spec_decode_num_accepted_tokens_total"] == new.accepted
+
+
+def test_the_places_of_a_draft_add_up_and_fall(new):
+    places = [new.page[f"spec_decode_num_accepted_tokens_per_pos_total{{position={place}}}"] for place in range(3)]
+
+    assert sum(places) == new.accepted
+    assert places == sorted(places, reverse=True)
+    assert len(set(places)) == 3
+
+
+def test_flat_counters_stay_at_0():
+    page = Ran(knobs(spec_counters="flat")).page
+    told = {name: value for name, value in page.items() if name.startswith("spec_decode") and "_created" not in name}
+
+    assert len(told) == 6
+    assert set(told.values()) == {0}
+
+
+def test_v0_declares_its_draft_counters_and_never_fills_them(old):
+    page = build_virtual_page(knobs(**OLD), run_engine(knobs(**OLD), old.jobs[:0])).render_text(0, 0, 0).decode()
+
+    assert "# TYPE vllm:spec_decode_num_accepted_tokens_total counter" in page
+    assert not any(name.startswith("spec_decode") for name in old.page)
+
+
+def test_a_v1_server_that_does_not_speculate_has_no_draft_counters():
+    page = Ran(knobs(law="none", num_speculative_tokens=0)).page
+
+    assert not any(name.startswith("spec_decode") for name in page)
+
+
+def test_the_times_of_a_request_add_up(new):
+    page = new.page
+    parts = sum(page[f"request_{part}_time_seconds_sum"] for part in ("queue", "prefill", "decode"))
+
+    assert page["e2e_request_latency_seconds_sum"] == pytest.approx(parts)
+    assert page["e2e_request_latency_seconds_sum"] == pytest.approx(sum(job.end_s - job.arrived_s for job in new.jobs))
+    assert page["time_to_first_token_seconds_sum"] == pytest.approx(
+        sum(job.first_s - job.arrived_s for job in new.jobs)
+    )
+
+
+def test_the_figures_are_the_same_step_by_step_and_at_once(new):
+    jobs = [EngineRequest(number + 1, "default", 50, 60, number * 0.3) for number in range(40)]
+    at_once = samples(
+        build_virtual_page(knobs(), run_engine(knobs(), jobs, max_steps=1000)).render_text(0, 0, 0).decode()
+    )
+
+    assert {name: value for name, value in at_once.items() if "_created" not in name} == pytest.approx(
+        {name: value for name, value in new.page.items() if "_created" not in name}
+    )
+
+
+def test_nothing_is_kept_of_a_request_whose_client_left(started):
+    running = started(step_ms=(20.0,))
+    for _ in range(3):
+        ask(running.url, CHAT, chat(ignore_eos=True), most_bytes=600)
+
+    assert until(lambda: not running._server._metrics_page._last_token_s)
+    assert until(lambda: len(running.log_entries) == 3)
+
+
+def test_who_has_read_the_last_byte_finds_the_request_counted(simulator):
+    for asked in range(1, 6):
+        ask(simulator.url, CHAT, chat())
+        page = samples(ask(simulator.url, "/metrics").body.decode())
+
+        assert page["request_success_total{finished_reason=stop}"] == asked
+        assert page["generation_tokens_total"] == 30 * asked
+
+
+def test_gauges_show_who_runs_and_who_waits(started):
+    busy = started(max_num_seqs=2, step_ms=(30.0,))
+    for _ in range(5):
+        threading.Thread(target=ask, args=(busy.url, CHAT, chat(ignore_eos=True)), daemon=True).start()
+
+    def now() -> tuple[float, float]:
+        page = samples(ask(busy.url, "/metrics").body.decode())
+        return page["num_requests_running"], page["num_requests_waiting"]
+
+    assert until(lambda: now() == (2, 3))
+    assert samples(ask(busy.url, "/metrics").body.decode())["kv_cache_usage_perc"] > 0

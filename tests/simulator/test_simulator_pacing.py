@@ -1,0 +1,59 @@
+"""The real clock runs the same model: what the log says was due is what virtual time says of the same arrivals."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from doubles.simulator_thread import SimulatorThread
+from simulator_client import CHAT, ask, chat, until
+
+from tandem.simulator.engine import EngineRequest, simulate_requests
+from tandem.simulator.server_log import RequestLogEntry
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
+
+KNOBS = SimulatorSettings(
+    model="m", law="nxdi", num_speculative_tokens=7, step_ms=(3.0, 4.0), draft_ms=0.2, prefill_base_ms=300,
+    prefill_ms_per_token=1, max_num_seqs=2, jitter=0.2,
+    classes={"default": PromptClassSettings(acceptance=0.8, output_tokens=60)},
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def served() -> list[RequestLogEntry]:
+    """Four requests at once, of which two must wait, then two one after the other."""
+    with SimulatorThread(KNOBS) as simulator:
+        with ThreadPoolExecutor(4) as clients:
+            list(clients.map(lambda number: ask(simulator.url, CHAT, chat(f"Question {number}")), range(4)))
+        for number in range(2):
+            ask(simulator.url, CHAT, chat(f"Late question {number}"))
+        assert until(lambda: len(simulator.log_entries) == 6)
+        return sorted(simulator.log_entries, key=lambda one: one.number)
+
+
+@pytest.fixture(scope="module")
+def simulated(served: list[RequestLogEntry]) -> list[EngineRequest]:
+    jobs = [
+        EngineRequest(one.number, "default", one.prompt_tokens, one.completion_tokens, one.accepted_s) for one in served
+    ]
+    return sorted(simulate_requests(KNOBS, jobs), key=lambda job: job.number)
+
+
+def test_the_server_plans_the_bursts_of_virtual_time(served, simulated):
+    assert [[tokens for _, tokens in one.bursts] for one in served] == [list(job.tokens) for job in simulated]
+
+
+def test_the_server_plans_the_times_of_virtual_time(served, simulated):
+    for one, job in zip(served, simulated, strict=True):
+        assert one.due_s == pytest.approx(list(job.times_s), abs=1e-6)
+
+
+def test_errors_of_timing_do_not_add_up(served):
+    """Each burst is planned from the one before it was planned, whenever that was written."""
+    last = served[-1]
+    steps = [after - before for before, after in itertools.pairwise(last.due_s)]
+
+    assert last.due_s[-1] == pytest.approx(last.due_s[0] + sum(steps))
+    assert all(written >= due for (written, _), due in zip(last.bursts, last.due_s, strict=True))
+    assert [written for written, _ in last.bursts] == sorted(written for written, _ in last.bursts)

@@ -1,0 +1,272 @@
+"""How a simulator comes up and goes down, as a process: ready, warm or refused, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from doubles.simulator_thread import SimulatorThread
+from simulator_client import CHAT, Answered, ask, chat, until
+
+from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile
+from tandem.simulator.__main__ import main
+from tandem.simulator.server_log import read_server_log
+from tandem.simulator.settings import SimulatorSettings, StartupSettings
+from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.variant_key import compute_artifact_key
+from tandem.spec.workspace import load_workspace
+
+ROOT = Path(__file__).parents[2]
+QUICK = {"model": "m", "step_ms": [1], "prefill_base_ms": 1}
+END_S = 20
+
+
+def key() -> ArtifactKey:
+    experiment = load_workspace(ROOT / "environments", ROOT / "experiments").experiments["post"].experiment
+    assert experiment is not None
+    return compute_artifact_key(experiment, experiment.variants[1], load_catalogue())
+
+
+def stored(folder: Path, **changes: Any) -> Path:
+    """An artifact of the key with one file."""
+    folder.mkdir(parents=True)
+    (folder / "model.pt").write_bytes(b"x" * 10)
+    manifest = Manifest(
+        schema_version=1, kind="artifact", name=key().name, folder="", fields={**key().as_fields(), **changes},
+        files=(ManifestFile(path="model.pt", size=10, sha256="0" * 64),), made={},
+    )  # fmt: skip
+    (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
+    return folder
+
+
+class Started:
+    """A simulator's process."""
+
+    def __init__(self, folder: Path, knobs: dict[str, Any], *more: str) -> None:
+        self.log = folder / "truth.jsonl"
+        file = folder / "knobs.yaml"
+        file.write_text(yaml.safe_dump(knobs))
+        command = [sys.executable, "-m", "tandem.simulator", "--knobs", str(file), "--log", str(self.log), *more]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def ready(self) -> str:
+        """Wait for its line; the URL."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("ready http://127.0.0.1:"), line
+        return line.split()[1]
+
+    def ended(self) -> tuple[int, str]:
+        """Wait for its end; code and standard error."""
+        _, said = self.process.communicate(timeout=END_S)
+        return self.process.returncode, said
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    running: list[Started] = []
+
+    def act(knobs: dict[str, Any], *more: str) -> Started:
+        running.append(Started(tmp_path, {**QUICK, **knobs}, *more))
+        return running[-1]
+
+    yield act
+    for one in running:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.communicate()
+
+
+@pytest.fixture
+def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Start a simulator that ends at once; its code and its one sentence."""
+
+    def act(knobs: dict[str, Any], *more: str) -> tuple[int, str]:
+        file = tmp_path / "knobs.yaml"
+        file.write_text(yaml.safe_dump({**QUICK, **knobs}))
+        code = main(["--knobs", str(file), *more])
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.count("\n") == 1
+        return code, said.err
+
+    return act
+
+
+def warm(folder: Path, **more: Any) -> dict[str, Any]:
+    return {"start": {"artifact": {"folder": str(folder), "key": key().as_fields(), **more}}}
+
+
+def test_a_warm_start_serves_and_ends_in_order_when_told_to(start, tmp_path):
+    simulator = start(warm(stored(tmp_path / "artifact")))
+    url = simulator.ready()
+
+    assert ask(url, "/health").status == 200
+    assert ask(url, CHAT, chat(max_tokens=5)).status == 200
+    simulator.process.send_signal(signal.SIGTERM)
+    assert simulator.ended() == (0, "")
+    told = read_server_log(simulator.log)
+    assert (told.knobs["model"], [one.completion_tokens for one in told.requests]) == ("m", [5])
+
+
+def test_it_ends_with_its_parent(start):
+    simulator = start({}, "--with-parent")
+    simulator.ready()
+    assert simulator.process.stdin is not None
+    simulator.process.stdin.close()
+    simulator.process.stdin = None
+
+    assert simulator.ended() == (0, "")
+
+
+def spoil_file(folder: Path) -> None:
+    (folder / "model.pt").write_bytes(b"x")
+
+
+def cut_manifest(folder: Path) -> None:
+    (folder / MANIFEST_NAME).write_bytes(b'{"schema_version"')
+
+
+def remove_manifest(folder: Path) -> None:
+    (folder / MANIFEST_NAME).unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fields", "knobs", "code", "sentence"),
+    [
+        (remove_manifest, {}, {}, 1, "compile it"),
+        (None, {"num_speculative_tokens": 15}, {}, 1, "num_speculative_tokens: artifact 15, deployment 7"),
+        (spoil_file, {}, {}, 1, "model.pt has 1 bytes instead of 10"),
+        (cut_manifest, {}, {}, 2, "cut off"),
+        (None, {}, {"key": {"runtime": "nxdi-v0"}}, 2, "start.artifact.key"),
+    ],
+)
+def test_it_is_warm_from_its_artifact_or_ends_as_admit_does(refused, tmp_path, spoil, fields, knobs, code, sentence):
+    folder = stored(tmp_path / "artifact", **fields)
+    if spoil:
+        spoil(folder)
+
+    found, said = refused(warm(folder, **knobs))
+    assert found == code
+    assert sentence in said
+
+
+def test_bad_knobs_are_bad_input(refused):
+    code, said = refused({"colour": "blue"})
+
+    assert code == 2
+    assert "colour" in said
+
+
+def test_a_port_that_is_taken_is_told(refused, simulator):
+    code, said = refused({}, "--port", simulator.url.rpartition(":")[2])
+
+    assert code == 3
+    assert "--port" in said
+
+
+def test_a_log_that_cannot_be_written_is_told(refused, tmp_path):
+    code, said = refused({}, "--log", str(tmp_path / "no" / "folder.jsonl"))
+
+    assert code == 3
+    assert "--log" in said
+
+
+def test_a_server_that_starts_is_not_healthy_and_answers_nothing(started):
+    starting = started(start=StartupSettings(seconds=60)).url
+
+    assert [ask(starting, path).status for path in ("/health", "/ping")] == [503, 503]
+    assert ask(starting, CHAT, chat()).status == 503
+
+
+def test_it_is_healthy_after_its_time(started):
+    starting = started(start=StartupSettings(seconds=0.1)).url
+
+    assert until(lambda: ask(starting, "/health").status == 200)
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Iterator[tuple[SimulatorThread, Path]]:
+    path = tmp_path / "truth.jsonl"
+    with SimulatorThread(SimulatorSettings(**{**QUICK, "step_ms": (1.0,)}), path) as running:
+        yield running, path
+
+
+def test_a_request_is_in_the_log_when_it_has_ended_and_a_line_that_was_cut_is_passed_over(logged):
+    simulator, path = logged
+    for _ in range(3):
+        ask(simulator.url, CHAT, chat(max_tokens=5))
+    assert until(lambda: path.read_bytes().count(b"\n") == 4)
+
+    with path.open("ab") as log:
+        log.write(b'{"request_id": "half')
+    assert len(read_server_log(path).requests) == 3
+
+
+def test_a_line_has_the_fields_that_others_rely_on(logged):
+    simulator, path = logged
+    ask(simulator.url, CHAT, chat(max_tokens=5), {"X-Request-Id": "mine"})
+    assert until(lambda: path.read_bytes().count(b"\n") == 2)
+    line = json.loads(path.read_text().splitlines()[1])
+
+    told = ("class", "accepted_s", "bursts", "prompt_tokens", "completion_tokens", "finish_reason", "fault", "stop")
+    assert set(told) <= line.keys()
+    assert line["request_id"] == "mine"
+    assert line["bursts"][0][0] >= line["accepted_s"]
+
+
+def test_a_full_disk_ends_the_log_and_not_the_server(logged, capsys):
+    simulator, path = logged
+    simulator._log._file = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115 - the log closes it
+
+    answers = [ask(simulator.url, CHAT, chat(max_tokens=5)).status for _ in range(2)]
+    assert answers == [200, 200]
+    assert until(lambda: len(simulator.log_entries) == 1)
+    assert capsys.readouterr().err.count("takes no more") == 1
+    assert len(read_server_log(path).requests) == 0
+
+
+def test_rejects_a_log_with_a_line_of_something_else_and_names_it(tmp_path):
+    path = tmp_path / "truth.jsonl"
+    path.write_text('{"knobs": {}}\nnonsense\n')
+
+    with pytest.raises(ValueError, match=r"truth.jsonl:2"):
+        read_server_log(path)
+
+
+def test_a_twin_in_process_that_cannot_start_leaves_no_thread(simulator):
+    before = threading.active_count()
+    with pytest.raises(OSError, match="in use"):
+        SimulatorThread(SimulatorSettings(), port=int(simulator.url.rpartition(":")[2])).start()
+
+    assert threading.active_count() == before
+
+
+def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):
+    simulator, path = logged
+    answers: list[Answered] = []
+
+    def client(stream: bool) -> None:
+        answers.append(ask(simulator.url, CHAT, chat(ignore_eos=True, stream=stream)))
+
+    clients = [threading.Thread(target=client, args=(stream,)) for stream in (True, False)]
+    for one in clients:
+        one.start()
+    assert until(lambda: b'num_requests_running{engine="0",model_name="m"} 2.0' in ask(simulator.url, "/metrics").body)
+    simulator.stop()
+    for one in clients:
+        one.join()
+
+    assert all(answered.broken for answered in answers)
+    assert [one.fault for one in read_server_log(path).requests] == ["gone", "gone"]

@@ -1,0 +1,231 @@
+"""The simulator over real HTTP: what is asked for is sent, and it is what the truth log says was sent."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from doubles.simulator_thread import SimulatorThread
+from simulator_client import CHAT, PLAIN, ask, chat, until
+
+from tandem.simulator.server_log import RequestLogEntry
+from tandem.simulator.settings import SimulatorSettings
+
+_NUMBERS = itertools.count()
+USAGE = {"include_usage": True, "continuous_usage_stats": True}
+
+
+def named() -> dict[str, str]:
+    return {"X-Request-Id": f"request-{next(_NUMBERS)}"}
+
+
+def truth_of(simulator: SimulatorThread, headers: dict[str, str]) -> RequestLogEntry:
+    def found() -> list[RequestLogEntry]:
+        return [one for one in simulator.log_entries if one.request_id == headers["X-Request-Id"]]
+
+    assert until(found)
+    return found()[0]
+
+
+@pytest.fixture(scope="module")
+def old() -> Iterator[SimulatorThread]:
+    knobs = {"runtime": "nxdi-v0", "version": "0.9.1", "law": "nxdi", "num_speculative_tokens": 7}
+    with SimulatorThread(SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1, **knobs)) as running:
+        yield running
+
+
+def test_running_usage_counts_the_bursts_that_the_log_says(simulator):
+    headers = named()
+    frames = ask(simulator.url, CHAT, chat(stream_options=USAGE), headers).frames
+    counts = [frame["usage"]["completion_tokens"] for frame in frames if frame["choices"]]
+
+    bursts = [after - before for before, after in itertools.pairwise(counts)]
+    assert bursts == [tokens for _, tokens in truth_of(simulator, headers).bursts]
+
+
+def test_the_end_token_counts_and_shows_nothing(simulator):
+    (last,) = [frame for frame in ask(simulator.url, CHAT, chat(return_token_ids=True)).frames
+               if frame["choices"][0]["finish_reason"]]  # fmt: skip
+
+    assert last["choices"][0]["token_ids"][-1] == 0
+    assert last["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("path", [CHAT, PLAIN])
+def test_a_stream_says_the_same_text_as_the_whole_answer(simulator, path):
+    body = {**chat(), "prompt": "Say something.", "max_tokens": 25}
+    choice = ask(simulator.url, path, {**body, "stream": False}).json["choices"][0]
+
+    assert ask(simulator.url, path, body).text == (choice["message"]["content"] if path == CHAT else choice["text"])
+
+
+def test_the_whole_answer_counts_what_the_log_says(simulator):
+    headers = named()
+    usage = ask(simulator.url, CHAT, chat(stream=False), headers).json["usage"]
+
+    truth = truth_of(simulator, headers)
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (truth.prompt_tokens, truth.completion_tokens)
+
+
+def test_completions_without_a_limit_give_16_tokens(simulator):
+    answered = ask(simulator.url, PLAIN, {"prompt": "Say something.", "temperature": 0}).json
+
+    assert answered["usage"]["completion_tokens"] == 16
+    assert answered["choices"][0]["finish_reason"] == "length"
+
+
+def test_logprobs_have_one_entry_for_each_token_and_the_asked_alternatives(simulator):
+    frames = ask(simulator.url, CHAT, chat(logprobs=True, top_logprobs=2, max_tokens=20)).frames
+    told = [entry for frame in frames if (found := frame["choices"][0]["logprobs"]) for entry in found["content"]]
+
+    assert len(told) == 20
+    assert all(len(entry["top_logprobs"]) == 2 for entry in told)
+    assert all(entry["top_logprobs"][0]["token"] == entry["token"] for entry in told)
+
+
+def test_offsets_of_completion_logprobs_run_on_from_burst_to_burst(simulator):
+    answered = ask(
+        simulator.url, PLAIN, {"prompt": "p", "temperature": 0, "max_tokens": 20, "logprobs": 1, "stream": True}
+    )
+    offsets = [one for frame in answered.frames for one in frame["choices"][0]["logprobs"]["text_offset"]]
+
+    assert offsets == sorted(set(offsets))
+    assert len(offsets) == 20
+
+
+def test_a_thought_comes_first_and_apart(simulator):
+    frames = ask(simulator.url, CHAT, chat(chat_template_kwargs={"enable_thinking": True})).frames
+    parts = [name for frame in frames for name, text in frame["choices"][0]["delta"].items() if text and name != "role"]
+
+    assert parts[0] == "reasoning"
+    assert parts.index("content") >= len([one for one in parts if one == "reasoning"]) - 1
+
+
+def test_tokens_of_marks_alone_are_counted_with_the_next_burst(simulator):
+    headers = named()
+    body = chat(chat_template_kwargs={"enable_thinking": True}, stream_options=USAGE)
+    frames = ask(simulator.url, CHAT, body, headers).frames
+    counts = [frame["usage"]["completion_tokens"] for frame in frames if frame["choices"]]
+
+    truth = truth_of(simulator, headers)
+    assert counts[1] > 1
+    assert counts[1] == truth.bursts[0][1]
+    assert counts[-1] == truth.completion_tokens
+
+
+def test_an_older_vllm_has_no_token_ids_and_another_name_for_thoughts(old):
+    frames = ask(old.url, CHAT, chat(return_token_ids=True, chat_template_kwargs={"enable_thinking": True})).frames
+    choices = [frame["choices"][0] for frame in frames]
+
+    assert not any("token_ids" in choice for choice in choices)
+    assert any(choice["delta"].get("reasoning_content") for choice in choices)
+    assert choices[1].keys() == {"index", "delta"}
+    assert choices[-1].keys() == {"index", "delta", "finish_reason"}
+    assert all(choice["delta"]["tool_calls"] == [] for choice in choices[1:])
+
+
+def test_an_older_vllm_writes_out_what_is_null_in_completions(old):
+    frames = ask(old.url, PLAIN, {"prompt": "p", "stream": True, "max_tokens": 4, "temperature": 0}).frames
+
+    assert {frozenset(frame) for frame in frames} == {
+        frozenset({"id", "object", "created", "model", "choices", "usage"})
+    }
+    assert {frozenset(frame["choices"][0]) for frame in frames} == {
+        frozenset({"index", "text", "logprobs", "finish_reason", "stop_reason"})
+    }
+
+
+def test_an_older_vllm_has_its_error_at_the_top(old):
+    assert ask(old.url, CHAT, chat(model="x")).json.keys() == {"object", "message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"{", 400, "JSON"),
+        (b"[]", 400, "object"),
+        ({"model": "other", "messages": [{"role": "user", "content": "x"}]}, 404, "other"),
+        ({"messages": []}, 400, "messages"),
+        ({"messages": "x"}, 400, "messages"),
+        (chat(max_tokens=0), 400, "max_tokens"),
+        (chat(max_tokens="many"), 400, "max_tokens"),
+        (chat(max_tokens=5000), 400, "max_model_len"),
+        (chat("word " * 5000), 400, "4096"),
+        (chat(temperature=-1), 400, "temperature"),
+        (chat(n=2), 400, "n must be 1"),
+        (chat(stop=[1]), 400, "stop"),
+        ({**chat(), "stream": False, "stream_options": {"include_usage": True}}, 400, "Stream options"),
+    ],
+)
+def test_refuses_what_vllm_refuses(simulator, body, status, says):
+    answered = ask(simulator.url, CHAT, body)
+
+    assert answered.status == status
+    assert says in answered.json["error"]["message"]
+    assert answered.json["error"]["code"] == status
+
+
+def test_a_refused_request_stands_in_the_log_too(simulator):
+    headers = named()
+    ask(simulator.url, CHAT, b"{", headers)
+
+    truth = truth_of(simulator, headers)
+    assert (truth.status, truth.bursts, truth.finish_reason) == (400, [], None)
+
+
+@pytest.mark.parametrize(("path", "body"), [
+    ("/health", None), ("/v1/models", None), ("/metrics", None), ("/nowhere", None), (CHAT, chat()), (PLAIN, {}),
+    (CHAT, chat(stream=False)), (CHAT, b"{"),
+])  # fmt: skip
+def test_every_answer_says_that_it_is_simulated(simulator, path, body):
+    assert ask(simulator.url, path, body).headers["x-tandem-simulated"] == "1"
+
+
+def test_the_model_and_its_length_are_the_knobs(started):
+    card = ask(started(model="org/name", max_model_len=777).url, "/v1/models").json["data"][0]
+
+    assert (card["id"], card["max_model_len"]) == ("org/name", 777)
+
+
+def test_a_full_queue_is_refused_with_503(started):
+    busy = started(max_num_seqs=1, max_queue=1, step_ms=(20.0,))
+    for held in (1, 2):
+        threading.Thread(target=ask, args=(busy.url, CHAT, chat(ignore_eos=True)), daemon=True).start()
+        assert until(lambda held=held: ask(busy.url, "/load").json["server_load"] == held)
+
+    assert [ask(busy.url, CHAT, chat()).status for _ in range(3)] == [503, 503, 503]
+    page = ask(busy.url, "/metrics").body.decode()
+    assert 'admission_rejections_total{model_name="m",reason="max_num_queued_reqs"} 3.0' in page
+
+
+def test_who_goes_away_gives_its_place_to_the_next(started):
+    busy = started(max_num_seqs=1, step_ms=(20.0,))
+    ask(busy.url, CHAT, chat(ignore_eos=True), most_bytes=600)
+
+    assert ask(busy.url, CHAT, chat(max_tokens=3)).status == 200
+    assert until(lambda: [one.fault for one in busy.log_entries] == ["gone", None])
+    assert 'finished_reason="abort",model_name="m"} 1.0' in ask(busy.url, "/metrics").body.decode()
+
+
+def test_a_broken_engine_keeps_nobody_waiting(started):
+    running = started()
+    running._server._engine_loop.engine.begin = None
+
+    assert ask(running.url, CHAT, chat()).broken
+
+
+def test_the_sockets_send_at_once(simulator):
+    """TCP_NODELAY is set on what the server accepted."""
+    place = urlsplit(simulator.url)
+    with socket.create_connection((place.hostname, place.port)) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.recv(1024)
+        accepted = [one.transport.get_extra_info("socket") for one in simulator._server._runner.server.connections]
+        options = [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in accepted]
+
+    assert len(options) >= 1
+    assert all(options)

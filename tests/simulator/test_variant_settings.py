@@ -1,0 +1,126 @@
+"""The settings of an experiment's simulators: what spec and runtime's data say, and sources for the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tandem.bench.suites.suite import BUILT_IN, check_content, load_suite
+from tandem.cli.simulate import list_sketches
+from tandem.simulator.generation_request import read_generation_request
+from tandem.simulator.response_plan import classify_prompt, plan_response
+from tandem.simulator.settings import SimulatorSettings
+from tandem.simulator.variant_settings import build_variant_settings, read_calibration
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.experiment import Experiment
+from tandem.spec.faults import SpecError
+from tandem.spec.workspace import load_workspace as load_specs
+
+ROOT = Path(__file__).parents[2]
+SPECS = load_specs(ROOT / "environments", ROOT / "experiments").experiments
+SKETCHES = dict(list_sketches())
+
+
+def experiment(name: str) -> Experiment:
+    found = SPECS[name].experiment
+    assert found is not None
+    return found
+
+
+def of(name: str) -> dict[str, SimulatorSettings]:
+    return build_variant_settings(experiment(name), load_catalogue(), SKETCHES)
+
+
+def test_the_posts_pair_differs_in_its_speculation_alone():
+    base, drafted = (knobs.model_dump() for knobs in of("post").values())
+    differing = {name for name in base if base[name] != drafted[name]}
+
+    assert differing == {"law", "num_speculative_tokens", "draft_ms", "classes"}
+    acceptance = [{name: {**one, "acceptance": 0} for name, one in each["classes"].items()} for each in (base, drafted)]
+    assert acceptance[0] == acceptance[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "law", "window", "runtime", "counters"),
+    [
+        ("post", "qwen-vllm", "none", 0, "nxdi-v0", "flat"),
+        ("post", "qwen-sd-vllm", "nxdi", 7, "nxdi-v0", "flat"),
+        ("llama-eagle3", "llama-eagle3", "vllm", 3, "native", "live"),
+    ],
+)
+def test_law_window_and_counters_are_those_of_runtime_and_variant(name, variant, law, window, runtime, counters):
+    knobs = of(name)[variant]
+
+    found = (knobs.law, knobs.num_speculative_tokens, knobs.runtime, knobs.spec_counters)
+    assert found == (law, window, runtime, counters)
+
+
+def test_what_the_spec_says_is_taken_over():
+    declared, knobs = experiment("post"), of("post")["qwen-sd-vllm"]
+
+    assert knobs.model == declared.target
+    assert (knobs.max_num_seqs, knobs.max_model_len) == (declared.serving.max_num_seqs, declared.serving.max_model_len)
+    assert knobs.version == load_catalogue().runtimes["nxdi-v0"].versions.vllm.value
+
+
+def test_the_posts_figures_come_out_as_it_prints_them():
+    """45 ms plain, and 15 ms where everything is accepted: 7 tokens in a step of 45 ms and 7 drafts."""
+    base, drafted = of("post").values()
+    step_ms = drafted.step_ms[0] + 7 * drafted.draft_ms
+
+    assert base.step_ms == (45.0,)
+    assert step_ms / 7 == pytest.approx(15, abs=0.1)
+    assert drafted.classes["repeat"].acceptance == 1.0
+
+
+def test_a_qwen3_target_thinks_unless_it_is_told_not_to_and_a_llama_does_not():
+    assert [knobs.thinking for knobs in of("post").values()] == [True, True]
+    assert {knobs.thinking for knobs in of("llama-eagle3").values()} == {False}
+
+
+def test_no_source_is_listed_that_no_figure_names():
+    text = (ROOT / "tandem/simulator/data/calibration.yaml").read_text()
+
+    assert [key for key in read_calibration().sources if f"source: {key}}}" not in text] == []
+
+
+def test_every_class_with_a_figure_is_one_of_a_suite():
+    classes = {name for suite in BUILT_IN for name in load_suite(suite).classes} | {"default"}
+
+    assert {name for chances in read_calibration().acceptance.values() for name in chances} <= classes
+
+
+def test_rejects_a_model_without_figures_and_names_the_file():
+    other = experiment("post").model_copy(update={"target": "meta-llama/Llama-3.2-1B-Instruct"})
+
+    with pytest.raises(SpecError, match="calibration"):
+        build_variant_settings(other, load_catalogue(), SKETCHES)
+
+
+@pytest.mark.parametrize("suite", sorted(BUILT_IN))
+def test_every_prompt_is_known_by_its_class(suite):
+    knobs = of("post")["qwen-vllm"]
+
+    assert [(prompt.id, classify_prompt(prompt.as_text(), knobs)) for prompt in load_suite(suite).prompts] == [
+        (prompt.id, prompt.class_) for prompt in load_suite(suite).prompts
+    ]
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+@pytest.mark.parametrize("suite", sorted(BUILT_IN))
+def test_every_prompt_of_a_suite_gets_content(suite, thinking):
+    knobs = of("post")["qwen-vllm"]
+    words = {}
+    for prompt in load_suite(suite).prompts:
+        body = {
+            "messages": prompt.as_messages(), "max_tokens": prompt.max_tokens or load_suite(suite).defaults.max_tokens,
+            "temperature": 0, "chat_template_kwargs": {"enable_thinking": thinking},
+        }  # fmt: skip
+        asked = read_generation_request(json.dumps(body).encode(), "chat", knobs)
+        found = plan_response(asked, knobs, asked.max_tokens or 1)
+        said = "".join(token.visible_text for token in found.tokens if token.part == "content")
+        words[prompt.id] = check_content(prompt, said, found.finish_reason)
+
+    assert {name: word for name, word in words.items() if word != "ok"} == {}
