@@ -45,7 +45,8 @@ def test_everybody_tells_it_with_what_to_do_and_the_same_code(error: Exception, 
     )
 
     published = publish_clients.convert_error(error, "GetObject", "s3://b/k")
-    assert {getattr(fault, "exit_code", None) or fault.code for fault in told} | {published.exit_code} == {2 if kind == "misconfigured" else 3}
+    codes = {getattr(fault, "exit_code", None) or fault.code for fault in told}
+    assert codes | {published.exit_code} == {2 if kind == "misconfigured" else 3}
     assert [fault for fault in (*told, published) if not fault.change or fault.change == "try again"] == []
 
 
