@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from tandem.artifacts.fault import ArtifactError, ArtifactInputError
 from tandem.artifacts.log import log_event, log_fault
+from tandem.errors import InputError, TandemError
 
 # command -> what it does; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
 COMMANDS = {
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = arguments[0] if arguments else ""
     if command not in COMMANDS:
         _build_overview_parser().parse_args(arguments)  # prints the help, or refuses the word
-        return ArtifactInputError.code
+        return InputError.exit_code
     module = import_module(f"tandem.artifacts.{MODULES.get(command, command)}")  # a pod waits for no other's imports
     parser = argparse.ArgumentParser(
         prog=f"python -m tandem.artifacts {command}", description=COMMANDS[command], epilog=EPILOG
@@ -61,9 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         exit_code = int(module.run(options))
         sys.stdout.flush()
-    except ArtifactError as error:
+    except TandemError as error:
         log_fault(error)
-        return error.code
+        return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPT_EXIT_CODE
     except TerminationSignal:

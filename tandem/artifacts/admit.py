@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tandem.artifacts.disk_space import require_disk_space, translate_disk_errors
-from tandem.artifacts.fault import ArtifactExternalError, StaleError
 from tandem.artifacts.inspect_nxdi import CONFIG, config_differences, read_config
 from tandem.artifacts.job_env import (
     ModelReference,
@@ -27,6 +26,7 @@ from tandem.artifacts.job_env import (
 )
 from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile, parse_manifest
+from tandem.errors import ExternalError, StaleError
 from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
 CURRENT_NAME = "current"  # what every runtime is told (tandem.spec.names.ARTIFACT_FOLDER)
@@ -51,9 +51,9 @@ def run(options: argparse.Namespace) -> int:
     """Admit the server or say why not; the exit code.
 
     Raises:
-        RefusedError: a variable is malformed, or a manifest cannot be read by this release.
+        InputError: a variable is malformed, or a manifest cannot be read by this release.
         StaleError: artifact or model is missing, differs from what is asked, or is not whole.
-        WorldError: a mount cannot be read, or the local disk is full.
+        ExternalError: a mount cannot be read, or the local disk is full.
     """
     key, models = read_artifact_key(), parse_model_references(options.model)
     manifest = _read_artifact_manifest(options.stored, key)
@@ -312,7 +312,7 @@ def _translate_mount_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"the mount cannot be read ({error.strerror or error})", where=str(path),
             change="see the Mountpoint pod of this volume (kubectl -n mount-s3 get pods) and the bucket's policy; "
             "the pod tries again by itself",

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.artifacts.explain import read_key_side
-from tandem.artifacts.fault import ArtifactInputError
 from tandem.artifacts.fetch import require_key
 from tandem.artifacts.files import hash_files
 from tandem.artifacts.inspect_local import require_valid_artifact
@@ -27,6 +26,7 @@ from tandem.artifacts.manifest_store import manifest_key, read_stored_manifest, 
 from tandem.artifacts.rejection import read_rejection
 from tandem.artifacts.s3_upload import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.errors import InputError
 from tandem.spec.artifact_key import ArtifactKey
 
 LEASE_S = 120.0
@@ -60,9 +60,9 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
         wait_s: seconds to wait for another writer of the same key.
 
     Raises:
-        RefusedError: the folder cannot be stored, or the stored manifest cannot be read.
+        InputError: the folder cannot be stored, or the stored manifest cannot be read.
         StaleError: it is not whole or not the key's, or what is stored under the key's name is not the key's.
-        WorldError: S3 failed, or somebody else writes this key.
+        ExternalError: S3 failed, or somebody else writes this key.
     """
     existing = _find_existing(store, key)
     if existing is not None:
@@ -99,9 +99,9 @@ def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wai
         wait_s: seconds to wait for another writer of the same key.
 
     Raises:
-        RefusedError: nothing was refused under this name.
+        InputError: nothing was refused under this name.
         StaleError: it was made for another key, or a file of it is not whole any more.
-        WorldError: S3 failed, or somebody else writes this key.
+        ExternalError: S3 failed, or somebody else writes this key.
     """
     existing = _find_existing(store, key)
     if existing is not None:
@@ -130,7 +130,7 @@ def _find_existing(store: ObjectStore, key: ArtifactKey) -> ImportResult | None:
 
 def _require_folder(folder: Path) -> None:
     if not folder.is_dir():
-        raise ArtifactInputError(
+        raise InputError(
             "there is no such folder", where=str(folder),
             change="name the folder that the runtime wrote (of nxdi the one with neuron_config.json)",
         )  # fmt: skip
@@ -161,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
     """Take in a folder and log what became of it.
 
     Raises:
-        ArtifactError: as `import_artifact` does.
+        TandemError: as `import_artifact` does.
     """
     key = _read_key_file(options.key) if options.key else read_artifact_key()
     store = open_store(options.bucket)
@@ -181,6 +181,4 @@ def _read_key_file(path: Path) -> ArtifactKey:
     try:
         return ArtifactKey.from_fields(side.fields)
     except ValueError as error:
-        raise ArtifactInputError(
-            f"this is {error}", where=str(path), change="name a file with a key's fields"
-        ) from None
+        raise InputError(f"this is {error}", where=str(path), change="name a file with a key's fields") from None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tandem.artifacts.fault import ArtifactExternalError
+from tandem.errors import ExternalError
 
 SPARE_BYTES = 64 * 1024**2  # bytes left for logs and whatever else shares the disk
 _DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT}
@@ -26,11 +26,11 @@ def require_disk_space(folder: Path, byte_count: int, purpose: str) -> None:
         purpose: whose bytes, for the message.
 
     Raises:
-        WorldError: the disk has less than that free.
+        ExternalError: the disk has less than that free.
     """
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < byte_count + SPARE_BYTES:
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"{purpose} needs {format_bytes(byte_count)} on this disk, {format_bytes(free_bytes)} are free (and "
             f"{format_bytes(SPARE_BYTES)} stay spare)",
             where=str(folder),
@@ -47,7 +47,7 @@ def translate_disk_errors(path: Path, byte_count: int) -> Iterator[None]:
         byte_count: bytes of the whole file, for the message.
 
     Raises:
-        WorldError: the disk is full, or refuses the file.
+        ExternalError: the disk is full, or refuses the file.
     """
     try:
         yield
@@ -55,11 +55,11 @@ def translate_disk_errors(path: Path, byte_count: int) -> Iterator[None]:
         if error.errno is None:  # no system call: a library's own word
             raise
         if error.errno in _DISK_FULL_ERRNOS:
-            raise ArtifactExternalError(
+            raise ExternalError(
                 f"the disk is full before the file of {format_bytes(byte_count)} is whole", where=str(path),
                 change="give the pod more ephemeral storage; what is there is kept and the next run goes on with it",
             ) from None  # fmt: skip
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"the file cannot be written: {error.strerror}", where=str(path),
             change="check that the folder is a disk that this user may write",
         ) from None  # fmt: skip

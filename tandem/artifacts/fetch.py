@@ -15,7 +15,6 @@ from pathlib import Path
 from tandem.artifacts.disk_space import require_disk_space
 from tandem.artifacts.driver_archive import ARCHIVE_NAME as DRIVER
 from tandem.artifacts.driver_archive import build_driver_archive
-from tandem.artifacts.fault import ArtifactInputError, StaleError
 from tandem.artifacts.job_env import ModelReference, parse_model_references, read_artifact_key, read_holder
 from tandem.artifacts.lease import LeaseConflictError, hold_lease
 from tandem.artifacts.log import log_event
@@ -23,6 +22,7 @@ from tandem.artifacts.manifest import LEASE_NAME, Manifest
 from tandem.artifacts.manifest_store import files_prefix, manifest_key, read_stored_manifest
 from tandem.artifacts.s3_download import download_files
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.errors import InputError, StaleError
 from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
@@ -52,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
     """Fetch what a compile needs; the exit code.
 
     Raises:
-        RefusedError: a variable or option is malformed, or a model is not staged.
+        InputError: a variable or option is malformed, or a model is not staged.
         StaleError: what is stored under the key's name is something else.
-        WorldError: S3 failed, the disk has too little room, or another job holds the lease.
+        ExternalError: S3 failed, the disk has too little room, or another job holds the lease.
     """
     key, models, holder = read_artifact_key(), parse_model_references(options.model), read_holder()
     _create_open_folder(options.work)
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
             if time.monotonic() >= deadline_s:
                 remove_command = quote_command("aws", "s3", "rm", error.where)
                 raise LeaseConflictError(
-                    f"somebody else compiles this: {error.what}", where=error.where,
+                    f"somebody else compiles this: {error.problem}", where=error.where,
                     change="wait for that Job: one that fails frees its lease; if it was deleted, or its pod or node "
                     f"killed for good, remove the lease by hand ({remove_command}) and create this Job again",
                 ) from None  # fmt: skip
@@ -142,7 +142,7 @@ def _read_model_manifest(store: ObjectStore, model: ModelReference) -> Manifest:
     manifest = read_stored_manifest(store, model.prefix)
     where = store.url(manifest_key(model.prefix))
     if manifest is None:
-        raise ArtifactInputError(
+        raise InputError(
             f"the model {model.name} is not staged: it has no manifest", where=where,
             change=f"stage it, then run this again: {model.command}",
         )  # fmt: skip

@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.artifacts.fault import ArtifactInputError
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, ManifestFile, validate_path
 from tandem.artifacts.parts import split_parts
+from tandem.errors import InputError
 
 READ_BYTES = 1 << 18  # bytes read at once: it stays in the processor's cache between one use and the next
 HASH_THREADS = 4  # hashlib leaves the interpreter's lock, so files are hashed side by side
@@ -28,7 +28,7 @@ def compute_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, hexadecimal, read piece by piece.
 
     Raises:
-        RefusedError: the file cannot be read.
+        InputError: the file cannot be read.
     """
     try:
         with path.open("rb", buffering=0) as source:
@@ -57,7 +57,7 @@ def list_files(folder: Path) -> tuple[ManifestFile, ...]:
     """Return every file below a folder with its size and SHA-256, by path.
 
     Raises:
-        RefusedError: as `hash_files`.
+        InputError: as `hash_files`.
     """
     return tuple(digest.file for digest in hash_files(folder))
 
@@ -66,7 +66,7 @@ def hash_files(folder: Path) -> tuple[FileDigest, ...]:
     """Return every file below a folder with its size and digests, by path.
 
     Raises:
-        RefusedError: as `LocalFiles`, and where a file cannot be read.
+        InputError: as `LocalFiles`, and where a file cannot be read.
     """
     files = LocalFiles(folder)
     with ThreadPoolExecutor(HASH_THREADS) as pool:
@@ -80,7 +80,7 @@ class LocalFiles:
         folder: the files lie below it.
 
     Raises:
-        RefusedError: there is none, or one that cannot be stored: a link, a device, a name that S3 or a mount
+        InputError: there is none, or one that cannot be stored: a link, a device, a name that S3 or a mount
             cannot carry, a name of Tandem's own.
     """
 
@@ -89,7 +89,7 @@ class LocalFiles:
         paths = sorted(_walk_files(folder, folder), key=lambda path: path.relative_to(folder).as_posix())
         if not paths:
             change = "name the folder that has them"
-            raise ArtifactInputError("there is no file in the folder", where=str(folder), change=change)
+            raise InputError("there is no file in the folder", where=str(folder), change=change)
         self.sizes = {
             _validate_name(folder, path): path.stat().st_size for path in paths
         }  # bytes, by path, in its order
@@ -103,7 +103,7 @@ class LocalFiles:
             check_cancel: called before each part is read; raises when the work is not to go on.
 
         Raises:
-            RefusedError: it cannot be read.
+            InputError: it cannot be read.
         """
         if name not in self._digests:
             self._digests[name] = _hash_file(self.folder / name, name, check_cancel)
@@ -129,9 +129,9 @@ def _hash_file(path: Path, name: str, check_cancel: Callable[[], None]) -> FileD
     )
 
 
-def unreadable_error(path: Path, error: OSError) -> ArtifactInputError:
+def unreadable_error(path: Path, error: OSError) -> InputError:
     """Return the fault of a file that cannot be read."""
-    return ArtifactInputError(
+    return InputError(
         f"the file cannot be read ({error.strerror or error})", where=str(path),
         change="make it readable for this process, or take it out of the folder",
     )  # fmt: skip
@@ -151,7 +151,7 @@ def _walk_files(folder: Path, top_folder: Path) -> Iterator[Path]:
             yield path
         else:
             kind = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
-            raise ArtifactInputError(
+            raise InputError(
                 f"it is {kind}, which a bucket cannot hold", where=str(path),
                 change=f"put the content in its place (cp -rL copies {top_folder.name} without links) or remove it",
             )  # fmt: skip
@@ -171,7 +171,5 @@ def _validate_name(folder: Path, path: Path) -> str:
     except ValueError as error:
         reason = str(error)
     if reason:
-        raise ArtifactInputError(
-            reason, where=ascii(str(path)).strip("'"), change="rename it or take it out of the folder"
-        )
+        raise InputError(reason, where=ascii(str(path)).strip("'"), change="rename it or take it out of the folder")
     return name

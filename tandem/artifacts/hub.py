@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tandem.artifacts.disk_space import require_disk_space, translate_disk_errors
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.hub_retry import HubAccessError, HubQuery, HubRetry
 from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import validate_path
 from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken, read_token, secret_name
 from tandem.artifacts.snapshot import SnapshotEntry
+from tandem.errors import ExternalError, InputError
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
@@ -77,7 +77,7 @@ class HubSnapshot:
         """Make the folder, and remove what an earlier run left there of another commit.
 
         Raises:
-            WorldError: the disk refuses it.
+            ExternalError: the disk refuses it.
         """
         with translate_disk_errors(self.folder, 0):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class HubSnapshot:
         """Refuse to begin what the disk cannot end: one file at a time lies on it, so the largest must fit.
 
         Raises:
-            WorldError: it does not.
+            ExternalError: it does not.
         """
         largest = max(entries, key=lambda entry: entry.size, default=None)
         if largest is not None:
@@ -109,8 +109,8 @@ class HubSnapshot:
             the file, and the SHA-256 of its content.
 
         Raises:
-            RefusedError: the model is gated and this token, or none, does not open it.
-            WorldError: the hub cannot be reached, its bytes are never what it lists, or the disk is full.
+            InputError: the model is gated and this token, or none, does not open it.
+            ExternalError: the hub cannot be reached, its bytes are never what it lists, or the disk is full.
         """
         path = self.folder / entry.path
         for _ in range(MAX_FETCHES):
@@ -126,7 +126,7 @@ class HubSnapshot:
             log_event("content is not what the hub lists, thrown away", level="warning", file=entry.path)
             on_progress(-_file_size(path))
             path.unlink()
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists",
             where=self.where, change="look for a proxy that changes downloads, or stage a checked copy by --from",
         )  # fmt: skip
@@ -185,16 +185,16 @@ def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
         work: local disk for what is received of this revision; no other run uses it at the same time.
 
     Raises:
-        RefusedError: there is no such model or revision, it is gated and no token opens it, or the hub's address
+        InputError: there is no such model or revision, it is gated and no token opens it, or the hub's address
             cannot be used.
-        WorldError: the hub cannot be reached, or answers with another commit than the one that was asked for.
+        ExternalError: the hub cannot be reached, or answers with another commit than the one that was asked for.
     """
     _prepare_library()
     anonymous_query = HubQuery(model=model, revision=revision, hub=read_hub_address(), token=None)
     query, info = _list_model_files(anonymous_query)
     commit = str(info.sha or "")
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"the hub answers with the commit {commit or 'none'}", where=query.where,
             change="check that HF_ENDPOINT is a hub that serves pinned commits",
         )  # fmt: skip
@@ -208,17 +208,17 @@ def read_hub_address() -> str:
     """Return the hub's address: HF_ENDPOINT, or the public hub.
 
     Raises:
-        RefusedError: it is no http(s) address, or has a user or password in it.
+        InputError: it is no http(s) address, or has a user or password in it.
     """
     address = (os.environ.get("HF_ENDPOINT") or PUBLIC_HUB).rstrip("/")
     parts = urlsplit(address)
     if parts.username or parts.password:
-        raise ArtifactInputError(
+        raise InputError(
             "HF_ENDPOINT has a user or password in it",
             change=f"give the address alone; a token comes by {SECRET_NAME_VARIABLE}",
         )
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ArtifactInputError(
+        raise InputError(
             "HF_ENDPOINT is no http or https address", where=address, change="give the hub's, as https://hub.internal"
         )
     return address
@@ -247,7 +247,7 @@ def _list_model_files(query: HubQuery) -> tuple[HubQuery, ModelInfo]:
 def _read_hub_token(name: str, hub: str) -> HubToken:
     parts = urlsplit(hub)
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        raise ArtifactInputError(
+        raise InputError(
             "the model needs a token, and a token is not sent over plain http", where=hub,
             change="reach the hub by https",
         )  # fmt: skip
@@ -265,9 +265,7 @@ def _request_model_info(query: HubQuery) -> ModelInfo:
             with retry.attempt():
                 return api.model_info(query.model, revision=query.revision, files_metadata=True, timeout=TIMEOUT_S)
         except HFValidationError as error:
-            raise ArtifactInputError(
-                f"it is no name of a model ({error})", where=query.model, change="correct it"
-            ) from None
+            raise InputError(f"it is no name of a model ({error})", where=query.model, change="correct it") from None
         except (KeyError, TypeError, ValueError) as error:  # no JSON, or not of this form
             raise query.foreign_answer_fault(error) from None
 
@@ -279,17 +277,15 @@ def _parse_entries(info: ModelInfo, where: str) -> dict[str, SnapshotEntry]:
         try:
             path = validate_path(str(sibling.rfilename))
         except ValueError as error:
-            raise ArtifactInputError(
-                str(error), where=where, change="do not use this model: no honest one is so"
-            ) from None
+            raise InputError(str(error), where=where, change="do not use this model: no honest one is so") from None
         if not path.isprintable():
-            raise ArtifactInputError(f"the hub lists a file {path!a}, a name that cannot be carried", where=where,
+            raise InputError(f"the hub lists a file {path!a}, a name that cannot be carried", where=where,
                                change="take another revision")  # fmt: skip
         sha256 = sibling.lfs.sha256 if sibling.lfs else None
         size = sibling.lfs.size if sibling.lfs else sibling.size
         git_sha1 = None if sibling.lfs else sibling.blob_id
         if not isinstance(size, int) or not (_is_digest(sha256, 64) or _is_digest(git_sha1, 40)):
-            raise ArtifactExternalError(f"the hub lists {path} without size or checksum", where=where, change=change)
+            raise ExternalError(f"the hub lists {path} without size or checksum", where=where, change=change)
         entries[path] = SnapshotEntry(path=path, size=size, sha256=sha256, git_sha1=git_sha1)
     return entries
 

@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from tandem.artifacts.fault import ArtifactError
+from tandem.errors import TandemError
 
 
 def log_event(event: str, *, level: str = "info", **details: Any) -> None:
@@ -29,6 +29,6 @@ def log_event(event: str, *, level: str = "info", **details: Any) -> None:
     sys.stdout.flush()  # a killed pod must have said what it did
 
 
-def log_fault(error: ArtifactError) -> None:
+def log_fault(error: TandemError) -> None:
     """Write a fault as the last line of a process."""
-    log_event(error.what, level="error", where=error.where, change=error.change, exit_code=error.code)
+    log_event(error.problem, level="error", where=error.where, change=error.change, exit_code=error.exit_code)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tandem.artifacts.fault import StaleError
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile, parse_manifest
 from tandem.artifacts.store import ObjectStore
+from tandem.errors import StaleError
 
 MAX_NAMES = 5  # files that a message names; the rest is counted
 
@@ -33,8 +33,8 @@ def read_stored_manifest(store: ObjectStore, prefix: str) -> Manifest | None:
         prefix: of the set, `models/<org>/<name>/<revision>` or `artifacts/<key name>`.
 
     Raises:
-        RefusedError: it is cut off, of a newer schema or malformed.
-        ArtifactError: S3 failed.
+        InputError: it is cut off, of a newer schema or malformed.
+        TandemError: S3 failed.
     """
     key = manifest_key(prefix)
     manifest_object = store.read(key)
@@ -51,7 +51,7 @@ def write_stored_manifest(store: ObjectStore, prefix: str, manifest: Manifest) -
 
     Raises:
         StaleError: a file that it names is missing in the bucket or differs there; nothing is written.
-        ArtifactError: S3 failed.
+        TandemError: S3 failed.
     """
     wrong_files = find_wrong_files(store, prefix, manifest)
     if wrong_files:

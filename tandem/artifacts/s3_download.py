@@ -23,13 +23,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError, StaleError
 from tandem.artifacts.files import READ_BYTES, compute_sha256
 from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import ManifestFile, validate_path
 from tandem.artifacts.parts import MIN_PART_BYTES
 from tandem.artifacts.store import ObjectStore, run_in_threads
 from tandem.artifacts.store_fault import S3_ERRORS, S3Request, convert_error, reason
+from tandem.errors import ExternalError, InputError, StaleError
 
 FILES_AT_ONCE = 4
 RANGE_BYTES = MIN_PART_BYTES  # bytes asked for at once
@@ -53,7 +53,7 @@ def download_object(store: ObjectStore, key: str, path: Path, size: int, sha256:
 
     Raises:
         StaleError: the object is missing, or its size or content is not what was asked for.
-        WorldError: S3 failed, or the disk is full.
+        ExternalError: S3 failed, or the disk is full.
     """
     with _translate_disk_errors(path):
         _create_folder(path.parent)
@@ -83,8 +83,8 @@ def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequenc
         files: which, with size and SHA-256.
 
     Raises:
-        RefusedError: a file's path would lead out of the folder.
-        WorldError: the disk has too little room, before anything is received; or as `download_object`.
+        InputError: a file's path would lead out of the folder.
+        ExternalError: the disk has too little room, before anything is received; or as `download_object`.
         StaleError: as `download_object`.
     """
     with _translate_disk_errors(folder):
@@ -101,18 +101,18 @@ def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequenc
 
 @contextlib.contextmanager
 def _translate_disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the file system refuses within into an ArtifactError that names the file."""
+    """Turn what the file system refuses within into an TandemError that names the file."""
     try:
         yield
     except OSError as error:
         where = str(error.filename or path)
         if error.errno in DISK_FULL_ERRNOS:
-            raise ArtifactExternalError(
+            raise ExternalError(
                 f"the disk is full ({error.strerror})", where=where,
                 change="give the pod more local storage (ephemeral-storage), or remove what it does not need; then "
                 "run again: files that are whole are kept",
             ) from None  # fmt: skip
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"the file cannot be written ({error.strerror or error})", where=where,
             change="see the volume's mount, its owner and mode (fsGroup); then run again",
         ) from None  # fmt: skip
@@ -132,13 +132,11 @@ def _require_path_inside(folder: Path, path: str) -> None:
     try:
         validate_path(path)
     except ValueError as error:
-        raise ArtifactInputError(
-            str(error), where=str(folder), change="write the manifest again from a whole set"
-        ) from None
+        raise InputError(str(error), where=str(folder), change="write the manifest again from a whole set") from None
     top_folder = folder.resolve()
     target = (folder / path).parent.resolve()
     if target != top_folder and top_folder not in target.parents:
-        raise ArtifactInputError(
+        raise InputError(
             "a symbolic link in the folder leads out of it", where=str(folder / path),
             change="remove the link, or receive into an empty folder",
         )  # fmt: skip
@@ -148,7 +146,7 @@ def _require_disk_space(folder: Path, files: Sequence[ManifestFile]) -> None:
     missing_bytes = sum(file.size for file in files if _file_size(folder / file.path) != file.size)
     free_bytes = shutil.disk_usage(folder).free
     if missing_bytes > free_bytes:
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"the disk has room for {free_bytes / (1 << 30):.2f} GiB, {missing_bytes / (1 << 30):.2f} GiB are to come",
             where=str(folder), change="give the pod more local storage (ephemeral-storage or the NVMe volume)",
         )  # fmt: skip
@@ -275,7 +273,7 @@ def stream_object(store: ObjectStore, key: str, etag: str, offset: int, length: 
 
     Raises:
         StaleError: the object has another ETag by now, or is gone.
-        WorldError: S3 failed, or cut every answer short.
+        ExternalError: S3 failed, or cut every answer short.
     """
     received_bytes = 0
     last_error: BaseException = _PartialBodyError("it sent less than its length says")

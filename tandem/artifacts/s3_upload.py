@@ -22,13 +22,13 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.files import HASH_THREADS, READ_BYTES, FileDigest, LocalFiles, unreadable_error
 from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import ManifestFile
 from tandem.artifacts.parts import MAX_OBJECT_BYTES, FilePart, FileSpan, part_size, split_parts
 from tandem.artifacts.store import ObjectStore, run_in_threads
 from tandem.artifacts.store_fault import reason
+from tandem.errors import ExternalError, InputError
 
 FILES_AT_ONCE = 4  # each reads and hashes one file; their parts share the store's threads
 MAX_ROUNDS = 5  # times to begin again when somebody else completed or aborted the upload under way
@@ -46,8 +46,8 @@ def upload_file(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
         sha256: of the file's content, hexadecimal; held against the bytes that are sent.
 
     Raises:
-        RefusedError: the file cannot be read, is too large for S3, or its content is not what was announced.
-        WorldError: S3 failed. Parts that arrived stay, and the next run goes on from them.
+        InputError: the file cannot be read, is too large for S3, or its content is not what was announced.
+        ExternalError: S3 failed. Parts that arrived stay, and the next run goes on from them.
     """
     open_uploads = _list_open_uploads(store, key)
     _upload_content(store, path, key, sha256, [upload for name, upload in open_uploads if name == key])
@@ -72,7 +72,7 @@ def upload_files(
         check: called before each file; raises when the work is not to go on, as when a lease is lost.
 
     Raises:
-        ArtifactError: as `upload_file` does, for the first file that fails.
+        TandemError: as `upload_file` does, for the first file that fails.
     """
     digests = [file if isinstance(file, FileDigest) else FileDigest(file=file, part_digests=()) for file in files]
     digests_by_path = {digest.file.path: digest for digest in digests}
@@ -96,7 +96,7 @@ def hash_and_upload(
         all files by path, as they were sent.
 
     Raises:
-        ArtifactError: as `upload_file` does, for the first file that fails.
+        TandemError: as `upload_file` does, for the first file that fails.
     """
     hash_slots = threading.Semaphore(
         max(1, min(HASH_THREADS, (os.cpu_count() or 1) - 1))
@@ -211,7 +211,7 @@ class _ObjectUpload:
     def run(self, open_uploads: Iterable[str]) -> None:
         """Make the object whole; `open_uploads` are the uploads of this key that S3 lists."""
         if self.size > MAX_OBJECT_BYTES:
-            raise ArtifactInputError(
+            raise InputError(
                 f"the file has {self.size} bytes, S3 takes {MAX_OBJECT_BYTES} in an object", where=str(self.path),
                 change="cut it into shards",
             )  # fmt: skip
@@ -225,7 +225,7 @@ class _ObjectUpload:
                 open_uploads = [upload for key, upload in _list_open_uploads(self.store, self.key) if key == self.key]
             if self._try_upload(open_uploads):
                 return
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"the upload was broken off by somebody else {MAX_ROUNDS} times", where=self.url,
             change="see which other process writes this object, let it end, run again",
         )  # fmt: skip
@@ -250,8 +250,8 @@ class _ObjectUpload:
             return False
         return True
 
-    def _build_change_error(self) -> ArtifactInputError:
-        return ArtifactInputError(
+    def _build_change_error(self) -> InputError:
+        return InputError(
             f"its content is not what was announced (SHA-256 {self.sha256}): it was changed, or this disk corrupts "
             "data; nothing was stored", where=str(self.path),
             change="make sure that nothing writes to it, then run again",

@@ -22,7 +22,6 @@ from pathlib import Path
 from platform import node
 from typing import Any, Protocol
 
-from tandem.artifacts.fault import ArtifactInputError, StaleError
 from tandem.artifacts.job_env import HOLDER_VARIABLE
 from tandem.artifacts.lease import WriteLease, hold_lease, release_lease
 from tandem.artifacts.log import log_event
@@ -40,6 +39,7 @@ from tandem.artifacts.snapshot import (
     select_tensor_files,
 )
 from tandem.artifacts.store import ObjectHead, ObjectStore, open_store
+from tandem.errors import InputError, StaleError
 from tandem.shell_command import quote_command
 from tandem.spec.names import WORK_MOUNT
 
@@ -93,12 +93,12 @@ class ModelRevision:
         """Refuse what cannot be a prefix.
 
         Raises:
-            RefusedError: the id or the revision has another form.
+            InputError: the id or the revision has another form.
         """
         if not _ID_PATTERN.fullmatch(self.id) or ".." in self.id:
-            raise ArtifactInputError(f"{self.id!r} is no model", change="give organisation/name, as the hub spells it")
+            raise InputError(f"{self.id!r} is no model", change="give organisation/name, as the hub spells it")
         if not _REVISION_PATTERN.fullmatch(self.revision) or ".." in self.revision:
-            raise ArtifactInputError(
+            raise InputError(
                 f"{self.revision!r} is no revision that can be a folder's name",
                 change="give the commit, 40 hexadecimal digits",
             )
@@ -139,8 +139,8 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         StaleError: the prefix holds something else.
-        RefusedError: the snapshot cannot be served, or the hub does not give it.
-        WorldError: the hub, S3, the secret or the disk failed.
+        InputError: the snapshot cannot be served, or the hub does not give it.
+        ExternalError: the hub, S3, the secret or the disk failed.
     """
     model = ModelRevision(id=options.model, revision=options.revision)
     store = open_store(options.bucket)
@@ -163,7 +163,7 @@ def _is_present(store: ObjectStore, model: ModelRevision) -> bool:
     """Tell whether the model's manifest is there.
 
     Raises:
-        RefusedError: it is cut off, or of a newer schema.
+        InputError: it is cut off, or of a newer schema.
         StaleError: it is of something else.
     """
     manifest = read_stored_manifest(store, model.prefix)

@@ -1,7 +1,7 @@
 """The bucket: every call to S3 that the artifacts make, over boto3's low-level client.
 
 Invariant: an object is whole or absent (S3 shows no half-written one), a conditional write that says no is read
-back before it is believed, and whatever botocore raises leaves here as an ArtifactError that names the object.
+back before it is believed, and whatever botocore raises leaves here as an TandemError that names the object.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.store_fault import S3_ERRORS, S3Request, convert_error, reason
+from tandem.errors import ExternalError, InputError
 
 DEFAULT_CONCURRENCY = 8  # requests at once; each holds a few hundred kilobytes, whatever the file
 MAX_ATTEMPTS = 6  # botocore waits up to 0.5 + 1 + 2 + 4 + 8 s between them
@@ -104,7 +104,7 @@ class ObjectStore:
         """Begin nothing more once another of several files has failed.
 
         Raises:
-            HaltedError: it has.
+            SiblingFailureError: it has.
         """
         if self.halt_event.is_set():
             raise SiblingFailureError
@@ -115,7 +115,7 @@ class ObjectStore:
 
     @contextlib.contextmanager
     def translate_errors(self, operation: str, key: str) -> Iterator[None]:
-        """Turn what botocore raises within into an ArtifactError that names the operation and the object."""
+        """Turn what botocore raises within into an TandemError that names the operation and the object."""
         try:
             yield
         except S3_ERRORS as error:
@@ -125,7 +125,7 @@ class ObjectStore:
         """Return what S3 knows of an object, None where there is none.
 
         Raises:
-            ArtifactError: denied, unreachable and the like.
+            TandemError: denied, unreachable and the like.
         """
         with self.translate_errors("HeadObject", key):
             try:
@@ -140,8 +140,8 @@ class ObjectStore:
         """Return a small object, None where there is none.
 
         Raises:
-            RefusedError: it is larger than a manifest can be.
-            ArtifactError: denied, unreachable and the like.
+            InputError: it is larger than a manifest can be.
+            TandemError: denied, unreachable and the like.
         """
         with self.translate_errors("GetObject", key):
             try:
@@ -154,7 +154,7 @@ class ObjectStore:
                     return None
                 raise
         if size > MAX_SMALL_BYTES:
-            raise ArtifactInputError(
+            raise InputError(
                 f"the object has {size} bytes, more than {MAX_SMALL_BYTES}", where=self.url(key),
                 change="this is no manifest and no lease: see who wrote it, remove it, run the job again",
             )  # fmt: skip
@@ -175,7 +175,7 @@ class ObjectStore:
         """Write a small object unless there is one; whether ours is there, also when the answer was lost.
 
         Raises:
-            ArtifactError: denied, unreachable and the like.
+            TandemError: denied, unreachable and the like.
         """
         return self.write_if(key, body, None) is not None
 
@@ -183,7 +183,7 @@ class ObjectStore:
         """Write a small object in the place of the one with this ETag; whether ours is there.
 
         Raises:
-            ArtifactError: denied, unreachable and the like.
+            TandemError: denied, unreachable and the like.
         """
         return self.write_if(key, body, etag) is not None
 
@@ -208,7 +208,7 @@ class ObjectStore:
             if refusal_code not in CONFLICT_CODES and (current is not None or etag):
                 return None
             time.sleep(random.uniform(0, 0.1 * 2**attempt))  # noqa: S311 - a wait is no secret
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"other writes of the object were under way at each of {MAX_CONFLICTS} tries", where=self.url(key),
             change="see who else writes it; run again when that is done",
         )  # fmt: skip
@@ -232,7 +232,7 @@ class ObjectStore:
         """Yield every object whose key begins with `prefix`, in order of the keys.
 
         Raises:
-            ArtifactError: the bucket is missing, denied, unreachable and the like.
+            TandemError: the bucket is missing, denied, unreachable and the like.
         """
         with self.translate_errors("ListObjectsV2", prefix):
             for page in self.pages("list_objects_v2", Prefix=prefix):
@@ -245,7 +245,7 @@ class ObjectStore:
         """Delete objects; those that are not there are no error. Within one call there is no order.
 
         Raises:
-            ArtifactError: S3 did not delete one of them; it is named.
+            TandemError: S3 did not delete one of them; it is named.
         """
         for start in range(0, len(keys), DELETE_BATCH):
             remaining_keys = keys[start : start + DELETE_BATCH]
@@ -288,7 +288,7 @@ def open_store(bucket: str, *, concurrency: int = DEFAULT_CONCURRENCY) -> Object
         concurrency: requests at once. Each holds a few hundred kilobytes, whatever the files' sizes.
 
     Raises:
-        RefusedError: the settings cannot be used (no region, an unknown profile).
+        InputError: the settings cannot be used (no region, an unknown profile).
     """
     try:
         client = _create_client(concurrency)
@@ -300,7 +300,7 @@ def open_store(bucket: str, *, concurrency: int = DEFAULT_CONCURRENCY) -> Object
 def _build_settings_error(error: Exception, bucket: str) -> Exception:
     if isinstance(error, BotoCoreError):
         return convert_error(error, S3Request(operation="Connect", bucket=bucket, key=""))
-    return ArtifactInputError(f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/",
+    return InputError(f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/",
                         change="correct AWS_ENDPOINT_URL and AWS_MAX_ATTEMPTS if they are set")  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import uvloop
 
-from tandem.artifacts.fault import ArtifactError
+from tandem.errors import TandemError
 from tandem.simulator.artifact_check import require_artifact
 from tandem.simulator.server import SimulatorServer
 from tandem.simulator.server_log import ServerLog
@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         log = ServerLog(settings, options.log)
     except SpecError as error:
         return _print_error(str(error), BAD_INPUT)
-    except ArtifactError as error:
-        return _print_error(str(error), error.code)
+    except TandemError as error:
+        return _print_error(str(error), error.exit_code)
     except OSError as error:
         return _print_error(
             f"{options.log}: the log cannot be written: {error.strerror}; name another by --log", EXTERNAL_ERROR

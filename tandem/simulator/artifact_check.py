@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError, StaleError
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, parse_manifest
+from tandem.errors import ExternalError, InputError, StaleError
 from tandem.simulator.settings import ArtifactRequirement
 from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
@@ -20,8 +20,8 @@ def require_artifact(artifact: ArtifactRequirement) -> Manifest:
 
     Raises:
         StaleError: it is missing, of another key, or not whole.
-        RefusedError: the key or the manifest is malformed.
-        WorldError: the folder cannot be read.
+        InputError: the key or the manifest is malformed.
+        ExternalError: the folder cannot be read.
     """
     folder = Path(artifact.folder)
     where = str(folder / MANIFEST_NAME)
@@ -34,7 +34,7 @@ def require_artifact(artifact: ArtifactRequirement) -> Manifest:
             change="compile it, or name the folder of one that was compiled",
         ) from None  # fmt: skip
     except OSError as error:
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"the manifest cannot be read: {error.strerror}", where=where, change="see that this user may read it"
         ) from None
     manifest = parse_manifest(content, where)
@@ -47,7 +47,7 @@ def _read_key(artifact: ArtifactRequirement) -> ArtifactKey:
     try:
         return ArtifactKey.from_fields(artifact.key)
     except ValueError as error:
-        raise ArtifactInputError(
+        raise InputError(
             f"start.artifact.key is {error}", change="write every field, as the rendered manifests do"
         ) from None
 

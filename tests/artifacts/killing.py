@@ -25,8 +25,8 @@ from typing import Any, Self
 from doubles.fault_proxy.proxy import FaultProxy
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.artifacts.fault import ArtifactError
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, parse_manifest
+from tandem.errors import TandemError
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_REQUEST = 0.7  # of the kills; the others come after a random time
@@ -235,7 +235,7 @@ def broken(state: State) -> list[str]:
             continue
         try:
             manifest = parse_manifest(body, key)
-        except ArtifactError as error:
+        except TandemError as error:
             wrong.append(str(error))
             continue
         below = f"{prefix}/{manifest.folder}" if manifest.folder else prefix

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RECEIVE = """
 import sys
 from pathlib import Path
-from tandem.artifacts.fault import ArtifactError
+from tandem.errors import TandemError
 from tandem.artifacts.log import log_fault
 from tandem.artifacts.s3_download import download_object
 from tandem.artifacts.store import open_store
@@ -29,9 +29,9 @@ from tandem.artifacts.store import open_store
 bucket, path, size, sha256 = sys.argv[1:]
 try:
     download_object(open_store(bucket), "k", Path(path), int(size), sha256)
-except ArtifactError as error:
+except TandemError as error:
     log_fault(error)
-    sys.exit(error.code)
+    sys.exit(error.exit_code)
 """
 
 

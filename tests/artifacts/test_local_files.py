@@ -8,9 +8,9 @@ import os
 
 import pytest
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.files import LocalFiles, compute_sha256, hash_files, list_files
 from tandem.artifacts.parts import MAX_OBJECT_BYTES, MAX_PARTS, MIB, FileSpan, part_size, split_parts
+from tandem.errors import ExternalError, InputError
 
 
 def test_every_file_is_found_with_its_size_and_sha256(tmp_path):
@@ -49,9 +49,9 @@ def test_a_hash_that_nobody_waits_for_any_more_ends_before_the_next_part(tmp_pat
     def going():
         asked.append(1)
         if len(asked) == 2:
-            raise ArtifactExternalError("another file failed", change="x")
+            raise ExternalError("another file failed", change="x")
 
-    with pytest.raises(ArtifactExternalError):
+    with pytest.raises(ExternalError):
         files.hash_file("f", going)
     assert len(asked) == 2
     assert files.hash_file("f") == hash_files(tmp_path)[0]
@@ -62,14 +62,14 @@ def test_a_symbolic_link_is_refused_by_name(tmp_path, target):
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "link").symlink_to(target)
 
-    with pytest.raises(ArtifactInputError, match=f"{tmp_path}/link: it is a symbolic link"):
+    with pytest.raises(InputError, match=f"{tmp_path}/link: it is a symbolic link"):
         list_files(tmp_path)
 
 
 def test_a_pipe_is_refused_by_name(tmp_path):
     os.mkfifo(tmp_path / "pipe")
 
-    with pytest.raises(ArtifactInputError, match="pipe: it is neither a file nor a folder"):
+    with pytest.raises(InputError, match="pipe: it is neither a file nor a folder"):
         list_files(tmp_path)
 
 
@@ -83,7 +83,7 @@ def test_a_name_that_cannot_be_carried_is_refused(tmp_path, name):
     with open(path, "wb"):  # noqa: PTH123
         pass
 
-    with pytest.raises(ArtifactInputError, match="rename it or take it out"):
+    with pytest.raises(InputError, match="rename it or take it out"):
         list_files(tmp_path)
 
 
@@ -92,13 +92,13 @@ def test_a_path_too_long_for_a_key_is_refused(tmp_path):
     deep.mkdir(parents=True)
     (deep / "f").touch()
 
-    with pytest.raises(ArtifactInputError, match="more than 800 bytes"):
+    with pytest.raises(InputError, match="more than 800 bytes"):
         list_files(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "nowhere"])
 def test_a_folder_without_files_is_refused(tmp_path, name):
-    with pytest.raises(ArtifactInputError):
+    with pytest.raises(InputError):
         list_files(tmp_path / name)
 
 
@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_opened_is_told(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.open", denied)
-    with pytest.raises(ArtifactInputError, match=f"{tmp_path}/f: the file cannot be read \\(Permission denied\\)"):
+    with pytest.raises(InputError, match=f"{tmp_path}/f: the file cannot be read \\(Permission denied\\)"):
         list_files(tmp_path)
 
 

@@ -17,7 +17,6 @@ from doubles.aws_principal import create_principal
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from stacks.identity import PodRoles
-from tandem.artifacts.fault import ArtifactExternalError
 from tandem.artifacts.files import list_files
 from tandem.artifacts.lease import hold_lease
 from tandem.artifacts.manifest import Manifest
@@ -26,6 +25,7 @@ from tandem.artifacts.parts import MIB
 from tandem.artifacts.s3_download import download_files
 from tandem.artifacts.s3_upload import upload_files
 from tandem.artifacts.store import ObjectStore
+from tandem.errors import ExternalError
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 from tandem.spec.workspace import load_workspace
 
@@ -136,7 +136,7 @@ def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(as_account, folde
 def test_a_role_writes_nowhere_else(as_account, enforcing, folder, account, prefix):
     store, _ = as_account(account)
 
-    with pytest.raises(ArtifactExternalError, match="is missing for this identity"):
+    with pytest.raises(ExternalError, match="is missing for this identity"):
         upload_files(store, folder, prefix, list_files(folder))
     assert enforcing.client("s3").list_objects_v2(Bucket=BUCKET)["KeyCount"] == 0
 
@@ -158,9 +158,7 @@ def test_a_missing_action_is_named_with_the_account_that_has_it(as_account, fold
     full.client.create_multipart_upload(Bucket=BUCKET, Key="artifacts/key/large")
     store, _ = as_account(COMPILE_ACCOUNT, without=[action])
 
-    with pytest.raises(
-        ArtifactExternalError, match=f"{action} on arn:aws:s3:::{BUCKET}.* service account tandem-compile"
-    ):
+    with pytest.raises(ExternalError, match=f"{action} on arn:aws:s3:::{BUCKET}.* service account tandem-compile"):
         upload_files(store, folder, "artifacts/key", list_files(folder))
 
 
@@ -169,7 +167,7 @@ def test_a_missing_right_to_read_is_named(as_account, folder):
     whole_life(as_account(STAGE_ACCOUNT)[0], "models/o/n/main", folder)
     store, _ = as_account(SERVE_ACCOUNT, without=["s3:GetObject"])
 
-    with pytest.raises(ArtifactExternalError, match=f"s3:GetObject on arn:aws:s3:::{BUCKET}/models/"):
+    with pytest.raises(ExternalError, match=f"s3:GetObject on arn:aws:s3:::{BUCKET}/models/"):
         store.read("models/o/n/main/tandem-manifest.json")
 
 
@@ -217,7 +215,7 @@ def test_a_bucket_that_demands_another_key_is_told(as_account, enforcing, folder
     enforcing.client("s3").put_bucket_policy(Bucket=BUCKET, Policy=json.dumps(policy))
     store, _ = as_account(STAGE_ACCOUNT)
     try:
-        with pytest.raises(ArtifactExternalError, match="S3 denies PutObject") as denied:
+        with pytest.raises(ExternalError, match="S3 denies PutObject") as denied:
             upload_files(store, folder, "models/o/n/main", list_files(folder)[1:])
     finally:
         enforcing.client("s3").delete_bucket_policy(Bucket=BUCKET)

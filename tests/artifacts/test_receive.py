@@ -21,11 +21,11 @@ from doubles.fault_proxy.rules import (
 )
 from urllib3.exceptions import SSLError as BrokenTlsError
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError, StaleError
 from tandem.artifacts.files import compute_sha256
 from tandem.artifacts.manifest import ManifestFile
 from tandem.artifacts.s3_download import download_files, download_object
 from tandem.artifacts.store import ObjectStore, SiblingFailureError
+from tandem.errors import ExternalError, InputError, StaleError
 
 pytestmark = pytest.mark.endpoint
 RANGE = 100_000
@@ -160,9 +160,7 @@ def test_a_range_that_is_always_cut_short_is_told(proxied, proxy, put, tmp_path)
     body = put(RANGE)
     proxy.use(FaultRule(operation="GetObject", fault=AnswerCutFault(after=0)))
 
-    with pytest.raises(
-        ArtifactExternalError, match=f"s3://{proxied.bucket}/{KEY}: the connection ended within the data"
-    ):
+    with pytest.raises(ExternalError, match=f"s3://{proxied.bucket}/{KEY}: the connection ended within the data"):
         download_object(proxied, KEY, tmp_path / "w", len(body), sha256(body))
     assert names(tmp_path) == []
 
@@ -217,7 +215,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(store, put, tmp_path):
     (tmp_path / "to").mkdir()
     (tmp_path / "to" / "sub").symlink_to(tmp_path / "out")
 
-    with pytest.raises(ArtifactInputError, match="leads out of it"):
+    with pytest.raises(InputError, match="leads out of it"):
         download_files(store, "p", tmp_path / "to", [ManifestFile(path="sub/a", size=10, sha256=sha256(body))])
     assert names(tmp_path / "out") == []
 
@@ -225,12 +223,12 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(store, put, tmp_path):
 def test_a_path_that_leaves_the_folder_is_refused(store, tmp_path):
     bad = ManifestFile.model_construct(path="../a", size=1, sha256="0" * 64)
 
-    with pytest.raises(ArtifactInputError, match="leaves its folder"):
+    with pytest.raises(InputError, match="leaves its folder"):
         download_files(store, "p", tmp_path, [bad])
 
 
 def test_too_little_room_is_told_before_anything_is_received(proxied, proxy, tmp_path):
-    with pytest.raises(ArtifactExternalError, match=r"the disk has room for .* 1048576.00 GiB are to come"):
+    with pytest.raises(ExternalError, match=r"the disk has room for .* 1048576.00 GiB are to come"):
         download_files(proxied, "p", tmp_path, [ManifestFile(path="a", size=1 << 50, sha256="0" * 64)])
     assert proxy.log == ()
 
@@ -243,7 +241,7 @@ def test_a_disk_that_fills_up_meanwhile_is_told_with_the_file(store, put, tmp_pa
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("os.pwrite", full)
-    with pytest.raises(ArtifactExternalError, match=f"{tmp_path}/w: the disk is full"):
+    with pytest.raises(ExternalError, match=f"{tmp_path}/w: the disk is full"):
         download_object(store, KEY, tmp_path / "w", len(body), sha256(body))
     assert names(tmp_path) == []
 

@@ -18,11 +18,11 @@ from doubles.fault_proxy.rules import (
 )
 
 from tandem.artifacts import files
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.files import LocalFiles, compute_sha256, hash_files, list_files
 from tandem.artifacts.parts import MIB
 from tandem.artifacts.s3_upload import hash_and_upload, upload_file, upload_files
 from tandem.artifacts.store import ObjectStore, SiblingFailureError, open_store
+from tandem.errors import ExternalError, InputError
 
 pytestmark = pytest.mark.endpoint
 KEY = "models/o/n/r/weights.safetensors"
@@ -68,7 +68,7 @@ def test_a_finished_object_is_never_sent_again(proxied, proxy, blob):
 def test_a_finished_part_is_never_sent_again(proxied, proxy, blob):
     path = blob("w", 4 * PART)
     proxy.use(FaultRule(operation="UploadPart", query={"partNumber": "3"}, fault=DropFault()))
-    with pytest.raises(ArtifactExternalError):
+    with pytest.raises(ExternalError):
         upload_file(proxied, path, KEY, compute_sha256(path))
     proxy.use()
     upload_file(proxied, path, KEY, compute_sha256(path))
@@ -79,7 +79,7 @@ def test_a_finished_part_is_never_sent_again(proxied, proxy, blob):
 def test_a_resumed_object_is_the_same(proxied, proxy, endpoint, bucket, blob):
     path = blob("w", 4 * PART)
     proxy.use(FaultRule(operation="UploadPart", query={"partNumber": "2"}, fault=DropFault()))
-    with pytest.raises(ArtifactExternalError):
+    with pytest.raises(ExternalError):
         upload_file(proxied, path, KEY, compute_sha256(path))
     proxy.use()
     upload_file(proxied, path, KEY, compute_sha256(path))
@@ -164,7 +164,7 @@ def test_the_failure_of_one_file_halts_the_others(proxied, proxy, blob):
         FaultRule(operation="UploadPart", fault=DelayFault(delay_s=0.2)),
     )
 
-    with pytest.raises(ArtifactExternalError, match="p/small: S3 denies PutObject"):
+    with pytest.raises(ExternalError, match="p/small: S3 denies PutObject"):
         upload_files(proxied, folder, "p", list_files(folder))
     assert len(proxy.requests("UploadPart")) < 12
 
@@ -255,7 +255,7 @@ def test_an_upload_that_is_always_broken_off_ends_with_what_to_do(proxied, proxy
     path = blob("w", 2 * PART)
     proxy.use(FaultRule(operation="CompleteMultipartUpload", fault=StatusFault(status=404, code="NoSuchUpload")))
 
-    with pytest.raises(ArtifactExternalError, match="broken off by somebody else 5 times"):
+    with pytest.raises(ExternalError, match="broken off by somebody else 5 times"):
         upload_file(proxied, path, KEY, compute_sha256(path))
 
 
@@ -283,7 +283,7 @@ def test_two_writers_of_one_key_at_once_both_end_with_the_whole_object(store, en
 def test_a_file_of_another_content_than_announced_is_not_stored(store, blob, size):
     path = blob("w", size)
 
-    with pytest.raises(ArtifactInputError, match=f"{path}: its content is not what was announced"):
+    with pytest.raises(InputError, match=f"{path}: its content is not what was announced"):
         upload_file(store, path, KEY, hashlib.sha256(b"other").hexdigest())
 
     assert list(store.list("")) == []
@@ -293,7 +293,7 @@ def test_a_file_of_another_content_than_announced_is_not_stored(store, blob, siz
 def test_what_is_there_is_replaced_by_the_right_content_only(store, endpoint, bucket, blob, size):
     endpoint.client("s3").put_object(Bucket=bucket, Key=KEY, Body=b"before")
     path = blob("w", size)
-    with pytest.raises(ArtifactInputError):
+    with pytest.raises(InputError):
         upload_file(store, path, KEY, hashlib.sha256(b"other").hexdigest())
     before = stored(endpoint, bucket)[0]
     upload_file(store, path, KEY, compute_sha256(path))
@@ -308,12 +308,12 @@ def test_a_file_that_shrinks_while_it_is_sent_is_told(proxied, proxy, blob):
         os.truncate(path, PART) if (moment, request.operation) == ("asked", "CreateMultipartUpload") else None
     )
 
-    with pytest.raises(ArtifactInputError, match="it was changed"):
+    with pytest.raises(InputError, match="it was changed"):
         upload_file(proxied, path, KEY, sha256)
 
 
 def test_an_unreadable_file_is_told(store, tmp_path):
-    with pytest.raises(ArtifactInputError, match="nowhere: the file cannot be read"):
+    with pytest.raises(InputError, match="nowhere: the file cannot be read"):
         upload_file(store, tmp_path / "nowhere", KEY, "0" * 64)
 
 
@@ -322,7 +322,7 @@ def test_a_file_that_s3_cannot_hold_is_refused(store, tmp_path):
     path.touch()
     os.truncate(path, (5 << 40) + 1)
 
-    with pytest.raises(ArtifactInputError, match="cut it into shards"):
+    with pytest.raises(InputError, match="cut it into shards"):
         upload_file(store, path, KEY, "0" * 64)
 
 
@@ -356,7 +356,7 @@ def test_what_was_hashed_already_is_held_against_the_bytes_by_s3(store, blob, si
         file.seek(size - 5)
         file.write(b"later")
 
-    with pytest.raises(ArtifactInputError, match="its content is not what was announced"):
+    with pytest.raises(InputError, match="its content is not what was announced"):
         upload_files(store, path.parent, "p", hashed)
     assert list(store.list("")) == []
 
@@ -365,7 +365,7 @@ def test_what_was_hashed_already_is_sent_and_taken_up_again(proxied, proxy, blob
     path = blob("w", 4 * PART)
     hashed = hash_files(path.parent)
     proxy.use(FaultRule(operation="UploadPart", query={"partNumber": "3"}, fault=DropFault()))
-    with pytest.raises(ArtifactExternalError):
+    with pytest.raises(ExternalError):
         upload_files(proxied, path.parent, "p", hashed)
     proxy.use()
     upload_files(proxied, path.parent, "p", hashed)
@@ -379,7 +379,7 @@ def test_a_file_that_has_grown_since_it_was_hashed_is_told(store, blob):
     with path.open("ab") as file:
         file.write(b"x")
 
-    with pytest.raises(ArtifactInputError, match="its content is not what was announced"):
+    with pytest.raises(InputError, match="its content is not what was announced"):
         upload_files(store, path.parent, "p", hashed)
 
 
@@ -387,9 +387,9 @@ def test_a_check_that_fails_ends_the_sending(store, blob):
     folder = blob("a", 7).parent
 
     def lost():
-        raise ArtifactExternalError("lost", change="x")
+        raise ExternalError("lost", change="x")
 
-    with pytest.raises(ArtifactExternalError, match="lost"):
+    with pytest.raises(ExternalError, match="lost"):
         upload_files(store, folder, "p", list_files(folder), check=lost)
     assert list(store.list("")) == []
 
@@ -430,7 +430,7 @@ def test_what_is_sent_again_is_hashed_once(proxied, proxy, blob, monkeypatch):
     monkeypatch.setattr(files, "_hash_file", counted)
     local = LocalFiles(folder)
     proxy.use(FaultRule(operation="PutObject", path="*/a", fault=ACCESS_DENIED_FAULT))
-    with pytest.raises(ArtifactExternalError):
+    with pytest.raises(ExternalError):
         hash_and_upload(proxied, local, "p")
     proxy.use()
     hash_and_upload(proxied, local, "p")
@@ -442,8 +442,8 @@ def test_a_check_that_fails_ends_the_hashing(store, blob):
     folder = blob("a", 7).parent
 
     def lost():
-        raise ArtifactExternalError("lost", change="x")
+        raise ExternalError("lost", change="x")
 
-    with pytest.raises(ArtifactExternalError, match="lost"):
+    with pytest.raises(ExternalError, match="lost"):
         hash_and_upload(store, LocalFiles(folder), "p", check=lost)
     assert list(store.list("")) == []

@@ -16,8 +16,8 @@ from doubles.fault_proxy.rules import (
     StatusFault,
 )
 
-from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.store import MAX_ATTEMPTS, ObjectStore, open_store
+from tandem.errors import ExternalError, InputError, TandemError
 
 pytestmark = pytest.mark.endpoint
 CONFLICT = StatusFault(status=409, code="ConditionalRequestConflict")
@@ -124,7 +124,7 @@ def test_a_denied_answer_for_what_is_listed_is_a_fault(proxied, proxy, operation
     proxied.create("models/m", b"{}")
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
-    with pytest.raises(ArtifactExternalError, match="s3:GetObject on arn:aws:s3:::"):
+    with pytest.raises(ExternalError, match="s3:GetObject on arn:aws:s3:::"):
         (proxied.head if operation == "HeadObject" else proxied.read)("models/m")
 
 
@@ -162,14 +162,14 @@ def test_an_object_too_large_for_a_manifest_is_refused(store, endpoint, bucket, 
     monkeypatch.setattr("tandem.artifacts.store.MAX_SMALL_BYTES", 10)
     endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"x" * 11)
 
-    with pytest.raises(ArtifactInputError, match="11 bytes"):
+    with pytest.raises(InputError, match="11 bytes"):
         store.read("models/m")
 
 
 def test_a_connection_that_always_drops_is_told_with_the_object(proxied, proxy):
     proxy.use(FaultRule(fault=DropFault()))
 
-    with pytest.raises(ArtifactExternalError, match=f"s3://{proxied.bucket}/models/m: .*run the same command again"):
+    with pytest.raises(ExternalError, match=f"s3://{proxied.bucket}/models/m: .*run the same command again"):
         proxied.read("models/m")
 
 
@@ -177,28 +177,28 @@ def test_a_connection_that_always_drops_is_told_with_the_object(proxied, proxy):
 def test_a_listing_that_is_always_spoilt_is_told(proxied, proxy, fault):
     proxy.use(FaultRule(operation="ListObjectsV2", fault=fault))
 
-    with pytest.raises(ArtifactExternalError, match=f"s3://{proxied.bucket}/models/: "):
+    with pytest.raises(ExternalError, match=f"s3://{proxied.bucket}/models/: "):
         list(proxied.list("models/"))
 
 
 def test_a_profile_that_does_not_exist_is_bad_input(aws, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("AWS_PROFILE", "nobody")
 
-    with pytest.raises(ArtifactInputError, match=r"nobody.*AWS_PROFILE"):
+    with pytest.raises(InputError, match=r"nobody.*AWS_PROFILE"):
         open_store("some-bucket")
 
 
 def test_a_number_of_tries_that_is_none_is_bad_input(aws, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "many")
 
-    with pytest.raises(ArtifactError, match=r"many.*AWS_MAX_ATTEMPTS"):
+    with pytest.raises(TandemError, match=r"many.*AWS_MAX_ATTEMPTS"):
         open_store("some-bucket")
 
 
 def test_an_endpoint_that_is_no_address_is_bad_input(aws, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "not an address")
 
-    with pytest.raises(ArtifactError, match="AWS_ENDPOINT_URL"):
+    with pytest.raises(TandemError, match="AWS_ENDPOINT_URL"):
         open_store("some-bucket")
 
 
@@ -228,7 +228,7 @@ def test_a_key_that_s3_was_too_busy_to_delete_is_deleted_again(monkeypatch):
 def test_a_key_that_s3_does_not_delete_is_named(monkeypatch, code, times, said):
     monkeypatch.setattr("tandem.artifacts.store.time.sleep", lambda _: None)
     client = Deleting(code)
-    with pytest.raises(ArtifactExternalError, match=rf"^s3://bucket/b: .*{said}"):
+    with pytest.raises(ExternalError, match=rf"^s3://bucket/b: .*{said}"):
         ObjectStore("bucket", client, 1).delete(["a", "b"])
 
     assert len(client.asked) == times
