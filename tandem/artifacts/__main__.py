@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from tandem.artifacts.log import log_event, log_fault
+from tandem.artifacts.driver.log import log_event
 from tandem.errors import InputError, TandemError
 
 # command -> what it does; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
@@ -62,8 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         exit_code = int(module.run(options))
         sys.stdout.flush()
     except TandemError as error:
-        log_fault(error)
-        return error.exit_code
+        exit_code = error.exit_code
+        log_event(error.problem, level="error", where=error.where, change=error.change, exit_code=exit_code)
     except KeyboardInterrupt:
         return INTERRUPT_EXIT_CODE
     except TerminationSignal:

@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import read_key_side
-from tandem.artifacts.fetch import require_key
-from tandem.artifacts.files import hash_files
+from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.inspect_local import require_valid_artifact
 from tandem.artifacts.job_env import read_artifact_key
 from tandem.artifacts.lease import hold_lease
-from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import LEASE_NAME, SCHEMA_VERSION, Manifest, ManifestFile
-from tandem.artifacts.manifest_store import manifest_key, read_stored_manifest, write_stored_manifest
+from tandem.artifacts.manifest_store import read_artifact_manifest, require_key, write_stored_manifest
 from tandem.artifacts.rejection import read_rejection
 from tandem.artifacts.s3_upload import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
@@ -69,8 +68,8 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
         return existing
     _require_folder(folder)
     unproven = require_valid_artifact(folder, key)
-    digests = hash_files(folder)
-    files = tuple(digest.file for digest in digests)
+    local_files = LocalFiles(folder)
+    files = local_files.hash_all()
     run_name = f"{RUN_PREFIX}{_compute_content_digest(files)}"
     manifest = Manifest(
         schema_version=SCHEMA_VERSION,
@@ -82,7 +81,7 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
         made={"run": run_name, "where": "elsewhere", "unproven": [UNPROVEN_NOTE, *unproven]},
     )
     with hold_lease(store, f"{key.prefix}/{LEASE_NAME}", run_name, LEASE_S, wait_s) as lease:
-        upload_files(store, folder, f"{key.prefix}/{run_name}", digests, check=lease.check)
+        upload_files(store, local_files, f"{key.prefix}/{run_name}", check=lease.check)
         lease.confirm()
         is_ours = write_stored_manifest(store, key.prefix, manifest)
     existing = None if is_ours else _find_existing(store, key)
@@ -121,10 +120,9 @@ def _find_existing(store: ObjectStore, key: ArtifactKey) -> ImportResult | None:
     Raises:
         StaleError: its manifest is of another key.
     """
-    manifest = read_stored_manifest(store, key.prefix)
+    manifest = read_artifact_manifest(store, key)
     if manifest is None:
         return None
-    require_key(manifest, key, store.url(manifest_key(key.prefix)))
     return ImportResult(name=key.name, prefix=key.prefix, manifest=manifest, is_new=False)
 
 

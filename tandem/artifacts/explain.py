@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tandem.artifacts.log import log_event
+from tandem.artifacts.driver.log import log_event
 from tandem.errors import ExternalError, InputError
 from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, compare_key_fields
 

@@ -18,10 +18,10 @@ from platform import node
 
 from botocore.exceptions import ClientError
 
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import read_variable_sides
-from tandem.artifacts.inventory import OpenUpload, StoredSet, read_inventory, read_stored_set, set_prefix
+from tandem.artifacts.inventory import StoredSet, read_inventory, read_stored_set, set_prefix
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
-from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import NewerSchemaError
 from tandem.artifacts.store import (
     CONFLICT_CODES,
@@ -30,6 +30,7 @@ from tandem.artifacts.store import (
     PRECONDITION_CODES,
     ObjectStore,
     ObjectSummary,
+    OpenUpload,
     open_store,
 )
 from tandem.artifacts.store_fault import reason
@@ -261,7 +262,7 @@ def _iterate_key_batches(store: ObjectStore, removal: SetRemoval) -> Iterator[Se
     if removal.removes_manifest:
         yield [removal.stored_set.manifest_key]
     for upload in removal.uploads:
-        _abort_upload(store, upload)
+        store.abort_upload(upload)
     keys = [summary.key for summary in removal.files]
     yield from (keys[start : start + DELETE_BATCH] for start in range(0, len(keys), DELETE_BATCH))
 
@@ -284,15 +285,6 @@ def _require_lease(lease: WriteLease) -> None:
 def _delete_objects(store: ObjectStore, prefix: str, keys: Sequence[str]) -> None:
     assert all(prefix and set_prefix(key) == prefix for key in keys)  # the last gate before what cannot be undone
     store.delete(keys)
-
-
-def _abort_upload(store: ObjectStore, upload: OpenUpload) -> None:
-    with store.translate_errors("AbortMultipartUpload", upload.key):
-        try:
-            store.client.abort_multipart_upload(Bucket=store.bucket, Key=upload.key, UploadId=upload.id)
-        except ClientError as error:
-            if reason(error) != "NoSuchUpload":
-                raise
 
 
 def _delete_lease(store: ObjectStore, key: str, holder: str) -> None:

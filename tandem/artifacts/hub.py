@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tandem.artifacts.disk_space import require_disk_space, translate_disk_errors
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.hub_retry import HubAccessError, HubQuery, HubRetry
-from tandem.artifacts.log import log_event
+from tandem.artifacts.local_disk import read_file_size, require_disk_space, translate_disk_errors
 from tandem.artifacts.manifest import validate_path
 from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken, read_token, secret_name
 from tandem.artifacts.snapshot import SnapshotEntry
@@ -79,7 +79,7 @@ class HubSnapshot:
         Raises:
             ExternalError: the disk refuses it.
         """
-        with translate_disk_errors(self.folder, 0):
+        with translate_disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             for sibling in self.folder.parent.iterdir():
                 if sibling.name != self.folder.name:
@@ -93,7 +93,7 @@ class HubSnapshot:
         """
         largest = max(entries, key=lambda entry: entry.size, default=None)
         if largest is not None:
-            present_bytes = _file_size(self.folder / largest.path)
+            present_bytes = read_file_size(self.folder / largest.path) or 0
             require_disk_space(
                 self.folder, largest.size - present_bytes, f"{largest.path}, the largest file of {self.where},"
             )
@@ -114,7 +114,7 @@ class HubSnapshot:
         """
         path = self.folder / entry.path
         for _ in range(MAX_FETCHES):
-            present_bytes = _file_size(path)
+            present_bytes = read_file_size(path) or 0
             if present_bytes > entry.size:
                 path.unlink()
                 present_bytes = 0
@@ -124,7 +124,7 @@ class HubSnapshot:
             if is_whole:
                 return path, sha256
             log_event("content is not what the hub lists, thrown away", level="warning", file=entry.path)
-            on_progress(-_file_size(path))
+            on_progress(-(read_file_size(path) or 0))
             path.unlink()
         raise ExternalError(
             f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists",
@@ -138,20 +138,20 @@ class HubSnapshot:
     def _complete(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
         """Ask for what is missing until nothing is."""
         retry = HubRetry(self.query, entry.path)
-        while not path.exists() or _file_size(path) < entry.size:
-            bytes_before = _file_size(path)
+        while not path.exists() or (read_file_size(path) or 0) < entry.size:
+            bytes_before = read_file_size(path) or 0
             with retry.attempt():
                 self._stream(entry, path, on_progress)
-                if _file_size(path) < entry.size:
-                    raise EOFError(f"the answer ended after {_file_size(path)} of {entry.size} bytes")
-            if _file_size(path) > bytes_before:
+                if (read_file_size(path) or 0) < entry.size:
+                    raise EOFError(f"the answer ended after {(read_file_size(path) or 0)} of {entry.size} bytes")
+            if (read_file_size(path) or 0) > bytes_before:
                 retry.reset()
 
     def _stream(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
         # not at the top: only when there is something to fetch
         from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status  # noqa: PLC0415
 
-        present_bytes, token = _file_size(path), self.query.token
+        present_bytes, token = (read_file_size(path) or 0), self.query.token
         headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}  # offsets are those of the file itself
         if token:
             headers["Authorization"] = f"Bearer {token.value}"
@@ -164,11 +164,11 @@ class HubSnapshot:
             if present_bytes and not is_partial:
                 on_progress(-present_bytes)
                 present_bytes = 0
-            with translate_disk_errors(path, entry.size):
+            with translate_disk_errors(path):
                 file = path.open("ab" if is_partial else "wb", buffering=0)
             with file:
                 for piece in answer.iter_bytes():  # as they come: a larger piece would be lost when the answer is cut
-                    with translate_disk_errors(path, entry.size):
+                    with translate_disk_errors(path):
                         _write_all(file.write, piece)
                     present_bytes += len(piece)
                     on_progress(len(piece))
@@ -296,7 +296,7 @@ def _is_digest(value: object, digits: int) -> bool:
 
 def _verify_checksum(entry: SnapshotEntry, path: Path) -> tuple[str, bool]:
     """Return the SHA-256, and whether size and checksum are those of the listing; one pass over the file."""
-    size = _file_size(path)
+    size = read_file_size(path) or 0
     sha256 = hashlib.sha256()
     git_hash = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     with path.open("rb") as file:
@@ -306,10 +306,6 @@ def _verify_checksum(entry: SnapshotEntry, path: Path) -> tuple[str, bool]:
                 git_hash.update(piece)
     digest = sha256.hexdigest() if entry.sha256 else git_hash.hexdigest()
     return sha256.hexdigest(), size == entry.size and digest == (entry.sha256 or entry.git_sha1)
-
-
-def _file_size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _write_all(write: Callable[[memoryview], int | None], piece: bytes) -> None:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from tandem.artifacts.log import log_event
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken
 from tandem.errors import ExternalError, InputError, TandemError
 

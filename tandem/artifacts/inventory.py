@@ -8,9 +8,9 @@ else lies in the bucket is nobody's business here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import groupby
 from typing import Literal
 
@@ -18,7 +18,7 @@ from tandem.artifacts.lease import LeaseState, parse_lease
 from tandem.artifacts.manifest import LEASE_NAME, Manifest, NewerSchemaError
 from tandem.artifacts.manifest_store import files_prefix, manifest_key, read_stored_manifest
 from tandem.artifacts.rejection import REJECTION_NAME as REFUSED
-from tandem.artifacts.store import ObjectStore, ObjectSummary
+from tandem.artifacts.store import ObjectStore, ObjectSummary, OpenUpload
 from tandem.errors import ExternalError, TandemError
 
 Kind = Literal["model", "artifact"]
@@ -29,15 +29,6 @@ PREFIX_DEPTHS: dict[str, tuple[Kind, int]] = {
     "artifacts": ("artifact", 2),
 }  # parts of a set's prefix
 MAX_NAMES = 3  # files that a sentence names; the rest is counted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenUpload:
-    """An upload in parts that was begun and not ended; what it holds is paid for until it is aborted."""
-
-    key: str
-    id: str
-    initiated_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +163,7 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
     """
     objects = [summary for top_prefix in PREFIX_DEPTHS for summary in store.list(f"{top_prefix}/")]
     open_uploads = (
-        [upload for top_prefix in PREFIX_DEPTHS for upload in find_open_uploads(store, f"{top_prefix}/")]
+        [upload for top_prefix in PREFIX_DEPTHS for upload in store.list_uploads(f"{top_prefix}/")]
         if with_uploads
         else []
     )
@@ -212,7 +203,7 @@ def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:
     """
     unread_set = StoredSet(
         kind=PREFIX_DEPTHS[prefix.partition("/")[0]][0], prefix=prefix, objects=tuple(store.list(f"{prefix}/")),
-        open_uploads=tuple(find_open_uploads(store, f"{prefix}/")),
+        open_uploads=tuple(store.list_uploads(f"{prefix}/")),
     )  # fmt: skip
     return _read_manifest_and_lease(store, unread_set)
 
@@ -222,21 +213,6 @@ def set_prefix(key: str) -> str:
     parts = key.split("/")
     _, depth = PREFIX_DEPTHS.get(parts[0], ("", 0))
     return "/".join(parts[:depth]) if depth and len(parts) > depth and all(parts[:depth]) else ""
-
-
-def find_open_uploads(store: ObjectStore, prefix: str) -> Iterator[OpenUpload]:
-    """Yield the uploads below a prefix that were begun and not ended.
-
-    Raises:
-        TandemError: they cannot be listed.
-    """
-    with store.translate_errors("ListMultipartUploads", prefix):
-        pages = store.client.get_paginator("list_multipart_uploads").paginate(Bucket=store.bucket, Prefix=prefix)
-        for page in pages:
-            for upload in page.get("Uploads", ()):
-                yield OpenUpload(
-                    key=upload["Key"], id=upload["UploadId"], initiated_at=upload["Initiated"].astimezone(UTC)
-                )
 
 
 def _read_manifest_and_lease(store: ObjectStore, stored_set: StoredSet) -> StoredSet:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tandem.artifacts.log import log_event
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.store import ObjectContent, ObjectStore
 from tandem.errors import ExternalError, InputError, TandemError
 

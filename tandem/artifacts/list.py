@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from tandem.artifacts.disk_space import format_bytes
 from tandem.artifacts.inventory import Condition, Kind, StoredSet, read_inventory
+from tandem.artifacts.local_disk import format_bytes
 from tandem.artifacts.store import open_store
 from tandem.errors import ExternalError
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tandem.artifacts.log import log_event
+from tandem.artifacts.driver.log import log_event
 from tandem.errors import ExternalError
 
 Result = TypeVar("Result")

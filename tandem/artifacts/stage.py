@@ -22,11 +22,11 @@ from pathlib import Path
 from platform import node
 from typing import Any, Protocol
 
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.job_env import HOLDER_VARIABLE
 from tandem.artifacts.lease import WriteLease, hold_lease, release_lease
-from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest, ManifestFile
-from tandem.artifacts.manifest_store import read_stored_manifest, write_stored_manifest
+from tandem.artifacts.manifest_store import read_model_manifest, write_stored_manifest
 from tandem.artifacts.progress import TransferProgress
 from tandem.artifacts.s3_upload import upload_file
 from tandem.artifacts.snapshot import (
@@ -166,17 +166,12 @@ def _is_present(store: ObjectStore, model: ModelRevision) -> bool:
         InputError: it is cut off, or of a newer schema.
         StaleError: it is of something else.
     """
-    manifest = read_stored_manifest(store, model.prefix)
-    where = store.url(f"{model.prefix}/{MANIFEST_NAME}")
+    manifest = read_model_manifest(store, model.prefix, model.name, "run this job again")
     if manifest is None:
         return False
-    if manifest.kind != "model" or manifest.name != model.name:
-        raise StaleError(
-            f"the manifest is of the {manifest.kind} {manifest.name}, not of {model.name}", where=where,
-            change="see who wrote it; remove the prefix, then run this job again",
-        )  # fmt: skip
     log_event(
-        "present", object=where, model=model.name, commit=manifest.fields.get("commit"), files=len(manifest.files),
+        "present", object=store.url(f"{model.prefix}/{MANIFEST_NAME}"), model=model.name,
+        commit=manifest.fields.get("commit"), files=len(manifest.files),
         size=manifest.size,
     )  # fmt: skip
     return True

@@ -34,7 +34,6 @@ ACTIONS = {
     "CompleteMultipartUpload": "s3:PutObject",
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
     "ListMultipartUploads": "s3:ListBucketMultipartUploads",
-    "ListParts": "s3:ListMultipartUploadParts",
     "ListObjectsV2": "s3:ListBucket",
     "DeleteObjects": "s3:DeleteObject",
 }

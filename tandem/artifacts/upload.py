@@ -24,22 +24,22 @@ from pathlib import Path
 from typing import Any
 
 from tandem.artifacts.driver import RESULT_SUCCESS, CompileOutcome, read_outcome
-from tandem.artifacts.fetch import PRESENT_NAME, require_key
+from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.fetch import PRESENT_NAME
 from tandem.artifacts.files import LocalFiles, compute_sha256
 from tandem.artifacts.inspect_local import ArtifactInspection, format_faults, inspect_artifact
 from tandem.artifacts.job_env import read_artifact_key, read_holder
 from tandem.artifacts.lease import hold_lease, release_lease
-from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import LEASE_NAME, Manifest
 from tandem.artifacts.manifest_store import (
     files_prefix,
     manifest_key,
-    read_stored_manifest,
+    read_artifact_manifest,
     write_stored_manifest,
 )
 from tandem.artifacts.rejection import write_rejection
 from tandem.artifacts.retry import add_retry_argument, retry_upload
-from tandem.artifacts.s3_upload import hash_and_upload
+from tandem.artifacts.s3_upload import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError, StaleError, TandemError
 from tandem.shell_command import quote_command
@@ -128,8 +128,7 @@ def _store_artifact(
         if _is_present(store, key):  # written by whoever held the lease before us
             return 0
         provenance = _build_provenance(store, key, holder, outcome, local.inspection.notes)
-        digests = hash_and_upload(store, local_files, f"{key.prefix}/{run_name}", check=lease.check)
-        files = tuple(digest.file for digest in digests)
+        files = upload_files(store, local_files, f"{key.prefix}/{run_name}", check=lease.check)
         manifest = Manifest(
             schema_version=1, kind="artifact", name=key.name, folder=run_name, fields=key.as_fields(), files=files,
             made=provenance,
@@ -219,13 +218,13 @@ def _is_present(store: ObjectStore, key: ArtifactKey) -> bool:
         InputError: its manifest cannot be read.
         StaleError: it is of another key.
     """
-    manifest = read_stored_manifest(store, key.prefix)
-    if manifest is None:
-        return False
-    where = store.url(manifest_key(key.prefix))
-    require_key(manifest, key, where)
-    log_event("present", object=where, made_by=manifest.made.get("run"), files=len(manifest.files), size=manifest.size)
-    return True
+    manifest = read_artifact_manifest(store, key)
+    if manifest is not None:
+        log_event(
+            "present", object=store.url(manifest_key(key.prefix)), made_by=manifest.made.get("run"),
+            files=len(manifest.files), size=manifest.size,
+        )  # fmt: skip
+    return manifest is not None
 
 
 def _require_outcome(work: Path) -> CompileOutcome:

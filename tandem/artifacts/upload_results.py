@@ -13,9 +13,9 @@ import json
 import os
 from pathlib import Path
 
-from tandem.artifacts.files import hash_files
+from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.job_env import read_holder
-from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import validate_path
 from tandem.artifacts.retry import add_retry_argument, retry_upload
 from tandem.artifacts.s3_upload import upload_files
@@ -46,11 +46,12 @@ def run(options: argparse.Namespace) -> int:
         prefix = f"{RESULTS}/{validate_path(options.below)}/{read_holder()}"
     except ValueError as error:
         raise InputError(f"--below: {error}", change=f"name a prefix below {RESULTS}/") from None
-    files = hash_files(options.folder)
+    files = LocalFiles(options.folder)
+    files.hash_all()  # before S3 is asked: what cannot be read is refused
     exit_code = _read_exit_code(options.folder / OUTCOME)
     store = open_store(options.bucket)
-    retry_upload(lambda: upload_files(store, options.folder, prefix, files), options.patience_s)
-    log_event("kept", object=store.url(f"{prefix}/"), files=len(files), exit_code=exit_code)
+    retry_upload(lambda: upload_files(store, files, prefix), options.patience_s)
+    log_event("kept", object=store.url(f"{prefix}/"), files=len(files.sizes), exit_code=exit_code)
     return exit_code
 
 

@@ -11,15 +11,15 @@ import hashlib
 import os
 from pathlib import Path
 
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.inspect_local import require_valid_artifact
 from tandem.artifacts.job_env import ARTIFACTS, MODELS, read_artifact_key
-from tandem.artifacts.log import log_event
+from tandem.artifacts.local_disk import run_in_threads
 from tandem.artifacts.manifest import Manifest, ManifestFile, parse_manifest, validate_path
-from tandem.artifacts.manifest_store import files_prefix, manifest_key
-from tandem.artifacts.s3_download import stream_object
-from tandem.artifacts.store import ObjectStore, open_store, run_in_threads
+from tandem.artifacts.manifest_store import build_damage_error, describe_difference, files_prefix, manifest_key
+from tandem.artifacts.s3_download import receive_object
+from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError, StaleError, TandemError
-from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey
 
 CACHE = "compiler-cache"
@@ -136,38 +136,22 @@ def verify_files(store: ObjectStore, prefix: str, manifest: Manifest) -> list[tu
     def check_file(file: ManifestFile) -> None:
         faults[file.path] = _verify_file(store, files_root, file)
 
-    run_in_threads(store, store.concurrency, check_file, manifest.files)
+    run_in_threads(store.concurrency, check_file, manifest.files, store.halt_event)
     return [(file, fault) for file in manifest.files if (fault := faults[file.path])]
 
 
 def _verify_file(store: ObjectStore, files_root: str, file: ManifestFile) -> TandemError | None:
     key = f"{files_root}/{file.path}"
     head = store.head(key)
-    if head is None:
-        return _damage_error(store, key, "the object is missing")
-    if head.size != file.size:
-        return _damage_error(store, key, f"the object has {head.size} bytes, the manifest says {file.size}")
-    digest = hashlib.sha256()
+    if head is None or head.size != file.size:
+        return build_damage_error(store, key, describe_difference(head, file))
     try:
-        for piece in stream_object(store, key, head.etag, 0, head.size) if head.size else ():
-            digest.update(piece)
-            store.require_not_halted()
+        sha256 = receive_object(store, key, head)
     except StaleError as error:
         return error
-    if digest.hexdigest() != file.sha256:
-        return _damage_error(
-            store, key, f"the content has SHA-256 {digest.hexdigest()}, the manifest says {file.sha256}"
-        )
+    if sha256 != file.sha256:
+        return build_damage_error(store, key, f"the content has SHA-256 {sha256}, the manifest says {file.sha256}")
     if head.sha256 != file.sha256:
-        return _damage_error(store, key, f"the content is right, but marked with SHA-256 {head.sha256}")
+        return build_damage_error(store, key, f"the content is right, but marked with SHA-256 {head.sha256}")
     log_event("right", object=store.url(key), size=file.size)
     return None
-
-
-def _damage_error(store: ObjectStore, key: str, problem: str) -> StaleError:
-    manifest_name, remove_command = "tandem-manifest.json", quote_command("aws", "s3", "rm", store.url(key))
-    return StaleError(
-        problem, where=store.url(key),
-        change=f"serve nothing from this set: remove its {manifest_name} and this object ({remove_command}), then "
-        "run the job that makes it again; a former version may lie in the bucket (aws s3api list-object-versions)",
-    )  # fmt: skip

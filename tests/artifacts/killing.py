@@ -250,11 +250,11 @@ PLACEHOLDER = b"stands for a manifest that another command wrote"
 
 
 def sent_twice(proxy: FaultProxy) -> list[str]:
-    """What was sent again although it was finished: parts, small files, whole objects. Leases are written often."""
+    """Name the objects that were sent again although they were whole. Leases are written often."""
     done = Counter(
-        f"{one.operation} {one.path} {one.query.get('partNumber', '')}".strip()
+        f"{one.operation} {one.path}"
         for one in proxy.log
-        if one.done and one.operation in {"PutObject", "UploadPart", "CompleteMultipartUpload"}
+        if one.done and one.operation in {"PutObject", "CompleteMultipartUpload"}
         and not one.path.endswith(LEASE_NAME)
     )  # fmt: skip
     return [what for what, times in done.items() if times > 1]

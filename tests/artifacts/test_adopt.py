@@ -18,7 +18,6 @@ from tandem.artifacts.__main__ import main
 from tandem.artifacts.artifact_import import import_artifact
 from tandem.artifacts.lease import LeaseConflictError, hold_lease
 from tandem.artifacts.manifest_store import read_stored_manifest
-from tandem.artifacts.parts import MIN_PART_BYTES
 from tandem.artifacts.store import ObjectStore
 from tandem.errors import ExternalError, InputError, StaleError, TandemError
 
@@ -217,13 +216,3 @@ def test_the_module_refuses_a_bucket_that_is_not_there(
     monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(KEY.as_fields()))
 
     assert main(["adopt", str(folder), "--bucket", "no-such-bucket"]) == 2
-
-
-def test_a_file_is_hashed_once_for_its_manifest_and_its_parts(
-    store: ObjectStore, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "more.bin").write_bytes(bytes(MIN_PART_BYTES + 1))
-    hashed: list[object] = []
-    monkeypatch.setattr("tandem.artifacts.s3_upload._ObjectUpload._hash_part", lambda *asked: hashed.append(asked))
-
-    assert (import_artifact(store, folder, KEY).is_new, hashed) == (True, [])
