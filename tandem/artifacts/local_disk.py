@@ -59,11 +59,9 @@ def translate_disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:  # no system call: a library's own word
             raise
+        problem, change = "the file cannot be written", "check the volume's mount, its owner and mode (fsGroup)"
         if error.errno in _DISK_FULL_ERRNOS:
-            problem, change = (
-                "the disk is full",
-                "give the pod more ephemeral storage; the next run keeps what is whole",
-            )
+            problem, change = "the disk is full", "give the pod more ephemeral storage; whole files are kept"
         where = str(error.filename or path)
         raise ExternalError(f"{problem} ({error.strerror})", where=where, change=change) from None
 

@@ -241,14 +241,6 @@ class ObjectStore:
         """
         return self.write_if(key, body, None) is not None
 
-    def replace(self, key: str, body: bytes, etag: str) -> bool:
-        """Write a small object in the place of the one with this ETag; whether ours is there.
-
-        Raises:
-            TandemError: denied, unreachable and the like.
-        """
-        return self.write_if(key, body, etag) is not None
-
     def write_if(self, key: str, body: bytes, etag: str | None) -> str | None:
         """Write a small object where the one with `etag` (None: no object) is there; our ETag, or None.
 

@@ -129,7 +129,7 @@ def test_a_holder_that_was_taken_over_stops_and_leaves_the_other_alone(store, la
 def test_the_heartbeat_finds_out_that_it_was_taken_over(store):
     with hold_lease(store, KEY, "slow", 0.6, 0) as slow:
         there = store.read(KEY)
-        while not store.replace(KEY, there.body.replace(b"slow", b"fast"), there.etag):
+        while not store.write_if(KEY, there.body.replace(b"slow", b"fast"), there.etag):
             there = store.read(KEY)
         slow._thread.join(10)
         with pytest.raises(LeaseConflictError, match="lost"):
@@ -141,7 +141,7 @@ def test_a_confirmed_lease_is_one_that_s3_still_has(store):
     with hold_lease(store, KEY, "job-a", 60, 0) as lease:
         lease.confirm()
         there = store.read(KEY)
-        store.replace(KEY, there.body.replace(b"job-a", b"job-b"), there.etag)
+        store.write_if(KEY, there.body.replace(b"job-a", b"job-b"), there.etag)
         lease.check()  # which knows what the last heartbeat knew
         with pytest.raises(LeaseConflictError, match="another writer has taken it over"):
             lease.confirm()

@@ -74,7 +74,7 @@ def test_a_write_whose_answer_was_lost_is_ours(proxied, proxy, etag):
     old = proxied.read("models/m").etag if etag else None
     proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
 
-    done = proxied.replace("models/m", b"ours", old) if etag else proxied.create("models/m", b"ours")
+    done = proxied.write_if("models/m", b"ours", old) is not None if etag else proxied.create("models/m", b"ours")
 
     assert (done, [one.status for one in proxy.requests("PutObject")][-2:]) == (True, [200, 412])
 
@@ -99,9 +99,9 @@ def test_a_conflict_with_another_write_is_tried_again(proxied, proxy):
 def test_an_object_that_has_changed_is_not_replaced(store):
     store.create("models/m", b"old")
     etag = store.read("models/m").etag
-    store.replace("models/m", b"new", etag)
+    store.write_if("models/m", b"new", etag)
 
-    assert (store.replace("models/m", b"late", etag), store.read("models/m").body) == (False, b"new")
+    assert (store.write_if("models/m", b"late", etag), store.read("models/m").body) == (None, b"new")
 
 
 def test_an_object_that_is_gone_is_not_replaced(store):
@@ -109,7 +109,7 @@ def test_an_object_that_is_gone_is_not_replaced(store):
     etag = store.read("models/m").etag
     store.delete(["models/m"])
 
-    assert (store.replace("models/m", b"late", etag), store.read("models/m")) == (False, None)
+    assert (store.write_if("models/m", b"late", etag), store.read("models/m")) == (None, None)
 
 
 @pytest.mark.parametrize("operation", ["HeadObject", "GetObject"])
