@@ -1,6 +1,6 @@
 """Measure what the artifacts promise; print Markdown for docs/performance.md.
 
-Upload and download of shards by `hash_and_upload` and `download_files` against `aws s3 sync`, turn and turn about on
+Upload and download of shards by `upload_files` and `download_files` against `aws s3 sync`, turn and turn about on
 one
 local endpoint with objects on disk; the peak memory of each process; the time of a key; the time of a process that
 finds all present. Every transfer is a process of its own. Ours hashes every file before it sends and after it receives
@@ -32,7 +32,7 @@ from compiled import TARGET, variables, write_artifact, write_outcome  # noqa: E
 from taken_on import taken_on  # noqa: E402
 
 from rehearsal.aws.endpoint import AwsEndpoint  # noqa: E402
-from tandem.artifacts.files import list_files  # noqa: E402
+from tandem.artifacts.files import LocalFiles, list_files  # noqa: E402
 from tandem.artifacts.manifest import Manifest  # noqa: E402
 from tandem.artifacts.manifest_store import write_stored_manifest  # noqa: E402
 from tandem.artifacts.s3_upload import upload_files  # noqa: E402
@@ -54,10 +54,10 @@ LIMIT_RATIO, LIMIT_MIB, LIMIT_KEY_MS, LIMIT_SKIP_S = 1.1, 400, 5, 1.0
 SEND = """
 from pathlib import Path
 from tandem.artifacts.files import LocalFiles
-from tandem.artifacts.s3_upload import hash_and_upload
+from tandem.artifacts.s3_upload import upload_files
 from tandem.artifacts.store import open_store
 
-hash_and_upload(open_store({bucket!r}), LocalFiles(Path({folder!r})), {prefix!r})
+upload_files(open_store({bucket!r}), LocalFiles(Path({folder!r})), {prefix!r})
 """
 RECEIVE = """
 import json
@@ -243,8 +243,7 @@ def stage_model(store: ObjectStore, model: str, revision: str) -> None:
     """Store a model of one small file with its manifest."""
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "config.json").write_text("{}")
-        files = list_files(Path(name))
-        upload_files(store, Path(name), f"models/{model}/{revision}", files)
+        files = upload_files(store, LocalFiles(Path(name)), f"models/{model}/{revision}")
     manifest = Manifest(schema_version=1, kind="model", name=f"{model}@{revision}", folder="", files=files, made={},
                         fields={"id": model, "revision": revision})  # fmt: skip
     write_stored_manifest(store, f"models/{model}/{revision}", manifest)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from tandem.artifacts.fault import ArtifactError, ArtifactInputError
-from tandem.artifacts.log import log_event, log_fault
+from tandem.artifacts.driver.log import log_event
+from tandem.errors import InputError, TandemError
 
 # command -> what it does; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
 COMMANDS = {
@@ -31,7 +31,8 @@ COMMANDS = {
     "collect": "delete what nobody uses and is old",
     "adopt": "take in an artifact that was compiled elsewhere",
 }
-MODULES = {"keep": "upload_results", "collect": "gc", "adopt": "artifact_import"}  # where the name is not the command's
+# where the name is not the command's
+MODULES = {"compile": "driver", "keep": "upload_results", "collect": "gc", "adopt": "artifact_import"}
 ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
 EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 the world outside failed"
 INTERRUPT_EXIT_CODE = 130
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = arguments[0] if arguments else ""
     if command not in COMMANDS:
         _build_overview_parser().parse_args(arguments)  # prints the help, or refuses the word
-        return ArtifactInputError.code
+        return InputError.exit_code
     module = import_module(f"tandem.artifacts.{MODULES.get(command, command)}")  # a pod waits for no other's imports
     parser = argparse.ArgumentParser(
         prog=f"python -m tandem.artifacts {command}", description=COMMANDS[command], epilog=EPILOG
@@ -61,9 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         exit_code = int(module.run(options))
         sys.stdout.flush()
-    except ArtifactError as error:
-        log_fault(error)
-        return error.code
+    except TandemError as error:
+        exit_code = error.exit_code
+        log_event(error.problem, level="error", where=error.where, change=error.change, exit_code=exit_code)
     except KeyboardInterrupt:
         return INTERRUPT_EXIT_CODE
     except TerminationSignal:

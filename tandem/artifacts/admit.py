@@ -11,13 +11,12 @@ import argparse
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tandem.artifacts.disk_space import require_disk_space, translate_disk_errors
-from tandem.artifacts.fault import ArtifactExternalError, StaleError
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.inspect_nxdi import CONFIG, config_differences, read_config
 from tandem.artifacts.job_env import (
     ModelReference,
@@ -25,8 +24,17 @@ from tandem.artifacts.job_env import (
     read_artifact_key,
     read_compile_command,
 )
-from tandem.artifacts.log import log_event
+from tandem.artifacts.local_disk import (
+    OPEN_FILE_MODE,
+    create_open_folder,
+    has_content,
+    read_file_size,
+    require_disk_space,
+    run_in_threads,
+    translate_disk_errors,
+)
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile, parse_manifest
+from tandem.errors import ExternalError, StaleError
 from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
 CURRENT_NAME = "current"  # what every runtime is told (tandem.spec.names.ARTIFACT_FOLDER)
@@ -35,7 +43,6 @@ ADMISSION_MARK = ".admitted"  # beside `current`: the manifest that it was copie
 COPY_THREADS = 4
 READ_BYTES = 4 << 20  # bytes; so a copy takes THREADS times this in memory, whatever the sizes
 MAX_NAMES = 5  # files that a message names; the rest is counted
-OPEN_FOLDER_MODE, OPEN_FILE_MODE = 0o777, 0o666  # the runtime's container is another user, and a cache keeps locks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,9 +58,9 @@ def run(options: argparse.Namespace) -> int:
     """Admit the server or say why not; the exit code.
 
     Raises:
-        RefusedError: a variable is malformed, or a manifest cannot be read by this release.
+        InputError: a variable is malformed, or a manifest cannot be read by this release.
         StaleError: artifact or model is missing, differs from what is asked, or is not whole.
-        WorldError: a mount cannot be read, or the local disk is full.
+        ExternalError: a mount cannot be read, or the local disk is full.
     """
     key, models = read_artifact_key(), parse_model_references(options.model)
     manifest = _read_artifact_manifest(options.stored, key)
@@ -178,7 +185,7 @@ def _warn_if_writable(stored_folder: Path) -> None:
 def _link_artifact(source: Path, artifact: Path) -> None:
     """Point `current` at the mount, in one step."""
     current, new_link = artifact / CURRENT_NAME, artifact / f".{CURRENT_NAME}.new"
-    with translate_disk_errors(new_link, 0):
+    with translate_disk_errors(new_link):
         new_link.unlink(missing_ok=True)
         new_link.symlink_to(source)
         if current.is_dir() and not current.is_symlink():
@@ -191,10 +198,10 @@ def _copy_artifact(source: Path, artifact: Path, manifest: Manifest) -> None:
     current, incoming, mark_path = artifact / CURRENT_NAME, artifact / INCOMING_NAME, artifact / ADMISSION_MARK
     manifest_digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
     is_same_manifest = not current.is_symlink() and mark_path.exists() and mark_path.read_text() == manifest_digest
-    if is_same_manifest and all(_file_size(current / file.path) == file.size for file in manifest.files):
+    if is_same_manifest and all(read_file_size(current / file.path) == file.size for file in manifest.files):
         log_event("copied already", folder=str(current))
         return
-    with translate_disk_errors(current, manifest.size):
+    with translate_disk_errors(current):
         mark_path.unlink(missing_ok=True)
         if current.is_symlink():
             current.unlink()
@@ -202,11 +209,12 @@ def _copy_artifact(source: Path, artifact: Path, manifest: Manifest) -> None:
             shutil.rmtree(incoming, ignore_errors=True)
             current.rename(incoming)
         _remove_foreign_files(incoming, manifest)
-        _create_folder(incoming)
-    missing_files = [file for file in manifest.files if not _has_content(incoming / file.path, file)]
+        create_open_folder(incoming)
+    missing_files = [file for file in manifest.files if not has_content(incoming / file.path, file)]
     require_disk_space(artifact, sum(file.size for file in missing_files), "the copy of the artifact")
-    _run_in_threads(lambda file: _copy_file(source / file.path, incoming / file.path, file), missing_files)
-    with translate_disk_errors(current, manifest.size):
+    missing_files.sort(key=lambda file: -file.size)  # so that none is left alone at the end
+    run_in_threads(COPY_THREADS, lambda file: _copy_file(source / file.path, incoming / file.path, file), missing_files)
+    with translate_disk_errors(current):
         incoming.rename(current)
         mark_path.write_text(manifest_digest)
 
@@ -223,8 +231,8 @@ def _copy_file(source: Path, target: Path, file: ManifestFile) -> None:
     """Copy one file and give it its name when its content is what the manifest says."""
     partial_path = target.with_name(f".{target.name}.copying")
     digest, size = hashlib.sha256(), 0
-    with translate_disk_errors(target, file.size):
-        _create_folder(target.parent)
+    with translate_disk_errors(target):
+        create_open_folder(target.parent)
         with _open_descriptor(source) as reader, partial_path.open("wb") as writer:
             while piece := _read_piece(reader, source):
                 digest.update(piece)
@@ -259,45 +267,6 @@ def _read_piece(descriptor: int, path: Path) -> bytes:
         return os.read(descriptor, READ_BYTES)
 
 
-def _has_content(path: Path, file: ManifestFile) -> bool:
-    """Whether the file is there and whole; its name alone does not say so where a server may have written to it."""
-    if _file_size(path) != file.size:
-        return False
-    with path.open("rb") as reader:
-        return hashlib.file_digest(reader, "sha256").hexdigest() == file.sha256
-
-
-def _file_size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
-
-
-def _create_folder(folder: Path) -> None:
-    """Make a folder and those above it, open to others whatever the umask."""
-    if folder.is_dir():
-        return
-    _create_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    folder.chmod(OPEN_FOLDER_MODE)
-
-
-def _run_in_threads(action: Callable[[ManifestFile], None], files: Sequence[ManifestFile]) -> None:
-    """Act on every file in a few threads, the largest first; the first error ends it."""
-    with ThreadPoolExecutor(COPY_THREADS) as pool:
-        futures: list[Future[None]] = [
-            pool.submit(action, file) for file in sorted(files, key=lambda candidate: -candidate.size)
-        ]
-        try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-        finally:
-            for future in futures:
-                future.cancel()
-
-
 def _read_if_present(path: Path) -> bytes | None:
     with _translate_mount_errors(path):
         try:
@@ -312,7 +281,7 @@ def _translate_mount_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"the mount cannot be read ({error.strerror or error})", where=str(path),
             change="see the Mountpoint pod of this volume (kubectl -n mount-s3 get pods) and the bucket's policy; "
             "the pod tries again by itself",

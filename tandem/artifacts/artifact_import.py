@@ -14,19 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import read_key_side
-from tandem.artifacts.fault import ArtifactInputError
-from tandem.artifacts.fetch import require_key
-from tandem.artifacts.files import hash_files
+from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.inspect_local import require_valid_artifact
 from tandem.artifacts.job_env import read_artifact_key
 from tandem.artifacts.lease import hold_lease
-from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import LEASE_NAME, SCHEMA_VERSION, Manifest, ManifestFile
-from tandem.artifacts.manifest_store import manifest_key, read_stored_manifest, write_stored_manifest
+from tandem.artifacts.manifest_store import read_artifact_manifest, require_key, write_stored_manifest
 from tandem.artifacts.rejection import read_rejection
 from tandem.artifacts.s3_upload import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.errors import InputError
 from tandem.spec.artifact_key import ArtifactKey
 
 LEASE_S = 120.0
@@ -60,17 +59,17 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
         wait_s: seconds to wait for another writer of the same key.
 
     Raises:
-        RefusedError: the folder cannot be stored, or the stored manifest cannot be read.
+        InputError: the folder cannot be stored, or the stored manifest cannot be read.
         StaleError: it is not whole or not the key's, or what is stored under the key's name is not the key's.
-        WorldError: S3 failed, or somebody else writes this key.
+        ExternalError: S3 failed, or somebody else writes this key.
     """
     existing = _find_existing(store, key)
     if existing is not None:
         return existing
     _require_folder(folder)
     unproven = require_valid_artifact(folder, key)
-    digests = hash_files(folder)
-    files = tuple(digest.file for digest in digests)
+    local_files = LocalFiles(folder)
+    files = local_files.hash_all()
     run_name = f"{RUN_PREFIX}{_compute_content_digest(files)}"
     manifest = Manifest(
         schema_version=SCHEMA_VERSION,
@@ -82,7 +81,7 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
         made={"run": run_name, "where": "elsewhere", "unproven": [UNPROVEN_NOTE, *unproven]},
     )
     with hold_lease(store, f"{key.prefix}/{LEASE_NAME}", run_name, LEASE_S, wait_s) as lease:
-        upload_files(store, folder, f"{key.prefix}/{run_name}", digests, check=lease.check)
+        upload_files(store, local_files, f"{key.prefix}/{run_name}", check=lease.check)
         lease.confirm()
         is_ours = write_stored_manifest(store, key.prefix, manifest)
     existing = None if is_ours else _find_existing(store, key)
@@ -99,9 +98,9 @@ def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wai
         wait_s: seconds to wait for another writer of the same key.
 
     Raises:
-        RefusedError: nothing was refused under this name.
+        InputError: nothing was refused under this name.
         StaleError: it was made for another key, or a file of it is not whole any more.
-        WorldError: S3 failed, or somebody else writes this key.
+        ExternalError: S3 failed, or somebody else writes this key.
     """
     existing = _find_existing(store, key)
     if existing is not None:
@@ -121,16 +120,15 @@ def _find_existing(store: ObjectStore, key: ArtifactKey) -> ImportResult | None:
     Raises:
         StaleError: its manifest is of another key.
     """
-    manifest = read_stored_manifest(store, key.prefix)
+    manifest = read_artifact_manifest(store, key)
     if manifest is None:
         return None
-    require_key(manifest, key, store.url(manifest_key(key.prefix)))
     return ImportResult(name=key.name, prefix=key.prefix, manifest=manifest, is_new=False)
 
 
 def _require_folder(folder: Path) -> None:
     if not folder.is_dir():
-        raise ArtifactInputError(
+        raise InputError(
             "there is no such folder", where=str(folder),
             change="name the folder that the runtime wrote (of nxdi the one with neuron_config.json)",
         )  # fmt: skip
@@ -161,7 +159,7 @@ def run(options: argparse.Namespace) -> int:
     """Take in a folder and log what became of it.
 
     Raises:
-        ArtifactError: as `import_artifact` does.
+        TandemError: as `import_artifact` does.
     """
     key = _read_key_file(options.key) if options.key else read_artifact_key()
     store = open_store(options.bucket)
@@ -181,6 +179,4 @@ def _read_key_file(path: Path) -> ArtifactKey:
     try:
         return ArtifactKey.from_fields(side.fields)
     except ValueError as error:
-        raise ArtifactInputError(
-            f"this is {error}", where=str(path), change="name a file with a key's fields"
-        ) from None
+        raise InputError(f"this is {error}", where=str(path), change="name a file with a key's fields") from None

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
-from tandem.artifacts.log import log_event
+from tandem.artifacts.driver.log import log_event
+from tandem.errors import ExternalError, InputError
 from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, compare_key_fields
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ def resolve_key(
         read_stored_sides: the bucket's, asked only where the word is none of those.
 
     Raises:
-        RefusedError: the word means nothing or several things; the nearest names are in it.
-        WorldError: the bucket did not give what the word may mean.
+        InputError: the word means nothing or several things; the nearest names are in it.
+        ExternalError: the bucket did not give what the word may mean.
     """
     local_sides = list(known_sides)
     if _is_path(word) and not any(word in (side.name, *side.aliases) for side in local_sides):
@@ -108,7 +108,7 @@ def resolve_key(
     try:
         for side in read_stored_sides():
             all_sides.append(side)
-    except ArtifactExternalError as error:  # what was read before may be enough
+    except ExternalError as error:  # what was read before may be enough
         fault = error
     if match := _match_word(word, all_sides):
         return match
@@ -116,7 +116,7 @@ def resolve_key(
         raise fault
     names = [*dict.fromkeys(name for side in all_sides for name in (*side.aliases, side.name))]
     suggestions = difflib.get_close_matches(word, names, n=MAX_SUGGESTIONS, cutoff=0.3) or names[:MAX_SUGGESTIONS]
-    raise ArtifactInputError(
+    raise InputError(
         f"{word!r} is no variant, no key and no file",
         change=f"name one of: {', '.join(suggestions) or 'there is none yet'}",
     )
@@ -126,7 +126,7 @@ def read_key_side(path: Path) -> KeySide:
     """Read the key of a folder with a manifest, of a manifest, or of a file that holds a key's fields.
 
     Raises:
-        RefusedError: there is none, or it cannot be read.
+        InputError: there is none, or it cannot be read.
     """
     from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest  # noqa: PLC0415 - `tandem check` is not to wait for it
 
@@ -134,7 +134,7 @@ def read_key_side(path: Path) -> KeySide:
     try:
         body = file.read_bytes()
     except OSError as error:
-        raise ArtifactInputError(
+        raise InputError(
             f"no manifest can be read here ({error.strerror})", where=str(file),
             change="name a folder that holds one, a manifest, or a file with a key's fields",
         ) from None  # fmt: skip
@@ -193,11 +193,11 @@ def run(options: argparse.Namespace) -> int:
     """Log the differences of two keys.
 
     Raises:
-        RefusedError: a word means nothing or several things.
+        InputError: a word means nothing or several things.
     """
     own_sides = list(read_variable_sides())
     if options.b is None and not own_sides:
-        raise ArtifactInputError("one key was named", change=f"name two, or set {KEY_VARIABLE}")
+        raise InputError("one key was named", change=f"name two, or set {KEY_VARIABLE}")
 
     def read_stored_sides() -> Iterable[KeySide]:
         return _read_bucket_sides(options.bucket) if options.bucket else ()
@@ -213,7 +213,7 @@ def read_variable_sides() -> Iterator[KeySide]:
     """Yield the key that a pod carries, if this is one.
 
     Raises:
-        RefusedError: what it carries is no key.
+        InputError: what it carries is no key.
     """
     if KEY_VARIABLE in os.environ:
         from tandem.artifacts.job_env import read_artifact_key  # noqa: PLC0415 - as in `read_key_side`
@@ -233,7 +233,7 @@ def list_artifact_sides(stored_sets: Iterable[StoredSet], url: str) -> Iterator[
     """Yield the key of every stored artifact whose manifest can be read.
 
     Raises:
-        WorldError: at the end, where S3 did not give one of them.
+        ExternalError: at the end, where S3 did not give one of them.
     """
     all_sets = list(stored_sets)
     for stored_set in all_sets:
@@ -242,7 +242,7 @@ def list_artifact_sides(stored_sets: Iterable[StoredSet], url: str) -> Iterator[
                 name=stored_set.name, fields=stored_set.manifest.fields, where=f"{url}{stored_set.manifest_key}"
             )
     for stored_set in all_sets:
-        if isinstance(stored_set.fault, ArtifactExternalError):
+        if isinstance(stored_set.fault, ExternalError):
             raise stored_set.fault
 
 
@@ -250,7 +250,7 @@ def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
     """Return the one key that a word means among those given: by its full name, then by a start.
 
     Raises:
-        RefusedError: it means several.
+        InputError: it means several.
     """
     by_name: dict[str, KeySide] = {}
     for side in sides:
@@ -265,7 +265,7 @@ def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
     ]
     if len(prefix_matches) > 1:
         names = ", ".join(sorted(side.name for side in prefix_matches))
-        raise ArtifactInputError(f"{word!r} means {len(prefix_matches)} keys", change=f"write more of one: {names}")
+        raise InputError(f"{word!r} means {len(prefix_matches)} keys", change=f"write more of one: {names}")
     return prefix_matches[0] if prefix_matches else None
 
 

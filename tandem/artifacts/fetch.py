@@ -12,24 +12,28 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem.artifacts.disk_space import require_disk_space
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.driver_archive import ARCHIVE_NAME as DRIVER
 from tandem.artifacts.driver_archive import build_driver_archive
-from tandem.artifacts.fault import ArtifactInputError, StaleError
 from tandem.artifacts.job_env import ModelReference, parse_model_references, read_artifact_key, read_holder
 from tandem.artifacts.lease import LeaseConflictError, hold_lease
-from tandem.artifacts.log import log_event
+from tandem.artifacts.local_disk import create_open_folder, require_disk_space
 from tandem.artifacts.manifest import LEASE_NAME, Manifest
-from tandem.artifacts.manifest_store import files_prefix, manifest_key, read_stored_manifest
+from tandem.artifacts.manifest_store import (
+    files_prefix,
+    manifest_key,
+    read_artifact_manifest,
+    read_model_manifest,
+)
 from tandem.artifacts.s3_download import download_files
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.errors import InputError
 from tandem.shell_command import quote_command
-from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
+from tandem.spec.artifact_key import ArtifactKey
 
 PRESENT_NAME = "present"  # in the work folder: the artifact is stored, nothing is to be done
 DISK_SPACE_FACTOR = 2  # the artifact of models of one byte, as tandem/spec/disk.py asks the node for
 POLL_INTERVAL_S = 5.0
-OPEN_FOLDER_MODE, OPEN_FILE_MODE = 0o777, 0o666  # the runtime's container is another user
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,12 +56,12 @@ def run(options: argparse.Namespace) -> int:
     """Fetch what a compile needs; the exit code.
 
     Raises:
-        RefusedError: a variable or option is malformed, or a model is not staged.
+        InputError: a variable or option is malformed, or a model is not staged.
         StaleError: what is stored under the key's name is something else.
-        WorldError: S3 failed, the disk has too little room, or another job holds the lease.
+        ExternalError: S3 failed, the disk has too little room, or another job holds the lease.
     """
     key, models, holder = read_artifact_key(), parse_model_references(options.model), read_holder()
-    _create_open_folder(options.work)
+    create_open_folder(options.work)
     (options.work / PRESENT_NAME).unlink(missing_ok=True)
     _copy_driver(options.work)  # in any case: it is what the next container runs, also to do nothing
     store = open_store(options.bucket)
@@ -75,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
             if time.monotonic() >= deadline_s:
                 remove_command = quote_command("aws", "s3", "rm", error.where)
                 raise LeaseConflictError(
-                    f"somebody else compiles this: {error.what}", where=error.where,
+                    f"somebody else compiles this: {error.problem}", where=error.where,
                     change="wait for that Job: one that fails frees its lease; if it was deleted, or its pod or node "
                     f"killed for good, remove the lease by hand ({remove_command}) and create this Job again",
                 ) from None  # fmt: skip
@@ -88,39 +92,19 @@ def run(options: argparse.Namespace) -> int:
 
 def _skip_if_stored(store: ObjectStore, key: ArtifactKey, work: Path) -> bool:
     """Whether the artifact is stored already; if so the next containers are told."""
-    manifest = read_stored_manifest(store, key.prefix)
+    manifest = read_artifact_manifest(store, key)
     if manifest is None:
         return False
     where = store.url(manifest_key(key.prefix))
-    require_key(manifest, key, where)
     (work / PRESENT_NAME).write_text(f"{where}\n")
     log_event("the artifact is there already", object=where, files=len(manifest.files), bytes=manifest.size)
     return True
 
 
-def require_key(manifest: Manifest, key: ArtifactKey, where: str) -> None:
-    """Refuse a manifest that is not for this key.
-
-    Raises:
-        StaleError: it differs; every field that differs is named.
-    """
-    field_differences = compare_key_fields(manifest.fields, key.as_fields())
-    if not field_differences:
-        return
-    details = "; ".join(
-        f"{field}: artifact {artifact_value}, asked {key_value}"
-        for field, (artifact_value, key_value) in field_differences.items()
-    )
-    raise StaleError(
-        f"under the key's own name lies something else: {details}", where=where,
-        change="nobody but the jobs of one release should write here: see who did, remove the manifest, compile again",
-    )  # fmt: skip
-
-
 def _download_models(store: ObjectStore, models: Sequence[ModelReference], folder: Path) -> None:
     """Receive every file of every model; what is whole already stays as it is."""
-    manifests = [_read_model_manifest(store, model) for model in models]
-    _create_open_folder(folder)
+    manifests = [_require_model_manifest(store, model) for model in models]
+    create_open_folder(folder)
     size = sum(manifest.size for manifest in manifests)
     present_bytes = sum(
         file.size
@@ -138,18 +122,12 @@ def _download_models(store: ObjectStore, models: Sequence[ModelReference], folde
             seconds=round(time.monotonic() - start_s, 1))  # fmt: skip
 
 
-def _read_model_manifest(store: ObjectStore, model: ModelReference) -> Manifest:
-    manifest = read_stored_manifest(store, model.prefix)
-    where = store.url(manifest_key(model.prefix))
+def _require_model_manifest(store: ObjectStore, model: ModelReference) -> Manifest:
+    manifest = read_model_manifest(store, model.prefix, model.name, model.command)
     if manifest is None:
-        raise ArtifactInputError(
-            f"the model {model.name} is not staged: it has no manifest", where=where,
+        raise InputError(
+            f"the model {model.name} is not staged: it has no manifest", where=store.url(manifest_key(model.prefix)),
             change=f"stage it, then run this again: {model.command}",
-        )  # fmt: skip
-    if manifest.kind != "model" or manifest.name != model.name:
-        raise StaleError(
-            f"the manifest is of the {manifest.kind} {manifest.name}, not of the model {model.name}", where=where,
-            change=f"remove it and stage the model again: {model.command}",
         )  # fmt: skip
     return manifest
 
@@ -160,10 +138,3 @@ def _copy_driver(work: Path) -> None:
     new_file.write_bytes(build_driver_archive())
     new_file.chmod(0o644)
     new_file.replace(work / DRIVER)
-
-
-def _create_open_folder(folder: Path) -> None:
-    """Make a folder that the pod's other containers may write to, whoever they run as; a mount is one already."""
-    if not folder.is_dir():
-        folder.mkdir(parents=True)
-        folder.chmod(OPEN_FOLDER_MODE)

@@ -6,71 +6,28 @@ device or an unreadable file is refused by name and never skipped.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.artifacts.fault import ArtifactInputError
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, ManifestFile, validate_path
-from tandem.artifacts.parts import split_parts
+from tandem.errors import InputError
 
 READ_BYTES = 1 << 18  # bytes read at once: it stays in the processor's cache between one use and the next
 HASH_THREADS = 4  # hashlib leaves the interpreter's lock, so files are hashed side by side
 MAX_PATH_BYTES = 800  # bytes; S3 takes keys of 1,024 and the prefix of a model or an artifact needs some
 
 
-def compute_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, hexadecimal, read piece by piece.
-
-    Raises:
-        RefusedError: the file cannot be read.
-    """
-    try:
-        with path.open("rb", buffering=0) as source:
-            digest = hashlib.sha256()
-            while piece := source.read(READ_BYTES):
-                digest.update(piece)
-    except OSError as error:
-        raise unreadable_error(path, error) from None
-    return digest.hexdigest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileDigest:
-    """One local file, read once.
-
-    Args:
-        file: what a manifest says of it.
-        part_digests: the SHA-256 of each part that S3 is sent, in base64, of the same reading.
-    """
-
-    file: ManifestFile
-    part_digests: tuple[str, ...]
-
-
 def list_files(folder: Path) -> tuple[ManifestFile, ...]:
     """Return every file below a folder with its size and SHA-256, by path.
 
     Raises:
-        RefusedError: as `hash_files`.
+        InputError: as `LocalFiles`, and where a file cannot be read.
     """
-    return tuple(digest.file for digest in hash_files(folder))
-
-
-def hash_files(folder: Path) -> tuple[FileDigest, ...]:
-    """Return every file below a folder with its size and digests, by path.
-
-    Raises:
-        RefusedError: as `LocalFiles`, and where a file cannot be read.
-    """
-    files = LocalFiles(folder)
-    with ThreadPoolExecutor(HASH_THREADS) as pool:
-        return tuple(pool.map(files.hash_file, files.sizes))
+    return LocalFiles(folder).hash_all()
 
 
 class LocalFiles:
@@ -80,7 +37,7 @@ class LocalFiles:
         folder: the files lie below it.
 
     Raises:
-        RefusedError: there is none, or one that cannot be stored: a link, a device, a name that S3 or a mount
+        InputError: there is none, or one that cannot be stored: a link, a device, a name that S3 or a mount
             cannot carry, a name of Tandem's own.
     """
 
@@ -89,49 +46,62 @@ class LocalFiles:
         paths = sorted(_walk_files(folder, folder), key=lambda path: path.relative_to(folder).as_posix())
         if not paths:
             change = "name the folder that has them"
-            raise ArtifactInputError("there is no file in the folder", where=str(folder), change=change)
+            raise InputError("there is no file in the folder", where=str(folder), change=change)
         self.sizes = {
             _validate_name(folder, path): path.stat().st_size for path in paths
         }  # bytes, by path, in its order
-        self._digests: dict[str, FileDigest] = {}
+        self._hashed_files: dict[str, ManifestFile] = {}
 
-    def hash_file(self, name: str, check_cancel: Callable[[], None] = lambda: None) -> FileDigest:
-        """Return one file with its digests.
+    def hash_file(self, name: str, check_cancel: Callable[[], None] = lambda: None) -> ManifestFile:
+        """Return one file with its size and SHA-256.
 
         Args:
             name: one of `sizes`; no two threads may ask for the same one at once.
-            check_cancel: called before each part is read; raises when the work is not to go on.
+            check_cancel: called before each piece is read; raises when the work is not to go on.
 
         Raises:
-            RefusedError: it cannot be read.
+            InputError: it cannot be read.
         """
-        if name not in self._digests:
-            self._digests[name] = _hash_file(self.folder / name, name, check_cancel)
-        return self._digests[name]
+        if name not in self._hashed_files:
+            size, sha256 = _hash_content(self.folder / name, check_cancel)
+            self._hashed_files[name] = ManifestFile(path=name, size=size, sha256=sha256)
+        return self._hashed_files[name]
+
+    def hash_all(self) -> tuple[ManifestFile, ...]:
+        """Return every file with its size and SHA-256, by path.
+
+        Raises:
+            InputError: one cannot be read.
+        """
+        with ThreadPoolExecutor(HASH_THREADS) as pool:
+            return tuple(pool.map(self.hash_file, self.sizes))
 
 
-def _hash_file(path: Path, name: str, check_cancel: Callable[[], None]) -> FileDigest:
-    file_hash, size, part_digests = hashlib.sha256(), 0, []
+def compute_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, hexadecimal, read piece by piece.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    return _hash_content(path, lambda: None)[1]
+
+
+def _hash_content(path: Path, check_cancel: Callable[[], None]) -> tuple[int, str]:
+    digest, size = hashlib.sha256(), 0
     try:
         with path.open("rb", buffering=0) as source:
-            for part in split_parts(os.fstat(source.fileno()).st_size):
+            while piece := source.read(READ_BYTES):
                 check_cancel()
-                part_hash, remaining = hashlib.sha256(), part.length
-                while remaining and (piece := source.read(min(READ_BYTES, remaining))):
-                    part_hash.update(piece)
-                    file_hash.update(piece)
-                    size, remaining = size + len(piece), remaining - len(piece)
-                part_digests.append(base64.b64encode(part_hash.digest()).decode())
+                digest.update(piece)
+                size += len(piece)
     except OSError as error:
         raise unreadable_error(path, error) from None
-    return FileDigest(
-        file=ManifestFile(path=name, size=size, sha256=file_hash.hexdigest()), part_digests=tuple(part_digests)
-    )
+    return size, digest.hexdigest()
 
 
-def unreadable_error(path: Path, error: OSError) -> ArtifactInputError:
+def unreadable_error(path: Path, error: OSError) -> InputError:
     """Return the fault of a file that cannot be read."""
-    return ArtifactInputError(
+    return InputError(
         f"the file cannot be read ({error.strerror or error})", where=str(path),
         change="make it readable for this process, or take it out of the folder",
     )  # fmt: skip
@@ -151,7 +121,7 @@ def _walk_files(folder: Path, top_folder: Path) -> Iterator[Path]:
             yield path
         else:
             kind = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
-            raise ArtifactInputError(
+            raise InputError(
                 f"it is {kind}, which a bucket cannot hold", where=str(path),
                 change=f"put the content in its place (cp -rL copies {top_folder.name} without links) or remove it",
             )  # fmt: skip
@@ -171,7 +141,5 @@ def _validate_name(folder: Path, path: Path) -> str:
     except ValueError as error:
         reason = str(error)
     if reason:
-        raise ArtifactInputError(
-            reason, where=ascii(str(path)).strip("'"), change="rename it or take it out of the folder"
-        )
+        raise InputError(reason, where=ascii(str(path)).strip("'"), change="rename it or take it out of the folder")
     return name

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.fault import ArtifactInputError
 from tandem.artifacts.files import compute_sha256, unreadable_error
 from tandem.artifacts.snapshot import INDEX_NAME, TENSOR_SUFFIX, SnapshotEntry, parse_weight_map
 from tandem.artifacts.tensor_file import read_tensor_file
+from tandem.errors import InputError
 
 SUMS_NAME = "SHA256SUMS"  # as coreutils' sha256sum writes it
 _SUMS_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<path>.+)")
@@ -61,14 +61,14 @@ class FolderSnapshot:
         """Refuse a copy of which one of these files is not whole, before any is stored.
 
         Raises:
-            RefusedError: a file is cut off, lacks a tensor of the index, or SHA256SUMS does not name it.
+            InputError: a file is cut off, lacks a tensor of the index, or SHA256SUMS does not name it.
         """
         for entry in entries:
             path = self.folder / entry.path
             if entry.path.endswith(TENSOR_SUFFIX):
                 self._check_tensors(entry.path, path)
             if self.sums is not None and entry.path not in self.sums:
-                raise ArtifactInputError(
+                raise InputError(
                     f"{SUMS_NAME} does not name it", where=str(path), change=f"add its line to {SUMS_NAME}"
                 )
 
@@ -83,12 +83,12 @@ class FolderSnapshot:
             the file, and the SHA-256 of its content.
 
         Raises:
-            RefusedError: it cannot be read, or is not what SHA256SUMS says.
+            InputError: it cannot be read, or is not what SHA256SUMS says.
         """
         path = self.folder / entry.path
         sha256 = compute_sha256(path)
         if self.sums is not None and self.sums.get(entry.path) != sha256:
-            raise ArtifactInputError(
+            raise InputError(
                 f"its SHA-256 is not that of {SUMS_NAME}", where=str(path), change="copy it again from its source"
             )
         on_progress(entry.size)
@@ -102,7 +102,7 @@ class FolderSnapshot:
         index_tensors = {tensor for tensor, file in (self.weights or {}).items() if file == name}
         missing = sorted(index_tensors - file_tensors)
         if missing:
-            raise ArtifactInputError(
+            raise InputError(
                 f"{INDEX_NAME} looks for the tensor {missing[0]} in it, which it does not hold ({len(missing)} "
                 "missing)",
                 where=str(path),
@@ -118,10 +118,10 @@ def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:
         commit: what it is said to be a copy of; None if that is a name that moves.
 
     Raises:
-        RefusedError: it is no folder, cannot be read, or a file in it is a link.
+        InputError: it is no folder, cannot be read, or a file in it is a link.
     """
     if not folder.is_dir():
-        raise ArtifactInputError(
+        raise InputError(
             "there is no such folder", where=str(folder), change="give the snapshot's own folder to --from"
         )
     try:
@@ -148,7 +148,7 @@ def _read_entry(path: Path) -> SnapshotEntry:
     elif not path.is_file():
         reason = "it is no plain file"
     if reason:
-        raise ArtifactInputError(reason, where=ascii(str(path)).strip("'"), change=change)
+        raise InputError(reason, where=ascii(str(path)).strip("'"), change=change)
     return SnapshotEntry(path=name, size=path.stat().st_size)
 
 
@@ -157,7 +157,7 @@ def _read_sums(path: Path) -> dict[str, str]:
     for line_number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
         match = _SUMS_LINE.fullmatch(line)
         if not match:
-            raise ArtifactInputError(
+            raise InputError(
                 f"line {line_number} is not as sha256sum writes it", where=str(path),
                 change="write it anew: cd to the folder, then sha256sum -- * > SHA256SUMS",
             )  # fmt: skip

@@ -18,11 +18,10 @@ from platform import node
 
 from botocore.exceptions import ClientError
 
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import read_variable_sides
-from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
-from tandem.artifacts.inventory import OpenUpload, StoredSet, read_inventory, read_stored_set, set_prefix
+from tandem.artifacts.inventory import StoredSet, read_inventory, read_stored_set, set_prefix
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
-from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import NewerSchemaError
 from tandem.artifacts.store import (
     CONFLICT_CODES,
@@ -31,9 +30,11 @@ from tandem.artifacts.store import (
     PRECONDITION_CODES,
     ObjectStore,
     ObjectSummary,
+    OpenUpload,
     open_store,
 )
 from tandem.artifacts.store_fault import reason
+from tandem.errors import ExternalError, InputError, TandemError
 
 MIN_AGE_DAYS = 30
 LEASE_S = 60.0
@@ -91,10 +92,10 @@ class SetRetention:
     explanation: str
 
     @property
-    def fault(self) -> ArtifactExternalError | None:
+    def fault(self) -> ExternalError | None:
         """Return what S3 did not give of it, which the rights of the caller may be the cause of."""
         faults = (self.stored_set.fault, self.stored_set.lease_fault)
-        return next((fault for fault in faults if isinstance(fault, ArtifactExternalError)), None)
+        return next((fault for fault in faults if isinstance(fault, ExternalError)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +154,7 @@ def explain_retention(stored_set: StoredSet) -> str:
     if not stored_set.is_ours:
         return FOREIGN_REASON
     if stored_set.lease_fault is not None:
-        return f"its lease cannot be read: {stored_set.lease_fault.what}"
+        return f"its lease cannot be read: {stored_set.lease_fault.problem}"
     if (
         stored_set.lease is not None
         and stored_set.lease.is_active
@@ -163,9 +164,9 @@ def explain_retention(stored_set: StoredSet) -> str:
             f"being written: {stored_set.lease.holder} holds it until {stored_set.lease.ends_at:%Y-%m-%d %H:%M:%S} UTC"
         )
     if isinstance(stored_set.fault, NewerSchemaError):
-        return f"{stored_set.fault.what}: collect with that release"
-    if isinstance(stored_set.fault, ArtifactExternalError):
-        return f"its manifest cannot be read: {stored_set.fault.what}"
+        return f"{stored_set.fault.problem}: collect with that release"
+    if isinstance(stored_set.fault, ExternalError):
+        return f"its manifest cannot be read: {stored_set.fault.problem}"
     return ""
 
 
@@ -175,13 +176,13 @@ def execute_plan(
     """Delete what was planned, set after set; yield each with what became of it, `deleted` or why not.
 
     Raises:
-        ArtifactError: S3 failed; what was deleted stays deleted, and the next run goes on from there.
+        TandemError: S3 failed; what was deleted stays deleted, and the next run goes on from there.
     """
     for removal in plan.removals:
         try:
             final_removal = remove_set(store, removal, used_names, cutoff)
         except LeaseConflictError as error:
-            yield removal, f"kept: {error.what}"
+            yield removal, f"kept: {error.problem}"
         else:
             yield (final_removal, DELETION_RESULT) if final_removal else (removal, "kept: it was written to since")
 
@@ -195,8 +196,8 @@ def remove_set(
         What was deleted in the end.
 
     Raises:
-        HeldError: somebody writes the set now.
-        ArtifactError: S3 failed, or the lease was lost in the middle; what is left is found by the next run.
+        LeaseConflictError: somebody writes the set now.
+        TandemError: S3 failed, or the lease was lost in the middle; what is left is found by the next run.
     """
     prefix, holder = removal.stored_set.prefix, f"{HOLDER_PREFIX}{node()}-{uuid.uuid4().hex[:8]}"
     wait_s = WAIT_S if removal.stored_set.lease is not None and removal.stored_set.lease.is_active else 0.0
@@ -261,7 +262,7 @@ def _iterate_key_batches(store: ObjectStore, removal: SetRemoval) -> Iterator[Se
     if removal.removes_manifest:
         yield [removal.stored_set.manifest_key]
     for upload in removal.uploads:
-        _abort_upload(store, upload)
+        store.abort_upload(upload)
     keys = [summary.key for summary in removal.files]
     yield from (keys[start : start + DELETE_BATCH] for start in range(0, len(keys), DELETE_BATCH))
 
@@ -270,13 +271,13 @@ def _require_lease(lease: WriteLease) -> None:
     """Go on only while nobody else can be writing the set.
 
     Raises:
-        WorldError: the lease was lost, as on a machine that slept: what somebody stored since must not go.
+        ExternalError: the lease was lost, as on a machine that slept: what somebody stored since must not go.
     """
     try:
         lease.check()
     except LeaseConflictError as error:
-        raise ArtifactExternalError(
-            f"{error.what} while the set was deleted", where=error.where,
+        raise ExternalError(
+            f"{error.problem} while the set was deleted", where=error.where,
             change="run collect again: it looks anew at what is left",
         ) from None  # fmt: skip
 
@@ -284,15 +285,6 @@ def _require_lease(lease: WriteLease) -> None:
 def _delete_objects(store: ObjectStore, prefix: str, keys: Sequence[str]) -> None:
     assert all(prefix and set_prefix(key) == prefix for key in keys)  # the last gate before what cannot be undone
     store.delete(keys)
-
-
-def _abort_upload(store: ObjectStore, upload: OpenUpload) -> None:
-    with store.translate_errors("AbortMultipartUpload", upload.key):
-        try:
-            store.client.abort_multipart_upload(Bucket=store.bucket, Key=upload.key, UploadId=upload.id)
-        except ClientError as error:
-            if reason(error) != "NoSuchUpload":
-                raise
 
 
 def _delete_lease(store: ObjectStore, key: str, holder: str) -> None:
@@ -317,7 +309,7 @@ def has_versioning(store: ObjectStore) -> bool | None:
     try:
         with store.translate_errors("GetBucketVersioning", ""):
             answer = store.client.get_bucket_versioning(Bucket=store.bucket)
-    except ArtifactError:
+    except TandemError:
         return None
     return answer.get("Status") in {"Enabled", "Suspended"}
 
@@ -362,12 +354,12 @@ def run(options: argparse.Namespace) -> int:
     """Collect from a bucket, told by name what is in use.
 
     Raises:
-        RefusedError: nothing is said to be in use.
-        ArtifactError: S3 failed.
+        InputError: nothing is said to be in use.
+        TandemError: S3 failed.
     """
     used_names = {*options.used, *(side.name for side in read_variable_sides())}
     if not used_names:
-        raise ArtifactInputError(
+        raise InputError(
             "nothing is said to be in use, so everything would go",
             change="name each id@revision and artifact key that is used by --used; `tandem artifacts collect` knows "
             "them from the experiments",

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tandem.artifacts.disk_space import require_disk_space, translate_disk_errors
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.hub_retry import HubAccessError, HubQuery, HubRetry
-from tandem.artifacts.log import log_event
+from tandem.artifacts.local_disk import read_file_size, require_disk_space, translate_disk_errors
 from tandem.artifacts.manifest import validate_path
 from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken, read_token, secret_name
 from tandem.artifacts.snapshot import SnapshotEntry
+from tandem.errors import ExternalError, InputError
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
@@ -77,9 +77,9 @@ class HubSnapshot:
         """Make the folder, and remove what an earlier run left there of another commit.
 
         Raises:
-            WorldError: the disk refuses it.
+            ExternalError: the disk refuses it.
         """
-        with translate_disk_errors(self.folder, 0):
+        with translate_disk_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             for sibling in self.folder.parent.iterdir():
                 if sibling.name != self.folder.name:
@@ -89,11 +89,11 @@ class HubSnapshot:
         """Refuse to begin what the disk cannot end: one file at a time lies on it, so the largest must fit.
 
         Raises:
-            WorldError: it does not.
+            ExternalError: it does not.
         """
         largest = max(entries, key=lambda entry: entry.size, default=None)
         if largest is not None:
-            present_bytes = _file_size(self.folder / largest.path)
+            present_bytes = read_file_size(self.folder / largest.path) or 0
             require_disk_space(
                 self.folder, largest.size - present_bytes, f"{largest.path}, the largest file of {self.where},"
             )
@@ -109,12 +109,12 @@ class HubSnapshot:
             the file, and the SHA-256 of its content.
 
         Raises:
-            RefusedError: the model is gated and this token, or none, does not open it.
-            WorldError: the hub cannot be reached, its bytes are never what it lists, or the disk is full.
+            InputError: the model is gated and this token, or none, does not open it.
+            ExternalError: the hub cannot be reached, its bytes are never what it lists, or the disk is full.
         """
         path = self.folder / entry.path
         for _ in range(MAX_FETCHES):
-            present_bytes = _file_size(path)
+            present_bytes = read_file_size(path) or 0
             if present_bytes > entry.size:
                 path.unlink()
                 present_bytes = 0
@@ -124,9 +124,9 @@ class HubSnapshot:
             if is_whole:
                 return path, sha256
             log_event("content is not what the hub lists, thrown away", level="warning", file=entry.path)
-            on_progress(-_file_size(path))
+            on_progress(-(read_file_size(path) or 0))
             path.unlink()
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists",
             where=self.where, change="look for a proxy that changes downloads, or stage a checked copy by --from",
         )  # fmt: skip
@@ -138,20 +138,20 @@ class HubSnapshot:
     def _complete(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
         """Ask for what is missing until nothing is."""
         retry = HubRetry(self.query, entry.path)
-        while not path.exists() or _file_size(path) < entry.size:
-            bytes_before = _file_size(path)
+        while not path.exists() or (read_file_size(path) or 0) < entry.size:
+            bytes_before = read_file_size(path) or 0
             with retry.attempt():
                 self._stream(entry, path, on_progress)
-                if _file_size(path) < entry.size:
-                    raise EOFError(f"the answer ended after {_file_size(path)} of {entry.size} bytes")
-            if _file_size(path) > bytes_before:
+                if (read_file_size(path) or 0) < entry.size:
+                    raise EOFError(f"the answer ended after {(read_file_size(path) or 0)} of {entry.size} bytes")
+            if (read_file_size(path) or 0) > bytes_before:
                 retry.reset()
 
     def _stream(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
         # not at the top: only when there is something to fetch
         from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status  # noqa: PLC0415
 
-        present_bytes, token = _file_size(path), self.query.token
+        present_bytes, token = (read_file_size(path) or 0), self.query.token
         headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}  # offsets are those of the file itself
         if token:
             headers["Authorization"] = f"Bearer {token.value}"
@@ -164,11 +164,11 @@ class HubSnapshot:
             if present_bytes and not is_partial:
                 on_progress(-present_bytes)
                 present_bytes = 0
-            with translate_disk_errors(path, entry.size):
+            with translate_disk_errors(path):
                 file = path.open("ab" if is_partial else "wb", buffering=0)
             with file:
                 for piece in answer.iter_bytes():  # as they come: a larger piece would be lost when the answer is cut
-                    with translate_disk_errors(path, entry.size):
+                    with translate_disk_errors(path):
                         _write_all(file.write, piece)
                     present_bytes += len(piece)
                     on_progress(len(piece))
@@ -185,16 +185,16 @@ def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
         work: local disk for what is received of this revision; no other run uses it at the same time.
 
     Raises:
-        RefusedError: there is no such model or revision, it is gated and no token opens it, or the hub's address
+        InputError: there is no such model or revision, it is gated and no token opens it, or the hub's address
             cannot be used.
-        WorldError: the hub cannot be reached, or answers with another commit than the one that was asked for.
+        ExternalError: the hub cannot be reached, or answers with another commit than the one that was asked for.
     """
     _prepare_library()
     anonymous_query = HubQuery(model=model, revision=revision, hub=read_hub_address(), token=None)
     query, info = _list_model_files(anonymous_query)
     commit = str(info.sha or "")
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"the hub answers with the commit {commit or 'none'}", where=query.where,
             change="check that HF_ENDPOINT is a hub that serves pinned commits",
         )  # fmt: skip
@@ -208,17 +208,17 @@ def read_hub_address() -> str:
     """Return the hub's address: HF_ENDPOINT, or the public hub.
 
     Raises:
-        RefusedError: it is no http(s) address, or has a user or password in it.
+        InputError: it is no http(s) address, or has a user or password in it.
     """
     address = (os.environ.get("HF_ENDPOINT") or PUBLIC_HUB).rstrip("/")
     parts = urlsplit(address)
     if parts.username or parts.password:
-        raise ArtifactInputError(
+        raise InputError(
             "HF_ENDPOINT has a user or password in it",
             change=f"give the address alone; a token comes by {SECRET_NAME_VARIABLE}",
         )
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ArtifactInputError(
+        raise InputError(
             "HF_ENDPOINT is no http or https address", where=address, change="give the hub's, as https://hub.internal"
         )
     return address
@@ -247,7 +247,7 @@ def _list_model_files(query: HubQuery) -> tuple[HubQuery, ModelInfo]:
 def _read_hub_token(name: str, hub: str) -> HubToken:
     parts = urlsplit(hub)
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        raise ArtifactInputError(
+        raise InputError(
             "the model needs a token, and a token is not sent over plain http", where=hub,
             change="reach the hub by https",
         )  # fmt: skip
@@ -265,9 +265,7 @@ def _request_model_info(query: HubQuery) -> ModelInfo:
             with retry.attempt():
                 return api.model_info(query.model, revision=query.revision, files_metadata=True, timeout=TIMEOUT_S)
         except HFValidationError as error:
-            raise ArtifactInputError(
-                f"it is no name of a model ({error})", where=query.model, change="correct it"
-            ) from None
+            raise InputError(f"it is no name of a model ({error})", where=query.model, change="correct it") from None
         except (KeyError, TypeError, ValueError) as error:  # no JSON, or not of this form
             raise query.foreign_answer_fault(error) from None
 
@@ -279,17 +277,15 @@ def _parse_entries(info: ModelInfo, where: str) -> dict[str, SnapshotEntry]:
         try:
             path = validate_path(str(sibling.rfilename))
         except ValueError as error:
-            raise ArtifactInputError(
-                str(error), where=where, change="do not use this model: no honest one is so"
-            ) from None
+            raise InputError(str(error), where=where, change="do not use this model: no honest one is so") from None
         if not path.isprintable():
-            raise ArtifactInputError(f"the hub lists a file {path!a}, a name that cannot be carried", where=where,
+            raise InputError(f"the hub lists a file {path!a}, a name that cannot be carried", where=where,
                                change="take another revision")  # fmt: skip
         sha256 = sibling.lfs.sha256 if sibling.lfs else None
         size = sibling.lfs.size if sibling.lfs else sibling.size
         git_sha1 = None if sibling.lfs else sibling.blob_id
         if not isinstance(size, int) or not (_is_digest(sha256, 64) or _is_digest(git_sha1, 40)):
-            raise ArtifactExternalError(f"the hub lists {path} without size or checksum", where=where, change=change)
+            raise ExternalError(f"the hub lists {path} without size or checksum", where=where, change=change)
         entries[path] = SnapshotEntry(path=path, size=size, sha256=sha256, git_sha1=git_sha1)
     return entries
 
@@ -300,7 +296,7 @@ def _is_digest(value: object, digits: int) -> bool:
 
 def _verify_checksum(entry: SnapshotEntry, path: Path) -> tuple[str, bool]:
     """Return the SHA-256, and whether size and checksum are those of the listing; one pass over the file."""
-    size = _file_size(path)
+    size = read_file_size(path) or 0
     sha256 = hashlib.sha256()
     git_hash = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     with path.open("rb") as file:
@@ -310,10 +306,6 @@ def _verify_checksum(entry: SnapshotEntry, path: Path) -> tuple[str, bool]:
                 git_hash.update(piece)
     digest = sha256.hexdigest() if entry.sha256 else git_hash.hexdigest()
     return sha256.hexdigest(), size == entry.size and digest == (entry.sha256 or entry.git_sha1)
-
-
-def _file_size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _write_all(write: Callable[[memoryview], int | None], piece: bytes) -> None:

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
-from tandem.artifacts.log import log_event
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken
+from tandem.errors import ExternalError, InputError, TandemError
 
 if TYPE_CHECKING:
     from huggingface_hub.errors import HfHubHTTPError
@@ -30,7 +30,7 @@ _QUOTE_CHARACTERS = 200  # characters of the hub's own message that are quoted
 _RETRY_ADVICE = "run the job again, what is stored stays; if it stays down, name another hub or stage a copy by --from"
 
 
-class HubAccessError(ArtifactInputError):
+class HubAccessError(InputError):
     """The hub does not show it to this asker; a token may open it."""
 
 
@@ -59,7 +59,7 @@ class HubQuery:
         """Return the snapshot's address, for messages."""
         return f"{self.page}@{self.revision}"
 
-    def gate_fault(self, hub_message: str = "") -> ArtifactError:
+    def gate_fault(self, hub_message: str = "") -> TandemError:
         """Return the fault of a gated model that this asker may not read."""
         if self.token is None:
             return HubAccessError(
@@ -75,21 +75,21 @@ class HubQuery:
             "the token read gated repositories",
         )
 
-    def foreign_answer_fault(self, error: Exception) -> ArtifactError:
+    def foreign_answer_fault(self, error: Exception) -> TandemError:
         """Return the fault of an answer that no hub gives."""
-        return ArtifactExternalError(
+        return ExternalError(
             f"what answers is no hub ({type(error).__name__})", where=self.where,
             change="check HF_ENDPOINT, and whether a proxy or a login page stands before it",
         )  # fmt: skip
 
-    def response_fault(self, error: HfHubHTTPError) -> ArtifactError:
+    def response_fault(self, error: HfHubHTTPError) -> TandemError:
         """Return the fault that an answer of the hub means."""
         status, headers = error.response.status_code, error.response.headers
         code, hub_message = headers.get("X-Error-Code", ""), headers.get("X-Error-Message", "")
         if code == "GatedRepo":
             return self.gate_fault(hub_message)
         if code == "RevisionNotFound":
-            return ArtifactInputError(
+            return InputError(
                 f"the model has no revision {self.revision}", where=self.page,
                 change=f"take a commit from {self.page}/commits/main",
             )  # fmt: skip
@@ -112,7 +112,7 @@ class HubQuery:
                 f"the hub forbids it{_quote_message(hub_message)}", where=self.where,
                 change=f"read {self.page} with the account whose token is used",
             )  # fmt: skip
-        return ArtifactExternalError(
+        return ExternalError(
             f"the hub answers {status}{_quote_message(hub_message)}", where=self.where, change=_RETRY_ADVICE
         )
 
@@ -140,7 +140,7 @@ class HubRetry:
         """Do one try: what passes is swallowed after a wait, everything else leaves as a fault.
 
         Raises:
-            ArtifactError: the hub refuses, or the last try failed.
+            TandemError: the hub refuses, or the last try failed.
         """
         from httpx import HTTPError, InvalidURL, TransportError  # noqa: PLC0415 - only when there is something to fetch
         from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled  # noqa: PLC0415
@@ -152,7 +152,7 @@ class HubRetry:
                 raise self.query.response_fault(error) from None
             self._wait(f"the hub answers {error.response.status_code}", _read_retry_after_s(error))
         except OfflineModeIsEnabled:
-            raise ArtifactInputError("HF_HUB_OFFLINE is set", change="unset it, or stage a folder by --from") from None
+            raise InputError("HF_HUB_OFFLINE is set", change="unset it, or stage a folder by --from") from None
         except (TransportError, EOFError) as error:
             self._wait(f"the hub does not answer ({type(error).__name__}: {error})", None)
         except (HTTPError, InvalidURL) as error:
@@ -163,7 +163,7 @@ class HubRetry:
         self.wait_s = hub_wait_s if hub_wait_s is not None else max(FIRST_WAIT_S, 2 * self.wait_s)
         if not self.tries_left or self.wait_s > MAX_WAIT_S:
             wait_note = f" and asks to wait {self.wait_s:.0f} seconds" if self.wait_s > MAX_WAIT_S else ""
-            raise ArtifactExternalError(
+            raise ExternalError(
                 f"{reason}{wait_note}, asked {MAX_TRIES - self.tries_left} times for {self.subject}",
                 where=self.query.where,
                 change=_RETRY_ADVICE,

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.artifacts.fault import StaleError
 from tandem.artifacts.inspect_cache import UNPROVEN_NOTE, inspect_cache_root, list_graph_failures
 from tandem.artifacts.inspect_nxdi import config_notes, inspect_nxdi, read_config
+from tandem.errors import StaleError
 from tandem.spec.artifact_key import ArtifactKey
 
 MAX_FAULTS = 12  # faults that a message names; the rest is counted

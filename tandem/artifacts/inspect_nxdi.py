@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.fault import ArtifactError
 from tandem.artifacts.tensor_file import read_tensor_file
+from tandem.errors import TandemError
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.names import MODELS_MOUNT
 
@@ -237,8 +237,8 @@ def _weight_faults(folder: Path, ranks: int) -> Iterator[str]:
         if name in paths_by_name:
             try:
                 sizes[paths_by_name[name]] = read_tensor_file(paths_by_name[name]).size
-            except ArtifactError as error:
-                yield f"{paths_by_name[name]}: {error.what}"
+            except TandemError as error:
+                yield f"{paths_by_name[name]}: {error.problem}"
     median_bytes = statistics.median(sizes.values()) if sizes else 0
     for path, size in sizes.items():
         if abs(size - median_bytes) > SIZE_TOLERANCE * median_bytes:

@@ -8,18 +8,18 @@ else lies in the bucket is nobody's business here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import groupby
 from typing import Literal
 
-from tandem.artifacts.fault import ArtifactError, ArtifactExternalError
 from tandem.artifacts.lease import LeaseState, parse_lease
 from tandem.artifacts.manifest import LEASE_NAME, Manifest, NewerSchemaError
 from tandem.artifacts.manifest_store import files_prefix, manifest_key, read_stored_manifest
 from tandem.artifacts.rejection import REJECTION_NAME as REFUSED
-from tandem.artifacts.store import ObjectStore, ObjectSummary
+from tandem.artifacts.store import ObjectStore, ObjectSummary, OpenUpload
+from tandem.errors import ExternalError, TandemError
 
 Kind = Literal["model", "artifact"]
 Condition = Literal["whole", "damaged", "partial", "unread", "newer"]
@@ -29,15 +29,6 @@ PREFIX_DEPTHS: dict[str, tuple[Kind, int]] = {
     "artifacts": ("artifact", 2),
 }  # parts of a set's prefix
 MAX_NAMES = 3  # files that a sentence names; the rest is counted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenUpload:
-    """An upload in parts that was begun and not ended; what it holds is paid for until it is aborted."""
-
-    key: str
-    id: str
-    initiated_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +51,9 @@ class StoredSet:
     objects: tuple[ObjectSummary, ...]
     open_uploads: tuple[OpenUpload, ...] = ()
     manifest: Manifest | None = None
-    fault: ArtifactError | None = None
+    fault: TandemError | None = None
     lease: LeaseState | None = None
-    lease_fault: ArtifactError | None = None
+    lease_fault: TandemError | None = None
 
     @property
     def name(self) -> str:
@@ -121,7 +112,7 @@ class StoredSet:
         """
         if isinstance(self.fault, NewerSchemaError):
             return "newer"
-        if isinstance(self.fault, ArtifactExternalError):
+        if isinstance(self.fault, ExternalError):
             return "unread"
         if self.damage:
             return "damaged"
@@ -131,7 +122,7 @@ class StoredSet:
     def writer(self) -> str:
         """Return in words who is writing it, or who was."""
         if self.lease_fault is not None:
-            return f"its lease cannot be read: {self.lease_fault.what}"
+            return f"its lease cannot be read: {self.lease_fault.problem}"
         if self.lease is None:
             return "nobody writes it"
         if self.lease.is_active and self.lease.ends_at:
@@ -142,7 +133,7 @@ class StoredSet:
     def damage(self) -> str:
         """Return in words what is wrong with it; empty for nothing, and for a set without a manifest."""
         if self.fault is not None:
-            return self.fault.what
+            return self.fault.problem
         if self.manifest is None:
             return ""
         if (self.manifest.kind, self.manifest.name) != (self.kind, self.name):
@@ -168,11 +159,11 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
         with_uploads: look for uploads that were begun, too; that takes a right that readers do not have.
 
     Raises:
-        ArtifactError: the bucket cannot be listed.
+        TandemError: the bucket cannot be listed.
     """
     objects = [summary for top_prefix in PREFIX_DEPTHS for summary in store.list(f"{top_prefix}/")]
     open_uploads = (
-        [upload for top_prefix in PREFIX_DEPTHS for upload in find_open_uploads(store, f"{top_prefix}/")]
+        [upload for top_prefix in PREFIX_DEPTHS for upload in store.list_uploads(f"{top_prefix}/")]
         if with_uploads
         else []
     )
@@ -208,11 +199,11 @@ def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:
     """Return one set as it stands now; it may be empty.
 
     Raises:
-        ArtifactError: the bucket cannot be listed.
+        TandemError: the bucket cannot be listed.
     """
     unread_set = StoredSet(
         kind=PREFIX_DEPTHS[prefix.partition("/")[0]][0], prefix=prefix, objects=tuple(store.list(f"{prefix}/")),
-        open_uploads=tuple(find_open_uploads(store, f"{prefix}/")),
+        open_uploads=tuple(store.list_uploads(f"{prefix}/")),
     )  # fmt: skip
     return _read_manifest_and_lease(store, unread_set)
 
@@ -224,28 +215,13 @@ def set_prefix(key: str) -> str:
     return "/".join(parts[:depth]) if depth and len(parts) > depth and all(parts[:depth]) else ""
 
 
-def find_open_uploads(store: ObjectStore, prefix: str) -> Iterator[OpenUpload]:
-    """Yield the uploads below a prefix that were begun and not ended.
-
-    Raises:
-        ArtifactError: they cannot be listed.
-    """
-    with store.translate_errors("ListMultipartUploads", prefix):
-        pages = store.client.get_paginator("list_multipart_uploads").paginate(Bucket=store.bucket, Prefix=prefix)
-        for page in pages:
-            for upload in page.get("Uploads", ()):
-                yield OpenUpload(
-                    key=upload["Key"], id=upload["UploadId"], initiated_at=upload["Initiated"].astimezone(UTC)
-                )
-
-
 def _read_manifest_and_lease(store: ObjectStore, stored_set: StoredSet) -> StoredSet:
     """Return the set with what its manifest and its lease say."""
     keys = {summary.key for summary in stored_set.objects}
     if stored_set.manifest_key in keys:
         try:
             stored_set = replace(stored_set, manifest=read_stored_manifest(store, stored_set.prefix))
-        except ArtifactError as error:
+        except TandemError as error:
             stored_set = replace(stored_set, fault=error)
     if stored_set.lease_key in keys:
         try:
@@ -253,7 +229,7 @@ def _read_manifest_and_lease(store: ObjectStore, stored_set: StoredSet) -> Store
             stored_set = replace(
                 stored_set, lease=parse_lease(lease_object, store.url(stored_set.lease_key)) if lease_object else None
             )
-        except ArtifactError as error:
+        except TandemError as error:
             stored_set = replace(stored_set, lease_fault=error)
     return stored_set
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tandem.artifacts.fault import ArtifactInputError
 from tandem.artifacts.manifest import validate_path
+from tandem.errors import InputError
 from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey
 
 HOLDER_VARIABLE = "TANDEM_HOLDER"  # the Job's name and uid: a name that no other run has
@@ -55,7 +55,7 @@ def read_artifact_key() -> ArtifactKey:
     """Return the key that the environment asks for.
 
     Raises:
-        RefusedError: there is none, or it is no key of this release.
+        InputError: there is none, or it is no key of this release.
     """
     text = os.environ.get(KEY_VARIABLE, "")
     change = f"set {KEY_VARIABLE} to the key's fields, as the rendered manifests of this release do"
@@ -63,20 +63,20 @@ def read_artifact_key() -> ArtifactKey:
         fields = json.loads(text)
     except ValueError as error:
         problem = f"{KEY_VARIABLE} is no JSON ({error})" if text else f"{KEY_VARIABLE} is not set"
-        raise ArtifactInputError(problem, change=change) from None
+        raise InputError(problem, change=change) from None
     if not isinstance(fields, dict):
-        raise ArtifactInputError(f"{KEY_VARIABLE} is no mapping", change=change)
+        raise InputError(f"{KEY_VARIABLE} is no mapping", change=change)
     try:
         return ArtifactKey.from_fields(fields)
     except ValueError as error:
-        raise ArtifactInputError(f"{KEY_VARIABLE} is {error}", change=f"{change}; use its own tools image") from None
+        raise InputError(f"{KEY_VARIABLE} is {error}", change=f"{change}; use its own tools image") from None
 
 
 def parse_model_references(names: Sequence[str]) -> tuple[ModelReference, ...]:
     """Return the snapshots that `--model id@revision` names, each with the command that stages it.
 
     Raises:
-        RefusedError: a name is not in that form, or the environment's commands are no JSON.
+        InputError: a name is not in that form, or the environment's commands are no JSON.
     """
     commands = _read_stage_commands()
     references: list[ModelReference] = []
@@ -88,7 +88,7 @@ def parse_model_references(names: Sequence[str]) -> tuple[ModelReference, ...]:
         except ValueError:
             is_valid = False
         if not is_valid:
-            raise ArtifactInputError(f"{name!r} is no model", change="give --model as organisation/name@revision")
+            raise InputError(f"{name!r} is no model", change="give --model as organisation/name@revision")
         command = str(commands.get(name, f"the job that stages {name}"))
         references.append(ModelReference(id=model_id, revision=revision, command=command))
     return tuple(references)
@@ -103,11 +103,11 @@ def read_holder() -> str:
     """Return who runs this.
 
     Raises:
-        RefusedError: nobody is named.
+        InputError: nobody is named.
     """
     holder = os.environ.get(HOLDER_VARIABLE, "")
     if not holder or "/" in holder:
-        raise ArtifactInputError(
+        raise InputError(
             f"{HOLDER_VARIABLE} is {'no name' if holder else 'not set'}",
             change=f"set {HOLDER_VARIABLE} to a name that no other run has, such as the Job's",
         )
@@ -119,7 +119,7 @@ def _read_stage_commands() -> dict[str, Any]:
     try:
         commands = json.loads(text)
     except ValueError as error:
-        raise ArtifactInputError(f"{STAGE_VARIABLE} is no JSON ({error})", change="use the rendered manifest") from None
+        raise InputError(f"{STAGE_VARIABLE} is no JSON ({error})", change="use the rendered manifest") from None
     if not isinstance(commands, dict):
-        raise ArtifactInputError(f"{STAGE_VARIABLE} is no mapping", change="use the rendered manifest")
+        raise InputError(f"{STAGE_VARIABLE} is no mapping", change="use the rendered manifest")
     return commands

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
-from tandem.artifacts.log import log_event
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.store import ObjectContent, ObjectStore
+from tandem.errors import ExternalError, InputError, TandemError
 
 SCHEMA_VERSION = 1
 CLOCK_ROUNDING_S = 2  # both times are whole seconds; others wait so much longer than the holder counts on
@@ -33,7 +33,7 @@ MAX_TTL_S = 30 * 86_400.0
 CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux' monotonic clock stands still in sleep
 
 
-class LeaseConflictError(ArtifactExternalError):
+class LeaseConflictError(ExternalError):
     """Somebody else holds the lease."""
 
 
@@ -56,7 +56,7 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
     """Read a lease's object.
 
     Raises:
-        RefusedError: it is no lease.
+        InputError: it is no lease.
     """
     try:
         document = json.loads(lease_object.body)
@@ -66,7 +66,7 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
     except (ValueError, KeyError, TypeError, OverflowError):
         is_valid = False
     if not is_valid:
-        raise ArtifactInputError(
+        raise InputError(
             f"this is no lease that this program knows: {lease_object.body[:80]!r}", where=where,
             change="see who wrote it; when no job writes this set, remove the object",
         )  # fmt: skip
@@ -92,7 +92,7 @@ class WriteLease:
         """Return while the lease is ours beyond doubt.
 
         Raises:
-            HeldError: it was taken over, or could not be renewed in time; nothing more may be written.
+            LeaseConflictError: it was taken over, or could not be renewed in time; nothing more may be written.
         """
         if not self._loss_reason and time.clock_gettime(CLOCK) >= self._end_s:
             self._loss_reason = f"it could not be renewed within {self._ttl_s:g} s"
@@ -106,8 +106,8 @@ class WriteLease:
         """Return when S3 itself says that the lease is ours now; the last thing to ask before a manifest.
 
         Raises:
-            HeldError: it was taken over, or could not be renewed in time.
-            ArtifactError: S3 failed.
+            LeaseConflictError: it was taken over, or could not be renewed in time.
+            TandemError: S3 failed.
         """
         self._extend()
         self.check()
@@ -151,15 +151,15 @@ class WriteLease:
             return
         try:
             self._write(_build_lease_body("released", self.holder), self._etag)
-        except ArtifactError as error:  # what was done is done, and the lease ends by itself
-            log_event("lease not released", level="warning", object=self._store.url(self._key), reason=error.what)
+        except TandemError as error:  # what was done is done, and the lease ends by itself
+            log_event("lease not released", level="warning", object=self._store.url(self._key), reason=error.problem)
 
     def _renew(self) -> None:
         while not self._loss_reason and not self._stop_event.wait(self._ttl_s / RENEWALS_PER_TTL):
             try:
                 self._extend()
-            except ArtifactError as error:
-                log_event("lease not renewed", level="warning", object=self._store.url(self._key), reason=error.what)
+            except TandemError as error:
+                log_event("lease not renewed", level="warning", object=self._store.url(self._key), reason=error.problem)
 
 
 def _build_lease_body(state: str, holder: str, **details: Any) -> bytes:
@@ -183,12 +183,12 @@ def hold_lease(  # noqa: PLR0913 - who, what, how long and until when; each call
         keep: leave it held at the end, for another process of the same holder; an error releases it all the same.
 
     Raises:
-        RefusedError: `ttl_s` is no time that a lease can last.
-        HeldError: somebody else holds it; the message says who and until when.
-        ArtifactError: S3 failed.
+        InputError: `ttl_s` is no time that a lease can last.
+        LeaseConflictError: somebody else holds it; the message says who and until when.
+        TandemError: S3 failed.
     """
     if not 0 < ttl_s <= MAX_TTL_S:
-        raise ArtifactInputError(
+        raise InputError(
             f"a lease lasts more than 0 and at most {MAX_TTL_S:g} seconds, not {ttl_s:g}", change="correct --lease-s"
         )
     lease = _acquire_lease(store, key, holder, ttl_s, wait_s)
@@ -232,7 +232,7 @@ def release_lease(store: ObjectStore, key: str, holder: str) -> None:
     """Say that a lease is free which a dead process of the same holder left held; anything else is left alone.
 
     Raises:
-        ArtifactError: S3 failed, or the object is no lease.
+        TandemError: S3 failed, or the object is no lease.
     """
     lease_object = store.read(key)
     state = parse_lease(lease_object, store.url(key)) if lease_object else None

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from tandem.artifacts.disk_space import format_bytes
-from tandem.artifacts.fault import ArtifactExternalError
 from tandem.artifacts.inventory import Condition, Kind, StoredSet, read_inventory
+from tandem.artifacts.local_disk import format_bytes
 from tandem.artifacts.store import open_store
+from tandem.errors import ExternalError
 
 DAY_S = 86_400
 HOUR_S = 3600
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     """Print what is stored; the exit code.
 
     Raises:
-        ArtifactError: the bucket cannot be listed, or did not give a manifest; then the rows are printed first.
+        TandemError: the bucket cannot be listed, or did not give a manifest; then the rows are printed first.
     """
     store = open_store(options.bucket)
     stored_sets = read_inventory(store)
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         lines = [_format_row(row) for row in stored_rows] or ["nothing is stored"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     read_fault = next(
-        (stored_set.fault for stored_set in stored_sets if isinstance(stored_set.fault, ArtifactExternalError)), None
+        (stored_set.fault for stored_set in stored_sets if isinstance(stored_set.fault, ExternalError)), None
     )
     if read_fault is not None:
         raise read_fault

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from tandem.artifacts.fault import ArtifactInputError
+from tandem.errors import InputError
 from tandem.spec.record import SpecRecord
 
 SCHEMA_VERSION: Final = 1
@@ -24,7 +24,7 @@ LEASE_NAME = "tandem-lease.json"
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class NewerSchemaError(ArtifactInputError):
+class NewerSchemaError(InputError):
     """The manifest is of a newer schema: whole perhaps, and not this program's to judge."""
 
 
@@ -99,13 +99,13 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
         where: file or `s3://` address, for the message.
 
     Raises:
-        RefusedError: it is cut off, no JSON, of a newer schema, or holds what a manifest may not.
+        InputError: it is cut off, no JSON, of a newer schema, or holds what a manifest may not.
     """
     remedy = "write it again from a whole set: remove this object, then run the job that made it"
     try:
         document = json.loads(body)
     except ValueError as error:
-        raise ArtifactInputError(f"the manifest is cut off or no JSON ({error})", where=where, change=remedy) from None
+        raise InputError(f"the manifest is cut off or no JSON ({error})", where=where, change=remedy) from None
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise NewerSchemaError(
@@ -117,10 +117,10 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
     except ValidationError as error:
         first_error = error.errors(include_url=False)[0]
         location = ".".join(str(step) for step in first_error["loc"]) or "the whole"
-        raise ArtifactInputError(
+        raise InputError(
             f"the manifest is malformed at {location}: {first_error['msg']}", where=where, change=remedy
         ) from None
     path, count = Counter(file.path for file in manifest.files).most_common(1)[0]
     if count > 1:
-        raise ArtifactInputError(f"the manifest names {path} twice", where=where, change=remedy)
+        raise InputError(f"the manifest names {path} twice", where=where, change=remedy)
     return manifest

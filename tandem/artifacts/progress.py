@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from tandem.artifacts.log import log_event
+from tandem.artifacts.driver.log import log_event
 
 LOG_INTERVAL_S = 5.0
 

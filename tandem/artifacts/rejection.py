@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tandem.artifacts.fault import ArtifactInputError
 from tandem.artifacts.manifest import Manifest, parse_manifest, validate_path
 from tandem.artifacts.store import ObjectStore
+from tandem.errors import InputError
 
 REJECTION_NAME = "tandem-refused.json"
 FAULTS_FIELD = "refused"  # in `made`, as the inspection said them
@@ -25,7 +25,7 @@ def write_rejection(store: ObjectStore, prefix: str, manifest: Manifest, faults:
     """Say beside the files of a run, which must be stored, what they are and why no manifest names them.
 
     Raises:
-        ArtifactError: S3 failed.
+        TandemError: S3 failed.
     """
     rejection = manifest.model_copy(update={"made": {**manifest.made, FAULTS_FIELD: list(faults)}})
     store.create(f"{prefix}/{manifest.folder}/{REJECTION_NAME}", rejection.to_bytes())
@@ -40,8 +40,8 @@ def read_rejection(store: ObjectStore, prefix: str, run: str) -> Manifest:
         run: the folder below it.
 
     Raises:
-        RefusedError: nothing was refused under this name.
-        ArtifactError: S3 failed.
+        InputError: nothing was refused under this name.
+        TandemError: S3 failed.
     """
     try:
         is_valid = validate_path(run).count("/") == 0
@@ -50,10 +50,10 @@ def read_rejection(store: ObjectStore, prefix: str, run: str) -> Manifest:
     where = store.url(f"{prefix}/{run}/{REJECTION_NAME}")
     change = "name the run as the log of the upload does: --refused RUN"
     if not is_valid:
-        raise ArtifactInputError(f"{run!r} is no run", change=change)
+        raise InputError(f"{run!r} is no run", change=change)
     rejection_object = store.read(f"{prefix}/{run}/{REJECTION_NAME}")
     if rejection_object is None:
-        raise ArtifactInputError("nothing was refused here", where=where, change=change)
+        raise InputError("nothing was refused here", where=where, change=change)
     manifest = parse_manifest(rejection_object.body, where)
     provenance: dict[str, Any] = dict(manifest.made)
     faults = [str(fault) for fault in provenance.pop(FAULTS_FIELD, None) or ()]

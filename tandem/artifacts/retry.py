@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tandem.artifacts.fault import ArtifactExternalError
-from tandem.artifacts.log import log_event
+from tandem.artifacts.driver.log import log_event
+from tandem.errors import ExternalError
 
 Result = TypeVar("Result")
 
@@ -30,15 +30,17 @@ def retry_upload(attempt: Callable[[], Result], retry_s: float) -> Result:
         retry_s: seconds from now in which a further try may begin.
 
     Raises:
-        WorldError: as the last try raised it, when the patience is over.
+        ExternalError: as the last try raised it, when the patience is over.
     """
     deadline_s = time.monotonic() + retry_s
     while True:
         try:
             return attempt()
-        except ArtifactExternalError as error:
+        except ExternalError as error:
             remaining_s = deadline_s - time.monotonic()
             if remaining_s <= 0:
                 raise
-            log_event("trying again", level="warning", reason=error.what, where=error.where, left_s=round(remaining_s))
+            log_event(
+                "trying again", level="warning", reason=error.problem, where=error.where, left_s=round(remaining_s)
+            )
             time.sleep(min(RETRY_PAUSE_S, remaining_s))

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
+from tandem.errors import ExternalError, InputError
 
 # the environment variable that holds the secret's name, never its value
 SECRET_NAME_VARIABLE = "TANDEM_HUB_TOKEN_SECRET"  # noqa: S105
@@ -49,14 +49,14 @@ def read_token(name: str) -> HubToken:
         name: name or ARN of the secret.
 
     Raises:
-        RefusedError: there is no such secret, or what it holds is no token.
-        WorldError: Secrets Manager refuses or cannot be reached.
+        InputError: there is no such secret, or what it holds is no token.
+        ExternalError: Secrets Manager refuses or cannot be reached.
     """
     where = f"secret {name}"
     text = _read_secret_text(name, where)
     token = _parse_token(text, where)
     if not _TOKEN_PATTERN.fullmatch(token):
-        raise ArtifactInputError(
+        raise InputError(
             "what the secret holds is no token: it is too short, or has blanks or line breaks inside", where=where,
             change="store the token alone as plain text, or as JSON with the one key token",
         )  # fmt: skip
@@ -71,7 +71,7 @@ def _parse_token(text: str, where: str) -> str:
     except ValueError:  # its message would quote the text
         token = None
     if not isinstance(token, str):
-        raise ArtifactInputError(
+        raise InputError(
             "the secret is JSON without a text under token", where=where,
             change='store {"token": "..."}, or the token alone as plain text',
         )  # fmt: skip
@@ -89,34 +89,34 @@ def _read_secret_text(name: str, where: str) -> str:
     except ClientError as error:
         _raise_secret_fault(error.response["Error"].get("Code", ""), error.response["Error"].get("Message", ""), where)
     except BotoCoreError as error:
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"the secret cannot be read: {type(error).__name__}: {error}", where=where,
             change="check the pod's identity, its region and its way to Secrets Manager",
         ) from None  # fmt: skip
     text = answer.get("SecretString")
     if not isinstance(text, str):
-        raise ArtifactInputError("the secret is binary", where=where, change="store the token as text")
+        raise InputError("the secret is binary", where=where, change="store the token as text")
     return text
 
 
 def _raise_secret_fault(code: str, message: str, where: str) -> NoReturn:
     if code == "ResourceNotFoundException":
-        raise ArtifactInputError(
+        raise InputError(
             "there is no such secret in this account and region, or it has no value yet", where=where,
             change="create it with the hub's token, or declare its right name for the environment",
         ) from None  # fmt: skip
     if code == "InvalidRequestException":
-        raise ArtifactInputError(
+        raise InputError(
             f"the secret cannot be read: {message or code}", where=where,
             change="restore it, if it is marked for deletion",
         ) from None  # fmt: skip
     if code in _DENIAL_CODES:
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"reading the secret is denied ({code})", where=where,
             change="allow secretsmanager:GetSecretValue on it, and kms:Decrypt on its key if that is not the AWS "
             "managed one, to the role of the service account of this pod",
         ) from None  # fmt: skip
-    raise ArtifactExternalError(
+    raise ExternalError(
         f"Secrets Manager answers {code}: {message}", where=where,
         change="run the job again; if it stays, look at the service's health and the secret's key",
     ) from None  # fmt: skip

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tandem.artifacts.fault import ArtifactInputError
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME
+from tandem.errors import InputError
 
 CONFIG_NAME = "config.json"
 INDEX_NAME = "model.safetensors.index.json"
@@ -84,7 +84,7 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
         where: the snapshot, for the message.
 
     Raises:
-        RefusedError: there are none, the index is malformed or names a file that is not there, or nothing says
+        InputError: there are none, the index is malformed or names a file that is not there, or nothing says
             which of several is meant.
     """
     root_files = sorted(name for name in names if name.endswith(TENSOR_SUFFIX) and "/" not in name)
@@ -92,7 +92,7 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
         shards = _list_index_files(index, f"{where}/{INDEX_NAME}")
         missing = sorted(shards - set(root_files))
         if missing:
-            raise ArtifactInputError(
+            raise InputError(
                 f"the index names {missing[0]}, which is not in the snapshot ({len(missing)} of {len(shards)} missing)",
                 where=f"{where}/{INDEX_NAME}", change="bring the whole snapshot, or take a revision that is whole",
             )  # fmt: skip
@@ -102,7 +102,7 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
     if len(root_files) == 1:
         return (root_files[0],)
     if root_files:
-        raise ArtifactInputError(
+        raise InputError(
             f"the snapshot has {len(root_files)} tensor files ({', '.join(root_files[:3])}) and no {INDEX_NAME} "
             "that says "
             "which belong together",
@@ -110,7 +110,7 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
             change="take a revision that has the index",
         )
     pickles = sorted(name for name in names if find_exclusion_reason(name).startswith("a pickle"))
-    raise ArtifactInputError(
+    raise InputError(
         f"the snapshot has no safetensors{f', only {pickles[0]}' if pickles else ''}",
         where=where,
         change="take a revision with safetensors, or convert it and stage the folder by --from",
@@ -126,19 +126,19 @@ def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
     """Return tensor -> file of an index.
 
     Raises:
-        RefusedError: it is no index, or names a file outside of its own folder.
+        InputError: it is no index, or names a file outside of its own folder.
     """
     change = "take a revision whose index is whole"
     try:
         content = json.loads(index)
     except ValueError as error:
-        raise ArtifactInputError(f"the index is cut off or no JSON ({error})", where=where, change=change) from None
+        raise InputError(f"the index is cut off or no JSON ({error})", where=where, change=change) from None
     weight_map = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(weight_map, dict) or not weight_map:
-        raise ArtifactInputError("the index has no weight_map", where=where, change=change)
+        raise InputError("the index has no weight_map", where=where, change=change)
     for tensor, file in weight_map.items():
         if not isinstance(file, str) or "/" in file or "\\" in file or not file.endswith(TENSOR_SUFFIX):
-            raise ArtifactInputError(
+            raise InputError(
                 f"the index puts the tensor {tensor} into {file!r}, which is no safetensors file beside it",
                 where=where, change=change,
             )  # fmt: skip
@@ -168,16 +168,16 @@ def require_config(names: Collection[str], where: str) -> None:
     """Refuse a snapshot without its configuration, or with a file of our own names.
 
     Raises:
-        RefusedError: there is no config.json, or the snapshot has a manifest or a lease of its own.
+        InputError: there is no config.json, or the snapshot has a manifest or a lease of its own.
     """
     if CONFIG_NAME not in names:
-        raise ArtifactInputError(
+        raise InputError(
             f"the snapshot has no {CONFIG_NAME}, so nothing can serve it", where=where,
             change="name the model's own repository and revision, or the snapshot's own folder",
         )  # fmt: skip
     for name in (MANIFEST_NAME, LEASE_NAME):
         if name in names:
-            raise ArtifactInputError(
+            raise InputError(
                 f"the snapshot holds a file {name}, which is the name of a file of the store", where=where,
                 change="take the snapshot as its authors published it",
             )  # fmt: skip
@@ -187,7 +187,7 @@ def check_config(body: bytes, where: str) -> None:
     """Refuse a configuration that no runtime could read.
 
     Raises:
-        RefusedError: it is no JSON object.
+        InputError: it is no JSON object.
     """
     try:
         config = json.loads(body)
@@ -197,6 +197,6 @@ def check_config(body: bytes, where: str) -> None:
     else:
         problem = "is no JSON object"
     if not isinstance(config, dict):
-        raise ArtifactInputError(
+        raise InputError(
             f"the configuration {problem}", where=where, change="take a revision whose config.json is whole"
         )

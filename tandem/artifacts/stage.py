@@ -22,12 +22,11 @@ from pathlib import Path
 from platform import node
 from typing import Any, Protocol
 
-from tandem.artifacts.fault import ArtifactInputError, StaleError
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.job_env import HOLDER_VARIABLE
 from tandem.artifacts.lease import WriteLease, hold_lease, release_lease
-from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest, ManifestFile
-from tandem.artifacts.manifest_store import read_stored_manifest, write_stored_manifest
+from tandem.artifacts.manifest_store import read_model_manifest, write_stored_manifest
 from tandem.artifacts.progress import TransferProgress
 from tandem.artifacts.s3_upload import upload_file
 from tandem.artifacts.snapshot import (
@@ -40,6 +39,7 @@ from tandem.artifacts.snapshot import (
     select_tensor_files,
 )
 from tandem.artifacts.store import ObjectHead, ObjectStore, open_store
+from tandem.errors import InputError, StaleError
 from tandem.shell_command import quote_command
 from tandem.spec.names import WORK_MOUNT
 
@@ -93,12 +93,12 @@ class ModelRevision:
         """Refuse what cannot be a prefix.
 
         Raises:
-            RefusedError: the id or the revision has another form.
+            InputError: the id or the revision has another form.
         """
         if not _ID_PATTERN.fullmatch(self.id) or ".." in self.id:
-            raise ArtifactInputError(f"{self.id!r} is no model", change="give organisation/name, as the hub spells it")
+            raise InputError(f"{self.id!r} is no model", change="give organisation/name, as the hub spells it")
         if not _REVISION_PATTERN.fullmatch(self.revision) or ".." in self.revision:
-            raise ArtifactInputError(
+            raise InputError(
                 f"{self.revision!r} is no revision that can be a folder's name",
                 change="give the commit, 40 hexadecimal digits",
             )
@@ -139,8 +139,8 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         StaleError: the prefix holds something else.
-        RefusedError: the snapshot cannot be served, or the hub does not give it.
-        WorldError: the hub, S3, the secret or the disk failed.
+        InputError: the snapshot cannot be served, or the hub does not give it.
+        ExternalError: the hub, S3, the secret or the disk failed.
     """
     model = ModelRevision(id=options.model, revision=options.revision)
     store = open_store(options.bucket)
@@ -163,20 +163,15 @@ def _is_present(store: ObjectStore, model: ModelRevision) -> bool:
     """Tell whether the model's manifest is there.
 
     Raises:
-        RefusedError: it is cut off, or of a newer schema.
+        InputError: it is cut off, or of a newer schema.
         StaleError: it is of something else.
     """
-    manifest = read_stored_manifest(store, model.prefix)
-    where = store.url(f"{model.prefix}/{MANIFEST_NAME}")
+    manifest = read_model_manifest(store, model.prefix, model.name, "run this job again")
     if manifest is None:
         return False
-    if manifest.kind != "model" or manifest.name != model.name:
-        raise StaleError(
-            f"the manifest is of the {manifest.kind} {manifest.name}, not of {model.name}", where=where,
-            change="see who wrote it; remove the prefix, then run this job again",
-        )  # fmt: skip
     log_event(
-        "present", object=where, model=model.name, commit=manifest.fields.get("commit"), files=len(manifest.files),
+        "present", object=store.url(f"{model.prefix}/{MANIFEST_NAME}"), model=model.name,
+        commit=manifest.fields.get("commit"), files=len(manifest.files),
         size=manifest.size,
     )  # fmt: skip
     return True

@@ -1,7 +1,7 @@
 """The bucket: every call to S3 that the artifacts make, over boto3's low-level client.
 
 Invariant: an object is whole or absent (S3 shows no half-written one), a conditional write that says no is read
-back before it is believed, and whatever botocore raises leaves here as an ArtifactError that names the object.
+back before it is believed, and whatever botocore raises leaves here as an TandemError that names the object.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -24,11 +24,14 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from s3transfer.exceptions import RetriesExceededError
+from s3transfer.manager import TransferConfig, TransferManager
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.store_fault import S3_ERRORS, S3Request, convert_error, reason
+from tandem.errors import ExternalError, InputError
 
-DEFAULT_CONCURRENCY = 8  # requests at once; each holds a few hundred kilobytes, whatever the file
+DEFAULT_CONCURRENCY = 8  # requests at once
+PART_BYTES = 8 << 20  # of a part; the transfer library holds up to 15 of them, whatever the files
 MAX_ATTEMPTS = 6  # botocore waits up to 0.5 + 1 + 2 + 4 + 8 s between them
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = 120  # S3 may take minutes to join thousands of parts, but sends spaces meanwhile; a silent one is dead
@@ -36,8 +39,6 @@ MAX_SMALL_BYTES = 64 << 20  # bytes; a manifest of 200,000 files is smaller
 PAGE_ROWS = 1000  # rows of a listing at once, the most that S3 gives
 DELETE_BATCH = 1000  # S3 API reference, DeleteObjects
 MAX_CONFLICTS = 8  # tries after 409 ConditionalRequestConflict: another write of the same key was under way
-BUSY_CODES = {"SlowDown", "InternalError", "ServiceUnavailable"}
-MAX_BUSY_WAIT_S = 4.0  # at most before the keys are deleted once more
 PRECONDITION_CODES = {"PreconditionFailed", "412"}
 CONFLICT_CODES = {"ConditionalRequestConflict", "OperationAborted", "409"}
 MISSING_CODES = {"NoSuchKey", "404", "NotFound"}
@@ -82,6 +83,28 @@ class ObjectSummary:
     modified_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenUpload:
+    """An upload in parts that was begun and not ended; what it holds is paid for until it is aborted."""
+
+    key: str
+    id: str
+    initiated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferFacts:
+    """What the transfer library need not ask S3 for: the bytes, and the ETag that every request is held against."""
+
+    size: int
+    etag: str | None = None
+
+    def on_queued(self, future: Any, **_: Any) -> None:
+        """Tell the library, which calls this before it begins."""
+        future.meta.provide_transfer_size(self.size)
+        future.meta.provide_object_etag(self.etag)
+
+
 class ObjectStore:
     """One bucket.
 
@@ -97,14 +120,52 @@ class ObjectStore:
 
     @cached_property
     def pool(self) -> ThreadPoolExecutor:
-        """The threads of the data: parts and ranges; nothing that waits for others may run here."""
+        """The threads of small requests; nothing that waits for others may run here."""
         return ThreadPoolExecutor(self.concurrency, thread_name_prefix="s3")
+
+    @cached_property
+    def uploads(self) -> Any:
+        """The transfer library for uploads, with its threads."""
+        return self._create_transfers(multipart_threshold=PART_BYTES)
+
+    @cached_property
+    def downloads(self) -> Any:
+        """The transfer library for downloads, with its threads.
+
+        Every object is asked for by ranges: where s3transfer 0.19.3 asks for a whole one and its answer is cut short,
+        the bytes that had come are written twice.
+        """
+        return self._create_transfers(multipart_threshold=1)
+
+    def _create_transfers(self, multipart_threshold: int) -> Any:
+        config = TransferConfig(
+            multipart_threshold=multipart_threshold,
+            multipart_chunksize=PART_BYTES,
+            max_request_concurrency=self.concurrency,
+        )
+        return TransferManager(self.client, config)
+
+    def finish_transfer(self, operation: str, key: str, future: Any) -> None:
+        """Wait for a transfer of the library; cancel what of it is left when this process is told to stop.
+
+        Raises:
+            TandemError: S3 failed, or what the reader or writer of the content raised.
+        """
+        try:
+            with self.translate_errors(operation, key):
+                future.result()
+        except RetriesExceededError as error:
+            request = S3Request(operation=operation, bucket=self.bucket, key=key)
+            raise convert_error(error.last_exception, request) from None
+        except BaseException:
+            future.cancel()
+            raise
 
     def require_not_halted(self) -> None:
         """Begin nothing more once another of several files has failed.
 
         Raises:
-            HaltedError: it has.
+            SiblingFailureError: it has.
         """
         if self.halt_event.is_set():
             raise SiblingFailureError
@@ -115,17 +176,18 @@ class ObjectStore:
 
     @contextlib.contextmanager
     def translate_errors(self, operation: str, key: str) -> Iterator[None]:
-        """Turn what botocore raises within into an ArtifactError that names the operation and the object."""
+        """Turn what botocore raises within into an TandemError that names the operation and the object."""
         try:
             yield
         except S3_ERRORS as error:
+            operation = getattr(error, "operation_name", operation)  # a transfer has several
             raise convert_error(error, S3Request(operation=operation, bucket=self.bucket, key=key)) from None
 
     def head(self, key: str) -> ObjectHead | None:
         """Return what S3 knows of an object, None where there is none.
 
         Raises:
-            ArtifactError: denied, unreachable and the like.
+            TandemError: denied, unreachable and the like.
         """
         with self.translate_errors("HeadObject", key):
             try:
@@ -140,8 +202,8 @@ class ObjectStore:
         """Return a small object, None where there is none.
 
         Raises:
-            RefusedError: it is larger than a manifest can be.
-            ArtifactError: denied, unreachable and the like.
+            InputError: it is larger than a manifest can be.
+            TandemError: denied, unreachable and the like.
         """
         with self.translate_errors("GetObject", key):
             try:
@@ -154,7 +216,7 @@ class ObjectStore:
                     return None
                 raise
         if size > MAX_SMALL_BYTES:
-            raise ArtifactInputError(
+            raise InputError(
                 f"the object has {size} bytes, more than {MAX_SMALL_BYTES}", where=self.url(key),
                 change="this is no manifest and no lease: see who wrote it, remove it, run the job again",
             )  # fmt: skip
@@ -175,17 +237,9 @@ class ObjectStore:
         """Write a small object unless there is one; whether ours is there, also when the answer was lost.
 
         Raises:
-            ArtifactError: denied, unreachable and the like.
+            TandemError: denied, unreachable and the like.
         """
         return self.write_if(key, body, None) is not None
-
-    def replace(self, key: str, body: bytes, etag: str) -> bool:
-        """Write a small object in the place of the one with this ETag; whether ours is there.
-
-        Raises:
-            ArtifactError: denied, unreachable and the like.
-        """
-        return self.write_if(key, body, etag) is not None
 
     def write_if(self, key: str, body: bytes, etag: str | None) -> str | None:
         """Write a small object where the one with `etag` (None: no object) is there; our ETag, or None.
@@ -208,7 +262,7 @@ class ObjectStore:
             if refusal_code not in CONFLICT_CODES and (current is not None or etag):
                 return None
             time.sleep(random.uniform(0, 0.1 * 2**attempt))  # noqa: S311 - a wait is no secret
-        raise ArtifactExternalError(
+        raise ExternalError(
             f"other writes of the object were under way at each of {MAX_CONFLICTS} tries", where=self.url(key),
             change="see who else writes it; run again when that is done",
         )  # fmt: skip
@@ -232,7 +286,7 @@ class ObjectStore:
         """Yield every object whose key begins with `prefix`, in order of the keys.
 
         Raises:
-            ArtifactError: the bucket is missing, denied, unreachable and the like.
+            TandemError: the bucket is missing, denied, unreachable and the like.
         """
         with self.translate_errors("ListObjectsV2", prefix):
             for page in self.pages("list_objects_v2", Prefix=prefix):
@@ -245,27 +299,42 @@ class ObjectStore:
         """Delete objects; those that are not there are no error. Within one call there is no order.
 
         Raises:
-            ArtifactError: S3 did not delete one of them; it is named.
+            TandemError: S3 did not delete one of them; it is named.
         """
         for start in range(0, len(keys), DELETE_BATCH):
-            remaining_keys = keys[start : start + DELETE_BATCH]
-            for tries_left in reversed(range(MAX_ATTEMPTS)):
-                remaining_keys = self._delete_batch(remaining_keys, is_last=not tries_left)
-                if not remaining_keys:
-                    break
-                time.sleep(random.uniform(0, MAX_BUSY_WAIT_S))  # noqa: S311 - a wait is no secret
-
-    def _delete_batch(self, keys: Sequence[str], *, is_last: bool) -> Sequence[str]:
-        """Delete objects; those that S3 was too busy for, which botocore does not see within a good answer."""
-        with self.translate_errors("DeleteObjects", keys[0]):
-            objects = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-            answer = self.client.delete_objects(Bucket=self.bucket, Delete=objects)
-        errors = answer.get("Errors", ())
-        for row in errors:
-            if is_last or row["Code"] not in BUSY_CODES:
+            batch = keys[start : start + DELETE_BATCH]
+            with self.translate_errors("DeleteObjects", batch[0]):
+                objects = {"Objects": [{"Key": key} for key in batch], "Quiet": True}
+                answer = self.client.delete_objects(Bucket=self.bucket, Delete=objects)
+            for row in answer.get("Errors", ()):
                 error = ClientError({"Error": row}, "DeleteObjects")
                 raise convert_error(error, S3Request(operation="DeleteObjects", bucket=self.bucket, key=row["Key"]))
-        return [row["Key"] for row in errors]
+
+    def list_uploads(self, prefix: str) -> Iterator[OpenUpload]:
+        """Yield the uploads below a prefix that were begun and not ended.
+
+        Raises:
+            TandemError: they cannot be listed.
+        """
+        with self.translate_errors("ListMultipartUploads", prefix):
+            for page in self.pages("list_multipart_uploads", Prefix=prefix):
+                for upload in page.get("Uploads", ()):
+                    yield OpenUpload(
+                        key=upload["Key"], id=upload["UploadId"], initiated_at=upload["Initiated"].astimezone(UTC)
+                    )
+
+    def abort_upload(self, upload: OpenUpload) -> None:
+        """Abort an upload; one that is no more is no error.
+
+        Raises:
+            TandemError: S3 failed.
+        """
+        with self.translate_errors("AbortMultipartUpload", upload.key):
+            try:
+                self.client.abort_multipart_upload(Bucket=self.bucket, Key=upload.key, UploadId=upload.id)
+            except ClientError as error:
+                if reason(error) != "NoSuchUpload":
+                    raise
 
     def now(self) -> datetime:
         """Return S3's own time, to the second; ages and expiries are never judged by this machine's clock."""
@@ -288,7 +357,7 @@ def open_store(bucket: str, *, concurrency: int = DEFAULT_CONCURRENCY) -> Object
         concurrency: requests at once. Each holds a few hundred kilobytes, whatever the files' sizes.
 
     Raises:
-        RefusedError: the settings cannot be used (no region, an unknown profile).
+        InputError: the settings cannot be used (no region, an unknown profile).
     """
     try:
         client = _create_client(concurrency)
@@ -300,7 +369,7 @@ def open_store(bucket: str, *, concurrency: int = DEFAULT_CONCURRENCY) -> Object
 def _build_settings_error(error: Exception, bucket: str) -> Exception:
     if isinstance(error, BotoCoreError):
         return convert_error(error, S3Request(operation="Connect", bucket=bucket, key=""))
-    return ArtifactInputError(f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/",
+    return InputError(f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/",
                         change="correct AWS_ENDPOINT_URL and AWS_MAX_ATTEMPTS if they are set")  # fmt: skip
 
 
@@ -316,7 +385,8 @@ def _create_client(concurrency: int) -> Any:
             # every body goes with its SHA-256 in a signed header, which S3 holds against what it got
             s3={"payload_signing_enabled": False},
             request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",  # whoever reads compares with the manifest's SHA-256
+            # s3transfer 0.19.3 never ends a download of more than ten parts, in order, under `when_required`
+            response_checksum_validation="when_supported",
             user_agent_extra="tandem-artifacts",
         ),
     )
@@ -324,24 +394,3 @@ def _create_client(concurrency: int) -> Any:
 
 class SiblingFailureError(Exception):
     """Another file failed, whose error is the one to tell."""
-
-
-def run_in_threads(store: ObjectStore, thread_count: int, action: Callable[[Any], None], items: Sequence[Any]) -> None:
-    """Call `action` for every item in `thread_count` threads; at the first error the others halt, and it is raised.
-
-    Args:
-        store: the bucket whose `halted` the acts look at.
-        thread_count: threads.
-        action: called for each item.
-        items: in the order in which they begin.
-    """
-    pool = ThreadPoolExecutor(thread_count, thread_name_prefix="file")
-    futures = [pool.submit(action, item) for item in items]
-    try:
-        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        for future in done:
-            future.result()
-    finally:
-        store.halt_event.set()
-        pool.shutdown(cancel_futures=True)
-        store.halt_event.clear()

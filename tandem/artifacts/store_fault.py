@@ -1,6 +1,6 @@
 """What S3 or the way to it refused, as a fault that says what to do.
 
-Invariant: whatever botocore raises becomes an ArtifactError that names the object, so no command ends in a
+Invariant: whatever botocore raises becomes an TandemError that names the object, so no command ends in a
 traceback because of S3.
 
 Sources: the error codes of the S3 API reference ("Error responses"), the messages of access denied errors (S3 user
@@ -10,16 +10,15 @@ guide, "Troubleshoot access denied (403 Forbidden) errors"), botocore.exceptions
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import SSLError as BrokenTlsError
 
-from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
 from tandem.aws.faults import classify_fault, describe_error
 from tandem.aws.faults import error_code as reason
+from tandem.errors import ExternalError, InputError, TandemError
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 
 __all__ = ["ACTIONS", "RETRY_ADVICE", "S3_ERRORS", "S3Request", "convert_error", "reason"]
@@ -34,7 +33,6 @@ ACTIONS = {
     "CompleteMultipartUpload": "s3:PutObject",
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
     "ListMultipartUploads": "s3:ListBucketMultipartUploads",
-    "ListParts": "s3:ListMultipartUploadParts",
     "ListObjectsV2": "s3:ListBucket",
     "DeleteObjects": "s3:DeleteObject",
 }
@@ -64,58 +62,52 @@ class S3Request:
         return f"s3://{self.bucket}/{self.key}"
 
 
-def convert_error(error: BaseException, request: S3Request) -> ArtifactError:
+def convert_error(error: BaseException, request: S3Request) -> TandemError:
     """Return the fault that an error of botocore means."""
-    if isinstance(error, ArtifactError):
+    if isinstance(error, TandemError):
         return error
     if isinstance(error, boto.ClientError):
         if error.operation_name.startswith("AssumeRole"):  # of STS, before S3 was asked anything
-            return _build_credentials_fault(reason(error), describe_error(error), request)
+            return ExternalError(
+                f"S3 does not accept these credentials ({reason(error)}: {describe_error(error)})", where=request.url,
+                change=_CREDENTIALS_ADVICE,
+            )  # fmt: skip
         return _convert_answer(error, request)
     return _build_connection_fault(error, request)
 
 
-def _convert_answer(error: boto.ClientError, request: S3Request) -> ArtifactError:
+def _convert_answer(error: boto.ClientError, request: S3Request) -> TandemError:
     """Read the answer of the service."""
     code = reason(error)
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     message = str(error.response.get("Error", {}).get("Message", ""))
-    for codes, build_fault in _FAULT_BUILDERS:
+    if code in _DENIAL_CODES:
+        return _build_denial_fault(message, request)
+    for codes, fault_class, problem, change in _ANSWER_FAULTS:
         if code in codes:
-            return build_fault(code, message, request)
+            values = {"code": code, "message": message, "bucket": request.bucket, "operation": request.operation}
+            return fault_class(problem.format(**values), where=request.url, change=change)
     if status >= 500:  # noqa: PLR2004 - of HTTP: the server's own
-        return _build_busy_fault(code, message, request)
+        problem = f"S3 answered {request.operation} with {code} at every try"
+        return ExternalError(problem, where=request.url, change=f"wait a minute, then {RETRY_ADVICE}")
     problem = f"S3 refused {request.operation} with {code} ({message})"
-    return ArtifactExternalError(problem, where=request.url, change="see the S3 API reference for this code")
+    return ExternalError(problem, where=request.url, change="see the S3 API reference for this code")
 
 
-def _build_missing_bucket_fault(_code: str, _message: str, request: S3Request) -> ArtifactError:
-    return ArtifactInputError(
-        f"the bucket {request.bucket} does not exist", where=request.url,
-        change="deploy the environment's Artifacts stack, or correct the bucket's name (--bucket)",
-    )  # fmt: skip
-
-
-def _build_bad_name_fault(code: str, message: str, request: S3Request) -> ArtifactError:
-    return ArtifactInputError(
-        f"S3 takes no such name ({code}: {message})", where=request.url, change="correct the name"
-    )
-
-
-def _build_denial_fault(_code: str, message: str, request: S3Request) -> ArtifactError:
+def _build_denial_fault(message: str, request: S3Request) -> TandemError:
     kms_action = re.search(r"kms:\w+", message)
     if kms_action:
         return _build_key_denial_fault(kms_action[0], request)
     problem = f"S3 denies {request.operation}" + (f" ({message})" if message not in {"", "Access Denied"} else "")
     is_write = ACTIONS.get(request.operation) == "s3:PutObject"
     if is_write and "explicit deny in a resource-based policy" in message:
-        return ArtifactExternalError(
+        return ExternalError(
             f"{problem}: the bucket's policy forbids this write, as it does where it demands an encryption key other "
             "than the bucket's default", where=request.url,
             change="wrong key encryption: make the key that the policy demands the bucket's default encryption, "
             "Tandem writes with the default alone",
         )  # fmt: skip
-    return ArtifactExternalError(problem, where=request.url, change=_describe_permission(request))
+    return ExternalError(problem, where=request.url, change=_describe_permission(request))
 
 
 def _describe_permission(request: S3Request) -> str:
@@ -140,110 +132,71 @@ def _describe_permission(request: S3Request) -> str:
     )
 
 
-def _build_key_denial_fault(action: str, request: S3Request) -> ArtifactError:
-    return ArtifactExternalError(
+def _build_key_denial_fault(action: str, request: S3Request) -> TandemError:
+    return ExternalError(
         f"the bucket's encryption key denies {action} during {request.operation}", where=request.url,
         change=f"allow {action} for this role in the key's policy and in IAM, or let the bucket encrypt with "
         "SSE-S3, which needs no key permissions",
     )  # fmt: skip
 
 
-def _build_key_state_fault(code: str, message: str, request: S3Request) -> ArtifactError:
-    return ArtifactExternalError(
-        f"the bucket's encryption key cannot be used ({code}: {message})", where=request.url,
-        change="enable the key, or set the bucket's default encryption to one that exists",
-    )  # fmt: skip
+_CREDENTIALS_ADVICE = (
+    "in a pod: check the Pod Identity association of its service account and restart it; by hand: log in again "
+    "(aws sts get-caller-identity shows who you are)"
+)
+_DENIAL_CODES = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled", "AccountProblem"}
 
-
-def _build_busy_fault(code: str, _message: str, request: S3Request) -> ArtifactError:
-    return ArtifactExternalError(
-        f"S3 answered {request.operation} with {code} at every try",
-        where=request.url,
-        change=f"wait a minute, then {RETRY_ADVICE}",
-    )
-
-
-def _build_clock_fault(_code: str, message: str, request: S3Request) -> ArtifactError:
-    return ArtifactExternalError(
-        f"this machine's clock differs too much from S3's ({message})", where=request.url,
-        change="set the clock (chronyc tracking on the node tells by how much), then run again",
-    )  # fmt: skip
-
-
-def _build_credentials_fault(code: str, message: str, request: S3Request) -> ArtifactError:
-    return ArtifactExternalError(
-        f"S3 does not accept these credentials ({code}: {message})", where=request.url,
-        change="in a pod: check the Pod Identity association of its service account and restart it; by hand: log in "
-        "again (aws sts get-caller-identity shows who you are)",
-    )  # fmt: skip
-
-
-def _build_digest_fault(code: str, message: str, request: S3Request) -> ArtifactError:
-    return ArtifactExternalError(
-        f"what arrived is not what was to be sent ({code}: {message}): the file changed while it was sent, or the "
-        "connection or this disk corrupts data", where=request.url,
-        change="make sure that nothing writes to the file; then run again, on another node if it repeats",
-    )  # fmt: skip
-
-
-def _build_archive_fault(code: str, message: str, request: S3Request) -> ArtifactError:
-    return ArtifactExternalError(
-        f"the object was moved to an archive class ({code}: {message})", where=request.url,
-        change="restore it, and take models/ and artifacts/ out of the lifecycle rule that archives",
-    )  # fmt: skip
-
-
-def _build_region_fault(code: str, message: str, request: S3Request) -> ArtifactError:
-    return ArtifactInputError(
-        f"the bucket is in another region ({code}: {message})", where=request.url,
-        change="set AWS_REGION to the bucket's region",
-    )  # fmt: skip
-
-
-def _build_missing_object_fault(code: str, _message: str, request: S3Request) -> ArtifactError:
-    return ArtifactExternalError(
-        f"there is no such object ({code})", where=request.url, change="run the job that makes it"
-    )
-
-
-_FAULT_BUILDERS: tuple[tuple[frozenset[str], Callable[[str, str, S3Request], ArtifactError]], ...] = (
-    (frozenset({"NoSuchBucket"}), _build_missing_bucket_fault),
-    (frozenset({"InvalidBucketName", "KeyTooLongError"}), _build_bad_name_fault),
-    (frozenset({"AccessDenied", "403", "Forbidden", "AllAccessDisabled", "AccountProblem"}), _build_denial_fault),
-    (frozenset({"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable",
-                "InternalError", "RequestTimeout", "500", "502", "503", "504"}), _build_busy_fault),
-    (frozenset({"RequestTimeTooSkewed", "RequestExpired"}), _build_clock_fault),
-    (frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidToken", "InvalidAccessKeyId",
-                "SignatureDoesNotMatch", "TokenRefreshRequired"}), _build_credentials_fault),
-    (frozenset({"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch"}), _build_digest_fault),
-    (frozenset({"InvalidObjectState"}), _build_archive_fault),
-    (frozenset({"PermanentRedirect", "301", "AuthorizationHeaderMalformed"}), _build_region_fault),
-    (frozenset({"NoSuchKey", "404"}), _build_missing_object_fault),
-    (frozenset({"KMS.DisabledException", "KMS.NotFoundException", "KMS.KMSInvalidStateException",
-                "KMS.InvalidKeyUsageException"}), _build_key_state_fault),
+# codes -> the fault, its sentence and what to do
+_ANSWER_FAULTS: tuple[tuple[set[str], type[TandemError], str, str], ...] = (
+    ({"NoSuchBucket"}, InputError, "the bucket {bucket} does not exist",
+     "deploy the environment's Artifacts stack, or correct the bucket's name (--bucket)"),
+    ({"InvalidBucketName", "KeyTooLongError"}, InputError, "S3 takes no such name ({code}: {message})",
+     "correct the name"),
+    ({"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "ServiceUnavailable", "InternalError",
+      "RequestTimeout", "500", "502", "503", "504"}, ExternalError, "S3 answered {operation} with {code} at every try",
+     f"wait a minute, then {RETRY_ADVICE}"),
+    ({"RequestTimeTooSkewed", "RequestExpired"}, ExternalError,
+     "this machine's clock differs too much from S3's ({message})",
+     "set the clock (chronyc tracking on the node tells by how much), then run again"),
+    ({"ExpiredToken", "ExpiredTokenException", "InvalidToken", "InvalidAccessKeyId", "SignatureDoesNotMatch",
+      "TokenRefreshRequired"}, ExternalError, "S3 does not accept these credentials ({code}: {message})",
+     _CREDENTIALS_ADVICE),
+    ({"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch"}, ExternalError,
+     ("what arrived is not what was to be sent ({code}: {message}): the file changed while it was sent, or the "
+     "connection or this disk corrupts data"),
+     "make sure that nothing writes to the file; then run again, on another node if it repeats"),
+    ({"InvalidObjectState"}, ExternalError, "the object was moved to an archive class ({code}: {message})",
+     "restore it, and take models/ and artifacts/ out of the lifecycle rule that archives"),
+    ({"PermanentRedirect", "301", "AuthorizationHeaderMalformed"}, InputError,
+     "the bucket is in another region ({code}: {message})", "set AWS_REGION to the bucket's region"),
+    ({"NoSuchKey", "404"}, ExternalError, "there is no such object ({code})", "run the job that makes it"),
+    ({"KMS.DisabledException", "KMS.NotFoundException", "KMS.KMSInvalidStateException",
+      "KMS.InvalidKeyUsageException"}, ExternalError,
+     "the bucket's encryption key cannot be used ({code}: {message})",
+     "enable the key, or set the bucket's default encryption to one that exists"),
 )  # fmt: skip
 
 
-def _build_connection_fault(error: BaseException, request: S3Request) -> ArtifactError:
+def _build_connection_fault(error: BaseException, request: S3Request) -> TandemError:
     """Say why nobody answered, or not to the end."""
     if isinstance(error, _PARTIAL_BODY_ERRORS):
-        return ArtifactExternalError(
+        return ExternalError(
             f"the connection ended within the data ({describe_error(error)})", where=request.url, change=RETRY_ADVICE
         )
     cause = classify_fault(error, request.operation)
     if cause is None:
-        return ArtifactExternalError(
+        return ExternalError(
             f"{request.operation} failed: {describe_error(error)}", where=request.url, change=RETRY_ADVICE
         )
     if cause.kind == "unreachable":
-        return ArtifactExternalError(
+        return ExternalError(
             f"S3 cannot be reached ({describe_error(error)})", where=request.url,
             change=f"check the VPC's S3 endpoint, the pod's network policy and DNS; then {RETRY_ADVICE}",
         )  # fmt: skip
     if cause.kind == "misconfigured":
         change = "set AWS_REGION, and correct AWS_PROFILE and AWS_ENDPOINT_URL if they are set"
-        return ArtifactInputError(cause.problem, where=request.url, change=change)
-    return ArtifactExternalError(
+        return InputError(cause.problem, where=request.url, change=change)
+    return ExternalError(
         cause.problem, where=request.url,
         change="in a pod: its service account has no Pod Identity association in this namespace, or the "
         "eks-pod-identity-agent add-on does not run on this node; by hand: log in (aws sts get-caller-identity)",

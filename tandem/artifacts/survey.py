@@ -92,7 +92,7 @@ def _describe_incomplete_set(stored_set: StoredSet) -> tuple[State | None, tuple
     if stored_set.condition == "whole":
         return None, ()
     if stored_set.condition in {"newer", "unread"} and stored_set.fault is not None:
-        return stored_set.condition, (stored_set.fault.what, stored_set.fault.change)
+        return stored_set.condition, (stored_set.fault.problem, stored_set.fault.change)
     import_commands = (
         quote_command("tandem", "artifacts", "adopt", "--refused", run) for run in stored_set.rejection_runs
     )

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.artifacts.fault import ArtifactInputError
+from tandem.errors import InputError
 
 _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 100_000_000  # bytes of JSON, the format's own limit
@@ -35,23 +35,23 @@ def read_tensor_file(path: Path) -> TensorFile:
     """Read a header and hold the file's length against it.
 
     Raises:
-        RefusedError: it is no safetensors file, or is cut off or too long.
+        InputError: it is no safetensors file, or is cut off or too long.
     """
     change = "copy it again from its source"
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
         if size < _LENGTH_BYTES or length > min(_MAX_HEADER_BYTES, size - _LENGTH_BYTES):
-            raise ArtifactInputError(
+            raise InputError(
                 f"no safetensors file, or cut off within its header ({size} bytes)", where=str(path), change=change
             )
         try:
             header = _parse_header(file.read(length))
         except (KeyError, TypeError, ValueError):
-            raise ArtifactInputError("its header is no safetensors header", where=str(path), change=change) from None
+            raise InputError("its header is no safetensors header", where=str(path), change=change) from None
     total_bytes = _LENGTH_BYTES + length + header.size
     if total_bytes != size:
-        raise ArtifactInputError(
+        raise InputError(
             f"cut off or damaged: its header asks for {total_bytes} bytes, it has {size}",
             where=str(path),
             change=change,

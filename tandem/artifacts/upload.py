@@ -24,24 +24,24 @@ from pathlib import Path
 from typing import Any
 
 from tandem.artifacts.driver import RESULT_SUCCESS, CompileOutcome, read_outcome
-from tandem.artifacts.fault import ArtifactError, ArtifactInputError, StaleError
-from tandem.artifacts.fetch import PRESENT_NAME, require_key
+from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.fetch import PRESENT_NAME
 from tandem.artifacts.files import LocalFiles, compute_sha256
 from tandem.artifacts.inspect_local import ArtifactInspection, format_faults, inspect_artifact
 from tandem.artifacts.job_env import read_artifact_key, read_holder
 from tandem.artifacts.lease import hold_lease, release_lease
-from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import LEASE_NAME, Manifest
 from tandem.artifacts.manifest_store import (
     files_prefix,
     manifest_key,
-    read_stored_manifest,
+    read_artifact_manifest,
     write_stored_manifest,
 )
 from tandem.artifacts.rejection import write_rejection
 from tandem.artifacts.retry import add_retry_argument, retry_upload
-from tandem.artifacts.s3_upload import hash_and_upload
+from tandem.artifacts.s3_upload import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.errors import InputError, StaleError, TandemError
 from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey
 
@@ -71,9 +71,9 @@ def run(options: argparse.Namespace) -> int:
     """Store one compiled artifact; the exit code, which is the driver's where it gave the compile up.
 
     Raises:
-        RefusedError: a variable is malformed, or nothing was compiled.
+        InputError: a variable is malformed, or nothing was compiled.
         StaleError: the artifact is not its key's or not whole, or what is stored under the key is something else.
-        WorldError: S3 failed for longer than the patience, or somebody else holds the lease.
+        ExternalError: S3 failed for longer than the patience, or somebody else holds the lease.
     """
     key, holder = read_artifact_key(), read_holder()
     store, local = open_store(options.bucket), _LocalArtifact(options.artifact, options.work, key)
@@ -94,7 +94,7 @@ class _LocalArtifact:
     @cached_property
     def inspection(self) -> ArtifactInspection:
         if self.folder.is_symlink():
-            raise ArtifactInputError(
+            raise InputError(
                 "it is a symbolic link, where the compiler was to make a folder", where=str(self.folder),
                 change="see what the compile container ran: a link may lead to what is not the compiler's",
             )  # fmt: skip
@@ -128,8 +128,7 @@ def _store_artifact(
         if _is_present(store, key):  # written by whoever held the lease before us
             return 0
         provenance = _build_provenance(store, key, holder, outcome, local.inspection.notes)
-        digests = hash_and_upload(store, local_files, f"{key.prefix}/{run_name}", check=lease.check)
-        files = tuple(digest.file for digest in digests)
+        files = upload_files(store, local_files, f"{key.prefix}/{run_name}", check=lease.check)
         manifest = Manifest(
             schema_version=1, kind="artifact", name=key.name, folder=run_name, fields=key.as_fields(), files=files,
             made=provenance,
@@ -208,31 +207,31 @@ def _release_lease(store: ObjectStore, key: ArtifactKey, holder: str) -> None:
     lease_key = f"{key.prefix}/{LEASE_NAME}"
     try:
         release_lease(store, lease_key, holder)
-    except ArtifactError as error:
-        log_event("lease not released", level="warning", object=store.url(lease_key), reason=error.what)
+    except TandemError as error:
+        log_event("lease not released", level="warning", object=store.url(lease_key), reason=error.problem)
 
 
 def _is_present(store: ObjectStore, key: ArtifactKey) -> bool:
     """Tell whether the key's artifact is stored.
 
     Raises:
-        RefusedError: its manifest cannot be read.
+        InputError: its manifest cannot be read.
         StaleError: it is of another key.
     """
-    manifest = read_stored_manifest(store, key.prefix)
-    if manifest is None:
-        return False
-    where = store.url(manifest_key(key.prefix))
-    require_key(manifest, key, where)
-    log_event("present", object=where, made_by=manifest.made.get("run"), files=len(manifest.files), size=manifest.size)
-    return True
+    manifest = read_artifact_manifest(store, key)
+    if manifest is not None:
+        log_event(
+            "present", object=store.url(manifest_key(key.prefix)), made_by=manifest.made.get("run"),
+            files=len(manifest.files), size=manifest.size,
+        )  # fmt: skip
+    return manifest is not None
 
 
 def _require_outcome(work: Path) -> CompileOutcome:
     """Return what the driver says of a compile that ended well or was given up.
 
     Raises:
-        RefusedError: it says nothing, or that the compile has not ended.
+        InputError: it says nothing, or that the compile has not ended.
     """
     path = work / OUTCOME_NAME
     outcome = read_outcome(path)
@@ -244,7 +243,7 @@ def _require_outcome(work: Path) -> CompileOutcome:
         )
     if outcome is None or not (outcome.result == RESULT_SUCCESS or outcome.failure):
         problem = f"the compile's result is {outcome.result!r}" if outcome else "nothing says that a compile ended well"
-        raise ArtifactInputError(
+        raise InputError(
             problem, where=str(path),
             change="see the log of the compile container; an artifact from elsewhere is taken in by "
             "`tandem artifacts adopt`",
@@ -279,7 +278,5 @@ def _read_unproven_notes() -> list[str]:
     except ValueError:
         notes = None
     if not isinstance(notes, list) or not all(isinstance(sentence, str) for sentence in notes):
-        raise ArtifactInputError(
-            f"{UNPROVEN_VARIABLE} is no JSON list of sentences", change="use the rendered manifest"
-        )
+        raise InputError(f"{UNPROVEN_VARIABLE} is no JSON list of sentences", change="use the rendered manifest")
     return notes

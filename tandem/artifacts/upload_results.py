@@ -13,14 +13,14 @@ import json
 import os
 from pathlib import Path
 
-from tandem.artifacts.fault import ArtifactInputError
-from tandem.artifacts.files import hash_files
+from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.job_env import read_holder
-from tandem.artifacts.log import log_event
 from tandem.artifacts.manifest import validate_path
 from tandem.artifacts.retry import add_retry_argument, retry_upload
 from tandem.artifacts.s3_upload import upload_files
 from tandem.artifacts.store import open_store
+from tandem.errors import InputError
 
 OUTCOME = "outcome.json"
 RESULTS = "results"
@@ -39,18 +39,19 @@ def run(options: argparse.Namespace) -> int:
     """Store the folder; the exit code of the run that made it, 0 where that left none.
 
     Raises:
-        RefusedError: the folder is empty or holds what cannot be stored, a variable is malformed, or the outcome is.
-        WorldError: S3 failed for longer than the patience.
+        InputError: the folder is empty or holds what cannot be stored, a variable is malformed, or the outcome is.
+        ExternalError: S3 failed for longer than the patience.
     """
     try:
         prefix = f"{RESULTS}/{validate_path(options.below)}/{read_holder()}"
     except ValueError as error:
-        raise ArtifactInputError(f"--below: {error}", change=f"name a prefix below {RESULTS}/") from None
-    files = hash_files(options.folder)
+        raise InputError(f"--below: {error}", change=f"name a prefix below {RESULTS}/") from None
+    files = LocalFiles(options.folder)
+    files.hash_all()  # before S3 is asked: what cannot be read is refused
     exit_code = _read_exit_code(options.folder / OUTCOME)
     store = open_store(options.bucket)
-    retry_upload(lambda: upload_files(store, options.folder, prefix, files), options.patience_s)
-    log_event("kept", object=store.url(f"{prefix}/"), files=len(files), exit_code=exit_code)
+    retry_upload(lambda: upload_files(store, files, prefix), options.patience_s)
+    log_event("kept", object=store.url(f"{prefix}/"), files=len(files.sizes), exit_code=exit_code)
     return exit_code
 
 
@@ -60,7 +61,7 @@ def _read_exit_code(outcome_path: Path) -> int:
     try:
         return int(json.loads(outcome_path.read_text())["exit_code"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ArtifactInputError(
+        raise InputError(
             f"it names no exit code: {error}",
             where=str(outcome_path),
             change="see what the container before this one said",

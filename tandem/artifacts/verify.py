@@ -11,15 +11,15 @@ import hashlib
 import os
 from pathlib import Path
 
-from tandem.artifacts.fault import ArtifactError, ArtifactInputError, StaleError
+from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.inspect_local import require_valid_artifact
 from tandem.artifacts.job_env import ARTIFACTS, MODELS, read_artifact_key
-from tandem.artifacts.log import log_event
+from tandem.artifacts.local_disk import run_in_threads
 from tandem.artifacts.manifest import Manifest, ManifestFile, parse_manifest, validate_path
-from tandem.artifacts.manifest_store import files_prefix, manifest_key
-from tandem.artifacts.s3_download import stream_object
-from tandem.artifacts.store import ObjectStore, open_store, run_in_threads
-from tandem.shell_command import quote_command
+from tandem.artifacts.manifest_store import build_damage_error, describe_difference, files_prefix, manifest_key
+from tandem.artifacts.s3_download import receive_object
+from tandem.artifacts.store import ObjectStore, open_store
+from tandem.errors import InputError, StaleError, TandemError
 from tandem.spec.artifact_key import ArtifactKey
 
 CACHE = "compiler-cache"
@@ -42,23 +42,23 @@ def run(options: argparse.Namespace) -> int:
     """Verify one set; 0 where it is right, 1 where a file differs.
 
     Raises:
-        RefusedError: what to verify is not named well, or there is nothing of that name.
+        InputError: what to verify is not named well, or there is nothing of that name.
         StaleError: the manifest is of something else, or the local artifact is not its key's.
-        WorldError: S3 failed.
+        ExternalError: S3 failed.
     """
     if options.folder is not None:
         return _verify_local(options.folder, options.work)
     if not options.bucket:
-        raise ArtifactInputError("no bucket is named", change="give --bucket, or set TANDEM_BUCKET")
+        raise InputError("no bucket is named", change="give --bucket, or set TANDEM_BUCKET")
     kind, name, prefix = _parse_target(options)
     store = open_store(options.bucket)
     manifest = _read_target_manifest(store, kind, name, prefix)
     wrong_files = verify_files(store, prefix, manifest)
     for file, fault in wrong_files:
-        log_event(fault.what, level="error", file=file.path, where=fault.where, change=fault.change)
+        log_event(fault.problem, level="error", file=file.path, where=fault.where, change=fault.change)
     log_event("differs" if wrong_files else "right", level="error" if wrong_files else "info", kind=kind, name=name,
         files=len(manifest.files), wrong=len(wrong_files), size=manifest.size)  # fmt: skip
-    return StaleError.code if wrong_files else 0
+    return StaleError.exit_code if wrong_files else 0
 
 
 def _verify_local(folder: Path, work: Path | None) -> int:
@@ -74,26 +74,26 @@ def _parse_target(options: argparse.Namespace) -> tuple[str, str, str]:
         kind, name, path = "artifact", options.artifact, f"{ARTIFACTS}/{options.artifact}"
     else:
         if not options.revision:
-            raise ArtifactInputError("no revision is named", change="give --revision beside --model")
+            raise InputError("no revision is named", change="give --revision beside --model")
         kind, name = "model", f"{options.model}@{options.revision}"
         path = f"{MODELS}/{options.model}/{options.revision}"
     try:
         return kind, name, validate_path(path)
     except ValueError as error:
-        raise ArtifactInputError(str(error), change="give the name as `list` shows it") from None
+        raise InputError(str(error), change="give the name as `list` shows it") from None
 
 
 def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str) -> Manifest:
     """Return the manifest, which is of what it should be and as it was written.
 
     Raises:
-        RefusedError: there is none, or it cannot be read.
+        InputError: there is none, or it cannot be read.
         StaleError: it is of something else, or was changed since it was written.
     """
     key = manifest_key(prefix)
     where, manifest_object = store.url(key), store.read(key)
     if manifest_object is None:
-        raise ArtifactInputError(
+        raise InputError(
             f"there is no manifest, so no whole {kind} {name}", where=where,
             change="`list` shows what there is and who writes it",
         )  # fmt: skip
@@ -119,7 +119,7 @@ def _compute_key_name(manifest: Manifest) -> str:
         return ""
 
 
-def verify_files(store: ObjectStore, prefix: str, manifest: Manifest) -> list[tuple[ManifestFile, ArtifactError]]:
+def verify_files(store: ObjectStore, prefix: str, manifest: Manifest) -> list[tuple[ManifestFile, TandemError]]:
     """Read every object of a set; the files that differ from its manifest, each with what is wrong and what to do.
 
     Args:
@@ -128,46 +128,30 @@ def verify_files(store: ObjectStore, prefix: str, manifest: Manifest) -> list[tu
         manifest: of the set.
 
     Raises:
-        WorldError: S3 failed, so that nothing can be said.
+        ExternalError: S3 failed, so that nothing can be said.
     """
     files_root = files_prefix(prefix, manifest)
-    faults: dict[str, ArtifactError | None] = {}
+    faults: dict[str, TandemError | None] = {}
 
     def check_file(file: ManifestFile) -> None:
         faults[file.path] = _verify_file(store, files_root, file)
 
-    run_in_threads(store, store.concurrency, check_file, manifest.files)
+    run_in_threads(store.concurrency, check_file, manifest.files, store.halt_event)
     return [(file, fault) for file in manifest.files if (fault := faults[file.path])]
 
 
-def _verify_file(store: ObjectStore, files_root: str, file: ManifestFile) -> ArtifactError | None:
+def _verify_file(store: ObjectStore, files_root: str, file: ManifestFile) -> TandemError | None:
     key = f"{files_root}/{file.path}"
     head = store.head(key)
-    if head is None:
-        return _damage_error(store, key, "the object is missing")
-    if head.size != file.size:
-        return _damage_error(store, key, f"the object has {head.size} bytes, the manifest says {file.size}")
-    digest = hashlib.sha256()
+    if head is None or head.size != file.size:
+        return build_damage_error(store, key, describe_difference(head, file))
     try:
-        for piece in stream_object(store, key, head.etag, 0, head.size) if head.size else ():
-            digest.update(piece)
-            store.require_not_halted()
+        sha256 = receive_object(store, key, head)
     except StaleError as error:
         return error
-    if digest.hexdigest() != file.sha256:
-        return _damage_error(
-            store, key, f"the content has SHA-256 {digest.hexdigest()}, the manifest says {file.sha256}"
-        )
+    if sha256 != file.sha256:
+        return build_damage_error(store, key, f"the content has SHA-256 {sha256}, the manifest says {file.sha256}")
     if head.sha256 != file.sha256:
-        return _damage_error(store, key, f"the content is right, but marked with SHA-256 {head.sha256}")
+        return build_damage_error(store, key, f"the content is right, but marked with SHA-256 {head.sha256}")
     log_event("right", object=store.url(key), size=file.size)
     return None
-
-
-def _damage_error(store: ObjectStore, key: str, problem: str) -> StaleError:
-    manifest_name, remove_command = "tandem-manifest.json", quote_command("aws", "s3", "rm", store.url(key))
-    return StaleError(
-        problem, where=store.url(key),
-        change=f"serve nothing from this set: remove its {manifest_name} and this object ({remove_command}), then "
-        "run the job that makes it again; a former version may lie in the bucket (aws s3api list-object-versions)",
-    )  # fmt: skip

@@ -25,12 +25,12 @@ from tandem.artifacts.explain import (
     resolve_key,
     serialize_differences,
 )
-from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
 from tandem.cli import artifacts_report as report
 from tandem.cli.bucket_context import BucketContext, load_bucket_context
 from tandem.cli.outcome import ExitCode, print_json
 from tandem.cli.recompile import MANIFESTS, read_manifests
 from tandem.cli.selection import Selection
+from tandem.errors import ExternalError, InputError, TandemError
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.variant_key import compute_artifact_key
@@ -93,9 +93,9 @@ def artifacts(selection: Selection, options: argparse.Namespace) -> ExitCode:
     }[options.verb]
     try:
         return run_verb(load_bucket_context(selection, options.env), options)
-    except ArtifactError as error:
+    except TandemError as error:
         report.report_error(error, as_json=selection.as_json)
-        return ExitCode(error.code)
+        return ExitCode(error.exit_code)
 
 
 def _print_lines(text_lines: Iterable[str]) -> None:
@@ -128,7 +128,7 @@ def _list_artifacts(context: BucketContext, options: argparse.Namespace) -> Exit
     else:
         _print_lines(report.format_listing(listing))
     read_fault = next(
-        (stored_set.fault for stored_set in stored_sets if isinstance(stored_set.fault, ArtifactExternalError)), None
+        (stored_set.fault for stored_set in stored_sets if isinstance(stored_set.fault, ExternalError)), None
     )
     if read_fault is not None:
         report.print_error(read_fault)
@@ -231,15 +231,13 @@ def _require_stored_names(names: Sequence[str], stored_sets: Iterable[StoredSet]
     """Return the names to keep.
 
     Raises:
-        RefusedError: one of them is the name of nothing stored, and so would keep nothing.
+        InputError: one of them is the name of nothing stored, and so would keep nothing.
     """
     stored_names = sorted(stored_set.name for stored_set in stored_sets)
     for name in names:
         if name not in stored_names:
             suggestions = difflib.get_close_matches(name, stored_names, n=3, cutoff=0.3) or ["nothing is stored"]
-            raise ArtifactInputError(
-                f"{name!r} is stored nowhere here", change=f"write one of: {', '.join(suggestions)}"
-            )
+            raise InputError(f"{name!r} is stored nowhere here", change=f"write one of: {', '.join(suggestions)}")
     return set(names)
 
 
@@ -271,7 +269,7 @@ def _find_variant_key(context: BucketContext, word: str) -> ArtifactKey:
     """Return the key of a variant of this environment.
 
     Raises:
-        RefusedError: the environment hosts no such variant.
+        InputError: the environment hosts no such variant.
     """
     keys = {
         f"{experiment.name}/{variant.name}": compute_artifact_key(experiment, variant, context.catalogue)
@@ -280,7 +278,7 @@ def _find_variant_key(context: BucketContext, word: str) -> ArtifactKey:
     }
     if word not in keys:
         suggestions = difflib.get_close_matches(word, keys, n=3, cutoff=0.3) or sorted(keys)[:3]
-        raise ArtifactInputError(
+        raise InputError(
             f"{context.environment.name} hosts no variant {word!r}", change=f"write one of: {', '.join(suggestions)}"
         )
     return keys[word]

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tandem.artifacts.fault import ArtifactError
 from tandem.cli.bucket_context import BucketContext
 from tandem.cli.outcome import format_count, print_json
 from tandem.cli.recompile_report import WIDTH, wrap_parts
+from tandem.errors import TandemError
 from tandem.shell_command import quote_command
 
 if TYPE_CHECKING:
@@ -47,19 +47,18 @@ class ArtifactListing:
     now: datetime
 
 
-def report_error(error: ArtifactError, *, as_json: bool) -> None:
+def report_error(error: TandemError, *, as_json: bool) -> None:
     """Print a fault of the bucket or of an artifact."""
     if as_json:
-        print_json({"error": {"what": error.what, "where": error.where, "change": error.change},
-                    "exit_code": error.code})  # fmt: skip
+        print_json({"error": error.as_dict(), "exit_code": error.exit_code})
         return
     print_error(error)
 
 
-def print_error(error: ArtifactError) -> None:
+def print_error(error: TandemError) -> None:
     """Print a fault on standard error, beside whatever else was found."""
     location = f"{error.where}: " if error.where else ""
-    print(f"error: {location}{error.what.rstrip()}\n  change   {error.change}", file=sys.stderr)
+    print(f"error: {location}{error.problem.rstrip()}\n  change   {error.change}", file=sys.stderr)
 
 
 def format_listing(listing: ArtifactListing) -> Iterator[str]:

@@ -62,9 +62,7 @@ def stop(selection: Selection, options: argparse.Namespace) -> ExitCode:
 
     try:
         if options.run and not options.end:
-            raise InputError(
-                "--run is of --end alone", where=environment.name, change="add --end, or leave it out"
-            )
+            raise InputError("--run is of --end alone", where=environment.name, change="add --end, or leave it out")
         aws_session = create_session()
         limits = build_guard_config(environment)
         clients = AwsClients.create(environment.region, aws_session)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import uvloop
 
-from tandem.artifacts.fault import ArtifactError
 from tandem.errors import TandemError
 from tandem.simulator.artifact_check import require_artifact
 from tandem.simulator.server import SimulatorServer
@@ -43,8 +42,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _print_error(str(error), BAD_INPUT)
     except TandemError as error:
         return _print_error(str(error), error.exit_code)
-    except ArtifactError as error:
-        return _print_error(str(error), error.code)
     except OSError as error:
         return _print_error(f"{problem}: {error.strerror or error}; {change}", EXTERNAL_ERROR)
     return 0

@@ -25,8 +25,8 @@ from typing import Any, Self
 from doubles.fault_proxy.proxy import FaultProxy
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.artifacts.fault import ArtifactError
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, parse_manifest
+from tandem.errors import TandemError
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_REQUEST = 0.7  # of the kills; the others come after a random time
@@ -235,7 +235,7 @@ def broken(state: State) -> list[str]:
             continue
         try:
             manifest = parse_manifest(body, key)
-        except ArtifactError as error:
+        except TandemError as error:
             wrong.append(str(error))
             continue
         below = f"{prefix}/{manifest.folder}" if manifest.folder else prefix
@@ -250,11 +250,11 @@ PLACEHOLDER = b"stands for a manifest that another command wrote"
 
 
 def sent_twice(proxy: FaultProxy) -> list[str]:
-    """What was sent again although it was finished: parts, small files, whole objects. Leases are written often."""
+    """Name the objects that were sent again although they were whole. Leases are written often."""
     done = Counter(
-        f"{one.operation} {one.path} {one.query.get('partNumber', '')}".strip()
+        f"{one.operation} {one.path}"
         for one in proxy.log
-        if one.done and one.operation in {"PutObject", "UploadPart", "CompleteMultipartUpload"}
+        if one.done and one.operation in {"PutObject", "CompleteMultipartUpload"}
         and not one.path.endswith(LEASE_NAME)
     )  # fmt: skip
     return [what for what, times in done.items() if times > 1]

@@ -27,7 +27,7 @@ from made import (
 )
 from own_memory import peak_mib
 
-from tandem.artifacts import admit, disk_space
+from tandem.artifacts import admit, local_disk
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.manifest import MANIFEST_NAME
 from tandem.spec.artifact_key import ArtifactKey
@@ -360,7 +360,7 @@ def test_a_disk_without_room_is_said_before_anything_is_copied(
 ) -> None:
     usage = os.statvfs(native.local)
     assert usage.f_bavail
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
+    monkeypatch.setattr(local_disk.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
 
     assert native.admit("--copy") == 3
     assert "10 bytes are free" in said()[-1]["event"]

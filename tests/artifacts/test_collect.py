@@ -16,11 +16,11 @@ from stored_sets import MODEL, keys, put, put_lease, put_set
 
 from tandem.artifacts import gc as module
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.fault import ArtifactExternalError
 from tandem.artifacts.gc import execute_plan, has_versioning, plan_removals
 from tandem.artifacts.inventory import read_inventory
 from tandem.artifacts.lease import hold_lease
 from tandem.artifacts.store import ObjectStore
+from tandem.errors import ExternalError
 
 pytestmark = pytest.mark.endpoint
 KEY = "artifacts/tiny-000000000000"
@@ -87,7 +87,7 @@ def test_where_a_collect_is_stopped_no_reader_finds_a_manifest_without_its_files
     manifest = put_set(proxied, KEY, "run")
     proxy.use(FaultRule(operation="DeleteObjects", skip=done, fault=ACCESS_DENIED_FAULT))
 
-    with pytest.raises(ArtifactExternalError, match="DeleteObjects"):
+    with pytest.raises(ExternalError, match="DeleteObjects"):
         collect(proxied)
 
     left = keys(proxied)
@@ -104,7 +104,7 @@ def test_an_interrupted_collect_is_finished_by_the_next(
     proxy.use(FaultRule(operation=operation, skip=skip, fault=ACCESS_DENIED_FAULT))
     try:
         collect(proxied)
-    except ArtifactExternalError:
+    except ExternalError:
         proxy.use()
         collect(proxied)
 
@@ -335,7 +335,7 @@ def test_a_collect_that_slept_in_the_middle_deletes_no_further(
 
     monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake())
     proxy.moment_callback = sleep
-    with pytest.raises(ArtifactExternalError, match=r"the lease was lost.* while the set was deleted"):
+    with pytest.raises(ExternalError, match=r"the lease was lost.* while the set was deleted"):
         collect(proxied)
 
     left = keys(proxied)

@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 from stored_sets import MODEL, NOW, held_by, made_up
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.gc import GcPlan, SetRemoval, plan_removals
 from tandem.artifacts.inventory import StoredSet, set_prefix
 from tandem.artifacts.manifest import NewerSchemaError
+from tandem.errors import ExternalError, InputError
 
 KEY = "artifacts/tiny-000000000000"
 CUTOFF = NOW - timedelta(days=30)
@@ -92,28 +92,26 @@ def test_a_set_without_manifest_and_lease_is_not_ours() -> None:
 @pytest.mark.parametrize(
     ("fault", "goes"),
     [
-        (ArtifactInputError("cut off", change="x"), True),
+        (InputError("cut off", change="x"), True),
         (NewerSchemaError("schema 2", change="x"), False),
-        (ArtifactExternalError("denied", change="x"), False),
+        (ExternalError("denied", change="x"), False),
     ],
 )
-def test_a_manifest_that_cannot_be_read_goes_only_when_nobody_could_read_it(
-    fault: ArtifactInputError, goes: bool
-) -> None:
+def test_a_manifest_that_cannot_be_read_goes_only_when_nobody_could_read_it(fault: InputError, goes: bool) -> None:
     found = replace(made_up(KEY, "run/a", folder="run"), manifest=None, fault=fault)
 
     assert bool(decided(found).removals) is goes
 
 
 def test_what_s3_did_not_give_is_told_with_the_fault() -> None:
-    denied = ArtifactExternalError("denied", change="x")
+    denied = ExternalError("denied", change="x")
     found = replace(made_up(KEY, "run/a", folder="run"), manifest=None, fault=denied)
 
     assert [each.fault for each in decided(found, made_up(MODEL, "a", days=1)).retentions] == [denied, None]
 
 
 def test_a_lease_that_cannot_be_read_keeps_the_set() -> None:
-    found = made_up(KEY, "run/a", folder="run", lease_fault=ArtifactInputError("no lease", change="x"))
+    found = made_up(KEY, "run/a", folder="run", lease_fault=InputError("no lease", change="x"))
 
     assert decided(found).removals == ()
 

@@ -8,10 +8,10 @@ from doubles.fault_proxy.request import ProxyRequest
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from stored_sets import FILES, MODEL, put, put_lease, put_set
 
-from tandem.artifacts.fault import ArtifactExternalError
 from tandem.artifacts.inventory import StoredSet, read_inventory, read_stored_set, set_prefix
 from tandem.artifacts.manifest import NewerSchemaError
 from tandem.artifacts.store import ObjectStore
+from tandem.errors import ExternalError
 
 pytestmark = pytest.mark.endpoint
 KEY = "artifacts/tiny-000000000000"
@@ -68,7 +68,7 @@ def test_a_manifest_that_is_denied_hides_no_other_set(proxied: ObjectStore, prox
 
     found = by_name(proxied)
 
-    assert isinstance(found["tiny-000000000000"].fault, ArtifactExternalError)
+    assert isinstance(found["tiny-000000000000"].fault, ExternalError)
     assert found["org/name@main"].damage == ""
 
 

@@ -21,17 +21,18 @@ ROOT = Path(__file__).resolve().parents[2]
 RECEIVE = """
 import sys
 from pathlib import Path
-from tandem.artifacts.fault import ArtifactError
-from tandem.artifacts.log import log_fault
+from tandem.errors import TandemError
+from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.manifest import ManifestFile
 from tandem.artifacts.s3_download import download_object
 from tandem.artifacts.store import open_store
 
 bucket, path, size, sha256 = sys.argv[1:]
 try:
-    download_object(open_store(bucket), "k", Path(path), int(size), sha256)
-except ArtifactError as error:
-    log_fault(error)
-    sys.exit(error.code)
+    download_object(open_store(bucket), "k", Path(path), ManifestFile(path="w", size=int(size), sha256=sha256))
+except TandemError as error:
+    log_event(error.problem, where=error.where)
+    sys.exit(error.exit_code)
 """
 
 

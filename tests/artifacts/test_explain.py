@@ -21,8 +21,8 @@ from tandem.artifacts.explain import (
     read_key_side,
     resolve_key,
 )
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile
+from tandem.errors import ExternalError, InputError
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.document import read_document
@@ -122,17 +122,17 @@ def test_the_bucket_is_asked_for_anything_else(key: ArtifactKey) -> None:
 def test_what_the_bucket_gave_is_enough_where_it_holds_the_word(key: ArtifactKey) -> None:
     def stored() -> Iterator[KeySide]:
         yield side(key)
-        raise ArtifactExternalError("denied", change="x")
+        raise ExternalError("denied", change="x")
 
     assert resolve_key(key.digest, [], stored).name == key.name
-    with pytest.raises(ArtifactExternalError, match="denied"):
+    with pytest.raises(ExternalError, match="denied"):
         resolve_key("0000", [], stored)
 
 
 def test_a_start_of_several_keys_is_refused_with_their_names(key: ArtifactKey) -> None:
     other = replace(key, async_mode=not key.async_mode)
 
-    with pytest.raises(ArtifactInputError, match="means 2 keys") as refused:
+    with pytest.raises(InputError, match="means 2 keys") as refused:
         resolve_key(key.name[:20], [side(key), side(other)])
 
     assert (key.name in refused.value.change, other.name in refused.value.change) == (True, True)
@@ -143,12 +143,12 @@ def test_a_start_of_one_key_that_two_variants_have_is_not_several(key: ArtifactK
 
 
 def test_an_unknown_word_is_refused_with_the_nearest(key: ArtifactKey) -> None:
-    with pytest.raises(ArtifactInputError, match="name one of: post/qwen-sd-vllm"):
+    with pytest.raises(InputError, match="name one of: post/qwen-sd-vllm"):
         resolve_key("post/qwen-vlm-sd", [side(key, "post/qwen-sd-vllm")])
 
 
 def test_an_unknown_word_among_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactInputError, match="there is none yet"):
+    with pytest.raises(InputError, match="there is none yet"):
         resolve_key(str(tmp_path / "missing"), [])
 
 
@@ -170,12 +170,12 @@ def test_a_file_with_a_keys_fields_is_read(key: ArtifactKey, tmp_path: Path) -> 
 def test_a_file_that_is_neither_is_refused_by_name(tmp_path: Path, body: bytes) -> None:
     (tmp_path / "odd.json").write_bytes(body)
 
-    with pytest.raises(ArtifactInputError, match=r"odd\.json"):
+    with pytest.raises(InputError, match=r"odd\.json"):
         read_key_side(tmp_path / "odd.json")
 
 
 def test_a_folder_without_a_manifest_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactInputError, match=MANIFEST_NAME):
+    with pytest.raises(InputError, match=MANIFEST_NAME):
         read_key_side(tmp_path)
 
 
@@ -235,5 +235,5 @@ def test_the_module_refuses_one_key_alone(
 
 
 def test_a_word_that_no_file_can_be_called_is_looked_up_all_the_same() -> None:
-    with pytest.raises(ArtifactInputError, match="is no variant, no key and no file"):
+    with pytest.raises(InputError, match="is no variant, no key and no file"):
         resolve_key("a" * 300, [])

@@ -13,13 +13,13 @@ from doubles.fault_proxy.proxy import FaultProxy
 from made import key_of, staged
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.artifacts import disk_space, fetch
+from tandem.artifacts import fetch, local_disk
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.driver_archive import build_driver_archive
 from tandem.artifacts.files import list_files
 from tandem.artifacts.lease import hold_lease, parse_lease
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest
-from tandem.artifacts.s3_upload import upload_files
+from tandem.artifacts.s3_upload import upload_file
 from tandem.artifacts.store import ObjectStore
 from tandem.spec import disk
 from tandem.spec.artifact_key import ArtifactKey
@@ -52,7 +52,8 @@ class Job:
             manifests[name] = staged(self.folder / "hub", name)
             prefix = f"models/{name.replace('@', '/')}"
             source = self.folder / "hub" / name.replace("@", "/")
-            upload_files(self.store, source, prefix, manifests[name].files)
+            for file in manifests[name].files:
+                upload_file(self.store, source / file.path, f"{prefix}/{file.path}", file.sha256)
             assert self.store.create(f"{prefix}/{MANIFEST_NAME}", manifests[name].to_bytes())
         return manifests
 
@@ -204,8 +205,8 @@ def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(
     job: Job, monkeypatch: pytest.MonkeyPatch, said: Said
 ) -> None:
     size = sum(manifest.size for manifest in job.stage().values())
-    free = (1 + fetch.DISK_SPACE_FACTOR) * size + disk_space.SPARE_BYTES - 1
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free})())
+    free = (1 + fetch.DISK_SPACE_FACTOR) * size + local_disk.SPARE_BYTES - 1
+    monkeypatch.setattr(local_disk.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free})())
 
     assert job.run() == 3
     assert "bringing the models and making the artifact needs" in said()[-1]["event"]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from staging_inputs import COMMIT, snapshot
 
-from tandem.artifacts.fault import ArtifactInputError
 from tandem.artifacts.folder_snapshot import open_folder
+from tandem.errors import InputError
 
 SHARD = "model-00002-of-00004.safetensors"
 
@@ -52,14 +52,14 @@ def test_the_copy_stays_where_it_is(copy: Path) -> None:
 def test_a_shard_that_was_cut_off_is_refused(copy: Path) -> None:
     (copy / SHARD).write_bytes((copy / SHARD).read_bytes()[:-1])
 
-    with pytest.raises(ArtifactInputError, match=f"{SHARD}: cut off or damaged"):
+    with pytest.raises(InputError, match=f"{SHARD}: cut off or damaged"):
         check(copy, SHARD)
 
 
 def test_a_shard_of_another_snapshot_is_refused_by_a_tensor_it_lacks(copy: Path) -> None:
     (copy / SHARD).write_bytes((copy / SHARD.replace("2", "3", 1)).read_bytes())
 
-    with pytest.raises(ArtifactInputError, match="looks for the tensor"):
+    with pytest.raises(InputError, match="looks for the tensor"):
         check(copy, SHARD)
 
 
@@ -79,21 +79,21 @@ def test_a_flipped_byte_is_found_by_the_sums(copy: Path) -> None:
     body[-5] ^= 1
     (copy / SHARD).write_bytes(body)
 
-    with pytest.raises(ArtifactInputError, match="its SHA-256 is not that of SHA256SUMS"):
+    with pytest.raises(InputError, match="its SHA-256 is not that of SHA256SUMS"):
         check(copy, SHARD)
 
 
 def test_a_file_that_the_sums_do_not_name_is_refused(copy: Path) -> None:
     write_sums(copy, without=SHARD)
 
-    with pytest.raises(ArtifactInputError, match="SHA256SUMS does not name it"):
+    with pytest.raises(InputError, match="SHA256SUMS does not name it"):
         check(copy, SHARD)
 
 
 def test_sums_of_another_form_are_refused(copy: Path) -> None:
     (copy / "SHA256SUMS").write_text("SHA256 (config.json) = 00\n")
 
-    with pytest.raises(ArtifactInputError, match="line 1 is not as sha256sum writes it"):
+    with pytest.raises(InputError, match="line 1 is not as sha256sum writes it"):
         open_folder(copy, COMMIT)
 
 
@@ -105,7 +105,7 @@ def test_a_link_is_refused_with_how_to_copy(copy: Path) -> None:
     (copy / SHARD).rename(copy.parent / "blob")
     (copy / SHARD).symlink_to(copy.parent / "blob")
 
-    with pytest.raises(ArtifactInputError, match=f"{SHARD}: it is a link") as caught:
+    with pytest.raises(InputError, match=f"{SHARD}: it is a link") as caught:
         open_folder(copy, COMMIT)
 
     assert "cp -rL" in caught.value.change
@@ -114,24 +114,24 @@ def test_a_link_is_refused_with_how_to_copy(copy: Path) -> None:
 def test_a_name_that_cannot_be_carried_is_refused(copy: Path) -> None:
     (copy / os.fsdecode(b"bad\xff.json")).write_bytes(b"{}")
 
-    with pytest.raises(ArtifactInputError, match="cannot be carried"):
+    with pytest.raises(InputError, match="cannot be carried"):
         open_folder(copy, COMMIT)
 
 
 def test_a_pipe_is_refused(copy: Path) -> None:
     os.mkfifo(copy / "tokenizer.model")
 
-    with pytest.raises(ArtifactInputError, match=r"tokenizer\.model: it is no plain file"):
+    with pytest.raises(InputError, match=r"tokenizer\.model: it is no plain file"):
         open_folder(copy, COMMIT)
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactInputError, match="no such folder"):
+    with pytest.raises(InputError, match="no such folder"):
         open_folder(tmp_path / "nowhere", COMMIT)
 
 
 def test_a_malformed_index_is_refused(copy: Path) -> None:
     (copy / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}}))
 
-    with pytest.raises(ArtifactInputError, match="the index has no weight_map"):
+    with pytest.raises(InputError, match="the index has no weight_map"):
         open_folder(copy, COMMIT)

@@ -11,8 +11,8 @@ from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, FaultRule, StatusFault
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken, read_token, secret_name
+from tandem.errors import ExternalError, InputError
 
 pytestmark = pytest.mark.endpoint
 VALUE = "hf_" + "Q7" * 17
@@ -53,7 +53,7 @@ def test_a_token_shows_itself_by_the_name_of_its_secret() -> None:
 def test_what_is_no_token_is_refused_without_showing_it(make: Make, text: str) -> None:
     name = make(SecretString=text)
 
-    with pytest.raises(ArtifactInputError, match=f"secret {name}") as caught:
+    with pytest.raises(InputError, match=f"secret {name}") as caught:
         read_token(name)
 
     assert VALUE not in str(caught.value)
@@ -61,13 +61,13 @@ def test_what_is_no_token_is_refused_without_showing_it(make: Make, text: str) -
 
 
 def test_a_binary_secret_is_refused(make: Make) -> None:
-    with pytest.raises(ArtifactInputError, match="the secret is binary"):
+    with pytest.raises(InputError, match="the secret is binary"):
         read_token(make(SecretBinary=VALUE.encode()))
 
 
 @pytest.mark.usefixtures("aws")
 def test_a_secret_that_is_not_there_is_refused_by_name() -> None:
-    with pytest.raises(ArtifactInputError, match="secret tandem/nowhere: there is no such secret"):
+    with pytest.raises(InputError, match="secret tandem/nowhere: there is no such secret"):
         read_token("tandem/nowhere")
 
 
@@ -75,7 +75,7 @@ def test_a_secret_marked_for_deletion_is_refused(make: Make, endpoint: AwsEndpoi
     name = make(SecretString=VALUE)
     endpoint.client("secretsmanager").delete_secret(SecretId=name)
 
-    with pytest.raises(ArtifactInputError, match="marked for deletion"):
+    with pytest.raises(InputError, match="marked for deletion"):
         read_token(name)
 
 
@@ -89,7 +89,7 @@ def fronted(make: Make, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> s
 def test_a_denied_secret_names_the_permission(fronted: str, proxy: FaultProxy) -> None:
     proxy.use(FaultRule(service="secretsmanager", fault=StatusFault(status=400, code="AccessDeniedException")))
 
-    with pytest.raises(ArtifactExternalError, match="reading the secret is denied") as caught:
+    with pytest.raises(ExternalError, match="reading the secret is denied") as caught:
         read_token(fronted)
 
     assert "secretsmanager:GetSecretValue" in caught.value.change
@@ -104,14 +104,14 @@ def test_a_secret_is_asked_for_again_after_a_passing_failure(fronted: str, proxy
 def test_a_key_that_does_not_decrypt_the_secret_is_a_fault(fronted: str, proxy: FaultProxy) -> None:
     proxy.use(FaultRule(service="secretsmanager", fault=StatusFault(status=400, code="DecryptionFailure")))
 
-    with pytest.raises(ArtifactExternalError, match="DecryptionFailure"):
+    with pytest.raises(ExternalError, match="DecryptionFailure"):
         read_token(fronted)
 
 
 def test_a_secrets_manager_that_is_down_is_a_fault(fronted: str, proxy: FaultProxy) -> None:
     proxy.stop()
     try:
-        with pytest.raises(ArtifactExternalError, match="the secret cannot be read") as caught:
+        with pytest.raises(ExternalError, match="the secret cannot be read") as caught:
             read_token(fronted)
     finally:
         proxy.start()  # the other tests of this process go through it too

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from made import key_of, native_artifact, native_key, nxdi_artifact
 
-from tandem.artifacts.fault import StaleError
 from tandem.artifacts.inspect_local import require_valid_artifact
 from tandem.artifacts.inspect_nxdi import TUNING_DEFAULTS, build_expected_settings
+from tandem.errors import StaleError
 
 RANKS = [f"weights/tp{rank}_sharded_checkpoint.safetensors" for rank in (0, 1)]
 

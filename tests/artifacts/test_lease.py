@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from doubles.fault_proxy.rules import AnswerLossFault, DropFault, FaultRule
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.lease import LeaseConflictError, hold_lease, parse_lease, release_lease
 from tandem.artifacts.store import ObjectContent
+from tandem.errors import ExternalError, InputError
 
 KEY = "models/o/n/r/tandem-lease.json"
 AT = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -129,7 +129,7 @@ def test_a_holder_that_was_taken_over_stops_and_leaves_the_other_alone(store, la
 def test_the_heartbeat_finds_out_that_it_was_taken_over(store):
     with hold_lease(store, KEY, "slow", 0.6, 0) as slow:
         there = store.read(KEY)
-        while not store.replace(KEY, there.body.replace(b"slow", b"fast"), there.etag):
+        while not store.write_if(KEY, there.body.replace(b"slow", b"fast"), there.etag):
             there = store.read(KEY)
         slow._thread.join(10)
         with pytest.raises(LeaseConflictError, match="lost"):
@@ -141,7 +141,7 @@ def test_a_confirmed_lease_is_one_that_s3_still_has(store):
     with hold_lease(store, KEY, "job-a", 60, 0) as lease:
         lease.confirm()
         there = store.read(KEY)
-        store.replace(KEY, there.body.replace(b"job-a", b"job-b"), there.etag)
+        store.write_if(KEY, there.body.replace(b"job-a", b"job-b"), there.etag)
         lease.check()  # which knows what the last heartbeat knew
         with pytest.raises(LeaseConflictError, match="another writer has taken it over"):
             lease.confirm()
@@ -237,13 +237,13 @@ def test_a_released_lease_is_held_by_nobody():
     "changes", [{"schema_version": 2}, {"state": "lent"}, {"ttl_s": "soon"}, {"ttl_s": 1e400}], ids=str
 )
 def test_what_is_no_lease_is_refused(changes):
-    with pytest.raises(ArtifactInputError, match="s3://b/k: this is no lease"):
+    with pytest.raises(InputError, match="s3://b/k: this is no lease"):
         parse_lease(lease_of(0, **changes), "s3://b/k")
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"', b"\xff"])
 def test_what_is_no_object_of_ours_is_refused(body):
-    with pytest.raises(ArtifactInputError, match="this is no lease"):
+    with pytest.raises(InputError, match="this is no lease"):
         parse_lease(ObjectContent(body=body, etag="e", modified_at=AT, read_at=AT), "s3://b/k")
 
 
@@ -254,7 +254,7 @@ def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxie
             FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1),
             FaultRule(operation="PutObject", fault=DropFault()),
         )
-        with pytest.raises(ArtifactExternalError, match="the connection ended"):
+        with pytest.raises(ExternalError, match="the connection ended"):
             lease.confirm()
         proxy.use()
         lease.confirm()
@@ -268,7 +268,7 @@ def test_a_release_after_such_a_renewal_is_a_release(proxied, proxy):
             FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1),
             FaultRule(operation="PutObject", fault=DropFault()),
         )
-        with pytest.raises(ArtifactExternalError):
+        with pytest.raises(ExternalError):
             lease.confirm()
         proxy.use()
     assert state(proxied)["state"] == "released"
@@ -276,7 +276,7 @@ def test_a_release_after_such_a_renewal_is_a_release(proxied, proxy):
 
 @pytest.mark.parametrize("ttl_s", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_lease_that_lasts_for_no_time_is_refused(ttl_s):
-    with pytest.raises(ArtifactInputError, match="a lease lasts"), hold_lease(None, KEY, "job-a", ttl_s, 0):
+    with pytest.raises(InputError, match="a lease lasts"), hold_lease(None, KEY, "job-a", ttl_s, 0):
         pass
 
 

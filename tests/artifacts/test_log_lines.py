@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tandem.artifacts.log import log_event
+from tandem.artifacts.driver.log import log_event
 
 
 def test_a_name_that_is_no_utf_8_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,10 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.artifact_import import import_rejection
-from tandem.artifacts.fault import ArtifactInputError, StaleError
 from tandem.artifacts.manifest import Manifest
 from tandem.artifacts.manifest_store import read_stored_manifest
 from tandem.artifacts.store import ObjectStore
+from tandem.errors import InputError, StaleError
 
 pytestmark = pytest.mark.endpoint
 ODD = "weights/of-a-release-nobody-knew.json"
@@ -125,7 +125,7 @@ def test_adopting_what_was_refused_leaves_alone_what_is_there(store: ObjectStore
 def test_a_run_that_was_not_refused_is_none(store: ObjectStore, upload: Any, odd: Path, run: str) -> None:
     upload(odd)
 
-    with pytest.raises(ArtifactInputError, match=r"nothing was refused|no run"):
+    with pytest.raises(InputError, match=r"nothing was refused|no run"):
         import_rejection(store, run, KEY)
 
 

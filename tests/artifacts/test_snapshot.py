@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from tandem.artifacts.fault import ArtifactInputError
 from tandem.artifacts.manifest import MANIFEST_NAME
 from tandem.artifacts.snapshot import (
     FILE_READERS,
@@ -17,6 +16,7 @@ from tandem.artifacts.snapshot import (
     require_config,
     select_tensor_files,
 )
+from tandem.errors import InputError
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
@@ -66,17 +66,17 @@ def test_one_tensor_file_of_another_name_is_taken() -> None:
 
 
 def test_several_tensor_files_that_nothing_orders_are_refused() -> None:
-    with pytest.raises(ArtifactInputError, match=r"has 2 tensor files .* and no model\.safetensors\.index\.json"):
+    with pytest.raises(InputError, match=r"has 2 tensor files .* and no model\.safetensors\.index\.json"):
         select_tensor_files(SHARDS, None, "here")
 
 
 def test_a_snapshot_without_safetensors_names_the_pickle_it_has() -> None:
-    with pytest.raises(ArtifactInputError, match=r"no safetensors, only pytorch_model\.bin"):
+    with pytest.raises(InputError, match=r"no safetensors, only pytorch_model\.bin"):
         select_tensor_files(["config.json", "pytorch_model.bin"], None, "here")
 
 
 def test_an_index_that_names_a_shard_that_is_not_there_names_it() -> None:
-    with pytest.raises(ArtifactInputError, match=rf"the index names {SHARDS[1]}, which is not in the snapshot"):
+    with pytest.raises(InputError, match=rf"the index names {SHARDS[1]}, which is not in the snapshot"):
         select_tensor_files(SHARDS[:1], index(*SHARDS), "here")
 
 
@@ -86,21 +86,21 @@ def test_an_index_that_names_a_shard_that_is_not_there_names_it() -> None:
      json.dumps({"weight_map": {"a": 1}}).encode()],
 )  # fmt: skip
 def test_a_malformed_index_is_refused(body: bytes) -> None:
-    with pytest.raises(ArtifactInputError, match=r"model\.safetensors\.index\.json"):
+    with pytest.raises(InputError, match=r"model\.safetensors\.index\.json"):
         select_tensor_files(SHARDS, body, "here")
 
 
 def test_a_snapshot_without_config_is_refused() -> None:
-    with pytest.raises(ArtifactInputError, match=r"no config\.json"):
+    with pytest.raises(InputError, match=r"no config\.json"):
         require_config(SHARDS, "here")
 
 
 def test_a_snapshot_with_a_file_of_the_store_s_own_name_is_refused() -> None:
-    with pytest.raises(ArtifactInputError, match=MANIFEST_NAME):
+    with pytest.raises(InputError, match=MANIFEST_NAME):
         require_config(["config.json", MANIFEST_NAME], "here")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe"])
 def test_a_config_that_is_no_json_object_is_refused(body: bytes) -> None:
-    with pytest.raises(ArtifactInputError, match="the configuration is"):
+    with pytest.raises(InputError, match="the configuration is"):
         check_config(body, "here")

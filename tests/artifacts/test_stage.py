@@ -322,7 +322,7 @@ def test_a_manifest_of_something_else_is_not_taken_for_the_model(
     done = stage()
 
     assert (done.code, done.last["event"]) == (
-        1, f"the manifest is of the model acme/else@{COMMIT}, not of {MODEL}@{COMMIT}"
+        1, f"the manifest is of the model acme/else@{COMMIT}, not of the model {MODEL}@{COMMIT}"
     )  # fmt: skip
 
 

@@ -148,7 +148,7 @@ def test_an_offline_setting_of_the_library_is_named(stage: Stage) -> None:
 def test_memory_does_not_grow_with_the_files(
     hub: LocalHub, store: ObjectStore, aws: dict[str, str], tmp_path: Path
 ) -> None:
-    RandomCheckpoint.from_size(48 * MIB, shards=1).write(tmp_path / "hub/acme/large" / OTHER)
+    RandomCheckpoint.from_size(240 * MIB, shards=1).write(tmp_path / "hub/acme/large" / OTHER)
 
     def peak(model: str, revision: str) -> float:
         command = ["stage", "--bucket", store.bucket, "--model", model, "--revision", revision]
@@ -157,7 +157,7 @@ def test_memory_does_not_grow_with_the_files(
     small, large = peak(MODEL, COMMIT), peak("acme/large", OTHER)
 
     assert large < 400
-    assert large - small < 32  # the file has 48
+    assert large - small < 160  # the file has 240, and up to 15 parts of 8 wait to be sent
 
 
 def test_an_interrupted_run_releases_its_lease(

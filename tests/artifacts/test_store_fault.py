@@ -7,11 +7,11 @@ import socket
 
 import pytest
 from botocore import exceptions as boto
-from doubles.fault_proxy.rules import NO_SUCH_BUCKET_FAULT, SLOW_DOWN_FAULT, FaultRule, StatusFault
+from doubles.fault_proxy.rules import NO_SUCH_BUCKET_FAULT, SLOW_DOWN_FAULT, FaultRule
 from urllib3.exceptions import SSLError as BrokenTlsError
 
-from tandem.artifacts.fault import ArtifactError, ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.store_fault import ACTIONS, S3Request, convert_error
+from tandem.errors import ExternalError, InputError, TandemError
 
 USER = "User: arn:aws:sts::111122223333:assumed-role/r/s is not authorized to perform: "
 
@@ -26,20 +26,20 @@ def answered(code, message="said", status=400, operation="PutObject", key="model
 @pytest.mark.parametrize(
     ("code", "kind", "said"),
     [
-        ("NoSuchBucket", ArtifactInputError, r"the bucket some-bucket does not exist; deploy"),
-        ("InvalidBucketName", ArtifactInputError, r"no such name"),
-        ("SlowDown", ArtifactExternalError, r"SlowDown at every try; wait a minute"),
-        ("InternalError", ArtifactExternalError, r"InternalError at every try"),
-        ("RequestTimeTooSkewed", ArtifactExternalError, r"clock differs .*set the clock"),
-        ("ExpiredToken", ArtifactExternalError, r"does not accept these credentials .*Pod Identity"),
-        ("InvalidAccessKeyId", ArtifactExternalError, r"does not accept these credentials"),
-        ("SignatureDoesNotMatch", ArtifactExternalError, r"does not accept these credentials"),
-        ("BadDigest", ArtifactExternalError, r"what arrived is not what was to be sent"),
-        ("InvalidObjectState", ArtifactExternalError, r"archive class .*restore it"),
-        ("PermanentRedirect", ArtifactInputError, r"another region .*AWS_REGION"),
-        ("NoSuchKey", ArtifactExternalError, r"no such object"),
-        ("KMS.DisabledException", ArtifactExternalError, r"encryption key cannot be used"),
-        ("SomethingNew", ArtifactExternalError, r"refused PutObject with SomethingNew \(said\)"),
+        ("NoSuchBucket", InputError, r"the bucket some-bucket does not exist; deploy"),
+        ("InvalidBucketName", InputError, r"no such name"),
+        ("SlowDown", ExternalError, r"SlowDown at every try; wait a minute"),
+        ("InternalError", ExternalError, r"InternalError at every try"),
+        ("RequestTimeTooSkewed", ExternalError, r"clock differs .*set the clock"),
+        ("ExpiredToken", ExternalError, r"does not accept these credentials .*Pod Identity"),
+        ("InvalidAccessKeyId", ExternalError, r"does not accept these credentials"),
+        ("SignatureDoesNotMatch", ExternalError, r"does not accept these credentials"),
+        ("BadDigest", ExternalError, r"what arrived is not what was to be sent"),
+        ("InvalidObjectState", ExternalError, r"archive class .*restore it"),
+        ("PermanentRedirect", InputError, r"another region .*AWS_REGION"),
+        ("NoSuchKey", ExternalError, r"no such object"),
+        ("KMS.DisabledException", ExternalError, r"encryption key cannot be used"),
+        ("SomethingNew", ExternalError, r"refused PutObject with SomethingNew \(said\)"),
     ],
 )
 def test_a_code_of_the_service_has_its_words(code, kind, said):
@@ -53,7 +53,7 @@ def test_a_code_of_the_service_has_its_words(code, kind, said):
 def test_a_role_that_may_not_be_taken_is_a_matter_of_credentials():
     fault = answered("AccessDenied", f"{USER}sts:AssumeRole on resource: x", status=403, operation="AssumeRole")
 
-    assert ("does not accept these credentials" in fault.what, "sts:AssumeRole" in fault.what) == (True, True)
+    assert ("does not accept these credentials" in fault.problem, "sts:AssumeRole" in fault.problem) == (True, True)
 
 
 def test_an_unknown_code_of_a_broken_server_is_one_to_wait_for():
@@ -68,7 +68,6 @@ def test_an_unknown_code_of_a_broken_server_is_one_to_wait_for():
         ("UploadPart", "artifacts/a", "service account tandem-compile has it"),
         ("ListObjectsV2", "models/", "s3:ListBucket on arn:aws:s3:::some-bucket for the prefix models/*"),
         ("ListMultipartUploads", "artifacts/a/", "s3:ListBucketMultipartUploads on arn:aws:s3:::some-bucket for"),
-        ("ListParts", "artifacts/a", "s3:ListMultipartUploadParts on arn:aws:s3:::some-bucket/artifacts/*"),
         ("AbortMultipartUpload", "models/a", "s3:AbortMultipartUpload on"),
         ("GetObject", "models/a", "tandem-serve, tandem-stage or tandem-compile"),
         ("DeleteObjects", "models/a", "no service account may delete"),
@@ -81,7 +80,7 @@ def test_a_denial_names_the_missing_action_and_who_has_it(operation, key, said):
 def test_a_denied_key_names_the_action_on_it():
     fault = answered("AccessDenied", USER + "kms:GenerateDataKey on resource: arn:aws:kms:x because no", 403)
 
-    assert "denies kms:GenerateDataKey" in fault.what
+    assert "denies kms:GenerateDataKey" in fault.problem
     assert "allow kms:GenerateDataKey" in fault.change
 
 
@@ -100,27 +99,27 @@ def test_a_read_that_the_buckets_policy_forbids_has_nothing_to_do_with_keys():
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (boto.NoCredentialsError(), ArtifactExternalError, "no AWS credentials .*Pod Identity association"),
+        (boto.NoCredentialsError(), ExternalError, "no AWS credentials .*Pod Identity association"),
         (
             boto.CredentialRetrievalError(provider="container-role", error_msg="x"),
-            ArtifactExternalError,
+            ExternalError,
             "no AWS credentials",
         ),
         (
             boto.EndpointConnectionError(endpoint_url="http://x"),
-            ArtifactExternalError,
+            ExternalError,
             "cannot be reached .*VPC's S3 endpoint",
         ),
-        (boto.ConnectTimeoutError(endpoint_url="http://x"), ArtifactExternalError, "cannot be reached"),
-        (boto.SSLError(endpoint_url="http://x", error="bad"), ArtifactExternalError, "cannot be reached"),
-        (boto.ReadTimeoutError(endpoint_url="http://x"), ArtifactExternalError, "ended within the data"),
-        (BrokenTlsError("bad record mac"), ArtifactExternalError, "ended within the data"),
-        (boto.ConnectionClosedError(endpoint_url="http://x"), ArtifactExternalError, "ended within the data"),
-        (boto.IncompleteReadError(actual_bytes=1, expected_bytes=2), ArtifactExternalError, "ended within the data"),
-        (boto.ProfileNotFound(profile="p"), ArtifactInputError, "AWS_PROFILE"),
-        (boto.NoRegionError(), ArtifactInputError, "AWS_REGION"),
-        (boto.ParamValidationError(report="bad bucket"), ArtifactInputError, "bad bucket"),
-        (boto.UnseekableStreamError(stream_object="x"), ArtifactExternalError, "PutObject failed"),
+        (boto.ConnectTimeoutError(endpoint_url="http://x"), ExternalError, "cannot be reached"),
+        (boto.SSLError(endpoint_url="http://x", error="bad"), ExternalError, "cannot be reached"),
+        (boto.ReadTimeoutError(endpoint_url="http://x"), ExternalError, "ended within the data"),
+        (BrokenTlsError("bad record mac"), ExternalError, "ended within the data"),
+        (boto.ConnectionClosedError(endpoint_url="http://x"), ExternalError, "ended within the data"),
+        (boto.IncompleteReadError(actual_bytes=1, expected_bytes=2), ExternalError, "ended within the data"),
+        (boto.ProfileNotFound(profile="p"), InputError, "AWS_PROFILE"),
+        (boto.NoRegionError(), InputError, "AWS_REGION"),
+        (boto.ParamValidationError(report="bad bucket"), InputError, "bad bucket"),
+        (boto.UnseekableStreamError(stream_object="x"), ExternalError, "PutObject failed"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
@@ -144,26 +143,21 @@ def test_every_class_of_botocore_becomes_a_fault_that_names_the_object(kind):
     error.args = ("as it came",)
     fault = convert_error(error, S3Request(operation="PutObject", bucket="b", key="k"))
 
-    assert isinstance(fault, ArtifactError)
+    assert isinstance(fault, TandemError)
     assert (fault.where, bool(fault.change)) == ("s3://b/k", True)
 
 
 @pytest.mark.endpoint
 def test_every_operation_that_is_asked_for_has_its_action(proxied, proxy, blob):
     """What the whole of store, send and receive asks of S3 is known by the table of actions."""
-    from tandem.artifacts.files import list_files  # noqa: PLC0415
+    from tandem.artifacts.files import LocalFiles  # noqa: PLC0415
     from tandem.artifacts.s3_download import download_files  # noqa: PLC0415
     from tandem.artifacts.s3_upload import upload_files  # noqa: PLC0415
 
     folder = blob("large", 17 << 20).parent
     blob("small", 10)
-    files = list_files(folder)
-    proxy.use(
-        FaultRule(operation="CompleteMultipartUpload", fault=StatusFault(status=400, code="InvalidPart"), times=1)
-    )
-    upload_files(proxied, folder, "p", files)
     proxied.client.create_multipart_upload(Bucket=proxied.bucket, Key="p/small")
-    upload_files(proxied, folder, "p", files)
+    files = upload_files(proxied, LocalFiles(folder), "p")
     download_files(proxied, "p", folder.parent / "to", files)
     proxied.delete([row.key for row in proxied.list("p")])
 
@@ -174,14 +168,12 @@ def test_every_operation_that_is_asked_for_has_its_action(proxied, proxy, blob):
 def test_a_missing_bucket_is_told_through_a_real_answer(store):
     store.bucket = "never-made"
 
-    with pytest.raises(ArtifactInputError, match="the bucket never-made does not exist"):
+    with pytest.raises(InputError, match="the bucket never-made does not exist"):
         store.read("models/m")
 
 
 @pytest.mark.endpoint
-@pytest.mark.parametrize(
-    ("fault", "kind"), [(SLOW_DOWN_FAULT, ArtifactExternalError), (NO_SUCH_BUCKET_FAULT, ArtifactInputError)]
-)
+@pytest.mark.parametrize(("fault", "kind"), [(SLOW_DOWN_FAULT, ExternalError), (NO_SUCH_BUCKET_FAULT, InputError)])
 def test_a_write_that_always_fails_is_told_through_a_real_answer(proxied, proxy, fault, kind):
     proxy.use(FaultRule(operation="PutObject", fault=fault))
 

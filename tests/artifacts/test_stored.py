@@ -7,9 +7,9 @@ import hashlib
 import pytest
 from doubles.fault_proxy.rules import AnswerLossFault, FaultRule
 
-from tandem.artifacts.fault import ArtifactInputError, StaleError
 from tandem.artifacts.manifest import Manifest, ManifestFile
 from tandem.artifacts.manifest_store import read_stored_manifest, write_stored_manifest
+from tandem.errors import InputError, StaleError
 
 pytestmark = pytest.mark.endpoint
 PREFIX = "artifacts/key"
@@ -99,7 +99,7 @@ def test_a_manifest_whose_answer_was_lost_is_ours(proxied, proxy, whole):
 def test_a_manifest_that_cannot_be_read_names_its_object(store, endpoint, bucket, body, said):
     endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/tandem-manifest.json", Body=body)
 
-    with pytest.raises(ArtifactInputError, match=f"s3://{bucket}/{PREFIX}/tandem-manifest.json: .*{said}"):
+    with pytest.raises(InputError, match=f"s3://{bucket}/{PREFIX}/tandem-manifest.json: .*{said}"):
         read_stored_manifest(store, PREFIX)
 
 
@@ -107,5 +107,5 @@ def test_a_stored_manifest_that_names_a_way_out_is_refused(store, endpoint, buck
     body = whole.to_bytes().replace(b'"sub/b"', b'"../b"')
     endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/tandem-manifest.json", Body=body)
 
-    with pytest.raises(ArtifactInputError, match="leaves its folder"):
+    with pytest.raises(InputError, match="leaves its folder"):
         read_stored_manifest(store, PREFIX)

@@ -8,12 +8,12 @@ import pytest
 from compiled import KEY
 from stored_sets import MODEL, held_by, made_up, manifest_of
 
-from tandem.artifacts.fault import ArtifactExternalError, ArtifactInputError
 from tandem.artifacts.inventory import StoredSet
 from tandem.artifacts.lease import LeaseState
 from tandem.artifacts.manifest import NewerSchemaError
 from tandem.artifacts.needs import BucketNeed
 from tandem.artifacts.survey import SurveyRow, survey_bucket
+from tandem.errors import ExternalError, InputError
 
 ARTIFACT = BucketNeed(
     kind="artifact", name=KEY.name, prefix=KEY.prefix, fields=KEY.as_fields(), used_by=("e/v",), command="compile it"
@@ -96,9 +96,7 @@ def test_a_manifest_of_a_newer_release_is_no_damage_to_repair() -> None:
 
 
 def test_a_manifest_that_s3_does_not_give_is_no_damage_to_repair() -> None:
-    found = row(
-        replace(artifact(), manifest=None, fault=ArtifactExternalError("S3 denies GetObject", change="allow it"))
-    )
+    found = row(replace(artifact(), manifest=None, fault=ExternalError("S3 denies GetObject", change="allow it")))
 
     assert (found.state, found.why, found.command, found.is_unavailable) == (
         "unread", ("S3 denies GetObject", "allow it"), "", True,
@@ -106,7 +104,7 @@ def test_a_manifest_that_s3_does_not_give_is_no_damage_to_repair() -> None:
 
 
 def test_a_manifest_that_cannot_be_read_is_damage() -> None:
-    found = row(replace(artifact(), manifest=None, fault=ArtifactInputError("cut off", change="x")))
+    found = row(replace(artifact(), manifest=None, fault=InputError("cut off", change="x")))
 
     assert (found.state, found.why) == ("damaged", ("cut off",))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from doubles.checkpoint import RandomCheckpoint
 
-from tandem.artifacts.fault import ArtifactInputError
 from tandem.artifacts.tensor_file import read_tensor_file
+from tandem.errors import InputError
 
 
 @pytest.fixture
@@ -31,14 +31,14 @@ def test_a_whole_file_names_its_tensors_and_its_length(shard: Path) -> None:
 def test_a_file_that_was_cut_off_is_refused(shard: Path, keep: int) -> None:
     shard.write_bytes(shard.read_bytes()[:keep])
 
-    with pytest.raises(ArtifactInputError, match=shard.name):
+    with pytest.raises(InputError, match=shard.name):
         read_tensor_file(shard)
 
 
 def test_a_file_that_is_too_long_is_refused(shard: Path) -> None:
     shard.write_bytes(shard.read_bytes() + b"x")
 
-    with pytest.raises(ArtifactInputError, match="its header asks for"):
+    with pytest.raises(InputError, match="its header asks for"):
         read_tensor_file(shard)
 
 
@@ -48,5 +48,5 @@ def test_a_file_that_is_too_long_is_refused(shard: Path) -> None:
 def test_a_header_of_another_form_is_refused(tmp_path: Path, header: bytes) -> None:
     (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
 
-    with pytest.raises(ArtifactInputError, match="no safetensors header"):
+    with pytest.raises(InputError, match="no safetensors header"):
         read_tensor_file(tmp_path / "a.safetensors")

@@ -8,10 +8,9 @@ import pytest
 from compiled import KEY, TARGET, variables, write_artifact, write_outcome
 from killing import PLACEHOLDER, Bench, Command, difference
 
-from tandem.artifacts.parts import MIB
-
 pytestmark = pytest.mark.endpoint
 SEED = 4
+MIB = 1 << 20
 KILLS = 2
 
 

@@ -30,7 +30,7 @@ class SimulatorThread:
 
     Raises:
         SpecError: the knobs contradict each other.
-        ArtifactError: the artifact that it needs is not there.
+        TandemError: the artifact that it needs is not there.
     """
 
     def __init__(self, settings: SimulatorSettings, log: Path | None = None, *, port: int = 0) -> None:

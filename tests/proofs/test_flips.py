@@ -9,9 +9,9 @@ from compiled import KEY, variables, write_artifact, write_outcome
 
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.manifest_store import read_stored_manifest
-from tandem.artifacts.parts import MIB
 
 pytestmark = pytest.mark.proof
+MIB = 1 << 20
 
 FLIPS = 20
 

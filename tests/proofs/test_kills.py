@@ -11,9 +11,8 @@ from doubles.fault_proxy.rules import FaultRule, SlowAnswerFault
 from doubles.hub.server import LocalHub
 from killing import PLACEHOLDER, Bench, Command, difference
 
-from tandem.artifacts.parts import MIB
-
 pytestmark = pytest.mark.proof
+MIB = 1 << 20
 
 KILLS = 50
 MODEL, COMMIT = "tandem-proof/tiny", "5" * 40
@@ -72,5 +71,5 @@ def test_killed_at_random_moments_the_end_is_the_same_bytes(name, request, endpo
     report(
         kills_of_a_running_process=kills, runs_to_an_end=trials, requests_of_an_undisturbed_run=bench.requests,
         bytes_in_the_end=sum(len(body) for body, *_ in bench.expected.values()), looks_of_the_reader=looks,
-        files_not_whole_below_a_manifest=broken, finished_parts_or_files_sent_twice=twice,
+        files_not_whole_below_a_manifest=broken, whole_files_sent_twice=twice,
     )  # fmt: skip

@@ -16,9 +16,9 @@ from doubles.fault_proxy.rules import (
 from killing import PLACEHOLDER, Bench, Command, Reader, Trial, difference
 
 from tandem.artifacts.manifest import LEASE_NAME
-from tandem.artifacts.parts import MIB
 
 pytestmark = pytest.mark.proof
+MIB = 1 << 20
 
 RUNS = 20
 MOST_TRIES = 10

@@ -72,9 +72,10 @@ def test_bytes_that_move_from_one_file_to_the_next_change_the_tag(source: Path) 
 
 
 def test_the_same_bytes_under_another_name_change_the_tag(source: Path) -> None:
-    (source / "tandem/artifacts/log.py").rename(source / "tandem/artifacts/logs.py")
+    (source / "tandem/artifacts/progress.py").rename(source / "tandem/artifacts/progresses.py")
     allow_list = source / TOOLS.allow_list
-    allow_list.write_text(allow_list.read_text().replace("!tandem/artifacts/log.py", "!tandem/artifacts/logs.py"))
+    renamed = allow_list.read_text().replace("!tandem/artifacts/progress.py", "!tandem/artifacts/progresses.py")
+    allow_list.write_text(renamed)
 
     assert TOOLS.tag(source) != TOOLS.tag()
 

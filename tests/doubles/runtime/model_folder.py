@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.fault import ArtifactError
 from tandem.artifacts.tensor_file import read_tensor_file
+from tandem.errors import TandemError
 
 # aws-neuron/neuronx-distributed-inference v0.6.10598 models/qwen3/modeling_qwen3.py and models/llama/modeling_llama.py,
 # get_required_attributes, without those that transformers itself fills in
@@ -58,7 +58,7 @@ def read_model(path: str) -> ModelFolder:
     for name in sorted(set(weights.values())):
         try:
             tensor_names = read_tensor_file(folder / name).tensors
-        except (ArtifactError, OSError) as error:
+        except (TandemError, OSError) as error:
             raise ModelFolderError(f"safetensors_rust.SafetensorError: {folder / name}: {error}") from None
         absent_tensors = {tensor for tensor, file in weights.items() if tensor and file == name} - tensor_names
         if absent_tensors:

@@ -28,8 +28,8 @@ import safetensors
 from doubles.runtime.model_folder import ModelFolder
 from doubles.runtime.neuron_config import NeuronSettingsError, build_neuron_config
 from doubles.runtime.settings import StandInSettings
-from tandem.artifacts.fault import ArtifactError
 from tandem.artifacts.tensor_file import read_tensor_file
+from tandem.errors import TandemError
 
 COMPILER_FOLDER = "neuronxcc-2.21.33363.0+82129205"  # aws-neuron-sdk 2.26.1, as compile logs of it name the folder
 DEFAULT_CACHE = "/var/tmp/neuron-compile-cache"  # noqa: S108 - the real program's own default
@@ -146,7 +146,7 @@ def find_load_problem(folder: Path) -> str:
         if settings["save_sharded_checkpoint"]:
             for rank in range(settings["start_rank_id"], settings["local_ranks_size"]):
                 read_tensor_file(folder / f"weights/tp{rank}_sharded_checkpoint.safetensors")
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, ArtifactError) as error:
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, TandemError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
 
