@@ -26,7 +26,7 @@ def prepared(checkout: Path) -> LlmperfTool:
 
     Raises:
         BenchError: the folder is no checkout of the pinned commit.
-        WorldError: a package cannot be had.
+        ExternalBenchError: a package cannot be had.
     """
     checkout = checkout.absolute()
     source.require_commit(checkout)

@@ -56,7 +56,7 @@ def keep_records(folder: Path, runs: Sequence[str], measured: str, kept: Path) -
         kept: where to.
 
     Raises:
-        BenchError: a run has no manifest. WorldError: `kept` cannot be written to.
+        BenchError: a run has no manifest. ExternalBenchError: `kept` cannot be written to.
     """
     manifests = {run: manifest.read_manifest(folder / run) for run in runs}
     shutil.rmtree(kept, ignore_errors=True)

@@ -30,7 +30,7 @@ def report(folder: Path) -> Path:
     """Write verdict and report of a run beside its records and return the page to open.
 
     Raises:
-        BenchError: the folder holds no run. WorldError: it cannot be written to.
+        BenchError: the folder holds no run. ExternalBenchError: it cannot be written to.
     """
     seen = read_request_table(folder)
     verdict = judge_run(seen, JudgeOptions())

@@ -82,15 +82,15 @@ def build_argocd(
         ),
         (
             "Application", f"{name}-gitops", 1,
-            _build_application(platform_project, gitops_source, delivery.namespace),
+            _build_application_spec(platform_project, gitops_source, delivery.namespace),
         ),
         (
             "Application", f"{name}-neuron-dra", 1,
-            _build_application(platform_project, _chart_source(driver), RELEASE_NAMESPACE),
+            _build_application_spec(platform_project, _chart_source(driver), RELEASE_NAMESPACE),
         ),
         # to the first namespace, because an Application names one; each object names its own. A sync that comes before
         # the namespaces do is tried again
-        ("Application", people_project, 2, _build_application(people_project, people_source, namespaces[0])),
+        ("Application", people_project, 2, _build_application_spec(people_project, people_source, namespaces[0])),
         ("ApplicationSet", name, 2, _build_application_set(name, revision_source, delivery.path, experiments)),
     ]  # fmt: skip
     return [
@@ -122,7 +122,7 @@ def _build_project(
     }
 
 
-def _build_application(project: str, source: Object, namespace: str) -> Object:
+def _build_application_spec(project: str, source: Object, namespace: str) -> Object:
     return {
         "project": project,
         "source": source,
@@ -146,7 +146,7 @@ def _build_application_set(name: str, revision_source: Object, path: str, experi
         for experiment in experiments
     ]
     source = revision_source | {"path": f"{path}/{{{{.experiment}}}}"}
-    spec = _build_application(name, source, "{{.namespace}}")
+    spec = _build_application_spec(name, source, "{{.namespace}}")
     # the runner owns the number of pods; without RespectIgnoreDifferences a sync would still apply the field
     spec["ignoreDifferences"] = [{"group": "apps", "kind": "Deployment", "jsonPointers": ["/spec/replicas"]}]
     spec["syncPolicy"]["syncOptions"] += ["RespectIgnoreDifferences=true"]

@@ -57,7 +57,7 @@ def ensure_image(properties: dict[str, str], token: str, remaining_s: Callable[[
         remaining_s: seconds that may still be spent.
 
     Raises:
-        NotBuiltError: it has not, and why.
+        ImageBuildError: it has not, and why.
     """
     ecr, codebuild = boto3.client("ecr", config=CLIENT_CONFIG), boto3.client("codebuild", config=CLIENT_CONFIG)
     repository, tag = properties["Repository"], properties["Tag"]

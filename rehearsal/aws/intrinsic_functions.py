@@ -40,7 +40,7 @@ def resolve_value(value: Any, names: TemplateNames) -> Any:
     """`value` with every function replaced by what it gives.
 
     Raises:
-        UnresolvedError: a function or a name that is unknown here; a rehearsal must not skip it.
+        UnknownExpressionError: a function or a name that is unknown here; a rehearsal must not skip it.
     """
     if isinstance(value, list):
         items = (resolve_value(item, names) for item in value)

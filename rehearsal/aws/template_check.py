@@ -56,7 +56,7 @@ def check_stack(client: ClientFactory, stack: str, custom_resources: list[dict[s
 
     Raises:
         UnknownTypeError: the template has a type without a row in the fidelity table.
-        UnresolvedError: the template has a function that this reading does not know.
+        UnknownExpressionError: the template has a function that this reading does not know.
     """
     stack_reader = _StackReader(client, stack, custom_resources)
     return [_check_resource(stack_reader, logical_id) for logical_id in stack_reader.resources]

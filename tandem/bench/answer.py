@@ -229,18 +229,18 @@ def _build_answer(parser: _AnswerParser, reply: ServerReply, request: Completion
     )
 
 
-def _text_events(parser: _AnswerParser) -> list[_StreamEvent]:
+def _select_output_events(parser: _AnswerParser) -> list[_StreamEvent]:
     return [event for event in parser.events if event.kind in {"text", "reasoning"}]
 
 
 def _has_all_token_ids(parser: _AnswerParser) -> bool:
-    return bool(parser.ids) and all(event.id_count is not None for event in _text_events(parser))
+    return bool(parser.ids) and all(event.id_count is not None for event in _select_output_events(parser))
 
 
 def _has_consistent_usage(parser: _AnswerParser) -> bool:
     """Return whether the server counts in every chunk: each with text has a count, and no count falls."""
     counts = [event.running_tokens for event in parser.events if event.running_tokens is not None]
-    has_all_counts = all(event.running_tokens is not None for event in _text_events(parser))
+    has_all_counts = all(event.running_tokens is not None for event in _select_output_events(parser))
     return bool(counts) and has_all_counts and counts[-1] > 0 and counts == sorted(counts)
 
 

@@ -63,7 +63,7 @@ class ClientLoadWriter:
         """Take note of a turn: where it begins a new round, the one before has ended.
 
         Raises:
-            WorldError: the disk took no more.
+            ExternalBenchError: the disk took no more.
         """
         if turn.round != self._round:
             self.end()
@@ -73,7 +73,7 @@ class ClientLoadWriter:
         """Write the load of the round that has ended; nothing where it asked nothing.
 
         Raises:
-            WorldError: the disk took no more.
+            ExternalBenchError: the disk took no more.
         """
         sample, round_number, has_requests = self.watch.sample(), self._round, self.has_requests
         self._round, self.has_requests = None, False

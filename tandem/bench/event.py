@@ -27,7 +27,7 @@ class EventError(Exception):
 
     Args:
         word: the error's word.
-        detail: what was seen, for a person; cut to DETAIL characters.
+        detail: what was seen, for a person; cut to DETAIL_CHARACTERS characters.
     """
 
     def __init__(self, word: str, detail: str) -> None:

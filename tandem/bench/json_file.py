@@ -29,7 +29,7 @@ def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
         label: the file is to a user, such as "the verdict".
 
     Raises:
-        WorldError: the folder cannot be written to.
+        ExternalBenchError: the folder cannot be written to.
     """
     new_path = path.with_name(f"{path.name}.new")
     change = "make room, or choose a folder that may be written to; what was recorded is kept"

@@ -282,6 +282,6 @@ def write_manifest(folder: Path, manifest: RunManifest) -> None:
     """Write the manifest of `folder` whole: a reader sees the old one or the new one.
 
     Raises:
-        WorldError: the folder cannot be written to.
+        ExternalBenchError: the folder cannot be written to.
     """
     json_file.save_json(folder / FILE, manifest, label="the manifest")

@@ -121,6 +121,6 @@ def append_scrape(folder: Path, scrape: MetricsScrape) -> None:
     """Append one scrape to the run's counters.
 
     Raises:
-        WorldError: the disk took no more.
+        ExternalBenchError: the disk took no more.
     """
     json_file.append_json(folder / FILE, scrape, label="the counters")

@@ -92,7 +92,7 @@ async def probe_server(
 
     Raises:
         BenchError: the server has no such model, or refuses what the run needs.
-        WorldError: nothing answers, or what answers is no such server.
+        ExternalBenchError: nothing answers, or what answers is no such server.
     """
     cards, page = await _read_model_cards(client, server)
     model_ids = tuple(card["id"] for card in cards)

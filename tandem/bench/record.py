@@ -314,8 +314,8 @@ class RecordWriter:
 
         Raises:
             BenchError: a time that is not a finite number, which JSON cannot hold.
-            WorldError: the disk took no more. The file then ends with the record before and takes no other, though a
-                shorter one might fit.
+            ExternalBenchError: the disk took no more. The file then ends with the record before and takes no other,
+                though a shorter one might fit.
         """
         if self._failure is not None:
             raise self._failure

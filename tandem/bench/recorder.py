@@ -65,7 +65,7 @@ class RunRecorder:
         """Make the record of one request, write it and return it.
 
         Raises:
-            WorldError: the disk took no more.
+            ExternalBenchError: the disk took no more.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._write_record, sent_request, reply)
 
@@ -92,7 +92,7 @@ def open_recorder(path: Path) -> Iterator[RunRecorder]:
     """Open the records of a run, to be appended to.
 
     Raises:
-        WorldError: the file cannot be opened.
+        ExternalBenchError: the file cannot be opened.
     """
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)

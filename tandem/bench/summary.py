@@ -167,7 +167,7 @@ def write_summary(folder: Path) -> RecordSummary:
 
     Raises:
         BenchError: as of `summarize_run`.
-        WorldError: the folder cannot be written to.
+        ExternalBenchError: the folder cannot be written to.
     """
     summary = summarize_run(folder)
     save_summary(folder, summary)
@@ -178,7 +178,7 @@ def save_summary(folder: Path, summary: RecordSummary) -> None:
     """Write summary.json.
 
     Raises:
-        WorldError: the folder cannot be written to.
+        ExternalBenchError: the folder cannot be written to.
     """
     json_file.save_json(folder / FILE, summary, label="the summary")
 

@@ -58,9 +58,9 @@ def fit_width(name: str, width: int, *, align_right: bool = False) -> str:
     if count_columns(text) > width:
         prefix, prefix_columns = "", 0
         for sign in text:
-            if prefix_columns + _sign_width(sign) > width - 1:
+            if prefix_columns + _character_columns(sign) > width - 1:
                 break
-            prefix, prefix_columns = prefix + sign, prefix_columns + _sign_width(sign)
+            prefix, prefix_columns = prefix + sign, prefix_columns + _character_columns(sign)
         text = f"{prefix}…"
     padding = " " * (width - count_columns(text))
     return padding + text if align_right else text + padding
@@ -68,7 +68,7 @@ def fit_width(name: str, width: int, *, align_right: bool = False) -> str:
 
 def count_columns(text: str) -> int:
     """Return how many columns a terminal gives a text."""
-    return len(text) if text.isascii() else sum(map(_sign_width, text))
+    return len(text) if text.isascii() else sum(map(_character_columns, text))
 
 
 def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> list[str]:
@@ -89,7 +89,7 @@ def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> li
     )
 
 
-def _sign_width(sign: str) -> int:
+def _character_columns(sign: str) -> int:
     if unicodedata.combining(sign):
         return 0
     return 2 if unicodedata.east_asian_width(sign) in {"W", "F"} else 1

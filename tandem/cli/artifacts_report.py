@@ -81,7 +81,7 @@ def format_listing(listing: ArtifactListing) -> Iterator[str]:
     size = sum(row.size for row in rows)
     yield f"stored: {_format_size(size)}{_format_cost(size, context)}"
     yield from _list_unread_files(context)
-    commands = [command for row in needed_rows for command in _list_commands(row, context.bucket)]
+    commands = [command for row in needed_rows for command in _build_survey_commands(row, context.bucket)]
     yield from ["to make what is not there, in this order:"] if commands else []
     yield from (f"  {command}" for command in dict.fromkeys(commands))
 
@@ -298,11 +298,11 @@ def _row_as_dict(row: SurveyRow, listing: ArtifactListing) -> dict[str, Any]:
         "age_days": None if age is None else round(age, 2),
         "usd_per_month": _compute_usd_month(row.size, listing.context),
         "why": list(row.why),
-        "commands": _list_commands(row, listing.context.bucket),
+        "commands": _build_survey_commands(row, listing.context.bucket),
     }
 
 
-def _list_commands(row: SurveyRow, bucket: str) -> list[str]:
+def _build_survey_commands(row: SurveyRow, bucket: str) -> list[str]:
     """Return what makes a needed set, in order; nothing while somebody makes it."""
     if not row.command or row.is_in_progress:
         return []

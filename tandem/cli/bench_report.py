@@ -37,8 +37,8 @@ def report_run(folder: Path, options: argparse.Namespace | None, as_json: bool) 
 
     Returns:
         VOID when a control failed; else DONE when every request that was planned is recorded and succeeded, STALE when
-        some failed or are missing, WORLD_FAILED when one arm has a class at one concurrency in which none succeeded. A
-        request that an interrupt cut is no failure of a run that went on to its end: there it was asked again.
+        some failed or are missing, EXTERNAL_FAILURE when one arm has a class at one concurrency in which none
+        succeeded. A request that an interrupt cut is no failure of a run that went on to its end: it was asked again.
 
     Raises:
         BenchError: a file is missing, or a line is not what it must be.

@@ -50,7 +50,7 @@ def check(selection: Selection, against: Path | None = None) -> ExitCode:
     inputs = read_inputs(selection, now=datetime.now(tz=UTC))
     code = compute_exit_code(inputs.faults, strict=selection.strict)
     old_snapshot = _read_old_snapshot(against, inputs)
-    comparisons = recompile.compare_keys(old_snapshot, inputs) if old_snapshot else []
+    comparisons = recompile.compare_experiment_keys(old_snapshot, inputs) if old_snapshot else []
     if selection.as_json:
         print_json(
             {

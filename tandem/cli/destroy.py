@@ -160,7 +160,7 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
     """Ask for the name.
 
     Raises:
-        RefusedError: another name was said, or none.
+        InputError: another name was said, or none.
     """
     if typed_name is None and sys.stdin.isatty():
         print(f"Type the environment's name to destroy it, anything else to leave: {name}? ", end="", file=sys.stderr)

@@ -132,7 +132,7 @@ class KeyComparison:
         return any(change.verdict != "same artifact" for change in self.changes)
 
 
-def compare_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[KeyComparison]:
+def compare_experiment_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[KeyComparison]:
     """Hold what is declared now against `old_snapshot`, place by place; what is gone altogether comes last."""
     new_keys = {
         place: keys

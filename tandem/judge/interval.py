@@ -6,8 +6,8 @@ value however often it was asked; the same values and the same seed give the sam
 Prompts are resampled, and the percentiles of their mean are expanded: resampling n prompts makes the mean's spread too
 small by sqrt((n - 1) / n), and takes normal quantiles where a few prompts need Student's. So the percentile is the one
 at which a normal with that smaller spread has Student's quantile (Hesterberg 2015, The American Statistician 69, 371,
-section 4.2). Beyond TAIL, where few resamples or few prompts say nothing, the curve goes on as Student's does: levels
-adjusted for thousands of cells need it, and so do three prompts, whose means have ten values in all.
+section 4.2). Beyond `_TAIL`, where few resamples or few prompts say nothing, the curve goes on as Student's
+does: levels adjusted for thousands of cells need it, and so do three prompts, whose means have ten values in all.
 
 Prompts are not the only chance. A disturbance of one server that outlasts a turn is met by every prompt of a round:
 from FEWEST_ROUNDS rounds on, what the rounds' means differ by beyond chance is added to the variance. Four rounds of

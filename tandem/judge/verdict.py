@@ -135,7 +135,7 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
         cost=compute_costs(table, usd_per_hour=price, controls=run_controls),
         definitions=tuple(_list_definitions(cell.metric for cell in cell_verdicts)),
         notes=tuple(dict.fromkeys([*notes, *map(str, table.torn_lines), *_note_clock(table)])),
-        recompute=tuple(_list_commands(table.folder, options, run)),
+        recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
 
 
@@ -143,7 +143,7 @@ def save_verdict(folder: Path, verdict: Verdict) -> Path:
     """Write verdict.json whole: a reader sees the old one or the new one.
 
     Raises:
-        WorldError: the folder cannot be written to.
+        ExternalBenchError: the folder cannot be written to.
     """
     path = folder / FILE
     json_file.save_json(path, verdict, label="the verdict")
@@ -182,7 +182,7 @@ def _list_definitions(metrics: Iterable[str]) -> Iterator[TermDefinition]:
         yield TermDefinition(name=name, unit="1" if name in _RATIOS else "", definition=text)
 
 
-def _list_commands(folder: Path, options: JudgeOptions, run: RunManifest) -> Iterator[str]:
+def _describe_recomputation(folder: Path, options: JudgeOptions, run: RunManifest) -> Iterator[str]:
     """Yield the command that makes the same verdict from a copy of the folder."""
     flags = [] if options.margin == MARGIN else ["--margin", f"{options.margin:.15g}"]
     if options.usd_per_hour is not None:

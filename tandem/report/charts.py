@@ -44,7 +44,7 @@ class ReportChart:
         caption: what it shows and how to read it, in a sentence or two.
         spec: makes its Vega-Lite specification, so many pixels wide.
         table: the same figures.
-        width_px: pixels on a desktop: FULL, HALF, or NARROW, of which one drawing does for all.
+        width_px: pixels on a desktop: FULL_PX, HALF_PX, or NARROW_PX, of which one drawing does for all.
         has_slide: whether there is a PNG of it.
     """
 

@@ -45,7 +45,7 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Repo
         folder: to write to; charts of an earlier report in it are replaced.
 
     Raises:
-        WorldError: the folder cannot be written to.
+        ExternalBenchError: the folder cannot be written to.
     """
     sections = list(_build_sections(verdict, requests))
     page = _render_page(verdict, sections)

@@ -229,7 +229,7 @@ def _build_line_spec(
     values = [
         {"at": window.at_s * 1000, "value": window.value, "series": name, "part": part}
         for name, windows in points.items()
-        for window, part in zip(windows, _number_segments(windows, window_s), strict=True)
+        for window, part in zip(windows, _number_unbroken_parts(windows, window_s), strict=True)
     ]
     times_s = [window.at_s for windows in points.values() for window in windows]
     clock = {
@@ -273,7 +273,7 @@ def _build_line_spec(
     }
 
 
-def _number_segments(windows: Sequence[_WindowMedian], window_s: float) -> Iterator[int]:
+def _number_unbroken_parts(windows: Sequence[_WindowMedian], window_s: float) -> Iterator[int]:
     """Yield which unbroken part of its line each window belongs to: one that is far from the last begins a new one."""
     segment, last_s = 0, -np.inf
     for window in windows:

@@ -63,7 +63,7 @@ def _find_repeated_subscribers(context: EnvironmentContext) -> Iterable[RuleFind
             )  # fmt: skip
 
 
-def _yield_reference_values(context: EnvironmentContext) -> Iterator[tuple[str, ReferenceValue]]:
+def _yield_reference_measurements(context: EnvironmentContext) -> Iterator[tuple[str, ReferenceValue]]:
     reference = context.environment.observability.reference
     for index, value in enumerate(reference.values if reference else ()):
         yield f"observability.reference.values[{index}]", value
@@ -78,7 +78,7 @@ def _find_experiment(context: EnvironmentContext, value: ReferenceValue) -> Expe
 def _find_unknown_experiment(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A reference value is of an experiment that the environment hosts."""
     experiment_names = context.environment.experiments
-    for path, value in _yield_reference_values(context):
+    for path, value in _yield_reference_measurements(context):
         if value.experiment not in experiment_names:
             yield RuleFinding(
                 path=f"{path}.experiment", got=value.experiment, allowed=join_values(experiment_names),
@@ -89,7 +89,7 @@ def _find_unknown_experiment(context: EnvironmentContext) -> Iterable[RuleFindin
 @RULES.refuse("reference-variant", _TANDEM, "2026-11-21")
 def _find_unknown_variant(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A reference value is of one of its experiment's variants."""
-    for path, value in _yield_reference_values(context):
+    for path, value in _yield_reference_measurements(context):
         experiment = _find_experiment(context, value)
         names = [variant.name for variant in experiment.all_variants()] if experiment else [value.variant]
         if value.variant not in names:
@@ -104,7 +104,7 @@ def _find_unknown_variant(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("reference-acceptance", _TANDEM, "2026-11-21")
 def _find_impossible_acceptance(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Only a variant that speculates has an acceptance length."""
-    for path, value in _yield_reference_values(context):
+    for path, value in _yield_reference_measurements(context):
         experiment = _find_experiment(context, value)
         plain = [variant.name for variant in experiment.all_variants() if variant.mode == "none"] if experiment else []
         if value.acceptance_length is not None and value.variant in plain:
@@ -117,7 +117,7 @@ def _find_impossible_acceptance(context: EnvironmentContext) -> Iterable[RuleFin
 @RULES.refuse("reference-figure", _TANDEM, "2026-11-21")
 def _find_empty_value(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A reference value holds at least one figure."""
-    for path, value in _yield_reference_values(context):
+    for path, value in _yield_reference_measurements(context):
         if value.ttft_ms is None and value.tpot_ms is None and value.acceptance_length is None:
             yield RuleFinding(
                 path=path, got="no figure", allowed="at least one of ttft_ms, tpot_ms, acceptance_length",
@@ -129,7 +129,7 @@ def _find_empty_value(context: EnvironmentContext) -> Iterable[RuleFinding]:
 def _find_repeated_values(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Each variant, class and concurrency has one reference."""
     first_paths: dict[tuple[str, str, str, int], str] = {}
-    for path, value in _yield_reference_values(context):
+    for path, value in _yield_reference_measurements(context):
         value_key = (value.experiment, value.variant, value.prompt_class, value.concurrency)
         if value_key in first_paths:
             yield RuleFinding(

@@ -257,7 +257,7 @@ def wait_settled(cluster: str, name: str) -> None:
     """Wait until a node group is ACTIVE, or gone if it is being deleted; for CloudFormation.
 
     Raises:
-        ValueError: it failed, or took longer than SETTLED_S.
+        ValueError: it failed, or took longer than SETTLE_TIMEOUT_S.
     """
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while time.monotonic() < deadline:

@@ -20,7 +20,7 @@ def require_single(items: list[Any], subject: str) -> Any:
     """The only item.
 
     Raises:
-        GoneError: there is none, or more than one.
+        AbsentResourceError: there is none, or more than one.
     """
     if len(items) != 1:
         raise AbsentResourceError(f"{subject}: {len(items)} described")

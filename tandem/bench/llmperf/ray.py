@@ -44,7 +44,7 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
         say: takes a line of progress.
 
     Raises:
-        WorldError: it did not start, however often it was tried.
+        ExternalBenchError: it did not start, however often it was tried.
     """
     # its sockets' paths are long, and a socket's may have 107 characters
     folder = Path(tempfile.mkdtemp(prefix="ray-"))

@@ -116,7 +116,7 @@ class LlmperfSession:
 
         Raises:
             BenchError: the tool is not whole, the folder holds something, or a result file is not the tool's.
-            WorldError: Ray did not start, or the disk failed. What was measured before is kept.
+            ExternalBenchError: Ray did not start, or the disk failed. What was measured before is kept.
         """
         self.tool.require()
         _create_folder(self.out)

@@ -68,7 +68,7 @@ def fetch_source(url: str, folder: Path) -> None:
     """Fetch an archive of the commit, unpack it into the new folder `folder`, and hold it against the commit.
 
     Raises:
-        WorldError: it cannot be fetched.
+        ExternalBenchError: it cannot be fetched.
         BenchError: it is no archive, or not of this commit; nothing is left then.
     """
     try:

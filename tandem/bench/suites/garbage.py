@@ -62,7 +62,7 @@ def is_garbage(answer: str, *, allows_symbols: bool) -> bool:
         answer: what the model said, thinking left out.
         allows_symbols: for code, JSON and configuration files, whose words are not prose.
     """
-    if _has_broken_characters(answer) or _is_mostly_symbols(
+    if _is_mostly_broken_text(answer) or _is_mostly_symbols(
         answer, MACHINE_WORDLIKE_SHARE if allows_symbols else WORDLIKE_SHARE
     ):
         return True
@@ -71,7 +71,7 @@ def is_garbage(answer: str, *, allows_symbols: bool) -> bool:
     return not allows_symbols and _has_unreadable_words(NOT_PROSE.sub(" ", answer))
 
 
-def _has_broken_characters(answer: str) -> bool:
+def _is_mostly_broken_text(answer: str) -> bool:
     different = "".join(set(answer))
     broken_count = len(BROKEN_CHARACTERS.findall(answer)) if BROKEN_CHARACTERS.search(different) else 0
     mark_count = len(TOKEN_MARKS.findall(answer)) if TOKEN_MARKS.search(different) else 0

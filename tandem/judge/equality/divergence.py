@@ -82,7 +82,7 @@ def load_encoder(tokenizer: Path) -> Encode:
 def read_divergences(
     table: RequestTable, pairs: OutputPairs, *, by_ids: bool, encode: Encode | None
 ) -> Iterator[OutputDivergence]:
-    """Read pairs that differ, at most MOST_READ of them, in the order of their classes and prompts.
+    """Read pairs that differ, at most MAX_READ of them, in the order of their classes and prompts.
 
     Args:
         table: the run.

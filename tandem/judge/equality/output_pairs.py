@@ -80,7 +80,7 @@ class OutputMatcher:
         return latest_rows
 
     def _build_pairs(self, first: IntArray, second: IntArray, failure_count: int) -> OutputPairs:
-        has_output = ~(_mask_silent(self.table)[first] & _mask_silent(self.table)[second])
+        has_output = ~(_mask_without_output(self.table)[first] & _mask_without_output(self.table)[second])
         all_pairs = OutputPairs(
             first, second, self.digests[first] == self.digests[second], failure_count, int((~has_output).sum())
         )
@@ -111,6 +111,6 @@ def _encode_places(table: RequestTable) -> IntArray:
     return codes
 
 
-def _mask_silent(table: RequestTable) -> BoolArray:
+def _mask_without_output(table: RequestTable) -> BoolArray:
     mask: BoolArray = (table.output == NO_DIGEST) & (table.ids == NO_DIGEST)
     return mask

@@ -73,7 +73,7 @@ def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Iterato
     if answer is None and needs_manual_budget(environment):
         yield warn_finding(
             f"CloudFormation makes no budget in {environment.region}, and nobody made {name} by hand: two paths stop "
-            "the fleet, not three", "make it once, after Guard is deployed", build_budget_command(context),
+            "the fleet, not three", "make it once, after Guard is deployed", build_create_budget_command(context),
         )  # fmt: skip
         return
     if answer is None:
@@ -89,11 +89,11 @@ def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Iterato
     yield warn_finding(
         f"{name} counts {json.dumps(actual_filters)}, not the fleet's instances alone ({json.dumps(expected_filters)})",
         "delete it and make it again" if needs_manual_budget(environment) else "deploy the stack Guard",
-        build_budget_command(context) if needs_manual_budget(environment) else "",
+        build_create_budget_command(context) if needs_manual_budget(environment) else "",
     )  # fmt: skip
 
 
-def build_budget_command(context: DoctorContext) -> str:
+def build_create_budget_command(context: DoctorContext) -> str:
     """Return the command that makes the budget which Guard makes elsewhere."""
     environment = context.environment
     notifications = [

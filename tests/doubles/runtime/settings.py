@@ -34,7 +34,7 @@ class StandInSettings:
     """The knobs, each from the variable TANDEM_STANDIN_<NAME>.
 
     Args:
-        crash_kind: one of CRASHES; empty for none. crash_at: attempts (from 1) that crash; empty for all.
+        crash_kind: one of CRASH_KINDS; empty for none. crash_at: attempts (from 1) that crash; empty for all.
         incomplete_output: one of HALVES. failed_graph: mark a graph as failed in the compiler's cache, and go on.
         hangs_forever: never end. slow_s: seconds before anything is written. ignore_sigterm: end by SIGKILL alone.
         state_folder: folder that outlives an attempt, in which attempts are counted.

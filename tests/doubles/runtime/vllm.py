@@ -200,7 +200,7 @@ def _require_efa() -> None:
     Source: aws-neuron/aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 3, 2026-08-21.
 
     Raises:
-        RefusedError: no device, and NEURON_SKIP_EFA_AFFINITY does not excuse it.
+        VllmArgumentError: no device, and NEURON_SKIP_EFA_AFFINITY does not excuse it.
     """
     skips_check = os.environ.get("NEURON_SKIP_EFA_AFFINITY") == "1"
     if not skips_check and not (EFA_DEVICES.is_dir() and any(EFA_DEVICES.iterdir())):
