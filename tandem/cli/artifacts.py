@@ -93,6 +93,8 @@ def artifacts(selection: Selection, options: argparse.Namespace) -> ExitCode:
     }[options.verb]
     try:
         return run_verb(load_bucket_context(selection, options.env), options)
+    except SpecError:
+        raise  # told by the program, with every fault of the file
     except TandemError as error:
         report.report_error(error, as_json=selection.as_json)
         return ExitCode(error.exit_code)

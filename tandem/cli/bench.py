@@ -30,6 +30,7 @@ from tandem.cli.outcome import ExitCode, print_json
 from tandem.cli.selection import Selection
 from tandem.errors import TandemError
 from tandem.shell_command import quote_command
+from tandem.spec.faults import SpecError
 
 if TYPE_CHECKING:
     from tandem.bench.run import RunOutcome
@@ -113,6 +114,8 @@ def bench(selection: Selection, options: argparse.Namespace) -> ExitCode:
             if options.verb == "report"
             else _measure_servers(selection, options)
         )
+    except SpecError:
+        raise  # told by the program, with every fault of the file
     except TandemError as fault:
         _print_fault(fault, as_json=selection.as_json)
         return ExitCode(fault.exit_code)

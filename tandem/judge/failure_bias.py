@@ -3,9 +3,9 @@
 Invariant: counted are the requests of rounds in which both arms were asked, failed ones too. An arm that drops what it
 would be slow at looks fast; no figure of the answers that are left can show it, so the counts of failures decide.
 
-Two arms fail differently when chance alone would part them so far in fewer than RARE_P of runs (Fisher's exact test,
-one side at half of it), or when one fails FAR_SHARE more of its requests and at least FEWEST_FAILURES more: the test sees
-little in a class of a dozen requests. The figures but Fisher's are Tandem's own choice.
+Two arms fail differently when chance alone would part them so far in fewer than RARE_P of runs (Fisher's exact
+test, one side at half of it), or when one fails FAR_SHARE more of its requests and at least FEWEST_FAILURES more: the
+test sees little in a class of a dozen requests. The figures but Fisher's are Tandem's own choice.
 """
 
 from __future__ import annotations

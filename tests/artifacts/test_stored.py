@@ -47,9 +47,9 @@ def test_where_there_is_none_none_is_read(store):
 @pytest.mark.parametrize(
     ("name", "body", "said"),
     [
-        ("sub/b", None, "sub/b: missing"),
-        ("a", b"alph", "a: 4 bytes instead of 5"),
-        ("a", b"ALPHA", "a: marked with SHA-256"),
+        ("sub/b", None, "sub/b: the object is missing"),
+        ("a", b"alph", "a: the object has 4 bytes, the manifest says 5"),
+        ("a", b"ALPHA", "a: the object is marked with SHA-256"),
     ],
     ids=["missing", "size", "content"],
 )
