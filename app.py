@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import _node  # noqa: F401  # before anything imports jsii
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.monitoring_cost import build_scope
-from tandem.cli.outcome import ExitCode, format_count, print_faults
+from tandem.cli.outcome import format_count, print_faults
 from tandem.cli.selection import Selection
+from tandem.errors import ExitCode
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment

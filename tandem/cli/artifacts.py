@@ -27,10 +27,10 @@ from tandem.artifacts.explain import (
 )
 from tandem.cli import artifacts_report as report
 from tandem.cli.bucket_context import BucketContext, load_bucket_context
-from tandem.cli.outcome import ExitCode, print_json
+from tandem.cli.outcome import print_json
 from tandem.cli.recompile import MANIFESTS, read_manifests
 from tandem.cli.selection import Selection
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import ExitCode, ExternalError, InputError, TandemError
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.variant_key import compute_artifact_key

@@ -26,9 +26,9 @@ from tandem.cli.bench_flags import (
     add_report_flags,
     add_run_flags,
 )
-from tandem.cli.outcome import ExitCode, print_json
+from tandem.cli.outcome import print_json
 from tandem.cli.selection import Selection
-from tandem.errors import TandemError
+from tandem.errors import ExitCode, TandemError
 from tandem.shell_command import quote_command
 from tandem.spec.faults import SpecError
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.cli.outcome import ExitCode, print_json
+from tandem.cli.outcome import print_json
+from tandem.errors import ExitCode
 from tandem.judge.compare.comparison import compare_runs as compared
 from tandem.judge.schema import MARGIN
 from tandem.report.comparison_table import render_lines

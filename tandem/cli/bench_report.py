@@ -21,7 +21,8 @@ from tandem.bench.fault import ExternalBenchError
 from tandem.bench.manifest import RunManifest
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.summary import RecordSummary
-from tandem.cli.outcome import ExitCode, print_json
+from tandem.cli.outcome import print_json
+from tandem.errors import ExitCode
 
 if TYPE_CHECKING:
     from tandem.judge.verdict import JudgeOptions

@@ -20,8 +20,9 @@ from tandem.cli.cost_report import (
     list_part_lines,
 )
 from tandem.cli.inputs import CommandInputs, read_inputs
-from tandem.cli.outcome import ExitCode, compute_exit_code, format_count, print_faults, print_json
+from tandem.cli.outcome import compute_exit_code, format_count, print_faults, print_json
 from tandem.cli.selection import Selection, add_name_flags
+from tandem.errors import ExitCode
 from tandem.spec.environment import Environment
 from tandem.spec.pins import VersionPin, list_pins
 

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tandem.cli.outcome import ExitCode, format_count, print_json
+from tandem.cli.outcome import format_count, print_json
 from tandem.cli.selection import Selection
-from tandem.errors import InputError, TandemError
+from tandem.errors import ExitCode, InputError, TandemError
 from tandem.shell_command import clean_text, quote_command
 from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError

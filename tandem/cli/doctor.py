@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from tandem.cli import fleet
 from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.outcome import ExitCode, print_json
+from tandem.cli.outcome import print_json
 from tandem.cli.selection import Selection
-from tandem.errors import TandemError
+from tandem.errors import ExitCode, TandemError
 from tandem.shell_command import clean_text
 from tandem.spec.environment import Environment
 

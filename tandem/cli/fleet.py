@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tandem.cli.outcome import ExitCode, print_json
+from tandem.cli.outcome import print_json
 from tandem.cli.selection import Selection
-from tandem.errors import InputError, TandemError
+from tandem.errors import ExitCode, InputError, TandemError
 from tandem.spec.document import read_document
 from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError, SpecFault

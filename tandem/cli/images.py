@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 
 from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.outcome import ExitCode, format_count, print_json
+from tandem.cli.outcome import format_count, print_json
 from tandem.cli.selection import Selection, add_name_flags
+from tandem.errors import ExitCode
 from tandem.shell_command import quote_command
 from tandem.spec.catalogue import DATA
 from tandem.spec.environment import Environment

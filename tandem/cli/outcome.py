@@ -1,30 +1,16 @@
-"""Exit codes and the form in which every command reports.
-
-Invariant: the same codes everywhere: 0 done; 1 stale or, with --strict, warned; 2 bad input; 3 the world
-outside failed; 4 void.
-"""
+"""The form in which every command reports."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
 from typing import Any
 
 from tandem.bench.terminal_text import clean_text
+from tandem.errors import ExitCode
 from tandem.spec.faults import SpecFault
 from tandem.spec.record import FILL_IN
-
-
-class ExitCode(IntEnum):
-    """What a command's exit code says."""
-
-    DONE = 0
-    STALE = 1
-    BAD_INPUT = 2
-    EXTERNAL_FAILURE = 3
-    VOID = 4
 
 
 def compute_exit_code(faults: Iterable[SpecFault], *, strict: bool) -> ExitCode:

@@ -18,8 +18,9 @@ from types import ModuleType
 from typing import TextIO, cast
 
 from tandem.bench.terminal_text import PrintableStream
-from tandem.cli.outcome import ExitCode, print_faults, print_json
+from tandem.cli.outcome import print_faults, print_json
 from tandem.cli.selection import Selection, add_selection_flags, read_selection
+from tandem.errors import ExitCode
 from tandem.spec.faults import SpecError
 
 EPILOG = "exit codes: 0 done; 1 stale, or warned with --strict; 2 bad input; 3 the world outside failed; 4 void"

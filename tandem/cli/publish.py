@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from tandem.cli.experiment_match import MeasuredRun, find_measured_experiment, list_dimensions
 from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.outcome import ExitCode, format_count, print_json
+from tandem.cli.outcome import format_count, print_json
 from tandem.cli.selection import Selection
-from tandem.errors import ExternalError, InputError
+from tandem.errors import ExitCode, ExternalError, InputError
 from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.outcome import ExitCode, compute_exit_code, format_count, print_json
+from tandem.cli.outcome import compute_exit_code, format_count, print_json
 from tandem.cli.selection import Selection, add_name_flags
+from tandem.errors import ExitCode
 from tandem.shell_command import build_cdk_command
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment

@@ -12,8 +12,9 @@ from tandem.cli.cost_report import (
     list_part_lines,
 )
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
-from tandem.cli.outcome import ExitCode, compute_exit_code, print_json
+from tandem.cli.outcome import compute_exit_code, print_json
 from tandem.cli.selection import Selection, add_name_flags
+from tandem.errors import ExitCode
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec import names
 from tandem.spec.budgets import compute_run_usd

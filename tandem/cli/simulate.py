@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tandem.cli.inputs import read_inputs
-from tandem.cli.outcome import ExitCode, print_json
+from tandem.cli.outcome import print_json
 from tandem.cli.selection import Selection
+from tandem.errors import ExitCode
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError, SpecFault
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from tandem.cli import fleet
 from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.outcome import ExitCode, format_count, print_json
+from tandem.cli.outcome import format_count, print_json
 from tandem.cli.selection import Selection
-from tandem.errors import InputError, TandemError
+from tandem.errors import ExitCode, InputError, TandemError
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment

@@ -12,8 +12,9 @@ from pathlib import Path
 from string import Template
 from typing import get_args
 
-from tandem.cli.outcome import ExitCode, print_json
+from tandem.cli.outcome import print_json
 from tandem.cli.selection import Selection
+from tandem.errors import ExitCode
 from tandem.rules.naming import FOLDER_NAMES
 from tandem.shell_command import quote_command
 from tandem.spec.catalogue import Catalogue, load_catalogue

@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 
 from tandem.cli import fleet
-from tandem.cli.outcome import ExitCode, print_json
+from tandem.cli.outcome import print_json
 from tandem.cli.selection import Selection
-from tandem.errors import TandemError
+from tandem.errors import ExitCode, TandemError
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tandem.cli import fleet
-from tandem.cli.outcome import ExitCode, format_count, print_json
+from tandem.cli.outcome import format_count, print_json
 from tandem.cli.selection import Selection
-from tandem.errors import InputError, TandemError
+from tandem.errors import ExitCode, InputError, TandemError
 from tandem.spec.environment import Environment
 
 if TYPE_CHECKING:
