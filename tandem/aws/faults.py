@@ -25,10 +25,8 @@ BOTO_ERRORS = (
 )  # all that a call of boto3 may end in
 # what botocore's parsers raise for well-formed XML or JSON that is of no service; only around the call itself
 PARSER_ERRORS = (KeyError, AttributeError, TypeError, UnicodeDecodeError)
-MIN_SERVER_ERROR_STATUS, MIN_FAILURE_STATUS = (
-    500,
-    300,
-)  # the least statuses of HTTP that say so; a redirect is no answer either
+# the least statuses of HTTP that say so; a redirect is no answer either
+MIN_SERVER_ERROR_STATUS, MIN_FAILURE_STATUS = 500, 300
 HEAD_BYTES = 1024  # of a body, in which a page says that it is one
 
 
@@ -174,9 +172,8 @@ def _refuse_foreign_answer(operation_model: Any, response_dict: dict[str, Any], 
     is_success = status < MIN_FAILURE_STATUS
     if not isinstance(body, bytes) or not body or (is_success and _has_free_payload(operation_model)):
         return
-    is_refusal = (
-        not is_success and status < MIN_SERVER_ERROR_STATUS
-    )  # some services refuse in another form than they answer in
+    # some services refuse in another form than they answer in
+    is_refusal = not is_success and status < MIN_SERVER_ERROR_STATUS
     body_form = _name_foreign_form(body, "" if is_refusal else _name_protocol(operation_model.service_model))
     if body_form and status >= MIN_SERVER_ERROR_STATUS:
         response_dict["body"] = b""  # as of a load balancer: botocore tries again, then says the status

@@ -239,9 +239,8 @@ class MeasurementRun:
         if self.settings.warm_up == 0:
             return run_manifest
         path = self.folder / WARM_UP_FILE
-        first_window = (
-            path.read_bytes().count(b"\n") if path.exists() else 0
-        )  # windows are numbered on over resumptions
+        # windows are numbered on over resumptions
+        first_window = path.read_bytes().count(b"\n") if path.exists() else 0
         with open_recorder(path) as recorder, self.progress.show_line():
             loops = self._create_loops(recorder, RunHistory(interrupt_counts={}), self.progress.count_warm_up)
             warm_ups = (self._warm_up_arm(arm, loops, first_window) for arm in arms)

@@ -35,10 +35,8 @@ READY_TIMEOUT_S = 60.0
 LAST_PORT = 65_535
 MAX_TIME_SCALE = 100.0  # then a step is half a millisecond, as late as a chunk is written
 OVERRUN_FACTOR = 2  # an answer that is meant to run into max_tokens is longer by this factor
-LENGTH_SHARE, SPREAD_SHARE = (
-    0.5,
-    0.15,
-)  # of the least max_tokens of a class: its answers and how they differ; a thought fits in
+# of the least max_tokens of a class: its answers and how they differ; a thought fits in
+LENGTH_SHARE, SPREAD_SHARE = 0.5, 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,9 +89,8 @@ def _estimate_stop_start(fleet: FleetState, config: GuardConfig, earliest: datet
     """Return since when EKS has been asked, as far as anybody can tell."""
     if fleet.fence is None or not fleet.fence.is_closed:
         return earliest + config.grace_period  # nobody wrote down when it was first tried: EKS gets twice as long
-    return (
-        fleet.fence.at if fleet.fence.at <= fleet.now + CLOCK_TOLERANCE else fleet.now - config.grace_period
-    )  # a moment that is none
+    # a moment that is none
+    return fleet.fence.at if fleet.fence.at <= fleet.now + CLOCK_TOLERANCE else fleet.now - config.grace_period
 
 
 def _has_overdue_capacity(fleet: FleetState, config: GuardConfig, stop_start: datetime, *, has_size: bool) -> bool:

@@ -135,9 +135,8 @@ def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise, level: floa
     weights = np.vstack([np.full((1, prompts), 1 / prompts), resample_prompts(prompts)[:draws]])
     baseline, variant = (_compute_percentile(requests, arm, weights) for arm in (0, 1))
     logs = np.log(baseline) - np.log(variant)
-    own_variance = (
-        float(np.var(logs[1:], ddof=1)) * prompts / (prompts - 1)
-    )  # resampling n makes it too small by (n - 1) / n
+    # resampling n makes it too small by (n - 1) / n
+    own_variance = float(np.var(logs[1:], ddof=1)) * prompts / (prompts - 1)
     percentile = combine_variances(float(logs[0]), RoundNoise(own_variance, prompts - 1), shared_noise, level)
     return TailEstimate("p90", float(baseline[0]), float(variant[0]), percentile)
 

@@ -11,10 +11,8 @@ from tandem.rules.contexts import EnvironmentContext
 from tandem.rules.rule import RuleFinding, RuleList, join_values
 from tandem.spec.environment import ExistingNetwork, NewNetwork
 
-LARGEST_PREFIX, SMALLEST_PREFIX = (
-    16,
-    20,
-)  # a VPC takes /16 to /28; below /20 a trn2 node's interfaces alone may exhaust a subnet
+# a VPC takes /16 to /28; below /20 a trn2 node's interfaces alone may exhaust a subnet
+LARGEST_PREFIX, SMALLEST_PREFIX = 16, 20
 PRIVATE = tuple(ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 
 _VPC = "EC2 API Reference, CreateVpc"

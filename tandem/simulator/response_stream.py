@@ -63,9 +63,8 @@ class ResponseStream:
         opening = self._frames.opening() if self._token_index == 0 else b""
         frame_bytes = self._frames.burst(tokens, last=last) if self._frames.request.stream else b""
         self._token_index, self._pending_tokens = self._token_index + count, self._pending_tokens + count
-        burst_tokens = (
-            self._pending_tokens if frame_bytes or not self._frames.request.stream else 0
-        )  # what no frame tells is told with the next
+        # what no frame tells is told with the next
+        burst_tokens = self._pending_tokens if frame_bytes or not self._frames.request.stream else 0
         self._pending_tokens -= burst_tokens
         burst = TokenBurst(due_s, burst_tokens, opening + frame_bytes + (self._frames.closing() if last else b""), last)
         return lambda: self._bursts.put_nowait(burst)

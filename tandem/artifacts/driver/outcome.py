@@ -19,11 +19,8 @@ from typing import Any
 from tandem.artifacts.driver.failure import KINDS, OUT_OF_MEMORY, UNKNOWN
 
 SCHEMA_VERSION = 1
-RESULT_RUNNING, RESULT_SUCCESS, RESULT_FAILURE = (
-    "running",
-    "compiled",
-    "failed",
-)  # failed: of this attempt, another may follow
+# failed: of this attempt, another may follow
+RESULT_RUNNING, RESULT_SUCCESS, RESULT_FAILURE = "running", "compiled", "failed"
 RESULT_GIVEN_UP = "given up"  # no other follows
 # variables of the pod and of its neighbours, which no program here reads; a restart may see others
 _IGNORED_VARIABLES = re.compile(

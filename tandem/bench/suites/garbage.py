@@ -12,10 +12,8 @@ from itertools import permutations
 
 # Characters that no answer holds: what undecodable bytes become, controls, private use.
 BROKEN_CHARACTERS = re.compile("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufdd0-\ufdef]")
-MIN_BROKEN_CHARACTERS, BROKEN_SHARE = (
-    3,
-    1 / 200,
-)  # one or two stand at the end of an answer that was cut inside a character
+# one or two stand at the end of an answer that was cut inside a character
+MIN_BROKEN_CHARACTERS, BROKEN_SHARE = 3, 1 / 200
 
 # How byte-level tokenizers spell a space and a line break: seen when tokens are shown and not decoded.
 TOKEN_MARKS = re.compile("[\u0120\u010a]")

@@ -19,10 +19,8 @@ MIN_MACHINE_COVERED_WORDS, MIN_MACHINE_REPEATS = 60, 6  # code, JSON and configu
 UNSPACED_WORD_CHARACTERS = 15  # mean characters a word, from which on the text is judged by characters
 GLUED_WORD_CHARACTERS = 60  # characters of the last word, likewise
 TAIL_CHARACTERS = 600
-MIN_COVERED_CHARACTERS, MIN_CHARACTERS_OF_ONE_KIND = (
-    60,
-    120,
-)  # by a unit of several characters, by one character: a ruled line is short
+# by a unit of several characters, by one character: a ruled line is short
+MIN_COVERED_CHARACTERS, MIN_CHARACTERS_OF_ONE_KIND = 60, 120
 MIN_MACHINE_COVERED_CHARACTERS = 400
 
 NEAR_LOOP_TAIL_WORDS, MIN_NEAR_LOOP_WORDS = 160, 120  # words at the end, and how many there must be

@@ -86,10 +86,8 @@ PROOF_CALLS = (
 )
 """What `--prove-stop` asks beside DOCTOR_CALLS: its schedule, EKS's updates, and the queue of dead letters."""
 
-PASS_ROLE_ACTION, DECRYPT_ACTION = (
-    "iam:PassRole",
-    "kms:Decrypt",
-)  # what IAM asks for beside a schedule with a role, an encrypted queue
+# what IAM asks for beside a schedule with a role, an encrypted queue
+PASS_ROLE_ACTION, DECRYPT_ACTION = "iam:PassRole", "kms:Decrypt"
 
 
 def list_action_arns(environment: Environment, action: str) -> tuple[str, ...]:
