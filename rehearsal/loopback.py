@@ -1,23 +1,10 @@
-"""A small HTTP server on 127.0.0.1, for the stand-ins that speak HTTP: one thread a connection, stopped at once.
-
-Invariant: after `stop` no connection of it is open and its port refuses; `start` takes the same port again.
-"""
+"""Where stand-ins listen: 127.0.0.1, on a port that is free."""
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BufferedIOBase
-from typing import Any
 
 HOST = "127.0.0.1"
-PIECE_BYTES = 256 * 1024  # bytes held at a time of a body that passes through
-_POLL_S = 0.05  # how soon a stop is seen
 
 
 def find_free_port() -> int:
@@ -25,96 +12,3 @@ def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
-
-
-class _LoopbackHttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, port: int, handler: Callable[..., BaseHTTPRequestHandler]) -> None:
-        self._connections: set[socket.socket] = set()
-        super().__init__((HOST, port), handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._connections.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._connections.discard(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no error of ours."""
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)
-
-    def close_connections(self) -> None:
-        """End every open connection, so that no thread waits for a client that keeps one alive."""
-        for connection in tuple(self._connections):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-
-class LoopbackServer:
-    """One server that can be stopped and started again on its port.
-
-    Args:
-        handler: makes the handler of one connection, called as `socketserver` calls its handler class.
-        port: 0 takes a free one at the first start.
-    """
-
-    def __init__(self, handler: Callable[..., BaseHTTPRequestHandler], port: int = 0) -> None:
-        self.port = port
-        self._handler = handler
-        self._server: _LoopbackHttpServer | None = None
-
-    @property
-    def url(self) -> str:
-        """Where it listens, without a slash at the end."""
-        return f"http://{HOST}:{self.port}"
-
-    def start(self) -> None:
-        """Listen.
-
-        Raises:
-            OSError: somebody else has the port.
-        """
-        if self._server is not None:
-            return
-        self._server = _LoopbackHttpServer(self.port, self._handler)
-        self.port = int(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, args=[_POLL_S], daemon=True).start()
-
-    def stop(self) -> None:
-        """Refuse new connections and end the open ones."""
-        if self._server is None:
-            return
-        self._server.shutdown()
-        self._server.server_close()
-        self._server.close_connections()
-        self._server = None
-
-
-def read_body(headers: Message, stream: BufferedIOBase) -> Iterator[bytes]:
-    """The body of a request in pieces, its transfer encoding taken off and nothing else changed.
-
-    Raises:
-        ConnectionError: the client went away in the middle.
-    """
-    if headers.get("Transfer-Encoding", "").lower() == "chunked":
-        while chunk_bytes := int(stream.readline().split(b";")[0], 16):
-            yield from _read_exactly(stream, chunk_bytes)
-            stream.readline()
-        while stream.readline().strip():  # trailers
-            pass
-    else:
-        yield from _read_exactly(stream, int(headers.get("Content-Length", "0")))
-
-
-def _read_exactly(stream: BufferedIOBase, remaining_bytes: int) -> Iterator[bytes]:
-    while remaining_bytes:
-        piece = stream.read(min(remaining_bytes, PIECE_BYTES))
-        if not piece:
-            raise ConnectionAbortedError("the client went away in the middle of its request")
-        remaining_bytes -= len(piece)
-        yield piece

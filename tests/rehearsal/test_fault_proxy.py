@@ -10,6 +10,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler
 
 import pytest
+from doubles import loopback
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import (
     INTERNAL_ERROR_FAULT,
@@ -22,8 +23,6 @@ from doubles.fault_proxy.rules import (
     SlowAnswerFault,
     StatusFault,
 )
-
-from rehearsal import loopback
 
 PAYLOAD = bytes(range(256)) * 4096  # 1 MiB, several pieces
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote
 
 from pydantic import ValidationError
 
+from doubles import loopback
 from doubles.fault_proxy.aws_operation import find_operation, find_service
 from doubles.fault_proxy.error_response import build_error_response
 from doubles.fault_proxy.request import ProxyMoment
@@ -30,7 +31,6 @@ from doubles.fault_proxy.rules import (
     SlowAnswerFault,
     StatusFault,
 )
-from rehearsal import loopback
 
 if TYPE_CHECKING:
     from doubles.fault_proxy.proxy import FaultProxy

@@ -18,10 +18,10 @@ from functools import partial
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from doubles import loopback
 from doubles.fault_proxy.connection import ProxyConnection
 from doubles.fault_proxy.request import ProxyMoment, ProxyRequest
 from doubles.fault_proxy.rules import FaultRule, ProxyFault, RuleCounter, select_fault
-from rehearsal import loopback
 
 
 class FaultProxy:

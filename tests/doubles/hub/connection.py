@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from doubles import loopback
 from doubles.hub.repositories import MAIN_BRANCH, HubBlob, HubRepositories, HubRevision
-from rehearsal import loopback
 
 _ID_PATTERN = r"(?P<id>[\w.-]+/[\w.-]+)"
 _LARGE_PATH = "cdn"  # the path that the redirect of a large file leads to

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from doubles import loopback
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.request import ProxyRequest
 from doubles.fault_proxy.rules import FaultRule
 from doubles.hub.connection import LARGE_HOST, HubAccess, HubConnection
 from doubles.hub.repositories import HubRepositories
-from rehearsal import loopback
 
 
 class LocalHub:
