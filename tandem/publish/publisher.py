@@ -133,7 +133,8 @@ class RunPublisher:
         faults: list[TandemError] = []
         complete_rounds: list[int] = []
         for figures in rounds:
-            complete_rounds += [figures.number] * figures.is_complete
+            if figures.is_complete:
+                complete_rounds.append(figures.number)
             if self._is_late():
                 self.report.left.append(f"rounds from {figures.number} on were not sent in the time that there was")
                 break
@@ -203,7 +204,8 @@ class RunPublisher:
             lost = (
                 f"round {number} has figures older than two weeks, which CloudWatch takes no more; S3 has its records"
             )
-            self.report.lost += [lost] * (lost not in self.report.lost)
+            if lost not in self.report.lost:
+                self.report.lost.append(lost)
             return "skipped"
         refusal = batch.find_name_fault() or self._put_data(batch.data)
         if refusal is not None:
