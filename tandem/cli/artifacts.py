@@ -27,7 +27,7 @@ from tandem.artifacts.explain import (
 )
 from tandem.cli import artifacts_report as report
 from tandem.cli.bucket_context import BucketContext, load_bucket_context
-from tandem.cli.outcome import print_json
+from tandem.cli.outcome import print_error, print_json
 from tandem.cli.recompile import MANIFESTS, read_manifests
 from tandem.cli.selection import Selection
 from tandem.errors import ExitCode, ExternalError, InputError, TandemError
@@ -133,7 +133,7 @@ def _list_artifacts(context: BucketContext, options: argparse.Namespace) -> Exit
         (stored_set.fault for stored_set in stored_sets if isinstance(stored_set.fault, ExternalError)), None
     )
     if read_fault is not None:
-        report.print_error(read_fault)
+        print_error(read_fault)
         return ExitCode.EXTERNAL_FAILURE
     return ExitCode.STALE if options.strict and any(row.is_unavailable for row in listing.rows) else ExitCode.DONE
 
@@ -193,7 +193,7 @@ def _collect_garbage(context: BucketContext, options: argparse.Namespace) -> Exi
         _print_lines(report.format_summary(gc_report, freed, delete=options.delete))
     read_fault = next((entry.fault for entry in gc_plan.retentions if entry.fault), None)
     if read_fault is not None:
-        report.print_error(read_fault)
+        print_error(read_fault)
         return ExitCode.EXTERNAL_FAILURE
     return ExitCode.DONE
 

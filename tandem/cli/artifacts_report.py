@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tandem.cli.bucket_context import BucketContext
-from tandem.cli.outcome import format_count, print_json
+from tandem.cli.outcome import format_count, print_error, print_json
 from tandem.cli.recompile_report import WIDTH, wrap_parts
 from tandem.errors import TandemError
 from tandem.shell_command import quote_command
@@ -53,12 +53,6 @@ def report_error(error: TandemError, *, as_json: bool) -> None:
         print_json({"error": error.as_dict(), "exit_code": error.exit_code})
         return
     print_error(error)
-
-
-def print_error(error: TandemError) -> None:
-    """Print a fault on standard error, beside whatever else was found."""
-    location = f"{error.where}: " if error.where else ""
-    print(f"error: {location}{error.problem.rstrip()}\n  change   {error.change}", file=sys.stderr)
 
 
 def format_listing(listing: ArtifactListing) -> Iterator[str]:

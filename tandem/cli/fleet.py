@@ -7,13 +7,12 @@ an experiment says wrong must never keep anybody from ending what is paid for.
 from __future__ import annotations
 
 import shlex
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tandem.cli.outcome import print_json
+from tandem.cli.outcome import print_error, print_json
 from tandem.cli.selection import Selection
 from tandem.errors import ExitCode, InputError, TandemError
 from tandem.spec.document import read_document
@@ -82,8 +81,7 @@ def report_failure(
     """Say a fault, and return its code; `extra_fields` is what the document has of what was done before."""
     if selection.as_json:
         print_json({**(extra_fields or {}), "fault": error.as_dict(), "exit_code": error.exit_code})
-    location = f"{error.where}: " if error.where else ""
-    print(f"error: {location}{error.problem}\n  change   {error.change}", file=sys.stderr)
+    print_error(error)
     return ExitCode(error.exit_code)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tandem.bench.terminal_text import clean_text
-from tandem.errors import ExitCode
+from tandem.errors import ExitCode, TandemError
 from tandem.spec.faults import SpecFault
 from tandem.spec.record import FILL_IN
 
@@ -34,6 +34,12 @@ def print_json(value: dict[str, Any]) -> None:
             for character in text
         )
     print(text)
+
+
+def print_error(error: TandemError) -> None:
+    """Print a fault on standard error, beside whatever else was found."""
+    location = f"{error.where}: " if error.where else ""
+    print(f"error: {location}{error.problem.rstrip()}\n  change   {error.change}", file=sys.stderr)
 
 
 def print_faults(faults: Iterable[SpecFault]) -> None:

@@ -78,14 +78,14 @@ _COMMANDS = {
 }
 
 
+# (command, flag or nothing) -> what a user writes now
 _OLD_WORDS = {
-    (
-        "dashboard",
-        "",
-    ): "`tandem dashboard` is gone: open report.html of `tandem bench report`, which draws Figures 3 to 5",
+    ("dashboard", ""): (
+        "`tandem dashboard` is gone: open report.html of `tandem bench report`, which draws Figures 3 to 5"
+    ),
     ("twin", ""): "`tandem twin` is now `tandem simulate`",
     ("simulate", "--faster"): "`--faster` is now `--time-scale`",
-}  # (command, flag or nothing) -> what a user writes now
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
