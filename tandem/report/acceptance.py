@@ -18,7 +18,6 @@ from tandem.report.markup import build_sentence, build_table, render_template
 from tandem.report.row_layout import build_layer, build_name_layers, compute_row_layout
 from tandem.report.section import ReportSection
 
-EVERY = "all"
 MAX_ROWS = 20
 MAX_LINES = 6
 _BAR_PX = 16
