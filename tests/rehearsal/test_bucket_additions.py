@@ -50,34 +50,6 @@ def test_rejects_an_existing_bucket_when_no_adoption_is_asked_for(deploy, delete
     assert change_set(resources, adopt=False) == "ROLLBACK_COMPLETE"
 
 
-def test_rejects_a_second_policy_on_a_bucket(endpoint, deploy):
-    statement = {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": "*"}
-    policy = {"Type": "AWS::S3::BucketPolicy", "Properties": {
-        "Bucket": "twice", "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]}}}  # fmt: skip
-    endpoint.client("s3").create_bucket(Bucket="twice", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
-    deploy({"Policy": policy})
-
-    assert "The bucket policy already exists on bucket twice." in deploy({"Policy": policy}).reasons
-
-
-def test_a_setting_that_the_template_drops_goes(endpoint, deploy, held, refusal):
-    rules = {"Rules": [{"Id": "r", "Status": "Enabled", "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}}]}
-    stack = deploy(bucket(LifecycleConfiguration=rules, Tags=[{"Key": "a", "Value": "b"}]))
-    deploy(bucket(), stack.name, update=True)
-    name = held(stack.name)["Bucket"].physical_id
-
-    code = refusal(endpoint.client("s3").get_bucket_lifecycle_configuration, Bucket=name)
-    tags = {tag["Key"] for tag in endpoint.client("s3").get_bucket_tagging(Bucket=name)["TagSet"]}
-    assert (code, "a" in tags) == ("NoSuchLifecycleConfiguration", False)
-
-
-def test_versioning_can_be_suspended(deploy, held):
-    stack = deploy(bucket(VersioningConfiguration={"Status": "Enabled"}))
-    deploy(bucket(VersioningConfiguration={"Status": "Suspended"}), stack.name, update=True)
-
-    assert held(stack.name)["Bucket"].differences == ()
-
-
 @pytest.mark.parametrize("properties", [{"Colour": "blue"}, {"LifecycleConfiguration": {"Rules": [{"Colour": 1}]}}])
 def test_rejects_a_bucket_property_that_would_be_lost(deploy, properties):
     assert any("unsupported property Colour" in reason for reason in deploy(bucket(**properties)).reasons)

@@ -61,10 +61,6 @@ def test_two_starts_with_one_token_are_one_build(played):
     assert played(idempotencyToken="t")["id"] == played(idempotencyToken="t")["id"]
 
 
-def test_two_starts_without_a_token_are_two_builds(played):
-    assert played()["id"] != played()["id"]
-
-
 def test_a_build_writes_the_commands_it_takes_to_its_log(endpoint, played):
     logs = played()["logs"]
 

@@ -18,7 +18,6 @@ from rehearsal.aws import endpoint as module
 from rehearsal.aws.__main__ import _build_parser, _select_location
 from rehearsal.aws.endpoint import PROXY_VARIABLES, AwsEndpoint, is_listening, list_exports
 from rehearsal.aws.installation import EndpointError, ensure_python
-from rehearsal.loopback import find_free_port
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -33,10 +32,6 @@ def gone(process: int) -> bool:
             return True
         time.sleep(0.05)
     return False
-
-
-def test_the_access_key_is_the_account(endpoint):
-    assert endpoint.client("sts").get_caller_identity()["Account"] == endpoint.account
 
 
 def test_a_client_is_made_once_for_each_account_and_region():
@@ -61,10 +56,6 @@ def test_it_listens_on_loopback_only(endpoint):
 
 def test_a_stopped_endpoint_leaves_neither_process_nor_files(renewed):
     assert (gone(renewed.left.process), renewed.left.work_there) == (True, False)
-
-
-def test_a_reset_forgets_all(renewed):
-    assert renewed.after_reset == []
 
 
 def test_state_survives_a_restart_where_it_is_asked_for(renewed):
@@ -150,14 +141,6 @@ def test_a_proxy_is_not_asked_for_the_endpoint(monkeypatch, endpoint, tmp_path):
     assert not any({**os.environ, **endpoint.client_environment(tmp_path)}[name] for name in PROXY_VARIABLES)
 
 
-def test_a_fitting_environment_is_not_made_again():
-    said: list[str] = []
-
-    ensure_python(report=said.append)
-
-    assert said == []
-
-
 def test_an_environment_of_other_requirements_is_made_anew(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr("rehearsal.aws.installation.venv.create", lambda *_, **more: calls.append(more["clear"]))
@@ -185,10 +168,6 @@ def test_a_failed_installation_is_not_taken_for_one(tmp_path, monkeypatch):
         ensure_python(directory, lambda _: None)
 
     assert not (directory / "requirements.sha256").exists()
-
-
-def test_a_free_port_is_free():
-    assert not is_listening(find_free_port())
 
 
 def test_a_key_that_is_no_account_is_of_the_endpoints(endpoint):

@@ -72,17 +72,6 @@ def test_notifications_of_a_budget_are_listed_page_by_page(endpoint, deploy, nam
     assert [[one["Threshold"] for one in page["Notifications"]] for page in pages] == [[100, 125], [150, 200], [300]]
 
 
-@pytest.mark.parametrize(("more", "code"), [
-    ({"MaxResults": 101}, "InvalidParameterException"), ({"NextToken": "other"}, "InvalidNextTokenException"),
-    ({"NextToken": "1"}, "InvalidNextTokenException"),
-])  # fmt: skip
-def test_rejects_a_listing_of_notifications_out_of_bounds(endpoint, deploy, refusal, name, more, code):
-    deploy(budget(name))
-    listing = client(endpoint, "budgets").describe_notifications_for_budget
-
-    assert refusal(listing, AccountId=endpoint.account, BudgetName=name, **more) == code
-
-
 def test_a_budget_takes_no_eleventh_notification(deploy, name):
     stack = deploy(budget(name, 250, *map(notification, range(10, 121, 10))))
 
@@ -94,12 +83,6 @@ def test_a_budget_of_another_name_takes_the_place_of_the_first(endpoint, deploy,
     deploy(budget(f"{name}-other"), stack.name, update=True)
 
     assert {one for one in limits(endpoint) if one.startswith(name)} == {f"{name}-other"}
-
-
-def test_a_budget_goes_with_its_stack(endpoint, deploy, delete, name):
-    stack = deploy(budget(name))
-
-    assert (delete(stack), name in limits(endpoint)) == ("DELETE_COMPLETE", False)
 
 
 def test_a_stack_goes_whose_budget_is_gone_already(endpoint, deploy, delete, name):
@@ -137,14 +120,6 @@ def test_a_timed_rule_fires_when_the_clock_has_passed_its_time(endpoint, timed):
         found.append(timed())
 
     assert found == [0, 1, 1, 2]
-
-
-def test_a_timed_rule_fires_again_after_the_clock_was_put_back(endpoint, timed):
-    endpoint.set_fleet(FleetBehavior(clock_offset_s=86400))
-    endpoint.set_fleet()
-    endpoint.set_fleet(FleetBehavior(clock_offset_s=301))
-
-    assert until(timed, 2) == 2
 
 
 def test_a_function_of_a_template_sends_a_call_that_failed_to_its_dead_letter_queue(endpoint, deploy, name):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import ClientError
 from twin_resources import NETWORK, launch_template, subnet
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
@@ -19,13 +18,6 @@ def test_a_subnet_by_zone_id_lies_in_that_zone(endpoint, deploy, held, zone, nam
     assert (found["AvailabilityZoneId"], found["AvailabilityZone"]) == (zone, name)
 
 
-def test_rejects_a_subnet_of_an_unknown_vpc(deploy):
-    stack = deploy({"Subnet": {"Type": "AWS::EC2::Subnet", "Properties": {
-        "VpcId": "vpc-0123456789abcdef0", "CidrBlock": "10.0.0.0/20"}}})  # fmt: skip
-
-    assert "The vpc ID 'vpc-0123456789abcdef0' does not exist" in stack.reasons
-
-
 def test_a_vpc_is_described_with_every_range_of_it(endpoint):
     ec2 = endpoint.client("ec2")
     vpc_id = ec2.create_vpc(CidrBlock="10.60.0.0/16")["Vpc"]["VpcId"]
@@ -36,11 +28,6 @@ def test_a_vpc_is_described_with_every_range_of_it(endpoint):
     (vpc,) = ec2.describe_vpcs(VpcIds=[vpc_id])["Vpcs"]
     ranges = [(item["CidrBlock"], item["CidrBlockState"]["State"]) for item in vpc["CidrBlockAssociationSet"]]
     assert ranges == [(block, "associated") for block in ("10.60.0.0/16", "100.64.0.0/16", "100.65.0.0/16")]
-
-
-def test_rejects_a_range_of_an_unknown_vpc(endpoint):
-    with pytest.raises(ClientError, match="The vpc ID 'vpc-0123456789abcdef0' does not exist"):
-        endpoint.client("ec2").associate_vpc_cidr_block(VpcId="vpc-0123456789abcdef0", CidrBlock="100.64.0.0/16")
 
 
 def test_rejects_a_nat_gateway_without_an_address(deploy):
@@ -95,14 +82,6 @@ def test_rejects_the_same_rule_twice(deploy):
     assert "the specified rule already exists" in deploy({**GROUP, "Rule": rule("a"), "Again": rule("a")}).reasons
 
 
-def test_rejects_a_rule_of_an_unknown_group(deploy):
-    properties = {"GroupId": "sg-0", "IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}
-
-    stack = deploy({"Rule": {"Type": "AWS::EC2::SecurityGroupEgress", "Properties": properties}})
-
-    assert "The security group 'sg-0' does not exist" in stack.reasons
-
-
 def test_a_changed_flow_log_is_replaced(endpoint, deploy, held):
     def logs(traffic):
         said = {"ResourceId": {"Ref": "Vpc"}, "ResourceType": "VPC", "TrafficType": traffic, "LogGroupName": "flows"}
@@ -142,12 +121,3 @@ def test_a_launch_template_made_by_api_keeps_every_field(endpoint):
     (found,) = ec2.describe_launch_template_versions(LaunchTemplateName="by-api")["LaunchTemplateVersions"]
 
     assert found["LaunchTemplateData"] == data
-
-
-def test_rejects_a_launch_template_field_that_ec2_does_not_know(deploy):
-    template = launch_template("cr-0123456789abcdef0")
-    template["Properties"]["LaunchTemplateData"]["MarketType"] = "capacity-block"
-
-    reasons = deploy({"Template": template}).reasons
-
-    assert "Encountered unsupported property MarketType in LaunchTemplateData" in reasons

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from twin_looking import client, until
-from twin_resources import cluster, launch_template, nodegroup, subnet
+from twin_resources import launch_template, nodegroup, subnet
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
@@ -93,13 +93,6 @@ def test_raised_instances_are_pending_first(endpoint, group):
     fleet.scale(2)
 
     assert fleet.states() == ["pending", "pending"]
-
-
-def test_pending_instances_run_after_the_delay(group):
-    fleet = group()
-    fleet.scale(2)
-
-    assert until(fleet.states, ["running", "running"]) == ["running", "running"]
 
 
 def test_surplus_instances_are_shutting_down_first(endpoint, group):
@@ -200,18 +193,6 @@ def test_a_node_group_created_with_a_size_is_active_when_its_instances_run(group
     assert (fleet.described()["status"], fleet.states()) == ("ACTIVE", ["running", "running"])
 
 
-def test_a_new_launch_template_version_replaces_the_instances(group):
-    fleet = group()
-    fleet.raised(1)
-    [before] = [one["InstanceId"] for one in fleet.instances()]
-    fleet.eks.update_nodegroup_version(**fleet.identity, releaseVersion="1.35.0-1")
-
-    def after():
-        return [one["InstanceId"] != before for one in fleet.instances() if one["State"]["Name"] == "running"]
-
-    assert until(after, [True]) == [True]
-
-
 def test_a_node_group_whose_version_changes_refuses_a_size_until_its_instances_are_replaced(endpoint, group, refusal):
     fleet = group()
     fleet.raised(1)
@@ -262,18 +243,6 @@ def test_an_instance_does_not_carry_the_node_group_tags(group):
     assert "team" not in tags(instance)
 
 
-def test_an_instance_is_found_by_cluster_and_node_group(group):
-    fleet = group()
-    fleet.raised(1)
-    wanted = [{"Name": "tag:eks:cluster-name", "Values": [fleet.name]},
-              {"Name": "tag:eks:nodegroup-name", "Values": ["fleet"]}]  # fmt: skip
-    other = [wanted[0], {"Name": "tag:eks:nodegroup-name", "Values": ["system"]}]
-
-    found = [len(fleet.ec2.describe_instances(Filters=filters)["Reservations"]) for filters in (wanted, other)]
-
-    assert found == [1, 0]
-
-
 @pytest.fixture
 def from_template(group):
     """A raised node group with a launch template of its own."""
@@ -289,13 +258,6 @@ def test_an_instance_is_of_the_launch_template_type_and_reservation(from_templat
     assert instance["InstanceType"] == "trn2.48xlarge"
     assert instance["InstanceLifecycle"] == "capacity-block"
     assert instance["CapacityReservationId"] == "cr-0123456789abcdef0"
-
-
-def test_an_instance_names_its_launch_template_version(from_template):
-    [instance] = from_template.instances()
-
-    assert tags(instance)["aws:ec2launchtemplate:id"] == from_template.described()["launchTemplate"]["id"]
-    assert tags(instance)["aws:ec2launchtemplate:version"] == "1"
 
 
 def test_the_launch_template_tags_instance_and_volume(endpoint, deploy):
@@ -318,13 +280,6 @@ def test_the_launch_template_tags_instance_and_volume(endpoint, deploy):
     assert (tags(instance)["kind"], tags(volume)["kind"], volume["Size"]) == ("instance", "volume", 333)
 
 
-def test_an_instance_type_of_the_node_group_holds_without_a_template(group):
-    fleet = group(InstanceTypes=["m7i.xlarge"])
-    fleet.raised(1)
-
-    assert [one["InstanceType"] for one in fleet.instances()] == ["m7i.xlarge"]
-
-
 def test_instances_spread_over_the_subnets_and_lie_in_their_zones(endpoint, deploy):
     name = f"fleet-{next(_NUMBER)}"
     two = {**nodegroup(name, Subnets=[{"Ref": "Subnet"}, {"Ref": "Other"}]),
@@ -341,14 +296,6 @@ def test_instances_spread_over_the_subnets_and_lie_in_their_zones(endpoint, depl
     assert places == {place: zones[place] for place in places}
 
 
-def test_launch_times_are_of_now(group):
-    fleet = group()
-    fleet.raised(1)
-    [instance] = fleet.instances()
-
-    assert abs(instance["LaunchTime"] - datetime.now(UTC)) < timedelta(minutes=1)
-
-
 # the Auto Scaling group
 
 
@@ -362,14 +309,6 @@ def test_the_auto_scaling_group_lists_the_same_instances(group):
     assert {one["InstanceId"] for one in listed["Instances"]} == {one["InstanceId"] for one in fleet.instances()}
     assert {one["LifecycleState"] for one in listed["Instances"]} == {"InService"}
     assert [listed[name] for name in ("MinSize", "MaxSize", "DesiredCapacity")] == [0, 2, 2]
-
-
-def test_a_size_set_at_the_auto_scaling_group_holds_for_the_node_group(group):
-    fleet = group()
-    fleet.scaling.set_desired_capacity(AutoScalingGroupName=fleet.group_name(), DesiredCapacity=1)
-
-    assert until(fleet.states, ["running"]) == ["running"]
-    assert fleet.described()["scalingConfig"]["desiredSize"] == 1
 
 
 def held(fleet, *processes):
@@ -420,16 +359,6 @@ def test_resumed_launches_bring_what_is_wanted(group):
     assert described(fleet)["SuspendedProcesses"] == []
 
 
-def test_a_surplus_stays_while_terminations_are_suspended(group):
-    fleet = group()
-    fleet.raised(1)
-    held(fleet, "Terminate")
-    fleet.scale(0)
-    time.sleep(0.3)
-
-    assert fleet.states() == ["running"]
-
-
 def test_suspended_processes_are_listed_until_they_are_resumed(group):
     fleet = group()
     held(fleet, "Launch", "AZRebalance")
@@ -438,15 +367,6 @@ def test_suspended_processes_are_listed_until_they_are_resumed(group):
     fleet.scaling.resume_processes(AutoScalingGroupName=fleet.group_name())
 
     assert (before, described(fleet)["SuspendedProcesses"]) == ({"Launch", "AZRebalance"}, [])
-
-
-def test_a_suspension_without_names_is_of_every_process(group):
-    fleet = group()
-    held(fleet)
-
-    assert {"Launch", "Terminate", "HealthCheck"} <= {
-        one["ProcessName"] for one in described(fleet)["SuspendedProcesses"]
-    }
 
 
 def test_an_auto_scaling_group_at_0_ends_its_instances_while_eks_refuses(endpoint, group):
@@ -504,17 +424,6 @@ def test_the_desired_capacity_follows_a_bound_that_it_breaks(group):
     assert (raised, until(fleet.states, []), described(fleet)["DesiredCapacity"]) == (["running"], [], 0)
 
 
-@pytest.mark.parametrize("call", ["suspend_processes", "resume_processes"])
-@pytest.mark.parametrize("process", ["Launch", "Sleep"])
-def test_rejects_processes_of_no_group_and_unknown_ones(group, refusal, call, process):
-    fleet = group()
-    name = "none" if process == "Launch" else fleet.group_name()
-
-    code = refusal(getattr(fleet.scaling, call), AutoScalingGroupName=name, ScalingProcesses=[process])
-
-    assert code == "ValidationError"
-
-
 def test_an_instance_terminated_by_id_is_shutting_down_first(endpoint, group):
     fleet = group()
     fleet.raised(1)
@@ -547,30 +456,6 @@ def test_an_instance_terminated_by_id_stays_away_at_size_0(endpoint, group):
     fleet.ec2.terminate_instances(InstanceIds=[one["InstanceId"] for one in fleet.instances()])
 
     assert until(fleet.states, []) == []
-
-
-def test_a_second_termination_does_not_start_the_delay_again(endpoint, group):
-    fleet = group()
-    fleet.raised(1)
-    endpoint.set_fleet(replace(QUICK, stop_delay_s=100))
-    fleet.scale(0)
-    endpoint.set_fleet(replace(QUICK, stop_delay_s=100, clock_offset_s=60))
-    fleet.ec2.terminate_instances(InstanceIds=[one["InstanceId"] for one in fleet.instances()])
-    endpoint.set_fleet(replace(QUICK, stop_delay_s=100, clock_offset_s=110))
-
-    assert fleet.states() == []
-
-
-def test_a_stopped_instance_is_replaced(group):
-    fleet = group()
-    fleet.raised(1)
-    [first] = fleet.instances()
-    fleet.ec2.stop_instances(InstanceIds=[first["InstanceId"]])
-    until(fleet.states, ["running"])
-
-    assert first["InstanceId"] not in [
-        one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"
-    ]
 
 
 # deletion
@@ -808,10 +693,3 @@ def test_a_fleet_outlives_a_restart_where_state_is_kept(tmp_path):
         fleet.scale(0)
 
         assert (after, until(fleet.states, [])) == (before, [])
-
-
-def test_a_cluster_without_node_groups_has_no_instance(endpoint, deploy):
-    name = f"fleet-{next(_NUMBER)}"
-    deploy(cluster(name))
-
-    assert seen(endpoint, name).instances() == []

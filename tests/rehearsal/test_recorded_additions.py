@@ -39,17 +39,6 @@ def test_an_updated_custom_resource_is_listed_as_it_now_is(endpoint, deploy):
     ] == ["2"]
 
 
-def test_a_deleted_custom_resource_is_listed_no_more(endpoint, deploy, delete):
-    stack = deploy(custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f"))
-    delete(stack)
-
-    assert [item for item in endpoint.list_custom_resources() if item["Stack"] == stack.name] == []
-
-
-def test_rejects_a_custom_resource_without_a_provider(deploy):
-    assert "ServiceToken is required for a custom resource" in deploy(custom(Manifest="1")).reasons
-
-
 @pytest.mark.usefixtures("everything")
 def test_an_export_in_use_keeps_its_stack(endpoint, refusal):
     code = refusal(endpoint.client("cloudformation").delete_stack, StackName="producer")
@@ -80,11 +69,3 @@ def test_a_role_keeps_its_boundary_through_an_update(deploy, held):
     assert all(
         "PermissionsBoundary" in item.matching_properties and item.differences == () for item in (created, updated)
     )
-
-
-def test_a_role_loses_the_boundary_that_its_template_drops(endpoint, deploy, held):
-    stack = deploy(bounded("first"))
-    deploy(bounded(""), stack.name, update=True)
-
-    name = held(stack.name)["Limited"].physical_id
-    assert "PermissionsBoundary" not in endpoint.client("iam").get_role(RoleName=name)["Role"]

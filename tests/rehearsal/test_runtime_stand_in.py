@@ -176,14 +176,6 @@ def test_a_flag_that_is_not_listed_is_refused(nxdi: Image) -> None:
     assert (run.returncode, "unrecognized arguments: --nonsense" in run.stdout) == (2, True)
 
 
-def test_an_abbreviated_flag_is_refused(nxdi: Image) -> None:
-    assert nxdi.compile("--async").returncode == 2
-
-
-def test_a_flag_of_the_wrong_type_is_refused(nxdi: Image) -> None:
-    assert "invalid int value" in nxdi.compile("--speculation-length", "seven").stdout
-
-
 def test_without_a_prompt_nothing_is_compiled(nxdi: Image) -> None:
     command = nxdi.compile_command()
     at = command.index("--prompt")
@@ -206,12 +198,6 @@ def test_a_variable_that_nobody_reads_or_that_means_nothing_is_refused(
     run = nxdi.compile(**variables)
 
     assert (run.returncode, said in run.stdout) == (2, True)
-
-
-def test_variables_of_any_container_are_no_fault(nxdi: Image) -> None:
-    assert (
-        nxdi.compile(HOSTNAME="x", KUBERNETES_SERVICE_HOST="10.0.0.1", LANG="C", PYTHONUNBUFFERED="1").returncode == 0
-    )
 
 
 def test_a_compile_leaves_the_files_of_nxd_inference(nxdi: Image) -> None:
@@ -251,12 +237,6 @@ def test_the_environment_wins_over_the_flag_for_logical_cores(nxdi: Image) -> No
     nxdi.compile("--logical-nc-config", "2", NEURON_LOGICAL_NC_CONFIG="1")
 
     assert nxdi.config["neuron_config"]["logical_nc_config"] == 1
-
-
-def test_buckets_longer_than_the_sequence_are_refused(nxdi: Image) -> None:
-    run = nxdi.compile("--token-generation-buckets", "2048")
-
-    assert (run.returncode, "Token generation bucket 2048 should be <= 1024" in run.stdout) == (1, True)
 
 
 @pytest.mark.parametrize("damage", ["config.json", "model.safetensors.index.json", "shard"])
@@ -355,10 +335,6 @@ def test_it_hangs_as_told_and_hears_sigterm_or_not(nxdi: Image, deaf: str, statu
         process.wait()
 
     assert ended == status
-
-
-def test_a_knob_without_such_a_position_is_an_error(nxdi: Image) -> None:
-    assert "no such position" in nxdi.start(nxdi.compile_command(), TANDEM_STANDIN_CRASH="sometimes").stdout
 
 
 WARM = ["--override-neuron-config", '{"on_device_sampling_config": {"do_sample": false, "global_topk": 256}}']
@@ -475,16 +451,6 @@ def test_a_native_server_without_efa_needs_its_variable(
     run = native.run(native.serve_command(), **({"NEURON_SKIP_EFA_AFFINITY": skipped} if skipped else {}))
 
     assert (run.returncode, "no EFA device is there" in run.stdout) == (1, True)
-
-
-def test_a_native_server_with_efa_needs_no_variable(native: Image, monkeypatch: pytest.MonkeyPatch) -> None:
-    (native.folder / "infiniband/rdmap0s6").mkdir(parents=True)
-    monkeypatch.setattr(vllm, "EFA_DEVICES", native.folder / "infiniband")
-    del native.environment["NEURON_SKIP_EFA_AFFINITY"]
-
-    run = native.run(native.serve_command(), VLLM_NEURON_DISABLE_WARMUP_COMPILE="1")
-
-    assert "compile cache miss" in run.stdout
 
 
 def test_a_miss_is_fatal_where_the_server_may_not_compile(warm: Image) -> None:

@@ -65,19 +65,6 @@ def test_an_object_of_parts_is_read_whole_and_by_range(s3, bucket, upload):
     assert s3.get_object(Bucket=bucket, Key="k", Range="bytes=8388600-8388620")["Body"].read() == whole[8388600:8388621]
 
 
-def test_an_empty_object_is_read(s3, bucket):
-    s3.put_object(Bucket=bucket, Key="k", Body=b"")
-
-    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b""
-
-
-def test_a_connection_serves_on_after_a_streamed_object(s3, bucket, upload):
-    upload("k", PART)
-    for _ in range(3):
-        assert s3.get_object(Bucket=bucket, Key="k")["ContentLength"] == len(PART)
-        assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == PART
-
-
 def test_an_object_is_copied_and_overwritten(s3, bucket, upload):
     upload("k", PART)
     s3.copy_object(Bucket=bucket, Key="copy", CopySource=f"{bucket}/k")

@@ -138,23 +138,10 @@ def test_a_schedule_that_is_not_due_does_nothing(scene):
     assert (scene.states(), scene.size(), scene.dead()) == (["running"], 1, [])
 
 
-def test_a_schedule_fires_without_the_clock_being_moved(scene):
-    scene.schedule(scene.at(1))
-
-    assert until(scene.states, []) == []
-
-
 def test_a_schedule_whose_time_is_past_fires_at_once(scene):
     scene.schedule(scene.at(-3600))
 
     assert until(scene.states, []) == []
-
-
-def test_a_disabled_schedule_does_not_fire(scene):
-    scene.schedule(scene.at(60, State="DISABLED"))
-    scene.pass_time(61)
-
-    assert scene.size() == 1
 
 
 def test_a_schedule_fires_once(scene):
@@ -186,13 +173,6 @@ def test_a_schedule_goes_after_it_fired_where_it_says_so(scene, after, left):
     scene.pass_time(61)
 
     assert (before, len(scene.there())) == (1, left)
-
-
-def test_a_failed_schedule_goes_too(scene):
-    scene.schedule(scene.at(60, ActionAfterCompletion="DELETE"), scene.input(NodegroupName="other"))
-    scene.pass_time(61)
-
-    assert (scene.there(), len(scene.dead())) == ([], 1)
 
 
 def test_a_schedule_of_a_template_fires_and_goes(scene, deploy):
@@ -243,12 +223,6 @@ def test_an_input_in_other_words_fails_and_changes_nothing(scene, said):
     assert (scene.states(), scene.size()) == (["running"], 1)
 
 
-def test_rejects_an_input_that_is_no_json(scene, refusal):
-    code = refusal(scene.schedule, Input="{")
-
-    assert code == "ValidationException"
-
-
 @pytest.mark.parametrize("action", ["describeNodegroup", "updateNodegroupSize", "UpdateNodegroupConfig"])
 def test_rejects_an_action_that_scheduler_cannot_call(scene, refusal, action):
     assert refusal(scene.schedule, arn=TARGET.replace("updateNodegroupConfig", action)) == "ValidationException"
@@ -258,19 +232,6 @@ def test_rejects_an_action_that_scheduler_cannot_call(scene, refusal, action):
                                   "2030-01-01T00:00:00.5", "tomorrow"])  # fmt: skip
 def test_rejects_a_time_in_another_form(scene, refusal, time):
     assert refusal(scene.schedule, expression={"ScheduleExpression": f"at({time})"}) == "ValidationException"
-
-
-def test_rejects_more_retries_than_scheduler_makes(scene, refusal):
-    assert refusal(scene.schedule, retries=186) == "ValidationException"
-
-
-def test_labels_keep_the_spelling_of_their_user(scene):
-    scene.schedule(said=scene.input(Labels={"AddOrUpdateLabels": {"someKey": "v"}}))
-    scene.pass_time(61)
-
-    found = scene.eks.describe_nodegroup(clusterName=scene.name, nodegroupName="fleet")["nodegroup"]
-
-    assert found["labels"] == {"someKey": "v"}
 
 
 def test_a_target_of_another_service_is_dead_and_says_that_it_is_not_rehearsed(scene):
@@ -297,14 +258,6 @@ def test_a_failure_stands_in_the_dead_letter_queue_with_its_reason(scene):
         "TARGET_ARN": TARGET,
     }  # fmt: skip
     assert all(volatile.values())
-
-
-def test_a_success_leaves_the_dead_letter_queue_empty(scene):
-    scene.schedule()
-    scene.pass_time(61)
-    until(scene.states, [])
-
-    assert scene.dead() == []
 
 
 def test_a_failed_call_is_made_again_until_it_succeeds(scene):
@@ -367,15 +320,6 @@ def test_a_role_without_the_action_fails(strict):
 
     assert [attributes["ERROR_CODE"] for _, attributes in strict.dead()] == ["AccessDeniedException"]
     assert strict.states() == ["running"]
-
-
-def test_a_role_for_another_node_group_fails(strict):
-    other = {**strict.scale_statement(), "Resource": f"arn:aws:eks:us-east-2:{ACCOUNT}:nodegroup/{strict.name}/other/*"}
-    strict.have_role(other, strict.send_statement())
-    strict.schedule()
-    strict.pass_time(61)
-
-    assert (len(strict.dead()), strict.states()) == (1, ["running"])
 
 
 def test_a_queue_that_refuses_what_is_not_tls_takes_what_failed(strict):

@@ -94,10 +94,6 @@ def test_an_updated_alarm_is_as_its_new_template_says(deploy, held, named):
     assert held(stack.name)["Share"].differences == ()
 
 
-def test_rejects_an_alarms_property_that_cloudwatch_does_not_know(deploy, named):
-    assert "unsupported property Colour" in str(deploy({"Share": alarm(named, Colour="blue")}).reasons)
-
-
 def test_a_composite_tells_its_topic(endpoint, deploy, told, named):
     deploy(pair(named, told.topic, **muted(named)))
     into(endpoint, f"{named}-child", "ALARM")
@@ -112,21 +108,6 @@ def test_a_muted_composite_is_in_alarm_and_tells_nobody(endpoint, deploy, told, 
 
     found = called(endpoint, named)
     assert (found["StateValue"], found["ActionsSuppressedBy"], told()) == ("ALARM", "Alarm", [])
-
-
-def test_a_composite_without_a_suppressor_is_never_muted(endpoint, deploy, told, named):
-    deploy(pair(named, told.topic))
-    into(endpoint, f"{named}-muting", "ALARM")
-    into(endpoint, f"{named}-child", "ALARM")
-
-    assert told() == [f"{named}-called"]
-
-
-def test_a_suppressor_that_a_template_drops_is_gone(deploy, endpoint, told, named):
-    stack = deploy(pair(named, told.topic, **muted(named)))
-    deploy(pair(named, told.topic), stack.name, update=True)
-
-    assert "ActionsSuppressor" not in called(endpoint, named)
 
 
 @pytest.mark.parametrize(
@@ -147,15 +128,6 @@ def test_rejects_a_rule_of_an_alarm_that_is_not_there(deploy, named):
     resources["Called"]["Properties"]["AlarmRule"] = 'ALARM("nobody")'
 
     assert "do not exist" in str(deploy(resources).reasons)
-
-
-def test_a_stack_of_composites_goes_with_its_alarms(deploy, delete, endpoint, named):
-    stack = deploy(pair(named, "arn:aws:sns:us-east-2:222233334444:t", **muted(named)))
-    delete(stack)
-
-    kinds = ["MetricAlarm", "CompositeAlarm"]
-    left = endpoint.client("cloudwatch").describe_alarms(AlarmNamePrefix=f"{named}-", AlarmTypes=kinds)
-    assert (left["MetricAlarms"], left["CompositeAlarms"]) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -5,23 +5,18 @@ from __future__ import annotations
 import contextlib
 import http.client
 import itertools
-import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
-
-from pydantic import ValidationError
 
 from doubles import loopback
 from doubles.fault_proxy.aws_operation import find_operation, find_service
 from doubles.fault_proxy.error_response import build_error_response
 from doubles.fault_proxy.request import ProxyMoment
 from doubles.fault_proxy.rules import (
-    RULES_ADAPTER,
     AnswerCorruptionFault,
     AnswerCutFault,
     AnswerLossFault,
@@ -35,8 +30,6 @@ from doubles.fault_proxy.rules import (
 if TYPE_CHECKING:
     from doubles.fault_proxy.proxy import FaultProxy
 
-FAULTS_PATH = "/__faults"
-LOG_PATH = "/__log"
 UPSTREAM_TIMEOUT_S = 600.0  # an endpoint may take minutes to join the parts of a large object
 _SLOW_STEP_S = 0.02  # how often a slow answer sends
 _FORM_TYPE = "application/x-www-form-urlencoded"
@@ -66,9 +59,6 @@ class ProxyConnection(BaseHTTPRequestHandler):
 
     def _forward_or_control(self) -> None:
         path, _, query = self.path.partition("?")
-        if path in {FAULTS_PATH, LOG_PATH}:
-            self._answer_control(path)
-            return
         self.form = b""
         self.pieces = loopback.read_body(self.headers, self.rfile)
         if self.headers.get("Content-Type", "").startswith(_FORM_TYPE):
@@ -129,7 +119,12 @@ class ProxyConnection(BaseHTTPRequestHandler):
         )
         content = b"" if self.command == "HEAD" else content
         self._update_log(status=fault.status, answer_bytes=len(content), is_end=True)
-        self._answer(fault.status, content_type, content, {"x-amzn-errortype": fault.code})
+        self.send_response_only(fault.status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("x-amzn-errortype", fault.code)
+        self.end_headers()
+        self.wfile.write(content)
 
     def _count_pieces(self) -> Iterator[bytes]:
         for piece in self.pieces:
@@ -186,37 +181,6 @@ class ProxyConnection(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if uses_chunks else piece)
             piece, following = following, next(piece_iterator, b"")
             self._update_log(answer_bytes=self.log_entry.answer_bytes + len(piece), is_end=not following)
-
-    def _answer(self, status: int, content_type: str, content: bytes, headers: Mapping[str, str] | None = None) -> None:
-        self.send_response_only(status)
-        for name, value in {
-            "Content-Type": content_type,
-            "Content-Length": str(len(content)),
-            **(headers or {}),
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-    def _answer_control(self, path: str) -> None:
-        content = b"".join(loopback.read_body(self.headers, self.rfile))
-        status: int = http.client.OK
-        document: Any = None
-        if (path, self.command) == (LOG_PATH, "DELETE"):
-            self.proxy.forget()
-        elif (path, self.command) == (LOG_PATH, "GET"):
-            document = [asdict(request) for request in self.proxy.log]
-        elif (path, self.command) == (FAULTS_PATH, "DELETE"):
-            self.proxy.use()
-        elif (path, self.command) == (FAULTS_PATH, "PUT"):
-            try:
-                self.proxy.use(*RULES_ADAPTER.validate_json(content))
-            except ValidationError as error:
-                status, document = 400, error.errors(include_url=False, include_context=False)
-        if path == FAULTS_PATH and status == http.client.OK:
-            document = [{**rule.model_dump(), "fired": fault_count}
-                    for rule, fault_count in zip(self.proxy.rules, self.proxy.fault_counts, strict=True)]  # fmt: skip
-        self._answer(status, "application/json", json.dumps(document).encode())
 
 
 def _apply_answer_fault(pieces: Iterator[bytes], size: int | None, fault: ProxyFault | None) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """An HTTP proxy in front of a local endpoint that fails on purpose and logs what was asked.
 
-Clients take its URL for the endpoint. Rules are given in process or as JSON by `PUT /__faults`.
+Clients take its URL for the endpoint.
 
 Invariant: a request that meets no fault reaches the endpoint with its method, target, headers (Host included, so
 that signatures hold) and body unchanged, and its answer comes back so. Of a body no more than 1 MiB is held at a time.
@@ -32,7 +32,7 @@ class FaultProxy:
         rules: the first rules.
         moment_callback: called from the request's own thread when it was asked and before it is sent on, and when the
             endpoint
-            has done it and before the answer leaves: the moments to kill a client at.
+            has done it and before the answer leaves: the moments to kill a client.
         port: 0 takes a free one.
         is_aws: whether the endpoint speaks AWS; where it does not, requests have no service and no operation.
     """
@@ -89,12 +89,6 @@ class FaultProxy:
         """How many requests met each rule's fault, in the rules' order."""
         with self._lock:
             return tuple(counter.fault_count for counter in self._counters)
-
-    @property
-    def rules(self) -> tuple[FaultRule, ...]:
-        """The rules in force."""
-        with self._lock:
-            return tuple(counter.rule for counter in self._counters)
 
     @property
     def log(self) -> tuple[ProxyRequest, ...]:

@@ -1,4 +1,4 @@
-"""What goes wrong, and when: rules as frozen values, which also travel as JSON.
+"""What goes wrong, and when: rules as frozen values.
 
 Invariant: rules are tried in their order and the first that fires decides; a rule counts only the requests that
 reach it, so the same requests in the same order meet the same faults, those with a probability too.
@@ -7,11 +7,13 @@ reach it, so the same requests in the same order meet the same faults, those wit
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
+
+from doubles.fault_proxy.request import ProxyRequest
 
 
 class _FrozenModel(BaseModel):
@@ -87,30 +89,11 @@ class FaultRule(_FrozenModel):
     operation: str | None = Field(default=None, description="fnmatch pattern: UploadPart, List*; any by default")
     method: str | None = Field(default=None, description="of HTTP; any by default")
     path: str = Field(default="*", description="fnmatch pattern of the decoded path: /bucket/prefix/*")
-    query: Mapping[str, str] = Field(default={}, description="parameters that it must have: {'partNumber': '3'}")
     skip: int = Field(default=0, ge=0, description="so many matching requests pass first")
     every: int = Field(default=1, ge=1, description="of those after it, every n-th")
     times: int | None = Field(default=None, ge=1, description="then it is over; never by default")
     probability: float = Field(default=1.0, gt=0, le=1, description="of each such request")
     seed: int = Field(default=0, description="of the probability")
-
-
-RULES_ADAPTER: TypeAdapter[tuple[FaultRule, ...]] = TypeAdapter(tuple[FaultRule, ...])
-
-
-class MatchableRequest(Protocol):
-    """What a rule looks at in a request."""
-
-    @property
-    def service(self) -> str: ...
-    @property
-    def operation(self) -> str: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def query(self) -> Mapping[str, str]: ...
 
 
 class RuleCounter:
@@ -122,7 +105,7 @@ class RuleCounter:
         self.fault_count = 0
         self._random = random.Random(rule.seed)  # noqa: S311 - a schedule of faults is no secret
 
-    def count_request(self, request: MatchableRequest) -> bool:
+    def count_request(self, request: ProxyRequest) -> bool:
         """Count the request if it matches; whether it meets the fault."""
         rule = self.rule
         if not _is_match(rule, request) or self.fault_count == rule.times:
@@ -135,16 +118,15 @@ class RuleCounter:
         return True
 
 
-def select_fault(counters: Iterable[RuleCounter], request: MatchableRequest) -> ProxyFault | None:
+def select_fault(counters: Iterable[RuleCounter], request: ProxyRequest) -> ProxyFault | None:
     """The fault that a request meets, if any."""
     return next((counter.rule.fault for counter in counters if counter.count_request(request)), None)
 
 
-def _is_match(rule: FaultRule, request: MatchableRequest) -> bool:
+def _is_match(rule: FaultRule, request: ProxyRequest) -> bool:
     return (
         rule.service in {None, request.service}
         and (rule.operation is None or fnmatchcase(request.operation, rule.operation))
         and rule.method in {None, request.method}
         and fnmatchcase(request.path, rule.path)
-        and rule.query.items() <= request.query.items()
     )
