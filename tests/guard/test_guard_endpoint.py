@@ -17,7 +17,7 @@ import pytest
 from botocore.config import Config
 from closure import closure
 from doubles.fault_proxy.proxy import FaultProxy
-from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, THROTTLING_FAULT, DropFault, FaultRule
+from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, FaultRule
 from guard_world import LABEL
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -28,7 +28,6 @@ from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.observe import OWNER_TAG
-from tandem.guard.release import release_fence
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("guard-endpoint"), pytest.mark.proof]
 
@@ -172,14 +171,6 @@ def test_a_start_raises_and_a_stop_leaves_nothing(scene):
     ]  # fmt: skip
 
 
-def test_a_start_behind_a_fence_is_refused_until_it_is_lifted(scene):
-    scene.halt()
-    with pytest.raises(InputError, match="fenced by anna"):
-        scene.start()
-    release_fence(scene.clients, scene.guarded, who="anna", now=scene.endpoint.now())
-    scene.raised()
-
-
 def test_the_labels_of_the_run_stand_on_the_node_group(scene):
     scene.raised()
     found = scene.endpoint.client("eks").describe_nodegroup(
@@ -211,14 +202,6 @@ def test_the_reaper_alone_ends_the_fleet_at_its_deadline(scene):
     assert (before, scene.until([])) == (["running"], [])
 
 
-def test_the_reaper_alone_ends_what_somebody_raised(scene):
-    scene.by_hand(1)
-    scene.until(["running"])
-    why = scene.reap().plan.reasons
-
-    assert (why, scene.until([])) == (("fenced by reap: instances live without a lease",), [])
-
-
 # machines that do not go
 
 
@@ -239,41 +222,7 @@ def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
     assert scene.until([]) == []
 
 
-def test_slow_machines_are_followed_to_their_end(scene):
-    scene.raised()
-    slow = replace(QUICK, slow_factor=6000)
-    scene.endpoint.set_fleet(slow)
-    scene.halt()
-    scene.later(slow, minutes=5)
-    between = (scene.reap().fleet.fence.state, scene.states())
-    scene.later(slow, minutes=15)
-    scene.reap()
-
-    assert between == ("stopping", ["shutting-down"])
-    assert (scene.states(), scene.object(FENCE_KEY)["state"]) == ([], "stopped")
-
-
-def test_half_a_fleet_is_stopped_whole(scene):
-    scene.endpoint.set_fleet(replace(QUICK, half=True))
-    scene.start(nodes=2)
-    assert scene.until(["running"]) == ["running"]
-    scene.endpoint.set_fleet(QUICK)
-    scene.halt()
-
-    assert scene.until([]) == []
-
-
 # AWS that fails
-
-
-def test_what_fails_once_is_tried_again_within_the_pass(scene, proxy):
-    scene.raised()
-    faults = itertools.cycle([THROTTLING_FAULT, INTERNAL_ERROR_FAULT, DropFault()])
-    proxy.use(*(FaultRule(fault=next(faults), operation=operation, times=1) for operation in CALLS))
-    report = scene.halt()
-
-    assert (report.failures, scene.until([])) == ((), [])
-    assert sum(one.fault is not None for one in proxy.log) >= len(CALLS)
 
 
 @pytest.mark.parametrize("operation", CALLS)
@@ -288,20 +237,6 @@ def test_a_call_that_always_fails_is_said_and_made_good_by_the_next_pass(scene, 
 
     assert failed or operation == "GetObject"  # the fence is written though it could not be read
     assert (report.failures, scene.until([])) == ((), [])
-
-
-def test_s3_out_of_reach_does_not_keep_the_fleet_up(scene, proxy, impatient):
-    scene.raised()
-    scene.clients = impatient
-    proxy.use(FaultRule(fault=DropFault(), service="s3"))
-    report = scene.halt()
-    gone = scene.until([])
-    proxy.use()
-    scene.later(minutes=11)
-    scene.reap()
-
-    assert (gone, any("stop.json" in one for one in report.failures)) == ([], True)
-    assert scene.object(FENCE_KEY)["state"] == "stopped"
 
 
 @pytest.mark.parametrize("operation", ["CreateSchedule", "GetSchedule", "ListSchedules"])
@@ -328,21 +263,6 @@ def test_a_stop_while_a_raise_is_under_way_has_the_last_word(scene, monkeypatch)
     with pytest.raises(InputError, match="stopped while it was being raised"):
         scene.start()
     assert scene.until([]) == []
-
-
-def test_another_tools_node_group_of_the_same_name_is_not_touched(scene):
-    scene.endpoint.client("eks").delete_nodegroup(
-        clusterName=scene.guarded.cluster, nodegroupName=scene.guarded.node_group
-    )
-    scene.group({"made-by": "another"})
-    scene.by_hand(1)
-    scene.until(["running"])
-    report = scene.halt()
-    scene.later(hours=9)
-    scene.reap()
-
-    assert scene.states() == ["running"]
-    assert any("it is another's" in one for one in report.failures)
 
 
 # the functions

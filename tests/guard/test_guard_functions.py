@@ -48,16 +48,6 @@ def test_a_budget_stops_what_costs_by_the_hour(world, function, start, kind):
     assert (world.alive, fence(world)) == ([], ("budget", "budget notification: AWS Budgets: home has exceeded", "r1"))
 
 
-def test_the_budget_alone_ends_a_fleet(world, function):
-    """No lease, no one-shot stop, no reaper."""
-    world.fires = False
-    world.size({"minSize": 1, "desiredSize": 2})
-    function("stop").handler(BUDGET, None)
-    world.advance(3)
-
-    assert world.alive == []
-
-
 def test_a_budget_only_tells_where_a_capacity_block_is_paid(world, function, start):
     start()
     function("stop", replace(GUARDED, capacity_kind="capacity-block")).handler(BUDGET, None)

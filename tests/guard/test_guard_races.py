@@ -13,7 +13,7 @@ import pytest
 from guard_races import run_races
 
 SEED = "11"
-PARTS, HISTORIES = 4, 500
+PARTS, HISTORIES = 2, 500
 PROOF_PARTS, PROOF_HISTORIES = 20, 2_500
 
 

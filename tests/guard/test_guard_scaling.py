@@ -32,12 +32,6 @@ def test_launches_are_suspended_and_the_group_goes_to_0(stubborn, passes):
     assert (stubborn.suspended, stubborn.scaling) == ({"Launch"}, {"MinSize": 0, "DesiredCapacity": 0})
 
 
-def test_no_instance_is_left_where_eks_ignores_sizes(stubborn, passes):
-    passes(20)
-
-    assert stubborn.alive == []
-
-
 def test_an_eks_that_refuses_sizes_is_got_around_too(world, start, halt, passes):
     start("r1", hours=8, nodes=2)
     world.down = {"eks.update_nodegroup_config"}
@@ -112,12 +106,6 @@ def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
         f"aws autoscaling resume-processes --auto-scaling-group-name {SCALING_GROUP} --scaling-processes Launch "
         "--region us-east-2"
     )
-
-
-def test_another_process_that_somebody_suspended_keeps_no_start(world, start):
-    world.suspended = {"AZRebalance"}
-
-    assert start("r1").nodes == 1
 
 
 def test_a_start_raises_nothing_where_launches_cannot_be_resumed(stubborn, passes, lift, start):

@@ -13,8 +13,8 @@ from guard_world import GUARDED, START, Crash
 from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import stop_fleet
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.fleet_start import build_stop_schedule, raise_fleet
-from tandem.guard.lease import POINTER_KEY, Lease, lease_key
+from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.observe import LABEL_PREFIXES
 from tandem.spec import names
 
@@ -24,12 +24,6 @@ CALLS = 23  # of a start that nothing disturbs; a test counts them
 
 def size(world):
     return world.group["scalingConfig"]["desiredSize"]
-
-
-def test_a_start_raises(world, start):
-    raised = start(nodes=2)
-
-    assert (size(world), len(world.alive), raised.nodes, raised.was_present) == (2, 2, 2, False)
 
 
 def test_the_lease_says_who_may_have_the_fleet_until_when(world, start):
@@ -160,12 +154,6 @@ def test_a_start_that_can_arm_no_stop_is_refused(start, missing):
     refusal(start, missing, guarded=replace(GUARDED, **{missing: ""}))
 
 
-def test_a_run_that_fits_into_the_block_is_raised(world, start):
-    start(guarded=BLOCK, hours=3.25)
-
-    assert size(world) == 1
-
-
 @pytest.mark.parametrize(("starts", "ends", "hours"), [(0, 4, 3.3), (0.1, 9, 1), (-9, -1, 1)],
                          ids=["ends too soon", "not begun", "over"])  # fmt: skip
 def test_a_run_outside_of_the_block_is_refused(world, start, starts, ends, hours):
@@ -177,12 +165,6 @@ def test_a_run_outside_of_the_block_is_refused(world, start, starts, ends, hours
 
 def test_a_block_whose_window_is_not_said_is_refused(start):
     refusal(start, "start and end are not said", guarded=replace(BLOCK, block_ends=None))
-
-
-def test_a_fleet_that_is_not_deployed_is_refused(world, start):
-    world.group = None
-
-    refusal(start, "not there")
 
 
 def test_a_node_group_of_another_is_refused_and_not_touched(world, start):
@@ -256,17 +238,6 @@ def test_a_raise_that_fails_is_taken_back(world, start):
     world.refuses = {"eks.update_nodegroup_config": ["InternalFailure"]}
 
     refusal(start, "the node group was set to 0 again", ExternalError)
-    assert size(world) == 0
-
-
-def test_a_fence_that_cannot_be_read_after_the_raise_takes_it_back(world, start):
-    def between(operation):
-        if operation == "eks.update_nodegroup_config":
-            world.down = {"s3"}
-
-    world.between = between
-
-    refusal(start, "could not be read after the raise", ExternalError)
     assert size(world) == 0
 
 
@@ -413,10 +384,3 @@ def test_a_schedule_that_scheduler_does_not_describe_arms_nothing_and_gives_the_
         raise_fleet(odd, GUARDED, run="r1", hours=2, experiment=None, nodes=1, node_labels={}, who="anna", beats=False,
                     now=world.now)  # fmt: skip
     assert (size(world), world.read(POINTER_KEY)["run"]) == (0, None)
-
-
-def test_a_deadline_has_no_fraction_of_a_second():
-    lease = Lease(run="r", who="a", experiment=None, node_label={}, created=START,
-                  deadline=START.replace(second=5), beats=False, schedule="stop-r", nodes=1)  # fmt: skip
-
-    assert build_stop_schedule(GUARDED, lease)["ScheduleExpression"] == "at(2026-11-21T08:00:05)"
