@@ -97,10 +97,6 @@ def test_without_being_asked_files_are_told_by_name_only(api):
     assert {file.size for file in api.model_info(MODEL).siblings} == {None}
 
 
-def test_files_are_listed(api):
-    assert "sub/a file.txt" in api.list_repo_files(MODEL)
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [("model-00001-of-00001.safetensors", SHARD), ("config.json", CONFIG), ("sub/a file.txt", b"x")],
@@ -133,17 +129,6 @@ def test_a_range_of_a_file_is_served(hub, asked, said):
 
     assert (answer.status_code, answer.content) == (206, said)
     assert answer.headers["Content-Range"] == f"bytes 5-{4 + len(said)}/{len(CONFIG)}"
-
-
-def test_a_branch_leads_to_its_commit(folder, api):
-    at = folder / MODEL / "next"
-    at.mkdir()
-    (at / "config.json").write_bytes(b"{}")
-    branches = {branch.name: branch.target_commit for branch in api.list_repo_refs(MODEL).branches}
-
-    assert branches["main"] == COMMIT
-    assert api.model_info(MODEL, revision="next").sha == branches["next"]
-    assert api.model_info(MODEL, revision=branches["next"]).sha == branches["next"]
 
 
 def test_a_branch_moves_with_its_content(folder, api):
@@ -215,18 +200,6 @@ def test_a_token_that_the_hub_does_not_know_is_refused(guarded, tmp_path):
 
     assert refused.value.response.status_code == 401
     assert "Invalid credentials" in refused.value.response.headers["X-Error-Message"]
-
-
-@pytest.mark.parametrize("gates", [True, False])
-def test_the_files_of_a_gated_model_are_told_to_all_or_to_none(folder, gates):
-    with LocalHub(folder, access=HubAccess(gated_repositories=frozenset({MODEL}), gates_metadata=gates)) as hub:
-        api = HfApi(endpoint=hub.url, token=False)
-        try:
-            told = api.model_info(MODEL).gated == "manual"
-        except GatedRepoError:
-            told = False
-
-    assert told is not gates
 
 
 @pytest.mark.parametrize("token", [False, "hf_stranger"])

@@ -122,12 +122,6 @@ class HubConnection(BaseHTTPRequestHandler):
             raise HubError(404, "RevisionNotFound", f"Invalid rev id: {revision_name}")
         return commit
 
-    def _list_models(self) -> None:
-        private_names = self.access.private_repositories
-        self._send_json(
-            [{"id": name, "modelId": name} for name in self.repositories.names() if name not in private_names]
-        )
-
     def _describe_model(self, id: str, revision: str | None = None) -> None:  # noqa: A002 - the hub's own name
         self._check_access(id, reads_files=False)
         commit = self._find_revision(id, revision or MAIN_BRANCH)
@@ -137,23 +131,6 @@ class HubConnection(BaseHTTPRequestHandler):
             "gated": "manual" if id in self.access.gated_repositories else False, "disabled": False, "tags": [],
             "siblings": [_sibling_fields(blob, has_details=has_details) for blob in commit.files.values()],
         })  # fmt: skip
-
-    def _list_tree(self, id: str, revision: str, below: str | None = None) -> None:  # noqa: A002
-        self._check_access(id, reads_files=False)
-        prefix = f"{below}/" if below else ""
-        blobs = self._find_revision(id, revision).files.values()
-        self._send_json([_entry_fields(blob) for blob in blobs if blob.name.startswith(prefix)])
-
-    def _list_refs(self, id: str) -> None:  # noqa: A002
-        self._check_access(id, reads_files=False)
-        branches = self.repositories.branches(id)
-        self._send_json({"converts": [], "tags": [], "branches": [
-            {"name": name, "ref": f"refs/heads/{name}", "targetCommit": commit} for name, commit in branches.items()
-        ]})  # fmt: skip
-
-    def _check_auth(self, id: str) -> None:  # noqa: A002
-        self._check_access(id, reads_files=True)
-        self._send_json({})
 
     def _resolve_file(self, id: str, revision: str, file: str) -> None:  # noqa: A002
         self._check_access(id, reads_files=True)
@@ -215,20 +192,9 @@ def _sibling_fields(blob: HubBlob, *, has_details: bool) -> dict[str, Any]:
     return {**fields, "lfs": {"sha256": blob.sha256, "size": blob.size, "pointerSize": blob.pointer_size}}
 
 
-def _entry_fields(blob: HubBlob) -> dict[str, Any]:
-    fields = {"type": "file", "path": blob.name, "size": blob.size, "oid": blob.oid}
-    if blob.sha256 is None:
-        return fields
-    return {**fields, "lfs": {"oid": blob.sha256, "size": blob.size, "pointerSize": blob.pointer_size}}
-
-
 _ROUTES: tuple[tuple[str, Callable[..., None]], ...] = (
-    (r"/api/models", HubConnection._list_models),
     (rf"/api/models/{_ID_PATTERN}", HubConnection._describe_model),
     (rf"/api/models/{_ID_PATTERN}/revision/(?P<revision>.+)", HubConnection._describe_model),
-    (rf"/api/models/{_ID_PATTERN}/tree/(?P<revision>[^/]+)(?:/(?P<below>.+))?", HubConnection._list_tree),
-    (rf"/api/models/{_ID_PATTERN}/refs", HubConnection._list_refs),
-    (rf"/api/models/{_ID_PATTERN}/auth-check", HubConnection._check_auth),
     (rf"/{_ID_PATTERN}/resolve/(?P<revision>[^/]+)/(?P<file>.+)", HubConnection._resolve_file),
     (rf"/{_LARGE_PATH}/{_ID_PATTERN}/(?P<revision>[^/]+)/(?P<file>.+)", HubConnection._send_large_file),
 )
