@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -25,11 +26,7 @@ from tandem.guard.observe import CLOCK_TOLERANCE, FleetState, observe_fleet
 from tandem.guard.ownership import call_if_allowed, is_fresh
 from tandem.guard.pass_metrics import METRIC_UNITS, PASS_MINUTES, STOP_FAILURES
 from tandem.guard.plan import StopPlan, plan_stop
-from tandem.guard.scaling_groups import (
-    LAUNCH_PROCESS,
-    ScalingGroup,
-    read_scaling_groups,
-)
+from tandem.guard.scaling_groups import LAUNCH_PROCESS, ScalingGroup, read_scaling_groups
 from tandem.guard.schedules import list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS, describe_error, format_value, shorten_sentence
 
@@ -59,18 +56,12 @@ class PassReport:
         """Return it as a log line or `--json` has it: times in ISO 8601, UTC."""
         fence = self.fleet.fence
         return {
-            "at": format_value(self.fleet.now),
-            "why": list(self.plan.reasons),
-            "fence": fence.state if fence else None,
-            "desired": self.fleet.desired_size,
+            "at": format_value(self.fleet.now), "why": list(self.plan.reasons),
+            "fence": fence.state if fence else None, "desired": self.fleet.desired_size,
             "instances": {instance.id: instance.state for instance in self.fleet.instances},
-            "done": list(self.actions),
-            "failed": list(self.failures),
-            "told": list(self.messages),
-            "unknown": dict(self.fleet.unknown),
-            "faults": list(self.fleet.faults),
-            "metrics": dict(self.metrics),
-        }
+            "done": list(self.actions), "failed": list(self.failures), "told": list(self.messages),
+            "unknown": dict(self.fleet.unknown), "faults": list(self.fleet.faults), "metrics": dict(self.metrics),
+        }  # fmt: skip
 
 
 def apply_stop_plan(  # noqa: PLR0913 - what was seen, what it demands, and in whose name
@@ -154,7 +145,7 @@ class _StopPass:
         if not self.plan.reasons:
             self.failures += [f"{source} unknown: {outcome}" for source, outcome in self.fleet.unknown.items()]
         is_blind = (
-            not self.plan.reasons and bool(self.fleet.unknown) and self.who == REAPER and bool(self.fleet.own_instances)
+            bool(not self.plan.reasons and self.fleet.unknown and self.fleet.own_instances) and self.who == REAPER
         )
         change = "blind" if is_blind else "failed" if metrics[STOP_FAILURES] else self.plan.fence_state or ""
         outcome = self._notify(change) if self.plan.reasons or is_blind else False
@@ -200,10 +191,8 @@ class _StopPass:
     def _scale_down(self) -> None:
         config = self.config
         with self._record_failure(f"setting {config.node_group_description} to 0"):
-            loss = call_if_allowed(
-                self.clients, self._find_release, lambda: scale_to_zero(self.clients, config), needs_fresh_reading=False
-            )
-            if not loss:
+            scale_down = partial(scale_to_zero, self.clients, config)
+            if not call_if_allowed(self.clients, self._find_release, scale_down, needs_fresh_reading=False):
                 self.actions.append(f"{config.node_group_description} set to 0")
 
     def _hold_scaling_groups(self) -> None:
@@ -278,26 +267,22 @@ class _StopPass:
         fence, now = self.fleet.fence, self.fleet.now
         if fence is None or not fence.is_closed:  # nothing remembers what they were told: the first pass of each hour
             is_new = now.minute < PASS_MINUTES or self.who != REAPER
+        elif fence.told_at is None or fence.told_at - CLOCK_TOLERANCE <= now < fence.told_at + REMINDER_INTERVAL:
+            is_new = change != fence.told
         else:
-            is_recent = (
-                fence.told_at is None or fence.told_at - CLOCK_TOLERANCE <= now < fence.told_at + REMINDER_INTERVAL
-            )
-            is_reminder = change == "failed" and not is_recent
-            is_new = change != fence.told or is_reminder
+            is_new = change != fence.told or change == "failed"
         if not is_new:
             return False
-        instance_ids = [sentence.id for sentence in self.fleet.instances]
-        instance_text = "unknown" if "instances" in self.fleet.unknown else ", ".join(instance_ids) or "none"
-        message = "\n".join(
-            [
-                f"{self.config.environment}: the fleet is {CHANGE_TEXTS[change]}.",
-                *(f"Why: {why}" for why in self.plan.reasons),
-                f"Instances that EC2 lists: {instance_text}",
-                *(f"Done: {sentence}" for sentence in self.actions),
-                *(f"Failed: {sentence}" for sentence in self.failures),
-                f"Look: tandem status --env {self.config.environment}; docs/runbook.md",
-            ]
-        )
+        instance_ids = ", ".join(instance.id for instance in self.fleet.instances) or "none"
+        lines = [
+            f"{self.config.environment}: the fleet is {CHANGE_TEXTS[change]}.",
+            *(f"Why: {why}" for why in self.plan.reasons),
+            f"Instances that EC2 lists: {'unknown' if 'instances' in self.fleet.unknown else instance_ids}",
+            *(f"Done: {sentence}" for sentence in self.actions),
+            *(f"Failed: {sentence}" for sentence in self.failures),
+            f"Look: tandem status --env {self.config.environment}; docs/runbook.md",
+        ]
+        message = "\n".join(lines)
         failure_count = len(self.failures)
         with self._record_failure(f"telling {self.config.topic_arn}"):
             notify_subscribers(self.clients, self.config, f"fleet {CHANGE_TEXTS[change]}", message)
@@ -310,14 +295,12 @@ class _StopPass:
         def add_pass(current_fence: Fence | None) -> Fence | None:
             if current_fence is None or not current_fence.is_closed:
                 return None  # lifted meanwhile, or it could never be written
-            has_instance_list = "instances" not in self.fleet.unknown
+            instance_ids = tuple(instance.id for instance in self.fleet.instances)
             new_fence = replace(
                 current_fence,
                 state=self._choose_fence_state(),
                 etag="",
-                instances=tuple(instance.id for instance in self.fleet.instances)
-                if has_instance_list
-                else current_fence.instances,
+                instances=instance_ids if "instances" not in self.fleet.unknown else current_fence.instances,
                 terminated=tuple(dict.fromkeys((*current_fence.terminated, *self.terminated_ids))),
                 suspended=tuple(dict.fromkeys((*current_fence.suspended, *self.suspended_groups))),
                 told=change if notification_ok else current_fence.told,
@@ -337,12 +320,8 @@ class _StopPass:
     def _choose_fence_state(self) -> FenceState:
         """Return the state to write: what was ordered by id is terminating, if the order was taken."""
         state = self.plan.fence_state or "stopping"
-        previous_state = self.fleet.fence.state if self.fleet.fence else "stopping"
-        return (
-            "stopping"
-            if state == "terminating" and not self.terminated_ids and previous_state != "terminating"
-            else state
-        )
+        was_terminating = self.fleet.fence is not None and self.fleet.fence.state == "terminating"
+        return "stopping" if state == "terminating" and not self.terminated_ids and not was_terminating else state
 
 
 def scale_to_zero(clients: AwsClients, config: GuardConfig) -> None:
@@ -382,15 +361,9 @@ def _is_lease_unchanged(clients: AwsClients, config: GuardConfig, fleet: FleetSt
 
 
 def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
-    clients: AwsClients,
-    config: GuardConfig,
-    *,
-    who: str,
-    why: str,
-    run: str | None,
-    now: datetime,
+    clients: AwsClients, config: GuardConfig, *, who: str, why: str, run: str | None, now: datetime,
     publishes_metrics: bool = False,
-) -> PassReport:
+) -> PassReport:  # fmt: skip
     """Stop the fleet: fence it, set the node group to 0. The reaper's passes see to the rest.
 
     Args:
@@ -403,12 +376,7 @@ def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
     """
     fleet = observe_fleet(clients, config, now)
     plan = replace(plan_stop(fleet, config), reasons=(shorten_sentence(why),), scale_down=fleet.can_scale)
+    run = shorten_sentence(run) if run else None
     return apply_stop_plan(
-        clients,
-        config,
-        fleet,
-        plan,
-        who=shorten_sentence(who),
-        run=shorten_sentence(run) if run else None,
-        publishes_metrics=publishes_metrics,
+        clients, config, fleet, plan, who=shorten_sentence(who), run=run, publishes_metrics=publishes_metrics
     )

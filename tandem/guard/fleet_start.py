@@ -56,6 +56,7 @@ MIN_HOURS = 0.25  # a shorter lease could end before its nodes run
 SCHEDULE_TARGET_ARN = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 # Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
 RETRY_POLICY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
+RETRY_ADVICE = "nothing was raised; try again"
 LATE_START_ADVICE = "the reaper fences it within minutes; then tandem stop --clear, and start again"
 
 
@@ -97,18 +98,9 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
     require_valid_request(config, run=run, hours=hours, nodes=nodes)
     deadline = (now + timedelta(hours=hours)).replace(microsecond=0)
     lease = Lease(
-        run=run,
-        who=who,
-        experiment=experiment,
-        node_label=dict(node_labels),
-        created=now,
-        deadline=deadline,
-        beats=beats,
-        schedule=f"{STOP_PREFIX}{run}",
-        nodes=nodes,
-        unarmed=tuple(unarmed_paths),
-        prefix=config.prefix,
-    )
+        run=run, who=who, experiment=experiment, node_label=dict(node_labels), created=now, deadline=deadline,
+        beats=beats, schedule=f"{STOP_PREFIX}{run}", nodes=nodes, unarmed=tuple(unarmed_paths), prefix=config.prefix,
+    )  # fmt: skip
     fleet_start = _FleetStart(clients, config, lease, now)
     fleet_start.check_preconditions()
     fleet_start.take_lease()
@@ -144,14 +136,14 @@ def require_valid_request(config: GuardConfig, *, run: str, hours: float, nodes:
     if not RUN_NAME_PATTERN.fullmatch(run):
         raise InputError(f"{run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
     if not MIN_HOURS <= hours <= config.max_hours:
-        raise InputError(f"{hours:g} hours are asked for", where=config.environment,
-                           change=f"ask for {MIN_HOURS:g} to {config.max_hours:g} (guard.max_hours)")  # fmt: skip
+        advice = f"ask for {MIN_HOURS:g} to {config.max_hours:g} (guard.max_hours)"
+        raise InputError(f"{hours:g} hours are asked for", where=config.environment, change=advice)
     if nodes < 1:
         raise InputError(f"{nodes} nodes are asked for", change="ask for at least 1")
     for name in ("schedule_group", "scheduler_role_arn", "dead_letter_arn"):
         if not getattr(config, name):
-            raise InputError(f"{name} is not known, so no stop can be armed", where=config.environment,
-                               change="deploy the Guard stack")  # fmt: skip
+            problem = f"{name} is not known, so no stop can be armed"
+            raise InputError(problem, where=config.environment, change="deploy the Guard stack")
 
 
 class _FleetStart:
@@ -166,6 +158,12 @@ class _FleetStart:
         self.has_new_schedule = False  # whether this start made the schedule, not an earlier one of the same run
         self.may_have_nodes = False  # whether nodes may stand for which this start asked
         self.owner = LeaseOwner(clients, config, self.pointer, self.lease)  # of the lease, once it is taken
+        self.status_command = f"tandem status --env {config.environment}"
+        self.stop_command = f"tandem stop --env {config.environment}"
+        self.retry_advice = f"try again with the same run (--run {quote_command(lease.run)})"
+
+    def _refuse(self, problem: str, change: str, where: str = "") -> InputError:
+        return InputError(problem, where=where or self.config.node_group_description, change=change)
 
     # may it
 
@@ -176,54 +174,43 @@ class _FleetStart:
             "fence", "lease", "node group", "instances", where=self.config.environment,
             consequence="nothing is raised", change="allow it to this identity where it is denied, else try again",
         )  # fmt: skip
-        self._require_no_fence()
+        fence = self.fleet.fence
+        if fence is not None and fence.is_closed:
+            raise self._refuse(
+                f"fenced by {fence.who} at {fence.at:%Y-%m-%d %H:%M} UTC: {fence.why}",
+                f"{self.status_command}; when the reason is gone, tandem stop --clear --env {self.config.environment}",
+                self.config.replace_prefix(fence.prefix).url(FENCE_KEY),
+            )
         self._require_no_other_lease()
         self._require_window()
         self._require_node_group()
         self._require_launch_process()
         self._require_no_foreign_schedules()
 
-    def _require_no_fence(self) -> None:
-        fence, name = self.fleet.fence, self.config.environment
-        if fence is not None and fence.is_closed:
-            raise InputError(
-                f"fenced by {fence.who} at {fence.at:%Y-%m-%d %H:%M} UTC: {fence.why}",
-                where=self.config.replace_prefix(fence.prefix).url(FENCE_KEY),
-                change=f"tandem status --env {name}; when the reason is gone, tandem stop --clear --env {name}",
-            )  # fmt: skip
-
     def _require_no_other_lease(self) -> None:
         self.pointer = self.fleet.pointer or self.pointer  # as it was when the lease was read
         lease, now, name = self.fleet.lease, self.now, self.config.environment
         if lease is None:
             return
+        new_name, advice = "take another name for this run", ""
         deadline_text = f"{lease.deadline:%Y-%m-%d %H:%M} UTC"
-        where = self.config.replace_prefix(lease.prefix).url(lease_key(lease.run))
-        if lease.ending is not None and lease.deadline > now:
-            raise InputError(
-                f"run {lease.run} of {lease.who} ends since {lease.ending:%Y-%m-%d %H:%M} UTC", where=where,
-                change=f"wait until tandem status --env {name} shows no lease; to finish it by hand: "
-                f"tandem stop --end --env {name}",
-            )  # fmt: skip
         if lease.deadline <= now:
-            raise InputError(
-                f"the lease of run {lease.run} ended at {deadline_text}", where=where,
-                change=f"the reaper fences it within minutes; then tandem stop --clear --env {name}",
-            )  # fmt: skip
-        if lease.run != self.lease.run:
-            raise InputError(
-                f"run {lease.run} of {lease.who} has the fleet until {deadline_text}", where=where,
-                change=f"wait, or end it: tandem stop --env {name}",
-            )  # fmt: skip
-        if (lease.experiment, lease.node_label) != (self.lease.experiment, self.lease.node_label):
-            raise InputError(
-                f"run {lease.run} was started for {lease.experiment or 'no experiment'}",
-                where=where,
-                change="take another name for this run",
+            problem = f"the lease of run {lease.run} ended at {deadline_text}"
+            advice = f"the reaper fences it within minutes; then tandem stop --clear --env {name}"
+        elif lease.ending is not None:
+            problem = f"run {lease.run} of {lease.who} ends since {lease.ending:%Y-%m-%d %H:%M} UTC"
+            advice = (
+                f"wait until {self.status_command} shows no lease; to finish it by hand: tandem stop --end --env {name}"
             )
-        if lease.nodes != self.lease.nodes:
-            raise InputError(f"run {lease.run} was started for {lease.nodes} nodes", where=where,
-                               change="ask for as many, or take another name for this run")  # fmt: skip
+        elif lease.run != self.lease.run:
+            problem = f"run {lease.run} of {lease.who} has the fleet until {deadline_text}"
+            advice = f"wait, or end it: {self.stop_command}"
+        elif (lease.experiment, lease.node_label) != (self.lease.experiment, self.lease.node_label):
+            problem, advice = f"run {lease.run} was started for {lease.experiment or 'no experiment'}", new_name
+        elif lease.nodes != self.lease.nodes:
+            problem, advice = f"run {lease.run} was started for {lease.nodes} nodes", f"ask for as many, or {new_name}"
+        if advice:
+            raise self._refuse(problem, advice, self.config.replace_prefix(lease.prefix).url(lease_key(lease.run)))
         self.lease = lease  # its own, from a start that did not come to its end; the deadline stays the first
 
     def _require_window(self) -> None:
@@ -234,54 +221,40 @@ class _FleetStart:
         starts = max(filter(None, (config.block_starts, self.fleet.block_starts)), default=None)
         ends = min(filter(None, (config.block_ends, self.fleet.block_ends)), default=None)
         if starts is None or ends is None:
-            raise InputError("the Capacity Block's start and end are not said", where=config.environment,
-                               change="write capacity.block from the offer and deploy Fleet")  # fmt: skip
+            problem = "the Capacity Block's start and end are not said"
+            raise self._refuse(problem, "write capacity.block from the offer and deploy Fleet", config.environment)
         if self.now < starts or ends - BLOCK_MARGIN < deadline:
-            raise InputError(
+            raise self._refuse(
                 f"the Capacity Block lasts from {starts:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC, and a run must "
-                f"end 45 minutes before its end; asked: until {deadline:%Y-%m-%d %H:%M}", where=config.environment,
-                change="ask for fewer hours, or renew the block: docs/runbook.md",
+                f"end 45 minutes before its end; asked: until {deadline:%Y-%m-%d %H:%M}",
+                "ask for fewer hours, or renew the block: docs/runbook.md", config.environment,
             )  # fmt: skip
 
     def _require_node_group(self) -> None:
         config, fleet = self.config, self.fleet
         if not fleet.has_node_group:
-            raise InputError("not there", where=config.node_group_description, change="deploy the Fleet stack")
+            raise self._refuse("not there", "deploy the Fleet stack")
         if not fleet.has_owner_tag:
-            raise InputError(
-                f"another's: without the tag {OWNER_TAG}={config.environment}", where=config.node_group_description,
-                change="it is left alone; give one of the two another name",
-            )  # fmt: skip
-        has_lease = fleet.lease is not None
-        if fleet.desired_size != 0 and not has_lease:
-            raise InputError(
-                f"already at {fleet.desired_size}, without a lease",
-                where=config.node_group_description,
-                change=f"tandem stop --env {config.environment}",
-            )
-        if fleet.instances and not has_lease:
+            problem = f"another's: without the tag {OWNER_TAG}={config.environment}"
+            raise self._refuse(problem, "it is left alone; give one of the two another name")
+        if fleet.desired_size != 0 and fleet.lease is None:
+            raise self._refuse(f"already at {fleet.desired_size}, without a lease", self.stop_command)
+        if fleet.instances and fleet.lease is None:
             instance_text = ", ".join(f"{instance.id} ({instance.state})" for instance in fleet.instances)
-            raise InputError(
-                f"instances without a lease: {instance_text}", where=config.node_group_description,
-                change=f"wait until they are gone, or tandem stop --env {config.environment}",
-            )  # fmt: skip
-        with convert_call_errors("asking EKS", config.node_group_description, "try again; nothing was raised"):
+            advice = f"wait until they are gone, or {self.stop_command}"
+            raise self._refuse(f"instances without a lease: {instance_text}", advice)
+        with convert_call_errors("asking EKS", config.node_group_description, RETRY_ADVICE):
             node_group = describe_node_group(self.clients, self.config)
-        limit = node_group.get("scalingConfig", {}).get("maxSize", 0)
+        limit, status = node_group.get("scalingConfig", {}).get("maxSize", 0), node_group.get("status")
         # DEGRADED is what a group stays after a lack of capacity, until it grows (aws/containers-roadmap#2326)
-        if node_group.get("status") not in {"ACTIVE", "DEGRADED"} or limit < self.lease.nodes:
-            raise InputError(
-                f"{node_group.get('status')}, at most {limit} nodes; {self.lease.nodes} are asked for",
-                where=config.node_group_description,
-                change="wait until it is ACTIVE, and ask for no more than capacity.nodes",
-            )
+        if status not in {"ACTIVE", "DEGRADED"} or limit < self.lease.nodes:
+            problem = f"{status}, at most {limit} nodes; {self.lease.nodes} are asked for"
+            raise self._refuse(problem, "wait until it is ACTIVE, and ask for no more than capacity.nodes")
 
     def _require_launch_process(self) -> None:
         """Refuse where somebody else than a stop of ours keeps the Auto Scaling group from adding instances."""
         suspended_groups = self.fleet.fence.suspended if self.fleet.fence else ()
-        with convert_call_errors(
-            "asking Auto Scaling", self.config.node_group_description, "try again; nothing was raised"
-        ):
+        with convert_call_errors("asking Auto Scaling", self.config.node_group_description, RETRY_ADVICE):
             groups = read_scaling_groups(self.clients, self.fleet.scaling_groups)
         for group in groups:
             if LAUNCH_PROCESS in group.suspended_processes and group.name not in suspended_groups:
@@ -289,16 +262,13 @@ class _FleetStart:
                     "aws", "autoscaling", "resume-processes", "--auto-scaling-group-name", group.name,
                     "--scaling-processes", LAUNCH_PROCESS, "--region", self.config.region,
                 )  # fmt: skip
-                raise InputError("its launches are suspended, and no stop of Tandem wrote that it did so",
-                                   where=f"Auto Scaling group {group.name}",
-                                   change=f"find out why, then: {command}")  # fmt: skip
+                problem = "its launches are suspended, and no stop of Tandem wrote that it did so"
+                raise self._refuse(problem, f"find out why, then: {command}", f"Auto Scaling group {group.name}")
 
     def _require_no_foreign_schedules(self) -> None:
         """Refuse beside a schedule that no lease owns: it could end this run, or raise behind its end."""
         schedule_group = self.config.schedule_group
-        with convert_call_errors(
-            "listing the schedules", f"schedule group {schedule_group}", "try again; nothing was raised"
-        ):
+        with convert_call_errors("listing the schedules", f"schedule group {schedule_group}", RETRY_ADVICE):
             foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
             fence_run = self.fleet.fence.run if self.fleet.fence else None
             if fence_run and any(schedule.name == f"{STOP_PREFIX}{fence_run}" for schedule in foreign_schedules):
@@ -307,25 +277,15 @@ class _FleetStart:
                 foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
             pointer = read_pointer(self.clients, self.config) if foreign_schedules else LeasePointer()
         if any(schedule.name == f"{STOP_PREFIX}{pointer.run}" for schedule in foreign_schedules):
-            raise InputError(f"run {pointer.run} has the fleet now", where=self.config.node_group_description,
-                               change=f"tandem status --env {self.config.environment}")  # fmt: skip
+            raise self._refuse(f"run {pointer.run} has the fleet now", self.status_command)
         for schedule in foreign_schedules:
             command = quote_command(
-                "aws",
-                "scheduler",
-                "delete-schedule",
-                "--group-name",
-                schedule_group,
-                "--name",
-                schedule.name,
-                "--region",
-                self.config.region,
-            )
-            raise InputError(
-                f"no lease owns it, and it calls {schedule.target_arn}",
-                where=f"schedule {schedule_group}/{schedule.name}",
-                change=f"if no other start is under way: {command}",
-            )
+                "aws", "scheduler", "delete-schedule", "--group-name", schedule_group, "--name", schedule.name,
+                "--region", self.config.region,
+            )  # fmt: skip
+            advice = f"if no other start is under way: {command}"
+            where = f"schedule {schedule_group}/{schedule.name}"
+            raise self._refuse(f"no lease owns it, and it calls {schedule.target_arn}", advice, where)
 
     # lease and stop
 
@@ -333,30 +293,27 @@ class _FleetStart:
         """Write the lease, then point to it: the pointer decides between two starts, also of the same run."""
         pointer_config = self.config.replace_prefix(self.pointer.prefix)
         url = pointer_config.url(lease_key(self.lease.run))
-        with convert_call_errors("writing the lease", url, f"{self._retry_advice()}; nothing was raised"):
+        with convert_call_errors("writing the lease", url, f"{self.retry_advice}; nothing was raised"):
             if self.fleet.lease is None:
-                stored_lease = write_lease(self.clients, self.config, self.lease)
-                self.lease = stored_lease or self._adopt_lease(url)
+                self.lease = write_lease(self.clients, self.config, self.lease) or self._adopt_lease(url)
             elif self.requested_lease.unarmed != self.lease.unarmed:
                 new_lease = replace(self.lease, unarmed=self.requested_lease.unarmed)
                 self.lease = write_lease(self.clients, self.config, new_lease) or self.lease
-            etag = write_object(
-                self.clients, pointer_config, POINTER_KEY, {"run": self.lease.run}, etag=self.pointer.etag
-            )
+            document = {"run": self.lease.run}
+            etag = write_object(self.clients, pointer_config, POINTER_KEY, document, etag=self.pointer.etag)
         if etag is None:
-            raise InputError("another start or stop came first", where=pointer_config.url(POINTER_KEY),
-                               change=f"tandem status --env {self.config.environment}")  # fmt: skip
+            raise self._refuse("another start or stop came first", self.status_command, pointer_config.url(POINTER_KEY))
         self.pointer = LeasePointer(run=self.lease.run, prefix=pointer_config.prefix, etag=etag)
         self.owner = LeaseOwner(self.clients, self.config, self.pointer, self.lease)
 
     def _adopt_lease(self, url: str) -> Lease:
         """Go on with a lease that a start of the same run wrote and died before it pointed to it."""
-        lease, fault = read_lease(self.clients, self.config,
-                                  LeasePointer(run=self.lease.run, prefix=self.config.prefix))  # fmt: skip
+        pointer = LeasePointer(run=self.lease.run, prefix=self.config.prefix)
+        lease, fault = read_lease(self.clients, self.config, pointer)
         expected_lease = lease and replace(lease, created=self.lease.created, deadline=self.lease.deadline, etag="")
         if lease is None or expected_lease != self.lease or lease.deadline <= self.now:
-            raise InputError(fault or f"run {self.lease.run} was started before", where=url,
-                               change="take another name for this run")  # fmt: skip
+            problem = fault or f"run {self.lease.run} was started before"
+            raise self._refuse(problem, "take another name for this run", url)
         return lease
 
     def return_lease(self) -> None:
@@ -371,28 +328,19 @@ class _FleetStart:
     def arm_stop(self) -> str:
         """Create the one-shot stop and read it back."""
         where = f"schedule {self.config.schedule_group}/{self.lease.schedule}"
-        with convert_call_errors(
-            "arming the one-shot stop", where, "nothing was raised; try again, or deploy the Guard stack"
-        ):
-            schedule_request = build_stop_schedule(self.config, self.lease)
+        advice = "nothing was raised; try again, or deploy the Guard stack"
+        request = build_stop_schedule(self.config, self.lease)
+        names = ("ScheduleExpression", "State", "Target")
+        with convert_call_errors("arming the one-shot stop", where, advice):
             self.owner.call_as_owner(self._create_schedule, self._build_refusal)
-            stored_schedule = self.clients.scheduler.get_schedule(
-                GroupName=self.config.schedule_group, Name=self.lease.schedule
-            )
-            target = {name: stored_schedule["Target"].get(name) for name in schedule_request["Target"]}
-            actual_values, arn = (
-                (stored_schedule["ScheduleExpression"], stored_schedule.get("State", "ENABLED"), target),
-                str(stored_schedule["Arn"]),
-            )
-        if actual_values != (
-            schedule_request["ScheduleExpression"],
-            schedule_request["State"],
-            schedule_request["Target"],
-        ):
-            raise ExternalError(
-                "it is not as it was asked for", where=where,
-                change="delete it in the console of EventBridge Scheduler and take another name for this run",
-            )  # fmt: skip
+            schedule = self.clients.scheduler.get_schedule(GroupName=request["GroupName"], Name=request["Name"])
+            target = {name: schedule["Target"].get(name) for name in request["Target"]}
+            stored_values = {**schedule, "State": schedule.get("State", "ENABLED"), "Target": target}
+            is_as_requested = all(stored_values[name] == request[name] for name in names)
+            arn = str(schedule["Arn"])
+        if not is_as_requested:
+            advice = "delete it in the console of EventBridge Scheduler and take another name for this run"
+            raise ExternalError("it is not as it was asked for", where=where, change=advice)
         return arn
 
     def _create_schedule(self) -> None:
@@ -405,45 +353,35 @@ class _FleetStart:
             self.has_new_schedule = had_new_schedule  # of an earlier start of the same run: read back like a new one
 
     def _build_refusal(self, loss: str) -> InputError:
-        return InputError(
-            f"stopped before the raise: {loss}; nothing was raised",
-            where=self.config.node_group_description,
-            change=f"tandem status --env {self.config.environment}",
-        )
+        return self._refuse(f"stopped before the raise: {loss}; nothing was raised", self.status_command)
 
     def notify_unarmed_paths(self) -> None:
         """Tell people which paths do not guard this run."""
         if not self.lease.unarmed:
             return
-        name, paths = self.config.environment, ", ".join(self.lease.unarmed)
         text = (
-            f"{name}: run {self.lease.run} starts although these paths would not stop its fleet: {paths}.\n"
-            f"{self.lease.who} accepted that. The others end it, at the latest at its deadline "
-            f"{self.lease.deadline:%Y-%m-%d %H:%M} UTC.\nLook: tandem status --env {name}; docs/runbook.md"
+            f"{self.config.environment}: run {self.lease.run} starts although these paths would not stop its fleet: "
+            f"{', '.join(self.lease.unarmed)}.\n{self.lease.who} accepted that. The others end it, at the latest at "
+            f"its deadline {self.lease.deadline:%Y-%m-%d %H:%M} UTC.\nLook: {self.status_command}; docs/runbook.md"
         )
-        with convert_call_errors("telling people that paths are not armed", str(self.config.topic_arn),
-                       "nothing was raised; mend the topic, or arm the paths"):  # fmt: skip
+        advice = "nothing was raised; mend the topic, or arm the paths"
+        with convert_call_errors("telling people that paths are not armed", str(self.config.topic_arn), advice):
             notify_subscribers(self.clients, self.config, "a start accepted unarmed paths", text)
 
     def resume_launches(self) -> None:
         """Let the Auto Scaling groups add instances again where a stop of ours suspended it, and forget that."""
         fence = self.fleet.fence
-        group_names = set(fence.suspended if fence else ()) & set(self.fleet.scaling_groups)
-        for name in sorted(group_names):
-            with convert_call_errors(
+        group_names = sorted(set(fence.suspended if fence else ()) & set(self.fleet.scaling_groups))
+        for name in group_names:
+            step, resume = (
                 f"resuming the launches of Auto Scaling group {name}",
-                self.config.node_group_description,
-                "nothing was raised; try again",
-            ):
-                resume = partial(
-                    self.clients.autoscaling.resume_processes,
-                    AutoScalingGroupName=name, ScalingProcesses=[LAUNCH_PROCESS],
-                )  # fmt: skip
-                self.owner.call_as_owner(resume, self._build_refusal)
+                self.clients.autoscaling.resume_processes,
+            )
+            with convert_call_errors(step, self.config.node_group_description, RETRY_ADVICE):
+                call = partial(resume, AutoScalingGroupName=name, ScalingProcesses=[LAUNCH_PROCESS])
+                self.owner.call_as_owner(call, self._build_refusal)
         if group_names:
-            with convert_call_errors(
-                "writing what was resumed", self.config.url(FENCE_KEY), "nothing was raised; try again"
-            ):
+            with convert_call_errors("writing what was resumed", self.config.url(FENCE_KEY), RETRY_ADVICE):
                 change_fence(self.clients, self.config, fence, _clear_suspended_groups)
 
     # the raise
@@ -455,21 +393,15 @@ class _FleetStart:
     def raise_nodes(self) -> None:
         """Ask EKS for the nodes, with the run's labels and without those of another."""
         if self._is_past_deadline():  # its one-shot stop has fired
-            raise InputError(
-                f"the lease's deadline {self.lease.deadline:%Y-%m-%d %H:%M} UTC has passed meanwhile",
-                where=self.config.node_group_description,
-                change=LATE_START_ADVICE,
-            )
+            problem = f"the lease's deadline {self.lease.deadline:%Y-%m-%d %H:%M} UTC has passed meanwhile"
+            raise self._refuse(problem, LATE_START_ADVICE)
         try:
-            current_labels = read_own_labels(self.clients, self.config)
-            label_change = build_label_change(current_labels, self.lease.node_label)
+            label_change = build_label_change(read_own_labels(self.clients, self.config), self.lease.node_label)
             self.owner.call_as_owner(lambda: self._set_group_size(label_change), self._build_refusal)
         except CALL_ERRORS as error:  # it may have been taken all the same
-            raise ExternalError(
-                f"raising failed ({describe_error(error)}); {self._undo_raise()}",
-                where=self.config.node_group_description,
-                change=self._retry_advice(),
-            ) from error
+            problem = f"raising failed ({describe_error(error)}); {self._undo_raise()}"
+            where = self.config.node_group_description
+            raise ExternalError(problem, where=where, change=self.retry_advice) from error
 
     def _set_group_size(self, labels: Mapping[str, Any]) -> None:
         self.may_have_nodes = True
@@ -500,43 +432,30 @@ class _FleetStart:
         try:
             loss = self.owner.find_loss()
         except CALL_ERRORS as error:
-            raise ExternalError(
-                f"the fence could not be read after the raise ({describe_error(error)}); {self._undo_raise()}",
-                where=self.config.bucket,
-                change=self._retry_advice(),
-            ) from error
+            problem = f"the fence could not be read after the raise ({describe_error(error)}); {self._undo_raise()}"
+            raise ExternalError(problem, where=self.config.bucket, change=self.retry_advice) from error
         if self._is_past_deadline():
-            raise InputError(f"the lease's deadline passed while it was being raised; {self._undo_raise()}",
-                               where=self.config.node_group_description, change=LATE_START_ADVICE)  # fmt: skip
+            problem = f"the lease's deadline passed while it was being raised; {self._undo_raise()}"
+            raise self._refuse(problem, LATE_START_ADVICE)
         if loss:
-            raise InputError(
-                f"stopped while it was being raised ({loss}); {self._undo_raise()}",
-                where=self.config.node_group_description,
-                change=f"tandem status --env {self.config.environment}",
-            )
-
-    def _retry_advice(self) -> str:
-        return f"try again with the same run (--run {quote_command(self.lease.run)})"
+            raise self._refuse(f"stopped while it was being raised ({loss}); {self._undo_raise()}", self.status_command)
 
     def _is_past_deadline(self) -> bool:
         """Whether the deadline has passed while this start was at work, as where the machine under it slept."""
         return self.now + timedelta(seconds=self.clients.wall_s() - self.start_s) >= self.lease.deadline
 
     def _undo_raise(self) -> str:
-        name = self.config.environment
         try:
             loss = call_if_allowed(
                 self.clients, self.owner.find_other_owner, lambda: scale_to_zero(self.clients, self.config)
             )
         except CALL_ERRORS as error:
-            return (
-                f"taking the raise back failed too ({describe_error(error)}): run tandem stop --env {name} now; its "
-                "one-shot stop is armed"
-            )
+            problem = f"taking the raise back failed too ({describe_error(error)})"
+            return f"{problem}: run {self.stop_command} now; its one-shot stop is armed"
         if loss:
             return (
                 "another start has the fleet now, or that cannot be read, so it is left alone; the reaper ends "
-                f"what goes beyond its lease: tandem status --env {name}"
+                f"what goes beyond its lease: {self.status_command}"
             )
         self.may_have_nodes = False
         return "the node group was set to 0 again"

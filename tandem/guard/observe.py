@@ -28,7 +28,7 @@ from tandem.guard.lease import (
     read_lease,
     read_pointer,
     read_pointer_at_prefix,
-)
+)  # fmt: skip
 from tandem.guard.pager import iterate_pages
 from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
 from tandem.guard.scaling_groups import SCALING_GROUP_TAG
@@ -198,9 +198,8 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
         faults.append(_describe_missing_tag(config, instances))
     scaling = group.get("scalingConfig", {})
     is_lease_of_stop = fence is not None and fence.is_closed and lease is not None and fence.run == lease.run
-    if lease and not _is_own_lease(
-        config, lease, is_in_use=is_lease_of_stop or bool(scaling.get("desiredSize") or instances)
-    ):
+    is_in_use = is_lease_of_stop or bool(scaling.get("desiredSize") or instances)
+    if lease and not _is_own_lease(config, lease, is_in_use=is_in_use):
         pointer, lease, heartbeat = LeasePointer(prefix=config.prefix), None, None
         with _record_read_failure(unknown, "lease"):
             pointer = read_pointer_at_prefix(clients, config, config.prefix)
@@ -208,26 +207,13 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
     (starts, ends), fault = _read_block_window(group, config, capacity_kind)
     faults.extend([fault] if fault else [])
     fleet = FleetState(
-        now=now,
-        read_start_s=read_start_s,
-        desired_size=scaling.get("desiredSize"),
-        min_size=scaling.get("minSize"),
-        has_node_group=None if "node group" in unknown else bool(group),
-        has_owner_tag=has_owner_tag,
+        now=now, read_start_s=read_start_s, desired_size=scaling.get("desiredSize"), min_size=scaling.get("minSize"),
+        has_node_group=None if "node group" in unknown else bool(group), has_owner_tag=has_owner_tag,
         is_stable=group.get("status") in STABLE_STATUSES if group else None,
-        labels=select_own_labels(group.get("labels", {})),
-        capacity_kind=capacity_kind,
-        scaling_groups=_list_scaling_groups(group, instances),
-        instances=instances,
-        fence=fence,
-        pointer=pointer,
-        lease=lease,
-        heartbeat=heartbeat,
-        block_starts=starts,
-        block_ends=ends,
-        unknown=unknown,
-        faults=tuple(faults),
-    )
+        labels=select_own_labels(group.get("labels", {})), capacity_kind=capacity_kind,
+        scaling_groups=_list_scaling_groups(group, instances), instances=instances, fence=fence, pointer=pointer,
+        lease=lease, heartbeat=heartbeat, block_starts=starts, block_ends=ends, unknown=unknown, faults=tuple(faults),
+    )  # fmt: skip
     if "lease" not in unknown or not fleet.own_instances:
         return fleet
     return replace(fleet, alive_since=_read_alive_since(clients, config, now))
@@ -263,12 +249,8 @@ def _describe_missing_tag(config: GuardConfig, instances: tuple[FleetInstance, .
 
 def _list_scaling_groups(group: Mapping[str, Any], instances: tuple[FleetInstance, ...]) -> tuple[str, ...]:
     names = [resource["name"] for resource in (group.get("resources") or {}).get("autoScalingGroups", [])]
-    return tuple(
-        names
-        or dict.fromkeys(
-            resource.scaling_group for resource in instances if resource.is_ours and resource.scaling_group
-        )
-    )
+    tagged_names = [instance.scaling_group for instance in instances if instance.is_ours and instance.scaling_group]
+    return tuple(names or dict.fromkeys(tagged_names))
 
 
 def _read_alive_since(clients: AwsClients, config: GuardConfig, now: datetime) -> datetime | None:

@@ -21,7 +21,7 @@ from tandem.guard.observe import (
     FleetInstance,
     FleetState,
     select_own_labels,
-)
+)  # fmt: skip
 from tandem.guard.pass_metrics import (
     EXCESS_NODES,
     FLEET_USD,
@@ -29,7 +29,7 @@ from tandem.guard.pass_metrics import (
     INSTANCES_ALIVE,
     OLDEST_INSTANCE_HOURS,
     PASS_MINUTES,
-)
+)  # fmt: skip
 from tandem.guard.values import format_value
 
 REPLACEMENT_GRACES = 2  # a spot node's replacement and the node itself live side by side for a while
