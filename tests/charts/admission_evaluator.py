@@ -55,12 +55,12 @@ class Admission:
                      if body["metadata"]["name"] == binding["spec"]["policyName"]]  # fmt: skip
         spec = policy["spec"]
         assert spec["failurePolicy"] == "Fail"
-        inputs = {"object": request.object, "request": {
-            "operation": request.operation, "namespace": request.namespace, "name": request.name,
-            "userInfo": {"username": request.username, "groups": list(request.groups)},
-        }}  # fmt: skip
         if not any(_names(rule, request) for rule in spec["matchConstraints"]["resourceRules"]):
             return
+        inputs = {"object": celpy.json_to_cel(request.object), "request": celpy.json_to_cel({
+            "operation": request.operation, "namespace": request.namespace, "name": request.name,
+            "userInfo": {"username": request.username, "groups": list(request.groups)},
+        })}  # fmt: skip
         try:
             conditions = [evaluate(condition["expression"], inputs) for condition in spec.get("matchConditions", [])]
         except celpy.CELEvalError as error:
@@ -72,7 +72,7 @@ class Admission:
         if not parameters:
             yield f"no parameters for {binding['metadata']['name']}"
         for parameter in parameters:
-            yield from _validate(spec, {**inputs, "params": parameter})
+            yield from _validate(spec, {**inputs, "params": celpy.json_to_cel(parameter)})
 
     def _parameters(self, policy: Object, binding: Object, request: AdmissionRequest) -> list[Object | None]:
         if "paramKind" not in policy:
@@ -101,10 +101,12 @@ def _names(rule: Object, request: AdmissionRequest) -> bool:
 
 
 def _validate(spec: Object, inputs: Mapping[str, Any]) -> Iterator[str]:
-    variables: dict[str, Any] = {}
+    variables = celtypes.MapType()
     try:
         for variable in spec.get("variables", []):
-            variables[variable["name"]] = evaluate(variable["expression"], {**inputs, "variables": variables})
+            variables[celtypes.StringType(variable["name"])] = evaluate(
+                variable["expression"], {**inputs, "variables": variables}
+            )
         for validation in spec["validations"]:
             if not evaluate(validation["expression"], {**inputs, "variables": variables}):
                 yield validation["message"]
@@ -113,8 +115,7 @@ def _validate(spec: Object, inputs: Mapping[str, Any]) -> Iterator[str]:
 
 
 def evaluate(expression: str, inputs: Mapping[str, Any]) -> Any:
-    values = {name: celpy.json_to_cel(inputs.get(name)) for name in NAMES}
-    value = _program(expression).evaluate(values)
+    value = _program(expression).evaluate({name: inputs.get(name) for name in NAMES})
     if isinstance(value, celpy.CELEvalError):
         raise value
     return value
