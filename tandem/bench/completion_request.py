@@ -1,7 +1,7 @@
 """What goes over the wire: a server, one request to it, and how long it may take.
 
-Invariant: a request asks for nothing that the server did not take when it was probed; the same Ask makes the same
-bytes, so that two arms given the same Ask differ in their model's name alone.
+Invariant: a request asks for nothing that the server did not take when it was probed; the same request makes the same
+bytes, so that two arms given the same one differ in their model's name alone.
 
 Fields of the body are OpenAI's, and these of vLLM: `stream_options.continuous_usage_stats`, `return_token_ids`,
 `chat_template_kwargs`, `ignore_eos` (vllm/entrypoints/openai/{chat_completion,completion,engine}/protocol.py).
@@ -87,41 +87,33 @@ def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
     Raises:
         BenchError: it has neither prompt nor messages, or messages for the completions API.
     """
-    fields: dict[str, Any] = {"model": server.model, **_prompt_fields(request, server)}
-    fields |= {"max_tokens": request.max_tokens, "temperature": request.temperature, "stream": True}
-    if request.seed is not None:
-        fields["seed"] = request.seed
-    if request.thinking is not None and server.api == "chat":
-        fields["chat_template_kwargs"] = {"enable_thinking": request.thinking}
-    if request.ignore_eos:
-        fields["ignore_eos"] = True
-    return msgspec.json.encode(fields | _extra_fields(request, server.api))
-
-
-def _prompt_fields(request: CompletionRequest, server: ModelServer) -> dict[str, Any]:
-    if server.api == "chat" and request.messages is not None:
-        return {"messages": request.messages}
-    if request.prompt is None:
+    is_chat, offers = server.api == "chat", request.offers
+    fields: dict[str, Any] = {"model": server.model}
+    if is_chat and request.messages is not None:
+        fields["messages"] = request.messages
+    elif request.prompt is None:
         raise BenchError(
             f"request {request.request_id} has {'messages but no prompt' if request.messages else 'nothing to ask'}",
             where=server.endpoint,
             change="give each prompt of the suite a text, or use --api chat for one that has messages",
         )
-    if server.api == "completions":
-        return {"prompt": request.prompt}
-    return {"messages": [{"role": "user", "content": request.prompt}]}
-
-
-def _extra_fields(request: CompletionRequest, api: ApiName) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    if request.offers.include_usage:
-        fields["stream_options"] = {"include_usage": True}
-        if request.offers.continuous_usage:
-            fields["stream_options"]["continuous_usage_stats"] = True
-    if request.offers.token_ids:
+    elif is_chat:
+        fields["messages"] = [{"role": "user", "content": request.prompt}]
+    else:
+        fields["prompt"] = request.prompt
+    fields |= {"max_tokens": request.max_tokens, "temperature": request.temperature, "stream": True}
+    if request.seed is not None:
+        fields["seed"] = request.seed
+    if request.thinking is not None and is_chat:
+        fields["chat_template_kwargs"] = {"enable_thinking": request.thinking}
+    if request.ignore_eos:
+        fields["ignore_eos"] = True
+    if offers.include_usage:
+        running = {"continuous_usage_stats": True} if offers.continuous_usage else {}
+        fields["stream_options"] = {"include_usage": True} | running
+    if offers.token_ids:
         fields["return_token_ids"] = True
-    if request.offers.logprobs and api == "chat":
-        fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-    elif request.offers.logprobs:
-        fields["logprobs"] = request.top_logprobs
-    return fields
+    if offers.logprobs:
+        top = request.top_logprobs
+        fields |= {"logprobs": True, "top_logprobs": top} if is_chat else {"logprobs": top}
+    return msgspec.json.encode(fields)

@@ -13,7 +13,7 @@ import pytest
 from independent_server import MODEL
 from plain_server import PlainAnswer, plain_server
 
-from tandem.bench.connection import describe_tls_error
+from tandem.bench.client import describe_tls_error
 
 HERE = "IP:127.0.0.1"
 MODELS = PlainAnswer([json.dumps({"data": [{"id": MODEL}]}).encode()])
@@ -105,7 +105,7 @@ def test_a_self_signed_certificate_is_bad_input_with_what_to_change(tmp_path: Pa
 
     assert (error, code) == ("certificate", 2)
     assert "is not accepted: self-signed certificate; to trust it, export SSL_CERT_FILE=FILE" in str(detail)
-    assert "trust the certificate, replace it, or use the name that it holds" in fault
+    assert "trust it, replace it, or use the name that it holds" in fault
     assert "Operation not permitted" not in fault
 
 

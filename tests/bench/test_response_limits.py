@@ -18,7 +18,7 @@ from plain_server import PIECE, PlainAnswer, PlainServer, plain_server
 from planned import plan
 
 from tandem.bench import answer
-from tandem.bench.body import read_page
+from tandem.bench.reply import read_page
 from tandem.bench.client import READ_BYTES, CompletionClient
 from tandem.bench.completion_request import ModelServer, encode_body
 from tandem.bench.counters import MetricsScrape
