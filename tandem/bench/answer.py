@@ -191,9 +191,10 @@ class _AnswerParser:
             "text" if text else "reasoning" if thought else "end" if finish else "role" if is_role else None
         )
         ids = choice.get("token_ids")
-        has_ids = isinstance(ids, list) and all(count_or_none(token_id) is not None for token_id in ids)
-        self.events.append(_StreamEvent(at_s, kind, running_tokens, len(ids) if has_ids else None))
-        self.ids += ids if has_ids else ()
+        if not isinstance(ids, list) or any(count_or_none(token_id) is None for token_id in ids):
+            ids = None
+        self.events.append(_StreamEvent(at_s, kind, running_tokens, None if ids is None else len(ids)))
+        self.ids += ids or ()
         self.texts.append(text)
         self.thoughts.append(thought)
         self.finish_reason = finish or self.finish_reason

@@ -30,7 +30,7 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -117,9 +117,7 @@ class CompletionClient:
             read_bufsize=READ_BYTES,
         )
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close every connection."""
         await self._session.close()
         await self._fresh_session.close()
@@ -382,14 +380,8 @@ def _check_address(server: ModelServer) -> None:
     except ValueError:  # a port that is no number
         is_valid = False
     if not is_valid or address.query or address.fragment:
-        raise BenchError(
-            f"{server.url!r} is no address of a server",
-            where=server.name,
-            change="give it as http://HOST:PORT, with or without /v1",
-        )
+        change = "give it as http://HOST:PORT, with or without /v1"
+        raise BenchError(f"{server.url!r} is no address of a server", where=server.name, change=change)
     if address.username or address.password:
-        raise BenchError(
-            "the address holds a user name or a password, which would stand in every record of it",
-            where=server.name,
-            change="leave it out and give the key by its own option",
-        )
+        problem = "the address holds a user name or a password, which would stand in every record of it"
+        raise BenchError(problem, where=server.name, change="leave it out and give the key by its own option")

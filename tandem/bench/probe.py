@@ -221,7 +221,7 @@ def _probe_error(server: ModelServer, server_answer: ServerAnswer, model_ids: tu
     word, detail = str(server_answer.error), server_answer.error_detail
     if word in {"not_sse", "not_json", "no_choices", "decode"}:
         return _no_server_error(server, detail or word)
-    kind, problem, change = next(fault for pattern, *fault in _FAULTS if re.fullmatch(pattern, word))
+    _, kind, problem, change = next(fault for fault in _FAULTS if re.fullmatch(fault[0], word))
     problem = problem.format(path=server.endpoint.removeprefix(server.root), model=server.model)
     return kind(
         f"{problem} ({f'{word}: {detail}' if detail else word})",

@@ -259,10 +259,10 @@ def test_a_writer_that_failed_takes_no_shorter_record(tmp_path: Path, monkeypatc
     path = tmp_path / "records.jsonl"
     with RecordWriter(path) as writer:
         writer.write(record())
-        monkeypatch.setattr("tandem.bench.record._write_all", fill)
-        with pytest.raises(ExternalBenchError, match="the 1 records written before are kept"):
-            writer.write(record(request_id="r-1"))
-        monkeypatch.undo()
+        with monkeypatch.context() as patched:
+            patched.setattr(writer._file, "write", fill)
+            with pytest.raises(ExternalBenchError, match="the 1 records written before are kept"):
+                writer.write(record(request_id="r-1"))
         with pytest.raises(ExternalBenchError, match="the 1 records written before are kept"):
             writer.write(record(request_id="r-2"))
 

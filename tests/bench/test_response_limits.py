@@ -18,7 +18,6 @@ from plain_server import PIECE, PlainAnswer, PlainServer, plain_server
 from planned import plan
 
 from tandem.bench import answer
-from tandem.bench.reply import read_page
 from tandem.bench.client import READ_BYTES, CompletionClient
 from tandem.bench.completion_request import ModelServer, encode_body
 from tandem.bench.counters import MetricsScrape
@@ -26,7 +25,7 @@ from tandem.bench.event import EventError
 from tandem.bench.fault import ExternalBenchError
 from tandem.bench.metrics_scraper import MetricsScraper
 from tandem.bench.probe import ProbeResult, probe_server
-from tandem.bench.reply import ServerReply
+from tandem.bench.reply import ServerReply, read_page
 from tandem.bench.response_limits import (
     ERROR_BODY_BYTES,
     EVENT_BYTES,
