@@ -64,29 +64,18 @@ class CircuitBreaker:
             await asyncio.shield(self._check_task)
 
     async def _wait_for_recovery(self, reason: str) -> None:
-        start_s = last_message_s = time.monotonic()
-        is_paused = False
+        start_s, next_message_s = time.monotonic(), 0.0
         while not self.stop.is_requested and not await self.is_alive(self.arm):
-            now_s = time.monotonic()
-            remaining_s = start_s + self.wait_s - now_s
-            if not is_paused:
-                is_paused = True
-                self.notify(
-                    f"{self.arm} is paused: {reason} and {self.url}/health does not answer; waiting for it up to "
-                    f"{format_duration(self.wait_s)}"
-                )
-            elif remaining_s < 0:
-                problem = f"{self.arm} went down and did not come back in {format_duration(now_s - start_s)}"
-                fault = ExternalBenchError(
-                    f"{problem}; what was recorded is kept",
-                    where=self.url,
-                    change="bring the server back, then run again with --resume",
-                )
-                self.stop.request("failed", fault, grace_s=0)
-            elif now_s - last_message_s > MESSAGE_INTERVAL_S:
-                last_message_s = now_s
-                self.notify(f"{self.arm} is still away; ending in {format_duration(remaining_s)}")
+            elapsed_s = time.monotonic() - start_s
+            if elapsed_s > self.wait_s:
+                problem = f"{self.arm} went down and did not come back in {format_duration(elapsed_s)}"
+                change = "bring the server back, then run again with --resume; what was recorded is kept"
+                self.stop.request("failed", ExternalBenchError(problem, where=self.url, change=change), grace_s=0)
+            elif elapsed_s >= next_message_s:
+                next_message_s += MESSAGE_INTERVAL_S
+                wait = f"waiting for it up to {format_duration(self.wait_s - elapsed_s)}"
+                self.notify(f"{self.arm} is paused: {reason} and {self.url}/health does not answer; {wait}")
             await self.stop.sleep(POLL_S)
-        if is_paused and not self.stop.is_requested:
+        if next_message_s and not self.stop.is_requested:
             self.notify(f"{self.arm} is back after {format_duration(time.monotonic() - start_s)}")
         self._failures, self._check_task = 0, None

@@ -17,8 +17,7 @@ from tandem.bench.record import ChunkKind, RequestRecord
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 
-KIND_CODES: dict[str, int] = {kind: code for code, kind in enumerate(get_args(ChunkKind))}
-"""The code of each kind in a column."""
+KIND_CODES: dict[str, int] = {kind: code for code, kind in enumerate(get_args(ChunkKind))}  # in a column
 
 
 @dataclass(frozen=True)

@@ -92,11 +92,9 @@ def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
     if is_chat and request.messages is not None:
         fields["messages"] = request.messages
     elif request.prompt is None:
-        raise BenchError(
-            f"request {request.request_id} has {'messages but no prompt' if request.messages else 'nothing to ask'}",
-            where=server.endpoint,
-            change="give each prompt of the suite a text, or use --api chat for one that has messages",
-        )
+        problem = f"request {request.request_id} has {'messages but no prompt' if request.messages else 'no prompt'}"
+        change = "give each prompt of the suite a text, or use --api chat for one that has messages"
+        raise BenchError(problem, where=server.endpoint, change=change)
     elif is_chat:
         fields["messages"] = [{"role": "user", "content": request.prompt}]
     else:

@@ -31,15 +31,12 @@ def convert_run(folder: Path) -> list[Path]:
         ExternalBenchError: the disk took no more.
     """
     if not (folder / RECORDS_FILE).is_file():
-        raise BenchError(
-            f"there is no {RECORDS_FILE} in it", where=str(folder), change="name the folder that a run wrote"
-        )
+        change = "name the folder that a run wrote"
+        raise BenchError(f"there is no {RECORDS_FILE} in it", where=str(folder), change=change)
     paths = [folder / name for name in (RECORDS_FILE, WARM_UP_FILE) if (folder / name).is_file()]
     change = "make room, or see that the folder may be written to; the records are as they were"
-    with (
-        claim_folder(folder, resume=True),
-        convert_os_errors("the records cannot be converted", folder, change, ExternalBenchError),
-    ):
+    problem = "the records cannot be converted"
+    with claim_folder(folder, resume=True), convert_os_errors(problem, folder, change, ExternalBenchError):
         return [path for path in paths if _convert_file(path)]
 
 
@@ -59,9 +56,8 @@ def _convert_file(path: Path) -> bool:
             if not old_path.exists():
                 old_path.hardlink_to(path)
             elif not old_path.samefile(path):  # else an earlier conversion was cut after the link
-                raise BenchError(
-                    "it exists already, and the old records would be kept there", where=str(old_path), change="move it"
-                )
+                problem = "it exists already, and the old records would be kept there"
+                raise BenchError(problem, where=str(old_path), change="move it")
             new_path.replace(path)
     finally:
         new_path.unlink(missing_ok=True)
@@ -83,7 +79,6 @@ def _convert_line(line: bytes, where: str) -> bytes:
         for name, value in {**record, "schema": SCHEMA}.items():
             new_record |= split_chunks(chunks) if name == "chunks" else {name: value}
     except (*DECODE_ERRORS, TypeError) as error:
-        raise BenchError(
-            f"this is no record of schema {OLD_SCHEMA}: {error}", where=where, change="restore the line from a copy"
-        ) from error
+        problem = f"this is no record of schema {OLD_SCHEMA}: {error}"
+        raise BenchError(problem, where=where, change="restore the line from a copy") from error
     return msgspec.json.encode(new_record) + b"\n"

@@ -58,9 +58,8 @@ def claim_folder(folder: Path, *, resume: bool) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise BenchError(
-                "another run is writing to it", where=str(folder), change="wait for its end, or stop it first"
-            ) from error
+            change = "wait for its end, or stop it first"
+            raise BenchError("another run is writing to it", where=str(folder), change=change) from error
         yield
     finally:
         os.close(descriptor)

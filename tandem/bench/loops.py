@@ -9,6 +9,7 @@ a reused connection dies (`client.py`).
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from tandem.bench.interrupt import StopSignal
 from tandem.bench.manifest import ServerOffers
 from tandem.bench.plan import PlanItem, PlanTurn
 from tandem.bench.record import RequestRecord
-from tandem.bench.recorder import RunRecorder
+from tandem.bench.recorder import RunRecorder, complete_record
 from tandem.bench.resume import ATTEMPT_SEPARATOR
 from tandem.bench.settings import RunSettings
 
@@ -138,7 +139,8 @@ class RequestLoops:
         )  # fmt: skip
         try:
             reply = await arm.client.send_request(request, self.settings.timeouts)
-            record = await self.recorder.write_record(draft, entry.prompt, request, reply, arm.models)
+            complete = functools.partial(complete_record, draft, entry.prompt, request, arm.models, reply)
+            record = await self.recorder.write_record(complete)
         except BenchError as fault:
             self.stop.request("failed", fault, grace_s=0)
             return 0.0

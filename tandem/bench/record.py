@@ -32,25 +32,24 @@ SCHEMA = 2
 BLOCK_BYTES = 1 << 21  # read at once: enough for numpy to pay, and no more than these records are held as objects
 JSON_NULL = msgspec.Raw(b"null")
 
+# What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
+# carried tokens but no text; `end` a finish_reason and no text; `usage` no choice at all.
 ChunkKind = Literal["role", "text", "reasoning", "empty", "end", "usage"]
-"""What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
-carried tokens but no text; `end` a finish_reason and no text; `usage` no choice at all."""
 
+# every word of `RequestRecord.error`, beside `status_<code>`
 ERROR_WORDS = frozenset({
     "connect", "connect_timeout", "first_token_timeout", "gap_timeout", "whole_timeout", "not_sse", "not_json",
     "no_choices", "closed", "decode", "wrong_model", "api_error", "endless", "interrupted", "certificate",
 })  # fmt: skip
-"""Every word of `Record.error`, beside `status_<code>`."""
 
-
+# a number of tokens: whole in a float64 too; a negative one is kept, because it shows that a server's count fell
 TokenCount = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""A number of tokens: whole in a float64 too. A negative one is kept, because it shows that a server's count fell."""
 
+# a number that counts from 0, such as a round's: 16 million are more than any run has, and few enough to mark each
 SmallNumber = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
-"""A number that counts from 0, such as a round's: 16 million are more than any run has, and few enough to mark each."""
 
+# a time: three centuries, so that no sum of times can leave the finite numbers
 Seconds = Annotated[float, msgspec.Meta(ge=-1e10, le=1e10)]
-"""A time: three centuries, so that no sum of times can leave the finite numbers."""
 
 
 class Chunk(NamedTuple):
@@ -299,11 +298,9 @@ class RecordWriter:
             raise self._failure
         times = (record.start_s, record.end_s, record.headers_s, record.due_s, record.rate_per_s, *record.chunk_s)
         if not all(value is None or math.isfinite(value) for value in times):
-            raise BenchError(
-                f"a time of request {record.request_id} is not a finite number",
-                where=str(self.path),
-                change="report it with the program that made the record: no clock gives such a time",
-            )
+            problem = f"a time of request {record.request_id} is not a finite number"
+            change = "report it with the program that made the record: no clock gives such a time"
+            raise BenchError(problem, where=str(self.path), change=change)
         line = memoryview(self._encoder.encode(record) + b"\n")
         end_offset = self._file.seek(0, os.SEEK_END)
         try:
@@ -317,13 +314,12 @@ class RecordWriter:
         self.record_count += 1
 
     def _write_error(self, error: OSError) -> ExternalBenchError:
-        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        problem = "the disk is full" if is_full else f"the file cannot be written: {error.strerror or error}"
-        return ExternalBenchError(
-            f"{problem}; the {self.record_count} records written before are kept",
-            where=str(self.path),
-            change="make room, then run again with --resume" if is_full else "choose a folder that may be written to",
-        )
+        problem, change = "the disk is full", "make room, then run again with --resume"
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            problem = f"the file cannot be written: {error.strerror or error}"
+            change = "choose a folder that may be written to"
+        problem += f"; the {self.record_count} records written before are kept"
+        return ExternalBenchError(problem, where=str(self.path), change=change)
 
 
 def _move_torn_line(path: Path) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from tandem.bench.answer import ServerAnswer, parse_answer
+from tandem.bench.answer import parse_answer
 from tandem.bench.completion_request import CompletionRequest
 from tandem.bench.fault import ExternalBenchError
 from tandem.bench.record import RecordWriter, RequestRecord, split_chunks
@@ -35,41 +35,23 @@ class RunRecorder:
     def __init__(self, writer: RecordWriter, thread: ThreadPoolExecutor) -> None:
         self._writer, self._thread = writer, thread
 
-    async def write_record(
-        self,
-        draft: RequestRecord,
-        prompt: Prompt,
-        request: CompletionRequest,
-        reply: ServerReply,
-        models: Collection[str],
-    ) -> RequestRecord:
-        """Complete the record of one request, write it and return it.
-
-        Args:
-            draft: the request's place in the run; what came of it is filled in.
-            prompt: what was asked, for the content check.
-            request: what went over the wire.
-            reply: what came back.
-            models: names the server may give its model.
+    async def write_record(self, complete: Callable[[], RequestRecord]) -> RequestRecord:
+        """Write the record that `complete` makes and return it; both happen in the thread.
 
         Raises:
             ExternalBenchError: the disk took no more.
         """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._write_record, complete)
 
-        def write() -> RequestRecord:
-            record = complete_record(draft, prompt, reply, parse_answer(reply, request, models))
-            try:
-                self._writer.write(record)
-            except ExternalBenchError as error:
-                free_bytes = shutil.disk_usage(self._writer.path.parent).free
-                raise ExternalBenchError(
-                    f"{error.problem}; {free_bytes / GIB:.2f} GiB are free there",
-                    where=error.where,
-                    change=error.change,
-                ) from error
-            return record
-
-        return await asyncio.get_running_loop().run_in_executor(self._thread, write)
+    def _write_record(self, complete: Callable[[], RequestRecord]) -> RequestRecord:
+        record = complete()
+        try:
+            self._writer.write(record)
+        except ExternalBenchError as error:
+            free_gib = shutil.disk_usage(self._writer.path.parent).free / GIB
+            problem = f"{error.problem}; {free_gib:.2f} GiB are free there"
+            raise ExternalBenchError(problem, where=error.where, change=error.change) from error
+        return record
 
 
 @contextmanager
@@ -88,19 +70,24 @@ def open_recorder(path: Path) -> Iterator[RunRecorder]:
         sys.setswitchinterval(interval_s)
 
 
-def complete_record(draft: RequestRecord, prompt: Prompt, reply: ServerReply, answer: ServerAnswer) -> RequestRecord:
-    """Return the record of one request; pure. The answer's error knows what the reply ended with."""
-    fields = msgspec.structs.asdict(answer)
-    content = check_content(prompt, answer.text, answer.finish_reason, reasoning=answer.reasoning)
+def complete_record(
+    draft: RequestRecord, prompt: Prompt, request: CompletionRequest, models: Collection[str], reply: ServerReply
+) -> RequestRecord:
+    """Return the record of one request; pure.
+
+    Args:
+        draft: the request's place in the run.
+        prompt: what was asked, for the content check.
+        request: what went over the wire.
+        models: names the server may give its model.
+        reply: what came back; the answer's error knows what it ended with.
+    """
+    answer = parse_answer(reply, request, models)
+    fields = msgspec.structs.asdict(answer) | split_chunks(answer.chunks)
+    del fields["chunks"]
+    if not answer.error:
+        fields["content"] = check_content(prompt, answer.text, answer.finish_reason, reasoning=answer.reasoning)
     return msgspec.structs.replace(
-        draft,
-        start_s=reply.start_s,
-        headers_s=reply.headers_s,
-        end_s=reply.end_s,
-        status=reply.status,
-        reconnected=reply.reconnects,
-        retry_after_s=reply.retry_after_s,
-        content=None if answer.error else content,
-        **split_chunks(fields.pop("chunks")),
-        **fields,
-    )
+        draft, **fields, start_s=reply.start_s, headers_s=reply.headers_s, end_s=reply.end_s, status=reply.status,
+        reconnected=reply.reconnects, retry_after_s=reply.retry_after_s,
+    )  # fmt: skip

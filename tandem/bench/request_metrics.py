@@ -26,6 +26,7 @@ RUNNING_USAGE_FELL = "running_usage_fell"
 USAGE_DIFFERS = "usage_differs_from_chunks"
 TOKENS_WITHOUT_CHUNKS = "tokens_without_chunks"
 USAGE_CONTRADICTION = "usage_contradicts_stream"
+# what can contradict itself in a record: the first two void every figure, the others those that count tokens
 SUSPECTS = {
     TIME_BACKWARDS: "a chunk, the headers or the end came before what they follow",
     CHUNK_AFTER_END: "a chunk arrived after the request had ended",
@@ -35,7 +36,6 @@ SUSPECTS = {
     TOKENS_WITHOUT_CHUNKS: "the server counted tokens, and no chunk carried any",
     USAGE_CONTRADICTION: "the server's usage contradicts its stream, so no count but one by token ids is used",
 }
-"""What can contradict itself in a record. The first two void every figure, the others those that count tokens."""
 
 _COUNT_SUSPECTS = (USAGE_BELOW_CHUNKS, RUNNING_USAGE_FELL, USAGE_DIFFERS, TOKENS_WITHOUT_CHUNKS)
 _TOKEN_METRICS = ("tpot_ms", "tpot_exact_ms", "tokens_per_chunk", "output_tokens_per_s", "completion_tokens")

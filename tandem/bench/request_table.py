@@ -34,11 +34,8 @@ from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, TurnKey
 from tandem.metrics import find_metric
 
 Digests = NDArray[np.uint64]
-UNKNOWN = -1
-"""The code of a placement or start that nobody recorded."""
-
-NO_DIGEST = np.uint64(0)
-"""The digest of what is not there, such as the ids of a server that gives none."""
+UNKNOWN = -1  # the code of a placement or start that nobody recorded
+NO_DIGEST = np.uint64(0)  # of what is not there, such as the ids of a server that gives none
 
 _NAMES: dict[str, tuple[str, Callable[[RequestRecord], Any]]] = {  # column of codes: names, the name in a record
     "arm": ("arms", attrgetter("arm")),
@@ -50,6 +47,7 @@ _NAMES: dict[str, tuple[str, Callable[[RequestRecord], Any]]] = {  # column of c
     "error": ("errors", attrgetter("error")),
     "content": ("contents", attrgetter("content")),
 }
+_ColumnParts = dict[tuple[str, str], list[NDArray[Any]]]  # group and name of a column to its blocks
 
 
 class PromptKey(NamedTuple):
@@ -218,7 +216,7 @@ def read_request_table(folder: Path) -> RequestTable:
     """
     run, torn_lines = manifest.read_manifest(folder), list[TornLine]()
     codes = {name: _NameCodes() for name in _NAMES}
-    parts: dict[tuple[str, str], list[NDArray[Any]]] = defaultdict(list)  # group and name of a column: its blocks
+    parts: _ColumnParts = defaultdict(list)
     row_count = end_offset = 0
     was_enabled = gc.isenabled()
     gc.disable()  # the records of a block can form no cycle
@@ -252,18 +250,11 @@ def read_request_table(folder: Path) -> RequestTable:
     return _add_process_starts(table)
 
 
-def _add_block(
-    block: RecordBlock,
-    codes: Mapping[str, _NameCodes],
-    parts: Mapping[tuple[str, str], list[NDArray[Any]]],
-    row_count: int,
-) -> None:
+def _add_block(block: RecordBlock, codes: Mapping[str, _NameCodes], parts: _ColumnParts, row_count: int) -> None:
     """Add the columns of one block, so that no more than one block's texts are held."""
     records, metrics = block.records, compute_request_metrics(block.records)
     start_s = collect_column(records, "start_s")
-    texts = (
-        f"{record.reasoning}\0{record.text}" if record.reasoning is not None else record.text for record in records
-    )
+    texts = (record.text if record.reasoning is None else f"{record.reasoning}\0{record.text}" for record in records)
     token_ids = (b"" if record.token_ids is None else msgspec.json.encode(record.token_ids) for record in records)
     columns: dict[str, NDArray[Any]] = {
         **{name: codes[name].encode(map(key, records)) for name, (_, key) in _NAMES.items()},
@@ -357,8 +348,7 @@ def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestOu
             try:
                 record = decoder.decode(file.readline())
             except msgspec.DecodeError as error:
-                raise BenchError(
-                    f"the records changed while they were read: {error}", where=str(path), change="report again"
-                ) from error
+                problem = f"the records changed while they were read: {error}"
+                raise BenchError(problem, where=str(path), change="report again") from error
             logprobs = msgspec.json.decode(record.logprobs)
             yield RequestOutput(record.text, record.reasoning, record.token_ids, logprobs)

@@ -19,12 +19,12 @@ import msgspec
 
 Schedule = Literal["interleaved", "simultaneous"]
 
+# behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #
 CONTROL_SUFFIX = "#2"
-"""Behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #."""
 
+# Rounds from which on a run has a verdict: a judge estimates from them what all prompts of a round share, and calls a
+# difference. It stands here because a run is planned where scipy is absent.
 FEWEST_ROUNDS = 4
-"""Rounds from which on a run has a verdict: a judge estimates from them what all prompts of a round share, and calls a
-difference. It stands here because a run is planned where scipy is absent."""
 
 
 class LoadLevel(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import json
+
 import planned
 import pytest
 from measured import record
+from one_request import asking
 
-from tandem.bench.answer import ServerAnswer
 from tandem.bench.recorder import complete_record
 from tandem.bench.reply import ServerReply
 
+DONE = b"data: [DONE]\n\n"
+
+
+def event(finish: str | None, **delta: str) -> bytes:
+    return b"data: " + json.dumps({"choices": [{"delta": delta, "finish_reason": finish}]}).encode() + b"\n\n"
+
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("stream", "expected"),
     [
-        # the connection broke after [DONE]
-        (ServerAnswer(text="It is said.", finish_reason="stop"), (None, None, "ok")),
-        (ServerAnswer(text="It", error="closed", error_detail="why"), ("closed", "why", None)),
-        # thinking took all its tokens
-        (ServerAnswer(text="", reasoning="First I", finish_reason="length"), (None, None, "truncated")),
+        (event("stop", content="It is said.") + DONE, (None, None, "ok")),  # the connection broke after [DONE]
+        (event(None, content="It"), ("closed", "the stream ended after 1 events", None)),
+        (event("length", reasoning="First I"), (None, None, "truncated")),  # thinking took all its tokens
     ],
 )
-def test_error_and_content_are_those_of_the_answer(answer: ServerAnswer, expected: tuple) -> None:
+def test_error_and_content_are_those_of_the_answer(stream: bytes, expected: tuple) -> None:
     prompt = next(iter(planned.plan().turns())).items[0].entry.prompt
-    reply = ServerReply(start_ns=0, end_ns=1, status=200, error="closed", error_detail="reset after [DONE]")
+    reply = ServerReply(start_ns=0, reads=[(1, stream)], end_ns=2, status=200, error="closed", error_detail="reset")
 
-    completed = complete_record(record(content=None), prompt, reply, answer)
+    completed = complete_record(record(content=None), prompt, asking(), (), reply)
 
-    assert (completed.error, completed.error_detail, completed.content) == expected
+    detail = completed.error_detail and completed.error_detail.partition(",")[0]
+    assert (completed.error, detail, completed.content) == expected
