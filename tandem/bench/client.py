@@ -38,20 +38,14 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 
-from tandem.bench import completion_request
+from tandem.bench import completion_request, response_limits
 from tandem.bench.completion_request import CompletionRequest, ModelServer
 from tandem.bench.event import DETAIL_CHARACTERS
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Timeouts
 from tandem.bench.reply import ServerReply
 from tandem.bench.request_deadline import RequestDeadline
-from tandem.bench.response_limits import (
-    ERROR_BODY_BYTES,
-    EVENT_BYTES,
-    PAGE_BYTES,
-    compute_stream_bytes,
-    describe_excess,
-)
+from tandem.bench.response_limits import describe_excess
 from tandem.bench.simulation import SIMULATED_HEADER
 
 KEEP_ALIVE_S = 4.0  # vLLM closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE in vllm/envs.py)
@@ -64,6 +58,7 @@ REQUEST_HEADERS = {
     "Accept-Encoding": "identity",  # a compressor holds chunks back
     "User-Agent": "tandem-bench",
 }
+_SendMethod = Callable[[RequestDeadline], Awaitable[None]]
 _TRUST = (
     "to trust it, export SSL_CERT_FILE=FILE, where FILE holds the certificate of its authority or, where it is "
     "self-signed, the certificate itself"
@@ -135,7 +130,7 @@ class CompletionClient:
         return sum(reply.error is None or reply.error.startswith("status_") for reply in replies)
 
     async def get(
-        self, path: str, timeouts: Timeouts = DEFAULT_PAGE_TIMEOUTS, *, limit_bytes: int = PAGE_BYTES
+        self, path: str, timeouts: Timeouts = DEFAULT_PAGE_TIMEOUTS, *, limit_bytes: int = response_limits.PAGE_BYTES
     ) -> ServerReply:
         """Get `path` of the server, as models, version or metrics; never raises for what the server does.
 
@@ -162,7 +157,7 @@ class CompletionClient:
             BenchError: the request cannot be formed (`completion_request.encode_body`).
         """
         content = completion_request.encode_body(request, self.server)
-        limit_bytes = compute_stream_bytes(request.max_tokens, len(content))
+        limit_bytes = response_limits.compute_stream_bytes(request.max_tokens, len(content))
         reply = ServerReply(time.monotonic_ns(), url=self.server.endpoint, limit_bytes=limit_bytes)
 
         async def send(deadline: RequestDeadline) -> None:
@@ -190,11 +185,7 @@ class CompletionClient:
             deadline.cut("interrupted", INTERRUPT_MESSAGE)
 
     async def _exchange(
-        self,
-        reply: ServerReply,
-        timeouts: Timeouts,
-        max_tokens: float,
-        send: Callable[[RequestDeadline], Awaitable[None]],
+        self, reply: ServerReply, timeouts: Timeouts, max_tokens: float, send: _SendMethod
     ) -> ServerReply:
         if self._is_interrupted:
             reply.error, reply.error_detail, reply.end_ns = "interrupted", INTERRUPT_MESSAGE, reply.start_ns
@@ -262,16 +253,11 @@ async def _send(
     session: aiohttp.ClientSession, method: str, reply: ServerReply, timeouts: Timeouts, **options: Any
 ) -> None:
     """Keep each read of the body; stop where the body, or one line of it, exceeds its limit, and keep no more of it."""
-    async with session.request(
-        method,
-        reply.url,
-        allow_redirects=False,
-        timeout=aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s),
-        trace_request_ctx=reply,
-        **options,
-    ) as response:
+    timeout = aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s)
+    options |= {"allow_redirects": False, "timeout": timeout, "trace_request_ctx": reply}
+    async with session.request(method, reply.url, **options) as response:
         _read_headers(reply, response)
-        line_limit_bytes = EVENT_BYTES if method == "POST" else reply.limit_bytes
+        line_limit_bytes = response_limits.EVENT_BYTES if method == "POST" else reply.limit_bytes
         read, append_read, now = response.content.readany, reply.reads.append, time.monotonic_ns
         size = line_size = 0
         while piece := await read():
@@ -302,7 +288,7 @@ def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:
     closes = "close" in headers.get("Connection", "").lower()
     reply.claims_keep_alive = response.version == aiohttp.HttpVersion11 and has_end and not closes
     if response.status != OK:
-        reply.error, reply.limit_bytes = f"status_{response.status}", ERROR_BODY_BYTES
+        reply.error, reply.limit_bytes = f"status_{response.status}", response_limits.ERROR_BODY_BYTES
         if "Location" in headers:
             reply.error_detail = f"it points to {headers['Location'][:DETAIL_CHARACTERS]}, which is not followed"
 
@@ -342,13 +328,14 @@ def _describe_failure(
         return deadline.word, deadline.detail
     if isinstance(error, aiohttp.ClientSSLError):
         return describe_tls_error(error)
-    if isinstance(error, TimeoutError):
-        return "connect_timeout", f"no connection within {timeouts.connect_s:g} s"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        number = error.os_error.errno or 0  # a name that is not found has a negative one, of its own list
-        return "connect", f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.strerror}"
     word, detail = "closed", "the connection was closed "
-    if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.InvalidURL):
+    if isinstance(error, TimeoutError):
+        word, detail = "connect_timeout", f"no connection within {timeouts.connect_s:g} s"
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0  # a name that is not found has a negative one, of its own list
+        cause = os.strerror(number) if number > 0 else error.strerror
+        word, detail = "connect", f"{error.host}:{error.port}: {cause}"
+    elif isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.InvalidURL):
         word, detail = "connect", str(error)
     elif isinstance(error, aiohttp.ClientResponseError):
         word, detail = "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"

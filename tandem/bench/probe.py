@@ -40,9 +40,15 @@ CLOSE_NOTE = (
     "its server closes the connection after a stream although it says keep-alive: a request that dies on a reused "
     "connection before any byte is asked again on a fresh one (reconnected in its record)"
 )
-_FAULTS: tuple[
-    tuple[str, type[BenchError], str, str], ...
-] = (  # error word, fault, problem, change: the first that fits
+# error word, fault, problem, change: the first that fits
+_NO_SERVER = "what answers is no OpenAI-compatible streaming server"
+_FAULTS: tuple[tuple[str, type[BenchError], str, str], ...] = (
+    (
+        "not_sse|not_json|no_choices|decode",
+        ExternalBenchError,
+        _NO_SERVER,
+        "correct the address; is there a login page?",
+    ),
     ("connect|connect_timeout", ExternalBenchError, "nothing answers", "start the server or correct its address"),
     ("certificate", BenchError, "its certificate does not hold", "trust it, replace it, or use the name that it holds"),
     ("endless", ExternalBenchError, "the server sends more than such an answer holds", "see what answers there"),
@@ -110,11 +116,8 @@ async def probe_server(
     cards, page = await _read_model_cards(client, server)
     model_ids = tuple(cards)
     if model_ids and server.model not in model_ids:
-        raise BenchError(
-            f"the server has no model {server.model}",
-            where=f"{server.name}={server.root}",
-            change=f"name its model{_list_models(model_ids)}",
-        )
+        problem, change = f"the server has no model {server.model}", f"name its model{_list_models(model_ids)}"
+        raise BenchError(problem, where=f"{server.name}={server.root}", change=change)
     card = cards.get(server.model, {})
     root, owner = card.get("root"), card.get("owned_by")
     owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
@@ -187,7 +190,8 @@ async def _read_model_cards(
         raise _probe_error(server, ServerAnswer(error=error.word, error_detail=error.detail), ()) from error
     if not isinstance(page, dict):
         start = repr(reply.body[:80].decode(errors="replace"))
-        raise _no_server_error(server, f"/v1/models is {reply.content_type or 'of no type'}: {start}")
+        detail = f"/v1/models is {reply.content_type or 'of no type'}: {start}"
+        raise _probe_error(server, ServerAnswer(error="not_sse", error_detail=detail), ())
     cards = page["data"] if isinstance(page.get("data"), list) else []
     return {card["id"]: card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)}, reply
 
@@ -219,27 +223,14 @@ def _decode_page(reply: ServerReply) -> Any:
 def _probe_error(server: ModelServer, server_answer: ServerAnswer, model_ids: tuple[str, ...]) -> BenchError:
     """Return the fault of a server that cannot be measured, with what to do."""
     word, detail = str(server_answer.error), server_answer.error_detail
-    if word in {"not_sse", "not_json", "no_choices", "decode"}:
-        return _no_server_error(server, detail or word)
     _, kind, problem, change = next(fault for fault in _FAULTS if re.fullmatch(fault[0], word))
     problem = problem.format(path=server.endpoint.removeprefix(server.root), model=server.model)
-    return kind(
-        f"{problem} ({f'{word}: {detail}' if detail else word})",
-        where=f"{server.name}={server.root}",
-        change=change + (_list_models(model_ids) if change.endswith("model") else ""),
-    )
-
-
-def _no_server_error(server: ModelServer, evidence: str) -> ExternalBenchError:
-    return ExternalBenchError(
-        f"what answers is no OpenAI-compatible streaming server: {evidence}",
-        where=f"{server.name}={server.root}",
-        change="correct the address; a login page or a proxy may stand before the server",
-    )
+    problem += f" ({word}: {detail})" if detail else f" ({word})"
+    change += _list_models(model_ids) if change.endswith("model") else ""
+    return kind(problem, where=f"{server.name}={server.root}", change=change)
 
 
 def _list_models(model_ids: tuple[str, ...]) -> str:
-    if not model_ids:
-        return ""
-    more = f" and {len(model_ids) - MAX_LISTED_MODELS} more" if len(model_ids) > MAX_LISTED_MODELS else ""
-    return f": {', '.join(model_ids[:MAX_LISTED_MODELS])}{more}"
+    more = len(model_ids) - MAX_LISTED_MODELS
+    names = ", ".join(model_ids[:MAX_LISTED_MODELS]) + (f" and {more} more" if more > 0 else "")
+    return f": {names}" if names else ""

@@ -19,25 +19,18 @@ from tandem.bench.record import RequestRecord
 
 _ROUNDING_S = 1e-6  # a generator may round its times to a microsecond
 
-TIME_BACKWARDS = "time_runs_backwards"
-CHUNK_AFTER_END = "chunk_after_end"
-USAGE_BELOW_CHUNKS = "usage_below_chunks"
-RUNNING_USAGE_FELL = "running_usage_fell"
-USAGE_DIFFERS = "usage_differs_from_chunks"
-TOKENS_WITHOUT_CHUNKS = "tokens_without_chunks"
-USAGE_CONTRADICTION = "usage_contradicts_stream"
 # what can contradict itself in a record: the first two void every figure, the others those that count tokens
 SUSPECTS = {
-    TIME_BACKWARDS: "a chunk, the headers or the end came before what they follow",
-    CHUNK_AFTER_END: "a chunk arrived after the request had ended",
-    USAGE_BELOW_CHUNKS: "the server counted fewer tokens than chunks that carried some",
-    RUNNING_USAGE_FELL: "the server's running count of tokens fell",
-    USAGE_DIFFERS: "the tokens of the chunks do not add up to the server's count",
-    TOKENS_WITHOUT_CHUNKS: "the server counted tokens, and no chunk carried any",
-    USAGE_CONTRADICTION: "the server's usage contradicts its stream, so no count but one by token ids is used",
+    "time_runs_backwards": "a chunk, the headers or the end came before what they follow",
+    "chunk_after_end": "a chunk arrived after the request had ended",
+    "usage_below_chunks": "the server counted fewer tokens than chunks that carried some",
+    "running_usage_fell": "the server's running count of tokens fell",
+    "usage_differs_from_chunks": "the tokens of the chunks do not add up to the server's count",
+    "tokens_without_chunks": "the server counted tokens, and no chunk carried any",
+    "usage_contradicts_stream": "the server's usage contradicts its stream, so no count but one by token ids is used",
 }
 
-_COUNT_SUSPECTS = (USAGE_BELOW_CHUNKS, RUNNING_USAGE_FELL, USAGE_DIFFERS, TOKENS_WITHOUT_CHUNKS)
+_COUNT_SUSPECTS = ("usage_below_chunks", "running_usage_fell", "usage_differs_from_chunks", "tokens_without_chunks")
 _TOKEN_METRICS = ("tpot_ms", "tpot_exact_ms", "tokens_per_chunk", "output_tokens_per_s", "completion_tokens")
 _LLMPERF_METRICS = ("ttft_ms", "e2e_ms", "prompt_tokens", "completion_tokens")  # what a record of llmperf can carry
 
@@ -81,10 +74,10 @@ def compute_request_metrics(records: Sequence[RequestRecord]) -> RequestMetrics:
     suspects = {
         word: mask & ~failure_mask for word, mask in _find_suspects(records, chunks, bears_tokens, tokens).items()
     }
-    invalid_times = failure_mask | suspects[TIME_BACKWARDS] | suspects[CHUNK_AFTER_END]
+    invalid_times = failure_mask | suspects["time_runs_backwards"] | suspects["chunk_after_end"]
     by_ids = np.array([record.counted_by == "token_ids" for record in records], bool)
     invalid_counts = reduce(np.logical_or, (suspects[word] for word in _COUNT_SUSPECTS)) | (
-        suspects[USAGE_CONTRADICTION] & ~by_ids
+        suspects["usage_contradicts_stream"] & ~by_ids
     )
     is_llmperf = np.array([record.generator == "llmperf" for record in records], bool)
     values = _compute_values(records, chunks, bears_tokens, tokens)
@@ -144,12 +137,15 @@ def _find_suspects(
     chunk_count, chunk_tokens = chunks.sum_by_record(bears_tokens), chunks.sum_by_record(bears_tokens, chunks.tokens)
     is_headers_late = (headers_s < 0) | (headers_s > earliest_s + _ROUNDING_S)
     return {
-        TIME_BACKWARDS: (end_s < 0) | (earliest_s < 0) | is_headers_late | (chunks.sum_by_record(is_backwards) > 0),
-        CHUNK_AFTER_END: latest_s > end_s + _ROUNDING_S,  # of the last chunk; an earlier one is TIME_BACKWARDS's
-        USAGE_BELOW_CHUNKS: chunk_count > tokens,
-        RUNNING_USAGE_FELL: chunks.sum_by_record(chunks.tokens < 0) > 0,
+        "time_runs_backwards": (end_s < 0)
+        | (earliest_s < 0)
+        | is_headers_late
+        | (chunks.sum_by_record(is_backwards) > 0),
+        "chunk_after_end": latest_s > end_s + _ROUNDING_S,  # of the last chunk; an earlier one is backwards
+        "usage_below_chunks": chunk_count > tokens,
+        "running_usage_fell": chunks.sum_by_record(chunks.tokens < 0) > 0,
         # one less is a stop token that was counted and never sent
-        USAGE_DIFFERS: (chunk_tokens > tokens) | (chunk_tokens < tokens - 1),
-        TOKENS_WITHOUT_CHUNKS: (chunk_count == 0) & (tokens > 1),
-        USAGE_CONTRADICTION: np.array([record.error_detail is not None for record in records], bool),
+        "usage_differs_from_chunks": (chunk_tokens > tokens) | (chunk_tokens < tokens - 1),
+        "tokens_without_chunks": (chunk_count == 0) & (tokens > 1),
+        "usage_contradicts_stream": np.array([record.error_detail is not None for record in records], bool),
     }

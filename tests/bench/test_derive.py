@@ -10,15 +10,6 @@ from measured import BURSTS, chunks, failed, record
 
 from tandem.bench import request_metrics
 from tandem.bench.record import Chunk, RequestRecord
-from tandem.bench.request_metrics import (
-    CHUNK_AFTER_END,
-    RUNNING_USAGE_FELL,
-    TIME_BACKWARDS,
-    TOKENS_WITHOUT_CHUNKS,
-    USAGE_BELOW_CHUNKS,
-    USAGE_CONTRADICTION,
-    USAGE_DIFFERS,
-)
 from tandem.metrics import CATALOGUE
 
 compute = request_metrics.compute_record_metrics
@@ -135,18 +126,18 @@ def test_a_record_of_llmperf_gives_only_what_its_ends_carry() -> None:
 @pytest.mark.parametrize(
     ("word", "changes"),
     [
-        (TIME_BACKWARDS, {"end_s": -0.1}),
-        (TIME_BACKWARDS, {"chunks": chunks((0.2, "text", 4), (0.1, "text", 4))}),
-        (TIME_BACKWARDS, {"chunks": chunks((-0.2, "text", 4), (0.1, "text", 4))}),
-        (TIME_BACKWARDS, {"headers_s": 0.15}),
-        (TIME_BACKWARDS, {"headers_s": -0.15}),
-        (CHUNK_AFTER_END, {"end_s": 0.2}),
-        (USAGE_BELOW_CHUNKS, {"completion_tokens": 2, "chunks": chunks((0.1, "text"), (0.2, "text"), (0.3, "text"))}),
-        (RUNNING_USAGE_FELL, {"chunks": chunks((0.1, "text", 9), (0.2, "text", -1))}),
-        (USAGE_DIFFERS, {"completion_tokens": 20}),
-        (USAGE_DIFFERS, {"completion_tokens": 7}),
-        (USAGE_CONTRADICTION, {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"}),
-        (TOKENS_WITHOUT_CHUNKS, {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
+        ("time_runs_backwards", {"end_s": -0.1}),
+        ("time_runs_backwards", {"chunks": chunks((0.2, "text", 4), (0.1, "text", 4))}),
+        ("time_runs_backwards", {"chunks": chunks((-0.2, "text", 4), (0.1, "text", 4))}),
+        ("time_runs_backwards", {"headers_s": 0.15}),
+        ("time_runs_backwards", {"headers_s": -0.15}),
+        ("chunk_after_end", {"end_s": 0.2}),
+        ("usage_below_chunks", {"completion_tokens": 2, "chunks": chunks((0.1, "text"), (0.2, "text"), (0.3, "text"))}),
+        ("running_usage_fell", {"chunks": chunks((0.1, "text", 9), (0.2, "text", -1))}),
+        ("usage_differs_from_chunks", {"completion_tokens": 20}),
+        ("usage_differs_from_chunks", {"completion_tokens": 7}),
+        ("usage_contradicts_stream", {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"}),
+        ("tokens_without_chunks", {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
     ],
 )
 def test_a_contradiction_is_named(word: str, changes: dict[str, object]) -> None:
