@@ -22,16 +22,7 @@ from typing import Any, Literal
 import msgspec
 
 from tandem.bench.completion_request import CompletionRequest
-from tandem.bench.event import (
-    DONE,
-    EventError,
-    count_or_none,
-    decode_event,
-    encode_raw,
-    read_event,
-    read_texts,
-    string_or_empty,
-)
+from tandem.bench.event import DONE, EventError, count_or_none, decode_event, encode_raw, read_event, read_texts
 from tandem.bench.record import JSON_NULL, Chunk, ChunkKind
 from tandem.bench.reply import ServerReply, describe_foreign_body, describe_refusal, split_events
 from tandem.bench.sse import EventSplitter
@@ -114,7 +105,7 @@ def _has_output(event: bytes) -> bool:
         return False
     usage = message.get("usage")
     token_count = isinstance(usage, dict) and count_or_none(usage.get("completion_tokens"))
-    return choice is not None and bool(any(read_texts(choice)) or choice.get("token_ids") or token_count)
+    return choice is not None and bool(any(read_texts(choice)[:2]) or choice.get("token_ids") or token_count)
 
 
 def has_running_usage(reply: ServerReply) -> bool:
@@ -171,7 +162,7 @@ class _AnswerParser:
             return
         try:
             message, choice = read_event(event)
-            self._check_model(string_or_empty(message.get("model")))
+            self._check_model(message.get("model"))
         except EventError as error:
             self.fault = self.fault or error
             return
@@ -183,8 +174,7 @@ class _AnswerParser:
             self._add_choice(at_s, choice, count_or_none(usage.get("completion_tokens")))
 
     def _add_choice(self, at_s: float, choice: dict[str, Any], running_tokens: int | None) -> None:
-        text, thought = read_texts(choice)
-        finish = string_or_empty(choice.get("finish_reason"))
+        text, thought, finish = read_texts(choice)
         delta = choice.get("delta")
         is_role = isinstance(delta, dict) and bool(delta.get("role"))
         kind: ChunkKind | None = (
@@ -204,8 +194,8 @@ class _AnswerParser:
         if choice.get("logprobs"):
             self.logprobs.append(choice["logprobs"])
 
-    def _check_model(self, name: str) -> None:
-        if self.model is not None or not name:
+    def _check_model(self, name: Any) -> None:
+        if self.model is not None or not isinstance(name, str) or not name:
             return
         self.model = name
         suffixes = [name.removeprefix(model) for model in self.models if name.startswith(model)]

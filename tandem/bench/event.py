@@ -89,18 +89,14 @@ def describe_error(error: Any) -> str:
     return error if isinstance(error, str) else format_json(error)
 
 
-def read_texts(choice: dict[str, Any]) -> tuple[str, str]:
-    """Return text and reasoning of a choice: of chat's delta (`reasoning` is vLLM's newer name), or of completions."""
+def read_texts(choice: dict[str, Any]) -> tuple[str, str, str]:
+    """Return text, reasoning (`reasoning` is vLLM's newer name) and finish reason of a choice; empty where absent."""
     delta = choice.get("delta") or choice.get("message")
-    if not isinstance(delta, dict):
-        return string_or_empty(choice.get("text")), ""
-    reasoning = string_or_empty(delta.get("reasoning_content")) or string_or_empty(delta.get("reasoning"))
-    return string_or_empty(delta.get("content")), reasoning
-
-
-def string_or_empty(value: Any) -> str:
-    """Return a string as it is, anything else as an empty one."""
-    return value if isinstance(value, str) else ""
+    texts = [choice.get("text"), "", choice.get("finish_reason")]
+    if isinstance(delta, dict):
+        texts[:2] = delta.get("content"), delta.get("reasoning_content") or delta.get("reasoning")
+    text, reasoning, finish = (value if isinstance(value, str) else "" for value in texts)
+    return text, reasoning, finish
 
 
 def count_or_none(value: Any) -> int | None:
