@@ -382,6 +382,8 @@ async def _end(connection: Connection, request: Request, schedule: Schedule, fra
 
 
 # What happens instead of a stream; each returns whether the connection goes on.
+Before = Callable[[Connection, Schedule], Awaitable[bool]]
+During = Callable[[Connection, Frames], Awaitable[bool]]
 
 
 async def _status(connection: Connection, schedule: Schedule) -> bool:
@@ -391,32 +393,13 @@ async def _status(connection: Connection, schedule: Schedule) -> bool:
     return True
 
 
-async def _html(connection: Connection, schedule: Schedule) -> bool:
-    page = b"<!DOCTYPE html>\n<html><title>Sign in</title><body>Please sign in.</body></html>\n"
-    kind = schedule.content_type if schedule.content_type != "text/event-stream" else "text/html; charset=utf-8"
-    await connection.whole("200 OK", kind, page)
-    return True
+def _whole(content_type: str, body: bytes, status: str = "200 OK", extra: str = "") -> Before:
+    async def send(connection: Connection, schedule: Schedule) -> bool:
+        stated = schedule.content_type if schedule.content_type != Schedule.content_type else content_type
+        await connection.whole(status, stated, body, extra)
+        return True
 
-
-async def _json(connection: Connection, _: Schedule) -> bool:
-    answer = {"object": "chat.completion", "choices": [{"message": {"content": "all at once"}}]}
-    await connection.whole("200 OK", "application/json", json.dumps(answer, indent=1).encode())
-    return True
-
-
-async def _empty_json(connection: Connection, _: Schedule) -> bool:
-    await connection.whole("200 OK", "application/json", b'{"status": "ok"}')
-    return True
-
-
-async def _empty(connection: Connection, _: Schedule) -> bool:
-    await connection.whole("200 OK", "text/event-stream", b"")
-    return True
-
-
-async def _redirect(connection: Connection, _: Schedule) -> bool:
-    await connection.whole("307 Temporary Redirect", "text/plain", b"", "Location: /elsewhere/v1/chat/completions\r\n")
-    return True
+    return send
 
 
 async def _gzip(connection: Connection, _: Schedule) -> bool:
@@ -438,15 +421,6 @@ async def _not_http(connection: Connection, _: Schedule) -> bool:
     return False
 
 
-async def _silent(_connection: Connection, _schedule: Schedule) -> bool:
-    await asyncio.sleep(60)
-    return False
-
-
-async def _drop_early(_connection: Connection, _schedule: Schedule) -> bool:
-    return False
-
-
 async def _flood(connection: Connection, _: Schedule) -> bool:
     await connection.begin("text/event-stream")
     while True:
@@ -456,7 +430,7 @@ async def _flood(connection: Connection, _: Schedule) -> bool:
 # What happens in the middle of a stream.
 
 
-async def _stall(_connection: Connection, _frames: Frames) -> bool:
+async def _stall(_connection: Connection, _: Frames | Schedule) -> bool:
     await asyncio.sleep(60)
     return False
 
@@ -467,7 +441,7 @@ async def _comments(connection: Connection, _: Frames) -> bool:
         await asyncio.sleep(0.02)
 
 
-async def _drop(_connection: Connection, _frames: Frames) -> bool:
+async def _drop(_connection: Connection, _: Frames | Schedule) -> bool:
     return False
 
 
@@ -485,24 +459,12 @@ async def _error(connection: Connection, _: Frames) -> bool:
     return False
 
 
-async def _bad_utf8(connection: Connection, _: Frames) -> bool:
-    await connection.write(b'data: {"choices":[{"index":0,"delta":{"content":"\xff\xfe"}}]}\n\n')
-    return True
+def _event(event: bytes) -> During:
+    async def send(connection: Connection, _: Frames) -> bool:
+        await connection.write(event)
+        return True
 
-
-async def _half_surrogate(connection: Connection, _: Frames) -> bool:
-    await connection.write(b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n')
-    return True
-
-
-async def _bad_json(connection: Connection, _: Frames) -> bool:
-    await connection.write(b'data: {"choices":[{"index":0,\n\n')
-    return True
-
-
-async def _no_choices(connection: Connection, _: Frames) -> bool:
-    await connection.write(b'data: {"status":"working"}\n\n')
-    return True
+    return send
 
 
 async def _endless(connection: Connection, frames: Frames) -> bool:
@@ -512,16 +474,22 @@ async def _endless(connection: Connection, frames: Frames) -> bool:
     return False
 
 
-Before = Callable[[Connection, Schedule], Awaitable[bool]]
-During = Callable[[Connection, Frames], Awaitable[bool]]
+HTML = b"<!DOCTYPE html>\n<html><title>Sign in</title><body>Please sign in.</body></html>\n"
+ONE_ANSWER = b'{\n "object": "chat.completion",\n "choices": [{"message": {"content": "all at once"}}]\n}'
 BEFORE: dict[str, Before] = {
-    "status": _status, "html": _html, "json": _json, "empty_json": _empty_json, "empty": _empty, "redirect": _redirect,
-    "gzip": _gzip, "not_http": _not_http, "silent": _silent, "drop_early": _drop_early, "flood": _flood,
+    "status": _status, "html": _whole("text/html; charset=utf-8", HTML), "json": _whole("application/json", ONE_ANSWER),
+    "empty_json": _whole("application/json", b'{"status": "ok"}'), "empty": _whole("text/event-stream", b""),
+    "redirect": _whole(
+        "text/plain", b"", "307 Temporary Redirect", "Location: /elsewhere/v1/chat/completions\r\n"
+    ),
+    "gzip": _gzip, "not_http": _not_http, "silent": _stall, "drop_early": _drop, "flood": _flood,
 }  # fmt: skip
 DURING: dict[str | None, During] = {
-    "stall": _stall, "comments": _comments, "drop": _drop, "reset": _reset, "error": _error,
-    "bad_utf8": _bad_utf8, "half_surrogate": _half_surrogate, "bad_json": _bad_json, "no_choices": _no_choices,
-    "endless": _endless,
+    "stall": _stall, "comments": _comments, "drop": _drop, "reset": _reset, "error": _error, "endless": _endless,
+    "bad_utf8": _event(b'data: {"choices":[{"index":0,"delta":{"content":"\xff\xfe"}}]}\n\n'),
+    "half_surrogate": _event(b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n'),
+    "bad_json": _event(b'data: {"choices":[{"index":0,\n\n'),
+    "no_choices": _event(b'data: {"status":"working"}\n\n'),
 }  # fmt: skip
 
 
@@ -529,23 +497,17 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--log", type=argparse.FileType("a"))
-    parser.add_argument("--ttft-ms", type=float, default=Schedule.ttft_ms)
-    parser.add_argument("--step-ms", type=float, default=Schedule.step_ms)
-    parser.add_argument("--bursts", default=Schedule.bursts)
+    for name in ("ttft_ms", "step_ms", "bursts", "tokens", "speed", "spread"):
+        default = getattr(Schedule, name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     parser.add_argument("--first-burst", type=int)
-    parser.add_argument("--tokens", type=int, default=Schedule.tokens)
-    parser.add_argument("--speed", type=float, default=Schedule.speed)
-    parser.add_argument("--spread", type=float, default=Schedule.spread)
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args(argv)
 
 
 async def _run(options: argparse.Namespace) -> None:
-    default = Schedule(
-        ttft_ms=options.ttft_ms, step_ms=options.step_ms, bursts=options.bursts,
-        first_burst=options.first_burst, tokens=options.tokens, speed=options.speed, spread=options.spread,
-    )  # fmt: skip
-    async with Server(default, port=options.port, log=options.log, seed=options.seed) as server:
+    fields = {name: value for name, value in vars(options).items() if name not in {"port", "log", "seed"}}
+    async with Server(Schedule(**fields), port=options.port, log=options.log, seed=options.seed) as server:
         sys.stdout.write(f"listening on http://127.0.0.1:{server.port}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()
