@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
-import gzip
 import itertools
 import json
 import math
@@ -32,7 +31,7 @@ from typing import Any, Self, TextIO
 MODEL = "independent"
 WORDS = "the quick brown fox jumps over the lazy dog while seven grey ships sail past a quiet harbour".split()  # noqa: SIM905
 OK = 200
-AT_THE_END = ("no_usage", "wrong_usage", "wrong_model", "no_end", "no_done", "hang_after_done")
+AT_THE_END = ("no_usage", "wrong_usage", "wrong_model", "hang_after_done")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -364,16 +363,11 @@ async def _raw(connection: Connection, schedule: Schedule) -> bool:
 
 
 async def _end(connection: Connection, request: Request, schedule: Schedule, frames: Frames) -> bool:
-    if schedule.fault == "no_end":
-        await connection.end()
-        return True
     full = frames.running >= request.body.get("max_tokens", schedule.tokens)
     last = [frames.finish("length" if full else "stop")]
     if request.option("include_usage") and schedule.fault != "no_usage":
         last.append(frames.usage())
-    if schedule.fault != "no_done":
-        last.append(b"data: [DONE]\n\n")
-    for frame in last:
+    for frame in (*last, b"data: [DONE]\n\n"):
         await connection.write(frame)
     if schedule.fault == "hang_after_done":
         await asyncio.sleep(60)
@@ -400,19 +394,6 @@ def _whole(content_type: str, body: bytes, status: str = "200 OK", extra: str = 
         return True
 
     return send
-
-
-async def _gzip(connection: Connection, _: Schedule) -> bool:
-    text = b"".join(
-        b'data: {"model":"independent","choices":[{"delta":{"content":" word"},"finish_reason":%s}]}\n\n' % end
-        for end in (b"null", b"null", b'"stop"')
-    )
-    packed = gzip.compress(text + b"data: [DONE]\n\n")
-    await connection.begin("text/event-stream", extra="Content-Encoding: gzip\r\n")
-    for at in range(0, len(packed), 7):
-        await connection.write(packed[at : at + 7])
-    await connection.end()
-    return True
 
 
 async def _not_http(connection: Connection, _: Schedule) -> bool:
@@ -459,14 +440,6 @@ async def _error(connection: Connection, _: Frames) -> bool:
     return False
 
 
-def _event(event: bytes) -> During:
-    async def send(connection: Connection, _: Frames) -> bool:
-        await connection.write(event)
-        return True
-
-    return send
-
-
 async def _endless(connection: Connection, frames: Frames) -> bool:
     for number in itertools.count():
         await connection.write(frames.burst(number, 1), 1)
@@ -482,14 +455,10 @@ BEFORE: dict[str, Before] = {
     "redirect": _whole(
         "text/plain", b"", "307 Temporary Redirect", "Location: /elsewhere/v1/chat/completions\r\n"
     ),
-    "gzip": _gzip, "not_http": _not_http, "silent": _stall, "drop_early": _drop, "flood": _flood,
+    "not_http": _not_http, "silent": _stall, "drop_early": _drop, "flood": _flood,
 }  # fmt: skip
 DURING: dict[str | None, During] = {
     "stall": _stall, "comments": _comments, "drop": _drop, "reset": _reset, "error": _error, "endless": _endless,
-    "bad_utf8": _event(b'data: {"choices":[{"index":0,"delta":{"content":"\xff\xfe"}}]}\n\n'),
-    "half_surrogate": _event(b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n'),
-    "bad_json": _event(b'data: {"choices":[{"index":0,\n\n'),
-    "no_choices": _event(b'data: {"status":"working"}\n\n'),
 }  # fmt: skip
 
 

@@ -243,20 +243,6 @@ def test_an_object_nested_without_end_never_raises(body: bytes, word: str) -> No
 
 
 @pytest.mark.parametrize(
-    "choice",
-    [
-        None, 3, {}, {"delta": None}, {"delta": []}, {"delta": {"content": 7}}, {"delta": {"content": ["x"]}},
-        {"delta": {}, "token_ids": "x"}, {"delta": {}, "token_ids": [None]}, {"delta": {}, "logprobs": 3},
-        {"delta": {}, "finish_reason": 3}, {"text": None},
-    ],
-)  # fmt: skip
-def test_a_choice_of_another_form_never_raises(choice: object) -> None:
-    answer = answered(ONE, b"data: " + json.dumps({"choices": [choice], "usage": 3}).encode() + b"\n\n", END)
-
-    assert (answer.error, answer.text) == (None, "a")
-
-
-@pytest.mark.parametrize(
     ("body", "kind", "word"),
     [
         (b"<!DOCTYPE html><html>Sign in</html>", "text/html", "not_sse"),
