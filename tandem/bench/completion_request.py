@@ -20,6 +20,7 @@ from tandem.bench.manifest import ServerOffers
 
 ApiName = Literal["chat", "completions"]
 NO_OFFERS = ServerOffers()
+TOP_LOGPROBS = 2  # alternatives per token
 API_PATHS: dict[ApiName, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
@@ -66,7 +67,6 @@ class CompletionRequest:
         thinking: chat_template_kwargs.enable_thinking; None leaves it out.
         ignore_eos: go on to max_tokens (vLLM); False leaves it out.
         offers: which extras to ask for: those the server took and the user wants.
-        top_logprobs: alternatives per token where offers.logprobs.
     """
 
     request_id: str
@@ -78,7 +78,6 @@ class CompletionRequest:
     thinking: bool | None = None
     ignore_eos: bool = False
     offers: ServerOffers = NO_OFFERS
-    top_logprobs: int = 2
 
 
 def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
@@ -87,7 +86,7 @@ def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
     Raises:
         BenchError: it has neither prompt nor messages, or messages for the completions API.
     """
-    is_chat, offers = server.api == "chat", request.offers
+    is_chat, offers, thinking = server.api == "chat", request.offers, request.thinking
     fields: dict[str, Any] = {"model": server.model}
     if is_chat and request.messages is not None:
         fields["messages"] = request.messages
@@ -100,18 +99,12 @@ def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
     else:
         fields["prompt"] = request.prompt
     fields |= {"max_tokens": request.max_tokens, "temperature": request.temperature, "stream": True}
-    if request.seed is not None:
-        fields["seed"] = request.seed
-    if request.thinking is not None and is_chat:
-        fields["chat_template_kwargs"] = {"enable_thinking": request.thinking}
-    if request.ignore_eos:
-        fields["ignore_eos"] = True
-    if offers.include_usage:
-        running = {"continuous_usage_stats": True} if offers.continuous_usage else {}
-        fields["stream_options"] = {"include_usage": True} | running
-    if offers.token_ids:
-        fields["return_token_ids"] = True
-    if offers.logprobs:
-        top = request.top_logprobs
-        fields |= {"logprobs": True, "top_logprobs": top} if is_chat else {"logprobs": top}
+    running = {"continuous_usage_stats": True} if offers.continuous_usage else {}
+    logprobs = {"logprobs": True, "top_logprobs": TOP_LOGPROBS} if is_chat else {"logprobs": TOP_LOGPROBS}
+    fields |= {"seed": request.seed} if request.seed is not None else {}
+    fields |= {"chat_template_kwargs": {"enable_thinking": thinking}} if is_chat and thinking is not None else {}
+    fields |= {"ignore_eos": True} if request.ignore_eos else {}
+    fields |= {"stream_options": {"include_usage": True} | running} if offers.include_usage else {}
+    fields |= {"return_token_ids": True} if offers.token_ids else {}
+    fields |= logprobs if offers.logprobs else {}
     return msgspec.json.encode(fields)

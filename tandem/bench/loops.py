@@ -74,10 +74,8 @@ class RequestLoops:
 
     async def run(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
         """Send what of a turn is still missing to one arm; return when all of it is recorded, or the run is to end."""
-        if turn.arrivals_s:
-            await self._run_open_loop(arm, turn, items)
-        else:
-            await self._run_closed_loop(arm, turn, items)
+        run_loop = self._run_open_loop if turn.arrivals_s else self._run_closed_loop
+        await run_loop(arm, turn, items)
 
     async def _run_closed_loop(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
         pending = deque(items)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,8 @@ def collect_notes(
     """
     unknown = "whether these servers were simulated is not known: nobody asked them when they were measured"
     return [
-        *(str(replace(torn, path=Path(torn.path.name))) for torn in table.torn_lines),  # alike wherever the folder lies
+        # alike wherever the folder lies
+        *(str(torn._replace(path=Path(torn.path.name))) for torn in table.torn_lines),
         *table.run.notes,
         *([unknown] if table.run.simulated is None else []),
         *_note_roles(table.run),

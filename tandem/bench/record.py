@@ -18,7 +18,6 @@ import mmap
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -175,8 +174,7 @@ class _SchemaHeader(msgspec.Struct):
     schema: int = 0
 
 
-@dataclass(frozen=True)
-class TornLine:
+class TornLine(NamedTuple):
     """A last line that was cut: by a crash, a full disk, or a copy that ended early."""
 
     path: Path

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tandem.bench.columns import BoolArray, IntArray
-from tandem.bench.counters import NO_SPECULATION_INFO, CounterChange, SpeculationInfo, compute_rates
+from tandem.bench.counters import CounterChange, SpeculationInfo, compute_rates
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.quantiles import Values, ValueSpread, compute_spread
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import ArmLoad, TurnKey
 
 Spreads = dict[tuple[ArmLoad, str], ValueSpread]
+_TurnChange = tuple[TurnKey, CounterChange, int]  # what was counted in one turn, and how many of its requests failed
 _MAX_COUNT_RATIO = 1.01  # a server's count and the records' that differ by more than this factor cannot both be right
 
 
@@ -162,7 +163,7 @@ def compute_acceptance(
         turn_sums |= zip(
             group.turns, zip(*(group.sum_by_turn(column).tolist() for column in columns), strict=True), strict=True
         )
-    by_load: dict[ArmLoad, list[tuple[TurnKey, CounterChange, int]]] = defaultdict(list)
+    by_load: dict[ArmLoad, list[_TurnChange]] = defaultdict(list)
     for turn, change in changes:
         tokens, failure_count, unknown_count = turn_sums.get(turn, (0.0, 0, 0))
         known_tokens = 0.0 if failure_count or unknown_count else tokens
@@ -170,7 +171,12 @@ def compute_acceptance(
         for load in {turn.load, turn.load.pool_classes()}:
             by_load[load].append((turn, change, int(failure_count)))
     for load, turn_changes in by_load.items():
-        _add_rates(metrics, load, turn_changes, _speculation_info(arms.get(load.arm)))
+        arm = arms.get(load.arm)
+        speculation = SpeculationInfo(runtime=arm.runtime if arm else None)
+        if arm and arm.speculation is not None:
+            method, window = arm.speculation.method, arm.speculation.num_speculative_tokens
+            speculation = replace(speculation, speculates=method is not None, window=window)
+        _add_rates(metrics, load, turn_changes, speculation)
     return metrics
 
 
@@ -187,10 +193,7 @@ def _find_doubts(change: CounterChange, known_tokens: float) -> Iterator[str]:
 
 
 def _add_rates(
-    metrics: TurnMetrics,
-    load: ArmLoad,
-    turn_changes: Sequence[tuple[TurnKey, CounterChange, int]],
-    speculation: SpeculationInfo,
+    metrics: TurnMetrics, load: ArmLoad, turn_changes: Sequence[_TurnChange], speculation: SpeculationInfo
 ) -> None:
     values: dict[str, list[tuple[TurnKey, float]]] = defaultdict(list)
     change_sums: dict[str, CounterChange] = {}
@@ -209,12 +212,3 @@ def _add_rates(
         if mean is not None:
             turns, turn_values = zip(*pairs, strict=True)
             metrics.add(load, name, TurnValues(turns, np.array(turn_values)), mean)
-
-
-def _speculation_info(arm: ManifestArm | None) -> SpeculationInfo:
-    if arm is None:
-        return NO_SPECULATION_INFO
-    speculation = arm.speculation
-    if speculation is None:
-        return SpeculationInfo(runtime=arm.runtime)
-    return SpeculationInfo(arm.runtime, speculation.method is not None, speculation.num_speculative_tokens)

@@ -123,9 +123,7 @@ def plan_window(arm: str, plan: RunPlan, number: int, *, size: int, most_tokens:
         arms=(arm,),
         is_warm_up=True,
         block=PlanBlock(number=0, class_=ALL_CLASSES, load=load, entries=entries, requests=size),
-        items=tuple(
-            PlanItem(index=place, entry=entry, repeat=0, seed=plan.seed) for place, entry in enumerate(entries)
-        ),
+        items=tuple(PlanItem(index=place, entry=entries[place], repeat=0, seed=plan.seed) for place in range(size)),
     )
 
 
@@ -146,10 +144,9 @@ def is_stable(previous: WindowMedians, current: WindowMedians) -> bool:
     """Return whether two windows showed the same."""
     for before, now, tolerance_s in zip(previous, current, (MAX_TTFT_CHANGE_S, 0.0), strict=True):
         if before is None or now is None:
-            is_near = before is now
-        else:
-            is_near = abs(before - now) <= max(MAX_CHANGE * max(before, now), tolerance_s)
-        if not is_near:
+            if before is not now:
+                return False
+        elif abs(before - now) > max(MAX_CHANGE * max(before, now), tolerance_s):
             return False
     return True
 
