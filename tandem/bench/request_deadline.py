@@ -83,19 +83,15 @@ class RequestDeadline:
         if self.is_sent:
             now_ns = time.monotonic_ns()
             age_s = self._reply.since_start_s(now_ns)
-            self._count_reads()
+            new_reads = self._reply.reads[self._read_count :]
+            self._read_count += len(new_reads)
+            for at_ns, piece in new_reads:
+                self._event_count += piece.count(b"data:")
+                if not has_only_comments(piece):
+                    self._last_read_ns = at_ns
             self._check_limits(age_s, (now_ns - max(self._last_read_ns, self._reply.start_ns)) / NS_PER_S)
         if self.word is None:
             self._schedule_check(age_s)
-
-    def _count_reads(self) -> None:
-        """Take in what was read since the last look."""
-        new_reads = self._reply.reads[self._read_count :]
-        self._read_count += len(new_reads)
-        for at_ns, piece in new_reads:
-            self._event_count += piece.count(b"data:")
-            if not has_only_comments(piece):
-                self._last_read_ns = at_ns
 
     def _check_limits(self, age_s: float, silence_s: float) -> None:
         limits, count = self._timeouts, self._event_count

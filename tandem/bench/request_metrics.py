@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -76,9 +75,8 @@ def compute_request_metrics(records: Sequence[RequestRecord]) -> RequestMetrics:
     }
     invalid_times = failure_mask | suspects["time_runs_backwards"] | suspects["chunk_after_end"]
     by_ids = np.array([record.counted_by == "token_ids" for record in records], bool)
-    invalid_counts = reduce(np.logical_or, (suspects[word] for word in _COUNT_SUSPECTS)) | (
-        suspects["usage_contradicts_stream"] & ~by_ids
-    )
+    invalid_counts = np.any([suspects[word] for word in _COUNT_SUSPECTS], axis=0)
+    invalid_counts |= suspects["usage_contradicts_stream"] & ~by_ids
     is_llmperf = np.array([record.generator == "llmperf" for record in records], bool)
     values = _compute_values(records, chunks, bears_tokens, tokens)
     for name, metric_values in values.items():

@@ -170,8 +170,8 @@ class RequestTable:
         return good_mask, unknown_mask
 
     @cached_property
-    def turn_groups(self) -> TurnGroups:
-        """The turns that were taken, and which each request was asked in."""
+    def turn_groups(self) -> tuple[list[TurnKey], IntArray]:
+        """The turns that were taken, and of each request the place of its own among them."""
         codes, first_rows = np.zeros(len(self), np.intp), np.zeros(min(len(self), 1), np.intp)
         for column in (self.arm, self.class_, self.load, self.round, self.slot):
             column_codes = np.unique(column, return_inverse=True)[1]
@@ -185,18 +185,11 @@ class RequestTable:
             for row in first_rows.tolist()
             for load in (self.loads[self.load[row]],)
         ]  # fmt: skip
-        return TurnGroups(turns, codes)
+        return turns, codes
 
     def __len__(self) -> int:
         """How many requests there are."""
         return len(self.arm)
-
-
-class TurnGroups(NamedTuple):
-    """Turns, and of each request the place of its own among them."""
-
-    turns: Sequence[TurnKey]
-    codes: IntArray
 
 
 class RequestOutput(NamedTuple):
