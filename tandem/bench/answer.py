@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -63,8 +63,7 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
         detail = reply.error_detail or describe_refusal(reply)
         return ServerAnswer(error=reply.error or f"status_{reply.status}", error_detail=detail)
     parser = _parse_events(reply, models)
-    counts = zip(parser.events, parser.count_tokens(), strict=True)
-    chunks = tuple(Chunk(event.at_s, _resolve_kind(event, tokens), tokens) for event, tokens in counts)
+    chunks = tuple(parser.build_chunks())
     total, counted_by, contradiction = _resolve_token_total(parser)
     least_tokens = sum(chunk.bears_tokens for chunk in chunks) if total is None else total
     word, detail = _find_fault(parser, reply, request, least_tokens)
@@ -224,24 +223,18 @@ class _AnswerParser:
     def _output_events(self) -> list[_StreamEvent]:
         return [event for event in self.events if event.kind in {"text", "reasoning"}]
 
-    def count_tokens(self) -> list[int | None]:
-        """Return the tokens of each event, None where the server does not say."""
+    def build_chunks(self) -> Iterator[Chunk]:
+        """Yield each event with its tokens, None where the server does not say; without any it is as good as a role."""
         has_ids = self.has_all_ids
-        if not self.has_running_usage or (has_ids and self.running_tokens != len(self.ids)):
-            return [event.id_count if has_ids else None for event in self.events]
-        tokens: list[int | None] = []
+        counts_running = self.has_running_usage and not (has_ids and self.running_tokens != len(self.ids))
         previous = 0
         for event in self.events:
-            tokens.append(None if event.running_tokens is None else event.running_tokens - previous)
-            previous = event.running_tokens or previous
-        return tokens
-
-
-def _resolve_kind(event: _StreamEvent, tokens: int | None) -> ChunkKind:
-    """Return an event's kind now that its tokens are known: without any it is as good as a role."""
-    if event.kind is not None:
-        return "empty" if event.kind == "role" and tokens else event.kind
-    return "role" if tokens == 0 else "empty"
+            tokens = event.id_count if has_ids else None
+            if counts_running:
+                tokens = None if event.running_tokens is None else event.running_tokens - previous
+                previous = event.running_tokens or previous
+            kind: ChunkKind = event.kind or ("role" if tokens == 0 else "empty")
+            yield Chunk(event.at_s, "empty" if kind == "role" and tokens else kind, tokens)
 
 
 def _resolve_token_total(parser: _AnswerParser) -> tuple[int | None, Literal["usage", "token_ids"] | None, str | None]:

@@ -83,9 +83,6 @@ class CompletionClient:
         BenchError: the server's address is no http or https URL.
     """
 
-    _session: aiohttp.ClientSession
-    _fresh_session: aiohttp.ClientSession
-
     def __init__(self, server: ModelServer, *, limit: int) -> None:
         _check_address(server)
         self.server, self._limit = server, limit

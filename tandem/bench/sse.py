@@ -40,8 +40,6 @@ class EventSplitter:
         """Return the data of the events that `piece` completes, mostly one."""
         if self.has_excess:
             return []
-        if not self._has_started:
-            piece = self._strip_bom(piece)
         if self._after_cr and piece:
             self._after_cr = False
             piece = piece.removeprefix(b"\n")  # the CR before it has ended the line
@@ -73,16 +71,10 @@ class EventSplitter:
         self._line, self._data = [], []
         return data or None
 
-    def _strip_bom(self, piece: bytes) -> bytes:
-        piece, self._line = b"".join((*self._line, piece)), []
-        if len(piece) < len(BOM) and BOM.startswith(piece):
-            self._line = [piece]  # no line yet: the next piece tells
-            return b""
-        self._has_started = True
-        return piece.removeprefix(BOM)
-
     def _take_line(self, line: bytes) -> bytes | None:
         """Take one whole line; return the event's data where it is the blank line that ends one."""
+        if not self._has_started:
+            self._has_started, line = True, line.removeprefix(BOM)
         if not line:
             event, self._data = b"\n".join(self._data), []
             return event or None
