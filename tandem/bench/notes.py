@@ -49,11 +49,11 @@ def _note_roles(run: RunManifest) -> Iterator[str]:
     baselines = [arm.name for arm in run.arms if arm.role == "baseline"]
     restore = "restore the manifest from a copy if that is wrong"
     if len(baselines) > 1:
-        names, first = ", ".join(baselines), baselines[0]
-        yield f"the manifest has {len(baselines)} baselines ({names}): others are compared with {first}; {restore}"
+        names, first = ", ".join(baselines), f"{baselines[0]}, the first of them"
+        yield f"the manifest has {len(baselines)} baselines ({names}): the others are held against {first}; {restore}"
     elif run.arms and not baselines:
         first = run.arms[0].name
-        yield f"the manifest has no baseline: others are compared with {first}, its first arm; {restore}"
+        yield f"the manifest has no baseline: the others are held against {first}, its first arm; {restore}"
     for name, number in Counter(arm.name for arm in run.arms).items():
         if number > 1:
             yield f"the manifest has {number} arms named {name}: their records cannot be told apart, and are one arm's"

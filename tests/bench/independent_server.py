@@ -31,7 +31,7 @@ from typing import Any, Self, TextIO
 MODEL = "independent"
 WORDS = "the quick brown fox jumps over the lazy dog while seven grey ships sail past a quiet harbour".split()  # noqa: SIM905
 OK = 200
-AT_THE_END = ("no_usage", "wrong_usage", "wrong_model", "hang_after_done")
+AT_THE_END = ("no_usage", "wrong_model", "hang_after_done")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,12 +185,11 @@ class Frames:
 
     def usage(self) -> bytes:
         """The event without a choice."""
-        return self._frame({"choices": [], "usage": self._usage(wrong=self.schedule.fault == "wrong_usage")})
+        return self._frame({"choices": [], "usage": self._usage()})
 
-    def _usage(self, *, wrong: bool = False) -> dict[str, int]:
-        tokens = self.running * 3 + 1 if wrong else self.running
-        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens,
-                "total_tokens": self.prompt_tokens + tokens}  # fmt: skip
+    def _usage(self) -> dict[str, int]:
+        total = self.prompt_tokens + self.running
+        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.running, "total_tokens": total}
 
     def _choice(self, delta: dict[str, str], size: int, finish: str | None = None) -> bytes:
         choice: dict[str, Any] = {"index": 0, "delta": delta} if self.request.chat else {

@@ -92,20 +92,16 @@ def certify_past(folder: Path) -> Path:
     return pair
 
 
-def connect(pair: Path, authorities: Path | None) -> tuple[str | None, str | None, str, int]:
-    """Return error, detail, and the fault of the probe with its code, of a client that trusts `authorities`."""
+def connect(pair: Path | None, authorities: Path | None) -> tuple[str | None, str | None, str, int]:
+    """Return error, detail, the fault of the probe and its code of a client that trusts `authorities`."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(pair)
-    with plain_server({"/v1/models": MODELS}, tls) as server:
-        return connect_to(server.url, authorities)
-
-
-def connect_to(url: str, authorities: Path | None) -> tuple[str | None, str | None, str, int]:
+    if pair:
+        tls.load_cert_chain(pair)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SSL_CERT")}
     environment |= {"SSL_CERT_FILE": str(authorities)} if authorities else {}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, url], env=environment, capture_output=True, check=True, text=True
-    )
+    with plain_server({"/v1/models": MODELS}, tls if pair else None) as server:
+        command = [sys.executable, "-c", PROGRAM, server.url.replace("http:", "https:")]
+        done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
     return tuple(json.loads(done.stdout))
 
 
@@ -137,8 +133,7 @@ def test_a_certificate_that_does_not_hold_is_said_with_what_to_change(pair_of, s
 
 
 def test_https_to_a_server_without_tls_is_said() -> None:
-    with plain_server({"/v1/models": MODELS}) as server:
-        error, detail, _, _ = connect_to(server.url.replace("http:", "https:"), None)
+    error, detail, _, _ = connect(None, None)
 
     assert (error, str(detail).endswith("where the server has no TLS, use http://")) == ("connect", True)
     assert "Operation not permitted" not in str(detail)

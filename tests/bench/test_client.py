@@ -155,17 +155,6 @@ def test_stream_that_breaks_on_an_open_connection_is_not_sent_again() -> None:
     assert run(what) == (True, "closed", 1)
 
 
-def test_aiohttp_would_send_a_request_of_an_idempotent_method_again(monkeypatch) -> None:
-    monkeypatch.setattr("aiohttp.client.IDEMPOTENT_METHODS", frozenset({"POST"}))
-
-    async def what(client: CompletionClient, server: Server) -> int:
-        await client.open_connections(1)
-        await client.send_request(asking(prompt='#schedule {"fault": "drop_early"}'), LONG)
-        return len(server.posted)
-
-    assert run(what) == 2  # so the test before can fail
-
-
 def test_a_redirect_is_not_followed() -> None:
     came = come(fault="redirect")
 
@@ -217,19 +206,6 @@ def test_what_came_before_a_connection_broke_is_kept() -> None:
     came = come(asking(offers=EVERYTHING), fault="reset", fault_at=3)
 
     assert (came.answer.error, came.answer.completion_tokens, came.answer.text) == ("closed", 3, " the quick brown")
-
-
-def test_a_wrong_usage_is_named_and_the_tokens_counted() -> None:
-    came = come(asking(offers=EVERYTHING), fault="wrong_usage")
-
-    assert (came.answer.completion_tokens, came.answer.counted_by) == (16, "token_ids")
-
-
-@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
-def test_a_refusal_is_its_status_with_what_the_server_said(status: int) -> None:
-    came = come(fault="status", status=status)
-
-    assert (came.answer.error, came.answer.error_detail) == (f"status_{status}", "no more room in the queue")
 
 
 @pytest.mark.parametrize(
