@@ -160,9 +160,8 @@ def compute_acceptance(
     turn_sums: dict[TurnKey, tuple[float, int, int]] = {}  # tokens, failures, answers whose tokens are not known
     for group in (requests.pool_classes(), requests):
         columns = (np.nan_to_num(group.tokens), group.failed, np.isnan(group.tokens) & ~group.failed)
-        turn_sums |= zip(
-            group.turns, zip(*(group.sum_by_turn(column).tolist() for column in columns), strict=True), strict=True
-        )
+        sums = zip(*(group.sum_by_turn(column).tolist() for column in columns), strict=True)
+        turn_sums |= zip(group.turns, sums, strict=True)
     by_load: dict[ArmLoad, list[_TurnChange]] = defaultdict(list)
     for turn, change in changes:
         tokens, failure_count, unknown_count = turn_sums.get(turn, (0.0, 0, 0))
