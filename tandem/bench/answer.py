@@ -13,31 +13,18 @@ Which fault is told: a time-out, an interruption or a status first; then what th
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
-from tandem.bench.body import no_stream_error, refusal_message, seconds_since_start, split_events
 from tandem.bench.completion_request import CompletionRequest
-from tandem.bench.event import (
-    DONE,
-    EventError,
-    check_message,
-    choice_kind,
-    count_or_none,
-    decode_event,
-    encode_raw,
-    first_choice,
-    has_output,
-    list_or_empty,
-    read_texts,
-    string_or_empty,
-)
+from tandem.bench.event import DONE, EventError, count_or_none, decode_event, encode_raw, read_event, read_texts
 from tandem.bench.record import JSON_NULL, Chunk, ChunkKind
-from tandem.bench.reply import ServerReply
+from tandem.bench.reply import ServerReply, describe_foreign_body, describe_refusal, split_events
 from tandem.bench.sse import EventSplitter
 
 OK = 200
@@ -70,15 +57,32 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
     Args:
         reply: a reply that has ended.
         request: what was asked.
-        models: names the server may give its model, `Found.models` of the probe; empty: any.
+        models: names the server may give its model, `ProbeResult.models`; empty: any.
     """
     if reply.status != OK:
-        return ServerAnswer(
-            error=reply.error or f"status_{reply.status}", error_detail=reply.error_detail or refusal_message(reply)
-        )
-    parser = _AnswerParser(models)
-    _parse_events(parser, reply)
-    return _build_answer(parser, reply, request)
+        detail = reply.error_detail or describe_refusal(reply)
+        return ServerAnswer(error=reply.error or f"status_{reply.status}", error_detail=detail)
+    parser = _parse_events(reply, models)
+    chunks = tuple(parser.build_chunks())
+    total, counted_by, contradiction = _resolve_token_total(parser)
+    least_tokens = sum(chunk.bears_tokens for chunk in chunks) if total is None else total
+    word, detail = _find_fault(parser, reply, request, least_tokens)
+    details = parser.usage.get("prompt_tokens_details")
+    return ServerAnswer(
+        chunks=chunks,
+        prompt_tokens=count_or_none(parser.usage.get("prompt_tokens")),
+        cached_tokens=count_or_none(details.get("cached_tokens")) if isinstance(details, dict) else None,
+        completion_tokens=total,
+        counted_by=counted_by,
+        text="".join(parser.texts),
+        reasoning="".join(parser.thoughts) or None,
+        token_ids=tuple(parser.ids) if parser.has_all_ids else None,
+        logprobs=_join_logprobs(parser.logprobs),
+        model=parser.model,
+        finish_reason=parser.finish_reason,
+        error=word,
+        error_detail=detail if word else contradiction,
+    )
 
 
 def has_output_event(reply: ServerReply) -> bool:
@@ -87,43 +91,43 @@ def has_output_event(reply: ServerReply) -> bool:
     For the first token's time-out: it looks once the time is up, so that nothing is parsed while reads come in.
     """
     try:
-        return any(has_output(event) for _, event in split_events(reply, EventSplitter()) if event.strip() != DONE)
+        return any(_has_output(event) for _, event in split_events(reply, EventSplitter()) if event.strip() != DONE)
     except EventError:  # a content coding that cannot be undone
         return False
 
 
-def has_running_usage(reply: ServerReply) -> bool:
-    """Return whether the server put a running usage into every event with text."""
-    parser = _AnswerParser(())
-    _parse_events(parser, reply)
-    return _has_consistent_usage(parser)
-
-
-def _parse_events(parser: _AnswerParser, reply: ServerReply) -> None:
-    splitter = EventSplitter()
-    has_events = False
+def _has_output(event: bytes) -> bool:
+    """Return whether an event holds output: text, reasoning, token ids, or a running count above 0."""
     try:
-        for at_s, event in split_events(reply, splitter):
-            has_events = True
-            parser.add_event(at_s, event)
-        tail = splitter.end()
-        if tail is not None and _is_complete_event(tail):
-            has_events = True
-            parser.add_event(seconds_since_start(reply, reply.reads[-1][0]), tail)
-    except EventError as error:  # the content coding broke: no later byte has a meaning
-        parser.record_fault(error)
-    if not has_events and parser.fault is None and splitter.foreign_line is not None:
-        parser.fault = no_stream_error(reply)
-
-
-def _is_complete_event(tail: bytes) -> bool:
-    if tail.strip() == DONE:
-        return True
-    try:
-        decode_event(tail)
+        message, choice = read_event(event)
     except EventError:
         return False
-    return True
+    usage = message.get("usage")
+    token_count = isinstance(usage, dict) and count_or_none(usage.get("completion_tokens"))
+    return choice is not None and bool(any(read_texts(choice)[:2]) or choice.get("token_ids") or token_count)
+
+
+def has_running_usage(reply: ServerReply) -> bool:
+    """Return whether the server put a running usage into every event with text."""
+    return _parse_events(reply).has_running_usage
+
+
+def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> _AnswerParser:
+    parser, splitter = _AnswerParser(models), EventSplitter()
+    try:
+        for at_s, event in split_events(reply, splitter):
+            parser.add_event(at_s, event)
+        tail = splitter.end()
+    except EventError as error:  # the content coding broke: no later byte has a meaning
+        parser.fault, tail = parser.fault or error, None
+    if tail is not None:
+        with contextlib.suppress(EventError):  # a tail that is cut is no event
+            if tail.strip() != DONE:
+                decode_event(tail)
+            parser.add_event(reply.since_start_s(reply.reads[-1][0]), tail)
+    if splitter.foreign_line is not None and not (parser.events or parser.is_done or parser.fault):
+        parser.fault = describe_foreign_body(reply)
+    return parser
 
 
 @dataclass(slots=True)
@@ -140,8 +144,8 @@ class _StreamEvent:
 class _AnswerParser:
     models: Collection[str]
     events: list[_StreamEvent] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
@@ -150,156 +154,109 @@ class _AnswerParser:
     is_done: bool = False
     fault: EventError | None = None
 
-    def record_fault(self, error: EventError) -> None:
-        self.fault = self.fault or error
-
     def add_event(self, at_s: float, event: bytes) -> None:
         """Take one event; a bad one is blamed and passed over."""
         if event.strip() == DONE:
             self.is_done = True
             return
         try:
-            message = decode_event(event)
-            check_message(message)
-            self._check_model(message)
-            choice = first_choice(message)
+            message, choice = read_event(event)
+            self._check_model(message.get("model"))
         except EventError as error:
-            self.record_fault(error)
+            self.fault = self.fault or error
             return
-        usage = message.get("usage")
-        if isinstance(usage, dict):
-            self.usage |= {key: value for key, value in usage.items() if value is not None}
+        usage = message["usage"] if isinstance(message.get("usage"), dict) else {}
+        self.usage |= {key: value for key, value in usage.items() if value is not None}
         if choice is None:
             self.events.append(_StreamEvent(at_s, "usage"))
         else:
-            self._add_choice(at_s, choice, usage if isinstance(usage, dict) else {})
+            self._add_choice(at_s, choice, count_or_none(usage.get("completion_tokens")))
 
-    def _add_choice(self, at_s: float, choice: dict[str, Any], usage: dict[str, Any]) -> None:
-        text, reasoning = read_texts(choice)
-        finish = string_or_empty(choice.get("finish_reason"))
-        stream_event = _StreamEvent(
-            at_s, choice_kind(choice, text, reasoning, finish), count_or_none(usage.get("completion_tokens"))
+    def _add_choice(self, at_s: float, choice: dict[str, Any], running_tokens: int | None) -> None:
+        text, thought, finish = read_texts(choice)
+        delta = choice.get("delta")
+        is_role = isinstance(delta, dict) and bool(delta.get("role"))
+        kind: ChunkKind | None = (
+            "text" if text else "reasoning" if thought else "end" if finish else "role" if is_role else None
         )
-        self.events.append(stream_event)
-        if text:
-            self.text.append(text)
-        if reasoning:
-            self.reasoning.append(reasoning)
+        ids = choice.get("token_ids")
+        if not isinstance(ids, list) or any(count_or_none(token_id) is None for token_id in ids):
+            ids = None
+        self.events.append(_StreamEvent(at_s, kind, running_tokens, None if ids is None else len(ids)))
+        self.ids += ids or ()
+        self.texts.append(text)
+        self.thoughts.append(thought)
         self.finish_reason = finish or self.finish_reason
         if finish in ABORT_REASONS:
-            self.record_fault(EventError("api_error", f"the server broke the answer off with finish_reason {finish}"))
-        ids = choice.get("token_ids")
-        if isinstance(ids, list) and all(count_or_none(token_id) is not None for token_id in ids):
-            stream_event.id_count = len(ids)
-            self.ids += ids
+            detail = f"the server broke the answer off with finish_reason {finish}"
+            self.fault = self.fault or EventError("api_error", detail)
         if choice.get("logprobs"):
             self.logprobs.append(choice["logprobs"])
 
-    def _check_model(self, message: dict[str, Any]) -> None:
-        name = string_or_empty(message.get("model"))
-        if self.model is None and name:
-            self.model = name
-            suffixes = [name.removeprefix(model) for model in self.models if name.startswith(model)]
-            if self.models and not any(suffix == "" or DATE_SUFFIX.fullmatch(suffix) for suffix in suffixes):
-                names = " or ".join(sorted(self.models))
-                self.record_fault(EventError("wrong_model", f"the server answers as {name}, not as {names}"))
+    def _check_model(self, name: Any) -> None:
+        if self.model is not None or not isinstance(name, str) or not name:
+            return
+        self.model = name
+        suffixes = [name.removeprefix(model) for model in self.models if name.startswith(model)]
+        if self.models and not any(suffix == "" or DATE_SUFFIX.fullmatch(suffix) for suffix in suffixes):
+            names = " or ".join(sorted(self.models))
+            self.fault = self.fault or EventError("wrong_model", f"the server answers as {name}, not as {names}")
 
+    @property
+    def has_all_ids(self) -> bool:
+        """Whether every event with output has its token ids."""
+        return bool(self.ids) and all(event.id_count is not None for event in self._output_events)
 
-def _build_answer(parser: _AnswerParser, reply: ServerReply, request: CompletionRequest) -> ServerAnswer:
-    counts = _count_event_tokens(parser)
-    chunks = tuple(Chunk(p.at_s, _resolve_kind(p, n), n) for p, n in zip(parser.events, counts, strict=True))
-    total, counted_by, contradiction = _resolve_token_total(parser)
-    least_tokens = sum(chunk.bears_tokens for chunk in chunks) if total is None else total
-    word, detail = _find_fault(parser, reply, request, least_tokens)
-    details = parser.usage.get("prompt_tokens_details")
-    return ServerAnswer(
-        chunks=chunks,
-        prompt_tokens=count_or_none(parser.usage.get("prompt_tokens")),
-        cached_tokens=count_or_none(details.get("cached_tokens")) if isinstance(details, dict) else None,
-        completion_tokens=total,
-        counted_by=counted_by,
-        text="".join(parser.text),
-        reasoning="".join(parser.reasoning) or None,
-        token_ids=tuple(parser.ids) if _has_all_token_ids(parser) else None,
-        logprobs=_join_logprobs(parser.logprobs),
-        model=parser.model,
-        finish_reason=parser.finish_reason,
-        error=word,
-        error_detail=detail if word else contradiction,
-    )
+    @property
+    def has_running_usage(self) -> bool:
+        """Whether the server counts in every chunk: each with text has a count, and no count falls."""
+        counts = [event.running_tokens for event in self.events if event.running_tokens is not None]
+        has_all_counts = all(event.running_tokens is not None for event in self._output_events)
+        return bool(counts) and has_all_counts and counts[-1] > 0 and counts == sorted(counts)
 
+    @property
+    def running_tokens(self) -> int:
+        """The highest running count, 0 without one."""
+        return max((event.running_tokens or 0 for event in self.events), default=0)
 
-def _select_output_events(parser: _AnswerParser) -> list[_StreamEvent]:
-    return [event for event in parser.events if event.kind in {"text", "reasoning"}]
+    @property
+    def _output_events(self) -> list[_StreamEvent]:
+        return [event for event in self.events if event.kind in {"text", "reasoning"}]
 
-
-def _has_all_token_ids(parser: _AnswerParser) -> bool:
-    return bool(parser.ids) and all(event.id_count is not None for event in _select_output_events(parser))
-
-
-def _has_consistent_usage(parser: _AnswerParser) -> bool:
-    """Return whether the server counts in every chunk: each with text has a count, and no count falls."""
-    counts = [event.running_tokens for event in parser.events if event.running_tokens is not None]
-    has_all_counts = all(event.running_tokens is not None for event in _select_output_events(parser))
-    return bool(counts) and has_all_counts and counts[-1] > 0 and counts == sorted(counts)
-
-
-def _max_running_tokens(parser: _AnswerParser) -> int:
-    return max((event.running_tokens or 0 for event in parser.events), default=0)
-
-
-def _count_event_tokens(parser: _AnswerParser) -> list[int | None]:
-    """Return the tokens of each event, None where the server does not say."""
-    has_ids = _has_all_token_ids(parser)
-    if not _has_consistent_usage(parser) or (has_ids and _max_running_tokens(parser) != len(parser.ids)):
-        return [event.id_count if has_ids else None for event in parser.events]
-    tokens: list[int | None] = []
-    previous = 0
-    for event in parser.events:
-        tokens.append(None if event.running_tokens is None else event.running_tokens - previous)
-        previous = previous if event.running_tokens is None else event.running_tokens
-    return tokens
-
-
-def _resolve_kind(event: _StreamEvent, tokens: int | None) -> ChunkKind:
-    """Return an event's kind now that its tokens are known: without any it is as good as a role."""
-    if event.kind is not None:
-        return "empty" if event.kind == "role" and tokens else event.kind
-    return "role" if tokens == 0 else "empty"
+    def build_chunks(self) -> Iterator[Chunk]:
+        """Yield each event with its tokens, None where the server does not say; without any it is as good as a role."""
+        has_ids = self.has_all_ids
+        counts_running = self.has_running_usage and not (has_ids and self.running_tokens != len(self.ids))
+        previous = 0
+        for event in self.events:
+            tokens = event.id_count if has_ids else None
+            if counts_running:
+                tokens = None if event.running_tokens is None else event.running_tokens - previous
+                previous = event.running_tokens or previous
+            kind: ChunkKind = event.kind or ("role" if tokens == 0 else "empty")
+            yield Chunk(event.at_s, "empty" if kind == "role" and tokens else kind, tokens)
 
 
 def _resolve_token_total(parser: _AnswerParser) -> tuple[int | None, Literal["usage", "token_ids"] | None, str | None]:
     """Return the output's tokens, who counted them, and a contradiction in what the server says."""
-    usage_tokens = count_or_none(parser.usage.get("completion_tokens"))
-    if _has_all_token_ids(parser):
-        id_count = len(parser.ids)
-        if usage_tokens is None or id_count != usage_tokens:
-            contradiction = (
-                None
-                if usage_tokens is None
-                else f"usage says {usage_tokens} output tokens, the stream held {id_count} token ids"
-            )
-            return id_count, "token_ids", contradiction
-    running = _max_running_tokens(parser)
-    contradiction = (
-        f"usage counted up to {running} tokens and says {usage_tokens} at the end"
-        if running not in {0, usage_tokens}
-        else None
-    )
-    return usage_tokens, None if usage_tokens is None else "usage", contradiction
+    usage_tokens, id_count = count_or_none(parser.usage.get("completion_tokens")), len(parser.ids)
+    if parser.has_all_ids and usage_tokens != id_count:
+        contradiction = f"usage says {usage_tokens} output tokens, the stream held {id_count} token ids"
+        return id_count, "token_ids", None if usage_tokens is None else contradiction
+    contradiction = f"usage counted up to {parser.running_tokens} tokens and says {usage_tokens} at the end"
+    has_contradiction = parser.running_tokens not in {0, usage_tokens}
+    return usage_tokens, None if usage_tokens is None else "usage", contradiction if has_contradiction else None
 
 
 def _join_logprobs(logprobs: list[Any]) -> msgspec.Raw:
     """Return the log-probabilities of all chunks as one: chat's entries in a list, completions' columns joined."""
     if not logprobs or not all(isinstance(item, dict) for item in logprobs):
         return JSON_NULL
-    if any("content" in item for item in logprobs):
-        return encode_raw([entry for item in logprobs for entry in list_or_empty(item.get("content"))])
     columns: dict[str, list[Any]] = {}
     for item in logprobs:
         for name, values in item.items():
-            columns.setdefault(name, []).extend(list_or_empty(values))
-    return encode_raw(columns)
+            columns.setdefault(name, []).extend(values if isinstance(values, list) else ())
+    return encode_raw(columns.get("content", columns))
 
 
 def _find_fault(
@@ -310,11 +267,12 @@ def _find_fault(
         return reply.error, reply.error_detail
     if tokens > ENDLESS_FACTOR * request.max_tokens + ENDLESS_EXTRA:
         return "endless", f"{request.max_tokens} tokens were asked for, and at least {tokens} came"
-    if reply.error not in {None, "closed"} and not parser.is_done:
+    is_whole_on_wire = reply.error in {None, "closed"}
+    if not is_whole_on_wire and not parser.is_done:
         return reply.error, reply.error_detail
     if parser.fault is not None:
         return parser.fault.word, parser.fault.detail
-    if parser.is_done or (parser.finish_reason and reply.error in {None, "closed"}):
+    if parser.is_done or parser.finish_reason:
         return None, None
     description = f"the stream ended after {len(parser.events)} events, before a finish_reason or [DONE]"
     return "closed", f"{description}: {reply.error_detail}" if reply.error_detail else description

@@ -56,41 +56,26 @@ class CircuitBreaker:
             reason: what speaks against the arm, for the operator.
         """
         if self._check_task is None:
-            self._check_task = asyncio.create_task(self._check_recovery(reason))
+            self._check_task = asyncio.create_task(self._wait_for_recovery(reason))
 
     async def wait_until_closed(self) -> None:
         """Wait until the arm may be asked, or the run is to end."""
         while self._check_task is not None and not self.stop.is_requested:
             await asyncio.shield(self._check_task)
 
-    async def _check_recovery(self, reason: str) -> None:
-        try:
-            if not await self.is_alive(self.arm):
-                await self._wait_for_recovery(reason)
-        finally:
-            self._failures, self._check_task = 0, None
-
     async def _wait_for_recovery(self, reason: str) -> None:
-        start_s = last_message_s = time.monotonic()
-        self.notify(
-            f"{self.arm} is paused: {reason} and {self.url}/health does not answer; waiting for it up to "
-            f"{format_duration(self.wait_s)}"
-        )
-        while not self.stop.is_requested:
-            await self.stop.sleep(POLL_S)
-            if await self.is_alive(self.arm):
-                self.notify(f"{self.arm} is back after {format_duration(time.monotonic() - start_s)}")
-                return
+        start_s, next_message_s = time.monotonic(), 0.0
+        while not self.stop.is_requested and not await self.is_alive(self.arm):
             elapsed_s = time.monotonic() - start_s
             if elapsed_s > self.wait_s:
-                self.stop.request("failed", self._recovery_error(elapsed_s), grace_s=0)
-            elif time.monotonic() - last_message_s > MESSAGE_INTERVAL_S:
-                last_message_s = time.monotonic()
-                self.notify(f"{self.arm} is still away; ending in {format_duration(self.wait_s - elapsed_s)}")
-
-    def _recovery_error(self, seconds: float) -> ExternalBenchError:
-        return ExternalBenchError(
-            f"{self.arm} went down and did not come back in {format_duration(seconds)}; what was recorded is kept",
-            where=self.url,
-            change="bring the server back, then run again with --resume",
-        )
+                problem = f"{self.arm} went down and did not come back in {format_duration(elapsed_s)}"
+                change = "bring the server back, then run again with --resume; what was recorded is kept"
+                self.stop.request("failed", ExternalBenchError(problem, where=self.url, change=change), grace_s=0)
+            elif elapsed_s >= next_message_s:
+                next_message_s += MESSAGE_INTERVAL_S
+                wait = f"waiting for it up to {format_duration(self.wait_s - elapsed_s)}"
+                self.notify(f"{self.arm} is paused: {reason} and {self.url}/health does not answer; {wait}")
+            await self.stop.sleep(POLL_S)
+        if next_message_s and not self.stop.is_requested:
+            self.notify(f"{self.arm} is back after {format_duration(time.monotonic() - start_s)}")
+        self._failures, self._check_task = 0, None

@@ -10,43 +10,42 @@ after a server's write that is, by load, stands in docs/measurement.md. Run it o
 
 The one case: a connection that had carried a whole request dies before any byte of the next answer (RFC 9112 9.3.1).
 llama.cpp's server closes after each stream although it says keep-alive, and a request may be on its way by then. It is
-asked once more, on a connection of its own (`connection.py`), and the reply says so. aiohttp repeats only idempotent
-methods (`IDEMPOTENT_METHODS` in aiohttp/client.py) and every measured request is a POST, so a page is repeated by
-aiohttp alone and a measured request by this module alone. Stale connections are avoided where a server keeps its word:
-idle ones are closed here after KEEP_ALIVE_S, before a vLLM closes them.
+asked once more, on a connection of its own, and the reply says so. aiohttp repeats only idempotent methods
+(`IDEMPOTENT_METHODS` in aiohttp/client.py) and every measured request is a POST, so a page is repeated by aiohttp alone
+and a measured request by this module alone. Stale connections are avoided where a server keeps its word: idle ones are
+closed here after KEEP_ALIVE_S, before a vLLM closes them.
+
+aiohttp tells a connection that died before an answer from one that died inside its head only where the end was clean; a
+reset hides what came before it. So each connection marks its reads itself (`MarkedConnection`), and one that is not
+known to have been silent counts as one that has answered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import email.utils
+import functools
+import math
 import os
-import sys
+import ssl
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from types import SimpleNamespace, TracebackType
-from typing import Self
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.client_proto import ResponseHandler
 
-from tandem.bench import completion_request
+from tandem.bench import completion_request, response_limits
 from tandem.bench.completion_request import CompletionRequest, ModelServer
-from tandem.bench.connection import create_connector, describe_tls_error, watch_answer
 from tandem.bench.event import DETAIL_CHARACTERS
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Timeouts
 from tandem.bench.reply import ServerReply
 from tandem.bench.request_deadline import RequestDeadline
-from tandem.bench.response_limits import (
-    ERROR_BODY_BYTES,
-    EVENT_BYTES,
-    PAGE_BYTES,
-    compute_stream_bytes,
-    describe_excess,
-)
+from tandem.bench.response_limits import describe_excess
 from tandem.bench.simulation import SIMULATED_HEADER
 
 KEEP_ALIVE_S = 4.0  # vLLM closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE in vllm/envs.py)
@@ -58,6 +57,18 @@ REQUEST_HEADERS = {
     "Accept": "text/event-stream, application/json",
     "Accept-Encoding": "identity",  # a compressor holds chunks back
     "User-Agent": "tandem-bench",
+}
+_SendMethod = Callable[[RequestDeadline], Awaitable[None]]
+_TRUST = (
+    "to trust it, export SSL_CERT_FILE=FILE, where FILE holds the certificate of its authority or, where it is "
+    "self-signed, the certificate itself"
+)
+_NAME = "use a name that the certificate holds, or give the server a certificate for this name"
+_CERTIFICATE_CHANGES = {  # X509_V_ERR_... in openssl/x509_vfy.h
+    9: "see whether the clocks of this machine and of the server are right",
+    10: "renew the server's certificate, and see whether this machine's clock is right",
+    **dict.fromkeys((18, 19, 20, 21), _TRUST),
+    **dict.fromkeys((62, 64), _NAME),
 }
 
 
@@ -74,37 +85,34 @@ class CompletionClient:
 
     def __init__(self, server: ModelServer, *, limit: int) -> None:
         _check_address(server)
-        self.server = server
-        self._limit = limit
-        self._session: aiohttp.ClientSession | None = None
-        self._fresh_session: aiohttp.ClientSession | None = None
+        self.server, self._limit = server, limit
         self._deadlines: set[RequestDeadline] = set()
         self._is_interrupted = False
 
     async def __aenter__(self) -> Self:
         """Open the sessions; no connection yet."""
-        self._session = self._open_session(create_connector(limit=self._limit, keepalive_timeout=KEEP_ALIVE_S))
-        self._fresh_session = self._open_session(create_connector(limit=0, force_close=True))
+        self._session = self._open_session(limit=self._limit, keepalive_timeout=KEEP_ALIVE_S)
+        self._fresh_session = self._open_session(limit=0, force_close=True)
         return self
 
-    def _open_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    def _open_session(self, **options: Any) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(ttl_dns_cache=None, **options)
+        make: Callable[..., ResponseHandler] = MarkedConnection
+        connector._factory = functools.partial(make, loop=asyncio.get_running_loop())  # noqa: SLF001 - aiohttp has no public way to it; a test holds that it is taken
+        key = self.server.api_key
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=REQUEST_HEADERS
-            | ({"Authorization": f"Bearer {self.server.api_key}"} if self.server.api_key else {}),
-            trace_configs=[_create_connection_trace()],
-            auto_decompress=False,  # takes time in the read loop; answer.py does it after the request
+            headers=REQUEST_HEADERS | ({"Authorization": f"Bearer {key}"} if key else {}),
+            trace_configs=[_trace_connections()],
+            auto_decompress=False,  # takes time in the read loop; reply.py does it after the request
             read_bufsize=READ_BYTES,
         )
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close every connection."""
-        for session in (self._session, self._fresh_session):
-            if session is not None:
-                await session.close()
+        await self._session.close()
+        await self._fresh_session.close()
 
     async def open_connections(self, count: int) -> int:
         """Open connections until `count` are open and idle; return how many are. Never raises for a server.
@@ -119,7 +127,7 @@ class CompletionClient:
         return sum(reply.error is None or reply.error.startswith("status_") for reply in replies)
 
     async def get(
-        self, path: str, timeouts: Timeouts = DEFAULT_PAGE_TIMEOUTS, *, limit_bytes: int = PAGE_BYTES
+        self, path: str, timeouts: Timeouts = DEFAULT_PAGE_TIMEOUTS, *, limit_bytes: int = response_limits.PAGE_BYTES
     ) -> ServerReply:
         """Get `path` of the server, as models, version or metrics; never raises for what the server does.
 
@@ -128,102 +136,80 @@ class CompletionClient:
             timeouts: how long it may take.
             limit_bytes: how many bytes the page may have; more is the error `endless`.
         """
-        return await self._exchange(_HttpRequest("GET", self.server.root + path, timeouts, limit_bytes))
+        reply = ServerReply(time.monotonic_ns(), url=self.server.root + path, limit_bytes=limit_bytes)
+
+        async def send(deadline: RequestDeadline) -> None:
+            deadline.is_sent = True  # no body will tell; what is not measured may be timed from its beginning
+            await _send(self._session, "GET", reply, timeouts, headers={"Accept": "*/*"})
+
+        return await self._exchange(reply, timeouts, math.inf, send)
 
     async def send_request(self, request: CompletionRequest, timeouts: Timeouts) -> ServerReply:
         """Send one request and return its reply; never raises for what the server does.
 
-        It is sent twice where a reused connection dies before any byte of the answer; then `Reply.reconnected` is 1
-        and every time of the reply is that of the second sending.
+        It is sent twice where a reused connection dies before any byte of the answer; then `ServerReply.reconnects` is
+        1 and every time of the reply is that of the second sending.
 
         Raises:
-            BenchError: the request cannot be formed (`wire.body`).
+            BenchError: the request cannot be formed (`completion_request.encode_body`).
         """
         content = completion_request.encode_body(request, self.server)
-        limit_bytes = compute_stream_bytes(request.max_tokens, len(content))
-        return await self._exchange(_HttpRequest("POST", self.server.endpoint, timeouts, limit_bytes, request, content))
+        limit_bytes = response_limits.compute_stream_bytes(request.max_tokens, len(content))
+        reply = ServerReply(time.monotonic_ns(), url=self.server.endpoint, limit_bytes=limit_bytes)
+
+        async def send(deadline: RequestDeadline) -> None:
+            headers = {"X-Request-Id": request.request_id}
+            for session in (self._session, self._fresh_session):
+                deadline.is_sent = False
+                body = _StampedBody(content, reply, deadline)
+                try:
+                    await _send(session, "POST", reply, timeouts, headers=headers, data=body)
+                    break
+                except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+                    if reply.reconnects or not reply.had_open_connection or body.has_answer():
+                        raise
+                    reply.reconnects = 1
+
+        return await self._exchange(reply, timeouts, request.max_tokens, send)
 
     def interrupt(self) -> None:
-        """Cut every request in flight: each `ask` returns at once with the error `interrupted` and what it has.
+        """Cut every request in flight: each returns at once with the error `interrupted` and what it has.
 
-        So does every later `ask`, without sending anything.
+        So does every later request, without sending anything.
         """
         self._is_interrupted = True
         for deadline in self._deadlines:
             deadline.cut("interrupted", INTERRUPT_MESSAGE)
 
-    async def _exchange(self, http_request: _HttpRequest) -> ServerReply:
-        reply = ServerReply(time.monotonic_ns(), url=http_request.url, limit_bytes=http_request.limit_bytes)
+    async def _exchange(
+        self, reply: ServerReply, timeouts: Timeouts, max_tokens: float, send: _SendMethod
+    ) -> ServerReply:
         if self._is_interrupted:
             reply.error, reply.error_detail, reply.end_ns = "interrupted", INTERRUPT_MESSAGE, reply.start_ns
             return reply
         try:
             async with asyncio.timeout(None) as timeout:
-                deadline = RequestDeadline(reply, http_request.timeouts, timeout)
+                deadline = RequestDeadline(reply, timeouts, timeout, max_tokens)
                 self._deadlines.add(deadline)
-                await self._send_with_reconnect(http_request, reply, deadline)
+                await send(deadline)
         except (aiohttp.ClientError, OSError, ValueError) as error:  # a TimeoutError is an OSError
-            reply.error, reply.error_detail = _describe_failure(error, reply, deadline, http_request.timeouts)
+            reply.error, reply.error_detail = _describe_failure(error, reply, deadline, timeouts)
         finally:
             reply.end_ns = reply.end_ns or time.monotonic_ns()
             deadline.stop()
             self._deadlines.discard(deadline)
         return reply
 
-    async def _send_with_reconnect(
-        self, http_request: _HttpRequest, reply: ServerReply, deadline: RequestDeadline
-    ) -> None:
-        """Send; send a measured request once more where its connection was stale."""
-        assert self._session is not None, "a Client is used inside `async with`"
-        assert self._fresh_session is not None, "both sessions are opened together"
-        body = _StampedBody(http_request.content, reply, deadline)
-        try:
-            await self._send(self._session, http_request, reply, deadline, body)
-        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-            if http_request.request is None or not reply.had_open_connection or body.has_answer():
-                raise
-            reply.reconnects = 1
-            deadline.is_sent = False
-            second_body = _StampedBody(http_request.content, reply, deadline)
-            await self._send(self._fresh_session, http_request, reply, deadline, second_body)
 
-    async def _send(
-        self,
-        session: aiohttp.ClientSession,
-        http_request: _HttpRequest,
-        reply: ServerReply,
-        deadline: RequestDeadline,
-        body: _StampedBody,
-    ) -> None:
-        if http_request.request is not None:
-            deadline.limit_events(http_request.request)
-        else:
-            deadline.is_sent = True  # no body will tell; what is not measured may be timed from its beginning
-            deadline.max_events = sys.maxsize  # a page may hold any text
-        response_context = session.request(
-            http_request.method,
-            http_request.url,
-            data=body if http_request.request is not None else None,
-            headers={"X-Request-Id": http_request.request.request_id}
-            if http_request.request is not None
-            else {"Accept": "*/*"},
-            allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=http_request.timeouts.connect_s),
-            trace_request_ctx=reply,
-        )
-        async with response_context as response:
-            _read_headers(reply, response)
-            await _read_body(reply, response, EVENT_BYTES if http_request.request is not None else reply.limit_bytes)
+class MarkedConnection(ResponseHandler):
+    """A client's connection that marks that something was read from it."""
 
+    was_read = False
 
-@dataclass(frozen=True, slots=True)
-class _HttpRequest:
-    method: str
-    url: str
-    timeouts: Timeouts
-    limit_bytes: int
-    request: CompletionRequest | None = None
-    content: bytes = b""
+    def data_received(self, data: bytes) -> None:
+        """Mark, then take the bytes as aiohttp does."""
+        self.was_read = True
+        super().data_received(data)
 
 
 class _StampedBody(aiohttp.BytesPayload):
@@ -232,76 +218,76 @@ class _StampedBody(aiohttp.BytesPayload):
     def __init__(self, content: bytes, reply: ServerReply, deadline: RequestDeadline) -> None:
         super().__init__(content, content_type="application/json")
         self._reply, self._deadline = reply, deadline
-        self._has_answer: Callable[[], bool] = lambda: False  # no byte was sent, so none was answered
+        self._connection: object | None = None
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Stamp, then write."""
-        self._has_answer = watch_answer(writer)
+        """Stamp, then write; forget what was read on the connection before."""
+        self._connection = getattr(writer, "protocol", writer)
+        if isinstance(self._connection, MarkedConnection):
+            self._connection.was_read = False
         self._deadline.is_sent = True
         self._reply.start_ns = time.monotonic_ns()
         await super().write_with_length(writer, content_length)
 
     def has_answer(self) -> bool:
         """Return whether a byte came on the connection after this body was written to it."""
-        return self._has_answer()
+        return self._connection is not None and getattr(self._connection, "was_read", True)
 
 
-def _create_connection_trace() -> aiohttp.TraceConfig:
+def _trace_connections() -> aiohttp.TraceConfig:
     """Return a trace that writes into a request's reply whether its connection was open before."""
 
-    async def mark_reused(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
-        context.trace_request_ctx.had_open_connection = True
-
-    async def mark_new(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
-        context.trace_request_ctx.had_open_connection = False
+    async def mark(_: aiohttp.ClientSession, context: SimpleNamespace, _params: object, *, was_open: bool) -> None:
+        context.trace_request_ctx.had_open_connection = was_open
 
     trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(mark_reused)
-    trace.on_connection_create_end.append(mark_new)
+    trace.on_connection_reuseconn.append(functools.partial(mark, was_open=True))
+    trace.on_connection_create_end.append(functools.partial(mark, was_open=False))
     return trace
 
 
+async def _send(
+    session: aiohttp.ClientSession, method: str, reply: ServerReply, timeouts: Timeouts, **options: Any
+) -> None:
+    """Keep each read of the body; stop where the body, or one line of it, exceeds its limit, and keep no more of it."""
+    timeout = aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s)
+    options |= {"allow_redirects": False, "timeout": timeout, "trace_request_ctx": reply}
+    async with session.request(method, reply.url, **options) as response:
+        _read_headers(reply, response)
+        line_limit_bytes = response_limits.EVENT_BYTES if method == "POST" else reply.limit_bytes
+        read, append_read, now = response.content.readany, reply.reads.append, time.monotonic_ns
+        size = line_size = 0
+        while piece := await read():
+            append_read((now(), piece))
+            size += len(piece)
+            line_end = piece.rfind(b"\n")
+            if line_end < 0:
+                line_end = piece.rfind(b"\r")  # a CR alone ends a line, too
+            line_size = len(piece) - line_end - 1 + (line_size if line_end < 0 else 0)
+            if size > reply.limit_bytes or line_size > line_limit_bytes:
+                _mark_excess(reply, size, line_limit_bytes)
+                response.close()
+                break
+        reply.end_ns = now()
+
+
 def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:
+    headers = response.headers
     reply.headers_ns = time.monotonic_ns()
     reply.status = response.status
-    reply.content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    reply.content_encoding = response.headers.get("Content-Encoding", "").strip().lower()
-    reply.retry_after_s = _parse_retry_after_s(response.headers.get("Retry-After"))
-    reply.server_header = response.headers.get("Server", "")[:DETAIL_CHARACTERS] or None
-    reply.claims_keep_alive = _claims_keep_alive(response)
-    reply.simulated_header = response.headers.get(SIMULATED_HEADER)
+    reply.content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    reply.content_encoding = headers.get("Content-Encoding", "").strip().lower()
+    reply.retry_after_s = _parse_retry_after_s(headers.get("Retry-After"))
+    reply.server_header = headers.get("Server", "")[:DETAIL_CHARACTERS] or None
+    reply.simulated_header = headers.get(SIMULATED_HEADER)
+    # another request may follow on the connection, as HTTP/1.1 has it (RFC 9112 9.3)
+    has_end = "Content-Length" in headers or "Transfer-Encoding" in headers
+    closes = "close" in headers.get("Connection", "").lower()
+    reply.claims_keep_alive = response.version == aiohttp.HttpVersion11 and has_end and not closes
     if response.status != OK:
-        reply.error = f"status_{response.status}"
-        reply.limit_bytes = ERROR_BODY_BYTES
-        if "Location" in response.headers:
-            reply.error_detail = (
-                f"it points to {response.headers['Location'][:DETAIL_CHARACTERS]}, which is not followed"
-            )
-
-
-def _claims_keep_alive(response: aiohttp.ClientResponse) -> bool:
-    """Return whether another request may follow on the connection, as HTTP/1.1 has it (RFC 9112 9.3)."""
-    has_end = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
-    closes = "close" in response.headers.get("Connection", "").lower()
-    return response.version == aiohttp.HttpVersion11 and has_end and not closes
-
-
-async def _read_body(reply: ServerReply, response: aiohttp.ClientResponse, line_limit_bytes: int) -> None:
-    """Keep each read of the body; stop where the body, or one line of it, exceeds its limit, and keep no more of it."""
-    read, append_read, now = response.content.readany, reply.reads.append, time.monotonic_ns
-    size = line_size = 0
-    while piece := await read():
-        append_read((now(), piece))
-        size += len(piece)
-        line_end = piece.rfind(b"\n")
-        if line_end < 0:
-            line_end = piece.rfind(b"\r")  # a CR alone ends a line, too
-        line_size = len(piece) - line_end - 1 + (line_size if line_end < 0 else 0)
-        if size > reply.limit_bytes or line_size > line_limit_bytes:
-            _mark_excess(reply, size, line_limit_bytes)
-            response.close()
-            break
-    reply.end_ns = now()
+        reply.error, reply.limit_bytes = f"status_{response.status}", response_limits.ERROR_BODY_BYTES
+        if "Location" in headers:
+            reply.error_detail = f"it points to {headers['Location'][:DETAIL_CHARACTERS]}, which is not followed"
 
 
 def _mark_excess(reply: ServerReply, size: int, line_limit_bytes: int) -> None:
@@ -309,8 +295,8 @@ def _mark_excess(reply: ServerReply, size: int, line_limit_bytes: int) -> None:
     if size > reply.limit_bytes:
         at_ns, piece = reply.reads.pop()
         reply.reads.append((at_ns, piece[: reply.limit_bytes - size]))
-        answer = f"the answer of {reply.url}" if reply.status == OK else f"the error body of {reply.url}"
-        reply.excess = describe_excess(answer, reply.limit_bytes)
+        kind = "answer" if reply.status == OK else "error body"
+        reply.excess = describe_excess(f"the {kind} of {reply.url}", reply.limit_bytes)
     else:
         reply.excess = describe_excess(f"one event of {reply.url}", line_limit_bytes)
     if reply.error is None:
@@ -337,24 +323,38 @@ def _describe_failure(
         return f"status_{reply.status}", reply.error_detail
     if deadline.word is not None:
         return deadline.word, deadline.detail
-    if isinstance(error, TimeoutError):
-        return "connect_timeout", f"no connection within {timeouts.connect_s:g} s"
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError | aiohttp.InvalidURL):
-        return _describe_connect_error(error)
-    if isinstance(error, aiohttp.ClientResponseError):
-        return "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"
-    when = "before an answer" if reply.headers_ns is None else "in the middle of the answer"
-    cause = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-    return "closed", f"the connection was closed {when}{cause}"
-
-
-def _describe_connect_error(error: Exception) -> tuple[str, str]:
     if isinstance(error, aiohttp.ClientSSLError):
         return describe_tls_error(error)
-    if not isinstance(error, aiohttp.ClientConnectorError):
-        return "connect", str(error)
-    number = error.os_error.errno or 0  # a name that is not found has a negative one, of its own list
-    return "connect", f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.strerror}"
+    word, detail = "closed", "the connection was closed "
+    if isinstance(error, TimeoutError):
+        word, detail = "connect_timeout", f"no connection within {timeouts.connect_s:g} s"
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0  # a name that is not found has a negative one, of its own list
+        cause = os.strerror(number) if number > 0 else error.strerror
+        word, detail = "connect", f"{error.host}:{error.port}: {cause}"
+    elif isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.InvalidURL):
+        word, detail = "connect", str(error)
+    elif isinstance(error, aiohttp.ClientResponseError):
+        word, detail = "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"
+    else:
+        detail += "before an answer" if reply.headers_ns is None else "in the middle of the answer"
+        detail += f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    return word, detail
+
+
+def describe_tls_error(error: aiohttp.ClientSSLError) -> tuple[str, str]:
+    """Return the error's word, `certificate` or `connect`, and what a person should know and change.
+
+    The system's error number is never shown: OpenSSL's own numbers are no errno, and 1 reads as "Operation not
+    permitted".
+    """
+    address, cause = f"{error.host}:{error.port}", error.os_error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        problem = f"the certificate of {address} is not accepted: {cause.verify_message.rstrip('.')}"
+        change = _CERTIFICATE_CHANGES.get(cause.verify_code)
+        return "certificate", f"{problem}; {change}" if change else problem
+    reason = (getattr(cause, "reason", None) or str(cause)).replace("_", " ").lower()
+    return "connect", f"{address}: no TLS connection: {reason}; where the server has no TLS, use http://"
 
 
 def _check_address(server: ModelServer) -> None:
@@ -364,14 +364,8 @@ def _check_address(server: ModelServer) -> None:
     except ValueError:  # a port that is no number
         is_valid = False
     if not is_valid or address.query or address.fragment:
-        raise BenchError(
-            f"{server.url!r} is no address of a server",
-            where=server.name,
-            change="give it as http://HOST:PORT, with or without /v1",
-        )
+        change = "give it as http://HOST:PORT, with or without /v1"
+        raise BenchError(f"{server.url!r} is no address of a server", where=server.name, change=change)
     if address.username or address.password:
-        raise BenchError(
-            "the address holds a user name or a password, which would stand in every record of it",
-            where=server.name,
-            change="leave it out and give the key by its own option",
-        )
+        problem = "the address holds a user name or a password, which would stand in every record of it"
+        raise BenchError(problem, where=server.name, change="leave it out and give the key by its own option")

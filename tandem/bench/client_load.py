@@ -6,6 +6,7 @@ decides anything: whoever judges reads the figures (`tandem.judge.controls`).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,7 +96,5 @@ def read_round_loads(folder: Path) -> Iterator[RoundLoad]:
     with convert_os_errors("the load of the rounds cannot be read", path, change):
         lines = path.read_bytes().splitlines() if path.exists() else []
     for line in lines:
-        try:
+        with contextlib.suppress(*DECODE_ERRORS):
             yield msgspec.json.decode(line, type=RoundLoad)
-        except DECODE_ERRORS:
-            continue

@@ -15,25 +15,14 @@ first run are taken for those of the second, and stand too late.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.columns import IntArray
 from tandem.bench.manifest import RunManifest, parse_moment
 from tandem.bench.quantiles import Values
 
-_STEP_S = (
-    5.0  # how much earlier than the one before a request ends only after a reboot: records are written as they end
-)
+_STEP_S = 5.0  # a request ends so much earlier than the one before only after a reboot: records are written as they end
 _ADJUSTMENT_S = 60.0  # two clocks of one boot differ by less, however the calendar was set meanwhile
-
-
-class _ClockTable(NamedTuple):
-    """Each clock's moment, and where its zero lies on the calendar."""
-
-    at_s: Values
-    zero_s: Values
 
 
 def compute_utc_s(run: RunManifest, start_s: Values, end_s: Values) -> Values:
@@ -49,29 +38,20 @@ def compute_utc_s(run: RunManifest, start_s: Values, end_s: Values) -> Values:
     """
     readings = [run.clock, *run.resumed]
     at_s = np.array([clock.monotonic_s for clock in readings])
-    clocks = _ClockTable(at_s, np.array([parse_moment(clock.utc).timestamp() for clock in readings]) - at_s)
+    zero_s = np.array([parse_moment(clock.utc).timestamp() for clock in readings]) - at_s  # of each clock, its zero
+    # at which places of the file the monotonic clock began anew, and the clock that was read then
+    reboot_clocks = (np.flatnonzero((np.diff(at_s) < 0) | (np.abs(np.diff(zero_s)) > _ADJUSTMENT_S)) + 1).tolist()
+    edges = [(0, 0)]
+    for place in (np.flatnonzero(np.diff(end_s) < -_STEP_S) + 1).tolist():
+        clock = next((clock for clock in reboot_clocks if clock > edges[-1][1] and at_s[clock] <= start_s[place]), None)
+        if clock is not None:
+            edges.append((place, clock))
     request_clocks = np.zeros(len(start_s), np.intp)
-    edges = [(0, 0), *_find_reboots(clocks, start_s, end_s), (len(start_s), len(readings))]
-    for (begin, first), (end, next_first) in pairwise(edges):
+    for (begin, first), (end, next_first) in pairwise([*edges, (len(start_s), len(readings))]):
         request_clocks[begin:end] = first
         part_clocks, starts_s = request_clocks[begin:end], start_s[begin:end]
         for clock in range(first + 1, next_first):
             is_earlier = at_s[clock] < at_s[clock - 1]
             part_clocks[(starts_s >= at_s[clock]) & ((not is_earlier) | (starts_s < at_s[part_clocks]))] = clock
-    begin_utc_s: Values = start_s + clocks.zero_s[request_clocks]
-    return begin_utc_s
-
-
-def _find_reboots(clocks: _ClockTable, start_s: Values, end_s: Values) -> list[tuple[int, int]]:
-    """Return the places in the file at which the monotonic clock began anew, and the clock that was read then."""
-    is_earlier = clocks.at_s[1:] < clocks.at_s[:-1]
-    has_new_zero = np.abs(np.diff(clocks.zero_s)) > _ADJUSTMENT_S
-    reboot_clocks = (np.flatnonzero(is_earlier | has_new_zero) + 1).tolist()
-    steps: IntArray = np.flatnonzero(np.diff(end_s) < -_STEP_S) + 1
-    reboots: list[tuple[int, int]] = []
-    for place in steps.tolist():
-        clock = next((index for index in reboot_clocks if clocks.at_s[index] <= start_s[place]), None)
-        if clock is not None:
-            reboots.append((place, clock))
-            reboot_clocks = [index for index in reboot_clocks if index > clock]
-    return reboots
+    utc_s: Values = start_s + zero_s[request_clocks]
+    return utc_s

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple, get_args
+from operator import attrgetter
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,42 +17,62 @@ from tandem.bench.record import ChunkKind, RequestRecord
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 
-KIND_CODES: dict[str, int] = {kind: code for code, kind in enumerate(get_args(ChunkKind))}
-"""The code of each kind in a column."""
+KIND_CODES: dict[str, int] = {kind: code for code, kind in enumerate(get_args(ChunkKind))}  # in a column
 
 
-class ChunkTable(NamedTuple):
+@dataclass(frozen=True)
+class ChunkTable:
     """All chunks of a sequence of records, end to end.
 
     Args:
-        first, last: the places of each record's own first and last chunk; -1 where it has none.
+        record_count: how many records there are.
         owner: of each chunk, the place of its record.
         at_s: when each arrived, in seconds after its record's start_s.
         kind: what each was, by KIND_CODES.
         tokens: how many each carried; NaN where the server did not say.
-        record_count: how many records there are.
     """
 
-    first: IntArray
-    last: IntArray
+    record_count: int
     owner: IntArray
     at_s: Values
     kind: NDArray[np.int8]
     tokens: Values
-    record_count: int
+
+    def find_ends(self, mask: BoolArray) -> tuple[IntArray, IntArray]:
+        """Return the places of each record's first and last chunk of `mask`; -1 where it has none."""
+        first, last = np.full(self.record_count, -1), np.full(self.record_count, -1)
+        places = np.flatnonzero(mask)
+        owners = self.owner[places]
+        first[owners[::-1]] = places[::-1]  # of places with one owner the one that is written last stays
+        last[owners] = places
+        return first, last
+
+    def pick_times_s(self, places: IntArray) -> Values:
+        """Return the times at `places`; NaN at -1."""
+        times_s: Values = np.append(self.at_s, np.nan)[places]
+        return times_s
+
+    def sum_by_record(self, mask: BoolArray, weights: Values | None = None) -> Values:
+        """Return, for each record, how many of its chunks are of `mask`, or the sum of their weights."""
+        weights = None if weights is None else weights[mask]
+        sums: Values = np.bincount(self.owner[mask], weights, minlength=self.record_count).astype(float)
+        return sums
+
+
+def collect_column(records: Sequence[RequestRecord], name: str, dtype: Any = float) -> NDArray[Any]:
+    """Return one field of `records` as a column; None is NaN among numbers."""
+    return np.array(list(map(attrgetter(name), records)), dtype)
 
 
 def collect_chunks(records: Sequence[RequestRecord]) -> ChunkTable:
     """Return the chunks of `records`."""
     numbers = np.array([len(record.chunk_s) for record in records], np.intp)
-    ends, count = np.cumsum(numbers), int(numbers.sum())
-    kinds = chain.from_iterable(record.chunk_kind for record in records)
+    count = int(numbers.sum())
+    kinds = chain.from_iterable(map(attrgetter("chunk_kind"), records))
     return ChunkTable(
-        first=np.where(numbers > 0, ends - numbers, -1),
-        last=np.where(numbers > 0, ends - 1, -1),
-        owner=np.repeat(np.arange(len(numbers)), numbers),
-        at_s=np.fromiter(chain.from_iterable(record.chunk_s for record in records), float, count),
-        kind=np.fromiter(map(KIND_CODES.__getitem__, kinds), np.int8, count),
-        tokens=np.array(list(chain.from_iterable(record.chunk_tokens for record in records)), float),
         record_count=len(numbers),
+        owner=np.repeat(np.arange(len(numbers)), numbers),
+        at_s=np.fromiter(chain.from_iterable(map(attrgetter("chunk_s"), records)), float, count),
+        kind=np.fromiter(map(KIND_CODES.__getitem__, kinds), np.int8, count),
+        tokens=np.array(list(chain.from_iterable(map(attrgetter("chunk_tokens"), records))), float),
     )

@@ -1,7 +1,7 @@
 """What goes over the wire: a server, one request to it, and how long it may take.
 
-Invariant: a request asks for nothing that the server did not take when it was probed; the same Ask makes the same
-bytes, so that two arms given the same Ask differ in their model's name alone.
+Invariant: a request asks for nothing that the server did not take when it was probed; the same request makes the same
+bytes, so that two arms given the same one differ in their model's name alone.
 
 Fields of the body are OpenAI's, and these of vLLM: `stream_options.continuous_usage_stats`, `return_token_ids`,
 `chat_template_kwargs`, `ignore_eos` (vllm/entrypoints/openai/{chat_completion,completion,engine}/protocol.py).
@@ -20,6 +20,7 @@ from tandem.bench.manifest import ServerOffers
 
 ApiName = Literal["chat", "completions"]
 NO_OFFERS = ServerOffers()
+TOP_LOGPROBS = 2  # alternatives per token
 API_PATHS: dict[ApiName, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
@@ -66,7 +67,6 @@ class CompletionRequest:
         thinking: chat_template_kwargs.enable_thinking; None leaves it out.
         ignore_eos: go on to max_tokens (vLLM); False leaves it out.
         offers: which extras to ask for: those the server took and the user wants.
-        top_logprobs: alternatives per token where offers.logprobs.
     """
 
     request_id: str
@@ -78,7 +78,6 @@ class CompletionRequest:
     thinking: bool | None = None
     ignore_eos: bool = False
     offers: ServerOffers = NO_OFFERS
-    top_logprobs: int = 2
 
 
 def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
@@ -87,41 +86,25 @@ def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
     Raises:
         BenchError: it has neither prompt nor messages, or messages for the completions API.
     """
-    fields: dict[str, Any] = {"model": server.model, **_prompt_fields(request, server)}
+    is_chat, offers, thinking = server.api == "chat", request.offers, request.thinking
+    fields: dict[str, Any] = {"model": server.model}
+    if is_chat and request.messages is not None:
+        fields["messages"] = request.messages
+    elif request.prompt is None:
+        problem = f"request {request.request_id} has {'messages but no prompt' if request.messages else 'no prompt'}"
+        change = "give each prompt of the suite a text, or use --api chat for one that has messages"
+        raise BenchError(problem, where=server.endpoint, change=change)
+    elif is_chat:
+        fields["messages"] = [{"role": "user", "content": request.prompt}]
+    else:
+        fields["prompt"] = request.prompt
     fields |= {"max_tokens": request.max_tokens, "temperature": request.temperature, "stream": True}
-    if request.seed is not None:
-        fields["seed"] = request.seed
-    if request.thinking is not None and server.api == "chat":
-        fields["chat_template_kwargs"] = {"enable_thinking": request.thinking}
-    if request.ignore_eos:
-        fields["ignore_eos"] = True
-    return msgspec.json.encode(fields | _extra_fields(request, server.api))
-
-
-def _prompt_fields(request: CompletionRequest, server: ModelServer) -> dict[str, Any]:
-    if server.api == "chat" and request.messages is not None:
-        return {"messages": request.messages}
-    if request.prompt is None:
-        raise BenchError(
-            f"request {request.request_id} has {'messages but no prompt' if request.messages else 'nothing to ask'}",
-            where=server.endpoint,
-            change="give each prompt of the suite a text, or use --api chat for one that has messages",
-        )
-    if server.api == "completions":
-        return {"prompt": request.prompt}
-    return {"messages": [{"role": "user", "content": request.prompt}]}
-
-
-def _extra_fields(request: CompletionRequest, api: ApiName) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    if request.offers.include_usage:
-        fields["stream_options"] = {"include_usage": True}
-        if request.offers.continuous_usage:
-            fields["stream_options"]["continuous_usage_stats"] = True
-    if request.offers.token_ids:
-        fields["return_token_ids"] = True
-    if request.offers.logprobs and api == "chat":
-        fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-    elif request.offers.logprobs:
-        fields["logprobs"] = request.top_logprobs
-    return fields
+    running = {"continuous_usage_stats": True} if offers.continuous_usage else {}
+    logprobs = {"logprobs": True, "top_logprobs": TOP_LOGPROBS} if is_chat else {"logprobs": TOP_LOGPROBS}
+    fields |= {"seed": request.seed} if request.seed is not None else {}
+    fields |= {"chat_template_kwargs": {"enable_thinking": thinking}} if is_chat and thinking is not None else {}
+    fields |= {"ignore_eos": True} if request.ignore_eos else {}
+    fields |= {"stream_options": {"include_usage": True} | running} if offers.include_usage else {}
+    fields |= {"return_token_ids": True} if offers.token_ids else {}
+    fields |= logprobs if offers.logprobs else {}
+    return msgspec.json.encode(fields)

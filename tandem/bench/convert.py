@@ -14,7 +14,7 @@ import msgspec
 from tandem.bench.fault import BenchError, ExternalBenchError, convert_os_errors
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
 from tandem.bench.json_file import DECODE_ERRORS
-from tandem.bench.record import SCHEMA
+from tandem.bench.record import SCHEMA, Chunk, split_chunks
 
 OLD_SCHEMA = 1
 
@@ -31,14 +31,13 @@ def convert_run(folder: Path) -> list[Path]:
         ExternalBenchError: the disk took no more.
     """
     if not (folder / RECORDS_FILE).is_file():
-        raise BenchError(
-            f"there is no {RECORDS_FILE} in it", where=str(folder), change="name the folder that a run wrote"
-        )
+        change = "name the folder that a run wrote"
+        raise BenchError(f"there is no {RECORDS_FILE} in it", where=str(folder), change=change)
     paths = [folder / name for name in (RECORDS_FILE, WARM_UP_FILE) if (folder / name).is_file()]
-    with claim_folder(folder, resume=True):
-        change = "make room, or see that the folder may be written to; the records are as they were"
-        with convert_os_errors("the records cannot be converted", folder, change, ExternalBenchError):
-            return [path for path in paths if _convert_file(path)]
+    change = "make room, or see that the folder may be written to; the records are as they were"
+    problem = "the records cannot be converted"
+    with claim_folder(folder, resume=True), convert_os_errors(problem, folder, change, ExternalBenchError):
+        return [path for path in paths if _convert_file(path)]
 
 
 def _convert_file(path: Path) -> bool:
@@ -54,12 +53,11 @@ def _convert_file(path: Path) -> bool:
             new_file.flush()
             os.fsync(new_file.fileno())
         if has_old_line:
-            if old_path.exists() and not old_path.samefile(path):  # else an earlier conversion was cut after the link
-                raise BenchError(
-                    "it exists already, and the old records would be kept there", where=str(old_path), change="move it"
-                )
             if not old_path.exists():
                 old_path.hardlink_to(path)
+            elif not old_path.samefile(path):  # else an earlier conversion was cut after the link
+                problem = "it exists already, and the old records would be kept there"
+                raise BenchError(problem, where=str(old_path), change="move it")
             new_path.replace(path)
     finally:
         new_path.unlink(missing_ok=True)
@@ -76,14 +74,11 @@ def _convert_line(line: bytes, where: str) -> bytes:
         record: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         if record.get("schema", OLD_SCHEMA) != OLD_SCHEMA:
             return line
-        chunks = [tuple(chunk) for chunk in record.get("chunks", ())]
-        arrays = list(map(list, zip(*chunks, strict=True))) or [[], [], []]
-        fields = dict(zip(("chunk_s", "chunk_kind", "chunk_tokens"), arrays, strict=True))
-    except (*DECODE_ERRORS, TypeError, ValueError) as error:
-        raise BenchError(
-            f"this is no record of schema {OLD_SCHEMA}: {error}", where=where, change="restore the line from a copy"
-        ) from error
-    new_record: dict[str, Any] = {}
-    for name, value in {**record, "schema": SCHEMA}.items():
-        new_record |= fields if name == "chunks" else {name: value}
+        chunks = [Chunk(*chunk) for chunk in record.get("chunks", ())]
+        new_record: dict[str, Any] = {}
+        for name, value in {**record, "schema": SCHEMA}.items():
+            new_record |= split_chunks(chunks) if name == "chunks" else {name: value}
+    except (*DECODE_ERRORS, TypeError) as error:
+        problem = f"this is no record of schema {OLD_SCHEMA}: {error}"
+        raise BenchError(problem, where=where, change="restore the line from a copy") from error
     return msgspec.json.encode(new_record) + b"\n"

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tandem.bench.record import JSON_NULL, ChunkKind
+from tandem.bench.record import JSON_NULL
 
 DONE = b"[DONE]"
 DETAIL_CHARACTERS = 300  # characters of what a server said that a record keeps
@@ -35,126 +35,73 @@ class EventError(Exception):
         self.word, self.detail = word, detail[:DETAIL_CHARACTERS]
 
 
-def has_output(event: bytes) -> bool:
-    """Return whether an event holds output: text, reasoning, token ids, or a running count above 0."""
-    try:
-        message = decode_event(event)
-        choice = first_choice(message) if isinstance(message, dict) else None
-    except EventError:
-        return False
-    if choice is None:
-        return False
-    text, reasoning = read_texts(choice)
-    usage = message.get("usage")
-    token_count = isinstance(usage, dict) and count_or_none(usage.get("completion_tokens"))
-    return bool(text or reasoning or choice.get("token_ids") or token_count)
-
-
-def decode_event(event: bytes) -> Any:
+def decode_event(data: bytes) -> Any:
     """Return an event's JSON.
 
     Raises:
         EventError: `decode` for what is no UTF-8, `not_json` for what is no JSON.
     """
     try:
-        return msgspec.json.decode(event)
+        return msgspec.json.decode(data)
     except UnicodeDecodeError as error:
-        raise EventError("decode", f"an event is no UTF-8: {error.reason} in {format_bytes(event)}") from error
+        raise EventError("decode", f"an event is no UTF-8: {error.reason} in {format_bytes(data)}") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        if _has_lone_surrogate(event):
-            raise EventError("decode", f"an event holds half of a surrogate pair: {format_bytes(event)}") from error
-        raise EventError("not_json", f"an event is no JSON: {format_bytes(event)}") from error
+        if _has_lone_surrogate(data):
+            raise EventError("decode", f"an event holds half of a surrogate pair: {format_bytes(data)}") from error
+        raise EventError("not_json", f"an event is no JSON: {format_bytes(data)}") from error
 
 
-def _has_lone_surrogate(event: bytes) -> bool:
+def _has_lone_surrogate(data: bytes) -> bool:
     r"""Return whether an escape like \ud800 stands alone: JSON's grammar allows it, UTF-8 cannot hold it."""
     try:
-        json.dumps(json.loads(event), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    except (ValueError, RecursionError):
-        return False
+        json.dumps(json.loads(data), ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        return isinstance(error, UnicodeEncodeError)
     return False
 
 
-def format_json(value: Any) -> str:
-    """Return a value as JSON for a person, cut."""
-    return bytes(encode_raw(value))[:DETAIL_CHARACTERS].decode(errors="replace")
-
-
-def format_bytes(data: bytes) -> str:
-    """Return bytes for a person, cut."""
-    return repr(data[:DETAIL_CHARACTERS].decode(errors="replace"))
-
-
-def first_choice(message: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the first choice; None where there is none.
+def read_event(data: bytes) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return an event's object and its first choice; None where it has usage and no choice.
 
     Raises:
-        EventError: there is no list of choices and no usage in its place.
+        EventError: as of `decode_event`; `api_error` where the event says that something failed; `no_choices` for
+            what has neither choices nor usage.
     """
+    message = decode_event(data)
+    if not isinstance(message, dict):
+        raise EventError("no_choices", f"an event is JSON, but no object: {format_json(message)}")
+    error = message.get("error") or (message if message.get("object") == "error" else None)
+    if error:
+        raise EventError("api_error", describe_error(error))
     choices = message.get("choices")
     if isinstance(choices, list):
-        return choices[0] if choices and isinstance(choices[0], dict) else None
-    if isinstance(message.get("usage"), dict):
-        return None
-    raise EventError("no_choices", f"an event has no choices: {format_json(message)}")
+        return message, choices[0] if choices and isinstance(choices[0], dict) else None
+    if not isinstance(message.get("usage"), dict):
+        raise EventError("no_choices", f"an event has no choices: {format_json(message)}")
+    return message, None
 
 
-def read_texts(choice: dict[str, Any]) -> tuple[str, str]:
-    """Return text and reasoning of a choice: of chat's delta (`reasoning` is vLLM's newer name), or of completions."""
+def describe_error(error: Any) -> str:
+    """Return what an error object says, in the forms of OpenAI, vLLM and FastAPI."""
+    for _ in range(MAX_ERROR_DEPTH):
+        if isinstance(error, dict):
+            error = next((error[key] for key in ("message", "error", "detail") if error.get(key)), format_json(error))
+    return error if isinstance(error, str) else format_json(error)
+
+
+def read_texts(choice: dict[str, Any]) -> tuple[str, str, str]:
+    """Return text, reasoning (`reasoning` is vLLM's newer name) and finish reason of a choice; empty where absent."""
     delta = choice.get("delta") or choice.get("message")
-    if not isinstance(delta, dict):
-        return string_or_empty(choice.get("text")), ""
-    return string_or_empty(delta.get("content")), string_or_empty(delta.get("reasoning_content")) or string_or_empty(
-        delta.get("reasoning")
-    )
-
-
-def string_or_empty(value: Any) -> str:
-    """Return a string as it is, anything else as an empty one."""
-    return value if isinstance(value, str) else ""
+    texts = [choice.get("text"), "", choice.get("finish_reason")]
+    if isinstance(delta, dict):
+        texts[:2] = delta.get("content"), delta.get("reasoning_content") or delta.get("reasoning")
+    text, reasoning, finish = (value if isinstance(value, str) else "" for value in texts)
+    return text, reasoning, finish
 
 
 def count_or_none(value: Any) -> int | None:
     """Return a count as it is, None for what is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_LIMIT else None
-
-
-def check_message(message: Any) -> None:
-    """Refuse a JSON event that is no object or says of itself that something failed.
-
-    Raises:
-        EventError: `no_choices` or `api_error`.
-    """
-    if not isinstance(message, dict):
-        raise EventError("no_choices", f"an event is JSON, but no object: {format_json(message)}")
-    error = message.get("error") or (message if message.get("object") == "error" else None)
-    if error:
-        raise EventError("api_error", error_message(error))
-
-
-def error_message(error: Any) -> str:
-    """Return what an error object says, in the forms of OpenAI, vLLM and FastAPI."""
-    for _ in range(MAX_ERROR_DEPTH):
-        if not isinstance(error, dict):
-            break
-        error = next((error[key] for key in ("message", "error", "detail") if error.get(key)), None) or json.dumps(
-            error
-        )
-    return error if isinstance(error, str) else format_json(error)
-
-
-def choice_kind(choice: dict[str, Any], text: str, reasoning: str, finish: str) -> ChunkKind | None:
-    """Return what a choice is; None for one without text, finish and role, whose tokens decide."""
-    if text:
-        return "text"
-    if reasoning:
-        return "reasoning"
-    if finish:
-        return "end"
-    delta = choice.get("delta")
-    return "role" if isinstance(delta, dict) and delta.get("role") else None
 
 
 def encode_raw(value: Any) -> msgspec.Raw:
@@ -165,6 +112,11 @@ def encode_raw(value: Any) -> msgspec.Raw:
         return JSON_NULL
 
 
-def list_or_empty(value: Any) -> list[Any]:
-    """Return a list as it is, anything else as an empty one."""
-    return value if isinstance(value, list) else []
+def format_json(value: Any) -> str:
+    """Return a value as JSON for a person, cut."""
+    return bytes(encode_raw(value))[:DETAIL_CHARACTERS].decode(errors="replace")
+
+
+def format_bytes(data: bytes) -> str:
+    """Return bytes for a person, cut."""
+    return repr(data[:DETAIL_CHARACTERS].decode(errors="replace"))

@@ -26,37 +26,21 @@ def check_folder(folder: Path, *, resume: bool) -> None:
         BenchError: it exists without `resume`, does not with it, or may not be written to.
     """
     with convert_os_errors("it cannot be looked at", folder, "name a place that you may read and write"):
-        (_check_existing_folder if resume else _check_new_folder)(folder)
-
-
-def _check_new_folder(folder: Path) -> None:
-    if folder.exists() or folder.is_symlink():
-        raise BenchError(
-            "it exists already, and a run never writes over another",
-            where=str(folder),
-            change=f"name a new folder with --out, or go on with that run: {quote_command('--resume', str(folder))}",
-        )
-    parent = folder.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        kind = "may not be written to" if parent.is_dir() else "is no folder"
-        raise BenchError(
-            f"it cannot be made: {parent} {kind}", where=str(folder), change="name a place that you may write to"
-        )
-
-
-def _check_existing_folder(folder: Path) -> None:
-    if not (folder / manifest.FILE).is_file():
-        raise BenchError(
-            f"there is no {manifest.FILE} in it, so there is no run to go on with",
-            where=str(folder),
-            change="name the folder that a run wrote, or begin one: --out DIR",
-        )
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise BenchError(
-            "it may not be written to", where=str(folder), change="give this user the right to, or copy it elsewhere"
-        )
+        if resume and not (folder / manifest.FILE).is_file():
+            problem = f"there is no {manifest.FILE} in it, so there is no run to go on with"
+            change = "name the folder that a run wrote, or begin one: --out DIR"
+        elif resume and not os.access(folder, os.W_OK | os.X_OK):
+            problem, change = "it may not be written to", "give this user the right to, or copy it elsewhere"
+        elif not resume and (folder.exists() or folder.is_symlink()):
+            problem = "it exists already, and a run never writes over another"
+            change = f"name a new folder with --out, or go on with that run: {quote_command('--resume', str(folder))}"
+        else:
+            parent = next(parent for parent in folder.absolute().parents if parent.exists())
+            if resume or (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+                return
+            kind = "may not be written to" if parent.is_dir() else "is no folder"
+            problem, change = f"it cannot be made: {parent} {kind}", "name a place that you may write to"
+    raise BenchError(problem, where=str(folder), change=change)
 
 
 @contextlib.contextmanager
@@ -74,18 +58,12 @@ def claim_folder(folder: Path, *, resume: bool) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise BenchError(
-                "another run is writing to it", where=str(folder), change="wait for its end, or stop it first"
-            ) from error
+            change = "wait for its end, or stop it first"
+            raise BenchError("another run is writing to it", where=str(folder), change=change) from error
         yield
     finally:
         os.close(descriptor)
-        _remove_empty_folder(folder)
-
-
-def _remove_empty_folder(folder: Path) -> None:
-    """Remove the folder of a run that could not even write its manifest."""
-    if not (folder / manifest.FILE).exists():
-        (folder / f"{manifest.FILE}.new").unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # it is not empty, so it is somebody's
-            folder.rmdir()
+        if not (folder / manifest.FILE).exists():  # the run could not even write its manifest
+            (folder / f"{manifest.FILE}.new").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it is not empty, so it is somebody's
+                folder.rmdir()

@@ -14,8 +14,8 @@ import msgspec
 
 from tandem.bench.fault import BenchError, ExternalBenchError, convert_os_errors
 
+# what a decoder raises of bytes that are not the JSON asked for; the last one of JSON that is nested without end
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises of bytes that are not the JSON asked for; the last one of JSON that is nested without end."""
 
 Line = TypeVar("Line")
 
@@ -67,6 +67,5 @@ def read_json_lines(path: Path, kind: type[Line], *, label: str, change: str) ->
             try:
                 yield msgspec.json.decode(line, type=kind)
             except DECODE_ERRORS as error:
-                raise BenchError(
-                    f"this is no line of {label}: {error}", where=f"{path}:{number}", change=change
-                ) from error
+                problem = f"this is no line of {label}: {error}"
+                raise BenchError(problem, where=f"{path}:{number}", change=change) from error

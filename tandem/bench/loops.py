@@ -9,6 +9,7 @@ a reused connection dies (`client.py`).
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from tandem.bench.interrupt import StopSignal
 from tandem.bench.manifest import ServerOffers
 from tandem.bench.plan import PlanItem, PlanTurn
 from tandem.bench.record import RequestRecord
-from tandem.bench.recorder import RunRecorder, SentRequest
+from tandem.bench.recorder import RunRecorder, complete_record
 from tandem.bench.resume import ATTEMPT_SEPARATOR
 from tandem.bench.settings import RunSettings
 
@@ -73,10 +74,8 @@ class RequestLoops:
 
     async def run(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
         """Send what of a turn is still missing to one arm; return when all of it is recorded, or the run is to end."""
-        if turn.arrivals_s:
-            await self._run_open_loop(arm, turn, items)
-        else:
-            await self._run_closed_loop(arm, turn, items)
+        run_loop = self._run_open_loop if turn.arrivals_s else self._run_closed_loop
+        await run_loop(arm, turn, items)
 
     async def _run_closed_loop(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
         pending = deque(items)
@@ -87,12 +86,10 @@ class RequestLoops:
                 await arm.breaker.wait_until_closed()
                 if self.stop.is_requested or not pending:
                     return
-                record = await self._send_item(arm, turn, pending.popleft(), worker)
-                await self.stop.sleep(min(record.retry_after_s or 0.0, MAX_RETRY_AFTER_S) if record else 0.0)
+                await self.stop.sleep(await self._send_item(arm, turn, pending.popleft(), worker))
 
-        workers = min(turn.block.load.concurrency or 1, len(items))
         async with asyncio.TaskGroup() as group:
-            for worker in range(workers):
+            for worker in range(min(turn.block.load.concurrency or 1, len(items))):
                 group.create_task(run_worker(worker))
 
     async def _run_open_loop(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
@@ -115,34 +112,36 @@ class RequestLoops:
 
     async def _send_item(
         self, arm: ArmSession, turn: PlanTurn, item: PlanItem, worker: int, due_s: float | None = None
-    ) -> RequestRecord | None:
-        base_id = turn.request_id(arm.name, item)
-        earlier_attempts = self.attempts.get(base_id, 0)
-        request = self.build_request(
-            arm, item, f"{base_id}{ATTEMPT_SEPARATOR}{earlier_attempts + 1}" if earlier_attempts else base_id
-        )
-        sent_request = SentRequest(
-            arm=arm.name, turn=turn, item=item, worker=worker, request=request, models=arm.models, due_s=due_s,
-            attempts=earlier_attempts + 1, placement=arm.placement, start=arm.start,
-        )  # fmt: skip
-        try:
-            record = await self.recorder.write_record(
-                sent_request, await arm.client.send_request(request, self.settings.timeouts)
-            )
-        except BenchError as fault:
-            self.stop.request("failed", fault, grace_s=0)
-            return None
-        self.on_record(record)
-        arm.breaker.count_outcome(record.error)
-        return record
+    ) -> float:
+        """Send one request and record it; return how many seconds the server asks its worker to wait.
 
-    def build_request(self, arm: ArmSession, item: PlanItem, request_id: str) -> CompletionRequest:
-        """Return one request; for two arms it differs in nothing but what their servers offer."""
-        entry, is_chat = item.entry, self.settings.api == "chat"
-        return CompletionRequest(
+        Two arms are sent the same, but for the extras that their servers offer.
+        """
+        entry, load, is_chat = item.entry, turn.block.load, self.settings.api == "chat"
+        request_id = turn.request_id(arm.name, item)
+        earlier_attempts = self.attempts.get(request_id, 0)
+        if earlier_attempts:
+            request_id += f"{ATTEMPT_SEPARATOR}{earlier_attempts + 1}"
+        request = CompletionRequest(
             request_id=request_id,
             messages=entry.prompt.as_messages() if is_chat else None,
             prompt=None if is_chat else entry.prompt.as_text(),
             max_tokens=entry.max_tokens, temperature=self.settings.temperature, seed=item.seed,
             thinking=self.settings.thinking, ignore_eos=entry.ignore_eos, offers=arm.offers,
         )  # fmt: skip
+        draft = RequestRecord(
+            request_id=request_id, arm=arm.name, class_=entry.prompt.class_, suite=entry.suite,
+            prompt_id=entry.prompt.id, round=turn.round, repeat=item.repeat, slot=turn.slot,
+            concurrency=load.concurrency, rate_per_s=load.rate_per_s, worker=worker, due_s=due_s, start_s=0.0,
+            end_s=0.0, attempts=earlier_attempts + 1, placement=arm.placement, start=arm.start,
+        )  # fmt: skip
+        try:
+            reply = await arm.client.send_request(request, self.settings.timeouts)
+            complete = functools.partial(complete_record, draft, entry.prompt, request, arm.models, reply)
+            record = await self.recorder.write_record(complete)
+        except BenchError as fault:
+            self.stop.request("failed", fault, grace_s=0)
+            return 0.0
+        self.on_record(record)
+        arm.breaker.count_outcome(record.error)
+        return min(record.retry_after_s or 0.0, MAX_RETRY_AFTER_S)

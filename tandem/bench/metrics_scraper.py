@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Literal, Self
 
 from tandem.bench import counters, json_file
-from tandem.bench.body import read_page
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import ModelServer
 from tandem.bench.counters import FILE, MetricsScrape, parse_page
@@ -27,6 +26,7 @@ from tandem.bench.event import EventError
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Timeouts
 from tandem.bench.plan import ALL_CLASSES, PlanTurn
+from tandem.bench.reply import read_page
 from tandem.bench.response_limits import METRICS_BYTES
 from tandem.bench.schedule import CONTROL_SUFFIX
 

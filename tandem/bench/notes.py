@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from tandem.bench.columns import BoolArray, IntArray
+from tandem.bench.columns import BoolArray
 from tandem.bench.manifest import RunManifest
 from tandem.bench.request_metrics import SUSPECTS
 from tandem.bench.request_table import RequestTable
@@ -31,16 +30,13 @@ def collect_notes(
         sentences: what the counters and the turns had to say.
         arms_with_counters: arms of which a turn has counters.
     """
-    run = table.run
-    if run.simulated is None:
-        unknown_notes = ["whether these servers were simulated is not known: nobody asked them when they were measured"]
-    else:
-        unknown_notes = []
+    unknown = "whether these servers were simulated is not known: nobody asked them when they were measured"
     return [
-        *(str(replace(torn, path=Path(torn.path.name))) for torn in table.torn_lines),  # alike wherever the folder lies
-        *run.notes,
-        *unknown_notes,
-        *_note_roles(run),
+        # alike wherever the folder lies
+        *(str(torn._replace(path=Path(torn.path.name))) for torn in table.torn_lines),
+        *table.run.notes,
+        *([unknown] if table.run.simulated is None else []),
+        *_note_roles(table.run),
         *_note_progress(table, is_main),
         *_note_control_rounds(table, ~is_main),
         *_note_requests(table, is_main),
@@ -51,19 +47,16 @@ def collect_notes(
 
 def _note_roles(run: RunManifest) -> Iterator[str]:
     baselines = [arm.name for arm in run.arms if arm.role == "baseline"]
+    restore = "restore the manifest from a copy if that is wrong"
     if len(baselines) > 1:
-        yield (
-            f"the manifest has {len(baselines)} baselines ({', '.join(baselines)}): the others are held against "
-            f"{baselines[0]}, the first of them; restore the manifest from a copy if that is wrong"
-        )
+        names, first = ", ".join(baselines), f"{baselines[0]}, the first of them"
+        yield f"the manifest has {len(baselines)} baselines ({names}): the others are held against {first}; {restore}"
     elif run.arms and not baselines:
-        yield (
-            f"the manifest has no baseline: the others are held against {run.arms[0].name}, its first arm; restore the "
-            "manifest from a copy if that is wrong"
-        )
-    names = Counter(arm.name for arm in run.arms)
-    for name in (name for name, number in names.items() if number > 1):
-        yield f"the manifest has {names[name]} arms named {name}: their records cannot be told apart, and are one arm's"
+        first = run.arms[0].name
+        yield f"the manifest has no baseline: the others are held against {first}, its first arm; {restore}"
+    for name, number in Counter(arm.name for arm in run.arms).items():
+        if number > 1:
+            yield f"the manifest has {number} arms named {name}: their records cannot be told apart, and are one arm's"
 
 
 def _note_progress(table: RequestTable, is_main: BoolArray) -> Iterator[str]:
@@ -79,10 +72,8 @@ def _note_progress(table: RequestTable, is_main: BoolArray) -> Iterator[str]:
         yield f"the manifest names no arm {', '.join(unknown_arms)}: nothing is known of it but its records"
     duplicates = record_count - len(np.unique(table.request_digest))
     if duplicates:
-        yield (
-            f"records that repeat a request_id: {duplicates}; all are counted: was the file joined with a "
-            "copy of itself?"
-        )
+        question = "was the file joined with a copy of itself?"
+        yield f"records that repeat a request_id: {duplicates}; all are counted: {question}"
     llmperf_count = int(table.by_llmperf.sum())
     if llmperf_count:
         yield (
@@ -109,55 +100,41 @@ def _count_by_arm(table: RequestTable, mask: BoolArray) -> dict[str, int]:
     return {arm: number for arm, number in sorted(zip(table.arms, numbers, strict=True)) if number}
 
 
-def _count_words(
-    table: RequestTable, is_main: BoolArray, codes: IntArray, words: Sequence[str]
-) -> Iterator[tuple[str, str, int]]:
-    """Yield arm, word and how many requests of the arm have the word, in the order of names."""
-    counts = {
-        (arm, word): number
-        for code, word in enumerate(words)
-        for arm, number in _count_by_arm(table, is_main & (codes == code)).items()
-    }
-    yield from ((*key, counts[key]) for key in sorted(counts))
-
-
 def _note_requests(table: RequestTable, is_main: BoolArray) -> Iterator[str]:
     totals, is_answer = _count_by_arm(table, is_main), is_main & ~table.failed
-    for arm, word, number in _count_words(table, is_main, table.error, table.errors):
-        yield f"{arm}: failed with {word}: {number} of {totals[arm]} requests; in no latency"
-    for arm, number in _count_by_arm(table, is_main & table.retried).items():
-        yield f"{arm}: asked more than once: {number} of {totals[arm]} requests"
-    for arm, number in _count_by_arm(table, is_main & table.reconnected).items():
-        yield (
-            f"{arm}: asked again on a fresh connection, because the reused one died before any byte: {number} of "
-            f"{totals[arm]} requests; their times are those of the second asking"
-        )
-    for arm, number in _count_by_arm(table, is_answer & np.isin(table.raw_tokens, (0, 1))).items():
-        yield f"{arm}: fewer than 2 tokens, and so no TPOT: {number} of {totals[arm]} answers"
-    suspects = {
-        (arm, word): number
-        for word, mask in table.suspects.items()
-        for arm, number in _count_by_arm(table, is_main & mask).items()
-    }
-    for arm, word in sorted(suspects):
-        yield (
-            f"{arm}: suspect, {word}: {suspects[arm, word]} of {totals[arm]} records; {SUSPECTS[word]}; the figures "
-            "this touches are left out"
-        )
-    for arm, number in _count_by_arm(table, is_answer & np.isnan(table.raw_tokens)).items():
-        yield f"{arm}: without usage: {number} of {totals[arm]} answers; no {_USAGE_METRICS} for them"
-    arms_with = {
-        name: set(_count_by_arm(table, is_main & ~np.isnan(table.figures[name])))
-        for name in ("tpot_ms", "tpot_exact_ms")
-    }
-    for arm in sorted(arms_with["tpot_ms"] - arms_with["tpot_exact_ms"]):
+    reconnect = "asked again on a fresh connection, because the reused one died before any byte"
+    groups: list[dict[tuple[str, str], BoolArray]] = [  # what is said before and after the number, of which requests
+        {(f"failed with {word}", "requests; in no latency"): table.error == n for n, word in enumerate(table.errors)},
+        {("asked more than once", "requests"): table.retried},
+        {(reconnect, "requests; their times are those of the second asking"): table.reconnected},
+        {("fewer than 2 tokens, and so no TPOT", "answers"): is_answer & np.isin(table.raw_tokens, (0, 1))},
+        {
+            (f"suspect, {word}", f"records; {SUSPECTS[word]}; the figures this touches are left out"): mask
+            for word, mask in table.suspects.items()
+        },
+        {("without usage", f"answers; no {_USAGE_METRICS} for them"): is_answer & np.isnan(table.raw_tokens)},
+        {
+            (f"content is {word}", "answers; their times are counted"): table.content == number
+            for number, word in enumerate(table.contents)
+            if word != "ok"
+        },
+    ]
+    for masks in groups:
+        counts = {
+            (arm, *words): number
+            for words, mask in masks.items()
+            for arm, number in _count_by_arm(table, is_main & mask).items()
+        }
+        for arm, before, after in sorted(counts):
+            yield f"{arm}: {before}: {counts[arm, before, after]} of {totals[arm]} {after}"
+    with_tpot, with_exact = (
+        _count_by_arm(table, is_main & ~np.isnan(table.figures[name])) for name in ("tpot_ms", "tpot_exact_ms")
+    )
+    for arm in sorted(with_tpot.keys() - with_exact.keys()):
         yield (
             f"{arm}: its chunks do not say how many tokens they hold, so tpot_exact_ms is absent, and a first "
             "burst biases tpot_ms"
         )
-    for arm, word, number in _count_words(table, is_main, table.content, table.contents):
-        if word != "ok":
-            yield f"{arm}: content is {word}: {number} of {totals[arm]} answers; their times are counted"
 
 
 def _note_absences(table: RequestTable, is_main: BoolArray, arms_with_counters: Collection[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ and does nothing with it offers nothing: only what stood in the answer counts.
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,21 +19,19 @@ import msgspec
 
 from tandem.bench import answer
 from tandem.bench.answer import ServerAnswer
-from tandem.bench.body import read_page
 from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import CompletionRequest, ModelServer
+from tandem.bench.completion_request import NO_OFFERS, CompletionRequest, ModelServer
 from tandem.bench.event import DETAIL_CHARACTERS, EventError
 from tandem.bench.fault import BenchError, ExternalBenchError
+from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.manifest import ServerOffers, Timeouts
 from tandem.bench.record import JSON_NULL
-from tandem.bench.reply import ServerReply
+from tandem.bench.reply import ServerReply, read_page
 from tandem.bench.simulation import read_announcement
 
-ALL_OFFERS = ServerOffers(include_usage=True, continuous_usage=True, token_ids=True, logprobs=True)
-NO_OFFERS = ServerOffers()
 EXTRA_NAMES = ("include_usage", "continuous_usage", "token_ids", "logprobs")  # running usage needs usage: in this order
+ALL_OFFERS = ServerOffers(**dict.fromkeys(EXTRA_NAMES, True))
 REFUSAL_WORDS = ("status_400", "status_422")
-KEY_ERROR_WORDS = ("status_401", "status_403")
 PAGE_ERROR_WORDS = ("status_404", "status_405", "status_501")
 QUESTION = "Name three colours."
 PROBE_TOKENS = 8
@@ -40,6 +39,26 @@ MAX_LISTED_MODELS = 20
 CLOSE_NOTE = (
     "its server closes the connection after a stream although it says keep-alive: a request that dies on a reused "
     "connection before any byte is asked again on a fresh one (reconnected in its record)"
+)
+# error word, fault, problem, change: the first that fits
+_NO_SERVER = "what answers is no OpenAI-compatible streaming server"
+_FAULTS: tuple[tuple[str, type[BenchError], str, str], ...] = (
+    (
+        "not_sse|not_json|no_choices|decode",
+        ExternalBenchError,
+        _NO_SERVER,
+        "correct the address; is there a login page?",
+    ),
+    ("connect|connect_timeout", ExternalBenchError, "nothing answers", "start the server or correct its address"),
+    ("certificate", BenchError, "its certificate does not hold", "trust it, replace it, or use the name that it holds"),
+    ("endless", ExternalBenchError, "the server sends more than such an answer holds", "see what answers there"),
+    ("status_40[13]", BenchError, "the server wants another API key", "export its key and name it by --api-key-env"),
+    ("status_40[45]|status_501", BenchError, "the server has no {path} or no {model}", "correct address, API or model"),
+    ("status_4(00|22)", BenchError, "the server refuses a plain streaming request", "leave out what it names"),
+    ("wrong_model", BenchError, "the server has another model than {model}", "name its model"),
+    ("status_3.*", BenchError, "the server points elsewhere", "give the address it points to"),
+    ("status_.*", ExternalBenchError, "the server is not ready", "wait until its /health answers 200, then run again"),
+    (".*", ExternalBenchError, "a tiny request failed", "look into the server's log, and run again once it answers"),
 )
 
 
@@ -50,7 +69,7 @@ class ProbeResult:
     Args:
         offers: extras that were asked for and seen in the answer.
         version: what /version says; None where it says nothing.
-        models: the names the server may give the model that was asked for, for `answer.read`.
+        models: the names the server may give the model that was asked for, for `answer.parse_answer`.
         model_ids: every model that /v1/models lists.
         owned_by: who owns the model, as /v1/models says; None where it does not.
         server_header: what the Server header of the stream says; None where it has none.
@@ -95,106 +114,86 @@ async def probe_server(
         ExternalBenchError: nothing answers, or what answers is no such server.
     """
     cards, page = await _read_model_cards(client, server)
-    model_ids = tuple(card["id"] for card in cards)
+    model_ids = tuple(cards)
     if model_ids and server.model not in model_ids:
-        raise _no_model_error(server, model_ids)
-    names = _model_names(cards, server.model) if model_ids else frozenset[str]()
+        problem, change = f"the server has no model {server.model}", f"name its model{_list_models(model_ids)}"
+        raise BenchError(problem, where=f"{server.name}={server.root}", change=change)
+    card = cards.get(server.model, {})
+    root, owner = card.get("root"), card.get("owned_by")
+    owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
+    # vLLM lists each served name as a model of the same root
+    served_names = {name for name in cards if root is not None and cards[name].get("root") == root}
+    names = frozenset({server.model, *served_names, *([root] if isinstance(root, str) else [])} if cards else ())
     plain = CompletionRequest(
-        f"probe-{uuid.uuid4().hex}", prompt=QUESTION, max_tokens=PROBE_TOKENS,
-        thinking=thinking, ignore_eos=ignore_eos, seed=seed,
+        f"probe-{uuid.uuid4().hex}", prompt=QUESTION, max_tokens=PROBE_TOKENS, thinking=thinking,
+        ignore_eos=ignore_eos, seed=seed,
     )  # fmt: skip
-    trial = _OfferTrial(client, server, plain, names, model_ids)
-    offers, stream, server_answer = await trial.try_offers()
-    allowed_models = names or frozenset({server.model, server_answer.model or server.model})
-    reply, version, note = await _read_version(client)
-    owned_by = _find_owner(cards, server.model)
+    offers, stream, server_answer = await _try_offers(client, plain, names, model_ids)
+    reply, version, version_note = await _read_version(client)
     announcement = read_announcement((page.simulated_header, stream.simulated_header), owned_by)
     close_note = CLOSE_NOTE if stream.claims_keep_alive and not reply.had_open_connection else None
     return ProbeResult(
-        offers, version, allowed_models, model_ids, owned_by, stream.server_header, announcement.is_simulator,
-        tuple(sentence for sentence in (note, close_note, announcement.note) if sentence),
-    )  # fmt: skip
+        offers=offers,
+        version=version,
+        models=names or frozenset({server.model, server_answer.model or server.model}),
+        model_ids=model_ids,
+        owned_by=owned_by,
+        server_header=stream.server_header,
+        is_simulator=announcement.is_simulator,
+        notes=tuple(note for note in (version_note, close_note, announcement.note) if note),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _OfferTrial:
-    """Tiny requests to one server."""
+async def _try_offers(
+    client: CompletionClient, plain: CompletionRequest, names: frozenset[str], model_ids: tuple[str, ...]
+) -> tuple[ServerOffers, ServerReply, ServerAnswer]:
+    """Return what the server offers, and its last answer."""
 
-    client: CompletionClient
-    server: ModelServer
-    plain: CompletionRequest
-    names: frozenset[str]
-    model_ids: tuple[str, ...]
-
-    async def try_offers(self) -> tuple[ServerOffers, ServerReply, ServerAnswer]:
-        """Return what the server offers, and its last answer."""
-        full_result = await self._send_trial(ALL_OFFERS)
-        if full_result is not None:
-            return _confirm_offers(ALL_OFFERS, *full_result), *full_result
-        last_result = await self._send_trial(NO_OFFERS)
-        assert last_result is not None, "a refusal of the plain request is a fault"
-        accepted_offers = NO_OFFERS
-        for extra in EXTRA_NAMES:
-            candidate = msgspec.structs.replace(accepted_offers, **{extra: True})
-            if extra == "continuous_usage" and not accepted_offers.include_usage:
-                continue
-            trial_result = await self._send_trial(candidate)
-            if trial_result is not None:
-                accepted_offers, last_result = candidate, trial_result
-        return _confirm_offers(accepted_offers, *last_result), *last_result
-
-    async def _send_trial(self, offers: ServerOffers) -> tuple[ServerReply, ServerAnswer] | None:
+    async def send_trial(offers: ServerOffers) -> tuple[ServerOffers, ServerReply, ServerAnswer] | None:
         """Return what came of asking with `offers`; None where the server refuses them."""
-        request = replace(self.plain, offers=offers)
-        reply = await self.client.send_request(request, Timeouts())
-        server_answer = answer.parse_answer(reply, request, self.names)
+        request = replace(plain, offers=offers)
+        reply = await client.send_request(request, Timeouts())
+        server_answer = answer.parse_answer(reply, request, names)
         if server_answer.error is None:
-            return reply, server_answer
+            return offers, reply, server_answer
         if server_answer.error in REFUSAL_WORDS and offers != NO_OFFERS:
             return None
-        raise _probe_error(self.server, server_answer, self.model_ids)
+        raise _probe_error(client.server, server_answer, model_ids)
 
-
-def _confirm_offers(offers: ServerOffers, reply: ServerReply, server_answer: ServerAnswer) -> ServerOffers:
-    """Return what was asked for and stands in the answer."""
-    return ServerOffers(
+    trial = await send_trial(ALL_OFFERS)
+    if trial is None:
+        trial = await send_trial(NO_OFFERS)
+        assert trial is not None, "a refusal of the plain request is a fault"
+        for extra in EXTRA_NAMES:
+            if extra != "continuous_usage" or trial[0].include_usage:
+                trial = await send_trial(msgspec.structs.replace(trial[0], **{extra: True})) or trial
+    offers, reply, server_answer = trial
+    confirmed_offers = ServerOffers(
         include_usage=offers.include_usage and server_answer.prompt_tokens is not None,
         continuous_usage=offers.continuous_usage and answer.has_running_usage(reply),
         token_ids=offers.token_ids and server_answer.token_ids is not None,
         logprobs=offers.logprobs and bytes(server_answer.logprobs) != bytes(JSON_NULL),
     )
+    return confirmed_offers, reply, server_answer
 
 
-async def _read_model_cards(client: CompletionClient, server: ModelServer) -> tuple[list[dict[str, Any]], ServerReply]:
-    """Return the models that /v1/models lists, none where the server has no such page, and its reply."""
+async def _read_model_cards(
+    client: CompletionClient, server: ModelServer
+) -> tuple[dict[str, dict[str, Any]], ServerReply]:
+    """Return by name the models that /v1/models lists, none where the server has no such page, and its reply."""
     reply = await client.get("/v1/models")
     if reply.error in PAGE_ERROR_WORDS:
-        return [], reply
-    if reply.error is not None:
-        raise _probe_error(server, answer.parse_answer(reply, CompletionRequest("models")), ())
+        return {}, reply
     try:
         page = _decode_page(reply)
     except EventError as error:
         raise _probe_error(server, ServerAnswer(error=error.word, error_detail=error.detail), ()) from error
     if not isinstance(page, dict):
-        start = repr(b"".join(piece for _, piece in reply.reads)[:80].decode(errors="replace"))
-        raise _no_server_error(server, f"/v1/models is {reply.content_type or 'of no type'}: {start}")
-    cards = page.get("data")
-    card_list = cards if isinstance(cards, list) else []
-    return [card for card in card_list if isinstance(card, dict) and isinstance(card.get("id"), str)], reply
-
-
-def _model_names(cards: list[dict[str, Any]], model: str) -> frozenset[str]:
-    """Return `model`, its root, and every other name of the same root: vLLM lists each served name as a model."""
-    root = next((card.get("root") for card in cards if card["id"] == model), None)
-    served_names = {card["id"] for card in cards if root is not None and card.get("root") == root}
-    return frozenset({model, *served_names, *([root] if isinstance(root, str) else [])})
-
-
-def _find_owner(cards: list[dict[str, Any]], model: str) -> str | None:
-    """Return `owned_by` of the model's card, as the server says it."""
-    owner = next((card.get("owned_by") for card in cards if card["id"] == model), None)
-    return owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
+        start = repr(reply.body[:80].decode(errors="replace"))
+        detail = f"/v1/models is {reply.content_type or 'of no type'}: {start}"
+        raise _probe_error(server, ServerAnswer(error="not_sse", error_detail=detail), ())
+    cards = page["data"] if isinstance(page.get("data"), list) else []
+    return {card["id"]: card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)}, reply
 
 
 async def _read_version(client: CompletionClient) -> tuple[ServerReply, str | None, str | None]:
@@ -217,109 +216,21 @@ def _decode_page(reply: ServerReply) -> Any:
     page = read_page(reply)
     try:
         return msgspec.json.decode(page)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except DECODE_ERRORS:
         return None
 
 
 def _probe_error(server: ModelServer, server_answer: ServerAnswer, model_ids: tuple[str, ...]) -> BenchError:
     """Return the fault of a server that cannot be measured, with what to do."""
-    word = str(server_answer.error)
-    if word in {"not_sse", "not_json", "no_choices", "decode"}:
-        return _no_server_error(server, server_answer.error_detail or word)
-    advice = next(
-        candidate for candidate in _FAULT_ADVICE if word in candidate.words or word.startswith(candidate.prefix)
-    )
-    problem = advice.problem.format(path=server.endpoint.removeprefix(server.root), model=server.model)
-    description = f"{word}: {server_answer.error_detail}" if server_answer.error_detail else word
-    suggestion = _list_models(model_ids) if advice.change.endswith("model") else ""
-    return advice.kind(f"{problem} ({description})", where=_server_label(server), change=advice.change + suggestion)
-
-
-@dataclass(frozen=True, slots=True)
-class _FaultAdvice:
-    kind: type[BenchError]
-    problem: str
-    change: str
-    words: tuple[str, ...] = ()
-    prefix: tuple[str, ...] = ()
-
-
-_FAULT_ADVICE = (  # the first that fits counts
-    _FaultAdvice(
-        ExternalBenchError,
-        "nothing answers",
-        "start the server or correct its address, and see that this machine may reach it",
-        words=("connect", "connect_timeout"),
-    ),
-    _FaultAdvice(
-        BenchError,
-        "no connection is made without a certificate that holds",
-        "trust the certificate, replace it, or use the name that it holds",
-        words=("certificate",),
-    ),
-    _FaultAdvice(
-        ExternalBenchError,
-        "the server sends more than such an answer holds",
-        "see what answers at this address: another program or a proxy may",
-        words=("endless",),
-    ),
-    _FaultAdvice(
-        BenchError,
-        "the server wants another API key than it was given",
-        "export its key and name the variable by --api-key-env",
-        words=KEY_ERROR_WORDS,
-    ),
-    _FaultAdvice(
-        BenchError,
-        "the server knows no {path} or no model {model}",
-        "correct the address, the API or the model",
-        words=PAGE_ERROR_WORDS,
-    ),
-    _FaultAdvice(
-        BenchError,
-        "the server refuses a plain streaming request",
-        "leave out what it names: thinking, seed and ignore_eos are sent only where they are asked for",
-        words=REFUSAL_WORDS,
-    ),
-    _FaultAdvice(BenchError, "the server has another model than {model}", "name its model", words=("wrong_model",)),
-    _FaultAdvice(BenchError, "the server points elsewhere", "give the address it points to", prefix=("status_3",)),
-    _FaultAdvice(
-        ExternalBenchError,
-        "the server is not ready",
-        "wait until its /health answers 200, then run again",
-        prefix=("status_",),
-    ),
-    _FaultAdvice(
-        ExternalBenchError,
-        "a tiny request failed",
-        "look into the server's log, and run again once it answers",
-        prefix=("",),
-    ),
-)
-
-
-def _no_server_error(server: ModelServer, evidence: str) -> ExternalBenchError:
-    return ExternalBenchError(
-        f"what answers is no OpenAI-compatible streaming server: {evidence}",
-        where=_server_label(server),
-        change="correct the address; a login page or a proxy may stand before the server",
-    )
-
-
-def _no_model_error(server: ModelServer, model_ids: tuple[str, ...]) -> BenchError:
-    return BenchError(
-        f"the server has no model {server.model}",
-        where=_server_label(server),
-        change=f"name its model{_list_models(model_ids)}",
-    )
+    word, detail = str(server_answer.error), server_answer.error_detail
+    _, kind, problem, change = next(fault for fault in _FAULTS if re.fullmatch(fault[0], word))
+    problem = problem.format(path=server.endpoint.removeprefix(server.root), model=server.model)
+    problem += f" ({word}: {detail})" if detail else f" ({word})"
+    change += _list_models(model_ids) if change.endswith("model") else ""
+    return kind(problem, where=f"{server.name}={server.root}", change=change)
 
 
 def _list_models(model_ids: tuple[str, ...]) -> str:
-    if not model_ids:
-        return ""
-    more = f" and {len(model_ids) - MAX_LISTED_MODELS} more" if len(model_ids) > MAX_LISTED_MODELS else ""
-    return f": {', '.join(model_ids[:MAX_LISTED_MODELS])}{more}"
-
-
-def _server_label(server: ModelServer) -> str:
-    return f"{server.name}={server.root}"
+    more = len(model_ids) - MAX_LISTED_MODELS
+    names = ", ".join(model_ids[:MAX_LISTED_MODELS]) + (f" and {more} more" if more > 0 else "")
+    return f": {names}" if names else ""

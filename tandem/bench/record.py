@@ -14,13 +14,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import mmap
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, BinaryIO, Literal, NamedTuple, Self, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -32,25 +31,24 @@ SCHEMA = 2
 BLOCK_BYTES = 1 << 21  # read at once: enough for numpy to pay, and no more than these records are held as objects
 JSON_NULL = msgspec.Raw(b"null")
 
+# What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
+# carried tokens but no text; `end` a finish_reason and no text; `usage` no choice at all.
 ChunkKind = Literal["role", "text", "reasoning", "empty", "end", "usage"]
-"""What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
-carried tokens but no text; `end` a finish_reason and no text; `usage` no choice at all."""
 
+# every word of `RequestRecord.error`, beside `status_<code>`
 ERROR_WORDS = frozenset({
     "connect", "connect_timeout", "first_token_timeout", "gap_timeout", "whole_timeout", "not_sse", "not_json",
     "no_choices", "closed", "decode", "wrong_model", "api_error", "endless", "interrupted", "certificate",
 })  # fmt: skip
-"""Every word of `Record.error`, beside `status_<code>`."""
 
-
+# a number of tokens: whole in a float64 too; a negative one is kept, because it shows that a server's count fell
 TokenCount = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""A number of tokens: whole in a float64 too. A negative one is kept, because it shows that a server's count fell."""
 
+# a number that counts from 0, such as a round's: 16 million are more than any run has, and few enough to mark each
 SmallNumber = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
-"""A number that counts from 0, such as a round's: 16 million are more than any run has, and few enough to mark each."""
 
+# a time: three centuries, so that no sum of times can leave the finite numbers
 Seconds = Annotated[float, msgspec.Meta(ge=-1e10, le=1e10)]
-"""A time: three centuries, so that no sum of times can leave the finite numbers."""
 
 
 class Chunk(NamedTuple):
@@ -166,29 +164,17 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return tuple(map(Chunk, self.chunk_s, self.chunk_kind, self.chunk_tokens))
 
 
-class ChunkArrays(TypedDict):
-    """The three fields of a record that hold its chunks."""
-
-    chunk_s: tuple[float, ...]
-    chunk_kind: tuple[ChunkKind, ...]
-    chunk_tokens: tuple[int | None, ...]
-
-
-def split_chunks(chunks: Sequence[Chunk]) -> ChunkArrays:
+def split_chunks(chunks: Sequence[Chunk]) -> dict[str, Any]:
     """Return the fields that hold `chunks` in a record."""
-    return {
-        "chunk_s": tuple(chunk.at_s for chunk in chunks),
-        "chunk_kind": tuple(chunk.kind for chunk in chunks),
-        "chunk_tokens": tuple(chunk.tokens for chunk in chunks),
-    }
+    columns = zip(*chunks, strict=True) if chunks else ((), (), ())
+    return dict(zip(("chunk_s", "chunk_kind", "chunk_tokens"), columns, strict=True))
 
 
 class _SchemaHeader(msgspec.Struct):
     schema: int = 0
 
 
-@dataclass(frozen=True)
-class TornLine:
+class TornLine(NamedTuple):
     """A last line that was cut: by a crash, a full disk, or a copy that ended early."""
 
     path: Path
@@ -223,25 +209,24 @@ def read_blocks(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_tor
         BenchError: a line that is no record, another schema, a file that cannot be read.
     """
     decoder = msgspec.json.Decoder(RequestRecord)
-    line_number = offset = 0
+    line_count = offset = 0
     change = "name the folder that a run wrote, and see that its files may be read"
     with convert_os_errors("the records cannot be read", path, change), path.open("rb") as file:
         while text := file.read(BLOCK_BYTES) + file.readline():
             *lines, tail = text.split(b"\n")
             records = []
-            for line in lines:
-                line_number += 1
+            for number, line in enumerate(lines, line_count + 1):
                 try:
-                    record = decoder.decode(line)
+                    records.append(decoder.decode(line))
                 except DECODE_ERRORS as error:
-                    raise _bad_line_error(line, f"{path}:{line_number}", error) from error
-                if record.schema != SCHEMA:
-                    raise _bad_line_error(line, f"{path}:{line_number}", None)
-                records.append(record)
+                    raise _bad_line_error(line, path, number, error) from error
+                if records[-1].schema != SCHEMA:
+                    raise _bad_line_error(line, path, number, None)
             yield RecordBlock(records, offset, [len(line) + 1 for line in lines])
+            line_count += len(lines)
             offset += len(text)
             if tail:
-                on_torn_line(TornLine(path, line_number + 1, len(tail)))
+                on_torn_line(TornLine(path, line_count + 1, len(tail)))
 
 
 def read_records(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_torn_line) -> Iterator[RequestRecord]:
@@ -250,30 +235,22 @@ def read_records(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_to
         yield from block.records
 
 
-def _bad_line_error(line: bytes, where: str, error: Exception | None) -> BenchError:
+def _bad_line_error(line: bytes, path: Path, number: int, error: Exception | None) -> BenchError:
     """Return the fault of a whole line that is no record of this schema."""
     try:
         schema = msgspec.json.decode(line, type=_SchemaHeader).schema
     except DECODE_ERRORS:
         schema = SCHEMA
+    problem = f"the record has schema {schema}, and this Tandem reads schema {SCHEMA}"
     if schema > SCHEMA:
-        return BenchError(
-            f"the record has schema {schema}, and this Tandem knows up to {SCHEMA}",
-            where=where,
-            change="read it with the Tandem that wrote it, named in manifest.json, or a newer one",
-        )
-    if schema == SCHEMA - 1:
-        folder = str(Path(where.rpartition(":")[0]).parent)
-        return BenchError(
-            f"the record has schema {schema}, and this Tandem reads schema {SCHEMA}",
-            where=where,
-            change=f"convert the run: {quote_command('tandem', 'bench', 'convert', folder)}",
-        )
-    return BenchError(
-        f"this is no record: {error}" if error else f"the record has schema {schema}, and the first one was 1",
-        where=where,
-        change="restore the line from a copy, or remove it and run again with --resume to measure it anew",
-    )
+        problem = f"the record has schema {schema}, and this Tandem knows up to {SCHEMA}"
+        change = "read it with the Tandem that wrote it, named in manifest.json, or a newer one"
+    elif schema == SCHEMA - 1:
+        change = f"convert the run: {quote_command('tandem', 'bench', 'convert', str(path.parent))}"
+    else:
+        problem = f"this is no record: {error}" if error else problem
+        change = "restore the line from a copy, or remove it and run again with --resume to measure it anew"
+    return BenchError(problem, where=f"{path}:{number}", change=change)
 
 
 class RecordWriter:
@@ -299,9 +276,7 @@ class RecordWriter:
         """Return itself, open since it was made."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file."""
         self.close()
 
@@ -319,11 +294,16 @@ class RecordWriter:
         """
         if self._failure is not None:
             raise self._failure
-        _check_finite_times(record, self.path)
-        line = self._encoder.encode(record) + b"\n"
+        times = (record.start_s, record.end_s, record.headers_s, record.due_s, record.rate_per_s, *record.chunk_s)
+        if not all(value is None or math.isfinite(value) for value in times):
+            problem = f"a time of request {record.request_id} is not a finite number"
+            change = "report it with the program that made the record: no clock gives such a time"
+            raise BenchError(problem, where=str(self.path), change=change)
+        line = memoryview(self._encoder.encode(record) + b"\n")
         end_offset = self._file.seek(0, os.SEEK_END)
         try:
-            _write_all(self._file, line)
+            while line:
+                line = line[self._file.write(line) :]  # a nearly full disk takes a part and says so the next time
         except OSError as error:
             with contextlib.suppress(OSError):  # half a line would stand in the middle once there is room again
                 self._file.truncate(end_offset)
@@ -332,52 +312,22 @@ class RecordWriter:
         self.record_count += 1
 
     def _write_error(self, error: OSError) -> ExternalBenchError:
-        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        problem = "the disk is full" if is_full else f"the file cannot be written: {error.strerror or error}"
-        return ExternalBenchError(
-            f"{problem}; the {self.record_count} records written before are kept",
-            where=str(self.path),
-            change="make room, then run again with --resume" if is_full else "choose a folder that may be written to",
-        )
+        problem, change = "the disk is full", "make room, then run again with --resume"
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            problem = f"the file cannot be written: {error.strerror or error}"
+            change = "choose a folder that may be written to"
+        problem += f"; the {self.record_count} records written before are kept"
+        return ExternalBenchError(problem, where=str(self.path), change=change)
 
 
 def _move_torn_line(path: Path) -> None:
     if not path.exists() or not path.stat().st_size:
         return
     with path.open("r+b") as file:
-        start = _seek_last_line(file)
-        tail = file.read()
-        if not tail.endswith(b"\n"):
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            start = text.rfind(b"\n") + 1
+            tail = text[start:]
+        if tail:
             with path.with_name(f"{path.name}.torn").open("ab") as torn_file:
                 torn_file.write(tail + b"\n")
             file.truncate(start)
-
-
-def _seek_last_line(file: BinaryIO, block_bytes: int = 1 << 16) -> int:
-    """Leave `file` at the start of its last line and return that place."""
-    position = file.seek(0, os.SEEK_END) - 1  # the last byte may be the line's own end
-    while position > 0:
-        begin = max(0, position - block_bytes)
-        file.seek(begin)
-        newline_index = file.read(position - begin).rfind(b"\n")
-        if newline_index >= 0:
-            return file.seek(begin + newline_index + 1)
-        position = begin
-    return file.seek(0)
-
-
-def _write_all(file: BinaryIO, line: bytes) -> None:
-    remaining = memoryview(line)
-    while remaining:
-        remaining = remaining[file.write(remaining) :]  # a nearly full disk takes a part and says so only the next time
-
-
-def _check_finite_times(record: RequestRecord, path: Path) -> None:
-    times = (record.start_s, record.end_s, record.headers_s, record.due_s, record.rate_per_s)
-    present_times = [value for value in times if value is not None]
-    if not all(math.isfinite(value) for value in (*present_times, *record.chunk_s)):
-        raise BenchError(
-            f"a time of request {record.request_id} is not a finite number",
-            where=str(path),
-            change="report it with the program that made the record: no clock gives such a time",
-        )

@@ -10,81 +10,48 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.bench.answer import ServerAnswer, parse_answer
+import msgspec
+
+from tandem.bench.answer import parse_answer
 from tandem.bench.completion_request import CompletionRequest
 from tandem.bench.fault import ExternalBenchError
-from tandem.bench.plan import PlanItem, PlanTurn
 from tandem.bench.record import RecordWriter, RequestRecord, split_chunks
 from tandem.bench.reply import ServerReply
+from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import check_content
 
 SWITCH_S = 0.0005  # how long the parsing thread may hold the interpreter; 5 ms is Python's own
 GIB = 1 << 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentRequest:
-    """What was asked, and its place in the run.
-
-    Args:
-        arm: of whom. turn, item: the plan's.
-        worker: which of the concurrent ones.
-        request: what went over the wire.
-        models: names the server may give its model.
-        due_s: open loop: when it was due, on the monotonic clock.
-        attempts: 2 where an interrupted run had asked it before.
-        placement, start: of the server, as the record has them.
-    """
-
-    arm: str
-    turn: PlanTurn
-    item: PlanItem
-    worker: int
-    request: CompletionRequest
-    models: frozenset[str]
-    due_s: float | None = None
-    attempts: int = 1
-    placement: str | None = None
-    start: str | None = None
-
-
 class RunRecorder:
-    """Appends the records of a run to one file; used inside `open_recorder`."""
+    """Appends the records of a run to one file; made by `open_recorder`."""
 
-    def __init__(self, writer: RecordWriter) -> None:
-        self._writer = writer
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="records")
+    def __init__(self, writer: RecordWriter, thread: ThreadPoolExecutor) -> None:
+        self._writer, self._thread = writer, thread
 
-    async def write_record(self, sent_request: SentRequest, reply: ServerReply) -> RequestRecord:
-        """Make the record of one request, write it and return it.
+    async def write_record(self, complete: Callable[[], RequestRecord]) -> RequestRecord:
+        """Write the record that `complete` makes and return it; both happen in the thread.
 
         Raises:
             ExternalBenchError: the disk took no more.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._write_record, sent_request, reply)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._write_record, complete)
 
-    def _write_record(self, sent_request: SentRequest, reply: ServerReply) -> RequestRecord:
-        request_record = build_record(
-            sent_request, reply, parse_answer(reply, sent_request.request, sent_request.models)
-        )
+    def _write_record(self, complete: Callable[[], RequestRecord]) -> RequestRecord:
+        record = complete()
         try:
-            self._writer.write(request_record)
+            self._writer.write(record)
         except ExternalBenchError as error:
-            free_bytes = shutil.disk_usage(self._writer.path.parent).free
-            raise ExternalBenchError(
-                f"{error.problem}; {free_bytes / GIB:.2f} GiB are free there", where=error.where, change=error.change
-            ) from error
-        return request_record
-
-    def close(self) -> None:
-        """Wait for the record under way, then end."""
-        self._thread.shutdown()
+            free_gib = shutil.disk_usage(self._writer.path.parent).free / GIB
+            problem = f"{error.problem}; {free_gib:.2f} GiB are free there"
+            raise ExternalBenchError(problem, where=error.where, change=error.change) from error
+        return record
 
 
 @contextmanager
@@ -97,33 +64,30 @@ def open_recorder(path: Path) -> Iterator[RunRecorder]:
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:
-        with RecordWriter(path) as writer:
-            recorder = RunRecorder(writer)
-            try:
-                yield recorder
-            finally:
-                recorder.close()
+        with RecordWriter(path) as writer, ThreadPoolExecutor(1, thread_name_prefix="records") as thread:
+            yield RunRecorder(writer, thread)
     finally:
         sys.setswitchinterval(interval_s)
 
 
-def build_record(sent_request: SentRequest, reply: ServerReply, answer: ServerAnswer) -> RequestRecord:
-    """Return the record of one request; pure."""
-    turn, item = sent_request.turn, sent_request.item
-    prompt, load = item.entry.prompt, turn.block.load
-    return RequestRecord(
-        request_id=sent_request.request.request_id, arm=sent_request.arm, class_=prompt.class_, suite=item.entry.suite,
-        prompt_id=prompt.id, round=turn.round, repeat=item.repeat, slot=turn.slot,
-        concurrency=load.concurrency, rate_per_s=load.rate_per_s, worker=sent_request.worker, due_s=sent_request.due_s,
-        start_s=reply.start_s, headers_s=reply.headers_s, end_s=reply.end_s, **split_chunks(answer.chunks),
-        prompt_tokens=answer.prompt_tokens, cached_tokens=answer.cached_tokens,
-        completion_tokens=answer.completion_tokens, counted_by=answer.counted_by,
-        text=answer.text, reasoning=answer.reasoning, token_ids=answer.token_ids, logprobs=answer.logprobs,
-        model=answer.model, status=reply.status, finish_reason=answer.finish_reason,
-        error=answer.error, error_detail=answer.error_detail,  # which know what the reply ended with
-        attempts=sent_request.attempts, reconnected=reply.reconnects, retry_after_s=reply.retry_after_s,
-        placement=sent_request.placement, start=sent_request.start,
-        content=None if answer.error else check_content(
-            prompt, answer.text, answer.finish_reason, reasoning=answer.reasoning
-        ),
+def complete_record(
+    draft: RequestRecord, prompt: Prompt, request: CompletionRequest, models: Collection[str], reply: ServerReply
+) -> RequestRecord:
+    """Return the record of one request; pure.
+
+    Args:
+        draft: the request's place in the run.
+        prompt: what was asked, for the content check.
+        request: what went over the wire.
+        models: names the server may give its model.
+        reply: what came back; the answer's error knows what it ended with.
+    """
+    answer = parse_answer(reply, request, models)
+    fields = msgspec.structs.asdict(answer) | split_chunks(answer.chunks)
+    del fields["chunks"]
+    if not answer.error:
+        fields["content"] = check_content(prompt, answer.text, answer.finish_reason, reasoning=answer.reasoning)
+    return msgspec.structs.replace(
+        draft, **fields, start_s=reply.start_s, headers_s=reply.headers_s, end_s=reply.end_s, status=reply.status,
+        reconnected=reply.reconnects, retry_after_s=reply.retry_after_s,
     )  # fmt: skip

@@ -20,7 +20,6 @@ import asyncio
 import time
 
 from tandem.bench.answer import has_output_event
-from tandem.bench.completion_request import CompletionRequest
 from tandem.bench.manifest import Timeouts
 from tandem.bench.reply import NS_PER_S, ServerReply
 from tandem.bench.sse import has_only_comments
@@ -35,15 +34,16 @@ class RequestDeadline:
 
     Args:
         reply: what the request keeps its reads in.
-        outs: its time-outs.
-        bound: cancels the request and nothing else: `asyncio.timeout(None)` around it.
+        timeouts: of the request.
+        timeout: cancels the request and nothing else: `asyncio.timeout(None)` around it.
+        max_tokens: what the request allows; infinite for a page, which may hold any text.
     """
 
-    def __init__(self, reply: ServerReply, timeouts: Timeouts, timeout: asyncio.Timeout) -> None:
+    def __init__(self, reply: ServerReply, timeouts: Timeouts, timeout: asyncio.Timeout, max_tokens: float = 0) -> None:
         self.is_sent = False  # set once reply.start_ns is the time of the request's bytes
-        self.max_events = EVENTS_EXTRA
         self.word: str | None = None
         self.detail: str | None = None
+        self._max_events = EVENTS_EXTRA + EVENTS_FACTOR * max_tokens
         self._reply, self._timeouts, self._timeout = reply, timeouts, timeout
         self._loop = asyncio.get_running_loop()
         self._read_count, self._event_count = 0, 0
@@ -51,11 +51,7 @@ class RequestDeadline:
         self._token_check_reads = -1  # reads there were when the first token was last looked for
         self._has_first_token = False
         self._is_late = False
-        self._timer = self._schedule_check(self._next_check_s(0.0))
-
-    def limit_events(self, request: CompletionRequest) -> None:
-        """Set how many events the answer to `request` can hold at most."""
-        self.max_events = EVENTS_EXTRA + EVENTS_FACTOR * request.max_tokens
+        self._schedule_check(0.0)
 
     def cut(self, word: str, detail: str) -> None:
         """End the request with `word`; the first word stays."""
@@ -67,54 +63,46 @@ class RequestDeadline:
         """Look no more: the request has ended."""
         self._timer.cancel()
 
-    def _schedule_check(self, after_s: float) -> asyncio.TimerHandle:
+    def _schedule_check(self, age_s: float) -> None:
+        """Look again when the next time is up, or after CHECK_INTERVAL_S."""
+        limits = self._timeouts
+        dues_s = [due for due in (limits.whole_s - age_s, limits.first_token_s - age_s, limits.gap_s) if due > 0]
+        self._call_check(max(0.001, min([CHECK_INTERVAL_S, *dues_s])))
+
+    def _call_check(self, after_s: float) -> None:
         self._due_s = self._loop.time() + after_s
-        return self._loop.call_at(self._due_s, self._check)
+        self._timer = self._loop.call_at(self._due_s, self._check)
 
     def _check(self) -> None:
         if self._loop.time() - self._due_s > LATE_TOLERANCE_S and not self._is_late:
             self._is_late = True  # the loop itself was held up: what has come meanwhile is read first
-            self._timer = self._schedule_check(LATE_TOLERANCE_S)
+            self._call_check(LATE_TOLERANCE_S)
             return
         self._is_late = False
         age_s = 0.0
         if self.is_sent:
             now_ns = time.monotonic_ns()
-            age_s = (now_ns - self._reply.start_ns) / NS_PER_S
-            self._count_reads()
+            age_s = self._reply.since_start_s(now_ns)
+            new_reads = self._reply.reads[self._read_count :]
+            self._read_count += len(new_reads)
+            for at_ns, piece in new_reads:
+                self._event_count += piece.count(b"data:")
+                if not has_only_comments(piece):
+                    self._last_read_ns = at_ns
             self._check_limits(age_s, (now_ns - max(self._last_read_ns, self._reply.start_ns)) / NS_PER_S)
         if self.word is None:
-            self._timer = self._schedule_check(self._next_check_s(age_s))
-
-    def _next_check_s(self, age_s: float) -> float:
-        dues = (self._timeouts.whole_s - age_s, self._timeouts.first_token_s - age_s, self._timeouts.gap_s)
-        return max(
-            0.001,
-            min(CHECK_INTERVAL_S, *(due for due in dues if due > 0))
-            if any(due > 0 for due in dues)
-            else CHECK_INTERVAL_S,
-        )
-
-    def _count_reads(self) -> None:
-        """Take in what was read since the last look."""
-        new_reads = self._reply.reads[self._read_count :]
-        self._read_count += len(new_reads)
-        for at_ns, piece in new_reads:
-            self._event_count += piece.count(b"data:")
-            if not has_only_comments(piece):
-                self._last_read_ns = at_ns
+            self._schedule_check(age_s)
 
     def _check_limits(self, age_s: float, silence_s: float) -> None:
-        if self._event_count > self.max_events:
-            self.cut("endless", f"cut after {self._event_count} events")
-        elif age_s >= self._timeouts.whole_s:
-            self.cut(
-                "whole_timeout", f"not ended after {self._timeouts.whole_s:g} s, {self._event_count} events had come"
-            )
-        elif age_s >= self._timeouts.first_token_s and not self._has_token():
-            self.cut("first_token_timeout", f"no token after {self._timeouts.first_token_s:g} s")
-        elif silence_s >= self._timeouts.gap_s and self._has_token():
-            self.cut("gap_timeout", f"nothing for {self._timeouts.gap_s:g} s after {self._event_count} events")
+        limits, count = self._timeouts, self._event_count
+        if count > self._max_events:
+            self.cut("endless", f"cut after {count} events")
+        elif age_s >= limits.whole_s:
+            self.cut("whole_timeout", f"not ended after {limits.whole_s:g} s, {count} events had come")
+        elif age_s >= limits.first_token_s and not self._has_token():
+            self.cut("first_token_timeout", f"no token after {limits.first_token_s:g} s")
+        elif silence_s >= limits.gap_s and self._has_token():
+            self.cut("gap_timeout", f"nothing for {limits.gap_s:g} s after {count} events")
 
     def _has_token(self) -> bool:
         if not self._has_first_token and self._token_check_reads != self._read_count:

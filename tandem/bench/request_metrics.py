@@ -9,34 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.columns import KIND_CODES, BoolArray, ChunkTable, IntArray, collect_chunks
+from tandem.bench.columns import KIND_CODES, BoolArray, ChunkTable, IntArray, collect_chunks, collect_column
 from tandem.bench.quantiles import Values
 from tandem.bench.record import RequestRecord
 
 _ROUNDING_S = 1e-6  # a generator may round its times to a microsecond
 
-TIME_BACKWARDS = "time_runs_backwards"
-CHUNK_AFTER_END = "chunk_after_end"
-USAGE_BELOW_CHUNKS = "usage_below_chunks"
-RUNNING_USAGE_FELL = "running_usage_fell"
-USAGE_DIFFERS = "usage_differs_from_chunks"
-TOKENS_WITHOUT_CHUNKS = "tokens_without_chunks"
-USAGE_CONTRADICTION = "usage_contradicts_stream"
+# what can contradict itself in a record: the first two void every figure, the others those that count tokens
 SUSPECTS = {
-    TIME_BACKWARDS: "a chunk, the headers or the end came before what they follow",
-    CHUNK_AFTER_END: "a chunk arrived after the request had ended",
-    USAGE_BELOW_CHUNKS: "the server counted fewer tokens than chunks that carried some",
-    RUNNING_USAGE_FELL: "the server's running count of tokens fell",
-    USAGE_DIFFERS: "the tokens of the chunks do not add up to the server's count",
-    TOKENS_WITHOUT_CHUNKS: "the server counted tokens, and no chunk carried any",
-    USAGE_CONTRADICTION: "the server's usage contradicts its stream, so no count but one by token ids is used",
+    "time_runs_backwards": "a chunk, the headers or the end came before what they follow",
+    "chunk_after_end": "a chunk arrived after the request had ended",
+    "usage_below_chunks": "the server counted fewer tokens than chunks that carried some",
+    "running_usage_fell": "the server's running count of tokens fell",
+    "usage_differs_from_chunks": "the tokens of the chunks do not add up to the server's count",
+    "tokens_without_chunks": "the server counted tokens, and no chunk carried any",
+    "usage_contradicts_stream": "the server's usage contradicts its stream, so no count but one by token ids is used",
 }
-"""What can contradict itself in a record. The first two void every figure, the others those that count tokens."""
 
+_COUNT_SUSPECTS = ("usage_below_chunks", "running_usage_fell", "usage_differs_from_chunks", "tokens_without_chunks")
 _TOKEN_METRICS = ("tpot_ms", "tpot_exact_ms", "tokens_per_chunk", "output_tokens_per_s", "completion_tokens")
 _LLMPERF_METRICS = ("ttft_ms", "e2e_ms", "prompt_tokens", "completion_tokens")  # what a record of llmperf can carry
 
@@ -72,151 +65,85 @@ def compute_record_metrics(record: RequestRecord) -> dict[str, float]:
 def compute_request_metrics(records: Sequence[RequestRecord]) -> RequestMetrics:
     """Return the figures of `records`."""
     chunks = collect_chunks(records)
-    tokens = _float_column([record.completion_tokens for record in records])
-    token_chunks = _find_token_chunks(chunks)
+    tokens = collect_column(records, "completion_tokens")
+    is_text = np.isin(chunks.kind, (KIND_CODES["text"], KIND_CODES["reasoning"]))
+    is_counted = (chunks.tokens >= 1) & (chunks.kind != KIND_CODES["usage"])
+    bears_tokens = np.where(np.isnan(chunks.tokens), is_text, is_counted)
     failure_mask = np.array([record.error is not None for record in records], bool)
     suspects = {
-        word: mask & ~failure_mask for word, mask in _find_suspects(records, chunks, token_chunks, tokens).items()
+        word: mask & ~failure_mask for word, mask in _find_suspects(records, chunks, bears_tokens, tokens).items()
     }
-    values = _compute_values(records, chunks, token_chunks, tokens)
-    invalid_times = failure_mask | suspects[TIME_BACKWARDS] | suspects[CHUNK_AFTER_END]
+    invalid_times = failure_mask | suspects["time_runs_backwards"] | suspects["chunk_after_end"]
     by_ids = np.array([record.counted_by == "token_ids" for record in records], bool)
-    invalid_counts = (
-        suspects[USAGE_BELOW_CHUNKS]
-        | suspects[RUNNING_USAGE_FELL]
-        | suspects[USAGE_DIFFERS]
-        | suspects[TOKENS_WITHOUT_CHUNKS]
-        | (suspects[USAGE_CONTRADICTION] & ~by_ids)
-    )
+    invalid_counts = np.any([suspects[word] for word in _COUNT_SUSPECTS], axis=0)
+    invalid_counts |= suspects["usage_contradicts_stream"] & ~by_ids
     is_llmperf = np.array([record.generator == "llmperf" for record in records], bool)
+    values = _compute_values(records, chunks, bears_tokens, tokens)
     for name, metric_values in values.items():
         metric_values[invalid_times] = np.nan
         if name in _TOKEN_METRICS:
             metric_values[invalid_counts] = np.nan
         if name not in _LLMPERF_METRICS:
             metric_values[is_llmperf] = np.nan
-    gaps_ms, owners = _compute_gaps(chunks, token_chunks)
-    is_valid = ~(invalid_times | is_llmperf)[owners]
-    return RequestMetrics(values, gaps_ms[is_valid], owners[is_valid], suspects, failure_mask, tokens)
+    owners = chunks.owner[bears_tokens]
+    is_gap = (owners[1:] == owners[:-1]) & ~(invalid_times | is_llmperf)[owners[1:]]
+    gaps_ms = 1e3 * np.diff(chunks.at_s[bears_tokens])[is_gap]
+    return RequestMetrics(values, gaps_ms, owners[1:][is_gap], suspects, failure_mask, tokens)
 
 
-class _TokenChunks(NamedTuple):
-    """Token-bearing chunks: their places, number and tokens by record, and each record's first and last (-1: none)."""
-
-    places: IntArray
-    number: IntArray
-    tokens: Values
-    first: IntArray
-    last: IntArray
-
-
-def _find_token_chunks(chunks: ChunkTable) -> _TokenChunks:
-    by_kind = (chunks.kind == KIND_CODES["text"]) | (chunks.kind == KIND_CODES["reasoning"])
-    by_count = (chunks.tokens >= 1) & (chunks.kind != KIND_CODES["usage"])
-    places = np.flatnonzero(np.where(np.isnan(chunks.tokens), by_kind, by_count))
-    first, last = _find_ends(places, chunks)
-    owners = chunks.owner[places]
-    tokens: Values = np.zeros(chunks.record_count)
-    tokens += np.bincount(
-        owners, chunks.tokens[places], minlength=chunks.record_count
-    )  # NaN as soon as one is not known
-    return _TokenChunks(places, np.bincount(owners, minlength=chunks.record_count), tokens, first, last)
-
-
-def _find_ends(places: IntArray, chunks: ChunkTable) -> tuple[IntArray, IntArray]:
-    """Return each record's first and last of `places`; -1 where it has none."""
-    first, last = np.full(chunks.record_count, -1), np.full(chunks.record_count, -1)
-    if len(places):
-        owners = chunks.owner[places]
-        starts = np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))
-        first[owners[starts]] = places[starts]
-        last[owners[starts]] = places[np.append(starts[1:], len(places)) - 1]
-    return first, last
-
-
-def _pick_values(values: Values, places: IntArray) -> Values:
-    """Return the values at `places`, NaN at -1."""
-    picks: Values = np.append(values, np.nan)[places]
-    return picks
-
-
-def _float_column(numbers: Sequence[float | None]) -> Values:
-    """Return numbers as a column; NaN for None."""
-    return np.array(numbers, dtype=float)
+def _compute_values(
+    records: Sequence[RequestRecord], chunks: ChunkTable, bears_tokens: BoolArray, tokens: Values
+) -> dict[str, Values]:
+    is_choice = chunks.kind != KIND_CODES["usage"]
+    first, last = chunks.find_ends(bears_tokens)
+    ttft_ms, span_s = 1e3 * chunks.pick_times_s(first), chunks.pick_times_s(last) - chunks.pick_times_s(first)
+    e2e_ms = 1e3 * chunks.pick_times_s(chunks.find_ends(is_choice)[1])
+    later_tokens = chunks.sum_by_record(bears_tokens, chunks.tokens) - np.append(chunks.tokens, np.nan)[first]
+    # llmperf's sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are chunks; it asks no usage
+    last_text = chunks.find_ends(chunks.kind == KIND_CODES["text"])[1]
+    return {
+        "ttft_ms": ttft_ms,
+        "tpot_ms": _divide_where(tokens > 1, e2e_ms - ttft_ms, tokens - 1),
+        "tpot_exact_ms": _divide_where(later_tokens > 0, 1e3 * span_s, later_tokens),
+        "e2e_ms": e2e_ms,
+        "tokens_per_chunk": _divide_where(first >= 0, tokens, chunks.sum_by_record(bears_tokens)),
+        "output_tokens_per_s": _divide_where(e2e_ms > 0, tokens, e2e_ms / 1e3),
+        "prompt_tokens": collect_column(records, "prompt_tokens"),
+        "completion_tokens": tokens.copy(),
+        "schedule_delay_ms": 1e3 * (collect_column(records, "start_s") - collect_column(records, "due_s")),
+        "llmperf_inter_token_latency_ms": _divide_where(
+            last_text >= 0, 1e3 * chunks.pick_times_s(last_text), chunks.sum_by_record(is_choice)
+        ),
+    }
 
 
 def _divide_where(mask: BoolArray, numerator: Values, denominator: Values) -> Values:
-    """Return above / below where `mask` holds, else NaN."""
+    """Return the quotient where `mask` holds, else NaN."""
     result = np.full(len(mask), np.nan)
     np.divide(numerator, denominator, out=result, where=mask)
     return result
 
 
-def _compute_values(
-    records: Sequence[RequestRecord], chunks: ChunkTable, token_chunks: _TokenChunks, tokens: Values
-) -> dict[str, Values]:
-    ttft_ms = 1e3 * _pick_values(chunks.at_s, token_chunks.first)
-    e2e_ms = 1e3 * _pick_values(chunks.at_s, _find_ends(np.flatnonzero(chunks.kind != KIND_CODES["usage"]), chunks)[1])
-    return {
-        "ttft_ms": ttft_ms,
-        "tpot_ms": _divide_where(tokens > 1, e2e_ms - ttft_ms, tokens - 1),
-        "tpot_exact_ms": _compute_exact_ms(chunks, token_chunks),
-        "e2e_ms": e2e_ms,
-        "tokens_per_chunk": _divide_where(token_chunks.number > 0, tokens, token_chunks.number.astype(float)),
-        "output_tokens_per_s": _divide_where(e2e_ms > 0, tokens, e2e_ms / 1e3),
-        "prompt_tokens": _float_column([record.prompt_tokens for record in records]),
-        "completion_tokens": tokens.copy(),
-        "schedule_delay_ms": 1e3
-        * (_float_column([record.start_s for record in records]) - _float_column([record.due_s for record in records])),
-        "llmperf_inter_token_latency_ms": _compute_llmperf_ms(chunks),
-    }
-
-
-def _compute_exact_ms(chunks: ChunkTable, token_chunks: _TokenChunks) -> Values:
-    later_tokens = token_chunks.tokens - _pick_values(chunks.tokens, token_chunks.first)
-    span_ms = 1e3 * (_pick_values(chunks.at_s, token_chunks.last) - _pick_values(chunks.at_s, token_chunks.first))
-    return _divide_where(later_tokens > 0, span_ms, later_tokens)
-
-
-def _compute_llmperf_ms(chunks: ChunkTable) -> Values:
-    """Its sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are chunks; it asks no usage."""
-    last_text = _find_ends(np.flatnonzero(chunks.kind == KIND_CODES["text"]), chunks)[1]
-    chunk_counts = np.bincount(chunks.owner[chunks.kind != KIND_CODES["usage"]], minlength=chunks.record_count).astype(
-        float
-    )
-    return _divide_where(last_text >= 0, 1e3 * _pick_values(chunks.at_s, last_text), chunk_counts)
-
-
-def _compute_gaps(chunks: ChunkTable, token_chunks: _TokenChunks) -> tuple[Values, IntArray]:
-    owners = chunks.owner[token_chunks.places]
-    has_same_owner = owners[1:] == owners[:-1]
-    return 1e3 * np.diff(chunks.at_s[token_chunks.places])[has_same_owner], owners[1:][has_same_owner]
-
-
 def _find_suspects(
-    records: Sequence[RequestRecord], chunks: ChunkTable, token_chunks: _TokenChunks, tokens: Values
+    records: Sequence[RequestRecord], chunks: ChunkTable, bears_tokens: BoolArray, tokens: Values
 ) -> dict[str, BoolArray]:
-    end_s, headers_s = (
-        _float_column([record.end_s for record in records]),
-        _float_column([record.headers_s for record in records]),
-    )
-    earliest, latest = _pick_values(chunks.at_s, chunks.first), _pick_values(chunks.at_s, chunks.last)
-    is_backwards = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at_s) < 0)
+    end_s, headers_s = collect_column(records, "end_s"), collect_column(records, "headers_s")
+    first, last = chunks.find_ends(np.full(len(chunks.kind), fill_value=True))
+    earliest_s, latest_s = chunks.pick_times_s(first), chunks.pick_times_s(last)
+    is_backwards = np.zeros(len(chunks.at_s), bool)
+    is_backwards[1:] = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at_s) < 0)
+    chunk_count, chunk_tokens = chunks.sum_by_record(bears_tokens), chunks.sum_by_record(bears_tokens, chunks.tokens)
+    is_headers_late = (headers_s < 0) | (headers_s > earliest_s + _ROUNDING_S)
     return {
-        TIME_BACKWARDS: (end_s < 0)
-        | (earliest < 0)
-        | (headers_s < 0)
-        | (headers_s > earliest + _ROUNDING_S)
-        | _mark_owners(chunks.owner[1:][is_backwards], chunks),
-        CHUNK_AFTER_END: latest > end_s + _ROUNDING_S,  # of the last chunk; an earlier one that is later is CLOCK's
-        USAGE_BELOW_CHUNKS: token_chunks.number > tokens,
-        RUNNING_USAGE_FELL: _mark_owners(chunks.owner[chunks.tokens < 0], chunks),
+        "time_runs_backwards": (end_s < 0)
+        | (earliest_s < 0)
+        | is_headers_late
+        | (chunks.sum_by_record(is_backwards) > 0),
+        "chunk_after_end": latest_s > end_s + _ROUNDING_S,  # of the last chunk; an earlier one is backwards
+        "usage_below_chunks": chunk_count > tokens,
+        "running_usage_fell": chunks.sum_by_record(chunks.tokens < 0) > 0,
         # one less is a stop token that was counted and never sent
-        USAGE_DIFFERS: (token_chunks.tokens > tokens) | (token_chunks.tokens < tokens - 1),
-        TOKENS_WITHOUT_CHUNKS: (token_chunks.number == 0) & (tokens > 1),
-        USAGE_CONTRADICTION: np.array([record.error_detail is not None for record in records], bool),
+        "usage_differs_from_chunks": (chunk_tokens > tokens) | (chunk_tokens < tokens - 1),
+        "tokens_without_chunks": (chunk_count == 0) & (tokens > 1),
+        "usage_contradicts_stream": np.array([record.error_detail is not None for record in records], bool),
     }
-
-
-def _mark_owners(owners: IntArray, chunks: ChunkTable) -> BoolArray:
-    return np.bincount(owners, minlength=chunks.record_count) > 0

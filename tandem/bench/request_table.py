@@ -11,10 +11,10 @@ from __future__ import annotations
 import gc
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.bench import counters, manifest
-from tandem.bench.columns import BoolArray, IntArray
+from tandem.bench.columns import BoolArray, IntArray, collect_column
 from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import RunManifest
@@ -34,11 +34,20 @@ from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, TurnKey
 from tandem.metrics import find_metric
 
 Digests = NDArray[np.uint64]
-UNKNOWN = -1
-"""The code of a placement or start that nobody recorded."""
+UNKNOWN = -1  # the code of a placement or start that nobody recorded
+NO_DIGEST = np.uint64(0)  # of what is not there, such as the ids of a server that gives none
 
-NO_DIGEST = np.uint64(0)
-"""The digest of what is not there, such as the ids of a server that gives none."""
+_NAMES: dict[str, tuple[str, Callable[[RequestRecord], Any]]] = {  # column of codes: names, the name in a record
+    "arm": ("arms", attrgetter("arm")),
+    "class_": ("classes", attrgetter("class_")),
+    "load": ("loads", attrgetter("concurrency", "rate_per_s")),
+    "prompt": ("prompts", attrgetter("suite", "prompt_id")),
+    "start": ("starts", attrgetter("start")),
+    "placement": ("placements", attrgetter("placement")),
+    "error": ("errors", attrgetter("error")),
+    "content": ("contents", attrgetter("content")),
+}
+_ColumnParts = dict[tuple[str, str], list[NDArray[Any]]]  # group and name of a column to its blocks
 
 
 class PromptKey(NamedTuple):
@@ -140,10 +149,8 @@ class RequestTable:
         if self.control is None:
             return np.zeros(len(self), bool)
         variants = np.isin(self.arm, [self.arms.index(name) for name in self.variants])
-        mask: BoolArray = np.isin(self.round, self.round[self.arm_mask(self.control)]) & ~np.isin(
-            self.round, self.round[variants]
-        )
-        return mask
+        has_control = np.isin(self.round, self.round[self.arm_mask(self.control)])
+        return has_control & ~np.isin(self.round, self.round[variants])
 
     def arm_mask(self, arm: str) -> BoolArray:
         """Return which requests an arm was asked."""
@@ -163,8 +170,8 @@ class RequestTable:
         return good_mask, unknown_mask
 
     @cached_property
-    def turn_groups(self) -> TurnGroups:
-        """The turns that were taken, and which each request was asked in."""
+    def turn_groups(self) -> tuple[list[TurnKey], IntArray]:
+        """The turns that were taken, and of each request the place of its own among them."""
         codes, first_rows = np.zeros(len(self), np.intp), np.zeros(min(len(self), 1), np.intp)
         for column in (self.arm, self.class_, self.load, self.round, self.slot):
             column_codes = np.unique(column, return_inverse=True)[1]
@@ -178,18 +185,11 @@ class RequestTable:
             for row in first_rows.tolist()
             for load in (self.loads[self.load[row]],)
         ]  # fmt: skip
-        return TurnGroups(turns, codes)
+        return turns, codes
 
     def __len__(self) -> int:
         """How many requests there are."""
         return len(self.arm)
-
-
-class TurnGroups(NamedTuple):
-    """Turns, and of each request the place of its own among them."""
-
-    turns: Sequence[TurnKey]
-    codes: IntArray
 
 
 class RequestOutput(NamedTuple):
@@ -207,45 +207,83 @@ def read_request_table(folder: Path) -> RequestTable:
     Raises:
         BenchError: a file is missing, or a line is not what it must be; it is named.
     """
-    run = manifest.read_manifest(folder)
-    builder, torn_lines = _TableBuilder(), list[TornLine]()
-    with _pause_gc():
-        for block in read_blocks(folder / RECORDS_FILE, torn_lines.append):
-            builder.add(block)
-    return builder.build(folder, run, tuple(torn_lines))
-
-
-@contextmanager
-def _pause_gc() -> Iterator[None]:
-    """Keep the collector of cycles from looking through the records of a block, which can form none."""
+    run, torn_lines = manifest.read_manifest(folder), list[TornLine]()
+    codes = {name: _NameCodes() for name in _NAMES}
+    parts: _ColumnParts = defaultdict(list)
+    row_count = end_offset = 0
     was_enabled = gc.isenabled()
-    gc.disable()
+    gc.disable()  # the records of a block can form no cycle
     try:
-        yield
+        for block in read_blocks(folder / RECORDS_FILE, torn_lines.append):
+            _add_block(block, codes, parts, row_count)
+            row_count += len(block.records)
+            end_offset = block.offset + sum(block.sizes)
     finally:
         if was_enabled:
             gc.enable()
+    if not parts:
+        _add_block(RecordBlock([], 0, []), codes, parts, 0)
+    groups: dict[str, dict[str, Any]] = {"columns": {}, "figures": {}, "suspects": {}}
+    for group, name in list(parts):
+        groups[group][name] = np.concatenate(parts.pop((group, name)))
+    columns = groups.pop("columns")
+    arm_names = [arm.name for arm in sorted(run.arms, key=lambda arm: arm.role != "baseline")]
+    first_names = {
+        "arm": [*arm_names, *(f"{name}{CONTROL_SUFFIX}" for name in arm_names[:1])],
+        "class_": [name for suite in run.suites for name in suite.classes],
+    }
+    names: dict[str, Any] = {}
+    for name, (plural, _) in _NAMES.items():
+        required_names = arm_names if name == "arm" else ()
+        names[plural], columns[name] = codes[name].sort(columns[name], first_names.get(name, ()), required_names)
+    names["loads"] = tuple(LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["loads"])
+    names["prompts"] = tuple(PromptKey(*key) for key in names["prompts"])
+    names |= {"folder": folder, "run": run, "end_offset": end_offset, "torn_lines": tuple(torn_lines)}
+    table = RequestTable(figures=groups["figures"], suspects=groups["suspects"], **names, **columns)
+    return _add_process_starts(table)
 
 
-def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestOutput]:
-    """Yield what was answered to the requests named, in the order asked.
+def _add_block(block: RecordBlock, codes: Mapping[str, _NameCodes], parts: _ColumnParts, row_count: int) -> None:
+    """Add the columns of one block, so that no more than one block's texts are held."""
+    records, metrics = block.records, compute_request_metrics(block.records)
+    start_s = collect_column(records, "start_s")
+    texts = (record.text if record.reasoning is None else f"{record.reasoning}\0{record.text}" for record in records)
+    token_ids = (b"" if record.token_ids is None else msgspec.json.encode(record.token_ids) for record in records)
+    columns: dict[str, NDArray[Any]] = {
+        **{name: codes[name].encode(map(key, records)) for name, (_, key) in _NAMES.items()},
+        **{name: collect_column(records, name, np.intp) for name in ("round", "slot", "repeat")},
+        "start_s": start_s,
+        "end_s": start_s + collect_column(records, "end_s"),
+        "tokens": metrics.values["completion_tokens"],
+        "raw_tokens": metrics.raw_completion_tokens,
+        "failed": metrics.failure_mask,
+        "hit_token_limit": np.array([record.finish_reason == "length" for record in records], bool),
+        "retried": collect_column(records, "attempts") > 1,
+        "reconnected": collect_column(records, "reconnected") > 0,
+        "by_llmperf": np.array([record.generator == "llmperf" for record in records], bool),
+        "output": hash_texts(map(str.encode, texts)),
+        "ids": hash_texts(token_ids),
+        "request_digest": hash_texts(record.request_id.encode() for record in records),
+        "line_offsets": block.offset + np.cumsum([0, *block.sizes])[:-1],
+        "gaps_ms": metrics.gaps_ms,
+        "gap_owners": (metrics.gap_owners + row_count).astype(np.int32),
+    }
+    for group, group_columns in (("columns", columns), ("figures", metrics.values), ("suspects", metrics.suspects)):
+        for name, column in group_columns.items():
+            parts[group, name].append(column)
 
-    Raises:
-        BenchError: the file changed since it was read.
-    """
-    decoder = msgspec.json.Decoder(RequestRecord)
-    path = table.folder / RECORDS_FILE
-    with path.open("rb") as file:
-        for row in rows:
-            file.seek(int(table.line_offsets[row]))
-            try:
-                record = decoder.decode(file.readline())
-            except msgspec.DecodeError as error:
-                raise BenchError(
-                    f"the records changed while they were read: {error}", where=str(path), change="report again"
-                ) from error
-            logprobs = msgspec.json.decode(record.logprobs)
-            yield RequestOutput(record.text, record.reasoning, record.token_ids, logprobs)
+
+def _add_process_starts(table: RequestTable) -> RequestTable:
+    """Return the table with the start of the server's process, by its own page, where no record says which it was."""
+    scrapes = counters.read_scrapes(table.folder / counters.FILE)
+    process_starts = {scrape.turn: scrape.start for scrape in scrapes if scrape.start is not None}
+    if not process_starts or (table.start != UNKNOWN).all():
+        return table
+    turns, codes = table.turn_groups
+    turn_starts = [process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in turns]
+    starts, name_codes = encode_names([*table.starts, *turn_starts])
+    places = np.where(table.start == UNKNOWN, len(table.starts) + codes, table.start)
+    return replace(table, starts=starts, start=name_codes[places])
 
 
 class _NameCodes(dict[Any, int]):
@@ -256,9 +294,9 @@ class _NameCodes(dict[Any, int]):
         code = self[name] = len(self)
         return code
 
-    def encode(self, names: Sequence[Any]) -> NDArray[np.int32]:
+    def encode(self, names: Iterable[Any]) -> NDArray[np.int32]:
         """Return the number of each name."""
-        return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
+        return np.array(list(map(self.__getitem__, names)), np.int32)
 
     def sort(
         self, codes: NDArray[np.int32], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
@@ -266,134 +304,44 @@ class _NameCodes(dict[Any, int]):
         """Return the names, `first_names` in their order and the others sorted behind them, and the codes for that.
 
         Those of `required_names`, part of `first_names`, need not occur: an arm without a record is still the baseline,
-        or a variant. None is no name: its code is UNKNOWN.
+        or a variant. None is no name: its code is UNKNOWN. In a tuple what is not known is sorted last.
         """
-        leading_names = dict.fromkeys(first_names)
-        others = sorted((name for name in self if name is not None and name not in leading_names), key=_sort_key)
-        names = (*(name for name in leading_names if name in self or name in required_names), *others)
+        leading_names = dict.fromkeys(name for name in first_names if name in self or name in required_names)
+        others = [name for name in self if name is not None and name not in leading_names]
+        others.sort(key=lambda name: [(part is None, part) for part in name] if isinstance(name, tuple) else name)
+        names = (*leading_names, *others)
         places = {name: place for place, name in enumerate(names)}
         return names, np.array([places.get(name, UNKNOWN) for name in self], np.intp)[codes]
 
 
 def encode_names(
-    names: Sequence[Any], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
+    names: Iterable[Any], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
 ) -> tuple[tuple[Any, ...], IntArray]:
     """Return the names that occur and the code of each; arguments and order as of `_NameCodes.sort`."""
     codes = _NameCodes()
     return codes.sort(codes.encode(names), first_names, required_names)
 
 
-def _sort_key(name: Any) -> Any:
-    """Return what a name is sorted by; in a tuple what is not known comes last."""
-    return [(part is None, part) for part in name] if isinstance(name, tuple) else name
-
-
-def hash_texts(texts: Sequence[bytes]) -> Digests:
+def hash_texts(texts: Iterable[bytes]) -> Digests:
     """Return 64 bits of each; NO_DIGEST of an empty one."""
     digests = [hashlib.blake2b(text, digest_size=8).digest() if text else bytes(8) for text in texts]
     return np.frombuffer(b"".join(digests), np.uint64)
 
 
-class _TableBuilder:
-    """Collects the columns of a run block by block, so that no more than one block's texts are held."""
+def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestOutput]:
+    """Yield what was answered to the requests named, in the order asked.
 
-    def __init__(self) -> None:
-        self._names = {
-            name: _NameCodes() for name in ("arm", "class_", "load", "prompt", "start", "placement", "error", "content")
-        }
-        self._columns: dict[str, list[NDArray[Any]]] = defaultdict(list)
-        self._figures: dict[str, list[NDArray[Any]]] = defaultdict(list)
-        self._suspects: dict[str, list[NDArray[Any]]] = defaultdict(list)
-        self._row_count = self._end_offset = 0
-
-    def add(self, block: RecordBlock) -> None:
-        """Add the records of one block."""
-        records = block.records
-        metrics, ends = compute_request_metrics(records), np.cumsum([0, *block.sizes])
-        names: dict[str, list[Any]] = {
-            "arm": [record.arm for record in records],
-            "class_": [record.class_ for record in records],
-            "load": [(record.concurrency, record.rate_per_s) for record in records],
-            "prompt": [(record.suite, record.prompt_id) for record in records],
-            "start": [record.start for record in records],
-            "placement": [record.placement for record in records],
-            "error": [record.error for record in records],
-            "content": [record.content for record in records],
-        }
-        texts = [
-            record.text.encode() if record.reasoning is None else f"{record.reasoning}\0{record.text}".encode()
-            for record in records
-        ]
-        token_ids = [b"" if record.token_ids is None else msgspec.json.encode(record.token_ids) for record in records]
-        start_s = np.array([record.start_s for record in records], float)
-        columns: dict[str, NDArray[Any]] = {
-            **{name: self._names[name].encode(values) for name, values in names.items()},
-            "round": np.array([record.round for record in records], np.intp),
-            "slot": np.array([record.slot for record in records], np.intp),
-            "repeat": np.array([record.repeat for record in records], np.intp),
-            "start_s": start_s,
-            "end_s": start_s + np.array([record.end_s for record in records], float),
-            "tokens": metrics.values["completion_tokens"],
-            "raw_tokens": metrics.raw_completion_tokens,
-            "failed": metrics.failure_mask,
-            "hit_token_limit": np.array([record.finish_reason == "length" for record in records], bool),
-            "retried": np.array([record.attempts > 1 for record in records], bool),
-            "reconnected": np.array([record.reconnected > 0 for record in records], bool),
-            "by_llmperf": np.array([record.generator == "llmperf" for record in records], bool),
-            "output": hash_texts(texts),
-            "ids": hash_texts(token_ids),
-            "request_digest": hash_texts([record.request_id.encode() for record in records]),
-            "line_offsets": block.offset + ends[:-1],
-            "gaps_ms": metrics.gaps_ms,
-            "gap_owners": (metrics.gap_owners + self._row_count).astype(np.int32),
-        }
-        for parts, values_by_name in (
-            (self._columns, columns), (self._figures, metrics.values), (self._suspects, metrics.suspects)
-        ):  # fmt: skip
-            for name, values in values_by_name.items():
-                parts[name].append(values)
-        self._row_count += len(records)
-        self._end_offset = block.offset + int(ends[-1])
-
-    def build(self, folder: Path, run: RunManifest, torn_lines: tuple[TornLine, ...]) -> RequestTable:
-        """Return the table of all blocks."""
-        if not self._columns:
-            self.add(RecordBlock([], 0, []))
-        figures, suspects, columns = (
-            {name: np.concatenate(parts.pop(name)) for name in list(parts)}
-            for parts in (self._figures, self._suspects, self._columns)
-        )
-        arm_names = [arm.name for arm in sorted(run.arms, key=lambda arm: arm.role != "baseline")]
-        control_names = [f"{name}{CONTROL_SUFFIX}" for name in arm_names[:1]]
-        first_names = {"arm": [*arm_names, *control_names], "class_": [name for s in run.suites for name in s.classes]}
-        names: dict[str, tuple[Any, ...]] = {}
-        for name, codes in self._names.items():
-            required_names = arm_names if name == "arm" else ()
-            names[name], columns[name] = codes.sort(columns[name], first_names.get(name, ()), required_names)
-        table = RequestTable(
-            folder=folder, run=run, arms=names["arm"], classes=names["class_"],
-            loads=tuple(LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["load"]),
-            prompts=tuple(PromptKey(*key) for key in names["prompt"]), starts=names["start"],
-            placements=names["placement"], errors=names["error"], contents=names["content"],
-            figures=figures, suspects=suspects, end_offset=self._end_offset, torn_lines=torn_lines, **columns,
-        )  # fmt: skip
-        return _add_process_starts(table)
-
-
-def _add_process_starts(table: RequestTable) -> RequestTable:
-    """Return the table with the start of the server's process, by its own page, where no record says which it was."""
-    process_starts: dict[TurnKey, str] = {}
-    for scrape in counters.read_scrapes(table.folder / counters.FILE):
-        if scrape.start is not None:
-            process_starts[scrape.turn] = scrape.start
-    if not process_starts or (table.start != UNKNOWN).all():
-        return table
-    turns, codes = table.turn_groups
-    turn_starts = [process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in turns]
-    names = [*table.starts, *turn_starts]
-    starts, name_codes = encode_names(names)
-    return replace(
-        table,
-        starts=starts,
-        start=name_codes[np.where(table.start == UNKNOWN, len(table.starts) + codes, table.start)],
-    )
+    Raises:
+        BenchError: the file changed since it was read.
+    """
+    decoder, path = msgspec.json.Decoder(RequestRecord), table.folder / RECORDS_FILE
+    with path.open("rb") as file:
+        for row in rows:
+            file.seek(int(table.line_offsets[row]))
+            try:
+                record = decoder.decode(file.readline())
+            except msgspec.DecodeError as error:
+                problem = f"the records changed while they were read: {error}"
+                raise BenchError(problem, where=str(path), change="report again") from error
+            logprobs = msgspec.json.decode(record.logprobs)
+            yield RequestOutput(record.text, record.reasoning, record.token_ids, logprobs)

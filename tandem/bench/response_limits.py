@@ -6,22 +6,12 @@ while they are read. An answer of exactly the limit is read whole. docs/bench.md
 
 from __future__ import annotations
 
-METRICS_BYTES = 8 << 20
-"""One page of /metrics, 8 MiB: a vLLM with all its histograms gives less than 1 MiB."""
-
-PAGE_BYTES = 1 << 20
-"""One page of /v1/models, /version or /health, 1 MiB."""
-
-EVENT_BYTES = 1 << 20
-"""One SSE event, 1 MiB: all its lines with their ends, without the blank line."""
-
-ERROR_BODY_BYTES = 64 << 10
-"""The body of any answer whose status is not 200, 64 KiB."""
-
-INFLATED_PIECE_BYTES = 256 << 10
-"""What is decompressed at a time, 256 KiB."""
-
-STREAM_BYTES = 1 << 20
+METRICS_BYTES = 8 << 20  # one page of /metrics, 8 MiB: a vLLM with all its histograms gives less than 1 MiB
+PAGE_BYTES = 1 << 20  # one page of /v1/models, /version or /health, 1 MiB
+EVENT_BYTES = 1 << 20  # one SSE event, 1 MiB: all its lines with their ends, without the blank line
+ERROR_BODY_BYTES = 64 << 10  # the body of any answer whose status is not 200, 64 KiB
+INFLATED_PIECE_BYTES = 256 << 10  # what is decompressed at a time, 256 KiB
+STREAM_BYTES = 1 << 20  # of an answer, 1 MiB, and more for each token and each byte of its request
 STREAM_BYTES_PER_TOKEN = 4096  # an event with running usage, ids and a few log-probabilities has under 2,000
 STREAM_BYTES_PER_REQUEST_BYTE = 8  # prompt_token_ids: at most one id a byte, seven characters each
 

@@ -19,12 +19,12 @@ import msgspec
 
 Schedule = Literal["interleaved", "simultaneous"]
 
+# behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #
 CONTROL_SUFFIX = "#2"
-"""Behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #."""
 
+# Rounds from which on a run has a verdict: a judge estimates from them what all prompts of a round share, and calls a
+# difference. It stands here because a run is planned where scipy is absent.
 FEWEST_ROUNDS = 4
-"""Rounds from which on a run has a verdict: a judge estimates from them what all prompts of a round share, and calls a
-difference. It stands here because a run is planned where scipy is absent."""
 
 
 class LoadLevel(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,14 +81,17 @@ def first_order(arms: Sequence[str], seed: int) -> tuple[str, ...]:
 def pass_order(arms: Sequence[str], number: int) -> tuple[str, ...]:
     """Return the order of one pass.
 
+    The rows 0, 1, n-1, 2, n-2, ..., each one further, put every pair of neighbours equally often. For an odd count that
+    holds of the rows together with their mirrors (Williams 1949), and each row has its mirror.
+
     Args:
         arms: the arms as `first_order` gave them.
         number: of the pass, from 0, counted over all rounds.
     """
     count = len(arms)
-    row = [(place + number // 2) % count for place in _first_row(count)]
-    order = row if number % 2 == 0 else row[::-1]
-    return tuple(arms[place] for place in order)
+    first_row = [0] + [place // 2 + 1 if place % 2 == 0 else count - place // 2 - 1 for place in range(count - 1)]
+    order = [arms[(place + number // 2) % count] for place in first_row]
+    return tuple(order if number % 2 == 0 else order[::-1])
 
 
 def control_numbers(rounds: int | None, controls: int) -> tuple[int, ...]:
@@ -98,22 +101,8 @@ def control_numbers(rounds: int | None, controls: int) -> tuple[int, ...]:
         rounds: how many others there are; None where the clock decides.
         controls: how many control rounds there are, or at most where the clock decides.
     """
-
-    def count_rounds_before(index: int) -> int:
-        return (2 << index) - 1 if rounds is None else ((2 * index + 1) * rounds + controls) // (2 * controls)
-
-    return tuple(count_rounds_before(index) + index for index in range(controls))
-
-
-def _first_row(count: int) -> list[int]:
-    """Return 0, 1, n-1, 2, n-2, ...: its rows, each one further, put every pair of neighbours equally often.
-
-    For an odd count that holds of the rows together with their mirrors (Williams 1949), and each row has its mirror.
-    """
-    low, high, row = 1, count - 1, [0]
-    while low <= high:
-        row.append(low)
-        if low != high:
-            row.append(high)
-        low, high = low + 1, high - 1
-    return row
+    if rounds is None:
+        earlier_rounds = [(2 << index) - 1 for index in range(controls)]
+    else:
+        earlier_rounds = [((2 * index + 1) * rounds + controls) // (2 * controls) for index in range(controls)]
+    return tuple(number + index for index, number in enumerate(earlier_rounds))

@@ -9,24 +9,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tandem.bench.columns import BoolArray, IntArray
-from tandem.bench.counters import (
-    NO_SPECULATION_INFO,
-    AcceptanceRates,
-    CounterChange,
-    SpeculationInfo,
-    compute_rates,
-)
+from tandem.bench.counters import CounterChange, SpeculationInfo, compute_rates
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.quantiles import Values, ValueSpread, compute_spread
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import ArmLoad, TurnKey
 
 Spreads = dict[tuple[ArmLoad, str], ValueSpread]
+_TurnChange = tuple[TurnKey, CounterChange, int]  # what was counted in one turn, and how many of its requests failed
 _MAX_COUNT_RATIO = 1.01  # a server's count and the records' that differ by more than this factor cannot both be right
 
 
@@ -51,6 +46,13 @@ class TurnMetrics:
     spreads: Spreads = field(default_factory=dict)
     values: dict[tuple[ArmLoad, str], TurnValues] = field(default_factory=dict)
     sentences: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, load: ArmLoad, name: str, values: TurnValues, mean: float) -> None:
+        """Add a figure's values turn by turn, with the mean over all that the turns counted."""
+        spread = compute_spread(values.values.copy())
+        if spread:
+            self.values[load, name] = values
+            self.spreads[load, name] = spread._replace(mean=mean)
 
 
 @dataclass(frozen=True)
@@ -80,18 +82,18 @@ class TurnRequests:
     def select(cls, table: RequestTable, mask: BoolArray) -> TurnRequests:
         """Return the requests of `table` that `mask` names."""
         turns, codes = table.turn_groups
-        used_codes, codes = np.unique(codes[mask], return_inverse=True)
-        good, lacks_figure = table.limit_masks()
-        return cls(
-            turns=[turns[code] for code in used_codes.tolist()], turn=codes, start_s=table.start_s[mask],
-            end_s=table.end_s[mask], tokens=table.tokens[mask], failed=table.failed[mask], good=good[mask],
-            lacks_figure=lacks_figure[mask],
-        )  # fmt: skip
+        used_codes, places = np.unique(codes[mask], return_inverse=True)
+        columns: Sequence[Any] = (table.start_s, table.end_s, table.tokens, table.failed, *table.limit_masks())
+        return cls([turns[code] for code in used_codes.tolist()], places, *(column[mask] for column in columns))
 
     def rename_turns(self, names: Sequence[TurnKey]) -> TurnRequests:
         """Return the same requests with other turns, one for each of the present ones; equal ones are joined."""
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         return replace(self, turns=list(places), turn=np.array([places[name] for name in names], np.intp)[self.turn])
+
+    def pool_classes(self) -> TurnRequests:
+        """Return the same requests, those of all classes at one place as one turn."""
+        return self.rename_turns([turn.pool_classes() for turn in self.turns])
 
     def sum_by_turn(self, column: Values | BoolArray) -> Values:
         """Sum a column of requests to one of turns."""
@@ -104,35 +106,26 @@ def compute_throughput(requests: TurnRequests, *, has_limits: bool) -> TurnMetri
     metrics = TurnMetrics()
     if not requests.turns:
         return metrics
-    for group in (requests, requests.rename_turns([turn.pool_classes() for turn in requests.turns])):
+    for group in (requests, requests.pool_classes()):
         busy_s = compute_busy_s(group.turn, group.start_s, group.end_s, len(group.turns))
         tokens = np.where(group.failed, 0.0, np.nan_to_num(group.tokens))
-        lacks_tokens = np.isnan(group.tokens) & ~group.failed
-        _add_spreads(metrics, "system_output_tokens_per_s", group, busy_s, tokens, lacks_tokens)
+        lacks_tokens = group.sum_by_turn(np.isnan(group.tokens) & ~group.failed) > 0
+        rates = {"system_output_tokens_per_s": (group.sum_by_turn(tokens), lacks_tokens)}
         if has_limits:
-            _add_spreads(metrics, "goodput_per_s", group, busy_s, group.good, group.lacks_figure)
+            rates["goodput_per_s"] = group.sum_by_turn(group.good), group.sum_by_turn(group.lacks_figure) > 0
+        by_load: dict[ArmLoad, list[int]] = defaultdict(list)
+        for place, turn in enumerate(group.turns):
+            by_load[turn.load].append(place)
+        for name, (amounts, unknown) in rates.items():
+            for load, places in by_load.items():
+                usable = [place for place in places if not unknown[place] and busy_s[place] > 0]
+                if load.class_ is None and len(usable) < len(places):
+                    sentence = f"{name} leaves out turns in which a request has no usable figure"
+                    metrics.sentences[load.arm, sentence] += len(places) - len(usable)
+                if usable:
+                    turns, mean = [group.turns[place] for place in usable], amounts[usable].sum() / busy_s[usable].sum()
+                    metrics.add(load, name, TurnValues(turns, amounts[usable] / busy_s[usable]), float(mean))
     return metrics
-
-
-def _add_spreads(  # noqa: PLR0913, PLR0917 - an amount over a time, of which some is not known
-    metrics: TurnMetrics, name: str, requests: TurnRequests, busy_s: Values, amounts: Values | BoolArray,
-    unknowns: BoolArray,
-) -> None:  # fmt: skip
-    amount, unknown = requests.sum_by_turn(amounts), requests.sum_by_turn(unknowns)
-    by_load: dict[ArmLoad, list[int]] = defaultdict(list)
-    for place, turn in enumerate(requests.turns):
-        by_load[turn.load].append(place)
-    for load, places in by_load.items():
-        usable = [place for place in places if not unknown[place] and busy_s[place] > 0]
-        if load.class_ is None and len(usable) < len(places):
-            sentence = f"{name} leaves out turns in which a request has no usable figure"
-            metrics.sentences[load.arm, sentence] += len(places) - len(usable)
-        values = amount[usable] / busy_s[usable]
-        spread = compute_spread(values.copy())
-        if spread:
-            metrics.values[load, name] = TurnValues([requests.turns[place] for place in usable], values)
-            mean = float(amount[usable].sum() / busy_s[usable].sum())
-            metrics.spreads[load, name] = spread._replace(mean=mean)
 
 
 def compute_busy_s(turn: IntArray, start_s: Values, end_s: Values, number: int) -> Values:
@@ -163,52 +156,36 @@ def compute_acceptance(
         arms: by name; an arm that is not here is read by its page alone.
         requests: tell which turns had failures, and how many tokens their records hold.
     """
-    metrics, turn_sums = TurnMetrics(), _sum_records(requests)
+    metrics = TurnMetrics()
+    turn_sums: dict[TurnKey, tuple[float, int, int]] = {}  # tokens, failures, answers whose tokens are not known
+    for group in (requests.pool_classes(), requests):
+        columns = (np.nan_to_num(group.tokens), group.failed, np.isnan(group.tokens) & ~group.failed)
+        sums = zip(*(group.sum_by_turn(column).tolist() for column in columns), strict=True)
+        turn_sums |= zip(group.turns, sums, strict=True)
     by_load: dict[ArmLoad, list[_TurnChange]] = defaultdict(list)
     for turn, change in changes:
-        sums = turn_sums.get(turn, _TurnSums())
-        for doubt in _find_doubts(change, sums):
-            metrics.sentences[turn.arm, doubt] += 1
+        tokens, failure_count, unknown_count = turn_sums.get(turn, (0.0, 0, 0))
+        known_tokens = 0.0 if failure_count or unknown_count else tokens
+        metrics.sentences.update((turn.arm, doubt) for doubt in _find_doubts(change, known_tokens))
         for load in {turn.load, turn.load.pool_classes()}:
-            by_load[load].append(_TurnChange(turn, change, sums.failure_count))
+            by_load[load].append((turn, change, int(failure_count)))
     for load, turn_changes in by_load.items():
-        _add_rates(metrics, load, turn_changes, _speculation_info(arms.get(load.arm)))
+        arm = arms.get(load.arm)
+        speculation = SpeculationInfo(runtime=arm.runtime if arm else None)
+        if arm and arm.speculation is not None:
+            method, window = arm.speculation.method, arm.speculation.num_speculative_tokens
+            speculation = replace(speculation, speculates=method is not None, window=window)
+        _add_rates(metrics, load, turn_changes, speculation)
     return metrics
 
 
-class _TurnChange(NamedTuple):
-    """What was counted in one turn, and how many of its requests failed."""
-
-    turn: TurnKey
-    change: CounterChange
-    failure_count: int
-
-
-class _TurnSums(NamedTuple):
-    """What the records of a turn hold: tokens, requests that failed, and answers whose tokens are not known."""
-
-    tokens: float = 0.0
-    failure_count: int = 0
-    unknown_answers: int = 0
-
-
-def _sum_records(requests: TurnRequests) -> dict[TurnKey, _TurnSums]:
-    """Return what each turn's records hold, by class and for all classes."""
-    sums: dict[TurnKey, _TurnSums] = {}
-    for group in (requests.rename_turns([turn.pool_classes() for turn in requests.turns]), requests):
-        columns = (np.nan_to_num(group.tokens), group.failed, np.isnan(group.tokens) & ~group.failed)
-        tokens, failures, unknowns = (group.sum_by_turn(column).tolist() for column in columns)
-        for place, turn in enumerate(group.turns):
-            sums[turn] = _TurnSums(tokens[place], int(failures[place]), int(unknowns[place]))
-    return sums
-
-
-def _find_doubts(change: CounterChange, sums: _TurnSums) -> Iterator[str]:
+def _find_doubts(change: CounterChange, known_tokens: float) -> Iterator[str]:
+    """Yield what speaks against a turn's counters; known_tokens are its records', 0 where they are not all known."""
     server_tokens = change.counts.get("request_tokens_sum", change.counts.get("generation_tokens", 0.0))
-    if server_tokens and sums.tokens and not sums.failure_count and not sums.unknown_answers:
-        if server_tokens > _MAX_COUNT_RATIO * sums.tokens:
+    if server_tokens and known_tokens:
+        if server_tokens > _MAX_COUNT_RATIO * known_tokens:
             yield "its counters hold more tokens than the records: another client asked it, and is in its acceptance"
-        elif sums.tokens > _MAX_COUNT_RATIO * server_tokens:
+        elif known_tokens > _MAX_COUNT_RATIO * server_tokens:
             yield "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too low"
     if not change.is_idle:
         yield "requests were running while its counters were read"
@@ -225,27 +202,12 @@ def _add_rates(
             values[name].append((turn, value))
             change_sums[name] = change_sums[name] + change if name in change_sums else change
         if load.class_ is None:
-            metrics.sentences.update((load.arm, sentence) for sentence in _explain_rates(rates))
+            absent = "target_steps_per_token" if "acceptance_length" in rates.values else "acceptance_length"
+            sentences = ["acceptance_length is derived from its steps, because it counts no drafts"] * rates.is_indirect
+            sentences += [f"{absent} is absent: {reason}" for reason in rates.absence_reasons]
+            metrics.sentences.update((load.arm, sentence) for sentence in sentences)
     for name, pairs in values.items():
-        turn_values = TurnValues([turn for turn, _ in pairs], np.array([value for _, value in pairs]))
-        spread = compute_spread(turn_values.values.copy())
         mean = compute_rates(change_sums[name], speculation).values.get(name)
-        if spread and mean is not None:
-            metrics.values[load, name] = turn_values
-            metrics.spreads[load, name] = spread._replace(mean=mean)
-
-
-def _explain_rates(rates: AcceptanceRates) -> Iterator[str]:
-    if rates.is_indirect:
-        yield "acceptance_length is derived from its steps, because it counts no drafts"
-    absent = "target_steps_per_token" if "acceptance_length" in rates.values else "acceptance_length"
-    yield from (f"{absent} is absent: {reason}" for reason in rates.absence_reasons)
-
-
-def _speculation_info(arm: ManifestArm | None) -> SpeculationInfo:
-    if arm is None:
-        return NO_SPECULATION_INFO
-    if arm.speculation is None:
-        return SpeculationInfo(runtime=arm.runtime)
-    speculation = arm.speculation
-    return SpeculationInfo(arm.runtime, speculation.method is not None, speculation.num_speculative_tokens)
+        if mean is not None:
+            turns, turn_values = zip(*pairs, strict=True)
+            metrics.add(load, name, TurnValues(turns, np.array(turn_values)), mean)

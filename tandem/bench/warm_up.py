@@ -16,7 +16,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tandem.bench.estimate import estimate_request_s
 from tandem.bench.loops import ArmSession, RequestLoops
@@ -34,8 +34,7 @@ MAX_TTFT_CHANGE_S = 0.005
 OPEN_WORKERS = 4  # of an arm whose load is an arrival rate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarmUpOutcome:
+class WarmUpOutcome(NamedTuple):
     """How the warm-up of an arm ended.
 
     Args:
@@ -47,8 +46,7 @@ class WarmUpOutcome:
     factor: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowMedians:
+class WindowMedians(NamedTuple):
     """What one window showed: medians in seconds; None where no answer gives one."""
 
     ttft_s: float | None
@@ -63,7 +61,7 @@ async def warm_up_arm(
     Args:
         arm: whom.
         plan: what will be asked of it.
-        loops: with the recorder of warm-ups; its `done` is told of each record.
+        loops: with the recorder of warm-ups; its `on_record` is told of each record.
         requests: exactly so many; None until stable.
         first_window: number of the first window, above those of an earlier run.
     """
@@ -73,25 +71,25 @@ async def warm_up_arm(
     elif requests:
         records = await _ask_window(arm, loops, plan_window(arm.name, plan, first_window, size=requests))
     entry = WarmUpEntry(
-        requests=len(records), failed=sum(record.error is not None for record in records), stable=stable,
+        requests=len(records),
+        failed=sum(record.error is not None for record in records),
+        stable=stable,
         duration_s=round(time.monotonic() - start_s, 3),
-    )  # fmt: skip
-    return WarmUpOutcome(entry=entry, factor=_compute_factor(plan, records))
+    )
+    return WarmUpOutcome(entry, _compute_factor(plan, records))
 
 
 async def _ask_until_stable(
     arm: ArmSession, plan: RunPlan, loops: RequestLoops, first_window: int
 ) -> tuple[list[RequestRecord], bool]:
-    end_s = time.monotonic() + MAX_WARM_UP_S
-    size = max(MIN_WINDOW, _count_workers(plan))
+    end_s, size = time.monotonic() + MAX_WARM_UP_S, max(MIN_WINDOW, _count_workers(plan))
     records = await _ask_window(arm, loops, plan_window(arm.name, plan, first_window, size=size))
     previous: WindowMedians | None = None
     for number in range(first_window + 1, first_window + 1 + MAX_SHORT_WINDOWS):
         if loops.stop.is_requested or time.monotonic() > end_s:
             break
-        window_records = await _ask_window(
-            arm, loops, plan_window(arm.name, plan, number, size=size, most_tokens=SHORT_TOKENS)
-        )
+        window = plan_window(arm.name, plan, number, size=size, most_tokens=SHORT_TOKENS)
+        window_records = await _ask_window(arm, loops, window)
         records += window_records
         if all(record.error for record in window_records):
             break
@@ -125,9 +123,7 @@ def plan_window(arm: str, plan: RunPlan, number: int, *, size: int, most_tokens:
         arms=(arm,),
         is_warm_up=True,
         block=PlanBlock(number=0, class_=ALL_CLASSES, load=load, entries=entries, requests=size),
-        items=tuple(
-            PlanItem(index=index, entry=entry, repeat=0, seed=plan.seed) for index, entry in enumerate(entries)
-        ),
+        items=tuple(PlanItem(index=place, entry=entries[place], repeat=0, seed=plan.seed) for place in range(size)),
     )
 
 
@@ -136,28 +132,23 @@ def compute_medians(records: Sequence[RequestRecord]) -> WindowMedians:
     ttfts_s, tpots_s = [], []
     for record in records:
         token_times_s = [chunk.at_s for chunk in record.chunks if chunk.bears_tokens]
-        if record.error or not token_times_s:
-            continue
-        ttfts_s.append(token_times_s[0])
-        tokens = record.completion_tokens or len(token_times_s)
-        if tokens > 1:
-            tpots_s.append((token_times_s[-1] - token_times_s[0]) / (tokens - 1))
-    return WindowMedians(
-        ttft_s=statistics.median(ttfts_s) if ttfts_s else None, tpot_s=statistics.median(tpots_s) if tpots_s else None
-    )
+        if not record.error and token_times_s:
+            ttfts_s.append(token_times_s[0])
+            later_tokens = (record.completion_tokens or len(token_times_s)) - 1
+            if later_tokens > 0:
+                tpots_s.append((token_times_s[-1] - token_times_s[0]) / later_tokens)
+    return WindowMedians(*(statistics.median(values) if values else None for values in (ttfts_s, tpots_s)))
 
 
 def is_stable(previous: WindowMedians, current: WindowMedians) -> bool:
     """Return whether two windows showed the same."""
-    return _is_near(previous.ttft_s, current.ttft_s, MAX_TTFT_CHANGE_S) and _is_near(
-        previous.tpot_s, current.tpot_s, 0.0
-    )
-
-
-def _is_near(previous: float | None, current: float | None, min_change_s: float) -> bool:
-    if previous is None or current is None:
-        return previous is current
-    return abs(previous - current) <= max(MAX_CHANGE * max(previous, current), min_change_s)
+    for before, now, tolerance_s in zip(previous, current, (MAX_TTFT_CHANGE_S, 0.0), strict=True):
+        if before is None or now is None:
+            if before is not now:
+                return False
+        elif abs(before - now) > max(MAX_CHANGE * max(before, now), tolerance_s):
+            return False
+    return True
 
 
 def _count_workers(plan: RunPlan) -> int:
@@ -176,13 +167,11 @@ def _rotate_classes(plan: RunPlan) -> list[PromptEntry]:
 
 def _compute_factor(plan: RunPlan, records: Sequence[RequestRecord]) -> float | None:
     """Return the median share of the guess that a request took; a median, because the first ones may have been cold."""
-    token_limits = {
-        (entry.suite, entry.prompt.id): entry.max_tokens for block in plan.blocks for entry in block.entries
-    }
+    limits = {(entry.suite, entry.prompt.id): entry.max_tokens for block in plan.blocks for entry in block.entries}
     shares = []
     for record in records:
-        token_limit = token_limits[record.suite, record.prompt_id]
-        max_tokens = token_limit if record.round == records[0].round else min(token_limit, SHORT_TOKENS)
+        limit = limits[record.suite, record.prompt_id]
+        max_tokens = limit if record.round == records[0].round else min(limit, SHORT_TOKENS)
         if record.error is None:
             shares.append(record.end_s / estimate_request_s(max_tokens))
     return statistics.median(shares) if shares else None

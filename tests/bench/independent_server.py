@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
-import gzip
 import itertools
 import json
 import math
@@ -32,7 +31,7 @@ from typing import Any, Self, TextIO
 MODEL = "independent"
 WORDS = "the quick brown fox jumps over the lazy dog while seven grey ships sail past a quiet harbour".split()  # noqa: SIM905
 OK = 200
-AT_THE_END = ("no_usage", "wrong_usage", "wrong_model", "no_end", "no_done", "hang_after_done")
+AT_THE_END = ("no_usage", "wrong_model", "hang_after_done")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,12 +185,11 @@ class Frames:
 
     def usage(self) -> bytes:
         """The event without a choice."""
-        return self._frame({"choices": [], "usage": self._usage(wrong=self.schedule.fault == "wrong_usage")})
+        return self._frame({"choices": [], "usage": self._usage()})
 
-    def _usage(self, *, wrong: bool = False) -> dict[str, int]:
-        tokens = self.running * 3 + 1 if wrong else self.running
-        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens,
-                "total_tokens": self.prompt_tokens + tokens}  # fmt: skip
+    def _usage(self) -> dict[str, int]:
+        total = self.prompt_tokens + self.running
+        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.running, "total_tokens": total}
 
     def _choice(self, delta: dict[str, str], size: int, finish: str | None = None) -> bytes:
         choice: dict[str, Any] = {"index": 0, "delta": delta} if self.request.chat else {
@@ -364,16 +362,11 @@ async def _raw(connection: Connection, schedule: Schedule) -> bool:
 
 
 async def _end(connection: Connection, request: Request, schedule: Schedule, frames: Frames) -> bool:
-    if schedule.fault == "no_end":
-        await connection.end()
-        return True
     full = frames.running >= request.body.get("max_tokens", schedule.tokens)
     last = [frames.finish("length" if full else "stop")]
     if request.option("include_usage") and schedule.fault != "no_usage":
         last.append(frames.usage())
-    if schedule.fault != "no_done":
-        last.append(b"data: [DONE]\n\n")
-    for frame in last:
+    for frame in (*last, b"data: [DONE]\n\n"):
         await connection.write(frame)
     if schedule.fault == "hang_after_done":
         await asyncio.sleep(60)
@@ -382,6 +375,8 @@ async def _end(connection: Connection, request: Request, schedule: Schedule, fra
 
 
 # What happens instead of a stream; each returns whether the connection goes on.
+Before = Callable[[Connection, Schedule], Awaitable[bool]]
+During = Callable[[Connection, Frames], Awaitable[bool]]
 
 
 async def _status(connection: Connection, schedule: Schedule) -> bool:
@@ -391,59 +386,18 @@ async def _status(connection: Connection, schedule: Schedule) -> bool:
     return True
 
 
-async def _html(connection: Connection, schedule: Schedule) -> bool:
-    page = b"<!DOCTYPE html>\n<html><title>Sign in</title><body>Please sign in.</body></html>\n"
-    kind = schedule.content_type if schedule.content_type != "text/event-stream" else "text/html; charset=utf-8"
-    await connection.whole("200 OK", kind, page)
-    return True
+def _whole(content_type: str, body: bytes, status: str = "200 OK", extra: str = "") -> Before:
+    async def send(connection: Connection, schedule: Schedule) -> bool:
+        stated = schedule.content_type if schedule.content_type != Schedule.content_type else content_type
+        await connection.whole(status, stated, body, extra)
+        return True
 
-
-async def _json(connection: Connection, _: Schedule) -> bool:
-    answer = {"object": "chat.completion", "choices": [{"message": {"content": "all at once"}}]}
-    await connection.whole("200 OK", "application/json", json.dumps(answer, indent=1).encode())
-    return True
-
-
-async def _empty_json(connection: Connection, _: Schedule) -> bool:
-    await connection.whole("200 OK", "application/json", b'{"status": "ok"}')
-    return True
-
-
-async def _empty(connection: Connection, _: Schedule) -> bool:
-    await connection.whole("200 OK", "text/event-stream", b"")
-    return True
-
-
-async def _redirect(connection: Connection, _: Schedule) -> bool:
-    await connection.whole("307 Temporary Redirect", "text/plain", b"", "Location: /elsewhere/v1/chat/completions\r\n")
-    return True
-
-
-async def _gzip(connection: Connection, _: Schedule) -> bool:
-    text = b"".join(
-        b'data: {"model":"independent","choices":[{"delta":{"content":" word"},"finish_reason":%s}]}\n\n' % end
-        for end in (b"null", b"null", b'"stop"')
-    )
-    packed = gzip.compress(text + b"data: [DONE]\n\n")
-    await connection.begin("text/event-stream", extra="Content-Encoding: gzip\r\n")
-    for at in range(0, len(packed), 7):
-        await connection.write(packed[at : at + 7])
-    await connection.end()
-    return True
+    return send
 
 
 async def _not_http(connection: Connection, _: Schedule) -> bool:
     connection.writer.write(b"SSH-2.0-OpenSSH_9.7\r\n\r\n")
     await connection.writer.drain()
-    return False
-
-
-async def _silent(_connection: Connection, _schedule: Schedule) -> bool:
-    await asyncio.sleep(60)
-    return False
-
-
-async def _drop_early(_connection: Connection, _schedule: Schedule) -> bool:
     return False
 
 
@@ -456,7 +410,7 @@ async def _flood(connection: Connection, _: Schedule) -> bool:
 # What happens in the middle of a stream.
 
 
-async def _stall(_connection: Connection, _frames: Frames) -> bool:
+async def _stall(_connection: Connection, _: Frames | Schedule) -> bool:
     await asyncio.sleep(60)
     return False
 
@@ -467,7 +421,7 @@ async def _comments(connection: Connection, _: Frames) -> bool:
         await asyncio.sleep(0.02)
 
 
-async def _drop(_connection: Connection, _frames: Frames) -> bool:
+async def _drop(_connection: Connection, _: Frames | Schedule) -> bool:
     return False
 
 
@@ -485,26 +439,6 @@ async def _error(connection: Connection, _: Frames) -> bool:
     return False
 
 
-async def _bad_utf8(connection: Connection, _: Frames) -> bool:
-    await connection.write(b'data: {"choices":[{"index":0,"delta":{"content":"\xff\xfe"}}]}\n\n')
-    return True
-
-
-async def _half_surrogate(connection: Connection, _: Frames) -> bool:
-    await connection.write(b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n')
-    return True
-
-
-async def _bad_json(connection: Connection, _: Frames) -> bool:
-    await connection.write(b'data: {"choices":[{"index":0,\n\n')
-    return True
-
-
-async def _no_choices(connection: Connection, _: Frames) -> bool:
-    await connection.write(b'data: {"status":"working"}\n\n')
-    return True
-
-
 async def _endless(connection: Connection, frames: Frames) -> bool:
     for number in itertools.count():
         await connection.write(frames.burst(number, 1), 1)
@@ -512,16 +446,18 @@ async def _endless(connection: Connection, frames: Frames) -> bool:
     return False
 
 
-Before = Callable[[Connection, Schedule], Awaitable[bool]]
-During = Callable[[Connection, Frames], Awaitable[bool]]
+HTML = b"<!DOCTYPE html>\n<html><title>Sign in</title><body>Please sign in.</body></html>\n"
+ONE_ANSWER = b'{\n "object": "chat.completion",\n "choices": [{"message": {"content": "all at once"}}]\n}'
 BEFORE: dict[str, Before] = {
-    "status": _status, "html": _html, "json": _json, "empty_json": _empty_json, "empty": _empty, "redirect": _redirect,
-    "gzip": _gzip, "not_http": _not_http, "silent": _silent, "drop_early": _drop_early, "flood": _flood,
+    "status": _status, "html": _whole("text/html; charset=utf-8", HTML), "json": _whole("application/json", ONE_ANSWER),
+    "empty_json": _whole("application/json", b'{"status": "ok"}'), "empty": _whole("text/event-stream", b""),
+    "redirect": _whole(
+        "text/plain", b"", "307 Temporary Redirect", "Location: /elsewhere/v1/chat/completions\r\n"
+    ),
+    "not_http": _not_http, "silent": _stall, "drop_early": _drop, "flood": _flood,
 }  # fmt: skip
 DURING: dict[str | None, During] = {
-    "stall": _stall, "comments": _comments, "drop": _drop, "reset": _reset, "error": _error,
-    "bad_utf8": _bad_utf8, "half_surrogate": _half_surrogate, "bad_json": _bad_json, "no_choices": _no_choices,
-    "endless": _endless,
+    "stall": _stall, "comments": _comments, "drop": _drop, "reset": _reset, "error": _error, "endless": _endless,
 }  # fmt: skip
 
 
@@ -529,23 +465,17 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--log", type=argparse.FileType("a"))
-    parser.add_argument("--ttft-ms", type=float, default=Schedule.ttft_ms)
-    parser.add_argument("--step-ms", type=float, default=Schedule.step_ms)
-    parser.add_argument("--bursts", default=Schedule.bursts)
+    for name in ("ttft_ms", "step_ms", "bursts", "tokens", "speed", "spread"):
+        default = getattr(Schedule, name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     parser.add_argument("--first-burst", type=int)
-    parser.add_argument("--tokens", type=int, default=Schedule.tokens)
-    parser.add_argument("--speed", type=float, default=Schedule.speed)
-    parser.add_argument("--spread", type=float, default=Schedule.spread)
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args(argv)
 
 
 async def _run(options: argparse.Namespace) -> None:
-    default = Schedule(
-        ttft_ms=options.ttft_ms, step_ms=options.step_ms, bursts=options.bursts,
-        first_burst=options.first_burst, tokens=options.tokens, speed=options.speed, spread=options.spread,
-    )  # fmt: skip
-    async with Server(default, port=options.port, log=options.log, seed=options.seed) as server:
+    fields = {name: value for name, value in vars(options).items() if name not in {"port", "log", "seed"}}
+    async with Server(Schedule(**fields), port=options.port, log=options.log, seed=options.seed) as server:
         sys.stdout.write(f"listening on http://127.0.0.1:{server.port}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

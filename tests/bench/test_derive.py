@@ -10,15 +10,6 @@ from measured import BURSTS, chunks, failed, record
 
 from tandem.bench import request_metrics
 from tandem.bench.record import Chunk, RequestRecord
-from tandem.bench.request_metrics import (
-    CHUNK_AFTER_END,
-    RUNNING_USAGE_FELL,
-    TIME_BACKWARDS,
-    TOKENS_WITHOUT_CHUNKS,
-    USAGE_BELOW_CHUNKS,
-    USAGE_CONTRADICTION,
-    USAGE_DIFFERS,
-)
 from tandem.metrics import CATALOGUE
 
 compute = request_metrics.compute_record_metrics
@@ -112,54 +103,46 @@ def test_bursts_of_any_size_at_one_token_rate_leave_tpot_alone_and_move_what_cou
     assert figures["llmperf_inter_token_latency_ms"] == pytest.approx(38000 / (steps + 1))
 
 
-def test_without_usage_the_times_stay_and_what_counts_tokens_is_absent() -> None:
+def test_a_record_has_only_the_figures_that_it_can_carry() -> None:
     silent = record(chunks=chunks((0.2, "text"), (0.3, "text")), completion_tokens=None)
+    llmperf = record(generator="llmperf", chunks=chunks((0.2, "text"), (0.9, "end")), end_s=1.0)
 
     assert compute(silent).keys() == compute(record(completion_tokens=20)).keys() == TIMES_ALONE
-
-
-def test_an_answer_without_any_chunk_has_no_time() -> None:
     assert compute(record(chunks=(), completion_tokens=0)) == {"prompt_tokens": 64.0, "completion_tokens": 0.0}
-
-
-def test_a_failed_request_has_no_figure() -> None:
     assert compute(failed()) == compute(record(error="gap_timeout")) == {}
-
-
-def test_a_record_of_llmperf_gives_only_what_its_ends_carry() -> None:
-    figures = compute(record(generator="llmperf", chunks=chunks((0.2, "text"), (0.9, "end")), end_s=1.0))
-
-    assert figures == pytest.approx({"ttft_ms": 200.0, "e2e_ms": 900.0, "prompt_tokens": 64, "completion_tokens": 8})
+    assert compute(llmperf) == pytest.approx(
+        {"ttft_ms": 200.0, "e2e_ms": 900.0, "prompt_tokens": 64, "completion_tokens": 8}
+    )
+    assert all(len(values) == 0 for values in request_metrics.compute_request_metrics([]).values.values())
+    assert request_metrics.compute_request_metrics([record()]).values.keys() <= CATALOGUE.keys()
 
 
 @pytest.mark.parametrize(
     ("word", "changes"),
     [
-        (TIME_BACKWARDS, {"end_s": -0.1}),
-        (TIME_BACKWARDS, {"chunks": chunks((0.2, "text", 4), (0.1, "text", 4))}),
-        (TIME_BACKWARDS, {"chunks": chunks((-0.2, "text", 4), (0.1, "text", 4))}),
-        (TIME_BACKWARDS, {"headers_s": 0.15}),
-        (TIME_BACKWARDS, {"headers_s": -0.15}),
-        (CHUNK_AFTER_END, {"end_s": 0.2}),
-        (USAGE_BELOW_CHUNKS, {"completion_tokens": 2, "chunks": chunks((0.1, "text"), (0.2, "text"), (0.3, "text"))}),
-        (RUNNING_USAGE_FELL, {"chunks": chunks((0.1, "text", 9), (0.2, "text", -1))}),
-        (USAGE_DIFFERS, {"completion_tokens": 20}),
-        (USAGE_DIFFERS, {"completion_tokens": 7}),
-        (USAGE_CONTRADICTION, {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"}),
-        (TOKENS_WITHOUT_CHUNKS, {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
+        ("time_runs_backwards", {"end_s": -0.1}),
+        ("time_runs_backwards", {"chunks": chunks((0.2, "text", 4), (0.1, "text", 4))}),
+        ("time_runs_backwards", {"chunks": chunks((-0.2, "text", 4), (0.1, "text", 4))}),
+        ("time_runs_backwards", {"headers_s": 0.15}),
+        ("time_runs_backwards", {"headers_s": -0.15}),
+        ("chunk_after_end", {"end_s": 0.2}),
+        ("usage_below_chunks", {"completion_tokens": 2, "chunks": chunks((0.1, "text"), (0.2, "text"), (0.3, "text"))}),
+        ("running_usage_fell", {"chunks": chunks((0.1, "text", 9), (0.2, "text", -1))}),
+        ("usage_differs_from_chunks", {"completion_tokens": 20}),
+        ("usage_differs_from_chunks", {"completion_tokens": 7}),
+        ("usage_contradicts_stream", {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"}),
+        ("tokens_without_chunks", {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
     ],
 )
 def test_a_contradiction_is_named(word: str, changes: dict[str, object]) -> None:
     assert word in suspects(record(**changes))
 
 
-@pytest.mark.parametrize(
-    "one",
-    [record(), record(completion_tokens=9), failed(chunks=chunks((0.3, "text"), (0.2, "text")))],
-    ids=["whole", "a stop token counted and never sent", "failed"],
-)
-def test_a_record_without_a_contradiction_is_not_suspect(one: RequestRecord) -> None:
-    assert suspects(one) == set()
+def test_a_record_without_a_contradiction_is_not_suspect() -> None:
+    stop_token = record(completion_tokens=9)  # counted and never sent
+
+    assert suspects(record()) == suspects(stop_token) == set()
+    assert suspects(failed(chunks=chunks((0.3, "text"), (0.2, "text")))) == set()
 
 
 def test_a_clock_that_runs_backwards_voids_every_figure() -> None:
@@ -172,14 +155,6 @@ def test_a_clock_that_runs_backwards_voids_every_figure() -> None:
 @pytest.mark.parametrize(("counted_by", "is_used"), [("usage", False), ("token_ids", True)])
 def test_usage_that_contradicts_the_stream_is_used_where_ids_were_counted(counted_by: str, is_used: bool) -> None:
     assert ("tpot_ms" in compute(record(error_detail="usage says otherwise", counted_by=counted_by))) is is_used
-
-
-def test_no_records_have_no_figures() -> None:
-    assert all(len(values) == 0 for values in request_metrics.compute_request_metrics([]).values.values())
-
-
-def test_every_figure_of_a_request_is_in_the_catalogue() -> None:
-    assert request_metrics.compute_request_metrics([record()]).values.keys() <= CATALOGUE.keys()
 
 
 # An oracle that shares nothing with the vectors: the definitions, one record at a time.

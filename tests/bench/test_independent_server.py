@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from independent_server import Schedule, Server
-from one_request import EVERYTHING, LONG, address, asking, come, run
+from one_request import LONG, address, asking, come, run
 
 from tandem.bench import answer
 from tandem.bench.client import CompletionClient
@@ -25,16 +25,12 @@ GENERATOR = random.Random(1)  # noqa: S311 - no secret
 
 
 def test_it_imports_the_standard_library_alone() -> None:
-    tree = ast.walk(ast.parse(PROGRAM.read_text()))
-    names = {name for node in tree for name in _imported(node)}
+    imports = [
+        node for node in ast.walk(ast.parse(PROGRAM.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    names = {getattr(node, "module", None) or alias.name for node in imports for alias in node.names}
 
-    assert names - set(sys.stdlib_module_names) == set()
-
-
-def _imported(node: ast.AST) -> set[str]:
-    if isinstance(node, ast.Import):
-        return {alias.name.partition(".")[0] for alias in node.names}
-    return {node.module.partition(".")[0]} if isinstance(node, ast.ImportFrom) and node.module else set()
+    assert {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) == set()
 
 
 @pytest.mark.parametrize(
@@ -50,65 +46,33 @@ def test_bursts_are_as_scheduled_and_end_with_the_tokens(fields: dict, sizes: li
     assert Schedule(**fields).sizes(None) == sizes
 
 
-def test_random_bursts_are_the_same_for_the_same_seed() -> None:
-    sizes = Schedule(bursts="random:1-8:5", tokens=200).sizes(None)
-
-    assert sizes == Schedule(bursts="random:1-8:5", tokens=200).sizes(None)
-    assert (sum(sizes), set(sizes[:-1]) <= set(range(1, 9)), len(set(sizes)) > 4) == (200, True, True)
-
-
-def test_a_prompt_brings_its_own_schedule() -> None:
-    came = come(asking(prompt='hello\n#schedule {"bursts": "5", "step_ms": 1, "tokens": 10}', offers=EVERYTHING))
-
-    assert [size for _, size in came.server.posted[0]["bursts"]] == [5, 5]
-
-
-def test_no_burst_is_written_before_it_is_due() -> None:
-    truth = come(ttft_ms=30, step_ms=10, tokens=5).server.posted[0]
-    due = [truth["accepted_s"] + 0.03 + 0.01 * number for number in range(5)]
-
-    assert all(at_s >= due_s - 1e-9 for (at_s, _), due_s in zip(truth["bursts"], due, strict=True))
-
-
-def test_speed_divides_both_times() -> None:
-    drawn = Schedule(ttft_ms=30, step_ms=12, speed=1.5).draw_times(GENERATOR)
-
-    assert (drawn.ttft_ms, drawn.step_ms) == pytest.approx((20, 8))
-
-
-def test_requests_without_a_spread_keep_their_times() -> None:
-    assert Schedule(ttft_ms=30, step_ms=12).draw_times(GENERATOR) == Schedule(ttft_ms=30, step_ms=12)
-
-
-def test_times_of_requests_differ_by_the_spread() -> None:
-    drawn = [Schedule(ttft_ms=30, step_ms=12, spread=0.1).draw_times(GENERATOR) for _ in range(2000)]
-    factors = [
-        [math.log(one.ttft_ms / 30) for one in drawn],
-        [math.log(one.step_ms / 12) for one in drawn],
-    ]
-
-    assert [statistics.stdev(logs) for logs in factors] == pytest.approx([0.1, 0.1], rel=0.1)
-    assert abs(statistics.correlation(*factors)) < 0.1
-
-
-def test_a_seed_decides_the_times_of_requests() -> None:
+def test_a_seed_decides_bursts_and_times() -> None:
     def drawn(seed: int) -> list[Schedule]:
         server = Server(Schedule(spread=0.1), seed=seed)
         return [server.default.draw_times(server.generator) for _ in range(3)]
 
-    assert drawn(5) == drawn(5)
-    assert drawn(5) != drawn(6)
+    sizes = Schedule(bursts="random:1-8:5", tokens=200).sizes(None)
+
+    assert sizes == Schedule(bursts="random:1-8:5", tokens=200).sizes(None)
+    assert (sum(sizes), len(set(sizes)) > 4, drawn(5) == drawn(5), drawn(5) == drawn(6)) == (200, True, True, False)
 
 
-def test_a_request_gets_the_times_that_were_drawn() -> None:
-    truth = come(ttft_ms=10, step_ms=5, tokens=4, speed=0.5).server.posted[0]
+@pytest.mark.parametrize("speed", [1.0, 0.5])
+def test_no_burst_is_written_before_it_is_due(speed: float) -> None:
+    truth = come(ttft_ms=15, step_ms=5, tokens=5, speed=speed).server.posted[0]
+    due = [truth["accepted_s"] + (0.015 + 0.005 * number) / speed for number in range(5)]
 
-    assert truth["bursts"][-1][0] - truth["accepted_s"] >= 0.05 - 1e-9
+    assert all(at_s >= due_s - 1e-9 for (at_s, _), due_s in zip(truth["bursts"], due, strict=True))
 
 
-def test_an_unknown_fault_is_refused() -> None:
-    with pytest.raises(ValueError, match="no such fault: earthquake"):
-        Schedule(fault="earthquake")
+def test_times_of_requests_differ_by_speed_and_spread() -> None:
+    drawn = [Schedule(ttft_ms=30, step_ms=12, spread=0.1).draw_times(GENERATOR) for _ in range(2000)]
+    factors = [[math.log(one.ttft_ms / 30) for one in drawn], [math.log(one.step_ms / 12) for one in drawn]]
+    faster = Schedule(ttft_ms=30, step_ms=12, speed=1.5).draw_times(GENERATOR)
+
+    assert [statistics.stdev(logs) for logs in factors] == pytest.approx([0.1, 0.1], rel=0.1)
+    assert abs(statistics.correlation(*factors)) < 0.1
+    assert (faster.ttft_ms, faster.step_ms) == pytest.approx((20, 8))
 
 
 def test_it_runs_as_a_program_and_logs_every_write(tmp_path: Path) -> None:

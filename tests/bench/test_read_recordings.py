@@ -1,13 +1,17 @@
-"""What real vLLM servers sent, read by us and, in the plainest way, by the tests."""
+"""What real servers sent, read by us and, in the plainest way, by the tests."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections import Counter
 
 import pytest
 from recordings import RECORDINGS, REFUSALS, Recording, recorded
 
 from tandem.bench.answer import ServerAnswer, has_output_event, has_running_usage, parse_answer
+
+LLAMA_CPP = ("foreign/llama_cpp_plain", "foreign/llama_cpp_ngram")
 
 
 def answered(name: str) -> ServerAnswer:
@@ -26,132 +30,105 @@ def test_there_are_recordings_of_both_apis_and_of_refusals() -> None:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_a_recorded_stream_has_no_fault(name: str) -> None:
-    answer = answered(name)
-
-    assert (answer.error, answer.error_detail) == (None, None)
-
-
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_every_event_is_a_chunk_with_the_time_of_its_read(name: str) -> None:
-    recording = recorded(name)
+def test_a_recorded_stream_is_read_as_its_events_say(name: str) -> None:
+    recording, answer = recorded(name), answered(name)
+    usages = [event["usage"] for event in recording.events if event.get("usage")]
+    last_usage = usages[-1] if usages else {}
+    texts = [choice.get("text") or choice.get("delta", {}).get("content") or "" for choice in choices(recording)]
+    ids = [token_id for choice in choices(recording) for token_id in choice.get("token_ids") or []]
+    logprobs = json.loads(bytes(answer.logprobs))
+    entries = logprobs["token_logprobs"] if isinstance(logprobs, dict) else logprobs
     times = [
         at_ns / 1e9
         for at_ns, piece in recording.reads
         for _ in range(piece.count(b"data: {"))  # these recordings cut no event in two
     ]
 
-    assert [chunk.at_s for chunk in answered(name).chunks] == pytest.approx(times)
+    assert (answer.error, answer.error_detail) == (None, None)
+    assert [chunk.at_s for chunk in answer.chunks] == pytest.approx(times)
+    assert (answer.text, answer.model) == ("".join(texts), recording.events[0]["model"])
+    assert [answer.finish_reason] == [c["finish_reason"] for c in choices(recording) if c.get("finish_reason")]
+    assert (answer.completion_tokens, answer.prompt_tokens, answer.counted_by) == (
+        last_usage.get("completion_tokens"), last_usage.get("prompt_tokens"), "usage" if usages else None,
+    )  # fmt: skip
+    assert answer.token_ids == (tuple(ids) or None)
+    assert (entries and len(entries)) == (answer.completion_tokens if recording.ask.offers.logprobs else None)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_the_text_is_that_of_the_events(name: str) -> None:
-    texts = [choice.get("text") or choice.get("delta", {}).get("content") or "" for choice in choices(recorded(name))]
-
-    assert answered(name).text == "".join(texts)
-
-
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_the_finish_reason_and_the_model_are_those_of_the_events(name: str) -> None:
-    recording = recorded(name)
-    reasons = [choice["finish_reason"] for choice in choices(recording) if choice.get("finish_reason")]
-
-    answer = answered(name)
-
-    assert ([answer.finish_reason], answer.model) == (reasons, recording.events[0]["model"])
-
-
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_tokens_are_counted_where_the_server_counts_and_nowhere_else(name: str) -> None:
-    usages = [event["usage"] for event in recorded(name).events if event.get("usage")]
-
-    answer = answered(name)
-
-    said = usages[-1] if usages else {}
-    assert answer.completion_tokens == said.get("completion_tokens")
-    assert answer.prompt_tokens == said.get("prompt_tokens")
-    assert answer.counted_by == ("usage" if usages else None)
-
-
-@pytest.mark.parametrize("name", [name for name in RECORDINGS if recorded(name).ask.offers.continuous_usage])
 def test_the_tokens_of_the_chunks_are_the_growth_of_the_running_usage(name: str) -> None:
-    running = [event["usage"]["completion_tokens"] for event in recorded(name).events if event["choices"]]
+    recording, is_running = recorded(name), recorded(name).ask.offers.continuous_usage
+    running = [event["usage"]["completion_tokens"] for event in recording.events if event["choices"] and is_running]
     bursts = [now - before for before, now in zip([0, *running], running, strict=False)]
 
-    chunks = answered(name).chunks
+    tokens = [chunk.tokens for chunk in answered(name).chunks if chunk.kind != "usage"]
 
-    assert [chunk.tokens for chunk in chunks if chunk.kind != "usage"] == bursts
-    assert sum(bursts) == answered(name).completion_tokens
-    assert has_running_usage(recorded(name).reply)
-
-
-@pytest.mark.parametrize("name", [name for name in RECORDINGS if not recorded(name).ask.offers.continuous_usage])
-def test_no_running_usage_is_seen_where_none_was_asked_for(name: str) -> None:
-    assert not has_running_usage(recorded(name).reply)
-
-
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_token_ids_are_kept_where_they_came(name: str) -> None:
-    ids = [one for choice in choices(recorded(name)) for one in choice.get("token_ids") or []]
-
-    assert answered(name).token_ids == (tuple(ids) or None)
-
-
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_log_probabilities_are_kept_one_per_token_where_they_came(name: str) -> None:
-    asked = recorded(name).ask.offers.logprobs
-    kept = json.loads(bytes(answered(name).logprobs))
-    entries = kept["token_logprobs"] if isinstance(kept, dict) else kept
-
-    assert (entries is not None) is asked
-    assert not asked or len(entries) == answered(name).completion_tokens
+    assert has_running_usage(recording.reply) == is_running
+    assert not is_running or (tokens, sum(bursts)) == (bursts, answered(name).completion_tokens)
 
 
 def test_a_burst_of_a_speculating_server_is_one_chunk_with_its_tokens() -> None:
-    answer = answered("ngram_chat_running_usage")
+    chunks = answered("ngram_chat_running_usage").chunks
 
-    assert [chunk.tokens for chunk in answer.chunks if chunk.bears_tokens] == [1, 1, 1, 8, 8, 8, 7]
-    assert [chunk.kind for chunk in answer.chunks] == ["role", *["text"] * 7, "usage"]
+    assert [chunk.tokens for chunk in chunks if chunk.bears_tokens] == [1, 1, 1, 8, 8, 8, 7]
+    assert [chunk.kind for chunk in chunks] == ["role", *["text"] * 7, "usage"]
+    assert "end" in [chunk.kind for chunk in answered("base_chat_usage").chunks]  # end of text alone
 
 
 def test_a_token_that_ends_inside_a_character_is_a_chunk_with_tokens_and_no_text() -> None:
-    answer = answered("base_completions_split_characters")
+    name = "base_completions_split_characters"
+    halves = [choice for choice in choices(recorded(name)) if choice["text"] == "" and not choice["finish_reason"]]
 
-    assert [chunk.tokens for chunk in answer.chunks if chunk.kind == "empty"] == [1] * sum(
-        choice["text"] == "" and not choice["finish_reason"]
-        for choice in choices(recorded("base_completions_split_characters"))
-    )
-    assert any(chunk.kind == "empty" and chunk.bears_tokens for chunk in answer.chunks)
-
-
-def test_end_of_text_alone_is_the_end_and_bears_its_token() -> None:
-    answer = answered("base_chat_usage")
-
-    assert ("end" in [chunk.kind for chunk in answer.chunks], answer.finish_reason) == (True, "stop")
+    assert [chunk.tokens for chunk in answered(name).chunks if chunk.kind == "empty"] == [1] * len(halves)
+    assert halves
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_the_first_output_is_seen_with_its_event_and_not_before(name: str) -> None:
-    reply = recorded(name).reply
+    reply = dataclasses.replace(recorded(name).reply, reads=[])
     first = next(chunk.at_s for chunk in answered(name).chunks if chunk.bears_tokens)
-    reads = reply.reads
 
-    seen = next(at_ns for number, (at_ns, _) in enumerate(reads, 1) if _seen(reply, reads[:number]))
+    for read in recorded(name).reads:
+        reply.reads.append(read)
+        if has_output_event(reply):
+            break
 
-    assert seen / 1e9 == pytest.approx(first)
-
-
-def _seen(reply, reads) -> bool:
-    reply.reads = reads
-    return has_output_event(reply)
+    assert reply.reads[-1][0] / 1e9 == pytest.approx(first)
 
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_refusal_says_its_status_and_what_the_server_said(name: str) -> None:
-    recording = recorded(name)
-    said = json.loads(recording.body)["error"]["message"]
-
-    answer = answered(name)
+    recording, answer = recorded(name), answered(name)
 
     assert answer.error == f"status_{recording.head['status']}"
-    assert answer.error_detail == said[:300]
+    assert answer.error_detail == json.loads(recording.body)["error"]["message"][:300]
+
+
+# Servers that share no code with vLLM
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "finish"),
+    [(LLAMA_CPP[0], 48, "length"), (LLAMA_CPP[1], 48, "length"), ("foreign/xpyd_sim", 36, "stop")],
+)
+def test_usage_counts_one_token_for_each_text_event(name: str, tokens: int, finish: str) -> None:
+    answer = answered(name)
+
+    assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (tokens, "usage", finish)
+    assert Counter(chunk.kind for chunk in answer.chunks) == {"role": 1, "text": tokens, "end": 1, "usage": 1}
+    assert {chunk.tokens for chunk in answer.chunks} == {None}
+
+
+def test_llama_cpp_sends_a_burst_as_events_of_one_read() -> None:
+    plain, ngram = map(answered, LLAMA_CPP)
+
+    assert (plain.text, plain.cached_tokens, ngram.cached_tokens) == (ngram.text, 0, 0)
+    assert [len(recorded(name).reads) for name in LLAMA_CPP] == [50, 30]
+
+
+def test_mock_llm_ends_with_text_and_without_usage() -> None:
+    answer = answered("foreign/mock_llm")
+
+    assert [(chunk.kind, chunk.tokens) for chunk in answer.chunks] == [("text", None)] * 7
+    assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (None, None, "stop")
+    assert answer.text == "Repeat: one two three one two three one two three"

@@ -1,39 +1,37 @@
+"""A record is its place in the run, filled in with what came of the request."""
+
+from __future__ import annotations
+
+import json
+
 import planned
 import pytest
+from measured import record
+from one_request import asking
 
-from tandem.bench.answer import ServerAnswer
-from tandem.bench.completion_request import CompletionRequest
-from tandem.bench.recorder import SentRequest, build_record
+from tandem.bench.recorder import complete_record
 from tandem.bench.reply import ServerReply
 
-
-@pytest.fixture
-def asked() -> SentRequest:
-    turn = next(iter(planned.plan().turns()))
-    item = turn.items[0]
-    ask = CompletionRequest(request_id="one", prompt="say it", max_tokens=8)
-    return SentRequest(arm="a", turn=turn, item=item, worker=0, request=ask, models=frozenset())
+DONE = b"data: [DONE]\n\n"
 
 
-def test_an_answer_that_was_whole_before_its_connection_broke_is_no_failure(asked) -> None:
-    reply = ServerReply(start_ns=0, end_ns=1, status=200, error="closed", error_detail="reset after [DONE]")
-
-    made = build_record(asked, reply, ServerAnswer(text="It is said.", finish_reason="stop"))
-
-    assert (made.error, made.error_detail, made.content) == (None, None, "ok")
+def event(finish: str | None, **delta: str) -> bytes:
+    return b"data: " + json.dumps({"choices": [{"delta": delta, "finish_reason": finish}]}).encode() + b"\n\n"
 
 
-def test_a_failed_answer_has_no_word_for_its_content(asked) -> None:
-    made = build_record(
-        asked,
-        ServerReply(start_ns=0, end_ns=1, status=200),
-        ServerAnswer(text="It", error="closed", error_detail="why"),
-    )
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        (event("stop", content="It is said.") + DONE, (None, None, "ok")),  # the connection broke after [DONE]
+        (event(None, content="It"), ("closed", "the stream ended after 1 events", None)),
+        (event("length", reasoning="First I"), (None, None, "truncated")),  # thinking took all its tokens
+    ],
+)
+def test_error_and_content_are_those_of_the_answer(stream: bytes, expected: tuple) -> None:
+    prompt = next(iter(planned.plan().turns())).items[0].entry.prompt
+    reply = ServerReply(start_ns=0, reads=[(1, stream)], end_ns=2, status=200, error="closed", error_detail="reset")
 
-    assert (made.error, made.error_detail, made.content) == ("closed", "why", None)
+    completed = complete_record(record(content=None), prompt, asking(), (), reply)
 
-
-def test_an_answer_whose_thought_took_all_its_tokens_is_truncated_and_not_empty(asked) -> None:
-    answer = ServerAnswer(text="", reasoning="First I should", finish_reason="length")
-
-    assert build_record(asked, ServerReply(start_ns=0, end_ns=1, status=200), answer).content == "truncated"
+    detail = completed.error_detail and completed.error_detail.partition(",")[0]
+    assert (completed.error, detail, completed.content) == expected

@@ -18,7 +18,6 @@ from plain_server import PIECE, PlainAnswer, PlainServer, plain_server
 from planned import plan
 
 from tandem.bench import answer
-from tandem.bench.body import read_page
 from tandem.bench.client import READ_BYTES, CompletionClient
 from tandem.bench.completion_request import ModelServer, encode_body
 from tandem.bench.counters import MetricsScrape
@@ -26,20 +25,15 @@ from tandem.bench.event import EventError
 from tandem.bench.fault import ExternalBenchError
 from tandem.bench.metrics_scraper import MetricsScraper
 from tandem.bench.probe import ProbeResult, probe_server
-from tandem.bench.reply import ServerReply
-from tandem.bench.response_limits import (
-    ERROR_BODY_BYTES,
-    EVENT_BYTES,
-    METRICS_BYTES,
-    PAGE_BYTES,
-    compute_stream_bytes,
-)
+from tandem.bench.reply import ServerReply, read_page
+from tandem.bench.response_limits import ERROR_BODY_BYTES, EVENT_BYTES, METRICS_BYTES, PAGE_BYTES, compute_stream_bytes
 from tandem.bench.sse import EventSplitter
 
 CHAT = "/v1/chat/completions"
 COUNTER = b"vllm:generation_tokens_total 7\n"
 GZIP = ("Content-Encoding: gzip",)
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
+ENDLESS = PlainAnswer(itertools.repeat(PIECE))
 UNREAD_BYTES = 16 << 20  # what sockets and both processes may hold of what was sent and never read
 T = TypeVar("T")
 
@@ -49,13 +43,6 @@ def bomb(size: int) -> bytes:
     packer = zlib.compressobj(9, wbits=31)
     line = b"#" * 1023 + b"\n"
     return b"".join(packer.compress(line) for _ in range(size // len(line))) + packer.flush()
-
-
-def page_of(size: int) -> bytes:
-    """Return a page of counters of exactly so many bytes."""
-    comment = b"# " + b"x" * 253 + b"\n"
-    body = COUNTER + comment * ((size - len(COUNTER)) // len(comment))
-    return body + b"\n" * (size - len(body))
 
 
 def address_of(server: PlainServer) -> ModelServer:
@@ -68,11 +55,6 @@ def scrape(server: PlainServer) -> MetricsScrape:
             return await pages.scrape("arm", plan(classes={"code": 1}).round(0)[0], "before")
 
     return uvloop.run(main())
-
-
-def scrape_page(body: bytes, *headers: str) -> tuple[MetricsScrape, str]:
-    with plain_server({"/metrics": PlainAnswer([body], headers=headers)}) as server:
-        return scrape(server), server.url
 
 
 def call_client(server: PlainServer, call: Callable[[CompletionClient], Awaitable[T]]) -> T:
@@ -91,47 +73,32 @@ def get_page(server: PlainServer, path: str = "/v1/models") -> ServerReply:
     return call_client(server, lambda client: client.get(path))
 
 
-def ask_server(server: PlainServer) -> ServerReply:
-    return call_client(server, lambda client: client.send_request(asking(), LONG))
+def ask_server(server: PlainServer, max_tokens: int = 16) -> ServerReply:
+    return call_client(server, lambda client: client.send_request(asking(max_tokens=max_tokens), LONG))
 
 
 def read_answer(reply: ServerReply) -> answer.ServerAnswer:
     return answer.parse_answer(reply, asking())
 
 
-def count_kept(reply: ServerReply) -> int:
-    return sum(len(piece) for _, piece in reply.reads)
+# Pages
 
 
-def endless() -> PlainAnswer:
-    return PlainAnswer(itertools.repeat(PIECE))
+@pytest.mark.parametrize(("packed", "form"), [(False, "the answer of {}"), (True, "{}, decompressed,")])
+@pytest.mark.parametrize("excess_bytes", [0, 1])
+def test_a_metrics_page_is_read_up_to_its_limit(excess_bytes: int, packed: bool, form: str) -> None:
+    size = METRICS_BYTES + excess_bytes
+    body = (COUNTER + (b"# " + b"x" * 253 + b"\n") * (size // 256 - 1)).ljust(size, b"\n")
+    page_answer = PlainAnswer([gzip.compress(body, 1) if packed else body], headers=GZIP if packed else ())
+    with plain_server({"/metrics": page_answer}) as server:
+        page = scrape(server)
 
-
-# /metrics
-
-
-@pytest.mark.parametrize("headers", [(), GZIP])
-def test_a_metrics_page_of_exactly_the_limit_is_read(headers: tuple[str, ...]) -> None:
-    body = page_of(METRICS_BYTES)
-
-    page, _ = scrape_page(gzip.compress(body, 1) if headers else body, *headers)
-
-    assert (page.error, page.counters) == (None, {"generation_tokens": 7.0})
-
-
-@pytest.mark.parametrize(("headers", "form"), [((), "the answer of {}"), (GZIP, "{}, decompressed,")])
-def test_a_longer_metrics_page_is_named_with_limit_and_address(headers: tuple[str, ...], form: str) -> None:
-    body = page_of(METRICS_BYTES + 1)
-
-    page, url = scrape_page(gzip.compress(body, 1) if headers else body, *headers)
-
-    answered = form.format(f"{url}/metrics")
-    assert page.error == f"/metrics: endless: {answered} has more than 8,388,608 bytes"
+    error = f"/metrics: endless: {form.format(f'{server.url}/metrics')} has more than 8,388,608 bytes"
+    assert (page.error, page.counters) == ((error, None) if excess_bytes else (None, {"generation_tokens": 7.0}))
 
 
 def test_a_gzip_bomb_allocates_no_more_than_its_limit() -> None:
-    packed = bomb(256 << 20)
-    reply = ServerReply(0, reads=[(0, packed)], status=200, content_encoding="gzip", limit_bytes=METRICS_BYTES)
+    reply = ServerReply(0, reads=[(0, bomb(64 << 20))], status=200, content_encoding="gzip", limit_bytes=METRICS_BYTES)
 
     tracemalloc.start()
     with pytest.raises(EventError, match="endless"):
@@ -142,15 +109,11 @@ def test_a_gzip_bomb_allocates_no_more_than_its_limit() -> None:
     assert peak_bytes < METRICS_BYTES + (2 << 20)
 
 
-def test_an_endless_or_exploding_metrics_page_gives_no_counters() -> None:
-    with plain_server({"/metrics": endless()}) as server:
+def test_an_endless_metrics_page_gives_no_counters() -> None:
+    with plain_server({"/metrics": ENDLESS}) as server:
         assert scrape(server).counters is None
-        assert server.sent_bytes < METRICS_BYTES + UNREAD_BYTES
 
-    assert scrape_page(bomb(256 << 20), *GZIP)[0].counters is None
-
-
-# /v1/models and /version
+    assert server.sent_bytes < METRICS_BYTES + UNREAD_BYTES
 
 
 def models_page(size: int) -> bytes:
@@ -163,12 +126,12 @@ def test_a_page_is_kept_up_to_its_limit(excess_bytes: int, error: str | None) ->
     with plain_server({"/v1/models": PlainAnswer([models_page(PAGE_BYTES + excess_bytes)])}) as server:
         reply = get_page(server)
 
-    assert (reply.error, count_kept(reply)) == (error, PAGE_BYTES)
+    assert (reply.error, len(reply.body)) == (error, PAGE_BYTES)
 
 
 @pytest.mark.parametrize(
     ("page", "place"),
-    [(endless(), r"the answer of {}/v1/models"), (PlainAnswer([bomb(64 << 20)], headers=GZIP), "{}.*, decompressed,")],
+    [(ENDLESS, r"the answer of {}/v1/models"), (PlainAnswer([bomb(16 << 20)], headers=GZIP), "{}.*, decompressed,")],
 )
 def test_an_endless_list_of_models_is_a_fault_and_left(page: PlainAnswer, place: str) -> None:
     with plain_server({"/v1/models": page}) as server:
@@ -178,20 +141,13 @@ def test_an_endless_list_of_models_is_a_fault_and_left(page: PlainAnswer, place:
         assert server.sent_bytes < PAGE_BYTES + UNREAD_BYTES
 
 
-def test_a_compressed_list_of_models_is_read() -> None:
-    packed = gzip.compress(models_page(500))
-    with (
-        plain_server({"/v1/models": PlainAnswer([packed], headers=GZIP), CHAT: PlainAnswer([EVENT])}) as server,
-    ):
-        assert probe_plain_server(server).model_ids == (MODEL,)
-
-
-def test_an_endless_version_is_absent_and_named() -> None:
-    with plain_server({"/version": endless(), CHAT: PlainAnswer([EVENT])}) as server:
+def test_a_compressed_list_of_models_is_read_and_an_endless_version_named() -> None:
+    models = PlainAnswer([gzip.compress(models_page(500))], headers=GZIP)
+    with plain_server({"/v1/models": models, "/version": ENDLESS, CHAT: PlainAnswer([EVENT])}) as server:
         probed = probe_plain_server(server)
 
     sentence = f"its version is not known: the answer of {server.url}/version has more than 1,048,576 bytes"
-    assert (probed.version, probed.notes) == (None, (sentence,))
+    assert (probed.model_ids, probed.version, probed.notes) == ((MODEL,), None, (sentence,))
 
 
 # One event of a stream
@@ -222,9 +178,9 @@ def test_a_longer_event_is_an_error_and_what_came_before_is_kept() -> None:
 
 def test_an_endless_event_is_left_by_the_client() -> None:
     with plain_server({CHAT: PlainAnswer(itertools.chain([b"data: "], itertools.repeat(PIECE)))}) as server:
-        reply = call_client(server, lambda client: client.send_request(asking(max_tokens=100_000), LONG))
+        reply = ask_server(server, max_tokens=100_000)
 
-    assert (reply.error, count_kept(reply) < EVENT_BYTES + 4 * READ_BYTES) == ("endless", True)
+    assert (reply.error, len(reply.body) < EVENT_BYTES + 4 * READ_BYTES) == ("endless", True)
 
 
 def test_a_compressed_event_beyond_the_limit_is_endless() -> None:
@@ -268,14 +224,13 @@ def test_a_stream_is_kept_up_to_its_limit() -> None:
         reply = ask_server(server)
 
     request_bytes = len(encode_body(asking(), address_of(server)))
-    assert (reply.error, count_kept(reply)) == ("endless", compute_stream_bytes(16, request_bytes))
+    assert (reply.error, len(reply.body)) == ("endless", compute_stream_bytes(16, request_bytes))
 
 
 @pytest.mark.parametrize(("excess_bytes", "error"), [(0, None), (1, "endless")])
 def test_a_compressed_stream_has_the_limit_of_a_plain_one(excess_bytes: int, error: str | None) -> None:
-    size = 100 * len(EVENT)
-    packed = gzip.compress(EVENT * 100)
-    reply = ServerReply(0, reads=[(0, packed)], status=200, content_encoding="gzip", limit_bytes=size - excess_bytes)
+    packed, limit_bytes = gzip.compress(EVENT * 100), 100 * len(EVENT) - excess_bytes
+    reply = ServerReply(0, reads=[(0, packed)], status=200, content_encoding="gzip", limit_bytes=limit_bytes)
 
     assert answer.parse_answer(reply, asking(max_tokens=100)).error == error
 
@@ -283,17 +238,15 @@ def test_a_compressed_stream_has_the_limit_of_a_plain_one(excess_bytes: int, err
 # The body of an error
 
 
-def error_body(size: int, status: str = "503 No") -> PlainAnswer:
-    return PlainAnswer([b'{"message":"' + b"m" * (size - 14) + b'"}'], status)
-
-
 @pytest.mark.parametrize(("excess_bytes", "begin"), [(0, "m" * 300), (1, "the error body of {} has more than 65,536 ")])
 def test_an_error_body_is_read_up_to_its_limit(excess_bytes: int, begin: str) -> None:
-    with plain_server({CHAT: error_body(ERROR_BODY_BYTES + excess_bytes)}) as server:
+    body = b'{"error":{"message":"%s"}}'
+    body %= b"m" * (ERROR_BODY_BYTES + excess_bytes - len(body) + 2)
+    with plain_server({CHAT: PlainAnswer([body], "503 No")}) as server:
         reply = ask_server(server)
 
     said = read_answer(reply)
-    assert (said.error, count_kept(reply)) == ("status_503", ERROR_BODY_BYTES)
+    assert (said.error, len(reply.body)) == ("status_503", ERROR_BODY_BYTES)
     assert str(said.error_detail).startswith(begin.format(f"{server.url}{CHAT}"))
 
 
@@ -301,7 +254,7 @@ def test_an_endless_error_body_is_left_by_the_client() -> None:
     with plain_server({CHAT: PlainAnswer(itertools.repeat(PIECE), "500 No")}) as server:
         reply = ask_server(server)
 
-    assert (reply.error, count_kept(reply)) == ("status_500", ERROR_BODY_BYTES)
+    assert (reply.error, len(reply.body)) == ("status_500", ERROR_BODY_BYTES)
     assert server.sent_bytes < ERROR_BODY_BYTES + UNREAD_BYTES
 
 
@@ -322,17 +275,10 @@ def test_no_redirect_is_followed(path: str) -> None:
         moved = PlainAnswer(status="302 Found", headers=(f"Location: {other.url}/latest/meta-data",))
         with plain_server({path: moved}) as server:
             call = {"/metrics": scrape, CHAT: ask_server}.get(path, lambda each: get_page(each, path))
-            call(server)
+            error = call(server).error
 
-        assert (server.paths, other.paths) == ([path], [])
-
-
-def test_a_redirect_of_metrics_is_named() -> None:
-    moved = PlainAnswer(status="302 Found", headers=("Location: http://elsewhere/",))
-    with plain_server({"/metrics": moved}) as server:
-        page = scrape(server)
-
-    assert page.error == "/metrics: status 302: it points to http://elsewhere/, which is not followed"
+    assert (server.paths, other.paths) == ([path], [])
+    assert error == "status_302" if path != "/metrics" else "latest/meta-data, which is not followed" in error
 
 
 def test_a_server_whose_health_points_elsewhere_is_alive() -> None:

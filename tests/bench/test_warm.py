@@ -6,14 +6,7 @@ import pytest
 from planned import plan
 
 from tandem.bench.record import Chunk, RequestRecord, split_chunks
-from tandem.bench.warm_up import (
-    MIN_WINDOW,
-    SHORT_TOKENS,
-    WindowMedians,
-    compute_medians,
-    is_stable,
-    plan_window,
-)
+from tandem.bench.warm_up import MIN_WINDOW, SHORT_TOKENS, WindowMedians, compute_medians, is_stable, plan_window
 
 
 def record(*times, tokens=None, error=None):
@@ -37,25 +30,19 @@ def record(*times, tokens=None, error=None):
     ],
 )
 def test_windows_are_alike_within_a_tenth(one, other, same):
-    assert (
-        is_stable(WindowMedians(ttft_s=one[0], tpot_s=one[1]), WindowMedians(ttft_s=other[0], tpot_s=other[1])) is same
-    )
+    assert is_stable(WindowMedians(*one), WindowMedians(*other)) is same
 
 
-def test_the_figures_of_a_window_are_medians_of_what_succeeded():
-    seen = compute_medians(
-        [record(0.1, 0.2, 0.3), record(0.2, 0.4, 0.6), record(0.3, 0.6, 0.9), record(9.0, error="closed")]
-    )
-
-    assert (seen.ttft_s, seen.tpot_s) == (pytest.approx(0.2), pytest.approx(0.2))
-
-
-def test_bursts_are_divided_by_their_tokens():
-    assert compute_medians([record(0.1, 0.5, tokens=9)]).tpot_s == pytest.approx(0.05)
-
-
-def test_a_window_without_an_answer_has_no_figures():
-    assert compute_medians([record(error="connect")]) == WindowMedians(ttft_s=None, tpot_s=None)
+@pytest.mark.parametrize(
+    ("records", "medians"),
+    [
+        ([record(0.1, 0.2, 0.3), record(0.2, 0.4, 0.6), record(0.3, 0.6, 0.9), record(9, error="closed")], (0.2, 0.2)),
+        ([record(0.1, 0.5, tokens=9)], (0.1, 0.05)),  # bursts are divided by their tokens
+        ([record(error="connect")], (None, None)),
+    ],
+)
+def test_the_figures_of_a_window_are_medians_of_what_succeeded(records, medians):
+    assert compute_medians(records) == pytest.approx(medians)
 
 
 @pytest.mark.parametrize(("concurrency", "size"), [(1, MIN_WINDOW), (8, 8)])
@@ -63,18 +50,12 @@ def test_every_window_asks_the_same_prompts_of_every_arm(concurrency, size):
     made = plan(classes={"code": 3, "chat": 1}, concurrency=(concurrency,))
     one, other = plan_window("a", made, 0, size=size), plan_window("b", made, 5, size=size)
 
-    assert one.items == other.items
-    assert len(one.items) == size
+    assert (one.items, len(one.items)) == (other.items, size)
 
 
-def test_a_short_window_asks_for_few_tokens():
+def test_a_short_window_asks_for_few_tokens_under_ids_of_its_own():
     made = plan(max_tokens=600)
+    window = plan_window("a", made, 1, size=4, most_tokens=SHORT_TOKENS)
 
-    assert {item.entry.max_tokens for item in plan_window("a", made, 1, size=4, most_tokens=SHORT_TOKENS).items} == {64}
-
-
-def test_requests_of_windows_have_ids_of_their_own():
-    made = plan()
-
-    measured = {identity for turn in made.turns() for identity in turn.request_ids()}
-    assert measured.isdisjoint(plan_window("a", made, 0, size=4).request_ids())
+    assert {item.entry.max_tokens for item in window.items} == {64}
+    assert {request_id for turn in made.turns() for request_id in turn.request_ids()}.isdisjoint(window.request_ids())

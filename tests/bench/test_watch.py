@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from independent_server import Schedule
-from one_request import EVERYTHING, LONG, Came, asking, come, run
+from one_request import EVERYTHING, LONG, asking, come, run
 
 from tandem.bench.client import CompletionClient
 from tandem.bench.manifest import Timeouts
@@ -17,15 +17,14 @@ from tandem.bench.reply import ServerReply
 from tandem.bench.request_deadline import RequestDeadline
 
 SHORT_S = 0.1
+ROLE = b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
+TOKEN = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+PING = b": ping\n\n"
 
 
 def outs(**fields: float) -> Timeouts:
     """Long but for what is named."""
     return Timeouts(**({"connect_s": 20, "first_token_s": 20, "gap_s": 20, "whole_s": 20} | fields))
-
-
-def stalled(fault: str, fault_at: int, **fields: float) -> Came:
-    return come(asking(offers=EVERYTHING), outs=outs(**fields), fault=fault, fault_at=fault_at)
 
 
 @pytest.fixture
@@ -52,68 +51,32 @@ def test_a_connection_that_does_not_stand_in_time_is_a_word(full: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "what_came"), [("silent", []), ("stall", ["role"]), ("comments", ["role"])]
-)  # headers, a role and comments are no token
-def test_no_token_in_time_is_a_word(fault: str, what_came: list[str]) -> None:
-    came = stalled(fault, 0, first_token_s=SHORT_S)
+    ("fault", "fault_at", "limits", "word", "text"),
+    [
+        ("silent", 0, {"first_token_s": SHORT_S}, "first_token_timeout", ""),
+        ("stall", 0, {"first_token_s": SHORT_S}, "first_token_timeout", ""),  # headers and a role are no token
+        ("comments", 0, {"first_token_s": SHORT_S}, "first_token_timeout", ""),
+        ("stall", 0, {"gap_s": SHORT_S / 2, "first_token_s": 3 * SHORT_S}, "first_token_timeout", ""),
+        ("stall", 2, {"gap_s": SHORT_S}, "gap_timeout", " the quick"),
+        ("comments", 2, {"gap_s": SHORT_S}, "gap_timeout", " the quick"),
+        ("hang_after_done", 2, {"gap_s": SHORT_S}, None, " the quick"),
+        ("endless", 2, {}, "endless", " the quick"),
+        ("flood", 0, {}, "endless", ""),
+        (None, 0, {"first_token_s": SHORT_S, "gap_s": 3 * SHORT_S}, None, " the quick"),
+    ],
+)
+def test_what_does_not_end_is_cut_with_what_came(fault, fault_at: int, limits: dict, word, text: str) -> None:
+    came = come(asking(offers=EVERYTHING), outs=outs(**limits), fault=fault, fault_at=fault_at, ttft_ms=5, step_ms=10)
 
-    assert (came.answer.error, [chunk.kind for chunk in came.answer.chunks]) == ("first_token_timeout", what_came)
-
-
-def test_a_token_in_time_ends_the_wait_for_it() -> None:
-    came = come(outs=outs(first_token_s=SHORT_S), ttft_ms=5, step_ms=20)
-
-    assert (came.answer.error, came.reply.end_s > SHORT_S) == (None, True)
-
-
-@pytest.mark.parametrize("fault", ["stall", "comments"])
-def test_silence_after_a_token_is_a_gap_and_comments_do_not_break_it(fault: str) -> None:
-    came = stalled(fault, 2, gap_s=SHORT_S)
-
-    assert (came.answer.error, came.answer.completion_tokens, came.answer.text) == ("gap_timeout", 2, " the quick")
-
-
-@pytest.mark.parametrize("fault", ["stall", "comments"])
-def test_silence_before_the_first_token_is_no_gap(fault: str) -> None:
-    came = stalled(fault, 0, gap_s=SHORT_S / 2, first_token_s=3 * SHORT_S)
-
-    assert came.answer.error == "first_token_timeout"
-
-
-def test_a_stream_without_long_gaps_is_not_cut() -> None:
-    came = come(outs=outs(gap_s=3 * SHORT_S), step_ms=30)
-
-    assert (came.answer.error, came.reply.end_s > 3 * SHORT_S) == (None, True)
+    assert (came.answer.error, came.answer.text[: len(" the quick")]) == (word, text)
+    assert came.reply.end_s < LONG.whole_s
+    assert len(came.reply.body) < 4 << 20  # of a flood
 
 
 def test_a_stream_that_goes_on_too_long_is_cut_with_what_came() -> None:
     came = come(asking(max_tokens=1000, offers=EVERYTHING), outs=outs(whole_s=3 * SHORT_S), tokens=1000, step_ms=10)
 
     assert (came.answer.error, came.answer.completion_tokens > 0) == ("whole_timeout", True)
-
-
-def test_an_answer_with_more_events_than_asked_by_far_is_cut() -> None:
-    came = stalled("endless", 2)
-
-    assert (came.answer.error, came.reply.error) == ("endless", "endless")
-
-
-def test_a_flood_of_bytes_is_cut_and_what_is_too_much_is_dropped() -> None:
-    came = come(fault="flood")
-
-    kept = sum(len(piece) for _, piece in came.reply.reads)
-    assert (came.answer.error, kept < 4 << 20) == ("endless", True)
-
-
-@pytest.mark.parametrize("fault", ["endless", "flood"])
-def test_what_goes_on_without_end_is_left_by_the_client(fault: str) -> None:
-    assert come(fault=fault).reply.end_s < LONG.whole_s
-
-
-def test_a_stream_that_hangs_after_done_is_whole() -> None:
-    came = come(outs=outs(gap_s=SHORT_S), fault="hang_after_done")
-
-    assert (came.reply.error, came.answer.error) == ("gap_timeout", None)
 
 
 def test_the_answer_of_a_refusal_that_hangs_is_cut() -> None:
@@ -130,34 +93,11 @@ def test_a_page_that_never_comes_is_cut() -> None:
     assert run(what) == "whole_timeout"
 
 
-# Looks at a clock that the test sets
-
-
 class Bound:
     """Takes the place of asyncio.timeout(None)."""
 
     def reschedule(self, when: float) -> None:
         self.when = when
-
-
-def looked(*reads: tuple[float, bytes], at_s: float, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    """The word of one look at `at_s`; time-outs are 10 s to the first token, 5 s of gap, 30 s in all."""
-
-    async def what() -> str | None:
-        reply = ServerReply(0, reads=[(int(when * 1e9), piece) for when, piece in reads])
-        watch = RequestDeadline(reply, Timeouts(first_token_s=10, gap_s=5, whole_s=30), Bound())
-        watch.is_sent = True
-        monkeypatch.setattr("time.monotonic_ns", lambda: int(at_s * 1e9))
-        watch._check()
-        watch.stop()
-        return watch.word
-
-    return asyncio.run(what())
-
-
-ROLE = b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
-TOKEN = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
-PING = b": ping\n\n"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +121,16 @@ PING = b": ping\n\n"
     ],
 )
 def test_a_look_cuts_when_a_time_is_up_and_not_before(reads: list, at_s: float, word: str | None, monkeypatch) -> None:
-    assert looked(*reads, at_s=at_s, monkeypatch=monkeypatch) == word
+    async def look() -> str | None:
+        reply = ServerReply(0, reads=[(int(when * 1e9), piece) for when, piece in reads])
+        deadline = RequestDeadline(reply, Timeouts(first_token_s=10, gap_s=5, whole_s=30), Bound())
+        deadline.is_sent = True
+        monkeypatch.setattr("time.monotonic_ns", lambda: int(at_s * 1e9))
+        deadline._check()
+        deadline.stop()
+        return deadline.word
+
+    assert asyncio.run(look()) == word
 
 
 def test_a_server_is_not_blamed_for_what_came_while_this_process_was_held_up() -> None:

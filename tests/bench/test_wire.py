@@ -21,29 +21,23 @@ def sent(server: ModelServer = CHAT, **fields) -> Mapping:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://host:8000", "http://host:8000/", "http://host:8000/v1", "http://host:8000/v1/"]
+    ("url", "root"),
+    [
+        *((f"http://host:8000{end}", "http://host:8000") for end in ("", "/", "/v1", "/v1/")),
+        ("https://host/team/v1", "https://host/team"),
+    ],
 )
-def test_an_address_may_end_in_v1(url: str) -> None:
+def test_an_address_may_have_a_path_and_end_in_v1(url: str, root: str) -> None:
     server = ModelServer("arm", url, "small")
 
-    assert (server.root, server.endpoint) == ("http://host:8000", "http://host:8000/v1/chat/completions")
-
-
-def test_an_address_may_have_a_path() -> None:
-    assert ModelServer("arm", "https://host/team/v1", "m", "completions").endpoint == "https://host/team/v1/completions"
+    assert (server.root, server.endpoint) == (root, f"{root}/v1/chat/completions")
 
 
 def test_a_plain_request_says_nothing_beyond_what_every_server_knows() -> None:
-    assert sent() == {
-        "model": "small", "messages": [{"role": "user", "content": "count to ten"}], "max_tokens": 16,
-        "temperature": 0.0, "stream": True,
-    }  # fmt: skip
+    common = {"model": "small", "max_tokens": 16, "temperature": 0.0, "stream": True}
 
-
-def test_the_completions_api_gets_the_prompt_as_it_is() -> None:
-    said = sent(COMPLETIONS)
-
-    assert (said["prompt"], "messages" in said) == ("count to ten", False)
+    assert sent() == common | {"messages": [{"role": "user", "content": "count to ten"}]}
+    assert sent(COMPLETIONS) == common | {"prompt": "count to ten"}
 
 
 def test_messages_go_as_they_are() -> None:
@@ -70,13 +64,10 @@ def test_an_option_is_said_where_it_was_asked_for(fields: dict, named: dict) -> 
     assert sent(**fields) == sent() | named
 
 
-def test_running_usage_is_asked_for_beside_usage() -> None:
-    assert sent(offers=EVERYTHING)["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
-
-
 def test_completions_take_the_number_of_log_probabilities_and_no_template() -> None:
     said = sent(COMPLETIONS, offers=EVERYTHING, thinking=False)
 
+    assert said["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
     assert (said["logprobs"], "top_logprobs" in said, "chat_template_kwargs" in said) == (2, False, False)
 
 
