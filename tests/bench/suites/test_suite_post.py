@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.suites import llmperf_text
+from tandem.bench.suites import suite as suites
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import SuiteError, load_suite
 
@@ -29,7 +29,7 @@ def checkout(folder: Path, text: str = TEXT) -> Path:
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a checkout whose text counts as the known one."""
-    monkeypatch.setattr(llmperf_text, "KNOWN_SHA256", hashlib.sha256(TEXT.encode()).hexdigest())
+    monkeypatch.setattr(suites, "LLMPERF_SHA256", hashlib.sha256(TEXT.encode()).hexdigest())
     return checkout(tmp_path)
 
 
@@ -44,8 +44,7 @@ def test_the_two_analysed_prompts_are_the_post_s_own_words(name: str, words: str
 def test_it_is_asked_as_the_post_asked() -> None:
     defaults = POST.defaults
 
-    assert (defaults.prompt_tokens, defaults.max_tokens, defaults.temperature) == (64, 600, 0.0)
-    assert (defaults.concurrency, defaults.requests_per_round) == ((4,), 8)
+    assert (defaults.max_tokens, defaults.concurrency, defaults.requests_per_round) == (600, (4,), 8)
     assert {prompt.max_tokens for prompt in POST.prompts} == {600}
 
 
@@ -70,7 +69,7 @@ def test_a_wrapped_prompt_is_the_instruction_and_one_line_again_and_again(prompt
     bare = BY_ID[prompt.id.removesuffix("-wrapped")].as_text()
     line = f"{bare.partition(chr(10))[0]}\n"
 
-    body = prompt.as_text().removeprefix(llmperf_text.WRAPPING)
+    body = prompt.as_text().removeprefix(suites.WRAPPING)
 
     assert body != prompt.as_text()
     assert body == "".join(islice(cycle(line), len(body)))
@@ -105,7 +104,7 @@ def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source: Path) -> None
 
     assert (bare.class_, wrapped.class_) == ("sample", "sample-wrapped")
     assert bare.as_text() == TEXT[:210]
-    assert wrapped.as_text() == llmperf_text.WRAPPING + TEXT[:121]
+    assert wrapped.as_text() == suites.WRAPPING + TEXT[:121]
     assert suite.notes == ()
     assert len(suite.class_prompts("sample")) == len(suite.class_prompts("sample-wrapped")) == 8
 
