@@ -18,11 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from tandem.bench import counters, json_file
+from tandem.bench import counters
 from tandem.bench.body import read_page
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import ModelServer
-from tandem.bench.counters import FILE, MetricsScrape, parse_page
+from tandem.bench.counters import MetricsScrape, parse_page
 from tandem.bench.event import EventError
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Timeouts
@@ -115,12 +115,3 @@ class MetricsScraper:
             counters=counters,
             error=error,
         )
-
-
-def append_scrape(folder: Path, scrape: MetricsScrape) -> None:
-    """Append one scrape to the run's counters.
-
-    Raises:
-        ExternalBenchError: the disk took no more.
-    """
-    json_file.append_json(folder / FILE, scrape, label="the counters")

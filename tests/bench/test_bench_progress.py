@@ -35,7 +35,7 @@ class Terminal(io.StringIO):
 def shown(out, done=0, failed=0):
     """A progress over one round of 16 requests, at the second turn."""
     made = plan(classes={"code": 8})
-    shows = RunProgress(out, requests=made.request_count, expected_s=DurationEstimate().round_s(made))
+    shows = RunProgress(out, requests=made.request_count, expected_s=DurationEstimate().run_s(made))
     shows.begin_turn(made.round(0)[1], DurationEstimate(), recorded_count=0)
     for number in range(done):
         shows.count_record(msgspec.structs.replace(RECORD, error="closed") if number < failed else RECORD)

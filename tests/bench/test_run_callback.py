@@ -117,7 +117,7 @@ def test_a_call_that_hangs_is_noted_and_holds_no_run_up(tmp_path, monkeypatch):
     assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 24)
     assert (ran.manifest["ended"]["reason"], numbers) == ("done", [0])
     assert called(ran) == [
-        "what is called between rounds was still busy 0.05 s after round 1: later turns ran beside it",
+        "what is called between rounds was still busy 0.05 s after a round: later turns ran beside it",
         "what is called at the end was still busy after 0.05 s and was left alone",
     ]
 
