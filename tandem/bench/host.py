@@ -126,9 +126,10 @@ class HostWatch:
         if start.cpu_times and now.cpu_times and now.cpu_times[1] > start.cpu_times[1]:
             worked, total = (after - before for before, after in zip(start.cpu_times, now.cpu_times, strict=True))
             busy = round(worked / total, 4)
-        quantiles = [lags[min(int(share * len(lags)), len(lags) - 1)] if lags else None for share in LAG_QUANTILES]
+        last = len(lags) - 1
+        p50, p90, p99, most = (lags[min(int(share * len(lags)), last)] if lags else None for share in LAG_QUANTILES)
         client_cpu = (now.cpu_s - start.cpu_s) / wall_s if wall_s > 0 else None
-        return HostSample(wall_s, busy, client_cpu, *quantiles, wakes=len(lags))
+        return HostSample(wall_s, busy, client_cpu, p50, p90, p99, most, len(lags))
 
     async def _sleep(self) -> None:
         while True:

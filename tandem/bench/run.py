@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import msgspec
 
@@ -132,7 +132,11 @@ class MeasurementRun:
         for client in clients:
             self.stop.add_callback(client.interrupt)
         ignore_eos = any(suite.defaults.ignore_eos for suite in self.settings.suites)
-        options = {"thinking": self.settings.thinking, "ignore_eos": ignore_eos, "seed": self.settings.seed}
+        options: dict[str, Any] = {
+            "thinking": self.settings.thinking,
+            "ignore_eos": ignore_eos,
+            "seed": self.settings.seed,
+        }
         probes = (probe_server(client, client.server, **options) for client in clients)
         results = await asyncio.gather(*probes, return_exceptions=True)
         faults = [] if self.stop.is_requested else [fault for fault in results if isinstance(fault, BaseException)]
@@ -151,7 +155,7 @@ class MeasurementRun:
             if not getattr(probe_result.offers, extra):
                 self._note(f"{server.name} does not give {extra}, so its records have none")
         no_extras = {extra: False for extra in OPTIONAL_EXTRAS if extra not in self.settings.extras}
-        watches = {"is_alive": self.scraper.is_alive, "stop": self.stop, "notify": self.progress.notify}
+        watches: dict[str, Any] = {"is_alive": self.scraper.is_alive, "stop": self.stop, "notify": self.progress.notify}
         return ArmSession(
             name=server.name,
             client=client,
@@ -173,7 +177,8 @@ class MeasurementRun:
             self.check(run_manifest)
         self.restarts = ServerRestarts(self.folder)
         manifest.write_manifest(self.folder, run_manifest)
-        watch, reason = host.HostWatch(), "failed"
+        watch = host.HostWatch()
+        reason: EndReason = "failed"
         callback = RoundCallback(call=self.on_round, note=self._note, stop=self.stop, watch=watch)
         try:
             if self._has_missing_requests():
@@ -344,8 +349,7 @@ class MeasurementRun:
             self.stop.fault = self.stop.fault or fault
         except OSError as error:
             problem, change = f"the summary cannot be written: {error}", "make room, then: tandem bench report DIR"
-            fault = ExternalBenchError(problem, where=str(self.folder), change=change)
-            self.stop.fault = self.stop.fault or fault
+            self.stop.fault = self.stop.fault or ExternalBenchError(problem, where=str(self.folder), change=change)
         return final_manifest
 
     def _note(self, sentence: str) -> None:

@@ -36,7 +36,9 @@ def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> It
     loads = ", ".join(dict.fromkeys(str(block.load) for block in plan.blocks))
     by_clock = plan.rounds is None
     rounds = (
-        f"rounds for {format_duration(settings.duration_s or 0)}" if by_clock else _count_noun(plan.rounds, "round")
+        f"rounds for {format_duration(settings.duration_s or 0)}"
+        if by_clock
+        else _count_noun(plan.rounds or 0, "round")
     )
     if plan.control_rounds:
         rounds += f" and {'up to ' if by_clock else ''}{_count_noun(plan.control_rounds, 'control round')}"
@@ -127,7 +129,7 @@ def create_manifest(settings: RunSettings, plan: RunPlan, probe_results: Sequenc
         simulated=combine_simulated(arm.simulated for arm in arms),
         arms=tuple(arms),
         suites=tuple(suites),
-        concurrency=tuple(sorted({block.load.concurrency for block in plan.blocks} - {None})),
+        concurrency=tuple(sorted({block.load.concurrency for block in plan.blocks if block.load.concurrency})),
         rounds=plan.rounds or 0,
         control_rounds=plan.control_rounds,
         repeats=plan.repeats,

@@ -152,7 +152,7 @@ def summarize_table(table: RequestTable) -> RecordSummary:
     arms, locate = _order_loads(run, cells.loads)
 
     def list_words(masks: Mapping[str, BoolArray]) -> tuple[WordCount, ...]:
-        counts = {(load, word): n for word, mask in masks.items() for load, n in cells.count(mask).items() if n}
+        counts = {(load, word): n for word, mask in masks.items() for load, n in cells.count_by_load(mask).items() if n}
         keys = sorted(counts, key=lambda key: (*locate(key[0]), key[1]))
         return tuple(WordCount(**_name_load(load), word=word, n=counts[load, word]) for load, word in keys)
 
@@ -232,7 +232,7 @@ class _CellRows(NamedTuple):
         cells = [places.setdefault(load.pool_classes(), len(places)) for load in self.loads]
         return _CellRows(list(places), np.array([*cells, -1], np.intp)[self.cell])
 
-    def count(self, mask: BoolArray) -> dict[ArmLoad, int]:
+    def count_by_load(self, mask: BoolArray) -> dict[ArmLoad, int]:
         """Return how many requests of each load are in `mask`."""
         numbers = np.bincount(self.cell[mask & (self.cell >= 0)], minlength=len(self.loads))
         return dict(zip(self.loads, numbers.tolist(), strict=True))
@@ -255,7 +255,9 @@ class _CellRows(NamedTuple):
 
 def _compute_spreads(table: RequestTable, cells: _CellRows) -> Spreads:
     spreads: Spreads = {}
-    columns = {name: (values, None) for name, values in table.figures.items()}
+    columns: dict[str, tuple[Values, IntArray | None]] = {
+        name: (values, None) for name, values in table.figures.items()
+    }
     columns["chunk_gap_ms"] = table.gaps_ms, table.gap_owners
     for group, (name, column) in itertools.product((cells, cells.pool_classes()), columns.items()):
         spreads |= {(load, name): spread for load, part in group.split(*column) if (spread := compute_spread(part))}
@@ -305,7 +307,10 @@ def _count_requests(
     table: RequestTable, cells: _CellRows, locate: Callable[[ArmLoad], tuple[float, ...]]
 ) -> Iterator[ArmRequestCounts]:
     everything = np.ones(len(table), bool)
-    requests, failed, retried = (cells.count(mask) for mask in (everything, table.failed, table.retried))
+    requests, failed, retried = (cells.count_by_load(mask) for mask in (everything, table.failed, table.retried))
     for load in sorted(cells.loads, key=locate):
-        counts = {"requests": requests[load], "failed": failed[load], "retried": retried[load]}
-        yield ArmRequestCounts(**_name_load(load), **counts, succeeded=requests[load] - failed[load])
+        number, failures = requests[load], failed[load]
+        counts = ArmRequestCounts(
+            **_name_load(load), requests=number, succeeded=number - failures, failed=failures, retried=retried[load]
+        )
+        yield counts

@@ -105,7 +105,8 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
     Raises:
         SuiteError: there is no such suite, or its file cannot be used; with file and line.
     """
-    name, path, notes = str(name_or_path), Path(name_or_path), ()
+    name, path = str(name_or_path), Path(name_or_path)
+    notes: tuple[str, ...] = ()
     if name in BUILT_IN:
         prompts = read_prompts(DATA / f"{name}.jsonl")
     elif path.suffix == ".jsonl" or path.exists():
