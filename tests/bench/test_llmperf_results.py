@@ -79,7 +79,7 @@ def test_the_raw_row_keeps_its_own_figures(tmp_path: Path) -> None:
 
     assert found is not None
     (row,) = found.rows
-    assert (row.inter_token_latency_s, row.output_tokens, row.input_tokens) == (0.0402, 157, 64)
+    assert (row.inter_token_latency_s, row.number_output_tokens, row.number_input_tokens) == (0.0402, 157, 64)
     assert found.output_throughput_token_per_s == 161.0
 
 
@@ -119,7 +119,7 @@ def test_a_figure_that_a_writer_turned_into_text_is_read(tmp_path: Path) -> None
     found = results.read_results(write(tmp_path, {**ROW, "number_output_tokens": "157"}))
 
     assert found is not None
-    assert found.rows[0].output_tokens == 157
+    assert found.rows[0].number_output_tokens == 157
 
 
 def test_no_file_is_no_result(tmp_path: Path) -> None:
