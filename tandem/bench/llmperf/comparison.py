@@ -186,63 +186,6 @@ def describe_machine(folder: Path) -> Iterator[str]:
     yield f"`{facts['command']}`, llmperf {facts['llmperf'][:12]}, {facts['machine']}{busy}, {facts['date']}."
 
 
-def format_traps(folder: Path) -> Iterator[str]:
-    """Yield what llmperf's figures hide, each with the figure that shows it, as a table of Markdown.
-
-    Raises:
-        BenchError: as `read_scenarios`, or a scenario that one of them needs is missing.
-    """
-    sides = {scenario.name: scenario.llmperf for scenario in read_scenarios(folder)}
-    if missing := {"plain", "bursts", "stall", "error", "usage"} - set(sides):
-        problem = f"the scenarios {', '.join(sorted(missing))} are missing"
-        raise BenchError(problem, where=str(folder), change="run `make llmperf` whole")
-    plain, bursts, stall, error, usage = (sides[name] for name in ("plain", "bursts", "stall", "error", "usage"))
-    shares = [row["llama2"] / row["qwen3"] - 1 for row in _read_json(folder / FOREIGN)]
-    step_ms, true_ms = bursts.figures.get("tpot_ms"), bursts.true_median("tpot_ms")
-    ratio = _format_number(step_ms / true_ms if step_ms is not None and true_ms else None, 1)
-    tokens, true_tokens = _format_number(plain.figures.get(TOKENS), 0), _format_number(plain.true_median("tokens"), 0)
-    rate, true_rate = _format_number(plain.figures.get(ALL_PER_S), 0), _format_number(plain.true_per_s, 0)
-    silence = _format_number(stall.true_median("longest_gap_ms"), 0)
-    latencies = [_format_number(side.figures.get("tpot_ms"), 1) for side in (stall, plain)]
-    yield "| trap | shown by |"
-    yield "|---|---|"
-    yield (
-        "| events are counted as tokens | bursts of 1 to 8: an inter-token latency of "
-        f"{_format_number(step_ms, 1)} ms where a token took {_format_number(true_ms, 1)} ms: {ratio} times too high |"
-    )
-    yield (
-        f"| tokens are another model's | {tokens} counted where {true_tokens} were sent; the prompts of suite `real` "
-        f"have {min(shares):.0%} to {max(shares):.0%} more by its tokenizer than by Qwen3's, by class |"
-    )
-    yield (
-        f"| its clock starts before its workers | 1 token every 15 ms: {rate} tokens/s in all, by tokens that it "
-        f"counts too many, where the server gave {true_rate} |"
-    )
-    yield (
-        f"| requests are thrown away | {len(plain.entries)} sent, {plain.result_count} counted: the last ones "
-        "of each call |"
-    )
-    yield (
-        f"| asking for usage crashes it | {len(usage.entries)} requests were sent and "
-        f"{len(usage.complete_entries)} answered in full: {usage.result_count} counted, no file |"
-    )
-    yield (
-        f"| an error ends the thread that met it | {error.failure_count} of {len(error.entries)} requests failed, "
-        f"{error.errors} noted; from then on {_count_concurrent(error)} at once instead of {_count_concurrent(plain)} |"
-    )
-    yield (
-        f"| a stall is not seen | each answer was silent for {silence} ms once: "
-        f"inter-token latency {latencies[0]} ms instead of {latencies[1]}, nothing else |"
-    )
-
-
-def _count_concurrent(side: GeneratorFigures) -> int:
-    """Return how many requests the server had at once, at most, after the last failure (or ever)."""
-    last_failure_s = max((entry.accepted_s for entry in side.entries if entry.finish_reason is None), default=-1.0)
-    spans = [(entry.accepted_s, entry.ended_s) for entry in side.complete_entries if entry.accepted_s > last_failure_s]
-    return max((sum(start_s <= moment_s < end_s for start_s, end_s in spans) for moment_s, _ in spans), default=0)
-
-
 def _build_rows(scenario: ComparisonScenario) -> Iterator[tuple[str, ...]]:
     """Yield figure, Tandem's truth, Tandem's, llmperf's truth, llmperf's."""
     theirs, sides = scenario.llmperf, (scenario.tandem, scenario.llmperf)
