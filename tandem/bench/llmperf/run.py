@@ -116,7 +116,11 @@ class LlmperfSession:
             ExternalBenchError: Ray did not start, or the disk failed. What was measured before is kept.
         """
         self.tool.require()
-        _create_folder(self.out)
+        with convert_os_errors("the folder cannot be made", self.out, "name another by --out"):
+            self.out.mkdir(parents=True, exist_ok=True)
+            has_files = any(self.out.iterdir())
+        if has_files:
+            raise BenchError("the folder is not empty", where=str(self.out), change="name a new folder by --out")
         run_manifest = _build_manifest(self.servers, self.load, call_count)
         manifests.write_manifest(self.out, run_manifest)
         calls: list[LlmperfCall] = []
@@ -213,14 +217,6 @@ def _read_final_line(output: Path) -> str:
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
     output_lines = [line for line in lines if not line.startswith(("[20", "\x1b", "(")) and "it/s]" not in line]
     return output_lines[-1][:MAX_CHARACTERS] if output_lines else ""
-
-
-def _create_folder(out: Path) -> None:
-    with convert_os_errors("the folder cannot be made", out, "name another by --out"):
-        out.mkdir(parents=True, exist_ok=True)
-        has_files = any(out.iterdir())
-    if has_files:
-        raise BenchError("the folder is not empty", where=str(out), change="name a new folder by --out")
 
 
 def _ask_simulated(server: LlmperfServer) -> bool | None:
