@@ -70,36 +70,26 @@ def test_no_request_runs_while_it_is_called(made):
     )
 
 
-def test_it_is_told_how_long_it_may_take(made):
+def test_it_is_told_how_long_it_may_take_in_a_thread_that_no_process_waits_for(made):
     (*between_rounds, last) = made[0].left_s
 
     assert all(0 < left_s <= round_callback.ROUND_WAIT_S for left_s in between_rounds)
     assert round_callback.ROUND_WAIT_S < last <= round_callback.END_WAIT_S
-
-
-def test_it_is_called_in_a_thread_that_no_process_waits_for(made):
     assert {thread.daemon for thread in made[0].threads} == {True}
     assert threading.main_thread() not in made[0].threads
 
 
-def test_a_call_that_raises_is_noted_once_and_changes_nothing_else(tmp_path):
+@pytest.mark.parametrize(("rounds", "error"), [(3, ConnectionError("no route")), (1, SystemExit(3))])
+def test_a_call_that_raises_is_noted_once_and_changes_nothing_else(tmp_path, rounds, error):
     def broken(_number, _ends_s):
-        raise ConnectionError("no route")
+        raise error
 
-    ran = measure(tmp_path, rounds=3, on_round=broken)
+    ran = measure(tmp_path, rounds=rounds, on_round=broken)
 
-    assert called(ran) == ["what is called between rounds failed (ConnectionError: no route); records are whole"]
-    assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 24)
-
-
-def test_a_call_that_fails_at_the_end_alone_is_noted_too(tmp_path):
-    def broken(_number, _ends_s):
-        raise SystemExit(3)
-
-    ran = measure(tmp_path, on_round=broken)
-
-    assert called(ran) == ["what is called between rounds failed (SystemExit: 3); records are whole"]
-    assert (ran.outcome.reason, ran.manifest["ended"]["reason"]) == ("done", "done")
+    (note,) = called(ran)
+    assert f"({type(error).__name__}: {error})" in note
+    assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 8 * rounds)
+    assert ran.manifest["ended"]["reason"] == "done"
 
 
 def test_a_call_that_hangs_is_noted_and_holds_no_run_up(tmp_path, monkeypatch):
@@ -193,24 +183,16 @@ def test_no_round_is_begun_when_the_time_is_over_after_a_call(tmp_path):
     assert {record.round for record in ran.records} == {0} == set(numbers)
 
 
-def test_a_run_that_is_resumed_with_nothing_missing_is_called_once(tmp_path):
-    first = measure(tmp_path, rounds=3)
-    calls = Calls(tmp_path / "out")
-
-    measure(tmp_path, rounds=3, resume=True, on_round=calls, at=[server.port for server in first.servers])
-
-    assert (calls.numbers, calls.lines) == ([2], [24])
-
-
-def test_a_round_that_was_recorded_before_is_not_called_again(tmp_path):
+@pytest.mark.parametrize(("kept", "numbers", "lines"), [(12, [1, 2], [16, 24]), (24, [2], [24])])
+def test_a_round_that_was_recorded_before_is_not_called_again(tmp_path, kept, numbers, lines):
     first = measure(tmp_path, rounds=3)
     path = first.folder / "records.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:12]))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
     calls = Calls(tmp_path / "out")
 
     measure(tmp_path, rounds=3, resume=True, on_round=calls, at=[server.port for server in first.servers])
 
-    assert (calls.numbers, calls.lines) == ([1, 2], [16, 24])
+    assert (calls.numbers, calls.lines) == (numbers, lines)
 
 
 def test_a_run_without_a_record_calls_nothing(tmp_path):
