@@ -119,7 +119,8 @@ def test_all_servers_are_called_at_the_same_moment(act: Callable[..., SimpleName
 
 
 def test_the_tool_is_kept_offline_and_on_its_own_ray(act: Callable[..., SimpleNamespace], tool: LlmperfTool) -> None:
-    seen = told(act("base").out, "base")
+    seen = told(act("base", "spec").out, "base")
+    ray_words = (tool.python.parent / "ray.told").read_text()
 
     assert seen["env"] | {"RAY_ADDRESS": None} == {
         "PYTHONPATH": str(tool.source / "src"), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
@@ -127,24 +128,22 @@ def test_the_tool_is_kept_offline_and_on_its_own_ray(act: Callable[..., SimpleNa
     }  # fmt: skip
     assert seen["env"]["RAY_ADDRESS"].startswith("127.0.0.1:")
     assert seen["cwd"] == str(tool.home)
+    assert "--object-store-memory 100000000" in ray_words
+    assert "--num-cpus 8 " in ray_words
 
 
-def test_ray_is_given_its_size(act: Callable[..., SimpleNamespace], tool: LlmperfTool) -> None:
-    act("base", "spec")
-
-    words = (tool.python.parent / "ray.told").read_text()
-    assert "--object-store-memory 100000000" in words
-    assert "--num-cpus 8 " in words
-
-
-def test_a_call_that_did_well_leaves_its_files_and_its_records(act: Callable[..., SimpleNamespace]) -> None:
+def test_calls_that_did_well_leave_their_files_records_and_manifest(act: Callable[..., SimpleNamespace]) -> None:
     done = act("base", "spec", calls=2)
 
-    records = list(read_records(done.out / "records.jsonl"))
+    records, run_manifest = list(read_records(done.out / "records.jsonl")), manifest.read_manifest(done.out)
     assert {(record.arm, record.round) for record in records} == {(a, n) for a in ("base", "spec") for n in (0, 1)}
     assert len(records) == 12
     assert {call.how for call in done.calls} == {"done"}
     assert (done.out / "raw/spec/1/m_individual_responses.json").exists()
+    assert (run_manifest.generator, run_manifest.schedule) == ("llmperf", "simultaneous")
+    assert run_manifest.version.startswith("f1d6bed")
+    assert [(arm.name, arm.role) for arm in run_manifest.arms] == [("base", "baseline"), ("spec", "variant")]
+    assert run_manifest.ended.reason == "done"
 
 
 @pytest.mark.parametrize(
@@ -155,12 +154,16 @@ def test_a_call_that_did_well_leaves_its_files_and_its_records(act: Callable[...
 def test_a_call_without_results_is_told_and_the_other_one_is_kept(
     act: Callable[..., SimpleNamespace], name: str, how: str, code: int, detail: str
 ) -> None:
-    failed, good = act(name, "base").calls
+    done = act(name, "base")
+    failed, good = done.calls
 
+    assert read_calls(done.out) == done.calls
     assert (failed.how, failed.exit_code, failed.counted, failed.asked) == (how, code, 0, 3)
     assert detail in failed.detail
     assert "a line of Ray's" not in failed.detail
     assert (good.how, good.counted) == ("done", 3)
+    assert "call 0: 3 requests at concurrency 4 to each of 2 servers" in done.said
+    assert f"{name}: {how}, 0 of 3 counted" in "".join(done.said)
 
 
 def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,37 +175,12 @@ def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeyp
     assert (call.how, call.exit_code, call.counted) == ("timeout", None, 0)
 
 
-def test_calls_are_read_back_as_they_ended(act: Callable[..., SimpleNamespace]) -> None:
-    done = act("crash", "base")
-
-    assert read_calls(done.out) == done.calls
-
-
-def test_a_call_is_progress_for_whoever_waits(act: Callable[..., SimpleNamespace]) -> None:
-    said = "\n".join(act("crash", "base").said)
-
-    assert "call 0: 3 requests at concurrency 4 to each of 2 servers" in said
-    assert "crash: crashed, 0 of 3 counted" in said
-
-
-def test_the_manifest_says_who_measured_what(act: Callable[..., SimpleNamespace]) -> None:
-    found = manifest.read_manifest(act("base", "spec").out)
-
-    assert (found.generator, found.schedule, found.version[:7]) == ("llmperf", "simultaneous", "f1d6bed")
-    assert [(arm.name, arm.role) for arm in found.arms] == [("base", "baseline"), ("spec", "variant")]
-    assert found.ended is not None
-    assert found.ended.reason == "done"
-
-
 def test_no_call_is_begun_when_the_time_is_over(tool: LlmperfTool, tmp_path: Path) -> None:
     said: list[str] = []
     servers = [LlmperfServer(name="base", url="http://base.invalid")]
+    session = LlmperfSession(servers=servers, load=LOAD, tool=tool, out=tmp_path / "out", say=said.append)
 
-    ended = LlmperfSession(servers=servers, load=LOAD, tool=tool, out=tmp_path / "out", say=said.append).run(
-        3, max_s=0.0
-    )
-
-    assert ended == []
+    assert session.run(3, max_s=0.0) == []
     assert said[-1] == "0 of 3 calls were made in the time that was given"
 
 

@@ -39,18 +39,12 @@ def packed(folder: Path, file: Path) -> str:
     return file.as_uri()
 
 
-def test_the_id_is_the_one_that_git_gives(checkout: Path) -> None:
-    found = source.compute_tree_id(checkout)
-
-    assert found == gits_own(checkout)
-
-
-def test_what_a_checkout_and_its_use_add_changes_nothing(checkout: Path) -> None:
+def test_the_id_is_the_one_that_git_gives_whatever_a_checkout_and_its_use_add(checkout: Path) -> None:
     before = source.compute_tree_id(checkout)
-    gits_own(checkout)
+
+    assert gits_own(checkout) == before
     (checkout / "src/llmperf/__pycache__").mkdir()
     (checkout / "src/llmperf/__pycache__/utils.pyc").write_bytes(b"x")
-
     assert source.compute_tree_id(checkout) == before
 
 
@@ -94,16 +88,17 @@ def test_an_archive_of_other_files_leaves_nothing(checkout: Path, tmp_path: Path
     assert (code, (tmp_path / "to").exists()) == (2, False)
 
 
-def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind", "problem"),
+    [("page.html", BenchError, "no archive"), ("none", ExternalBenchError, "cannot be fetched")],
+)
+def test_what_is_no_archive_or_cannot_be_fetched_is_told(
+    tmp_path: Path, name: str, kind: type[BenchError], problem: str
+) -> None:
     (tmp_path / "page.html").write_text("<html>")
 
-    with pytest.raises(BenchError, match="no archive"):
-        source.fetch_source((tmp_path / "page.html").as_uri(), tmp_path / "to")
-
-
-def test_an_archive_that_cannot_be_fetched_is_the_worlds_fault(tmp_path: Path) -> None:
-    with pytest.raises(ExternalBenchError, match="cannot be fetched"):
-        source.fetch_source((tmp_path / "none").as_uri(), tmp_path / "to")
+    with pytest.raises(kind, match=problem):
+        source.fetch_source((tmp_path / name).as_uri(), tmp_path / "to")
 
 
 def test_a_member_that_climbs_out_is_refused(tmp_path: Path) -> None:

@@ -260,17 +260,13 @@ def test_acceptance_of_a_turn_that_mixes_classes_stands_under_class_all(tmp_path
     assert_like_the_summary(tmp_path)
 
 
-def test_a_cell_without_a_failure_says_0(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(), record(request_id="r-1")], clock=CLOCK)
+def test_a_cell_counts_its_failures_and_without_an_answer_has_no_latency(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", [record(), record(request_id="r-1")], clock=CLOCK)
+    write_run(tmp_path / "bad", [failed()], clock=CLOCK)
 
-    assert told(rows(tmp_path, "failed_requests")) == [(0, [0.0])]
-    assert told(rows(tmp_path, "requests")) == [(0, [2.0])]
-
-
-def test_a_cell_whose_every_request_failed_has_counts_and_no_latency(tmp_path: Path) -> None:
-    write_run(tmp_path, [failed()], clock=CLOCK)
-
-    assert {row.metric: row.values.tolist() for one in found(tmp_path) for row in one.rows} == {
+    assert told(rows(tmp_path / "good", "failed_requests")) == [(0, [0.0])]
+    assert told(rows(tmp_path / "good", "requests")) == [(0, [2.0])]
+    assert {row.metric: row.values.tolist() for one in found(tmp_path / "bad") for row in one.rows} == {
         "requests": [1.0], "failed_requests": [1.0], "system_output_tokens_per_s": [0.0],
     }  # fmt: skip
 
@@ -290,22 +286,13 @@ def starting(*starts: float, **changes: Any) -> list[RequestRecord]:
     return [record(request_id=f"r-{number}", start_s=at, **changes) for number, at in enumerate(starts)]
 
 
-def test_a_value_stands_in_the_minute_in_which_its_request_began(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1000.0, 1059.9, 1060.0, 1130.0), clock=CLOCK)
+def test_a_value_and_its_gaps_stand_in_the_minute_in_which_their_request_began_and_a_turns_at_its_first(
+    tmp_path: Path,
+) -> None:
+    write_run(tmp_path, starting(1059.9, 1000.0, 1060.0, 1130.0), clock=CLOCK)
 
     assert told(rows(tmp_path, "ttft_ms")) == [(0, [200.0, 200.0]), (1, [200.0]), (2, [200.0])]
-
-
-def test_gaps_stand_in_the_minute_of_their_request(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1059.9), clock=CLOCK)
-
-    ((minute, gaps),) = told(rows(tmp_path, "chunk_gap_ms"))
-    assert (minute, gaps) == (0, pytest.approx([45.0, 45.0]))
-
-
-def test_the_figure_of_a_turn_stands_in_the_minute_in_which_it_began(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1070.0, 1059.0, 1119.0), clock=CLOCK)
-
+    assert [(minute, len(gaps)) for minute, gaps in told(rows(tmp_path, "chunk_gap_ms"))] == [(0, 4), (1, 2), (2, 2)]
     assert [minute for minute, _ in told(rows(tmp_path, "system_output_tokens_per_s"))] == [0]
 
 
@@ -317,17 +304,11 @@ def test_a_count_stands_in_the_minute_in_which_its_cells_first_request_began(tmp
     assert told(rows(tmp_path, "requests", class_="all", all_loads=True)) == [(0, [3.0])]
 
 
-def test_acceptance_stands_where_its_turns_first_request_began(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1190.0, 1130.0, arm="spec"), scraped(), clock=CLOCK)
+def test_acceptance_stands_where_its_turns_first_request_began_or_else_its_counters_were_read(tmp_path: Path) -> None:
+    later = [msgspec.structs.replace(one, at_s=1250.0) for one in scraped(round=3)]
+    write_run(tmp_path, starting(1190.0, 1130.0, arm="spec"), [*scraped(), *later], clock=CLOCK)
 
-    assert [minute for minute, _ in told(rows(tmp_path, "acceptance_length", arm="spec"))] == [2]
-
-
-def test_acceptance_of_a_turn_without_a_record_stands_where_its_counters_were_read(tmp_path: Path) -> None:
-    scrapes = [msgspec.structs.replace(one, at_s=1250.0) for one in scraped(round=3)]
-    write_run(tmp_path, starting(1000.0), scrapes, clock=CLOCK)
-
-    assert [minute for minute, _ in told(rows(tmp_path, "acceptance_length", arm="spec"))] == [4]
+    assert [minute for minute, _ in told(rows(tmp_path, "acceptance_length", arm="spec"))] == [2, 4]
     assert [one.number for one in found(tmp_path)] == [0, 3]
 
 
@@ -362,33 +343,25 @@ def test_a_round_is_complete_with_its_last_planned_request(tmp_path: Path) -> No
     assert [(one.number, one.is_complete) for one in found(tmp_path)] == [(0, True), (1, False)]
 
 
-def test_a_round_that_an_interrupt_cut_is_not_complete(tmp_path: Path) -> None:
-    plan = PlanTotals(requests=2, requests_per_round=2)
-
-    write_run(tmp_path, [record(), failed(request_id="r-1", error="interrupted")], plan=plan)
-
-    assert [one.is_complete for one in found(tmp_path)] == [False]
+CUT = failed(request_id="r-1", error="interrupted")
 
 
-def test_a_round_whose_cut_request_was_asked_again_is_complete(tmp_path: Path) -> None:
-    plan = PlanTotals(requests=2, requests_per_round=2)
-    cut = failed(request_id="r-1", error="interrupted")
+@pytest.mark.parametrize(
+    ("more", "complete"),
+    [
+        ([CUT], False),
+        ([CUT, record(request_id="r-1~2", attempts=2)], True),
+        ([failed(request_id="r-1")], True),
+        ([record()], False),
+    ],
+    ids=["cut", "asked again", "failed", "twice"],
+)
+def test_a_round_is_complete_with_every_request_that_no_interrupt_cut(
+    tmp_path: Path, more: list[RequestRecord], complete: bool
+) -> None:
+    write_run(tmp_path, [record(), *more], plan=PlanTotals(requests=2, requests_per_round=2))
 
-    write_run(tmp_path, [record(), cut, record(request_id="r-1~2", attempts=2)], plan=plan)
-
-    assert [one.is_complete for one in found(tmp_path)] == [True]
-
-
-def test_a_failed_request_is_no_missing_one(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(), failed(request_id="r-1")], plan=PlanTotals(requests=2, requests_per_round=2))
-
-    assert [one.is_complete for one in found(tmp_path)] == [True]
-
-
-def test_a_request_that_stands_twice_does_not_make_up_for_a_missing_one(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(), record()], plan=PlanTotals(requests=2, requests_per_round=2))
-
-    assert [one.is_complete for one in found(tmp_path)] == [False]
+    assert [one.is_complete for one in found(tmp_path)] == [complete]
 
 
 def test_a_manifest_of_before_tells_a_round_by_the_whole_plan(tmp_path: Path) -> None:
@@ -472,38 +445,23 @@ def test_a_torn_last_line_is_in_no_round(tmp_path: Path, cut: int) -> None:
     assert path.read_bytes()[first:end].count(b"\n") == 1
 
 
-def test_a_bad_line_is_named(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1000.0, 1001.0))
-    path = tmp_path / "records.jsonl"
-    first, second = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + b"{oh no\n" + second)
+def test_a_bad_line_missing_records_and_a_limit_that_no_request_has_are_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, [record()], goodput={"chunk_gap_ms": 5.0})
+    with pytest.raises(BenchError, match="goodput has a limit on chunk_gap_ms"):
+        found(tmp_path)
 
+    manifest.write_manifest(tmp_path, run_manifest())
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(path.read_bytes() + b"{oh no\n")
     with pytest.raises(BenchError, match=r"records\.jsonl:2"):
         found(tmp_path)
 
-
-def test_a_run_without_records_is_named(tmp_path: Path) -> None:
-    manifest.write_manifest(tmp_path, run_manifest())
-
+    path.unlink()
     with pytest.raises(BenchError, match="the records cannot be read"):
-        found(tmp_path)
-
-
-def test_a_limit_that_no_request_has_is_refused(tmp_path: Path) -> None:
-    write_run(tmp_path, [record()], goodput={"chunk_gap_ms": 5.0})
-
-    with pytest.raises(BenchError, match="goodput has a limit on chunk_gap_ms"):
         found(tmp_path)
 
 
 def test_the_same_folder_gives_the_same_points(tmp_path: Path) -> None:
     drawn_folder(tmp_path, 8, arms=(arm("base"), arm("spec", speculation=Speculation(method="eagle3"))))
 
-    def plain() -> list[object]:
-        return [
-            (row.arm, row.class_, row.metric, row.at_s, row.values.tolist())
-            for one in found(tmp_path)
-            for row in one.rows
-        ]
-
-    assert plain() == plain()
+    assert pooled(tmp_path) == pooled(tmp_path)
