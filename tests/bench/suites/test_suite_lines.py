@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,12 +44,8 @@ def test_a_line_becomes_a_prompt(tmp_path: Path) -> None:
 
 
 def test_a_conversation_is_sent_as_it_stands(tmp_path: Path) -> None:
-    turns = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Two and two?"},
-        {"role": "assistant", "content": "Four."},
-        {"role": "user", "content": "And twice that?"},
-    ]
+    roles = ("system", "user", "assistant", "user")
+    turns = [{"role": role, "content": f"text {number}"} for number, role in enumerate(roles)]
 
     (prompt,) = load_suite(suite_file(tmp_path, {"id": "a", "class": "chat", "messages": turns})).prompts
 
@@ -55,29 +53,20 @@ def test_a_conversation_is_sent_as_it_stands(tmp_path: Path) -> None:
     assert prompt.max_tokens is None
 
 
-def test_a_prompt_without_a_system_message_sends_none(tmp_path: Path) -> None:
-    (prompt,) = load_suite(suite_file(tmp_path, GOOD)).prompts
-
-    assert prompt.as_messages() == ({"role": "user", "content": "Why is the sky blue?"},)
-
-
-def test_blank_lines_windows_line_ends_and_a_byte_order_mark_are_no_faults(tmp_path: Path) -> None:
+def test_blank_lines_windows_line_ends_no_last_one_and_a_byte_order_mark_are_no_faults(tmp_path: Path) -> None:
     first, second = json.dumps(GOOD).encode(), json.dumps({**GOOD, "id": "b"}).encode()
-    path = suite_file(tmp_path, b"\xef\xbb\xbf" + first + b"\r\n\r\n" + second + b"\r\n  \n")
+    path = suite_file(tmp_path, b"\xef\xbb\xbf" + first + b"\r\n\r\n  \n" + second)
 
     assert [prompt.id for prompt in load_suite(path).prompts] == ["a", "b"]
 
 
-def test_a_last_line_without_a_line_end_is_read(tmp_path: Path) -> None:
-    assert len(load_suite(suite_file(tmp_path, json.dumps(GOOD).encode())).prompts) == 1
-
-
-def test_text_of_any_script_is_kept_to_the_character(tmp_path: Path) -> None:
+def test_text_of_any_script_is_kept_to_the_character_and_no_system_message_is_added(tmp_path: Path) -> None:
     text = "  Привет, 世界 \U0001f30a\n\ttwo lines \u00a0"
 
     (prompt,) = load_suite(suite_file(tmp_path, {**GOOD, "prompt": text})).prompts
 
     assert prompt.as_text() == text
+    assert prompt.as_messages() == ({"role": "user", "content": text},)
 
 
 def conversation(*turns: tuple[object, object]) -> dict[str, object]:
@@ -156,75 +145,46 @@ def test_all_faults_of_a_file_are_told_together(tmp_path: Path) -> None:
     assert len(str(error).splitlines()) == 3
 
 
-def test_a_file_of_another_format_does_not_fill_the_screen(tmp_path: Path) -> None:
+def test_a_file_of_another_format_and_a_value_of_any_length_do_not_fill_the_screen(tmp_path: Path) -> None:
     error = refused(suite_file(tmp_path, *[b"id;class;prompt\n"] * 500))
 
     assert len(error.faults) == 500
     assert len(str(error).splitlines()) == 21
     assert "480 more faults" in str(error)
+    assert len(str(refused(suite_file(tmp_path, {**GOOD, "id": "x" * 10_000})))) < 400
 
 
-def test_a_wrong_value_of_any_length_is_shown_short(tmp_path: Path) -> None:
-    error = refused(suite_file(tmp_path, {**GOOD, "id": "x" * 10_000}))
-
-    assert len(str(error)) < 400
-
-
-@pytest.mark.parametrize("content", [b"", b"\n \n\n", b"\xef\xbb\xbf"])
-def test_a_file_without_a_prompt_is_refused(content: bytes, tmp_path: Path) -> None:
-    path = suite_file(tmp_path, content)
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda path: path.write_bytes(b""), "the file has no prompt"),
+        (lambda path: path.write_bytes(b"\n \n\n"), "the file has no prompt"),
+        (lambda path: path.write_bytes(b"\xef\xbb\xbf"), "the file has no prompt"),
+        (Path.mkdir, "this is a folder"),
+        (str, "no such file"),
+        (os.mkfifo, "a device or a pipe"),  # and not waited for
+        (lambda path: path.open("wb").truncate(65 * 2**20), "at most 67108864"),
+        (lambda path: path.symlink_to(path), "no such file"),
+    ],
+    ids=["empty", "blank", "mark", "folder", "missing", "pipe", "big", "circle"],
+)
+def test_a_file_that_cannot_be_a_suite_is_refused_as_bad_input(
+    tmp_path: Path, make: Callable[[Path], object], problem: str
+) -> None:
+    path = tmp_path / "mine.jsonl"
+    make(path)
 
     error = refused(path)
 
-    assert (error.where, error.faults[0].problem) == (str(path), "the file has no prompt")
-    assert "write at least one line" in error.change
-
-
-def test_a_folder_is_refused_as_such(tmp_path: Path) -> None:
-    error = refused(tmp_path)
-
-    assert error.where == str(tmp_path)
-    assert "this is a folder" in str(error)
-
-
-def test_a_missing_file_is_refused_as_such(tmp_path: Path) -> None:
-    error = refused(tmp_path / "mine.jsonl")
-
-    assert "no such file" in str(error)
-    assert "correct the path" in error.change
-
-
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "pipe.jsonl"
-    os.mkfifo(path)
-
-    assert "a device or a pipe" in str(refused(path))
+    assert (error.where, error.exit_code, isinstance(error, BenchError)) == (str(path), 2, True)
+    assert problem in str(error)
 
 
 def test_a_file_that_cannot_be_read_is_told_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = suite_file(tmp_path, GOOD)
-
-    def denied(_: Path) -> bytes:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=PermissionError(13, "Permission denied")))
 
     assert "cannot be read: Permission denied" in str(refused(path))
-
-
-def test_a_file_too_big_to_be_a_suite_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "records.jsonl"
-    with path.open("wb") as file:
-        file.truncate(65 * 2**20)
-
-    assert "at most 67108864" in str(refused(path))
-
-
-def test_a_fault_of_a_suite_is_bad_input(tmp_path: Path) -> None:
-    error = refused(tmp_path / "mine.jsonl")
-
-    assert isinstance(error, BenchError)
-    assert error.exit_code == 2
 
 
 def test_every_fault_of_a_line_is_told(tmp_path: Path) -> None:

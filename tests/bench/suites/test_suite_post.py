@@ -48,18 +48,12 @@ def test_it_is_asked_as_the_post_asked() -> None:
     assert {prompt.max_tokens for prompt in POST.prompts} == {600}
 
 
-def test_every_prompt_stands_bare_and_wrapped() -> None:
-    bare = {identity for identity in BY_ID if not identity.endswith("-wrapped")}
+def test_every_prompt_stands_bare_and_wrapped_in_classes_of_their_own() -> None:
+    bare = {prompt.id for prompt in POST.prompts if not prompt.class_.endswith("-wrapped")}
 
     assert bare == {"repeat", "open", *(f"sample-{case}" for case in CASES)}
     assert set(BY_ID) - bare == {f"{identity}-wrapped" for identity in bare}
-
-
-def test_bare_and_wrapped_prompts_are_never_one_class() -> None:
     assert POST.classes == ("repeat", "open", "repeat-wrapped", "open-wrapped", "sample", "sample-wrapped")
-    assert [
-        prompt.id for prompt in POST.prompts if prompt.id.endswith("-wrapped") != prompt.class_.endswith("-wrapped")
-    ] == []
 
 
 @pytest.mark.parametrize(
@@ -85,11 +79,8 @@ def test_a_bare_case_is_its_line_again_and_again(case: str) -> None:
     assert text.count(line) >= 5
 
 
-def test_every_answer_is_meant_to_run_into_its_limit() -> None:
+def test_every_answer_may_run_into_its_limit_and_repeat_but_that_of_the_open_prompt() -> None:
     assert [prompt.id for prompt in POST.prompts if "to-limit" not in prompt.check] == []
-
-
-def test_repetition_is_right_everywhere_but_in_the_open_prompt() -> None:
     assert [prompt.id for prompt in POST.prompts if "repeats" not in prompt.check] == ["open"]
 
 
@@ -106,21 +97,13 @@ def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source: Path) -> None
     assert bare.as_text() == TEXT[:210]
     assert wrapped.as_text() == suites.WRAPPING + TEXT[:121]
     assert suite.notes == ()
+    assert suite.sha256 != POST.sha256
     assert len(suite.class_prompts("sample")) == len(suite.class_prompts("sample-wrapped")) == 8
 
 
-def test_with_a_checkout_it_is_another_suite_by_its_hash(source: Path) -> None:
-    assert load_suite("post", llmperf_source=source).sha256 != POST.sha256
-
-
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        SuiteError, match=r"sonnet\.txt: cannot be read: No such file.*a checkout of ray-project/llmperf"
-    ):
+def test_a_folder_that_is_no_checkout_or_whose_text_was_overwritten_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=r"sonnet\.txt: cannot be read: No such file.*a checkout of ray-project/llm"):
         load_suite("post", llmperf_source=tmp_path)
-
-
-def test_a_checkout_whose_text_was_overwritten_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=r"SHA-256 is [0-9a-f]{64}.*git checkout -- src/llmperf/sonnet\.txt"):
         load_suite("post", llmperf_source=checkout(tmp_path, "a\n" * 500))
 
