@@ -184,14 +184,6 @@ def test_no_call_is_begun_when_the_time_is_over(tool: LlmperfTool, tmp_path: Pat
     assert said[-1] == "0 of 3 calls were made in the time that was given"
 
 
-def test_a_folder_that_holds_something_is_left_alone(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "records.jsonl").write_text("")
-
-    with pytest.raises(BenchError, match="not empty"):
-        act("base")
-
-
 @pytest.mark.parametrize(
     "part", ["source/token_benchmark_ray.py", "home/hf-internal-testing/llama-tokenizer/tokenizer.json", "bin/python"]
 )
@@ -202,41 +194,38 @@ def test_a_missing_part_of_the_tool_is_named(act: Callable[..., SimpleNamespace]
         act("base")
 
 
-class TestRay:
-    def test_that_does_not_start_is_tried_again_and_then_told(
-        self, act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tries = tmp_path / "tries"
-        program(tool.python.parent / "ray", f"echo one >> {tries}; echo 'node timed out'; exit 1")
-        monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+def test_a_folder_that_holds_something_is_left_alone(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
+    (tmp_path / "out" / "mine").mkdir(parents=True)
 
-        with pytest.raises(ExternalBenchError, match="did not start in 4 tries: node timed out"):
-            act("base")
-        assert len(tries.read_text().splitlines()) == 4
-        ended = manifest.read_manifest(tmp_path / "out").ended
-        assert ended is not None
-        assert ended.reason == "failed"
-
-    def test_that_starts_late_is_enough(
-        self, act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        once = tmp_path / "once"
-        starts = f"[ -e {once} ] || {{ touch {once}; exit 1; }}; echo Ray runtime started; exec sleep 600"
-        program(tool.python.parent / "ray", starts)
-        monkeypatch.setattr(ray, "PAUSE_S", 0.0)
-
-        assert act("base").calls[0].how == "done"
-
-    def test_is_ended_with_all_that_it_started(
-        self, act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path
-    ) -> None:
-        child = tmp_path / "child"
-        program(tool.python.parent / "ray", f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait")
-
+    with pytest.raises(BenchError, match="not empty"):
         act("base")
 
-        status = Path(f"/proc/{child.read_text().strip()}/status")
-        assert not status.exists() or "Z (zombie)" in status.read_text()
+
+def test_a_ray_that_does_not_start_is_tried_again_and_then_told(
+    act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = tmp_path / "tries"
+    program(tool.python.parent / "ray", f"echo one >> {tries}; echo 'node timed out'; exit 1")
+    monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+
+    with pytest.raises(ExternalBenchError, match="did not start in 4 tries: node timed out"):
+        act("base")
+    assert len(tries.read_text().splitlines()) == 4
+    assert manifest.read_manifest(tmp_path / "out").ended.reason == "failed"
+
+
+def test_a_ray_that_starts_late_is_enough_and_is_ended_with_all_that_it_started(
+    act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once, child = tmp_path / "once", tmp_path / "child"
+    starts = f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait"
+    program(tool.python.parent / "ray", f"[ -e {once} ] || {{ touch {once}; exit 1; }}; {starts}")
+    monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+
+    assert act("base").calls[0].how == "done"
+
+    status = Path(f"/proc/{child.read_text().strip()}/status")
+    assert not status.exists() or "Z (zombie)" in status.read_text()
 
 
 def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> LlmperfCall:
@@ -269,16 +258,16 @@ def arguments(tool: LlmperfTool, out: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def test_the_command_runs_a_call(tool: LlmperfTool, tmp_path: Path) -> None:
-    assert main(arguments(tool, tmp_path / "out")) == 0
-    assert len(list(read_records(tmp_path / "out" / "records.jsonl"))) == 2
+def test_the_command_runs_a_call_and_leaves_what_failed_to_the_container_that_keeps_it(
+    tool: LlmperfTool, tmp_path: Path
+) -> None:
+    more = ("--server", "nothing=http://nothing.invalid", "--defer")
+    codes = [main(arguments(tool, tmp_path / "one")), main(arguments(tool, tmp_path / "two", *more))]
 
-
-def test_what_failed_is_left_to_the_container_that_keeps_it(tool: LlmperfTool, tmp_path: Path) -> None:
-    code = main(arguments(tool, tmp_path / "out", "--server", "nothing=http://nothing.invalid", "--defer"))
-
-    assert code == 0
-    assert json.loads((tmp_path / "out" / "outcome.json").read_text()) == {"exit_code": 3}
+    assert codes == [0, 0]
+    assert len(list(read_records(tmp_path / "one" / "records.jsonl"))) == 2
+    assert not (tmp_path / "one" / "outcome.json").exists()
+    assert json.loads((tmp_path / "two" / "outcome.json").read_text()) == {"exit_code": 3}
 
 
 @pytest.mark.parametrize("named", ["http://x", "=http://x", "a=x:8000", "a/b=http://x"])
