@@ -25,7 +25,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, Schedule, control_numbers, first_order, pass_order
 from tandem.bench.suites.suite import Prompt, Suite
@@ -116,16 +115,6 @@ class PlanTurn:
         return len(self.arms) * len(self.items)
 
 
-class _PlanRound(NamedTuple):
-    """What makes a round: its number, what its orders are drawn by, how many of its kind came before, who is asked."""
-
-    number: int
-    name: str
-    earlier_rounds: int
-    arms: tuple[str, ...]
-    schedule: Schedule
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """Every turn of a run, made round by round.
@@ -182,46 +171,40 @@ class RunPlan:
 
     def round(self, number: int) -> tuple[PlanTurn, ...]:
         """Return the turns of one round."""
-        plan_round = self._describe_round(number)
-        blocks = list(self.blocks)
-        self._create_generator("blocks", plan_round.name).shuffle(blocks)
-        return tuple(turn for block in blocks for turn in self._plan_block(plan_round, block))
-
-    def _describe_round(self, number: int) -> _PlanRound:
         earlier_controls = bisect_left(self.control_round_numbers, number)
-        if number in self.control_round_numbers:
-            pair = (self.arms[0], self.control_arm)
-            return _PlanRound(number, f"control{earlier_controls}", earlier_controls, pair, "interleaved")
-        return _PlanRound(number, str(number - earlier_controls), number - earlier_controls, self.arms, self.schedule)
+        is_control = number in self.control_round_numbers
+        earlier_rounds = earlier_controls if is_control else number - earlier_controls  # of its kind
+        name = f"control{earlier_rounds}" if is_control else str(earlier_rounds)
+        arms = first_order((self.arms[0], self.control_arm) if is_control else self.arms, self.seed)
+        is_simultaneous = self.schedule == "simultaneous" and not is_control
+        blocks, turns = list(self.blocks), list[PlanTurn]()
+        self._create_generator("blocks", name).shuffle(blocks)
+        for block in blocks:
+            items, slots = self._draw_items(name, block), itertools.count()
+            middle, is_short = -(-len(items) // 2), len(items) < max(2 * (block.load.concurrency or 1), 2)
+            halves = (items,) if is_simultaneous or is_short else (items[:middle], items[middle:])
+            for half, half_items in enumerate(halves):
+                gaps_s = self._draw_gaps_s(name, block, half, len(half_items))
+                order = pass_order(arms, 2 * earlier_rounds + half)
+                for turn_arms in [order] if is_simultaneous else [(arm,) for arm in order]:
+                    turn = PlanTurn(round=number, slot=next(slots), block=block, arms=turn_arms, items=half_items)
+                    turns.append(replace(turn, arrivals_s=tuple(itertools.accumulate(gaps_s))))
+        return tuple(turns)
 
-    def _plan_block(self, plan_round: _PlanRound, block: PlanBlock) -> Iterator[PlanTurn]:
-        slots, arms = itertools.count(), first_order(plan_round.arms, self.seed)
-        is_simultaneous, items = plan_round.schedule == "simultaneous", self._draw_items(plan_round, block)
-        middle = -(-len(items) // 2)
-        is_short = len(items) < max(2 * (block.load.concurrency or 1), 2)
-        halves = (items,) if is_simultaneous or is_short else (items[:middle], items[middle:])
-        for half, half_items in enumerate(halves):
-            arrivals_s: tuple[float, ...] = ()
-            if (rate := block.load.rate_per_s) is not None:
-                generator = self._create_generator("arrivals", plan_round.name, block.number, half)
-                arrivals_s = tuple(itertools.accumulate(generator.expovariate(rate) for _ in half_items))
-            order = pass_order(arms, 2 * plan_round.earlier_rounds + half)
-            for turn_arms in [order] if is_simultaneous else [(arm,) for arm in order]:
-                turn = PlanTurn(
-                    round=plan_round.number, slot=next(slots), block=block, arms=turn_arms, items=half_items
-                )
-                yield replace(turn, arrivals_s=arrivals_s)
+    def _draw_gaps_s(self, name: str, block: PlanBlock, half: int, count: int) -> list[float]:
+        rate, generator = block.load.rate_per_s, self._create_generator("arrivals", name, block.number, half)
+        return [] if rate is None else [generator.expovariate(rate) for _ in range(count)]
 
-    def _draw_items(self, plan_round: _PlanRound, block: PlanBlock) -> tuple[PlanItem, ...]:
+    def _draw_items(self, name: str, block: PlanBlock) -> tuple[PlanItem, ...]:
         count, size = block.requests, len(block.entries)
         cycles = -(-count // size)  # how often one repeat asks the first ones
         items: list[PlanItem] = []
         for repeat in range(self.repeats):
-            generator = self._create_generator("items", plan_round.name, block.number, repeat)
+            generator = self._create_generator("items", name, block.number, repeat)
             entries = generator.sample(block.entries, size)
             for place in range(count):
-                asked_before, seed = repeat * cycles + place // size, generator.randrange(SEED_LIMIT)
-                items.append(PlanItem(index=len(items), entry=entries[place % size], repeat=asked_before, seed=seed))
+                earlier_asks, seed = repeat * cycles + place // size, generator.randrange(SEED_LIMIT)
+                items.append(PlanItem(index=len(items), entry=entries[place % size], repeat=earlier_asks, seed=seed))
         return tuple(items)
 
     def _create_generator(self, *keys: object) -> random.Random:

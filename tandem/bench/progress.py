@@ -37,12 +37,12 @@ class RunProgress:
     Args:
         out: where it is written.
         requests: of the whole run; None where the clock decides.
-        expected_s: of the whole run, or how long it may take where the clock decides.
+        expected_s: of the whole run; or how long it may take where the clock decides; a better one may be set.
     """
 
     def __init__(self, out: TextIO, *, requests: int | None, expected_s: float) -> None:
         self._out = out if isinstance(out, PrintableStream) else PrintableStream(out)
-        self._requests, self._expected_s = requests, expected_s
+        self._requests, self.expected_s = requests, expected_s
         self._terminal = out.isatty()
         self._start_s: float | None = None
         self._done_count = self._failure_count = 0
@@ -57,10 +57,6 @@ class RunProgress:
         self._out.write(f"{sentence}\n")
         self._out.flush()
 
-    def set_expected_s(self, expected_s: float) -> None:
-        """Take a better figure for the whole run."""
-        self._expected_s = expected_s
-
     def begin_turn(self, turn: PlanTurn, estimate: DurationEstimate, *, recorded_count: int) -> None:
         """Say which turn begins, and how many of its requests an earlier run has recorded."""
         self._start_s = self._start_s or time.monotonic()
@@ -69,7 +65,7 @@ class RunProgress:
         self._turn_name = f"round {turn.round + 1}, {block.class_} at {block.load}, {' and '.join(turn.arms)}"
         if self._requests is not None:
             self._requests -= recorded_count
-            self._expected_s -= recorded_count * self._share_s
+            self.expected_s -= recorded_count * self._share_s
 
     def count_record(self, record: RequestRecord) -> None:
         """Count a record."""
@@ -105,10 +101,10 @@ class RunProgress:
             return "; ".join(warm_ups)
         elapsed_s = now_s - (self._start_s or now_s)
         if self._requests is None:
-            total, remaining = "", format_duration(max(self._expected_s - elapsed_s, 0.0))
+            total, remaining = "", format_duration(max(self.expected_s - elapsed_s, 0.0))
         else:
             pace = elapsed_s / self._planned_done_s if self._planned_done_s else 1.0
-            remaining_s = max(self._expected_s - self._planned_done_s, 0.0) * pace
+            remaining_s = max(self.expected_s - self._planned_done_s, 0.0) * pace
             total, remaining = f"/{self._requests}", f"about {format_duration(remaining_s)}"
         failure_text = f", {self._failure_count} failed" if self._failure_count else ""
         return f"{self._done_count}{total} requests{failure_text}; {self._turn_name}; {remaining} left"

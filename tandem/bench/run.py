@@ -225,7 +225,7 @@ class MeasurementRun:
         self.estimate = DurationEstimate(
             factors={name: outcome.factor for name, outcome in factors.items() if outcome.factor is not None}
         )
-        self.progress.set_expected_s(self._estimate_s())
+        self.progress.expected_s = self._estimate_s()
         if self.settings.duration_s is None and not self.stop.is_requested:
             self.progress.notify(run_description.describe_new_estimate(self.settings, self._estimate_s()))
         entries = {name: outcome.entry for name, outcome in by_arm.items()}
@@ -249,7 +249,7 @@ class MeasurementRun:
         end_s = math.inf
         if self.settings.duration_s is not None:
             remaining_s = max(self.settings.duration_s - self.history.spent_s, 0.0)
-            self.progress.set_expected_s(remaining_s)
+            self.progress.expected_s = remaining_s
             end_s = time.monotonic() + remaining_s
         gc.freeze()  # a full collection of all that was loaded would hold the event loop up for tens of milliseconds
         try:

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import NoReturn
 
 from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.llmperf.run import LlmperfCall, LlmperfServer, LlmperfSession
@@ -119,11 +118,7 @@ def _print_progress(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def _raise_interrupt(_number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 if __name__ == "__main__":
     # a container's first process ignores a signal that it has no handler for
-    signal.signal(signal.SIGTERM, _raise_interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())
