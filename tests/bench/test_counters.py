@@ -91,12 +91,6 @@ def test_a_page_of_v1_gives_acceptance_by_length_rate_and_position() -> None:
     assert not said.is_indirect
 
 
-def test_only_what_counted_between_the_scrapes_is_taken() -> None:
-    before = {key: value / 2 for key, value in parse_page(V1_LIVE).items()} | {"accepted_tokens": 300.0}
-
-    assert compute_rates(changed(parse_page(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
-
-
 def test_flat_counters_of_both_engines_give_tokens_a_decode_step() -> None:
     v1, v0 = compute_rates(changed(V1_FLAT)), compute_rates(changed(parse_page(V0_FLAT)))
 
@@ -105,9 +99,11 @@ def test_flat_counters_of_both_engines_give_tokens_a_decode_step() -> None:
     assert v1.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
 
 
-def test_v0_is_told_from_v1_by_its_runtime_where_that_is_known() -> None:
+def test_only_what_counted_between_the_scrapes_is_taken_and_v0_is_told_by_its_runtime() -> None:
+    before = {key: value / 2 for key, value in parse_page(V1_LIVE).items()} | {"accepted_tokens": 300.0}
     both = V1_FLAT | {"request_tokens_sum": 1000.0, "requests_finished": 10.0, "generation_tokens": 500.0}
 
+    assert compute_rates(changed(parse_page(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
     assert compute_rates(changed(both), SpeculationInfo(runtime="nxdi-v0")).values["target_steps_per_token"] == 0.5
 
 
@@ -122,24 +118,23 @@ def test_v0_says_nothing_while_requests_run_or_fail_and_v1_does(before: float, a
     assert "acceptance_length" in compute_rates(changed(V1_FLAT), failure_count=failures).values
 
 
-def test_an_arm_known_not_to_speculate_has_steps_and_no_acceptance() -> None:
-    said = compute_rates(changed(PLAIN), SpeculationInfo(speculates=False))
+@pytest.mark.parametrize(
+    ("counters", "speculation", "values", "reason"),
+    [
+        (PLAIN, SpeculationInfo(speculates=False), {"target_steps_per_token": 1.0}, "it does not speculate"),
+        (PLAIN, SpeculationInfo(), {"target_steps_per_token": 1.0}, "nothing says that it speculates"),
+        (PLAIN, SpeculationInfo(speculates=True), {"target_steps_per_token": 1.0, "acceptance_length": 1.0}, ""),
+        (V1_FLAT, SpeculationInfo(speculates=True, window=3), {}, "more than a window of 3 can commit"),
+    ],
+    ids=["plain", "unknown", "one token a step", "beyond the window"],
+)
+def test_what_is_known_of_an_arm_decides_what_is_believed(
+    counters: dict[str, float], speculation: SpeculationInfo, values: dict[str, float], reason: str
+) -> None:
+    said = compute_rates(changed(counters), speculation)
 
-    assert said.values == {"target_steps_per_token": 1.0}
-    assert said.absence_reasons == ("it does not speculate",)
-
-
-def test_one_token_a_step_without_drafts_is_called_acceptance_only_where_speculation_is_known() -> None:
-    assert "acceptance_length" not in compute_rates(changed(PLAIN)).values
-    assert "nothing says that it speculates" in compute_rates(changed(PLAIN)).absence_reasons[0]
-    assert compute_rates(changed(PLAIN), SpeculationInfo(speculates=True)).values["acceptance_length"] == 1.0
-
-
-def test_more_tokens_a_step_than_the_window_allows_are_not_believed() -> None:
-    said = compute_rates(changed(V1_FLAT), SpeculationInfo(speculates=True, window=3))
-
-    assert said.values == {}
-    assert said.absence_reasons == ("4.50 tokens a step is more than a window of 3 can commit",)
+    assert said.values == values
+    assert [reason in sentence for sentence in said.absence_reasons] == [True] * bool(reason)
 
 
 @pytest.mark.parametrize("wrong", [{"accepted_tokens": 800.0}, {"draft_tokens": 900.0}])

@@ -169,19 +169,15 @@ def test_key_thinking_and_temperature_are_sent_to_every_arm_and_the_key_stands_i
     assert all(truth["body"]["chat_template_kwargs"] == {"enable_thinking": False} for truth in asked)
 
 
-def test_completions_are_asked_with_the_prompts_text_and_the_extras_that_are_wanted(tmp_path):
-    ran = measure(tmp_path, {"code": ["say it"]}, api="completions", extras=frozenset({"token_ids"}))
-
-    assert {truth["body"]["prompt"] for truth in ran.servers[0].posted if truth["request_id"][0] == "a"} == {"say it"}
-    assert all(record.token_ids is not None and bytes(record.logprobs) == b"null" for record in ran.records)
-
-
-def test_an_extra_that_a_server_does_not_give_is_noted(tmp_path):
+def test_completions_are_asked_with_the_prompts_text_and_extras_where_they_are_wanted_and_given(tmp_path):
     async def refuse(servers, _run):
         servers[0].refused_fields = ("return_token_ids",)
 
-    ran = measure(tmp_path, {"code": ["a"]}, extras=frozenset({"token_ids"}), meanwhile=refuse)
+    ran = measure(tmp_path, {"code": ["say it"]}, api="completions", extras=frozenset({"token_ids"}), meanwhile=refuse)
 
+    assert {truth["body"]["prompt"] for truth in ran.servers[0].posted if truth["request_id"][0] == "a"} == {"say it"}
+    assert {record.arm: record.token_ids is not None for record in ran.records} == {"a": False, "b": True}
+    assert {bytes(record.logprobs) for record in ran.records} == {b"null"}
     assert "a does not give token_ids, so its records have none" in ran.manifest["notes"]
 
 
@@ -218,19 +214,15 @@ def test_a_paused_arm_does_not_hold_the_others_up(tmp_path, monkeypatch):
     assert Counter(record.error for record in ran.records if record.arm == "b") == {None: 16}
 
 
-def test_an_arm_that_is_down_at_the_probe_leaves_no_folder(tmp_path):
-    with pytest.raises(ExternalBenchError, match=r"127\.0\.0\.1:9"):
-        measure(tmp_path, schedules=[QUICK], ports=[9])
-
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_model_that_an_arm_does_not_have_is_refused_before_anything_is_measured(tmp_path):
+def test_an_arm_that_is_down_or_lacks_the_model_is_refused_before_anything_is_measured(tmp_path):
     async def rename(servers, _run):
         servers[1].models = [{"id": "qwen"}]
 
+    with pytest.raises(ExternalBenchError, match=r"127\.0\.0\.1:9"):
+        measure(tmp_path, schedules=[QUICK], ports=[9])
     with pytest.raises(BenchError, match="qwen"):
         measure(tmp_path, meanwhile=rename)
+    assert not (tmp_path / "out").exists()
 
 
 # warm-up
@@ -388,20 +380,15 @@ def cut(tmp_path_factory):
     return records, summary, manifest, second
 
 
-def test_what_an_interrupt_cuts_is_recorded_as_interrupted_and_summarized(cut):
-    records, summary, manifest, _ = cut
-
-    assert Counter(record.error for record in records)["interrupted"] == 2
-    assert summary["records"] == len(records) < 12
-    assert manifest["ended"]["reason"] == "interrupted"
-
-
-def test_what_an_interrupt_cut_is_asked_again_under_an_id_of_its_own(cut):
-    records, _, _, resumed = cut
+def test_what_an_interrupt_cuts_is_recorded_summarized_and_asked_again_under_an_id_of_its_own(cut):
+    records, summary, manifest, resumed = cut
     interrupted = {record.request_id for record in records if record.error == "interrupted"}
 
     again = {record.request_id: record.attempts for record in resumed.records if "~" in record.request_id}
     assert again == {f"{identity}~2": 2 for identity in interrupted}
+    assert len(interrupted) == 2
+    assert summary["records"] == len(records) < 12
+    assert manifest["ended"]["reason"] == "interrupted"
 
 
 def test_after_an_interrupt_and_a_resumption_no_request_is_missing_and_no_id_stands_twice(cut):
