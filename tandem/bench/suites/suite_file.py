@@ -8,45 +8,27 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import msgspec
+from typing import Any
 
 from tandem.bench.fault import BenchError
-from tandem.bench.suites.prompt import HINTS, Hint, Prompt
+from tandem.bench.suites.prompt import HINTS, Prompt
 
-Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
-
-
-class PromptMessage(msgspec.Struct, forbid_unknown_fields=True):
-    """One message of a conversation."""
-
-    role: Literal["system", "user", "assistant"]
-    content: Text
-
-
+ROLES = ("system", "user", "assistant")
+ID_PATTERN, CLASS_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", r"(?!all\Z)[a-z0-9][a-z0-9-]{0,31}"
 MAX_TOKENS = 131_072
-# key of a line: what its value is, for the reader and in words
-KEYS: dict[str, tuple[Any, str]] = {
-    "id": (
-        Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")],
-        "up to 64 letters, digits, '.', '_' and '-', the first a letter or digit",
-    ),
-    "class": (
-        Annotated[str, msgspec.Meta(pattern=r"\A(?!all\Z)[a-z0-9][a-z0-9-]{0,31}\Z")],
-        "up to 32 lower-case letters, digits and '-', and not 'all', the summary's row over all classes",
-    ),
-    "prompt": (Text, "a text in quotes that asks for something"),
-    "messages": (
-        Annotated[list[PromptMessage], msgspec.Meta(min_length=1)],
-        'a list of {"role", "content"}; a role is system (only as the first), user (as the last) or assistant',
-    ),
-    "system": (Text, "a text in quotes, beside 'prompt' only"),
-    "max_tokens": (Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)], f"a whole number from 1 to {MAX_TOKENS}"),
-    "check": (list[Hint], f"a list of {', '.join(HINTS)}"),
+# key of a line: what its value must be
+KEYS = {
+    "id": "up to 64 letters, digits, '.', '_' and '-', the first a letter or digit",
+    "class": "up to 32 lower-case letters, digits and '-', and not 'all', the summary's row over all classes",
+    "prompt": "a text in quotes that asks for something",
+    "messages": 'a list of {"role", "content"}; a role is system (only as the first), user (as the last) or assistant',
+    "system": "a text in quotes, beside 'prompt' only",
+    "max_tokens": f"a whole number from 1 to {MAX_TOKENS}",
+    "check": f"a list of {', '.join(HINTS)}",
 }
 KEY_ALIASES = {"text": "prompt", "question": "prompt", "input": "prompt", "category": "class", "hints": "check"}
 MAX_BYTES = 64 * 2**20
@@ -119,8 +101,8 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
         faults += [SuiteFault(where=where, problem=text, allowed=rule, change=do) for text, rule, do in problems]
         if not problems:
             values = {"class_" if key == "class" else key: value for key, value in line.items()}
-            messages = tuple(line["messages"]) if "messages" in line else None
-            prompts.append(Prompt(**values | {"messages": messages, "check": frozenset(line.get("check", []))}))
+            messages = tuple({key: message[key] for key in ("role", "content")} for message in line.get("messages", ()))
+            prompts.append(Prompt(**values | {"messages": messages or None, "check": frozenset(line.get("check", []))}))
     if not faults and not prompts:
         change = "write at least one line"
         faults = [SuiteFault(where=str(path), problem="the file has no prompt", allowed=FILE_FORM, change=change)]
@@ -170,22 +152,41 @@ def _read_line(raw: bytes) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
             problems.append((f"unknown key {key!r}", ", ".join(KEYS), change))
             meant_keys.add(meant_key)
             continue
-        try:
-            line[key] = msgspec.to_builtins(msgspec.convert(value, KEYS[key][0]))
-        except msgspec.ValidationError as error:
-            problems.append((f"{key} {_format_value(value)}: {error}", KEYS[key][1], "correct it"))
+        for label, part in _find_wrong_parts(key, value):
+            problems.append((f"{label} {_format_value(part)}", KEYS[key], "correct it"))
     keys = line.keys() | meant_keys
-    problems += [(f"no {key!r}", KEYS[key][1], f"add {key!r}") for key in ("id", "class") if key not in keys]
+    problems += [(f"no {key!r}", KEYS[key], f"add {key!r}") for key in ("id", "class") if key not in keys]
     if len(keys & {"prompt", "messages"}) != 1:
         problem = "both 'prompt' and 'messages'" if "prompt" in keys else "neither 'prompt' nor 'messages'"
         problems.append((problem, "exactly one of them", "delete one" if "prompt" in keys else "add 'prompt'"))
-    if not problems and "messages" in line:
-        roles = [message["role"] for message in line["messages"]]
-        if "system" in roles[1:] or roles[-1] != "user":
-            problems.append((f"messages have the roles {', '.join(roles)}", KEYS["messages"][1], "correct them"))
-        if "system" in line:
-            problems.append(("both 'system' and 'messages'", KEYS["system"][1], "make it the first message"))
+    if {"system", "messages"} <= keys:
+        problems.append(("both 'system' and 'messages'", KEYS["system"], "make it the first message"))
     return line, problems
+
+
+def _find_wrong_parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each part of a value that is not what its key asks for, with the name of the part."""
+    if key in {"id", "class"}:
+        is_right = isinstance(value, str) and re.fullmatch(ID_PATTERN if key == "id" else CLASS_PATTERN, value)
+    elif key == "max_tokens":
+        is_right = type(value) is int and 1 <= value <= MAX_TOKENS
+    elif key == "check":
+        is_right = isinstance(value, list) and all(hint in HINTS for hint in value)
+    elif key == "messages" and isinstance(value, list) and value:
+        for index, message in enumerate(value):
+            is_whole = isinstance(message, dict) and message.keys() == {"role", "content"} and message["role"] in ROLES
+            is_misplaced = is_whole and index > 0 and message["role"] == "system"
+            if not is_whole or is_misplaced or not _is_text(message["content"]):
+                yield f"messages[{index}]", message
+        is_right = not isinstance(value[-1], dict) or value[-1].get("role") == "user"
+    else:
+        is_right = key != "messages" and _is_text(value)
+    if not is_right:
+        yield key, value
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
