@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
         if not raw.strip():
             continue
         line, problems = _read_line(raw)
-        if (earlier_number := line_numbers.setdefault(str(line.get("id")), number)) != number and "id" in line:
+        if "id" in line and (earlier_number := line_numbers.setdefault(repr(line["id"]), number)) != number:
             problem = f"id {line['id']!r} stands on line {earlier_number} already"
             problems.append((problem, "each id once", "rename one of the two"))
         where = f"{path}:{number}"
@@ -190,8 +191,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if duplicates := [key for key in keys if keys.count(key) > 1]:
+    if duplicates := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
         raise ValueError(f"key {duplicates[0]!r} stands twice")
     return dict(pairs)
 
