@@ -168,7 +168,8 @@ def _read_line(raw: bytes) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
 def _find_wrong_parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield each part of a value that is not what its key asks for, with the name of the part."""
     if key in {"id", "class"}:
-        is_right = isinstance(value, str) and re.fullmatch(ID_PATTERN if key == "id" else CLASS_PATTERN, value)
+        pattern = ID_PATTERN if key == "id" else CLASS_PATTERN
+        is_right = isinstance(value, str) and bool(re.fullmatch(pattern, value))
     elif key == "max_tokens":
         is_right = type(value) is int and 1 <= value <= MAX_TOKENS
     elif key == "check":
