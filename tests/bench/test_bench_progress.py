@@ -54,26 +54,19 @@ def test_a_line_says_requests_failures_place_and_time_left():
     assert line.endswith(" left")
 
 
-def test_a_log_has_plain_lines(monkeypatch):
-    monkeypatch.setattr(progress, "LOG_S", 0.005)
-    out = io.StringIO()
-
-    asyncio.run(once(shown(out)))
-
-    assert "\x1b" not in out.getvalue()
-    assert "\r" not in out.getvalue()
-    assert out.getvalue().count("0/16 requests") >= 1
-
-
-def test_a_terminal_has_one_line_that_is_written_anew(monkeypatch):
+def test_a_terminal_has_one_line_that_is_written_anew_and_a_log_has_plain_lines(monkeypatch):
     monkeypatch.setattr(progress, "TERMINAL_S", 0.005)
-    out = Terminal()
+    monkeypatch.setattr(progress, "LOG_S", 0.005)
+    terminal, log = Terminal(), io.StringIO()
 
-    asyncio.run(once(shown(out)))
+    asyncio.run(once(shown(terminal)))
+    asyncio.run(once(shown(log)))
 
-    assert out.getvalue().startswith("\r\x1b[K0/16 requests")
-    assert out.getvalue().endswith("\r\x1b[K")
-    assert "\n" not in out.getvalue()
+    assert terminal.getvalue().startswith("\r\x1b[K0/16 requests")
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    assert "\n" not in terminal.getvalue()
+    assert log.getvalue().startswith("0/16 requests")
+    assert not {"\x1b", "\r"} & set(log.getvalue())
 
 
 def test_a_line_shows_each_arm_that_is_warmed_at_once(monkeypatch):

@@ -116,24 +116,17 @@ def test_no_figure_of_a_control_round_is_published_and_its_records_are_kept(ran)
     assert whole[1].ranges
 
 
-def test_a_control_round_that_was_cut_is_not_whole(tmp_path: Path):
-    asked = [record(request_id=f"r-{number}", round=1, arm="base") for number in range(3)]
-    folder = write_run(
-        tmp_path, asked, rounds=1, control_rounds=1, plan=PlanTotals(requests=8, requests_per_round=4), ended=None
-    )  # fmt: skip
-
-    (only,) = datapoints.read_rounds(folder)
-
-    assert not only.is_complete
-
-
-def test_failures_of_a_control_round_are_told(tmp_path: Path):
+def test_failures_of_a_control_round_are_told_and_one_that_was_cut_is_not_whole(tmp_path: Path):
     asked = [record(request_id="r-0", round=0), record(request_id="r-1", round=1, error="closed", arm="base#2")]
-    found = summary.summarize_run(write_run(tmp_path, asked, rounds=1, control_rounds=1))
+    plan_totals = PlanTotals(requests=8, requests_per_round=4)
+    folder = write_run(tmp_path, asked, rounds=1, control_rounds=1, plan=plan_totals, ended=None)
 
-    assert any("1 control round asked the baseline against itself, 1 requests, 1 of them failed" in note
-               for note in found.notes)  # fmt: skip
+    found = summary.summarize_run(folder)
+
+    told = "1 control round asked the baseline against itself, 1 requests, 1 of them failed"
+    assert any(told in note for note in found.notes)
     assert not found.errors
+    assert [one.is_complete for one in datapoints.read_rounds(folder)] == [False, False]
 
 
 def test_a_run_by_the_clock_has_control_rounds_too(tmp_path):

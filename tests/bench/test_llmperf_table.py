@@ -49,22 +49,15 @@ def test_another_figure_in_a_file_is_another_figure_in_the_table(tmp_path: Path)
     assert "1234.5" in "\n".join(comparison.format_comparison(tmp_path / "runs"))
 
 
-def test_it_is_the_pinned_commit_that_ran() -> None:
-    assert comparison.read_about(RUNS)["llmperf"] == COMMIT
-
-
-def test_chunks_are_counted_as_tokens() -> None:
+def test_it_counts_chunks_as_tokens_and_tandem_tokens() -> None:
     """A burst's tokens come in one event, so its latency is that of a step."""
-    side = scenarios()["bursts"].llmperf
+    ours, theirs = scenarios()["bursts"].tandem, scenarios()["bursts"].llmperf
 
-    assert side.figures["tpot_ms"] > 2 * side.true_median("tpot_ms")
-    assert side.figures["tpot_ms"] == pytest.approx(side.true_median("chunk_gap_ms"), rel=0.15)
-
-
-def test_tandems_time_per_token_is_the_tokens() -> None:
-    side = scenarios()["bursts"].tandem
-
-    assert side.figures["tpot_ms"] == pytest.approx(side.true_median("tpot_ms"), rel=0.01)
+    assert theirs.figures["tpot_ms"] > 2 * theirs.true_median("tpot_ms")
+    assert theirs.figures["tpot_ms"] == pytest.approx(theirs.true_median("chunk_gap_ms"), rel=0.15)
+    assert ours.figures["tpot_ms"] == pytest.approx(ours.true_median("tpot_ms"), rel=0.01)
+    # its definition on Tandem's records, of another run of the same knobs
+    assert ours.figures[comparison.ITL] == pytest.approx(theirs.figures[comparison.ITL], rel=0.1)
 
 
 @pytest.mark.parametrize("name", ["plain", "bursts", "stall"])
@@ -78,18 +71,13 @@ def test_tandem_counts_tokens_and_stalls_as_the_server_does_and_llmperf_does_not
     assert "longest_gap_ms" not in theirs.figures
 
 
-@pytest.mark.parametrize("name", ["plain", "bursts", "stall"])
-def test_it_throws_all_but_one_of_the_last_answers_away(name: str) -> None:
-    side = scenarios()[name].llmperf
-
-    # 4 at once: 3 are under way when the 8th has come
-    assert (side.result_count, len(side.complete_entries)) == (8, 11)
-
-
-def test_tandem_counts_what_it_sent() -> None:
+def test_it_throws_all_but_one_of_the_last_answers_away_and_tandem_counts_what_it_sent() -> None:
     for scenario in scenarios().values():
-        assert scenario.tandem is not None
-        assert scenario.tandem.result_count + scenario.tandem.errors == len(scenario.tandem.entries) == 8
+        ours, theirs = scenario.tandem, scenario.llmperf
+        assert ours.result_count + ours.errors == len(ours.entries) == 8
+        if scenario.name in {"plain", "bursts", "stall"}:
+            # 4 at once: 3 are under way when the 8th has come
+            assert (theirs.result_count, len(theirs.complete_entries)) == (8, 11)
 
 
 def test_asking_for_usage_ends_it_without_a_file() -> None:
@@ -111,27 +99,15 @@ def test_an_error_is_counted_by_tandem_alone() -> None:
     assert (ours.failure_count, ours.errors) == (1, 1)
 
 
-def test_its_definition_on_tandems_records_gives_its_figure() -> None:
-    """On another run of the same knobs, so near it and not equal."""
-    sides = scenarios()["bursts"].tandem, scenarios()["bursts"].llmperf
-    ours, theirs = (side.figures[comparison.ITL] for side in sides)
-
-    assert ours == pytest.approx(theirs, rel=0.1)
-
-
 @pytest.mark.parametrize("name", ["plain", "bursts", "stall", "error"])
-def test_its_records_are_as_many_as_its_rows_and_say_whose_they_are(name: str) -> None:
-    records = list(read_records(RUNS / name / "llmperf" / "records.jsonl"))
+def test_its_records_are_as_many_as_its_rows_and_carry_two_figures(name: str) -> None:
+    folder = RUNS / name / "llmperf"
+    records, cells = list(read_records(folder / "records.jsonl")), summarize_run(folder).cells
 
     assert {record.generator for record in records} == {"llmperf"}
-    assert len(records) == scenarios()[name].llmperf.result_count
-
-
-def test_the_summary_of_its_records_has_what_they_can_carry() -> None:
-    cells = summarize_run(RUNS / "plain" / "llmperf").cells
-
-    assert {cell.metric for cell in cells} == {"ttft_ms", "e2e_ms"}
-    assert {cell.n for cell in cells} == {8}
+    assert len(records) == scenarios()[name].llmperf.result_count == 8
+    assert {(cell.metric, cell.n) for cell in cells} == {("ttft_ms", 8), ("e2e_ms", 8)}
+    assert comparison.read_about(RUNS)["llmperf"] == COMMIT
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:

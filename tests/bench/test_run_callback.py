@@ -112,19 +112,6 @@ def test_a_call_that_hangs_is_noted_and_holds_no_run_up(tmp_path, monkeypatch):
     ]
 
 
-def test_a_call_that_was_late_is_followed_by_another_once_it_has_returned(tmp_path, monkeypatch):
-    monkeypatch.setattr(round_callback, "ROUND_WAIT_S", 0.02)
-    numbers = []
-
-    def slow(number, _ends_s):
-        numbers.append(number)
-        time.sleep(0.3)
-
-    measure(tmp_path, rounds=2, on_round=slow)
-
-    assert numbers == [0, 1]
-
-
 def test_an_interrupted_run_calls_once_more_and_waits_less(tmp_path):
     calls = Calls(tmp_path / "out")
 
@@ -171,16 +158,25 @@ def test_rounds_by_the_clock_are_called_too(tmp_path):
     assert calls.numbers in (recorded, [*recorded, recorded[-1]])  # the time may end while it is called
 
 
-def test_no_round_is_begun_when_the_time_is_over_after_a_call(tmp_path):
-    numbers = []
+@pytest.mark.parametrize(
+    ("wait_s", "call_s", "options", "numbers"),
+    [(0.02, 0.3, {"rounds": 2}, [0, 1]), (10.0, 0.4, {"rounds": None, "duration_s": 0.3}, [0, 0])],
+    ids=["a late call is followed by another", "no round is begun when the time is over"],
+)
+def test_a_slow_call_goes_on_beside_the_next_round_or_takes_its_time(
+    tmp_path, monkeypatch, wait_s, call_s, options, numbers
+):
+    monkeypatch.setattr(round_callback, "ROUND_WAIT_S", wait_s)
+    calls = []
 
     def slow(number, _ends_s):
-        numbers.append(number)
-        time.sleep(0.6)
+        calls.append(number)
+        time.sleep(call_s)
 
-    ran = measure(tmp_path, rounds=None, duration_s=0.5, on_round=slow)
+    ran = measure(tmp_path, on_round=slow, **options)
 
-    assert {record.round for record in ran.records} == {0} == set(numbers)
+    assert calls == numbers
+    assert {record.round for record in ran.records} == set(numbers)
 
 
 @pytest.mark.parametrize(("kept", "numbers", "lines"), [(12, [1, 2], [16, 24]), (24, [2], [24])])

@@ -52,7 +52,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return measure(tmp_path_factory.mktemp("mixed"), schedules=(QUICK, SIMULATED))
 
 
-def test_the_probe_takes_the_twin_for_a_simulator(twin: SimulatorThread) -> None:
+def test_the_probe_and_llmperf_take_the_twin_for_a_simulator(twin: SimulatorThread) -> None:
     async def ask(_: CompletionClient, __: Server) -> ProbeResult:
         async with CompletionClient(Address(name="arm", url=twin.url, model=MODEL), limit=1) as client:
             return await probe_server(client, client.server)
@@ -60,6 +60,14 @@ def test_the_probe_takes_the_twin_for_a_simulator(twin: SimulatorThread) -> None
     came = run(ask)
 
     assert (came.is_simulator, came.owned_by, came.notes) == (True, SIMULATOR_OWNER, ())
+    assert _ask_simulated(Measured(name="a", url=twin.url)) is True
+    assert _ask_simulated(Measured(name="a", url="http://127.0.0.1:1")) is None
+
+
+def test_one_simulated_arm_makes_a_run_simulated() -> None:
+    arms = ((True, False), (True, None), (False, None), (False, False))
+
+    assert list(map(combine_simulated, arms)) == [True, True, None, False]
 
 
 @pytest.mark.parametrize(
@@ -82,14 +90,6 @@ def test_one_announcement_makes_a_server_simulated_and_a_contradiction_is_noted(
     contradicts = header == "0" and simulated
     notes = ("x-tandem-simulated is 0 and owned_by is tandem-simulator: it counts as simulated",) * contradicts
     assert (came.is_simulator, came.notes) == (simulated, notes)
-
-
-@pytest.mark.parametrize(
-    ("arms", "simulated"),
-    [((True, False), True), ((True, None), True), ((False, None), None), ((False, False), False)],
-)
-def test_one_simulated_arm_makes_a_run_simulated(arms: tuple[bool | None, ...], simulated: bool | None) -> None:
-    assert combine_simulated(arms) is simulated
 
 
 def test_manifest_summary_and_verdict_of_a_run_keep_that_it_is_simulated(mixed: Ran) -> None:
@@ -146,8 +146,3 @@ def test_an_older_run_that_goes_on_claims_nothing_real(
     went_on: dict[str, Any] = resumed(tmp_path, True, schedule).manifest
 
     assert (went_on["simulated"], went_on["schema"]) == (simulated, 2)
-
-
-def test_llmperf_knows_a_simulator(twin: SimulatorThread) -> None:
-    assert _ask_simulated(Measured(name="a", url=twin.url)) is True
-    assert _ask_simulated(Measured(name="a", url="http://127.0.0.1:1")) is None

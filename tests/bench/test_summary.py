@@ -170,15 +170,11 @@ BUSY: dict[str, tuple[Records, tuple[int, float, float]]] = {
 def test_system_throughput_is_all_tokens_over_the_time_in_which_a_request_ran(tmp_path: Path, case: str) -> None:
     records, figures = BUSY[case]
 
-    found = cell(summarized(tmp_path, records), SYSTEM)
+    found = summarized(tmp_path, [*records, at(100.0, 2.0, arm="pair"), at(100.0, 2.0, arm="pair", class_="chat")])
 
-    assert (found.n, found.p50, found.mean) == figures
-
-
-def test_the_busy_time_of_all_classes_is_that_of_the_turn_not_their_sum(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [at(100.0, 2.0), at(100.0, 2.0, class_="chat")])
-
-    assert (cell(found, SYSTEM, class_="chat").mean, cell(found, SYSTEM, class_="all").mean) == (5.0, 10.0)
+    cells = [cell(found, SYSTEM), cell(found, SYSTEM, "pair"), cell(found, SYSTEM, "pair", "all")]
+    assert (cells[0].n, cells[0].p50, cells[0].mean) == figures
+    assert [one.mean for one in cells[1:]] == [5.0, 10.0]  # of all classes: by the turn's time, not their sum
 
 
 @pytest.mark.parametrize(
@@ -306,16 +302,13 @@ def test_the_summary_is_written_and_recomputed_never_read(tmp_path: Path) -> Non
     assert summary.write_summary(tmp_path) == written
 
 
-def test_records_of_llmperf_give_their_ends(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(generator="llmperf", completion_tokens=None, chunks=chunks((0.2, "text")))])
+def test_records_of_llmperf_give_their_ends_and_a_run_without_records_gives_nothing(tmp_path: Path) -> None:
+    theirs = record(generator="llmperf", completion_tokens=None, chunks=chunks((0.2, "text")))
+
+    found, empty = summarized(tmp_path / "llmperf", [theirs]), summarized(tmp_path / "empty", [])
 
     assert {one.metric for one in found.cells} == {"ttft_ms", "e2e_ms", "prompt_tokens"}
-
-
-def test_a_run_without_records_has_no_cells(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [])
-
-    assert (found.cells, found.requests, found.records) == ((), (), 0)
+    assert (empty.cells, empty.requests, empty.records) == ((), (), 0)
 
 
 @pytest.mark.parametrize("cut", [1, 9])
