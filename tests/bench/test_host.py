@@ -47,8 +47,7 @@ def test_a_loop_that_is_held_up_shows_in_its_lag_where_something_is_measured():
 
 
 def test_a_client_that_computes_shows_in_its_share_of_a_cpu_where_something_is_measured():
-    assert watched(compute).client_cpu > 0.5
-    assert watched(hold_up, apart=compute).client_cpu < 0.5
+    assert watched(compute).client_cpu > 2 * watched(hold_up, apart=compute).client_cpu >= 0
 
 
 def test_an_idle_machine_gives_no_warning():

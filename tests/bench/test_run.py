@@ -272,14 +272,17 @@ def test_a_warm_up_that_fails_throughout_is_given_up_with_a_note(tmp_path):
     assert ran.manifest["warm_up"]["a"]["requests"] <= 3 * warm_up.MIN_WINDOW
 
 
-def test_a_run_that_is_interrupted_while_it_warms_up_is_left_readable(tmp_path):
+def test_a_run_that_is_interrupted_while_it_warms_up_is_left_readable_and_calls_nothing(tmp_path):
+    calls = []
+
     async def meanwhile(_servers, run):
         await until(lambda: "warming" in run.out.getvalue())
         run.stop.request("interrupted", grace_s=0)
 
-    ran = measure(tmp_path, warm_up=None, schedules=[QUICK], meanwhile=meanwhile)
+    ran = measure(tmp_path, warm_up=None, schedules=[QUICK], meanwhile=meanwhile, on_round=lambda *_: calls.append(1))
 
     assert (ran.outcome.reason, ran.records, ran.manifest["ended"]["reason"]) == ("interrupted", [], "interrupted")
+    assert calls == []
 
 
 # an arm that goes down

@@ -189,15 +189,3 @@ def test_a_round_that_was_recorded_before_is_not_called_again(tmp_path, kept, nu
     measure(tmp_path, rounds=3, resume=True, on_round=calls, at=[server.port for server in first.servers])
 
     assert (calls.numbers, calls.lines) == (numbers, lines)
-
-
-def test_a_run_without_a_record_calls_nothing(tmp_path):
-    calls = Calls(tmp_path / "out")
-
-    async def meanwhile(_servers, run):
-        await until(lambda: "warming" in run.out.getvalue())
-        run.stop.request("interrupted", grace_s=0)
-
-    measure(tmp_path, warm_up=None, on_round=calls, meanwhile=meanwhile)
-
-    assert calls.numbers == []
