@@ -98,9 +98,10 @@ def read_rounds(folder: Path, skip_numbers: Collection[int] = ()) -> Iterator[Ro
         changes[turn.round].append((turn, change))
     minutes = _find_minutes(run, table.start_s, table.end_s)
     turn_minutes = _find_turn_minutes(table, minutes, scrapes)
-    controls = manifest.control_round_numbers(run)
+    controls, edges = manifest.control_round_numbers(run), np.append(table.line_offsets, table.end_offset)
     for number in sorted({*np.unique(table.round).tolist(), *changes}.difference(skip_numbers)):
         is_control, rows = number in controls, np.flatnonzero(table.round == number)
+        parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)  # lines that follow each other
         points = chain(
             _list_request_points(table, minutes, rows),
             _count_requests(table, minutes, rows),
@@ -110,7 +111,7 @@ def read_rounds(folder: Path, skip_numbers: Collection[int] = ()) -> Iterator[Ro
             number=number,
             is_complete=_is_round_complete(table, number, is_control=is_control),
             rows=() if is_control else tuple(_join_rows(points)),
-            ranges=_join_ranges(table, rows),
+            ranges=tuple((int(edges[part[0]]), int(edges[part[-1] + 1])) for part in parts if len(part)),
         )
 
 
@@ -133,13 +134,6 @@ def _find_turn_minutes(table: RequestTable, minutes: IntArray, scrapes: Sequence
         for key in (turn, turn.pool_classes()):
             record_minutes[key] = min(record_minutes.get(key, minute), minute)
     return turn_minutes | record_minutes
-
-
-def _join_ranges(table: RequestTable, rows: IntArray) -> ByteRanges:
-    """Return where some requests stand in the file, neighbours joined."""
-    edges = np.append(table.line_offsets, table.end_offset)
-    parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else []
-    return tuple((int(edges[part[0]]), int(edges[part[-1] + 1])) for part in parts)
 
 
 def _is_round_complete(table: RequestTable, number: int, *, is_control: bool) -> bool:

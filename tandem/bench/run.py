@@ -227,7 +227,8 @@ class MeasurementRun:
         )
         self.progress.expected_s = self._estimate_s()
         if self.settings.duration_s is None and not self.stop.is_requested:
-            self.progress.notify(run_description.describe_new_estimate(self.settings, self._estimate_s()))
+            cost = run_description.describe_cost(self.settings, self._estimate_s())
+            self.progress.notify(f"by the warm-up's pace {cost}")
         entries = {name: outcome.entry for name, outcome in by_arm.items()}
         return msgspec.structs.replace(run_manifest, warm_up=entries)
 

@@ -63,17 +63,12 @@ def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> It
     guess = f"{FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms a token, answers as long as allowed"
     longest = f"at most {max(entry.max_tokens for entry in entries)} tokens; told anew after the warm-up"
     basis = "as asked" if by_clock else f"{guess}, {longest}"
-    yield f"  {_describe_cost(settings, expected_s)} ({basis})"
+    yield f"  {describe_cost(settings, expected_s)} ({basis})"
     notes = [note for suite in settings.suites for note in suite.notes]
     if len(plan.arms) > 1 and (plan.rounds or 0) < FEWEST_ROUNDS:
         condition, advice = (" in that time", "") if by_clock else ("", f": --rounds {FEWEST_ROUNDS}")
         notes.append(f"fewer than {FEWEST_ROUNDS} rounds{condition} give figures and no verdict{advice}")
     yield from (f"  note: {note}" for note in (*notes, *note_thin_loads(plan), *note_shared_classes(plan)))
-
-
-def describe_new_estimate(settings: RunSettings, expected_s: float) -> str:
-    """Return the expected time as it is told after the warm-up."""
-    return f"by the warm-up's pace {_describe_cost(settings, expected_s)}"
 
 
 def note_thin_loads(plan: RunPlan) -> Iterator[str]:
@@ -100,7 +95,8 @@ def _count_noun(number: int, noun: str, plural: str = "s") -> str:
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
-def _describe_cost(settings: RunSettings, expected_s: float) -> str:
+def describe_cost(settings: RunSettings, expected_s: float) -> str:
+    """Return how long a run will take and, where a price is known, what that costs."""
     price, duration = settings.price_usd_per_hour, f"about {expected_s / 60:.1f} min"
     return duration if price is None else f"{duration}, {price * expected_s / HOUR_S:.2f} USD at {price:g} USD an hour"
 

@@ -17,7 +17,7 @@ from tandem.bench.manifest import ManifestArm
 from tandem.bench.progress import RunProgress
 from tandem.bench.record import RequestRecord
 from tandem.bench.run_description import (
-    describe_new_estimate,
+    describe_cost,
     describe_plan,
     note_shared_classes,
     note_thin_loads,
@@ -131,7 +131,7 @@ def test_the_plan_says_requests_order_minutes_cost_and_the_suites_notes():
     assert "a, b, b, a" in text or "b, a, a, b" in text
     assert "about 30.0 min, 18.00 USD at 36 USD an hour (0.5 s + 45 ms a token" in text
     assert "  note: one case is left out" in text
-    assert "USD" not in describe_new_estimate(settings(), 60.0)
+    assert "USD" not in describe_cost(settings(), 60.0)
 
 
 def test_a_concurrency_that_is_never_reached_and_a_class_of_two_suites_are_told():

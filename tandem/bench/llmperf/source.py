@@ -60,7 +60,18 @@ def compute_tree_id(folder: Path) -> str:
 
     Links are not followed: their text is their content, as for git.
     """
-    return _hash_tree(folder).hex()
+    entries = []
+    for path in (path for path in folder.iterdir() if path.name not in _SKIP_NAMES):
+        if path.is_symlink():
+            mode, digest = b"120000", _hash_object(b"blob", os.fsencode(path.readlink()))
+        elif path.is_dir():
+            mode, digest = b"40000", bytes.fromhex(compute_tree_id(path))
+        else:
+            mode = b"100755" if path.stat().st_mode & 0o100 else b"100644"
+            digest = _hash_object(b"blob", path.read_bytes())
+        sort_name = f"{path.name}/" if mode == b"40000" else path.name  # as git sorts
+        entries.append((sort_name.encode(), b"%s %s\0%s" % (mode, path.name.encode(), digest)))
+    return _hash_object(b"tree", b"".join(entry for _, entry in sorted(entries))).hex()
 
 
 def fetch_source(url: str, folder: Path) -> None:
@@ -91,24 +102,6 @@ def fetch_source(url: str, folder: Path) -> None:
     finally:
         if not is_whole:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _hash_tree(folder: Path) -> bytes:
-    entries = []
-    for path in folder.iterdir():
-        if path.name in _SKIP_NAMES:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            entries.append((f"{path.name}/", b"40000", path, _hash_tree(path)))  # git sorts a folder with a slash
-        elif path.is_symlink():
-            entries.append((path.name, b"120000", path, _hash_object(b"blob", os.fsencode(path.readlink()))))
-        else:
-            mode = b"100755" if path.stat().st_mode & 0o100 else b"100644"
-            entries.append((path.name, mode, path, _hash_object(b"blob", path.read_bytes())))
-    entries.sort(key=lambda entry: entry[0].encode())
-    return _hash_object(
-        b"tree", b"".join(b"%s %s\0%s" % (mode, path.name.encode(), digest) for _, mode, path, digest in entries)
-    )
 
 
 def _hash_object(kind: bytes, content: bytes) -> bytes:
