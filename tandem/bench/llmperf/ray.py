@@ -53,10 +53,10 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
         for attempt in range(1, MAX_TRIES + 1):
             port, start_s = _find_free_port(), time.monotonic()
             process = _start_ray(tool, log, folder, port, cpus)
-            while not (is_up := READY_TEXT in log.read_text(errors="replace")) and process.poll() is None:
-                if time.monotonic() > start_s + START_TIMEOUT_S:
-                    break
+            is_up = False
+            while not is_up and process.poll() is None and time.monotonic() < start_s + START_TIMEOUT_S:
                 time.sleep(POLL_S)
+                is_up = READY_TEXT in log.read_text(errors="replace")
             if is_up:
                 say(f"Ray is up after {time.monotonic() - start_s:.0f} s")
                 break
