@@ -37,7 +37,7 @@ class RunProgress:
     Args:
         out: where it is written.
         requests: of the whole run; None where the clock decides.
-        expected_s: of the whole run; or how long it may take where the clock decides; a better one may be set.
+        expected_s: of the whole run, or how long it may take where the clock decides; a better figure may be set.
     """
 
     def __init__(self, out: TextIO, *, requests: int | None, expected_s: float) -> None:

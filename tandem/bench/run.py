@@ -22,13 +22,12 @@ from typing import Any, Literal, TextIO
 import msgspec
 
 from tandem.bench import counters, host, json_file, manifest, run_description, summary
-from tandem.bench import folder as folders
 from tandem.bench.circuit_breaker import MAX_WAIT_S, CircuitBreaker
 from tandem.bench.client import CompletionClient
 from tandem.bench.client_load import ClientLoadWriter
 from tandem.bench.estimate import DurationEstimate, estimate_request_s
 from tandem.bench.fault import BenchError, ExternalBenchError
-from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE
+from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, check_folder, claim_folder
 from tandem.bench.interrupt import StopSignal, catch_signals
 from tandem.bench.loops import ArmSession, RequestLoops
 from tandem.bench.manifest import RunManifest
@@ -101,7 +100,7 @@ class MeasurementRun:
         Raises:
             BenchError: it could not begin: the folder, a server, or settings that differ from the resumed run's.
         """
-        folders.check_folder(self.folder, resume=self.resume)
+        check_folder(self.folder, resume=self.resume)
         settings, self.plan = self.settings, self.settings.plan()
         self.progress = RunProgress(self.out, requests=self.plan.request_count, expected_s=self._estimate_s())
         for line in run_description.describe_plan(settings, self.plan, self._estimate_s()):
@@ -116,7 +115,7 @@ class MeasurementRun:
             probe_results = await self._probe_servers(clients)
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted", has_folder=False)
-            stack.enter_context(folders.claim_folder(self.folder, resume=self.resume))
+            stack.enter_context(claim_folder(self.folder, resume=self.resume))
             arms = list(map(self._create_arm, clients, probe_results))
             return await self._measure(arms, run_description.create_manifest(settings, self.plan, probe_results))
 
@@ -132,12 +131,11 @@ class MeasurementRun:
         for client in clients:
             self.stop.add_callback(client.interrupt)
         ignore_eos = any(suite.defaults.ignore_eos for suite in self.settings.suites)
-        options: dict[str, Any] = {
-            "thinking": self.settings.thinking,
-            "ignore_eos": ignore_eos,
-            "seed": self.settings.seed,
-        }
-        probes = (probe_server(client, client.server, **options) for client in clients)
+        thinking, seed = self.settings.thinking, self.settings.seed
+        probes = (
+            probe_server(client, client.server, thinking=thinking, ignore_eos=ignore_eos, seed=seed)
+            for client in clients
+        )
         results = await asyncio.gather(*probes, return_exceptions=True)
         faults = [] if self.stop.is_requested else [fault for fault in results if isinstance(fault, BaseException)]
         for fault in faults[1:]:
@@ -195,7 +193,7 @@ class MeasurementRun:
         if tuple(self.notes) != final_manifest.notes:
             with contextlib.suppress(ExternalBenchError):  # a full disk has been told of already
                 manifest.write_manifest(self.folder, msgspec.structs.replace(final_manifest, notes=tuple(self.notes)))
-        return RunOutcome(reason=reason, fault=self.stop.fault)
+        return RunOutcome(reason=self.stop.reason or reason, fault=self.stop.fault)  # a signal may have come meanwhile
 
     def _has_missing_requests(self) -> bool:
         if self.settings.duration_s is not None:
@@ -217,7 +215,7 @@ class MeasurementRun:
                 attempts={},
                 on_record=self.progress.count_warm_up,
             )
-            warm_ups = [self._warm_up_arm(arm, loops, first_window) for arm in arms]
+            warm_ups = (self._warm_up_arm(arm, loops, first_window) for arm in arms)
             is_simultaneous = self.settings.schedule == "simultaneous"
             outcomes = await asyncio.gather(*warm_ups) if is_simultaneous else [await warm_up for warm_up in warm_ups]
         by_arm = {arm.name: outcome for arm, outcome in zip(arms, outcomes, strict=True)}
