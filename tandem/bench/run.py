@@ -208,13 +208,8 @@ class MeasurementRun:
         # windows are numbered on over resumptions
         first_window = path.read_bytes().count(b"\n") if path.exists() else 0
         with open_recorder(path) as recorder, self.progress.show_line():
-            loops = RequestLoops(
-                settings=self.settings,
-                recorder=recorder,
-                stop=self.stop,
-                attempts={},
-                on_record=self.progress.count_warm_up,
-            )
+            shared: dict[str, Any] = {"settings": self.settings, "recorder": recorder, "stop": self.stop}
+            loops = RequestLoops(**shared, attempts={}, on_record=self.progress.count_warm_up)
             warm_ups = (self._warm_up_arm(arm, loops, first_window) for arm in arms)
             is_simultaneous = self.settings.schedule == "simultaneous"
             outcomes = await asyncio.gather(*warm_ups) if is_simultaneous else [await warm_up for warm_up in warm_ups]
@@ -253,12 +248,9 @@ class MeasurementRun:
         gc.freeze()  # a full collection of all that was loaded would hold the event loop up for tens of milliseconds
         try:
             with open_recorder(self.folder / RECORDS_FILE) as recorder, self.progress.show_line():
+                shared: dict[str, Any] = {"settings": self.settings, "recorder": recorder, "stop": self.stop}
                 loops = RequestLoops(
-                    settings=self.settings,
-                    recorder=recorder,
-                    stop=self.stop,
-                    attempts=self.history.interrupt_counts,
-                    on_record=self.progress.count_record,
+                    **shared, attempts=self.history.interrupt_counts, on_record=self.progress.count_record
                 )
                 for turn in self.plan.turns():
                     if not self.stop.is_requested and not self._is_over(turn, end_s):
