@@ -81,21 +81,15 @@ def test_a_line_shows_each_arm_that_is_warmed_at_once(monkeypatch):
         assert line.startswith("warm-up of a: 34 s gone, requests done: 3 (1 failed); warm-up of b: 24 s gone")
 
 
-def test_nothing_is_shown_before_a_turn_or_a_warm_up(monkeypatch):
+def test_nothing_is_shown_before_a_turn_whose_earlier_records_are_left_out_of_the_count(monkeypatch):
     monkeypatch.setattr(progress, "LOG_S", 0.005)
-    out = io.StringIO()
+    out, made = io.StringIO(), plan(classes={"code": 8})
+    shows = RunProgress(out, requests=made.request_count, expected_s=1.0)
 
-    asyncio.run(once(RunProgress(out, requests=16, expected_s=1.0)))
-
+    asyncio.run(once(shows))
     assert out.getvalue() == ""
 
-
-def test_what_an_earlier_run_recorded_is_left_out_of_the_count():
-    made = plan(classes={"code": 8})
-    shows = RunProgress(io.StringIO(), requests=made.request_count, expected_s=1.0)
-
     shows.begin_turn(made.round(0)[0], DurationEstimate(), recorded_count=3)
-
     assert shows.status_line().startswith("0/13 requests")
 
 

@@ -110,17 +110,15 @@ def test_a_list_whose_halves_would_not_fill_the_concurrency_stays_whole_and_is_m
     assert arms_of(made, 0) == arms_of(made, 1)[::-1]
 
 
-def test_a_suite_that_states_its_requests_asks_its_prompts_again():
+def test_suites_become_blocks_by_their_requests_the_number_of_prompts_and_whether_classes_are_mixed():
     blocks = PlanShape().blocks([suite({"repeat": 1}, requests_per_round=8, concurrency=(4,))])
     made = RunPlan(arms=("a",), blocks=blocks, schedule="interleaved", seed=0, repeats=1, rounds=1)
+    (first,) = PlanShape(concurrency=(1,), prompts_per_class=2).blocks([suite({"code": 5})])
+    (mixed,) = PlanShape(concurrency=(1,), mixes_classes=True).blocks([suite({"code": 2, "chat": 3})])
 
     assert sorted(item.repeat for turn in made.turns() for item in turn.items) == list(range(8))
-
-
-def test_the_number_of_prompts_per_class_takes_the_first():
-    (block,) = PlanShape(concurrency=(1,), prompts_per_class=2).blocks([suite({"code": 5})])
-
-    assert [entry.prompt.id for entry in block.entries] == ["code-0", "code-1"]
+    assert [entry.prompt.id for entry in first.entries] == ["code-0", "code-1"]
+    assert (mixed.class_, len(mixed.entries), mixed.requests) == (ALL_CLASSES, 5, 5)
 
 
 @pytest.mark.parametrize(("flag", "own", "asked"), [(None, None, 8), (5, None, 5), (None, 3, 3), (5, 3, 3), (2, 3, 2)])
@@ -133,12 +131,6 @@ def test_the_most_tokens_are_the_flags_or_the_suites_and_a_prompt_may_state_fewe
     )
 
     assert block.entries[0].max_tokens == asked
-
-
-def test_mixed_puts_all_classes_of_a_suite_into_one_block():
-    (block,) = PlanShape(concurrency=(1,), mixes_classes=True).blocks([suite({"code": 2, "chat": 3})])
-
-    assert (block.class_, len(block.entries), block.requests) == (ALL_CLASSES, 5, 5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
