@@ -64,9 +64,9 @@ _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _POSITION_KEY = "accepted_at_"  # then the position, from 1
 _POSITION = re.compile(f"{_POSITION_KEY}([1-9][0-9]{{0,3}})")
 _NAMES = (*_SAMPLES.values(), *_STATES.values(), _CREATED, _PER_POSITION)
-_KNOWN = "|".join(sorted(name.removesuffix("_total") for name in _NAMES))
+_SAMPLE_NAMES = "|".join(sorted(name.removesuffix("_total") for name in _NAMES))
 # a labelled sample of another name; four of five lines are the buckets of histograms, and reading labels is slow
-_IGNORED_SAMPLES = re.compile(rf"^(?!(?:{_KNOWN})(?:_total)?\{{)[a-zA-Z_:][a-zA-Z0-9_:]*\{{.*\n?", re.MULTILINE)
+_IGNORED_SAMPLES = re.compile(rf"^(?!(?:{_SAMPLE_NAMES})(?:_total)?\{{)[a-zA-Z_:][a-zA-Z0-9_:]*\{{.*\n?", re.MULTILINE)
 _V0_KEYS = ("generation_tokens", "request_tokens_sum", "requests_finished")
 _V1_KEYS = ("decode_steps", "generation_tokens", "first_tokens")
 _PLAIN_TOKENS_PER_STEP = 1.001  # more tokens a step than plain decoding can commit
