@@ -77,7 +77,6 @@ class Scenario:
 
 RUNS = ROOT / "tests" / "bench" / "llmperf_runs"
 BLOCKS = {
-    "traps": comparison.format_traps,
     "comparison": comparison.format_comparison,
     "tokenizers": comparison.format_token_counts,
     "machine": comparison.describe_machine,

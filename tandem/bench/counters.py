@@ -17,11 +17,13 @@ How pages differ, by runtime (vLLM 0.9.1's V0 engine and vLLM 0.11 to 0.32's V1 
 from __future__ import annotations
 
 import math
+import operator
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -32,40 +34,42 @@ from tandem.metrics import acceptance_position
 
 FILE = "counters.jsonl"
 
-# our key -> the sample names that mean it; the first that a page has is taken
+# our key -> the sample that means it
 _SAMPLES = {
-    "prompt_tokens": ("vllm:prompt_tokens_total",),
-    "generation_tokens": ("vllm:generation_tokens_total",),
-    "request_tokens_sum": ("vllm:request_generation_tokens_sum",),
-    "requests_finished": ("vllm:request_generation_tokens_count",),
-    "first_tokens": ("vllm:time_to_first_token_seconds_count",),
-    "first_token_seconds": ("vllm:time_to_first_token_seconds_sum",),
-    "decode_steps": ("vllm:inter_token_latency_seconds_count",),
-    "decode_seconds": ("vllm:inter_token_latency_seconds_sum",),
-    "tpot_count": ("vllm:request_time_per_output_token_seconds_count",),
-    "tpot_seconds": ("vllm:request_time_per_output_token_seconds_sum",),
-    "e2e_count": ("vllm:e2e_request_latency_seconds_count",),
-    "e2e_seconds": ("vllm:e2e_request_latency_seconds_sum",),
-    "drafts": ("vllm:spec_decode_num_drafts_total",),
-    "draft_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
-    "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
-    "prefix_cache_queries": ("vllm:prefix_cache_queries_total",),
-    "prefix_cache_hits": ("vllm:prefix_cache_hits_total",),
+    "prompt_tokens": "vllm:prompt_tokens_total",
+    "generation_tokens": "vllm:generation_tokens_total",
+    "request_tokens_sum": "vllm:request_generation_tokens_sum",
+    "requests_finished": "vllm:request_generation_tokens_count",
+    "first_tokens": "vllm:time_to_first_token_seconds_count",
+    "first_token_seconds": "vllm:time_to_first_token_seconds_sum",
+    "decode_steps": "vllm:inter_token_latency_seconds_count",
+    "decode_seconds": "vllm:inter_token_latency_seconds_sum",
+    "tpot_count": "vllm:request_time_per_output_token_seconds_count",
+    "tpot_seconds": "vllm:request_time_per_output_token_seconds_sum",
+    "e2e_count": "vllm:e2e_request_latency_seconds_count",
+    "e2e_seconds": "vllm:e2e_request_latency_seconds_sum",
+    "drafts": "vllm:spec_decode_num_drafts_total",
+    "draft_tokens": "vllm:spec_decode_num_draft_tokens_total",
+    "accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
+    "prefix_cache_queries": "vllm:prefix_cache_queries_total",
+    "prefix_cache_hits": "vllm:prefix_cache_hits_total",
 }
 _STATES = {  # not counters: their difference means nothing
-    "running": ("vllm:num_requests_running",),
-    "waiting": ("vllm:num_requests_waiting",),
-    "began_s": ("process_start_time_seconds", "vllm:generation_tokens_created"),
+    "running": "vllm:num_requests_running",
+    "waiting": "vllm:num_requests_waiting",
+    "began_s": "process_start_time_seconds",
 }
+_CREATED = "vllm:generation_tokens_created"  # when the process began, where the page does not say so itself
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _POSITION_KEY = "accepted_at_"  # then the position, from 1
 _POSITION = re.compile(f"{_POSITION_KEY}([1-9][0-9]{{0,3}})")
-_KNOWN_NAMES = {name.removesuffix("_total") for names in (*_SAMPLES.values(), *_STATES.values()) for name in names}
-_KNOWN_NAMES.add(_PER_POSITION.removesuffix("_total"))
+_NAMES = (*_SAMPLES.values(), *_STATES.values(), _CREATED, _PER_POSITION)
+_SAMPLE_NAMES = "|".join(sorted(name.removesuffix("_total") for name in _NAMES))
 # a labelled sample of another name; four of five lines are the buckets of histograms, and reading labels is slow
-_IGNORED_SAMPLES = re.compile(
-    rf"^(?!(?:{'|'.join(sorted(_KNOWN_NAMES))})(?:_total)?\{{)[a-zA-Z_:][a-zA-Z0-9_:]*\{{.*\n?", re.MULTILINE
-)
+_IGNORED_SAMPLES = re.compile(rf"^(?!(?:{_SAMPLE_NAMES})(?:_total)?\{{)[a-zA-Z_:][a-zA-Z0-9_:]*\{{.*\n?", re.MULTILINE)
+_V0_KEYS = ("generation_tokens", "request_tokens_sum", "requests_finished")
+_V1_KEYS = ("decode_steps", "generation_tokens", "first_tokens")
+_PLAIN_TOKENS_PER_STEP = 1.001  # more tokens a step than plain decoding can commit
 
 
 class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,27 +144,18 @@ def parse_page(page: str) -> dict[str, float]:
     samples: dict[str, float] = {}
     try:
         for family in text_string_to_metric_families(_IGNORED_SAMPLES.sub("", page)):
-            for sample in family.samples:
-                if math.isfinite(sample.value):
-                    _add_sample(samples, sample.name, sample.labels, sample.value)
+            for sample in (sample for sample in family.samples if math.isfinite(sample.value)):
+                is_position = sample.name == _PER_POSITION
+                name = f"{_POSITION_KEY}{int(sample.labels['position']) + 1}" if is_position else sample.name
+                add = max if name.endswith("_created") else operator.add
+                samples[name] = add(samples.get(name, 0.0), sample.value)
     except (ValueError, IndexError, KeyError) as error:
-        raise BenchError(
-            f"the page is no Prometheus text: {error}",
-            where="/metrics",
-            change="see that the URL is the server's own and no proxy answers for it",
-        ) from error
-    names_by_key = {**_SAMPLES, **_STATES}
-    counters = {key: samples[name] for key, names in names_by_key.items() for name in names[::-1] if name in samples}
+        problem, change = f"the page is no Prometheus text: {error}", "see that no proxy answers for the server"
+        raise BenchError(problem, where="/metrics", change=change) from error
+    counters = {key: samples[name] for key, name in (_SAMPLES | _STATES).items() if name in samples}
+    if _CREATED in samples:
+        counters.setdefault("began_s", samples[_CREATED])
     return counters | {name: value for name, value in samples.items() if name.startswith(_POSITION_KEY)}
-
-
-def _add_sample(samples: dict[str, float], name: str, labels: Mapping[str, str], value: float) -> None:
-    if name == _PER_POSITION:
-        name = f"{_POSITION_KEY}{int(labels['position']) + 1}"
-    if name.endswith("_created"):
-        samples[name] = max(samples.get(name, 0.0), value)
-    else:
-        samples[name] = samples.get(name, 0.0) + value
 
 
 def compute_difference(before: Mapping[str, float], after: Mapping[str, float]) -> CounterChange | str:
@@ -207,82 +202,54 @@ def compute_rates(
         speculation: what is known of the arm.
         failure_count: requests of the turn that failed: V0 counts their steps and not their tokens.
     """
-    has_v0_form = "decode_steps" not in change.counts and all(key in change.counts for key in _V0_KEYS)
-    v0 = speculation.runtime == "nxdi-v0" or (speculation.runtime is None and has_v0_form)
-    work = _count_steps(change.counts, v0=v0)
-    if v0 and (failure_count or not change.is_idle):
-        return AcceptanceRates(
-            absence_reasons=("an answer's tokens are counted when it ends, and some did not end in the turn",)
-        )
-    absence_reasons = _check_step_counts(work)
-    values = {} if work is None or absence_reasons else {"target_steps_per_token": work.steps / work.tokens}
-    if change.counts.get("drafts"):
-        return _compute_live_rates(change.counts, values, absence_reasons, speculation.window)
+    counts, runtime = change.counts, speculation.runtime
+    has_v0_form = "decode_steps" not in counts and all(key in counts for key in _V0_KEYS)
+    is_v0 = runtime == "nxdi-v0" or (runtime is None and has_v0_form)
+    if is_v0 and (failure_count or not change.is_idle):
+        reason = "an answer's tokens are counted when it ends, and some did not end in the turn"
+        return AcceptanceRates(absence_reasons=(reason,))
+    keys, reasons, values = _V0_KEYS if is_v0 else _V1_KEYS, list[str](), dict[str, float]()
+    steps, tokens, first_tokens = (counts.get(key, 0.0) for key in keys)
+    steps += 0.0 if is_v0 else first_tokens  # a first token comes from prefill's last step
+    if not all(key in counts for key in keys) or not tokens:
+        reasons.append("the page counts no steps or no tokens")
+    elif steps > tokens:
+        reasons.append("more steps than tokens were counted")
+    else:
+        values["target_steps_per_token"] = steps / tokens
+    if counts.get("drafts"):
+        return _compute_live_rates(counts, values, reasons, speculation.window)
     if speculation.speculates is False:
-        return AcceptanceRates(values, (*absence_reasons, "it does not speculate"))
-    if work is None or absence_reasons or work.steps <= work.first_tokens:
-        return AcceptanceRates(values, absence_reasons or ("no step after a first token was counted",))
-    tokens_per_step = (work.tokens - work.first_tokens) / (work.steps - work.first_tokens)
-    return _derive_rates(tokens_per_step, values, speculation)
-
-
-_PLAIN_TOKENS_PER_STEP = 1.001  # more tokens a step than plain decoding can commit
-
-
-class _StepCounts(NamedTuple):
-    """What all requests of a change took and gave; a first token comes from prefill's last step."""
-
-    steps: float
-    tokens: float
-    first_tokens: float
-
-
-def _count_steps(counts: Mapping[str, float], *, v0: bool) -> _StepCounts | None:
-    keys = _V0_KEYS if v0 else _V1_KEYS
-    if not all(key in counts for key in keys):
-        return None
-    steps, tokens, first_tokens = (counts[key] for key in keys)
-    return _StepCounts(steps, tokens, first_tokens) if v0 else _StepCounts(steps + first_tokens, tokens, first_tokens)
-
-
-_V0_KEYS = ("generation_tokens", "request_tokens_sum", "requests_finished")
-_V1_KEYS = ("decode_steps", "generation_tokens", "first_tokens")
-
-
-def _check_step_counts(work: _StepCounts | None) -> tuple[str, ...]:
-    if work is None or not work.tokens:
-        return ("the page counts no steps or no tokens",)
-    return ("more steps than tokens were counted",) if work.steps > work.tokens else ()
+        return AcceptanceRates(values, (*reasons, "it does not speculate"))
+    if reasons or steps <= first_tokens:
+        return AcceptanceRates(values, tuple(reasons) or ("no step after a first token was counted",))
+    return _derive_rates((tokens - first_tokens) / (steps - first_tokens), values, speculation)
 
 
 def _compute_live_rates(
-    counts: Mapping[str, float], values: dict[str, float], absence_reasons: tuple[str, ...], window: int | None
+    counts: Mapping[str, float], values: dict[str, float], reasons: list[str], window: int | None
 ) -> AcceptanceRates:
-    drafts, accepted_tokens = counts["drafts"], counts.get("accepted_tokens", 0.0)
-    draft_tokens = counts.get("draft_tokens", 0.0)
-    if accepted_tokens > draft_tokens or (window and draft_tokens > drafts * window):
-        return AcceptanceRates(values, (*absence_reasons, "the draft counters contradict each other"))
-    positions = sorted(int(match[1]) for key in counts if (match := _POSITION.fullmatch(key)))
-    return AcceptanceRates(
-        values
-        | {"acceptance_length": 1 + accepted_tokens / drafts}
-        | ({"draft_acceptance_rate": accepted_tokens / draft_tokens} if draft_tokens else {})
-        | {acceptance_position(at): counts[f"{_POSITION_KEY}{at}"] / drafts for at in positions},
-        absence_reasons,
+    drafts, draft_tokens, accepted_tokens = (
+        counts.get(key, 0.0) for key in ("drafts", "draft_tokens", "accepted_tokens")
     )
+    if accepted_tokens > draft_tokens or (window and draft_tokens > drafts * window):
+        return AcceptanceRates(values, (*reasons, "the draft counters contradict each other"))
+    values |= {"acceptance_length": 1 + accepted_tokens / drafts}
+    if draft_tokens:
+        values["draft_acceptance_rate"] = accepted_tokens / draft_tokens
+    positions = sorted(int(match[1]) for key in counts if (match := _POSITION.fullmatch(key)))
+    values |= {acceptance_position(position): counts[f"{_POSITION_KEY}{position}"] / drafts for position in positions}
+    return AcceptanceRates(values, tuple(reasons))
 
 
 def _derive_rates(tokens_per_step: float, values: dict[str, float], speculation: SpeculationInfo) -> AcceptanceRates:
-    if speculation.window and tokens_per_step > speculation.window + 1:
-        return AcceptanceRates(
-            absence_reasons=(
-                f"{tokens_per_step:.2f} tokens a step is more than a window of {speculation.window} can commit",
-            )
-        )
+    window = speculation.window
+    if window and tokens_per_step > window + 1:
+        reason = f"{tokens_per_step:.2f} tokens a step is more than a window of {window} can commit"
+        return AcceptanceRates(absence_reasons=(reason,))
     if not speculation.speculates and tokens_per_step < _PLAIN_TOKENS_PER_STEP:
-        return AcceptanceRates(
-            values, ("no draft was counted and each step gave one token: nothing says that it speculates",)
-        )
+        reason = "no draft was counted and each step gave one token: nothing says that it speculates"
+        return AcceptanceRates(values, (reason,))
     return AcceptanceRates(values | {"acceptance_length": tokens_per_step}, is_indirect=True)
 
 
@@ -305,28 +272,23 @@ def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, 
     """
     scrapes_before: dict[TurnKey, MetricsScrape] = {}
     turn_changes: list[tuple[TurnKey, CounterChange]] = []
-    drops: list[tuple[TurnKey, str]] = []
+    drops: dict[tuple[str, str], list[TurnKey]] = defaultdict(list)
     for scrape in scrapes:
-        turn = scrape.turn
         if scrape.when == "before":
-            scrapes_before[turn] = scrape
+            scrapes_before[scrape.turn] = scrape
             continue
-        change = _compute_change(scrapes_before.pop(turn, None), scrape)
+        change = _compute_change(scrapes_before.pop(scrape.turn, None), scrape)
         if isinstance(change, str):
-            drops.append((turn, change))
+            drops[scrape.arm, change].append(scrape.turn)
         else:
-            turn_changes.append((turn, change))
-    drops += [(turn, "there is no scrape after it") for turn in scrapes_before]
-    return turn_changes, list(_describe_drops(drops))
-
-
-def _describe_drops(drops: list[tuple[TurnKey, str]]) -> Iterator[str]:
-    by_reason: dict[tuple[str, str], list[TurnKey]] = {}
-    for turn, reason in drops:
-        by_reason.setdefault((turn[0], reason), []).append(turn)
-    for (arm, reason), turns in by_reason.items():
+            turn_changes.append((scrape.turn, change))
+    for turn in scrapes_before:
+        drops[turn.arm, "there is no scrape after it"].append(turn)
+    sentences = []
+    for (arm, reason), turns in drops.items():
         more = "" if len(turns) == 1 else f", and of {len(turns) - 1} more"
-        yield f"{arm}: the counters of {_describe_turn(turns[0])}{more} are dropped: {reason}"
+        sentences.append(f"{arm}: the counters of {_describe_turn(turns[0])}{more} are dropped: {reason}")
+    return turn_changes, sentences
 
 
 def _compute_change(before: MetricsScrape | None, after: MetricsScrape) -> CounterChange | str:
@@ -338,6 +300,6 @@ def _compute_change(before: MetricsScrape | None, after: MetricsScrape) -> Count
 
 
 def _describe_turn(turn: TurnKey) -> str:
-    _, class_, concurrency, rate, round_, slot = turn
-    load = f"at concurrency {concurrency}" if concurrency is not None else f"at {rate:g} requests/s" if rate else ""
-    return " ".join(part for part in (class_ or "the turn", load, f"round {round_}, slot {slot}") if part)
+    rate = f" at {turn.rate_per_s:g} requests/s" if turn.rate_per_s else ""
+    load = rate if turn.concurrency is None else f" at concurrency {turn.concurrency}"
+    return f"{turn.class_ or 'the turn'}{load} round {turn.round}, slot {turn.slot}"

@@ -33,20 +33,13 @@ class DurationEstimate:
             return turn.arrivals_s[-1] + mean_s
         return math.ceil(len(turn.items) / (turn.block.load.concurrency or 1)) * mean_s
 
-    def round_s(self, plan: RunPlan) -> float:
-        """Return how long the first round takes that is no control round; the others of its kind ask as much."""
-        return sum(self.turn_s(turn) for turn in plan.round(plan.first_round))
-
     def run_s(self, plan: RunPlan) -> float:
         """Return how long all rounds take, control rounds included; one round where the clock decides."""
-        if plan.rounds is None:
-            return self.round_s(plan)
-        control_s = (
-            sum(self.turn_s(turn) for turn in plan.round(plan.control_round_numbers[0]))
-            if plan.control_round_numbers
-            else 0.0
-        )
-        return plan.rounds * self.round_s(plan) + plan.control_rounds * control_s
+        round_s = sum(map(self.turn_s, plan.round(plan.first_round)))  # the others of its kind ask as much
+        if plan.rounds is None or not plan.control_rounds:
+            return (plan.rounds or 1) * round_s
+        control_s = sum(map(self.turn_s, plan.round(plan.control_round_numbers[0])))
+        return plan.rounds * round_s + plan.control_rounds * control_s
 
 
 def estimate_request_s(max_tokens: int) -> float:

@@ -14,12 +14,16 @@ import os
 import platform
 import time
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from tandem.bench.manifest import HostInfo
+
 LAG_INTERVAL_S = 0.02  # how often the lag is measured
+LAG_QUANTILES = (0.5, 0.9, 0.99, 1.0)
 MAX_LAG_S = 0.005  # at p99; a token of a fast server takes 10 ms
 MAX_CLIENT_CPU = 0.8  # of one CPU: an event loop has no more than one
 PROC_STAT = Path("/proc/stat")
@@ -27,47 +31,24 @@ IDLE = slice(3, 5)  # idle and iowait (proc_stat(5))
 FIRST_GUEST = 8  # guest time is part of user time already
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostLoad:
-    """What was seen between a `HostWatch`'s start and end.
-
-    Args:
-        load_1m_start, load_1m_end: one-minute load averages.
-        cpu_busy: share of all CPUs that worked, 0 to 1.
-        client_cpu: share of one CPU that this process took; above 1 where its threads ran at once.
-        lag_p50_s, lag_p99_s, lag_max_s: how much later than asked the event loop woke.
-    """
-
-    load_1m_start: float | None
-    load_1m_end: float | None
-    cpu_busy: float | None
-    client_cpu: float | None
-    lag_p50_s: float | None
-    lag_p99_s: float | None
-    lag_max_s: float | None
-
-    def warnings(self, cpus: int) -> list[str]:
-        """Return what a reader of the figures must know, in sentences."""
-        warnings = []
-        if self.load_1m_start is not None and self.load_1m_start > cpus:
-            warnings.append(
-                f"this machine was busy before the run began (load {self.load_1m_start:.1f} on {cpus} CPUs): "
-                "run on an idle one"
-            )
-        is_late = self.lag_p99_s is not None and self.lag_p99_s > MAX_LAG_S
-        is_busy = self.client_cpu is not None and self.client_cpu > MAX_CLIENT_CPU
-        if is_late or is_busy:
-            cause = "this client took" if is_busy else "other work took the CPUs; this client took"
-            warnings.append(
-                f"times may be late by up to {1000 * (self.lag_p99_s or 0):.1f} ms (p99 of the event loop's lag; at "
-                f"most {1000 * MAX_LAG_S:.0f}): {cause} {self.client_cpu or 0:.0%} of a CPU; lower --concurrency, or "
-                "measure from a machine with idle CPUs"
-            )
-        return warnings
+def list_warnings(host: HostInfo) -> list[str]:
+    """Return what a reader of a run's figures must know of the machine that measured them, in sentences."""
+    warnings, load_1m, lag_p99_s, client_cpu = [], host.load_1m_start or 0, host.lag_p99_s or 0, host.client_cpu or 0
+    if load_1m > host.cpus:
+        load = f"load {load_1m:.1f} on {host.cpus} CPUs"
+        warnings.append(f"this machine was busy before the run began ({load}): run on an idle one")
+    if lag_p99_s > MAX_LAG_S or client_cpu > MAX_CLIENT_CPU:
+        cause = "" if client_cpu > MAX_CLIENT_CPU else "other work took the CPUs; "
+        lag = f"{1000 * lag_p99_s:.1f} ms (p99 of the event loop's lag; at most {1000 * MAX_LAG_S:.0f})"
+        change = "lower --concurrency, or measure from a machine with idle CPUs"
+        warnings.append(
+            f"times may be late by up to {lag}: {cause}this client took {client_cpu:.0%} of a CPU; {change}"
+        )
+    return warnings
 
 
 class HostSample(NamedTuple):
-    """What was seen since the lap before; `HostLoad` says what the figures are.
+    """What was seen since the lap before; `HostInfo` says what the figures are.
 
     Args:
         wall_s: how long that was, what was left out not counted.
@@ -84,6 +65,15 @@ class HostSample(NamedTuple):
     wakes: int
 
 
+class _SampleStart(NamedTuple):
+    """Where a sample begins: on the monotonic clock, in this process's and in all CPUs' time, among the lags."""
+
+    wall_s: float
+    cpu_s: float
+    cpu_times: tuple[int, int] | None
+    lag_index: int
+
+
 class HostWatch:
     """Watches from its making, or the last `start`, to `end`; meanwhile `sample` tells of its parts."""
 
@@ -94,57 +84,52 @@ class HostWatch:
 
     def start(self) -> None:
         """Begin anew, for instance once a warm-up has ended; inside the event loop that is watched."""
-        self._start_load_1m, self._start_cpu_times = read_load_1m(), _read_cpu_times()
-        self._start_s, self._start_cpu_s = time.monotonic(), time.process_time()
         self._lags = array("d")
-        self._sample_start = self._start_s, self._start_cpu_s, self._start_cpu_times, 0
+        self._start = self._sample_start = self._read_start()
         self._sleeper = self._sleeper or asyncio.create_task(self._sleep())
 
     @contextlib.contextmanager
     def exclude(self) -> Iterator[None]:
         """Leave out the lag, and what this process takes, while nothing is measured."""
-        self._is_excluding, wall, cpu = True, time.monotonic(), time.process_time()
+        self._is_excluding, before = True, self._read_start()
         try:
             yield
         finally:
-            self._is_excluding = False
-            wall, cpu = time.monotonic() - wall, time.process_time() - cpu
-            self._start_s, self._start_cpu_s = self._start_s + wall, self._start_cpu_s + cpu
-            sample_start_s, sample_cpu_s, sample_cpu_times, first_lag = self._sample_start
-            self._sample_start = sample_start_s + wall, sample_cpu_s + cpu, sample_cpu_times, first_lag
+            self._is_excluding, after = False, self._read_start()
+            wall_s, cpu_s = after.wall_s - before.wall_s, after.cpu_s - before.cpu_s
+            self._start, self._sample_start = (
+                start._replace(wall_s=start.wall_s + wall_s, cpu_s=start.cpu_s + cpu_s)
+                for start in (self._start, self._sample_start)
+            )
 
     def sample(self) -> HostSample:
         """Return what was seen since the last lap, or the start, and begin the next."""
-        now = time.monotonic(), time.process_time(), _read_cpu_times(), len(self._lags)
-        start_s, start_cpu_s, start_cpu_times, first_lag = self._sample_start
-        self._sample_start = now
-        wall_s, lags = now[0] - start_s, sorted(self._lags[first_lag:])
-        return HostSample(
-            wall_s=wall_s,
-            cpu_busy=_compute_busy_share(start_cpu_times, now[2]),
-            client_cpu=(now[1] - start_cpu_s) / wall_s if wall_s > 0 else None,
-            lag_p50_s=_read_quantile(lags, 0.5),
-            lag_p90_s=_read_quantile(lags, 0.9),
-            lag_p99_s=_read_quantile(lags, 0.99),
-            lag_max_s=_read_quantile(lags, 1.0),
-            wakes=len(lags),
-        )
+        sample = self._sample_since(self._sample_start)
+        self._sample_start = self._read_start()
+        return sample
 
-    async def end(self) -> HostLoad:
-        """Stop watching and return what was seen."""
+    async def end(self, host: HostInfo) -> HostInfo:
+        """Stop watching and return `host` with what was seen."""
         assert self._sleeper is not None
         self._sleeper.cancel()
         await asyncio.gather(self._sleeper, return_exceptions=True)
-        wall, lags = time.monotonic() - self._start_s, sorted(self._lags)
-        return HostLoad(
-            load_1m_start=self._start_load_1m,
-            load_1m_end=read_load_1m(),
-            cpu_busy=_compute_busy_share(self._start_cpu_times, _read_cpu_times()),
-            client_cpu=(time.process_time() - self._start_cpu_s) / wall if wall > 0 else None,
-            lag_p50_s=_read_quantile(lags, 0.5),
-            lag_p99_s=_read_quantile(lags, 0.99),
-            lag_max_s=_read_quantile(lags, 1.0),
-        )
+        sample = self._sample_since(self._start)._asdict()
+        figures = {name: value for name, value in sample.items() if name in HostInfo.__struct_fields__}
+        return msgspec.structs.replace(host, load_1m_end=read_load_1m(), **figures)
+
+    def _read_start(self) -> _SampleStart:
+        return _SampleStart(time.monotonic(), time.process_time(), _read_cpu_times(), len(self._lags))
+
+    def _sample_since(self, start: _SampleStart) -> HostSample:
+        now, lags = self._read_start(), sorted(self._lags[start.lag_index :])
+        wall_s, busy = now.wall_s - start.wall_s, None
+        if start.cpu_times and now.cpu_times and now.cpu_times[1] > start.cpu_times[1]:
+            worked, total = (after - before for before, after in zip(start.cpu_times, now.cpu_times, strict=True))
+            busy = round(worked / total, 4)
+        last = len(lags) - 1
+        p50, p90, p99, most = (lags[min(int(share * len(lags)), last)] if lags else None for share in LAG_QUANTILES)
+        client_cpu = (now.cpu_s - start.cpu_s) / wall_s if wall_s > 0 else None
+        return HostSample(wall_s, busy, client_cpu, p50, p90, p99, most, len(lags))
 
     async def _sleep(self) -> None:
         while True:
@@ -162,18 +147,10 @@ def read_load_1m() -> float | None:
         return None
 
 
-def count_cpus() -> int:
-    """Return how many CPUs this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def python_version() -> str:
-    """Return the interpreter's version."""
-    return platform.python_version()
-
-
-def _read_quantile(sorted_lags: Sequence[float], share: float) -> float | None:
-    return sorted_lags[min(int(share * len(sorted_lags)), len(sorted_lags) - 1)] if sorted_lags else None
+def read_host() -> HostInfo:
+    """Return what is known of this machine before anything is measured on it; of its CPUs those that may be used."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return HostInfo(cpus=cpus, python=platform.python_version(), load_1m_start=read_load_1m())
 
 
 def _read_cpu_times() -> tuple[int, int] | None:
@@ -183,9 +160,3 @@ def _read_cpu_times() -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return sum(jiffies) - sum(jiffies[IDLE]), sum(jiffies)
-
-
-def _compute_busy_share(before: tuple[int, int] | None, after: tuple[int, int] | None) -> float | None:
-    if before is None or after is None or after[1] <= before[1]:
-        return None
-    return round((after[0] - before[0]) / (after[1] - before[1]), 4)

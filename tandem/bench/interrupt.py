@@ -48,19 +48,17 @@ class StopSignal:
             return
         self.reason, self.fault = reason, fault
         self._event.set()
-        asyncio.get_running_loop().call_later(grace_s, self._run_callbacks)
+        asyncio.get_running_loop().call_later(grace_s, self._cut_requests)
 
-    def _run_callbacks(self) -> None:
+    def _cut_requests(self) -> None:
         for callback in self._callbacks:
             callback()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep, or return at once when the run is asked to end."""
-        if seconds <= 0:
-            return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
+            if seconds > 0:
+                await asyncio.wait_for(self._event.wait(), seconds)
 
     async def sleep_until(self, at_s: float) -> None:
         """Sleep until a moment of the monotonic clock and never less, or return at once when the run is asked to end.

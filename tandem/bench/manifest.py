@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import time
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -214,13 +215,21 @@ def read_manifest(folder: Path) -> RunManifest:
     with convert_os_errors("the manifest cannot be read", path, "name the folder that `tandem bench run --out` wrote"):
         text = path.read_bytes()
     try:
-        manifest = msgspec.json.decode(text, type=RunManifest)
+        head = msgspec.json.decode(text, type=_ManifestHeader)
+        manifest = msgspec.json.decode(text, type=RunManifest) if head.schema <= SCHEMA else None
     except DECODE_ERRORS as error:
-        _refuse_newer(path, text)
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
-    _refuse_newer(path, text)
+    if manifest is None:
+        problem = f"the manifest has schema {head.schema}, and this Tandem knows up to {SCHEMA}"
+        change = f"read it with Tandem {head.version}, which wrote it, or a newer one"
+        raise BenchError(problem, where=str(path), change=change)
     parse_moment(manifest.created_utc, str(path))
     return manifest
+
+
+class _ManifestHeader(msgspec.Struct):
+    schema: int = 0
+    version: str = "the version"
 
 
 def control_round_numbers(manifest: RunManifest) -> frozenset[int]:
@@ -253,29 +262,20 @@ def parse_moment(utc: str, where: str = FILE) -> dt.datetime:
         parsed_moment = dt.datetime.fromisoformat(utc)
         return (parsed_moment if parsed_moment.tzinfo else parsed_moment.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
     except (ValueError, OverflowError) as error:
-        raise BenchError(
-            f"{utc!r} is no moment such as 2026-11-21T08:30:00+00:00",
-            where=where,
-            change="restore the manifest from a copy",
-        ) from error
+        problem = f"{utc!r} is no moment such as 2026-11-21T08:30:00+00:00"
+        raise BenchError(problem, where=where, change="restore the manifest from a copy") from error
 
 
-class _ManifestHeader(msgspec.Struct):
-    schema: int = 0
-    version: str = "the version"
+def read_clock() -> ClockReading:
+    """Return the records' clock, and this moment on it and on the calendar."""
+    info = time.get_clock_info("monotonic")
+    now_s, resolution_s = time.monotonic(), info.resolution
+    return ClockReading(source=info.implementation, resolution_s=resolution_s, monotonic_s=now_s, utc=utc_now())
 
 
-def _refuse_newer(path: Path, text: bytes) -> None:
-    try:
-        head = msgspec.json.decode(text, type=_ManifestHeader)
-    except DECODE_ERRORS:
-        return
-    if head.schema > SCHEMA:
-        raise BenchError(
-            f"the manifest has schema {head.schema}, and this Tandem knows up to {SCHEMA}",
-            where=str(path),
-            change=f"read it with Tandem {head.version}, which wrote it, or a newer one",
-        )
+def utc_now() -> str:
+    """Return this moment as ISO 8601 in UTC, to the millisecond."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
 
 
 def write_manifest(folder: Path, manifest: RunManifest) -> None:

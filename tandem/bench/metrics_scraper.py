@@ -15,13 +15,12 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
-from tandem.bench import counters, json_file
+from tandem.bench import counters
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import ModelServer
-from tandem.bench.counters import FILE, MetricsScrape, parse_page
+from tandem.bench.counters import MetricsScrape, parse_page
 from tandem.bench.event import EventError
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Timeouts
@@ -61,31 +60,22 @@ class ServerRestarts:
 
 
 PAGE_TIMEOUT_S = 5.0  # vLLM gives either page in milliseconds; one that cannot in seconds is not well
-PAGE_TIMEOUTS = Timeouts(
-    connect_s=PAGE_TIMEOUT_S, first_token_s=PAGE_TIMEOUT_S, gap_s=PAGE_TIMEOUT_S, whole_s=PAGE_TIMEOUT_S
-)
+PAGE_TIMEOUTS = Timeouts(**dict.fromkeys(Timeouts.__struct_fields__, PAGE_TIMEOUT_S))
 SERVER_ERROR_STATUS = 500
 
 
-class MetricsScraper:
+class MetricsScraper(contextlib.AsyncExitStack):
     """Asks servers for /health and /metrics over connections of its own; an async context manager."""
 
     def __init__(self, servers: Sequence[ModelServer]) -> None:
+        super().__init__()
         self._clients = {server.name: CompletionClient(server, limit=0) for server in servers}
 
     async def __aenter__(self) -> Self:
         """Open the sessions."""
-        async with contextlib.AsyncExitStack() as stack:
-            for client in self._clients.values():
-                await stack.enter_async_context(client)
-            self._stack = stack.pop_all()
+        for client in self._clients.values():
+            await self.enter_async_context(client)
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close every connection."""
-        await self._stack.aclose()
 
     async def is_alive(self, arm: str) -> bool:
         """Return whether the arm answers /health; a server that has no such page answers too."""
@@ -94,33 +84,23 @@ class MetricsScraper:
 
     async def scrape(self, arm: str, turn: PlanTurn, when: Literal["before", "after"]) -> MetricsScrape:
         """Read the arm's /metrics; what cannot be read is a scrape with its reason."""
-        counters, error = None, None
+        page, error, block = None, None, turn.block
         reply = await self._clients[arm].get("/metrics", PAGE_TIMEOUTS, limit_bytes=METRICS_BYTES)
         try:
-            counters = parse_page(read_page(reply).decode())
-        except EventError as event_error:
-            detail = f": {event_error.detail}" if event_error.detail else ""
-            error = f"/metrics: {event_error.word.replace('_', ' ')}{detail}"
-        except (BenchError, UnicodeDecodeError) as failure:
-            error = str(failure)
+            page = parse_page(read_page(reply).decode())
+        except EventError as fault:
+            error = f"/metrics: {fault.word.replace('_', ' ')}{fault.detail and f': {fault.detail}'}"
+        except (BenchError, UnicodeDecodeError) as fault:
+            error = str(fault)
         return MetricsScrape(
             at_s=time.monotonic(),
             arm=arm,
-            class_=None if turn.block.class_ == ALL_CLASSES else turn.block.class_,
-            concurrency=turn.block.load.concurrency,
-            rate_per_s=turn.block.load.rate_per_s,
+            class_=None if block.class_ == ALL_CLASSES else block.class_,
+            concurrency=block.load.concurrency,
+            rate_per_s=block.load.rate_per_s,
             round=turn.round,
             slot=turn.slot,
             when=when,
-            counters=counters,
+            counters=page,
             error=error,
         )
-
-
-def append_scrape(folder: Path, scrape: MetricsScrape) -> None:
-    """Append one scrape to the run's counters.
-
-    Raises:
-        ExternalBenchError: the disk took no more.
-    """
-    json_file.append_json(folder / FILE, scrape, label="the counters")

@@ -23,9 +23,8 @@ import itertools
 import random
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, Schedule, control_numbers, first_order, pass_order
 from tandem.bench.suites.suite import Prompt, Suite
@@ -116,16 +115,6 @@ class PlanTurn:
         return len(self.arms) * len(self.items)
 
 
-class _PlanRound(NamedTuple):
-    """What makes a round: its number, what its orders are drawn by, how many of its kind came before, who is asked."""
-
-    number: int
-    name: str
-    earlier_rounds: int
-    arms: tuple[str, ...]
-    schedule: Schedule
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """Every turn of a run, made round by round.
@@ -182,68 +171,41 @@ class RunPlan:
 
     def round(self, number: int) -> tuple[PlanTurn, ...]:
         """Return the turns of one round."""
-        plan_round = self._describe_round(number)
-        blocks = list(self.blocks)
-        self._create_generator("blocks", plan_round.name).shuffle(blocks)
-        return tuple(turn for block in blocks for turn in self._plan_block(plan_round, block))
+        earlier_controls = bisect_left(self.control_round_numbers, number)
+        is_control = number in self.control_round_numbers
+        earlier_rounds = earlier_controls if is_control else number - earlier_controls  # of its kind
+        name = f"control{earlier_rounds}" if is_control else str(earlier_rounds)
+        arms = first_order((self.arms[0], self.control_arm) if is_control else self.arms, self.seed)
+        is_simultaneous = self.schedule == "simultaneous" and not is_control
+        blocks, turns = list(self.blocks), list[PlanTurn]()
+        self._create_generator("blocks", name).shuffle(blocks)
+        for block in blocks:
+            items, slots = self._draw_items(name, block), itertools.count()
+            middle, is_short = -(-len(items) // 2), len(items) < max(2 * (block.load.concurrency or 1), 2)
+            halves = (items,) if is_simultaneous or is_short else (items[:middle], items[middle:])
+            for half, half_items in enumerate(halves):
+                gaps_s = self._draw_gaps_s(name, block, half, len(half_items))
+                order = pass_order(arms, 2 * earlier_rounds + half)
+                for turn_arms in [order] if is_simultaneous else [(arm,) for arm in order]:
+                    turn = PlanTurn(round=number, slot=next(slots), block=block, arms=turn_arms, items=half_items)
+                    turns.append(replace(turn, arrivals_s=tuple(itertools.accumulate(gaps_s))))
+        return tuple(turns)
 
-    def _describe_round(self, number: int) -> _PlanRound:
-        earlier_controls = bisect_left(self.control_round_numbers, number)  # control rounds
-        if (
-            earlier_controls < len(self.control_round_numbers)
-            and self.control_round_numbers[earlier_controls] == number
-        ):
-            return _PlanRound(
-                number, f"control{earlier_controls}", earlier_controls, (self.arms[0], self.control_arm), "interleaved"
-            )
-        return _PlanRound(number, str(number - earlier_controls), number - earlier_controls, self.arms, self.schedule)
+    def _draw_gaps_s(self, name: str, block: PlanBlock, half: int, count: int) -> list[float]:
+        rate, generator = block.load.rate_per_s, self._create_generator("arrivals", name, block.number, half)
+        return [] if rate is None else [generator.expovariate(rate) for _ in range(count)]
 
-    def _plan_block(self, plan_round: _PlanRound, block: PlanBlock) -> Iterator[PlanTurn]:
-        slots, arms = itertools.count(), first_order(plan_round.arms, self.seed)
-        for half, items in enumerate(self._split_items(plan_round, block, self._draw_items(plan_round, block))):
-            arrivals_s = self._draw_arrivals_s(plan_round, block, half, len(items))
-            order = pass_order(arms, 2 * plan_round.earlier_rounds + half)
-            for turn_arms in [order] if plan_round.schedule == "simultaneous" else [(arm,) for arm in order]:
-                yield PlanTurn(
-                    round=plan_round.number,
-                    slot=next(slots),
-                    block=block,
-                    arms=turn_arms,
-                    items=items,
-                    arrivals_s=arrivals_s,
-                )
-
-    @staticmethod
-    def _split_items(
-        plan_round: _PlanRound, block: PlanBlock, items: tuple[PlanItem, ...]
-    ) -> tuple[tuple[PlanItem, ...], ...]:
-        min_items = max(2 * (block.load.concurrency or 1), 2)
-        if plan_round.schedule == "simultaneous" or len(items) < min_items:
-            return (items,)
-        middle = -(-len(items) // 2)
-        return items[:middle], items[middle:]
-
-    def _draw_items(self, plan_round: _PlanRound, block: PlanBlock) -> tuple[PlanItem, ...]:
-        cycles = -(-block.requests // len(block.entries))  # how often one repeat asks the first ones
+    def _draw_items(self, name: str, block: PlanBlock) -> tuple[PlanItem, ...]:
+        count, size = block.requests, len(block.entries)
+        cycles = -(-count // size)  # how often one repeat asks the first ones
         items: list[PlanItem] = []
         for repeat in range(self.repeats):
-            generator = self._create_generator("items", plan_round.name, block.number, repeat)
-            entries = generator.sample(block.entries, len(block.entries))
-            items += [
-                PlanItem(
-                    index=len(items) + place, entry=entries[place % len(entries)],
-                    repeat=repeat * cycles + place // len(entries), seed=generator.randrange(SEED_LIMIT),
-                )
-                for place in range(block.requests)
-            ]  # fmt: skip
+            generator = self._create_generator("items", name, block.number, repeat)
+            entries = generator.sample(block.entries, size)
+            for place in range(count):
+                earlier_asks, seed = repeat * cycles + place // size, generator.randrange(SEED_LIMIT)
+                items.append(PlanItem(index=len(items), entry=entries[place % size], repeat=earlier_asks, seed=seed))
         return tuple(items)
-
-    def _draw_arrivals_s(self, plan_round: _PlanRound, block: PlanBlock, half: int, count: int) -> tuple[float, ...]:
-        rate = block.load.rate_per_s
-        if rate is None:
-            return ()
-        generator = self._create_generator("arrivals", plan_round.name, block.number, half)
-        return tuple(itertools.accumulate(generator.expovariate(rate) for _ in range(count)))
 
     def _create_generator(self, *keys: object) -> random.Random:
         return random.Random("/".join(map(str, (self.seed, *keys))))  # noqa: S311 - repeatable, no secret
@@ -271,43 +233,26 @@ class PlanShape:
         """Return the blocks of a round."""
         blocks: list[PlanBlock] = []
         for suite in suites:
-            entries_by_class = {class_: self._list_entries(suite, class_) for class_ in suite.classes}
-            groups = (
-                {ALL_CLASSES: tuple(itertools.chain.from_iterable(entries_by_class.values()))}
-                if self.mixes_classes
-                else entries_by_class
-            )
-            for class_, entries in groups.items():
-                min_requests = (suite.defaults.requests_per_round or 0) * (
-                    len(entries_by_class) if self.mixes_classes else 1
-                )
-                for load in self._list_loads(suite):
-                    blocks.append(
-                        PlanBlock(
-                            number=len(blocks),
-                            class_=class_,
-                            load=load,
-                            entries=entries,
-                            requests=max(len(entries), min_requests),
-                        )
-                    )
+            groups = {class_: self._list_entries(suite, class_) for class_ in suite.classes}
+            least_requests = suite.defaults.requests_per_round or 0
+            if self.mixes_classes:
+                least_requests *= len(groups)
+                groups = {ALL_CLASSES: tuple(itertools.chain.from_iterable(groups.values()))}
+            concurrencies = self.concurrency or suite.defaults.concurrency
+            loads = [LoadLevel(concurrency=concurrency) for concurrency in concurrencies]
+            if self.rate_per_s is not None:
+                loads = [LoadLevel(rate_per_s=self.rate_per_s)]
+            for (class_, entries), load in itertools.product(groups.items(), loads):
+                requests = max(len(entries), least_requests)
+                number = len(blocks)
+                blocks.append(PlanBlock(number=number, class_=class_, load=load, entries=entries, requests=requests))
         return tuple(blocks)
 
-    def _list_loads(self, suite: Suite) -> list[LoadLevel]:
-        if self.rate_per_s is not None:
-            return [LoadLevel(rate_per_s=self.rate_per_s)]
-        return [LoadLevel(concurrency=concurrency) for concurrency in self.concurrency or suite.defaults.concurrency]
-
     def _list_entries(self, suite: Suite, class_: str) -> tuple[PromptEntry, ...]:
-        return tuple(
-            PromptEntry(
-                suite=suite.name, prompt=prompt, max_tokens=self._max_tokens(suite, prompt),
-                ignore_eos=suite.defaults.ignore_eos,
-            )
-            for prompt in suite.class_prompts(class_)[: self.prompts_per_class]
-        )  # fmt: skip
-
-    def _max_tokens(self, suite: Suite, prompt: Prompt) -> int:
-        if prompt.max_tokens is None:
-            return self.max_tokens or suite.defaults.max_tokens
-        return min(prompt.max_tokens, self.max_tokens or prompt.max_tokens)
+        entries = []
+        for prompt in suite.class_prompts(class_)[: self.prompts_per_class]:
+            max_tokens = self.max_tokens or prompt.max_tokens or suite.defaults.max_tokens
+            max_tokens = min(max_tokens, prompt.max_tokens or max_tokens)
+            ignore_eos = suite.defaults.ignore_eos
+            entries.append(PromptEntry(suite=suite.name, prompt=prompt, max_tokens=max_tokens, ignore_eos=ignore_eos))
+        return tuple(entries)

@@ -16,7 +16,6 @@ from typing import TextIO
 from tandem.bench.estimate import DurationEstimate, format_duration
 from tandem.bench.plan import PlanTurn
 from tandem.bench.record import RequestRecord
-from tandem.bench.run_description import describe_turn
 from tandem.bench.terminal_text import PrintableStream
 
 TERMINAL_S, LOG_S = 0.5, 5.0
@@ -27,16 +26,9 @@ CLEAR_LINE = "\r\x1b[K"
 class WarmUpCount:
     """What the warm-up of an arm has asked so far; `start_s` is on the monotonic clock."""
 
-    arm: str
     start_s: float
     requests: int = 0
-    failure_count: int = 0
-
-    def __str__(self) -> str:
-        """Describe it as progress shows it."""
-        duration = format_duration(time.monotonic() - self.start_s)
-        failure_text = f" ({self.failure_count} failed)" if self.failure_count else ""
-        return f"warm-up of {self.arm}: {duration} gone, requests done: {self.requests}{failure_text}"
+    failures: int = 0
 
 
 class RunProgress:
@@ -45,12 +37,12 @@ class RunProgress:
     Args:
         out: where it is written.
         requests: of the whole run; None where the clock decides.
-        expected_s: of the whole run, or how long it may take where the clock decides.
+        expected_s: of the whole run, or how long it may take where the clock decides; a better figure may be set.
     """
 
     def __init__(self, out: TextIO, *, requests: int | None, expected_s: float) -> None:
         self._out = out if isinstance(out, PrintableStream) else PrintableStream(out)
-        self._requests, self._expected_s = requests, expected_s
+        self._requests, self.expected_s = requests, expected_s
         self._terminal = out.isatty()
         self._start_s: float | None = None
         self._done_count = self._failure_count = 0
@@ -65,18 +57,15 @@ class RunProgress:
         self._out.write(f"{sentence}\n")
         self._out.flush()
 
-    def set_expected_s(self, expected_s: float) -> None:
-        """Take a better figure for the whole run."""
-        self._expected_s = expected_s
-
     def begin_turn(self, turn: PlanTurn, estimate: DurationEstimate, *, recorded_count: int) -> None:
         """Say which turn begins, and how many of its requests an earlier run has recorded."""
         self._start_s = self._start_s or time.monotonic()
         self._share_s = estimate.turn_s(turn) / turn.request_count
-        self._turn_name = describe_turn(turn)
+        block = turn.block
+        self._turn_name = f"round {turn.round + 1}, {block.class_} at {block.load}, {' and '.join(turn.arms)}"
         if self._requests is not None:
             self._requests -= recorded_count
-            self._expected_s -= recorded_count * self._share_s
+            self.expected_s -= recorded_count * self._share_s
 
     def count_record(self, record: RequestRecord) -> None:
         """Count a record."""
@@ -88,7 +77,7 @@ class RunProgress:
     def show_warm_up(self, arm: str) -> Iterator[None]:
         """Show the warm-up of an arm while it lasts."""
         self.notify(f"warming {arm} up")
-        self._warm_ups[arm] = WarmUpCount(arm, time.monotonic())
+        self._warm_ups[arm] = WarmUpCount(time.monotonic())
         try:
             yield
         finally:
@@ -98,24 +87,27 @@ class RunProgress:
         """Count a record of a warm-up."""
         count = self._warm_ups[record.arm]
         count.requests += 1
-        count.failure_count += record.error is not None
+        count.failures += record.error is not None
 
     def status_line(self) -> str:
         """Return where the run stands."""
+        now_s = time.monotonic()
         if self._warm_ups:
-            return "; ".join(map(str, self._warm_ups.values()))
-        total = f"/{self._requests}" if self._requests is not None else ""
-        failure_text = f", {self._failure_count} failed" if self._failure_count else ""
-        return f"{self._done_count}{total} requests{failure_text}; {self._turn_name}; {self._remaining_time()}"
-
-    def _remaining_time(self) -> str:
-        elapsed_s = time.monotonic() - (self._start_s or time.monotonic())
+            warm_ups = (
+                f"warm-up of {arm}: {format_duration(now_s - count.start_s)} gone, requests done: {count.requests}"
+                + (f" ({count.failures} failed)" if count.failures else "")
+                for arm, count in self._warm_ups.items()
+            )
+            return "; ".join(warm_ups)
+        elapsed_s = now_s - (self._start_s or now_s)
         if self._requests is None:
-            return f"{format_duration(max(self._expected_s - elapsed_s, 0.0))} left"
-        if not self._planned_done_s:
-            return f"about {format_duration(self._expected_s)} left"
-        pace = elapsed_s / self._planned_done_s
-        return f"about {format_duration(max(self._expected_s - self._planned_done_s, 0.0) * pace)} left"
+            total, remaining = "", format_duration(max(self.expected_s - elapsed_s, 0.0))
+        else:
+            pace = elapsed_s / self._planned_done_s if self._planned_done_s else 1.0
+            remaining_s = max(self.expected_s - self._planned_done_s, 0.0) * pace
+            total, remaining = f"/{self._requests}", f"about {format_duration(remaining_s)}"
+        failure_text = f", {self._failure_count} failed" if self._failure_count else ""
+        return f"{self._done_count}{total} requests{failure_text}; {self._turn_name}; {remaining} left"
 
     @contextlib.contextmanager
     def show_line(self) -> Iterator[None]:

@@ -7,8 +7,9 @@ manifest's is refused with the field.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,16 @@ import msgspec
 
 from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.manifest import FILE, RunManifest
-from tandem.bench.record import TornLine, read_records
+from tandem.bench.manifest import FILE, SCHEMA, RunManifest
+from tandem.bench.record import read_records
+from tandem.bench.simulation import combine_simulated
 
 ATTEMPT_SEPARATOR = "~"  # between a request's id and the number of the attempt, from the second on
 RUN_FIELDS = (
-    "version", "environment", "experiment", "schedule", "seed", "api", "thinking", "temperature", "max_tokens",
-    "concurrency", "rate_per_s", "rounds", "control_rounds", "repeats", "prompts_per_class", "mixed", "duration_s",
+    *("version", "environment", "experiment", "schedule", "seed", "api", "thinking", "temperature", "max_tokens"),
+    *("concurrency", "rate_per_s", "rounds", "control_rounds", "repeats", "prompts_per_class", "mixed", "duration_s"),
     "time_outs",
-)  # fmt: skip
+)
 ARM_FIELDS = ("role", "url", "model", "artifact_key", "image", "server_version", "runtime", "speculation")
 
 
@@ -39,7 +41,7 @@ class RunHistory:
     """
 
     done_ids: frozenset[str] = frozenset()
-    interrupt_counts: dict[str, int]
+    interrupt_counts: dict[str, int] = field(default_factory=dict)
     spent_s: float = 0.0
 
 
@@ -51,18 +53,14 @@ def read_history(folder: Path, notify: Callable[[str], None]) -> RunHistory:
     """
     path = folder / RECORDS_FILE
     if not path.exists():
-        return RunHistory(interrupt_counts={})
+        return RunHistory()
     done_ids: set[str] = set()
-    interrupt_counts: dict[str, int] = {}
+    interrupt_counts: Counter[str] = Counter()
     spans: dict[tuple[object, ...], tuple[float, float]] = {}
-
-    def report_torn_line(torn_line: TornLine) -> None:
-        notify(f"{torn_line}; its request is asked again")
-
-    for record in read_records(path, report_torn_line):
+    for record in read_records(path, lambda torn_line: notify(f"{torn_line}; its request is asked again")):
         base_id = record.request_id.partition(ATTEMPT_SEPARATOR)[0]
         if record.error == "interrupted":
-            interrupt_counts[base_id] = interrupt_counts.get(base_id, 0) + 1
+            interrupt_counts[base_id] += 1
         else:
             done_ids.add(base_id)
         turn = (record.class_, record.concurrency, record.rate_per_s, record.round, record.slot)
@@ -72,36 +70,54 @@ def read_history(folder: Path, notify: Callable[[str], None]) -> RunHistory:
     return RunHistory(done_ids=frozenset(done_ids), interrupt_counts=interrupt_counts, spent_s=spent_s)
 
 
+def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> RunManifest:
+    """Return the manifest of a run that goes on: what it began with, and what servers say of themselves now.
+
+    Raises:
+        BenchError: it is another run than the one the folder holds.
+    """
+    check_same_run(before, now, folder)
+    arms = []
+    for old_arm, arm in zip(before.arms, now.arms, strict=True):
+        changes = {"placement": arm.placement, "owned_by": arm.owned_by}
+        arms.append(msgspec.structs.replace(old_arm, simulated=arm.simulated or old_arm.simulated, **changes))
+    return msgspec.structs.replace(
+        before,
+        schema=SCHEMA,
+        ended=None,
+        resumed=(*before.resumed, now.clock),
+        arms=tuple(arms),
+        simulated=combine_simulated(arm.simulated for arm in arms),
+        goodput=now.goodput or before.goodput,
+        price_usd_per_hour=now.price_usd_per_hour or before.price_usd_per_hour,
+    )
+
+
 def check_same_run(before: RunManifest, now: RunManifest, folder: Path) -> None:
     """Refuse to go on with another run than the one the folder holds.
 
     Raises:
         BenchError: settings differ; the first field is named with both values.
     """
-    for field, old_value, new_value in _compare_fields(before, now):
+    for name, old_value, new_value in _compare_fields(before, now):
         if old_value != new_value:
+            old_text, new_text = (msgspec.json.encode(value).decode() for value in (old_value, new_value))
+            option = name.partition("[")[0]
             raise BenchError(
-                f"{field} was {_format_value(old_value)} when this run began and is {_format_value(new_value)} now",
+                f"{name} was {old_text} when this run began and is {new_text} now",
                 where=str(folder / FILE),
-                change=f"leave it out, give the same {field.partition('[')[0]} again, or begin another run: --out DIR",
+                change=f"leave it out, give the same {option} again, or begin another run: --out DIR",
             )
 
 
 def _compare_fields(before: RunManifest, now: RunManifest) -> Iterator[tuple[str, Any, Any]]:
     yield "arms", [arm.name for arm in before.arms], [arm.name for arm in now.arms]
     for old_arm, new_arm in zip(before.arms, now.arms, strict=True):
-        if old_arm.simulated is not None:
-            yield f"arms[{old_arm.name}].simulated", old_arm.simulated, new_arm.simulated
-        for field in ARM_FIELDS:
-            yield f"arms[{old_arm.name}].{field}", getattr(old_arm, field), getattr(new_arm, field)
+        names = ARM_FIELDS if old_arm.simulated is None else ("simulated", *ARM_FIELDS)
+        yield from ((f"arms[{old_arm.name}].{name}", getattr(old_arm, name), getattr(new_arm, name)) for name in names)
     yield "suites", [suite.name for suite in before.suites], [suite.name for suite in now.suites]
     for old_suite, new_suite in zip(before.suites, now.suites, strict=True):
         yield f"suites[{old_suite.name}].sha256", old_suite.sha256, new_suite.sha256
-    for field in RUN_FIELDS:
-        if field == "rounds" and before.duration_s is not None:
-            continue  # then the clock counts them
-        yield field, getattr(before, field), getattr(now, field)
-
-
-def _format_value(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    for name in RUN_FIELDS:
+        if name != "rounds" or before.duration_s is None:  # else the clock counts them
+            yield name, getattr(before, name), getattr(now, name)

@@ -49,27 +49,23 @@ class RoundCallback:
     watch: HostWatch
     has_requests: bool = False
     _round: int = field(default=0, init=False)
+    _has_failed: bool = field(default=False, init=False)
     _future: asyncio.Future[BaseException | None] | None = field(default=None, init=False)
-    _note_kinds: set[str] = field(default_factory=set, init=False)
 
-    async def begin_turn(self, turn: PlanTurn) -> bool:
-        """Call where `turn` is the first of a round and the one before asked anything; return whether it did so.
+    async def begin_turn(self, turn: PlanTurn) -> None:
+        """Call where `turn` is the first of a round and the one before asked anything.
 
         At most `ROUND_WAIT_S` later measuring goes on.
         """
         previous_round, self._round = self._round, turn.round
-        if self.call is None or turn.round == previous_round or not self.has_requests:
-            return False
+        if turn.round == previous_round or not self.has_requests:
+            return
         self.has_requests = False
         with self.watch.exclude():
-            is_done = await self._call_and_wait(previous_round, time.monotonic() + ROUND_WAIT_S, stoppable=True)
+            is_done = await self._call_and_wait(previous_round, ROUND_WAIT_S, stoppable=True)
         if not is_done and not self.stop.is_requested:
-            self._note_once(
-                "late",
-                f"what is called between rounds was still busy {ROUND_WAIT_S:g} s after round {previous_round + 1}: "
-                "later turns ran beside it",
-            )
-        return True
+            delay = f"{ROUND_WAIT_S:g} s after a round"
+            self.note(f"what is called between rounds was still busy {delay}: later turns ran beside it")
 
     async def end(self, number: int, *, after_interrupt: bool) -> None:
         """Call once the run has ended and its files are final.
@@ -78,20 +74,21 @@ class RoundCallback:
             number: the last round that was begun.
             after_interrupt: the run was interrupted, so that whoever did it waits.
         """
-        max_wait_s = INTERRUPT_WAIT_S if after_interrupt else END_WAIT_S
-        if not await self._call_and_wait(number, time.monotonic() + max_wait_s, stoppable=not after_interrupt):
-            self._note_once(
-                "left", f"what is called at the end was still busy after {max_wait_s:g} s and was left alone"
-            )
+        wait_s = INTERRUPT_WAIT_S if after_interrupt else END_WAIT_S
+        if not await self._call_and_wait(number, wait_s, stoppable=not after_interrupt):
+            self.note(f"what is called at the end was still busy after {wait_s:g} s and was left alone")
 
-    async def _call_and_wait(self, number: int, end_s: float, *, stoppable: bool) -> bool:
+    async def _call_and_wait(self, number: int, wait_s: float, *, stoppable: bool) -> bool:
         """Call once nothing is busy any more; return whether it returned in time."""
+        end_s = time.monotonic() + wait_s
         if self.call is None:
             return True
         if not await self._wait_until_free(end_s, stoppable=stoppable):
             return False
         if time.monotonic() < end_s:
-            self._future = self._start_thread(self.call, number, end_s)
+            self._future = asyncio.get_running_loop().create_future()
+            arguments = (self.call, number, end_s, self._future)
+            threading.Thread(target=_run_call, args=arguments, name="between-rounds", daemon=True).start()
         return await self._wait_until_free(end_s, stoppable=stoppable)
 
     async def _wait_until_free(self, end_s: float, *, stoppable: bool) -> bool:
@@ -105,29 +102,17 @@ class RoundCallback:
         if not future.done():
             return False
         self._future, error = None, future.result()
-        if error is not None:
-            self._note_once(
-                "failed", f"what is called between rounds failed ({type(error).__name__}: {error}); records are whole"
-            )
+        if error is not None and not self._has_failed:  # the next failures may differ in a time alone
+            self._has_failed = True
+            self.note(f"what is called between rounds failed ({type(error).__name__}: {error}); records are whole")
         return True
 
-    def _start_thread(self, call: RoundHook, number: int, end_s: float) -> asyncio.Future[BaseException | None]:
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[BaseException | None] = loop.create_future()
 
-        def run_call() -> None:
-            error: BaseException | None = None
-            try:
-                call(number, end_s)
-            except BaseException as exception:  # noqa: BLE001 - SystemExit of a careless callee ends no run either
-                error = exception
-            with contextlib.suppress(RuntimeError):  # the run has ended without it
-                loop.call_soon_threadsafe(future.set_result, error)
-
-        threading.Thread(target=run_call, name="between-rounds", daemon=True).start()
-        return future
-
-    def _note_once(self, kind: str, sentence: str) -> None:
-        if kind not in self._note_kinds:
-            self._note_kinds.add(kind)
-            self.note(sentence)
+def _run_call(call: RoundHook, number: int, end_s: float, future: asyncio.Future[BaseException | None]) -> None:
+    error: BaseException | None = None
+    try:
+        call(number, end_s)
+    except BaseException as exception:  # noqa: BLE001 - SystemExit of a careless callee ends no run either
+        error = exception
+    with contextlib.suppress(RuntimeError):  # the run has ended without it
+        future.get_loop().call_soon_threadsafe(future.set_result, error)

@@ -44,12 +44,10 @@ class RunSize:
         """Return the suites with the classes that the size asks; of each suite as many."""
         if self.classes is None:
             return tuple(suites)
+        count, names = len(self.classes), set(self.classes)
         return tuple(
-            suite.select_classes(
-                self.classes if set(self.classes) <= set(suite.classes) else suite.classes[: len(self.classes)]
-            )
-            for suite in suites
-        )  # fmt: skip
+            suite.select_classes(names if names <= set(suite.classes) else suite.classes[:count]) for suite in suites
+        )
 
     def fit_files(self, suites: Sequence[Suite]) -> RunSize:
         """Return the size without its limits where a user's file is among the suites and must not be shortened."""

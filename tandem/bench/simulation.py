@@ -31,16 +31,13 @@ def read_announcement(headers: Iterable[str | None], owner: str | None) -> Serve
     """
     values = {value.strip() for value in headers if value is not None}
     is_simulator = owner == SIMULATOR_OWNER or bool(values - {DENIAL_VALUE})
-    if is_simulator and DENIAL_VALUE in values:
-        evidence = (
-            f"owned_by is {SIMULATOR_OWNER}"
-            if owner == SIMULATOR_OWNER
-            else f"{SIMULATED_HEADER} is {min(values - {DENIAL_VALUE})!r} elsewhere"
-        )
-        return ServerAnnouncement(
-            is_simulator, f"{SIMULATED_HEADER} is {DENIAL_VALUE} and {evidence}: it counts as simulated"
-        )
-    return ServerAnnouncement(is_simulator)
+    if not (is_simulator and DENIAL_VALUE in values):
+        return ServerAnnouncement(is_simulator)
+    evidence = f"owned_by is {SIMULATOR_OWNER}"
+    if owner != SIMULATOR_OWNER:
+        evidence = f"{SIMULATED_HEADER} is {min(values - {DENIAL_VALUE})!r} elsewhere"
+    note = f"{SIMULATED_HEADER} is {DENIAL_VALUE} and {evidence}: it counts as simulated"
+    return ServerAnnouncement(is_simulator, note)
 
 
 def combine_simulated(arms: Iterable[bool | None]) -> bool | None:

@@ -9,9 +9,10 @@ spread over requests, gaps over gaps, and those of a server or of a whole system
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -60,6 +61,9 @@ class MetricDefinition(msgspec.Struct, frozen=True, kw_only=True):
     definition: str
     source: str
     better: str
+
+
+_METRIC_FIELDS = MetricDefinition.__struct_fields__
 
 
 class ArmRequestCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,26 +142,31 @@ def summarize_table(table: RequestTable) -> RecordSummary:
     changes, drop_reasons = counters.pair_scrapes(scrapes)
     throughput_metrics = throughput.compute_throughput(requests, has_limits=bool(run.goodput))
     acceptance_metrics = throughput.compute_acceptance(changes, {arm.name: arm for arm in run.arms}, requests)
-    cells = _CellRows.group(table, is_main)
-    spreads = _compute_spreads(table, cells) | throughput_metrics.spreads | acceptance_metrics.spreads
-    order = _SummaryOrder(run, cells.loads)
-    summary_cells = tuple(order.list_cells(spreads))
-    metric_names = sorted({cell.metric for cell in summary_cells}, key=_metric_position)
     sentences = [
         f"{arm}: {sentence} ({number} {'turn' if number == 1 else 'turns'})"
         for metrics in (throughput_metrics, acceptance_metrics)
         for (arm, sentence), number in metrics.sentences.items()
     ]
+    cells = _CellRows.group(table, is_main)
+    spreads = _compute_spreads(table, cells) | throughput_metrics.spreads | acceptance_metrics.spreads
+    arms, locate = _order_loads(run, cells.loads)
+
+    def list_words(masks: Mapping[str, BoolArray]) -> tuple[WordCount, ...]:
+        counts = {(load, word): n for word, mask in masks.items() for load, n in cells.count_by_load(mask).items() if n}
+        keys = sorted(counts, key=lambda key: (*locate(key[0]), key[1]))
+        return tuple(WordCount(**_name_load(load), word=word, n=counts[load, word]) for load, word in keys)
+
+    metrics = map(find_metric, sorted({name for _, name in spreads}, key=_locate_metric))
     return RecordSummary(
-        arms=order.arms,
+        arms=arms,
         simulated=run.simulated,
         records=len(table),
-        cells=summary_cells,
-        metrics=tuple(_create_definition(name) for name in metric_names),
-        requests=tuple(order.list_requests(table, cells)),
-        errors=tuple(order.list_words(cells.count_words(table.error, table.errors))),
-        content=tuple(order.list_words(cells.count_words(table.content, table.contents))),
-        suspects=tuple(order.list_words(cells.count_masks(table.suspects))),
+        cells=tuple(_list_cells(spreads, locate)),
+        metrics=tuple(MetricDefinition(**{key: getattr(metric, key) for key in _METRIC_FIELDS}) for metric in metrics),
+        requests=tuple(_count_requests(table, cells, locate)),
+        errors=list_words({word: table.error == code for code, word in enumerate(table.errors)}),
+        content=list_words({word: table.content == code for code, word in enumerate(table.contents)}),
+        suspects=list_words(table.suspects),
         notes=tuple(collect_notes(table, is_main, [*drop_reasons, *sentences], {turn.arm for turn, _ in changes})),
     )
 
@@ -191,11 +200,9 @@ def check_limits(run: RunManifest, folder: Path) -> None:
     """
     for name in run.goodput or {}:
         if name not in _LIMITABLE:
-            raise BenchError(
-                f"goodput has a limit on {name}, which is no figure of a request",
-                where=str(folder / manifest.FILE),
-                change=f"limit one of {', '.join(_LIMITABLE)}",
-            )
+            problem = f"goodput has a limit on {name}, which is no figure of a request"
+            change = f"limit one of {', '.join(_LIMITABLE)}"
+            raise BenchError(problem, where=str(folder / manifest.FILE), change=change)
 
 
 class _CellRows(NamedTuple):
@@ -230,19 +237,6 @@ class _CellRows(NamedTuple):
         numbers = np.bincount(self.cell[mask & (self.cell >= 0)], minlength=len(self.loads))
         return dict(zip(self.loads, numbers.tolist(), strict=True))
 
-    def count_words(self, codes: IntArray, words: Sequence[str]) -> dict[tuple[ArmLoad, str], int]:
-        """Return how often each word is the one that `codes` tells of a request."""
-        return self.count_masks({word: codes == code for code, word in enumerate(words)})
-
-    def count_masks(self, masks: Mapping[str, BoolArray]) -> dict[tuple[ArmLoad, str], int]:
-        """Return how many requests of each load are in each mask; none is left out."""
-        return {
-            (load, word): number
-            for word, mask in masks.items()
-            for load, number in self.count_by_load(mask).items()
-            if number
-        }
-
     def split(self, values: Values, rows: IntArray | None = None) -> Iterator[tuple[ArmLoad, Values]]:
         """Yield the values that there are, by load.
 
@@ -261,76 +255,62 @@ class _CellRows(NamedTuple):
 
 def _compute_spreads(table: RequestTable, cells: _CellRows) -> Spreads:
     spreads: Spreads = {}
-    for group in (cells, cells.pool_classes()):
-        for name, values in table.figures.items():
-            spreads |= {(load, name): spread for load, part in group.split(values) if (spread := compute_spread(part))}
-        gaps = group.split(table.gaps_ms, table.gap_owners)
-        spreads |= {(load, "chunk_gap_ms"): spread for load, part in gaps if (spread := compute_spread(part))}
+    columns: dict[str, tuple[Values, IntArray | None]] = {
+        name: (values, None) for name, values in table.figures.items()
+    }
+    columns["chunk_gap_ms"] = table.gaps_ms, table.gap_owners
+    for group, (name, column) in itertools.product((cells, cells.pool_classes()), columns.items()):
+        spreads |= {(load, name): spread for load, part in group.split(*column) if (spread := compute_spread(part))}
     return spreads
 
 
-def _create_definition(name: str) -> MetricDefinition:
-    entry = find_metric(name)
-    return MetricDefinition(
-        name=entry.name, unit=entry.unit, definition=entry.definition, source=entry.source, better=entry.better
-    )
-
-
-def _metric_position(name: str) -> tuple[int, int, str]:
+def _locate_metric(name: str) -> tuple[int, int, str]:
     """Return a metric's place: the catalogue's order, then positions by number."""
     places = list(CATALOGUE)
     return (places.index(name), 0, name) if name in CATALOGUE else (len(places), len(name), name)
 
 
-class _SummaryOrder:
-    """The order of everything: arms and classes as the manifest has them, what it does not know behind."""
+def _order_loads(
+    run: RunManifest, loads: Sequence[ArmLoad]
+) -> tuple[tuple[str, ...], Callable[[ArmLoad], tuple[float, ...]]]:
+    """Return the arms, and the place of a load: as the manifest has arms and classes, what it does not know behind."""
+    sorted_loads = sorted(loads, key=str)
+    arms = tuple(dict.fromkeys([*(arm.name for arm in run.arms), *(load.arm for load in sorted_loads)]))
+    suite_classes = [name for suite in run.suites for name in suite.classes]
+    classes = [*dict.fromkeys([*suite_classes, *(load.class_ or "" for load in sorted_loads)]), None]
 
-    def __init__(self, run: RunManifest, loads: Sequence[ArmLoad]) -> None:
-        sorted_loads = sorted(loads, key=str)
-        self.arms = tuple(dict.fromkeys([*(arm.name for arm in run.arms), *(load.arm for load in sorted_loads)]))
-        suite_classes = [name for suite in run.suites for name in suite.classes]
-        self._classes = [*dict.fromkeys([*suite_classes, *(load.class_ or "" for load in sorted_loads)]), None]
+    def locate(load: ArmLoad) -> tuple[float, ...]:
+        class_place = classes.index(load.class_) if load.class_ in classes else len(classes)
+        arm_place = arms.index(load.arm) if load.arm in arms else len(arms)
+        return class_place, -1 if load.concurrency is None else load.concurrency, load.rate_per_s or 0.0, arm_place
 
-    def _load_position(self, load: ArmLoad) -> tuple[int, float, float]:
-        class_place = self._classes.index(load.class_) if load.class_ in self._classes else len(self._classes)
-        return class_place, -1 if load.concurrency is None else load.concurrency, load.rate_per_s or 0.0
+    return arms, locate
 
-    def _arm_position(self, arm: str) -> int:
-        return self.arms.index(arm) if arm in self.arms else len(self.arms)
 
-    def list_cells(self, spreads: Spreads) -> Iterator[SummaryCell]:
-        """Yield every cell, arms side by side."""
+def _name_load(load: ArmLoad) -> dict[str, Any]:
+    return load._asdict() | {"class_": load.class_ or ALL_CLASSES}
 
-        def position(key: tuple[ArmLoad, str]) -> tuple[object, ...]:
-            load, name = key
-            return *self._load_position(load), _metric_position(name), self._arm_position(load.arm)
 
-        for load, name in sorted(spreads, key=position):
-            spread = spreads[load, name]
-            p50, p90, p99, mean = (round(value, _DECIMALS) for value in spread[1:])
-            yield SummaryCell(
-                class_=load.class_ or ALL_CLASSES, concurrency=load.concurrency, rate_per_s=load.rate_per_s,
-                metric=name, arm=load.arm, n=spread.n, p50=p50, p90=p90, p99=p99, mean=mean,
-                unit=find_metric(name).unit,
-            )  # fmt: skip
+def _list_cells(spreads: Spreads, locate: Callable[[ArmLoad], tuple[float, ...]]) -> Iterator[SummaryCell]:
+    """Yield every cell, arms side by side."""
 
-    def list_requests(self, table: RequestTable, cells: _CellRows) -> Iterator[ArmRequestCounts]:
-        """Yield the counts of every load."""
-        request_counts = cells.count_by_load(np.ones(len(table), bool))
-        failures, retries = cells.count_by_load(table.failed), cells.count_by_load(table.retried)
-        for load in sorted(cells.loads, key=lambda load: (*self._load_position(load), self._arm_position(load.arm))):
-            yield ArmRequestCounts(
-                arm=load.arm, class_=load.class_ or ALL_CLASSES, concurrency=load.concurrency,
-                rate_per_s=load.rate_per_s, requests=request_counts[load],
-                succeeded=request_counts[load] - failures[load], failed=failures[load], retried=retries[load],
-            )  # fmt: skip
+    def locate_cell(key: tuple[ArmLoad, str]) -> tuple[object, ...]:
+        *load_place, arm_place = locate(key[0])
+        return *load_place, _locate_metric(key[1]), arm_place
 
-    def list_words(self, counts: Mapping[tuple[ArmLoad, str], int]) -> Iterator[WordCount]:
-        """Yield how often each word was said."""
-        for load, word in sorted(
-            counts, key=lambda key: (*self._load_position(key[0]), self._arm_position(key[0].arm), key[1])
-        ):
-            yield WordCount(
-                arm=load.arm, class_=load.class_ or ALL_CLASSES, concurrency=load.concurrency,
-                rate_per_s=load.rate_per_s, word=word, n=counts[load, word],
-            )  # fmt: skip
+    for load, name in sorted(spreads, key=locate_cell):
+        figures = {key: round(value, _DECIMALS) for key, value in spreads[load, name]._asdict().items()}
+        yield SummaryCell(**_name_load(load), **figures, metric=name, unit=find_metric(name).unit)
+
+
+def _count_requests(
+    table: RequestTable, cells: _CellRows, locate: Callable[[ArmLoad], tuple[float, ...]]
+) -> Iterator[ArmRequestCounts]:
+    everything = np.ones(len(table), bool)
+    requests, failed, retried = (cells.count_by_load(mask) for mask in (everything, table.failed, table.retried))
+    for load in sorted(cells.loads, key=locate):
+        number, failures = requests[load], failed[load]
+        counts = ArmRequestCounts(
+            **_name_load(load), requests=number, succeeded=number - failures, failed=failures, retried=retried[load]
+        )
+        yield counts

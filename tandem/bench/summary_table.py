@@ -29,8 +29,6 @@ _NAMES_WIDTH = WIDTH - _COUNT_WIDTH - 1 - sum(1 + width for _, width, *_ in _COL
 _ARM_WIDTH = 12  # qwen-sd-vllm
 _NO_DECIMALS_FROM, _ONE_DECIMAL_FROM = 1000, 10  # from here on no decimals, or one
 
-LoadPair = tuple[int | None, float | None]
-
 
 def write_table(summary: RecordSummary, file: TextIO) -> None:
     """Write the table and the notes to `file`."""
@@ -42,13 +40,24 @@ def format_lines(summary: RecordSummary) -> Iterator[str]:
     if summary.simulated:
         yield SIMULATED_BAND
     cells = {(cell.concurrency, cell.rate_per_s, cell.class_, cell.arm, cell.metric): cell for cell in summary.cells}
+    arm_width = min(_ARM_WIDTH, max([len("arm"), *(count_columns(clean_text(arm)) for arm in summary.arms)]))
+    class_width = _NAMES_WIDTH - 1 - arm_width
+    upper = [f"{'class':<{class_width}}", f"{'arm':<{arm_width}}", f"{'ok':>{_COUNT_WIDTH}}"]
+    upper += [f"{text:>{width}}" for _, width, text, _ in _COLUMNS]
+    lower = [" " * class_width, " " * arm_width, " " * _COUNT_WIDTH]
+    lower += [f"{text:>{width}}" for _, width, _, text in _COLUMNS]
     loads = list(dict.fromkeys((counts.concurrency, counts.rate_per_s) for counts in summary.requests))
-    for load in loads:
-        yield f"{_describe_load(load)}: medians (p90, p99 and means: summary.json)"
-        yield from _format_heading(summary)
-        for class_, arm, success_count in _list_rows(summary, load):
-            figures = [_format_value(cells.get((*load, class_, arm, metric)), width) for metric, width, *_ in _COLUMNS]
-            yield " ".join([*_fit_names(class_, arm, summary), f"{success_count:>{_COUNT_WIDTH}}", *figures])
+    for concurrency, rate_per_s in loads:
+        rate = "concurrency not known" if rate_per_s is None else f"{rate_per_s:g} requests/s, open loop"
+        load_text = rate if concurrency is None else f"concurrency {concurrency}"
+        yield f"{load_text}: medians (p90, p99 and means: summary.json)"
+        yield " ".join(upper)
+        yield " ".join(lower)
+        for class_, arm, success_count in _list_rows(summary, concurrency, rate_per_s):
+            place = (concurrency, rate_per_s, class_, arm)
+            figures = [_format_value(cells.get((*place, metric)), width) for metric, width, *_ in _COLUMNS]
+            names = [fit_width(class_, class_width), fit_width(arm, arm_width)]
+            yield " ".join([*names, f"{success_count:>{_COUNT_WIDTH}}", *figures])
         yield ""
     if not loads:
         yield "no request is recorded"
@@ -56,40 +65,21 @@ def format_lines(summary: RecordSummary) -> Iterator[str]:
         yield from wrap_text(f"note: {note}", WIDTH, indent="      ")
 
 
-def _describe_load(load: LoadPair) -> str:
-    concurrency, rate_per_s = load
-    if concurrency is not None:
-        return f"concurrency {concurrency}"
-    return "concurrency not known" if rate_per_s is None else f"{rate_per_s:g} requests/s, open loop"
-
-
-def _list_rows(summary: RecordSummary, load: LoadPair) -> Iterator[tuple[str, str, int]]:
+def _list_rows(
+    summary: RecordSummary, concurrency: int | None, rate_per_s: float | None
+) -> Iterator[tuple[str, str, int]]:
     """Yield class, arm and requests that succeeded; all classes together at the end, where there are several."""
-    entries = [entries for entries in summary.requests if (entries.concurrency, entries.rate_per_s) == load]
-    for entry in entries:
-        yield entry.class_, entry.arm, entry.succeeded
-    if len({entry.class_ for entry in entries}) > 1:
-        for arm in summary.arms:
-            successes = [entry.succeeded for entry in entries if entry.arm == arm]
-            if successes:
-                yield ALL_CLASSES, arm, sum(successes)
-
-
-def _name_widths(summary: RecordSummary) -> tuple[int, int]:
-    arm = min(_ARM_WIDTH, max([len("arm"), *(count_columns(clean_text(arm)) for arm in summary.arms)]))
-    return _NAMES_WIDTH - 1 - arm, arm
-
-
-def _fit_names(class_: str, arm: str, summary: RecordSummary) -> tuple[str, str]:
-    return tuple(fit_width(name, width) for name, width in zip((class_, arm), _name_widths(summary), strict=True))  # type: ignore[return-value]
-
-
-def _format_heading(summary: RecordSummary) -> Iterator[str]:
-    class_, arm = _name_widths(summary)
-    upper = [f"{'class':<{class_}}", f"{'arm':<{arm}}", f"{'ok':>{_COUNT_WIDTH}}"]
-    lower = [" " * class_, " " * arm, " " * _COUNT_WIDTH]
-    yield " ".join([*upper, *(f"{upper_text:>{width}}" for _, width, upper_text, _ in _COLUMNS)])
-    yield " ".join([*lower, *(f"{lower_text:>{width}}" for _, width, _, lower_text in _COLUMNS)])
+    load = (concurrency, rate_per_s)
+    rows = [
+        (counts.class_, counts.arm, counts.succeeded)
+        for counts in summary.requests
+        if (counts.concurrency, counts.rate_per_s) == load
+    ]
+    yield from rows
+    for arm in summary.arms if len({class_ for class_, *_ in rows}) > 1 else ():
+        successes = [success_count for _, row_arm, success_count in rows if row_arm == arm]
+        if successes:
+            yield ALL_CLASSES, arm, sum(successes)
 
 
 def _format_value(cell: SummaryCell | None, width: int) -> str:

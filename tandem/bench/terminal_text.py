@@ -6,6 +6,7 @@ Invariant: nothing that a record or a manifest can hold moves a terminal's curso
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 import unicodedata
 from typing import Any, TextIO
@@ -13,7 +14,7 @@ from typing import Any, TextIO
 _CONTROL_PICTURES = 0x2400
 """Where Unicode keeps a visible sign for each of the control characters 0 to 31."""
 
-_DELETE = 127
+_DELETE = "\x7f"
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -56,12 +57,8 @@ def fit_width(name: str, width: int, *, align_right: bool = False) -> str:
     """Return a name on exactly so many columns, cut with an ellipsis where it is longer."""
     text = clean_text(name)
     if count_columns(text) > width:
-        prefix, prefix_columns = "", 0
-        for sign in text:
-            if prefix_columns + _character_columns(sign) > width - 1:
-                break
-            prefix, prefix_columns = prefix + sign, prefix_columns + _character_columns(sign)
-        text = f"{prefix}…"
+        ends = itertools.accumulate(map(_character_columns, text))
+        text = f"{text[: sum(end < width for end in ends)]}…"
     padding = " " * (width - count_columns(text))
     return padding + text if align_right else text + padding
 
@@ -80,13 +77,10 @@ def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> li
         indent: before every line but the first.
         first: before the first.
     """
-    single_line = clean_text(" ".join(text.splitlines()))
-    max_columns = max(
-        width - (count_columns(single_line) - len(single_line)), width // 2, len(indent) + 1
-    )  # a wide sign takes two columns
-    return textwrap.wrap(
-        single_line, max_columns, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
-    )
+    line = clean_text(" ".join(text.splitlines()))
+    wide_signs = count_columns(line) - len(line)  # a wide sign takes two columns
+    columns = max(width - wide_signs, width // 2, len(indent) + 1)
+    return textwrap.wrap(line, columns, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _character_columns(sign: str) -> int:
@@ -96,9 +90,6 @@ def _character_columns(sign: str) -> int:
 
 
 def _visible_sign(sign: str) -> str:
-    code = ord(sign)
-    if code < ord(" "):
-        return chr(_CONTROL_PICTURES + code)
-    if code == _DELETE:
-        return chr(_CONTROL_PICTURES + ord("!"))
-    return f"<U+{code:04X}>" if unicodedata.category(sign) in _HIDDEN_CATEGORIES else sign
+    if sign < " " or sign == _DELETE:
+        return chr(_CONTROL_PICTURES + (ord("!") if sign == _DELETE else ord(sign)))
+    return f"<U+{ord(sign):04X}>" if unicodedata.category(sign) in _HIDDEN_CATEGORIES else sign

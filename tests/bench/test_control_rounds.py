@@ -30,15 +30,14 @@ def test_control_rounds_are_spread_over_the_run(rounds, controls, numbers):
     assert control_numbers(rounds, controls) == numbers
 
 
-def test_a_control_round_asks_the_baseline_as_any_pair_is_asked():
-    made = plan(("base", "spec", "other"), rounds=2, control_rounds=1)
+@pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
+def test_a_control_round_asks_the_baseline_as_any_pair_is_asked(schedule):
+    made = plan(("base", "spec", "other"), rounds=2, control_rounds=1, schedule=schedule)
 
-    turns = made.round(made.control_round_numbers[0])
+    first, second, third, fourth = (turn.arms for turn in made.round(made.control_round_numbers[0]))
 
-    assert sorted({turn.arms for turn in turns}) == [("base",), ("base#2",)]
-    first, second, third, fourth = (turn.arms for turn in turns)
+    assert {first, second} == {("base",), ("base#2",)}
     assert (first, second) == (fourth, third)
-    assert first != second
 
 
 def test_the_other_rounds_are_the_same_with_and_without_control_rounds():
@@ -52,30 +51,13 @@ def test_the_other_rounds_are_the_same_with_and_without_control_rounds():
         ]
 
 
-def test_a_control_round_is_one_arm_at_a_time_in_a_simultaneous_run_too():
-    made = plan(schedule="simultaneous", rounds=1, control_rounds=1)
-
-    assert all(len(turn.arms) == 1 for turn in made.round(1))
-
-
-def test_every_request_of_a_run_with_control_rounds_has_an_id_of_its_own():
-    made = plan(rounds=2, control_rounds=2)
+def test_requests_and_expected_time_of_a_plan_have_the_control_rounds():
+    made, without, lone = plan(rounds=2, control_rounds=1), plan(rounds=2), plan(("base",), rounds=1, control_rounds=1)
     ids = [identity for turn in made.turns() for identity in turn.request_ids()]
 
-    assert len(set(ids)) == len(ids) == made.request_count == (2 + 2) * 2 * 4
-
-
-def test_a_lone_baseline_is_asked_against_itself():
-    made = plan(("base",), rounds=1, control_rounds=1)
-
-    assert made.request_count == 4 + 2 * 4
-    assert {arm for turn in made.round(1) for arm in turn.arms} == {"base", "base#2"}
-
-
-def test_the_expected_time_has_the_control_rounds():
-    alone, among = plan(rounds=2), plan(rounds=2, control_rounds=1)
-
-    assert DurationEstimate().run_s(among) == pytest.approx(1.5 * DurationEstimate().run_s(alone))
+    assert len(set(ids)) == len(ids) == made.request_count == (2 + 1) * 2 * 4
+    assert lone.request_count == 4 + 2 * 4
+    assert DurationEstimate().run_s(made) == pytest.approx(1.5 * DurationEstimate().run_s(without))
 
 
 @pytest.mark.parametrize(
@@ -96,22 +78,15 @@ def ran(tmp_path_factory):
     return measure(tmp_path_factory.mktemp("control"), PROMPTS, concurrency=(1,), rounds=2, control_rounds=1)
 
 
-def test_a_run_records_both_sides_of_the_control(ran):
-    assert Counter((record.arm, record.round) for record in ran.records) == {
-        ("a", 0): 4, ("b", 0): 4, ("a", 1): 4, ("a#2", 1): 4, ("a", 2): 4, ("b", 2): 4,
-    }  # fmt: skip
-
-
-def test_both_sides_of_the_control_are_asked_of_the_baselines_server(ran):
-    seen = [truth["request_id"].partition(".")[0] for truth in ran.servers[1].posted]
-
-    assert {arm for arm in seen if not arm.startswith("probe-")} == {"b"}
-
-
-def test_both_sides_of_the_control_have_counters_of_their_own(ran):
+def test_a_run_records_both_sides_of_the_control_of_one_server_with_counters_of_their_own(ran):
+    asked = Counter((record.arm, record.round) for record in ran.records)
+    seen = {truth["request_id"].partition(".")[0] for truth in ran.servers[1].posted}
     scraped = Counter((line["arm"], line["when"]) for line in ran.lines("counters.jsonl") if line["round"] == 1)
 
+    assert asked == dict.fromkeys([("a", 0), ("b", 0), ("a", 1), ("a#2", 1), ("a", 2), ("b", 2)], 4)
+    assert {arm for arm in seen if not arm.startswith("probe-")} == {"b"}
     assert scraped == {("a", "before"): 2, ("a", "after"): 2, ("a#2", "before"): 2, ("a#2", "after"): 2}
+    assert {record.start for record in ran.records} == {"1"}
 
 
 def test_the_manifest_tells_the_control_rounds_and_names_no_arm_of_them(ran):
@@ -119,9 +94,6 @@ def test_the_manifest_tells_the_control_rounds_and_names_no_arm_of_them(ran):
 
     assert ([arm.name for arm in run.arms], manifest.control_round_numbers(run)) == (["a", "b"], {1})
     assert run.plan.requests == 3 * 8
-
-
-def test_each_round_has_its_load(ran):
     assert [line["round"] for line in ran.lines("rounds.jsonl")] == [0, 1, 2]
 
 
@@ -144,24 +116,17 @@ def test_no_figure_of_a_control_round_is_published_and_its_records_are_kept(ran)
     assert whole[1].ranges
 
 
-def test_a_control_round_that_was_cut_is_not_whole(tmp_path: Path):
-    asked = [record(request_id=f"r-{number}", round=1, arm="base") for number in range(3)]
-    folder = write_run(
-        tmp_path, asked, rounds=1, control_rounds=1, plan=PlanTotals(requests=8, requests_per_round=4), ended=None
-    )  # fmt: skip
-
-    (only,) = datapoints.read_rounds(folder)
-
-    assert not only.is_complete
-
-
-def test_failures_of_a_control_round_are_told(tmp_path: Path):
+def test_failures_of_a_control_round_are_told_and_one_that_was_cut_is_not_whole(tmp_path: Path):
     asked = [record(request_id="r-0", round=0), record(request_id="r-1", round=1, error="closed", arm="base#2")]
-    found = summary.summarize_run(write_run(tmp_path, asked, rounds=1, control_rounds=1))
+    plan_totals = PlanTotals(requests=8, requests_per_round=4)
+    folder = write_run(tmp_path, asked, rounds=1, control_rounds=1, plan=plan_totals, ended=None)
 
-    assert any("1 control round asked the baseline against itself, 1 requests, 1 of them failed" in note
-               for note in found.notes)  # fmt: skip
+    found = summary.summarize_run(folder)
+
+    told = "1 control round asked the baseline against itself, 1 requests, 1 of them failed"
+    assert any(told in note for note in found.notes)
     assert not found.errors
+    assert [one.is_complete for one in datapoints.read_rounds(folder)] == [False, False]
 
 
 def test_a_run_by_the_clock_has_control_rounds_too(tmp_path):
@@ -189,7 +154,3 @@ def test_a_run_that_was_interrupted_in_its_control_round_goes_on_with_it(tmp_pat
 
     assert cut.outcome.reason == "interrupted"
     assert len(answered) == len(set(answered)) == whole.plan.request_count == 16
-
-
-def test_a_record_says_which_start_of_its_server_it_met(ran):
-    assert {record.start for record in ran.records} == {"1"}

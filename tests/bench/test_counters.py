@@ -61,15 +61,6 @@ vllm:request_generation_tokens_sum{model_name="m"} 1000.0
 vllm:time_per_output_token_seconds_count{model_name="m"} 220.0
 """
 
-LLAMA_CPP = """\
-# HELP llamacpp:tokens_predicted_total Number of generation tokens processed
-# TYPE llamacpp:tokens_predicted_total counter
-llamacpp:tokens_predicted_total 4
-# HELP llamacpp:n_decode_total Total number of llama_decode() calls
-# TYPE llamacpp:n_decode_total counter
-llamacpp:n_decode_total 4
-"""
-
 V1_FLAT = {"generation_tokens": 1000.0, "first_tokens": 10.0, "decode_steps": 220.0, "drafts": 0.0}
 PLAIN = {"generation_tokens": 1000.0, "first_tokens": 10.0, "decode_steps": 990.0}
 ZERO: dict[str, float] = {}
@@ -100,79 +91,50 @@ def test_a_page_of_v1_gives_acceptance_by_length_rate_and_position() -> None:
     assert not said.is_indirect
 
 
-def test_only_what_counted_between_the_scrapes_is_taken() -> None:
+def test_flat_counters_of_both_engines_give_tokens_a_decode_step() -> None:
+    v1, v0 = compute_rates(changed(V1_FLAT)), compute_rates(changed(parse_page(V0_FLAT)))
+
+    assert v1 == v0
+    assert v1.is_indirect
+    assert v1.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
+
+
+def test_only_what_counted_between_the_scrapes_is_taken_and_v0_is_told_by_its_runtime() -> None:
     before = {key: value / 2 for key, value in parse_page(V1_LIVE).items()} | {"accepted_tokens": 300.0}
-
-    assert compute_rates(changed(parse_page(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
-
-
-def test_flat_counters_of_the_plug_in_give_tokens_a_decode_step() -> None:
-    said = compute_rates(changed(V1_FLAT))
-
-    assert said.is_indirect
-    assert said.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
-
-
-def test_a_page_of_v0_gives_tokens_a_decode_step() -> None:
-    said = compute_rates(changed(parse_page(V0_FLAT)))
-
-    assert said.is_indirect
-    assert said.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
-
-
-def test_the_same_work_gives_the_same_acceptance_on_both_engines() -> None:
-    assert compute_rates(changed(parse_page(V0_FLAT))).values == compute_rates(changed(V1_FLAT)).values
-
-
-def test_v0_is_told_from_v1_by_its_runtime_where_that_is_known() -> None:
     both = V1_FLAT | {"request_tokens_sum": 1000.0, "requests_finished": 10.0, "generation_tokens": 500.0}
 
+    assert compute_rates(changed(parse_page(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
     assert compute_rates(changed(both), SpeculationInfo(runtime="nxdi-v0")).values["target_steps_per_token"] == 0.5
 
 
-@pytest.mark.parametrize("running", ["before", "after"])
-def test_v0_says_nothing_while_requests_run(running: str) -> None:
-    before, after = ({"running": float(when == running)} for when in ("before", "after"))
+@pytest.mark.parametrize(("before", "after", "failures"), [(1.0, 0.0, 0), (0.0, 1.0, 0), (0.0, 0.0, 1)])
+def test_v0_says_nothing_while_requests_run_or_fail_and_v1_does(before: float, after: float, failures: int) -> None:
+    change = changed(parse_page(V0_FLAT) | {"running": after}, {"running": before})
 
-    said = compute_rates(changed(parse_page(V0_FLAT) | after, before))
+    said = compute_rates(change, failure_count=failures)
 
     assert said.values == {}
     assert "some did not end in the turn" in said.absence_reasons[0]
+    assert "acceptance_length" in compute_rates(changed(V1_FLAT), failure_count=failures).values
 
 
-def test_v0_says_nothing_of_a_turn_with_failed_requests() -> None:
-    assert compute_rates(changed(parse_page(V0_FLAT)), failure_count=1).values == {}
+@pytest.mark.parametrize(
+    ("counters", "speculation", "values", "reason"),
+    [
+        (PLAIN, SpeculationInfo(speculates=False), {"target_steps_per_token": 1.0}, "it does not speculate"),
+        (PLAIN, SpeculationInfo(), {"target_steps_per_token": 1.0}, "nothing says that it speculates"),
+        (PLAIN, SpeculationInfo(speculates=True), {"target_steps_per_token": 1.0, "acceptance_length": 1.0}, ""),
+        (V1_FLAT, SpeculationInfo(speculates=True, window=3), {}, "more than a window of 3 can commit"),
+    ],
+    ids=["plain", "unknown", "one token a step", "beyond the window"],
+)
+def test_what_is_known_of_an_arm_decides_what_is_believed(
+    counters: dict[str, float], speculation: SpeculationInfo, values: dict[str, float], reason: str
+) -> None:
+    said = compute_rates(changed(counters), speculation)
 
-
-@pytest.mark.parametrize("page", [LLAMA_CPP, ""])
-def test_page_of_another_runtime_is_not_called_v0(page: str) -> None:
-    said = compute_rates(changed(parse_page(page)), failure_count=1)
-
-    assert (said.values, said.absence_reasons) == ({}, ("the page counts no steps or no tokens",))
-
-
-def test_v1_does_not_mind_failed_requests() -> None:
-    assert "acceptance_length" in compute_rates(changed(V1_FLAT), failure_count=1).values
-
-
-def test_an_arm_known_not_to_speculate_has_steps_and_no_acceptance() -> None:
-    said = compute_rates(changed(PLAIN), SpeculationInfo(speculates=False))
-
-    assert said.values == {"target_steps_per_token": 1.0}
-    assert said.absence_reasons == ("it does not speculate",)
-
-
-def test_one_token_a_step_without_drafts_is_called_acceptance_only_where_speculation_is_known() -> None:
-    assert "acceptance_length" not in compute_rates(changed(PLAIN)).values
-    assert "nothing says that it speculates" in compute_rates(changed(PLAIN)).absence_reasons[0]
-    assert compute_rates(changed(PLAIN), SpeculationInfo(speculates=True)).values["acceptance_length"] == 1.0
-
-
-def test_more_tokens_a_step_than_the_window_allows_are_not_believed() -> None:
-    said = compute_rates(changed(V1_FLAT), SpeculationInfo(speculates=True, window=3))
-
-    assert said.values == {}
-    assert said.absence_reasons == ("4.50 tokens a step is more than a window of 3 can commit",)
+    assert said.values == values
+    assert [reason in sentence for sentence in said.absence_reasons] == [True] * bool(reason)
 
 
 @pytest.mark.parametrize("wrong", [{"accepted_tokens": 800.0}, {"draft_tokens": 900.0}])
@@ -184,32 +146,29 @@ def test_draft_counters_that_contradict_each_other_give_no_acceptance(wrong: dic
 
 
 @pytest.mark.parametrize(
-    "counters", [{}, {"drafts": 0.0}, {"generation_tokens": 5.0}, PLAIN | {"generation_tokens": 9.0}]
+    "counters",
+    [
+        {},
+        {"drafts": 0.0},
+        {"generation_tokens": 5.0},
+        PLAIN | {"generation_tokens": 9.0},
+        parse_page("llamacpp:tokens_predicted_total 4\n"),
+    ],
 )
 def test_a_page_that_cannot_carry_a_figure_gives_the_reason(counters: dict[str, float]) -> None:
-    said = compute_rates(changed(counters))
+    said = compute_rates(changed(counters), failure_count=1)
 
     assert said.values == {}
     assert len(said.absence_reasons) == 1
 
 
-def test_the_counters_of_several_engines_are_added() -> None:
-    second = V1_LIVE.replace('engine="0"', 'engine="1"')
+def test_a_page_is_read_with_several_engines_without_suffixes_and_with_values_that_are_no_number() -> None:
+    engines = parse_page(V1_LIVE + V1_LIVE.replace('engine="0"', 'engine="1"'))
+    odd = 'vllm:generation_tokens_total{model_name="m"} NaN\nvllm:num_requests_running 1\n'
 
-    assert parse_page(V1_LIVE + second)["drafts"] == 200.0
-    assert parse_page(V1_LIVE + second)["accepted_at_2"] == 160.0
-
-
-def test_a_counter_that_lacks_its_suffix_is_read_as_the_library_reads_it() -> None:
-    page = V1_LIVE.replace("_total", "")
-
-    assert parse_page(page) == parse_page(V1_LIVE)
-
-
-def test_values_that_are_no_number_are_left_out() -> None:
-    assert parse_page('vllm:generation_tokens_total{model_name="m"} NaN\nvllm:num_requests_running 1\n') == {
-        "running": 1.0
-    }
+    assert (engines["drafts"], engines["accepted_at_2"]) == (200.0, 160.0)
+    assert parse_page(V1_LIVE.replace("_total", "")) == parse_page(V1_LIVE)
+    assert parse_page(odd) == {"running": 1.0}
 
 
 @pytest.mark.parametrize("page", ["<!doctype html><html>", '{"detail":"Not Found"}', "one two three"])
@@ -218,22 +177,22 @@ def test_a_page_that_is_no_prometheus_text_is_refused(page: str) -> None:
         parse_page(page)
 
 
-def test_counters_that_fell_mean_a_restart() -> None:
-    assert (
-        compute_difference({"drafts": 5.0}, {"drafts": 4.0})
-        == "the server restarted between the two scrapes (drafts fell)"
-    )
+START = "process_start_time_seconds {}\nvllm:generation_tokens_total {}\n"
 
 
-def test_counters_that_vanished_mean_a_restart() -> None:
-    assert "restarted" in compute_difference({"drafts": 5.0}, {})
-
-
-def test_a_restart_is_seen_by_the_start_time_where_the_counters_have_outgrown_themselves() -> None:
-    before = parse_page("process_start_time_seconds 100\nvllm:generation_tokens_total 5\n")
-    after = parse_page("process_start_time_seconds 900\nvllm:generation_tokens_total 50\n")
-
-    assert compute_difference(before, after) == "the server restarted between the two scrapes"
+@pytest.mark.parametrize(
+    ("before", "after", "word"),
+    [
+        ({"drafts": 5.0}, {"drafts": 4.0}, "(drafts fell)"),
+        ({"drafts": 5.0}, {}, "(drafts fell)"),
+        (parse_page(START.format(100, 5)), parse_page(START.format(900, 50)), "restarted"),
+    ],
+    ids=["fell", "vanished", "another start"],
+)
+def test_counters_that_fell_or_began_anew_mean_a_restart(
+    before: dict[str, float], after: dict[str, float], word: str
+) -> None:
+    assert word in compute_difference(before, after)
 
 
 def test_gauges_may_fall() -> None:
@@ -252,23 +211,13 @@ def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count() -> None:
         assert isinstance(change, str) or min(change.counts.values()) >= 0
 
 
-def test_a_turn_is_paired_by_arm_class_load_round_and_slot() -> None:
-    found, notes = pair_scrapes(iter([
-        scrape("before", {"drafts": 1.0}, slot=0), scrape("before", {"drafts": 10.0}, slot=1),
-        scrape("after", {"drafts": 4.0}, slot=0), scrape("after", {"drafts": 40.0}, slot=1),
-    ]))  # fmt: skip
+def test_a_turn_is_paired_by_arm_class_load_round_and_slot_again_after_a_resumption() -> None:
+    pages = [("before", 1, 0), ("before", 10, 1), ("after", 4, 0), ("after", 40, 1), ("before", 9, 0), ("after", 11, 0)]
 
-    assert [(turn[-1], change.counts["drafts"]) for turn, change in found] == [(0, 3.0), (1, 30.0)]
+    found, notes = pair_scrapes(iter([scrape(when, {"drafts": drafts}, slot=slot) for when, drafts, slot in pages]))
+
+    assert [(turn.slot, change.counts["drafts"]) for turn, change in found] == [(0, 3), (1, 30), (0, 2)]
     assert notes == []
-
-
-def test_a_turn_that_was_resumed_gives_two_changes() -> None:
-    found, _ = pair_scrapes(iter([
-        scrape("before", {"drafts": 1.0}), scrape("after", {"drafts": 4.0}),
-        scrape("before", {"drafts": 9.0}), scrape("after", {"drafts": 11.0}),
-    ]))  # fmt: skip
-
-    assert [change.counts["drafts"] for _, change in found] == [3.0, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -295,21 +244,13 @@ def test_turns_that_are_dropped_for_one_reason_are_told_together() -> None:
     assert notes == [f"spec: the counters of {where} are dropped: there is no scrape before it"]
 
 
-def test_a_file_of_scrapes_is_read_up_to_a_torn_end(tmp_path: Path) -> None:
+def test_a_file_of_scrapes_is_read_up_to_a_torn_end_and_refused_at_a_bad_line(tmp_path: Path) -> None:
     path = tmp_path / "counters.jsonl"
+    assert list(read_scrapes(path)) == []
     line = msgspec.json.encode(scrape("before", {"drafts": 1.0})) + b"\n"
     path.write_bytes(line + line[:-9])
 
     assert list(read_scrapes(path)) == [scrape("before", {"drafts": 1.0})]
-
-
-def test_a_bad_line_among_the_scrapes_is_refused_by_line(tmp_path: Path) -> None:
-    path = tmp_path / "counters.jsonl"
     path.write_bytes(b"{}\n")
-
     with pytest.raises(BenchError, match=r"counters\.jsonl:1: this is no line of the counters"):
         list(read_scrapes(path))
-
-
-def test_a_run_without_scrapes_has_none(tmp_path: Path) -> None:
-    assert list(read_scrapes(tmp_path / "counters.jsonl")) == []

@@ -35,16 +35,14 @@ def records(folder: Path) -> list[RequestRecord]:
     return results.build_records(found, LOAD, arm="a", call=2, began_s=100.0)
 
 
-def test_a_row_becomes_a_record_of_its_generator_and_place(tmp_path: Path) -> None:
+def test_a_row_becomes_a_record_of_its_place_its_first_token_and_its_end_and_nothing_more(tmp_path: Path) -> None:
     (record,) = records(write(tmp_path, ROW))
+    with RecordWriter(tmp_path / "records.jsonl") as writer:
+        writer.write(record)
 
-    said = (record.generator, record.arm, record.round, record.concurrency, record.request_id)
-    assert said == ("llmperf", "a", 2, 4, "llmperf-a-2-0")
-
-
-def test_what_it_does_not_say_is_left_empty(tmp_path: Path) -> None:
-    (record,) = records(write(tmp_path, ROW))
-
+    place = (record.generator, record.arm, record.round, record.concurrency, record.request_id)
+    assert place == ("llmperf", "a", 2, 4, "llmperf-a-2-0")
+    assert compute_record_metrics(record) == pytest.approx({"ttft_ms": 86.3, "e2e_ms": 1207.1})
     unknown = (
         record.headers_s, record.prompt_tokens, record.cached_tokens, record.completion_tokens, record.counted_by,
         record.reasoning, record.token_ids, record.model, record.status, record.finish_reason, record.due_s,
@@ -52,35 +50,7 @@ def test_what_it_does_not_say_is_left_empty(tmp_path: Path) -> None:
     )  # fmt: skip
     assert set(unknown) == {None}
     assert (bytes(record.logprobs), record.text, record.prompt_id) == (b"null", "", "")
-
-
-def test_its_foreign_count_of_tokens_is_no_completion_tokens(tmp_path: Path) -> None:
-    (record,) = records(write(tmp_path, ROW))
-
-    assert {"completion_tokens", "tpot_ms", "output_tokens_per_s", "tokens_per_chunk"} & set(
-        compute_record_metrics(record)
-    ) == set()
-
-
-def test_its_first_token_and_its_end_are_the_records_figures(tmp_path: Path) -> None:
-    (record,) = records(write(tmp_path, ROW))
-
-    assert compute_record_metrics(record) == pytest.approx({"ttft_ms": 86.3, "e2e_ms": 1207.1})
-
-
-def test_its_inter_token_latency_is_not_made_up_from_two_known_chunks(tmp_path: Path) -> None:
-    (record,) = records(write(tmp_path, ROW))
-
-    assert "llmperf_inter_token_latency_ms" not in compute_record_metrics(record)
-
-
-def test_the_raw_row_keeps_its_own_figures(tmp_path: Path) -> None:
-    found = results.read_results(write(tmp_path, ROW, results_mean_output_throughput_token_per_s=161.0))
-
-    assert found is not None
-    (row,) = found.rows
-    assert (row.inter_token_latency_s, row.output_tokens, row.input_tokens) == (0.0402, 157, 64)
-    assert found.output_throughput_token_per_s == 161.0
+    assert list(read_records(tmp_path / "records.jsonl")) == [record]
 
 
 @pytest.mark.parametrize(
@@ -106,24 +76,20 @@ def test_an_error_row_is_counted_and_worded(
     assert (failed.chunks, failed.end_s, compute_record_metrics(failed)) == ((), 0.0, {})
 
 
-@pytest.mark.parametrize("value", [None, float("nan"), "nan", "12 ms", True, [1]])
-def test_a_figure_that_is_no_number_is_unknown(tmp_path: Path, value: Any) -> None:
-    found = results.read_results(write(tmp_path, {**ROW, "inter_token_latency_s": value}))
-
-    assert found is not None
-    assert found.rows[0].inter_token_latency_s is None
-
-
-def test_a_figure_that_a_writer_turned_into_text_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "figure"),
+    [(0.0402, 0.0402), ("157", 157), *((value, None) for value in (None, float("nan"), "nan", "12 ms", True, [1]))],
+)
+def test_a_figure_is_kept_also_as_text_and_what_is_no_number_is_unknown(
+    tmp_path: Path, value: Any, figure: float | None
+) -> None:
     """Its summaries hold numpy's whole numbers as text."""
-    found = results.read_results(write(tmp_path, {**ROW, "number_output_tokens": "157"}))
+    row = {**ROW, "inter_token_latency_s": value}
 
-    assert found is not None
-    assert found.rows[0].output_tokens == 157
+    found = results.read_results(write(tmp_path, row, results_mean_output_throughput_token_per_s=value))
 
-
-def test_no_file_is_no_result(tmp_path: Path) -> None:
-    assert results.read_results(tmp_path) is None
+    assert (found.rows[0].inter_token_latency_s, found.output_throughput_token_per_s) == (figure, figure)
+    assert results.read_results(tmp_path / "empty") is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[1]", "[" * 10])
@@ -133,12 +99,3 @@ def test_another_file_is_told_by_its_name(tmp_path: Path, text: str) -> None:
 
     with pytest.raises(BenchError, match=r"m_64_600_individual_responses\.json.*no result of llmperf"):
         results.read_results(tmp_path)
-
-
-def test_its_records_are_read_back_as_they_were_written(tmp_path: Path) -> None:
-    made = records(write(tmp_path, ROW, ROW))
-    with RecordWriter(tmp_path / "records.jsonl") as writer:
-        for record in made:
-            writer.write(record)
-
-    assert list(read_records(tmp_path / "records.jsonl")) == made

@@ -119,7 +119,8 @@ def test_all_servers_are_called_at_the_same_moment(act: Callable[..., SimpleName
 
 
 def test_the_tool_is_kept_offline_and_on_its_own_ray(act: Callable[..., SimpleNamespace], tool: LlmperfTool) -> None:
-    seen = told(act("base").out, "base")
+    seen = told(act("base", "spec").out, "base")
+    ray_words = (tool.python.parent / "ray.told").read_text()
 
     assert seen["env"] | {"RAY_ADDRESS": None} == {
         "PYTHONPATH": str(tool.source / "src"), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
@@ -127,24 +128,22 @@ def test_the_tool_is_kept_offline_and_on_its_own_ray(act: Callable[..., SimpleNa
     }  # fmt: skip
     assert seen["env"]["RAY_ADDRESS"].startswith("127.0.0.1:")
     assert seen["cwd"] == str(tool.home)
+    assert "--object-store-memory 100000000" in ray_words
+    assert "--num-cpus 8 " in ray_words
 
 
-def test_ray_is_given_its_size(act: Callable[..., SimpleNamespace], tool: LlmperfTool) -> None:
-    act("base", "spec")
-
-    words = (tool.python.parent / "ray.told").read_text()
-    assert "--object-store-memory 100000000" in words
-    assert "--num-cpus 8 " in words
-
-
-def test_a_call_that_did_well_leaves_its_files_and_its_records(act: Callable[..., SimpleNamespace]) -> None:
+def test_calls_that_did_well_leave_their_files_records_and_manifest(act: Callable[..., SimpleNamespace]) -> None:
     done = act("base", "spec", calls=2)
 
-    records = list(read_records(done.out / "records.jsonl"))
+    records, run_manifest = list(read_records(done.out / "records.jsonl")), manifest.read_manifest(done.out)
     assert {(record.arm, record.round) for record in records} == {(a, n) for a in ("base", "spec") for n in (0, 1)}
     assert len(records) == 12
     assert {call.how for call in done.calls} == {"done"}
     assert (done.out / "raw/spec/1/m_individual_responses.json").exists()
+    assert (run_manifest.generator, run_manifest.schedule) == ("llmperf", "simultaneous")
+    assert run_manifest.version.startswith("f1d6bed")
+    assert [(arm.name, arm.role) for arm in run_manifest.arms] == [("base", "baseline"), ("spec", "variant")]
+    assert run_manifest.ended.reason == "done"
 
 
 @pytest.mark.parametrize(
@@ -155,12 +154,16 @@ def test_a_call_that_did_well_leaves_its_files_and_its_records(act: Callable[...
 def test_a_call_without_results_is_told_and_the_other_one_is_kept(
     act: Callable[..., SimpleNamespace], name: str, how: str, code: int, detail: str
 ) -> None:
-    failed, good = act(name, "base").calls
+    done = act(name, "base")
+    failed, good = done.calls
 
+    assert read_calls(done.out) == done.calls
     assert (failed.how, failed.exit_code, failed.counted, failed.asked) == (how, code, 0, 3)
     assert detail in failed.detail
     assert "a line of Ray's" not in failed.detail
     assert (good.how, good.counted) == ("done", 3)
+    assert "call 0: 3 requests at concurrency 4 to each of 2 servers" in done.said
+    assert f"{name}: {how}, 0 of 3 counted" in "".join(done.said)
 
 
 def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,46 +175,13 @@ def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeyp
     assert (call.how, call.exit_code, call.counted) == ("timeout", None, 0)
 
 
-def test_calls_are_read_back_as_they_ended(act: Callable[..., SimpleNamespace]) -> None:
-    done = act("crash", "base")
-
-    assert read_calls(done.out) == done.calls
-
-
-def test_a_call_is_progress_for_whoever_waits(act: Callable[..., SimpleNamespace]) -> None:
-    said = "\n".join(act("crash", "base").said)
-
-    assert "call 0: 3 requests at concurrency 4 to each of 2 servers" in said
-    assert "crash: crashed, 0 of 3 counted" in said
-
-
-def test_the_manifest_says_who_measured_what(act: Callable[..., SimpleNamespace]) -> None:
-    found = manifest.read_manifest(act("base", "spec").out)
-
-    assert (found.generator, found.schedule, found.version[:7]) == ("llmperf", "simultaneous", "f1d6bed")
-    assert [(arm.name, arm.role) for arm in found.arms] == [("base", "baseline"), ("spec", "variant")]
-    assert found.ended is not None
-    assert found.ended.reason == "done"
-
-
 def test_no_call_is_begun_when_the_time_is_over(tool: LlmperfTool, tmp_path: Path) -> None:
     said: list[str] = []
     servers = [LlmperfServer(name="base", url="http://base.invalid")]
+    session = LlmperfSession(servers=servers, load=LOAD, tool=tool, out=tmp_path / "out", say=said.append)
 
-    ended = LlmperfSession(servers=servers, load=LOAD, tool=tool, out=tmp_path / "out", say=said.append).run(
-        3, max_s=0.0
-    )
-
-    assert ended == []
+    assert session.run(3, max_s=0.0) == []
     assert said[-1] == "0 of 3 calls were made in the time that was given"
-
-
-def test_a_folder_that_holds_something_is_left_alone(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "records.jsonl").write_text("")
-
-    with pytest.raises(BenchError, match="not empty"):
-        act("base")
 
 
 @pytest.mark.parametrize(
@@ -224,41 +194,38 @@ def test_a_missing_part_of_the_tool_is_named(act: Callable[..., SimpleNamespace]
         act("base")
 
 
-class TestRay:
-    def test_that_does_not_start_is_tried_again_and_then_told(
-        self, act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tries = tmp_path / "tries"
-        program(tool.python.parent / "ray", f"echo one >> {tries}; echo 'node timed out'; exit 1")
-        monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+def test_a_folder_that_holds_something_is_left_alone(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
+    (tmp_path / "out" / "mine").mkdir(parents=True)
 
-        with pytest.raises(ExternalBenchError, match="did not start in 4 tries: node timed out"):
-            act("base")
-        assert len(tries.read_text().splitlines()) == 4
-        ended = manifest.read_manifest(tmp_path / "out").ended
-        assert ended is not None
-        assert ended.reason == "failed"
-
-    def test_that_starts_late_is_enough(
-        self, act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        once = tmp_path / "once"
-        starts = f"[ -e {once} ] || {{ touch {once}; exit 1; }}; echo Ray runtime started; exec sleep 600"
-        program(tool.python.parent / "ray", starts)
-        monkeypatch.setattr(ray, "PAUSE_S", 0.0)
-
-        assert act("base").calls[0].how == "done"
-
-    def test_is_ended_with_all_that_it_started(
-        self, act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path
-    ) -> None:
-        child = tmp_path / "child"
-        program(tool.python.parent / "ray", f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait")
-
+    with pytest.raises(BenchError, match="not empty"):
         act("base")
 
-        status = Path(f"/proc/{child.read_text().strip()}/status")
-        assert not status.exists() or "Z (zombie)" in status.read_text()
+
+def test_a_ray_that_does_not_start_is_tried_again_and_then_told(
+    act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = tmp_path / "tries"
+    program(tool.python.parent / "ray", f"echo one >> {tries}; echo 'node timed out'; exit 1")
+    monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+
+    with pytest.raises(ExternalBenchError, match="did not start in 4 tries: node timed out"):
+        act("base")
+    assert len(tries.read_text().splitlines()) == 4
+    assert manifest.read_manifest(tmp_path / "out").ended.reason == "failed"
+
+
+def test_a_ray_that_starts_late_is_enough_and_is_ended_with_all_that_it_started(
+    act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once, child = tmp_path / "once", tmp_path / "child"
+    starts = f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait"
+    program(tool.python.parent / "ray", f"[ -e {once} ] || {{ touch {once}; exit 1; }}; {starts}")
+    monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+
+    assert act("base").calls[0].how == "done"
+
+    status = Path(f"/proc/{child.read_text().strip()}/status")
+    assert not status.exists() or "Z (zombie)" in status.read_text()
 
 
 def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> LlmperfCall:
@@ -291,16 +258,16 @@ def arguments(tool: LlmperfTool, out: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def test_the_command_runs_a_call(tool: LlmperfTool, tmp_path: Path) -> None:
-    assert main(arguments(tool, tmp_path / "out")) == 0
-    assert len(list(read_records(tmp_path / "out" / "records.jsonl"))) == 2
+def test_the_command_runs_a_call_and_leaves_what_failed_to_the_container_that_keeps_it(
+    tool: LlmperfTool, tmp_path: Path
+) -> None:
+    more = ("--server", "nothing=http://nothing.invalid", "--defer")
+    codes = [main(arguments(tool, tmp_path / "one")), main(arguments(tool, tmp_path / "two", *more))]
 
-
-def test_what_failed_is_left_to_the_container_that_keeps_it(tool: LlmperfTool, tmp_path: Path) -> None:
-    code = main(arguments(tool, tmp_path / "out", "--server", "nothing=http://nothing.invalid", "--defer"))
-
-    assert code == 0
-    assert json.loads((tmp_path / "out" / "outcome.json").read_text()) == {"exit_code": 3}
+    assert codes == [0, 0]
+    assert len(list(read_records(tmp_path / "one" / "records.jsonl"))) == 2
+    assert not (tmp_path / "one" / "outcome.json").exists()
+    assert json.loads((tmp_path / "two" / "outcome.json").read_text()) == {"exit_code": 3}
 
 
 @pytest.mark.parametrize("named", ["http://x", "=http://x", "a=x:8000", "a/b=http://x"])

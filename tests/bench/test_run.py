@@ -58,90 +58,56 @@ def test_both_servers_were_asked_the_same_bodies_in_the_same_order(ran):
     assert all(Counter(asked["a", block]) == Counter(asked["b", block]) for block in blocks)
 
 
-def test_an_arm_has_its_turn_to_itself(ran):
+def test_an_arm_has_its_turn_to_itself_and_its_connections_are_open_before(ran):
     spans = defaultdict(list)
     for record in ran.records:
         spans[record.arm].append((record.start_s, record.start_s + record.end_s))
+    measured_requests = [truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
 
-    assert not any(
-        begin < other_end and other_begin < end
-        for begin, end in spans["a"]
-        for other_begin, other_end in spans["b"]
-    )  # fmt: skip
+    pairs = itertools.product(spans["a"], spans["b"])
+    assert not any(begin < other_end and other_begin < end for (begin, end), (other_begin, other_end) in pairs)
+    assert all(truth["on_connection"] > 0 for truth in measured_requests)
 
 
 def test_a_worker_asks_again_only_after_its_answer(ran):
     by_worker = defaultdict(list)
     for record in sorted(ran.records, key=lambda record: record.start_s):
-        by_worker[record.arm, record.class_, record.concurrency, record.round, record.slot, record.worker].append(
-            record
-        )
+        turn = (record.arm, record.class_, record.concurrency, record.round, record.slot)
+        by_worker[turn, record.worker].append(record)
 
     pairs = [pair for records in by_worker.values() for pair in itertools.pairwise(records)]
     assert pairs
     assert all(before.start_s + before.end_s <= after.start_s for before, after in pairs)
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
-def test_as_many_requests_are_in_flight_as_were_asked_for(tmp_path, concurrency):
-    ran = measure(tmp_path, {"code": list("abcdef")}, schedules=[SLOW], concurrency=(concurrency,))
-
-    assert in_flight(ran.records) == concurrency
-
-
-def test_no_request_opens_its_connection_on_the_clock(ran):
-    measured = [truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
-
-    assert all(truth["on_connection"] > 0 for truth in measured)
-
-
-def test_the_first_requests_of_the_workers_are_staggered(tmp_path):
-    ran = measure(tmp_path, {"code": ["a"] * 1 + list("bcdefgh")}, schedules=[SLOW], concurrency=(4,))
+def test_the_first_requests_of_the_workers_are_staggered_and_as_many_are_in_flight(tmp_path):
+    ran = measure(tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=(4,))
     first = {}
     for record in sorted(ran.records, key=lambda record: record.start_s):
         first.setdefault((record.slot, record.worker), record.start_s)
 
     starts = sorted(start for (slot, _), start in first.items() if slot == 0)
-    assert len(starts) == 4
+    assert len(starts) == in_flight(ran.records) == 4
     assert starts[-1] - starts[0] >= 2.5 * loops.STAGGER_S
 
 
-def test_each_turn_has_the_counters_before_and_after_it(ran):
-    scrapes = ran.lines("counters.jsonl")
-    turns = {(record.arm, record.class_, record.concurrency, record.round, record.slot) for record in ran.records}
-
-    told = Counter(
-        (scrape["arm"], scrape["class"], scrape["concurrency"], scrape["round"], scrape["slot"], scrape["when"])
-        for scrape in scrapes
-    )
-
-    assert set(told.values()) == {1}
-    assert set(told) == {(*turn, when) for turn in turns for when in ("before", "after")}
-
-
-def test_the_counters_of_a_turn_hold_its_tokens(ran):
-    before = {}
+def test_each_turn_has_the_counters_before_and_after_it_and_they_hold_its_tokens(ran):
+    tokens, counted = Counter(), defaultdict(dict)
+    for record in ran.records:
+        tokens[record.arm, record.class_, record.concurrency, record.round, record.slot] += record.completion_tokens
     for scrape in ran.lines("counters.jsonl"):
-        turn = (scrape["arm"], scrape["class"], scrape["concurrency"], scrape["round"], scrape["slot"])
-        if scrape["when"] == "before":
-            before[turn] = scrape["counters"]["generation_tokens"]
-        else:
-            tokens = sum(
-                record.completion_tokens
-                for record in ran.records
-                if turn == (record.arm, record.class_, record.concurrency, record.round, record.slot)
-            )
-            assert scrape["counters"]["generation_tokens"] - before[turn] == tokens > 0
+        turn = tuple(scrape[key] for key in ("arm", "class", "concurrency", "round", "slot"))
+        assert scrape["when"] not in counted[turn]
+        counted[turn][scrape["when"]] = scrape["counters"]["generation_tokens"]
+
+    assert {turn: pages["after"] - pages["before"] for turn, pages in counted.items()} == tokens
 
 
-def test_the_plan_is_told_before_anything_is_sent(ran):
-    assert ran.said.startswith("plan: a, b; 2 classes, 6 prompts, concurrency 1, concurrency 2; 2 rounds")
-    assert "48 requests in all" in ran.said
-
-
-def test_the_manifest_says_how_late_the_client_was_and_how_busy(ran):
+def test_the_plan_is_told_first_and_the_manifest_says_how_late_and_busy_the_client_was(ran):
     host = ran.manifest["host"]
 
+    assert ran.said.startswith("plan: a, b; 2 classes, 6 prompts, concurrency 1, concurrency 2; 2 rounds")
+    assert "48 requests in all" in ran.said
     assert host["lag_max_s"] >= host["lag_p99_s"] >= host["lag_p50_s"] >= 0
     assert host["client_cpu"] > 0
 
@@ -153,19 +119,13 @@ def test_simultaneous_asks_both_arms_at_the_same_time(tmp_path):
     assert in_flight(ran.records) == 4
 
 
-def test_a_429_is_recorded_as_failed_and_never_asked_again(tmp_path):
-    ran = measure(tmp_path, {"code": [RETRY]}, schedules=[QUICK], concurrency=(1,))
-
-    (record,) = ran.records
-    assert (record.error, record.retry_after_s, record.attempts) == ("status_429", 1.0, 1)
-    assert len([truth for truth in ran.servers[0].posted if truth["request_id"] == record.request_id]) == 1
-
-
-def test_a_worker_waits_as_long_as_a_429_says(tmp_path):
+def test_a_429_is_recorded_as_failed_never_asked_again_and_waited_for(tmp_path):
     ran = measure(tmp_path, {"code": [RETRY, RETRY]}, schedules=[QUICK], concurrency=(1,))
 
-    first, second = sorted((record.start_s, record.start_s + record.end_s) for record in ran.records)
-    assert second[0] - first[1] >= 1.0
+    first, second = sorted(ran.records, key=lambda record: record.start_s)
+    assert (first.error, first.retry_after_s, first.attempts) == ("status_429", 1.0, 1)
+    assert len([truth for truth in ran.servers[0].posted if truth["request_id"] == first.request_id]) == 1
+    assert second.start_s - (first.start_s + first.end_s) >= 1.0
 
 
 def test_a_worker_does_not_wait_for_hours(tmp_path, monkeypatch):
@@ -175,83 +135,49 @@ def test_a_worker_does_not_wait_for_hours(tmp_path, monkeypatch):
     assert len(measure(tmp_path, {"code": [hours, hours]}, schedules=[QUICK], concurrency=(1,)).records) == 2
 
 
-def test_an_open_loop_sends_each_request_when_it_is_due(tmp_path):
-    ran = measure(tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=None, rate_per_s=50.0)
-
-    assert all(record.due_s is not None and record.start_s >= record.due_s for record in ran.records)
-    assert {record.rate_per_s for record in ran.records} == {50.0}
-
-
-def test_an_open_loop_does_not_wait_for_a_slow_server(tmp_path):
+def test_an_open_loop_sends_each_request_when_the_plan_drew_it_however_slow_the_server_is(tmp_path):
     ran = measure(tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=None, rate_per_s=100.0)
-
-    assert in_flight(ran.records) >= 3  # 4 a turn, all within some 40 ms, and an answer takes 100
-
-
-def test_an_open_loop_spaces_requests_as_the_plan_drew_them(tmp_path):
-    asked = {"schedules": [QUICK], "concurrency": None, "rate_per_s": 50.0}
-    ran = measure(tmp_path, {"code": list("abcd")}, **asked)
     due = {record.request_id: record.due_s for record in ran.records}
 
+    assert all(record.start_s >= record.due_s for record in ran.records)
+    assert {record.rate_per_s for record in ran.records} == {100.0}
+    assert in_flight(ran.records) >= 3  # 4 a turn, all within some 40 ms, and an answer takes 100
     for turn in ran.plan.turns():
         times = [due[identity] for identity in turn.request_ids()]
-        assert [time - times[0] for time in times] == pytest.approx(
-            [arrival - turn.arrivals_s[0] for arrival in turn.arrivals_s], abs=1e-6
-        )
+        arrivals_s = [arrival_s - turn.arrivals_s[0] for arrival_s in turn.arrivals_s]
+        assert [time - times[0] for time in times] == pytest.approx(arrivals_s, abs=1e-6)
 
 
-def test_a_stream_that_is_cut_is_one_failure_and_the_run_goes_on(tmp_path):
+def test_a_stream_that_is_cut_and_a_missing_page_of_counters_end_no_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("running.METRICS", "<html>Sign in</html>{}")
+
     ran = measure(tmp_path, {"code": ["a", DROP, "b", "c"]})
 
     assert Counter(record.error for record in ran.records) == {None: 6, "closed": 2}
     assert ran.outcome.reason == "done"
+    notes = {note.partition(" (")[0] for note in ran.manifest["notes"]}
+    assert {"a gives no counters", "b gives no counters"} <= notes
 
 
-def test_a_missing_page_of_counters_is_a_note_and_no_failure(tmp_path, monkeypatch):
-    monkeypatch.setattr("running.METRICS", "<html>Sign in</html>{}")
+def test_key_thinking_and_temperature_are_sent_to_every_arm_and_the_key_stands_in_no_file(tmp_path):
+    ran = measure(tmp_path, api_key="s3cret-of-mine", thinking=False, temperature=0.7)
 
-    ran = measure(tmp_path)
-
-    told = {note.partition(" (")[0] for note in ran.manifest["notes"]}
-    assert ran.outcome.reason == "done"
-    assert {"a gives no counters", "b gives no counters"} <= told
-
-
-def test_the_key_is_sent_and_stands_in_no_file(tmp_path):
-    ran = measure(tmp_path, api_key="s3cret-of-mine")
-
-    assert {truth["headers"].get("authorization") for server in ran.servers for truth in server.posted} == {
-        "Bearer s3cret-of-mine"
-    }
+    asked = [truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
+    assert {truth["headers"].get("authorization") for truth in asked} == {"Bearer s3cret-of-mine"}
     assert not any(b"s3cret-of-mine" in path.read_bytes() for path in ran.folder.iterdir())
+    assert {truth["body"]["temperature"] for truth in asked} == {0.7}
+    assert all(truth["body"]["chat_template_kwargs"] == {"enable_thinking": False} for truth in asked)
 
 
-def test_thinking_and_temperature_are_said_to_every_arm(tmp_path):
-    ran = measure(tmp_path, thinking=False, temperature=0.7)
-
-    bodies = [truth["body"] for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
-    assert {body["temperature"] for body in bodies} == {0.7}
-    assert all(body["chat_template_kwargs"] == {"enable_thinking": False} for body in bodies)
-
-
-def test_completions_are_asked_with_the_prompts_text(tmp_path):
-    ran = measure(tmp_path, {"code": ["say it"]}, api="completions")
-
-    assert {truth["body"]["prompt"] for truth in ran.servers[0].posted if truth["request_id"][0] == "a"} == {"say it"}
-
-
-def test_extras_are_asked_only_where_they_are_wanted(tmp_path):
-    ran = measure(tmp_path, {"code": ["a"]}, extras=frozenset({"token_ids"}))
-
-    assert all(record.token_ids is not None and bytes(record.logprobs) == b"null" for record in ran.records)
-
-
-def test_an_extra_that_a_server_does_not_give_is_noted(tmp_path):
+def test_completions_are_asked_with_the_prompts_text_and_extras_where_they_are_wanted_and_given(tmp_path):
     async def refuse(servers, _run):
         servers[0].refused_fields = ("return_token_ids",)
 
-    ran = measure(tmp_path, {"code": ["a"]}, extras=frozenset({"token_ids"}), meanwhile=refuse)
+    ran = measure(tmp_path, {"code": ["say it"]}, api="completions", extras=frozenset({"token_ids"}), meanwhile=refuse)
 
+    assert {truth["body"]["prompt"] for truth in ran.servers[0].posted if truth["request_id"][0] == "a"} == {"say it"}
+    assert {record.arm: record.token_ids is not None for record in ran.records} == {"a": False, "b": True}
+    assert {bytes(record.logprobs) for record in ran.records} == {b"null"}
     assert "a does not give token_ids, so its records have none" in ran.manifest["notes"]
 
 
@@ -264,93 +190,72 @@ def test_rounds_go_on_until_the_time_is_over_and_blocks_stay_whole(tmp_path):
     assert asked["a", 1] == asked["b", 1]
 
 
-def test_a_run_by_the_clock_is_not_resumed_beyond_its_time(tmp_path):
+@pytest.mark.parametrize("kept", [None, 3], ids=["whole", "cut short"])
+def test_a_run_by_the_clock_is_resumed_to_make_its_last_block_whole_alone(tmp_path, kept):
     asked = {"rounds": None, "duration_s": 0.1}
     first = measure(tmp_path, **asked)
-    had = len(first.records)
+    path, had = first.folder / "records.jsonl", first.records
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
 
     again = measure(tmp_path, **asked, resume=True, at=[server.port for server in first.servers])
 
-    assert (again.outcome.reason, len(again.records)) == ("duration", had)
-
-
-def test_a_block_that_was_cut_short_is_made_whole_though_its_time_is_over(tmp_path):
-    asked = {"rounds": None, "duration_s": 0.1}
-    first = measure(tmp_path, **asked)
-    path = first.folder / "records.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
-
-    again = measure(tmp_path, **asked, resume=True, at=[server.port for server in first.servers])
-
+    assert again.outcome.reason == "duration"
     assert set(Counter((record.arm, record.round) for record in again.records).values()) == {4}
+    assert kept or len(again.records) == len(had)
 
 
 def test_a_paused_arm_does_not_hold_the_others_up(tmp_path, monkeypatch):
     monkeypatch.setattr(circuit_breaker, "POLL_S", 0.02)
     prompts = {"code": [f"say {n}" for n in range(16)]}
 
-    async def meanwhile(servers, run):
-        await downed(None, until_b_is_done=True)(servers, run)
-
-    ran = measure(tmp_path, prompts, schedule="simultaneous", meanwhile=meanwhile)
+    ran = measure(tmp_path, prompts, schedule="simultaneous", meanwhile=downed(None, until_b_is_done=True))
 
     assert ran.outcome.reason == "done"
     assert Counter(record.error for record in ran.records if record.arm == "b") == {None: 16}
 
 
-def test_an_arm_that_is_down_at_the_probe_leaves_no_folder(tmp_path):
-    with pytest.raises(ExternalBenchError, match=r"127\.0\.0\.1:9"):
-        measure(tmp_path, schedules=[QUICK], ports=[9])
-
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_model_that_an_arm_does_not_have_is_refused_before_anything_is_measured(tmp_path):
+def test_an_arm_that_is_down_or_lacks_the_model_is_refused_before_anything_is_measured(tmp_path):
     async def rename(servers, _run):
         servers[1].models = [{"id": "qwen"}]
 
+    with pytest.raises(ExternalBenchError, match=r"127\.0\.0\.1:9"):
+        measure(tmp_path, schedules=[QUICK], ports=[9])
     with pytest.raises(BenchError, match="qwen"):
         measure(tmp_path, meanwhile=rename)
+    assert not (tmp_path / "out").exists()
 
 
 # warm-up
 
 
 def test_warm_up_ends_when_two_windows_are_alike(tmp_path):
-    ran = measure(tmp_path, warm_up=None, schedules=[Schedule(ttft_ms=40, step_ms=20, tokens=4)])
+    ran = measure(tmp_path, warm_up=None, schedules=[Schedule(ttft_ms=20, step_ms=10, tokens=4)])
 
     assert ran.manifest["warm_up"]["a"]["stable"] is True
     assert len(ran.lines("warmup.jsonl")) == ran.manifest["warm_up"]["a"]["requests"]
 
 
-def test_requests_of_the_warm_up_are_in_no_record(tmp_path):
-    ran = measure(tmp_path, warm_up=6)
-
-    assert (len(ran.lines("warmup.jsonl")), len(ran.records)) == (12, 8)
-    assert ran.manifest["warm_up"]["a"] | {"duration_s": 0} == {
-        "requests": 6, "failed": 0, "stable": None, "duration_s": 0,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
 def test_a_log_has_lines_of_the_warm_up(tmp_path, monkeypatch, schedule):
     monkeypatch.setattr(progress, "LOG_S", 0.01)
-    slow = Schedule(ttft_ms=60, step_ms=1, tokens=2)
+    slow = Schedule(ttft_ms=40, step_ms=1, tokens=2)
 
-    ran = measure(tmp_path, warm_up=6, concurrency=(1,), schedules=[slow, slow], schedule=schedule)
+    ran = measure(tmp_path, {"code": ["a"]}, warm_up=4, concurrency=(1,), schedules=[slow, slow], schedule=schedule)
 
     shown = {arm: re.findall(rf"warm-up of {arm}: \d+ s gone, requests done: (\d)", ran.said) for arm in "ab"}
-    assert all({"0", "1", "5"} <= set(counts) for counts in shown.values())
+    assert all({"0", "1", "3"} <= set(counts) for counts in shown.values())
 
 
-def test_every_arm_is_warmed_with_the_same_prompts(tmp_path):
+def test_every_arm_is_warmed_with_the_same_prompts_which_are_in_no_record(tmp_path):
     ran = measure(tmp_path, {"code": list("abc"), "chat": list("de")}, warm_up=6)
 
-    asked = {
-        arm: Counter(line["prompt_id"] for line in ran.lines("warmup.jsonl") if line["arm"] == arm) for arm in "ab"
-    }
+    lines = ran.lines("warmup.jsonl")
+    asked = {arm: Counter(line["prompt_id"] for line in lines if line["arm"] == arm) for arm in "ab"}
     assert asked["a"] == asked["b"]
     assert set(asked["a"]) == {"code-0", "chat-0", "code-1", "chat-1", "code-2"}
+    assert (len(lines), len(ran.records)) == (12, 10)
+    entry = ran.manifest["warm_up"]["a"]
+    assert (entry["requests"], entry["failed"], entry["stable"]) == (6, 0, None)
 
 
 def test_a_warm_up_that_fails_throughout_is_given_up_with_a_note(tmp_path):
@@ -367,14 +272,17 @@ def test_a_warm_up_that_fails_throughout_is_given_up_with_a_note(tmp_path):
     assert ran.manifest["warm_up"]["a"]["requests"] <= 3 * warm_up.MIN_WINDOW
 
 
-def test_a_run_that_is_interrupted_while_it_warms_up_is_left_readable(tmp_path):
+def test_a_run_that_is_interrupted_while_it_warms_up_is_left_readable_and_calls_nothing(tmp_path):
+    calls = []
+
     async def meanwhile(_servers, run):
         await until(lambda: "warming" in run.out.getvalue())
         run.stop.request("interrupted", grace_s=0)
 
-    ran = measure(tmp_path, warm_up=None, schedules=[QUICK], meanwhile=meanwhile)
+    ran = measure(tmp_path, warm_up=None, schedules=[QUICK], meanwhile=meanwhile, on_round=lambda *_: calls.append(1))
 
     assert (ran.outcome.reason, ran.records, ran.manifest["ended"]["reason"]) == ("interrupted", [], "interrupted")
+    assert calls == []
 
 
 # an arm that goes down
@@ -475,41 +383,24 @@ def cut(tmp_path_factory):
     return records, summary, manifest, second
 
 
-def test_what_an_interrupt_cuts_is_recorded_as_interrupted(cut):
-    records, *_ = cut
-
-    assert Counter(record.error for record in records)["interrupted"] == 2
-    assert len(records) < 12
-
-
-def test_an_interrupted_run_is_summarized(cut):
-    _, summary, manifest, _ = cut
-
-    assert summary["records"] > 0
-    assert manifest["ended"]["reason"] == "interrupted"
-
-
-def test_what_an_interrupt_cut_is_asked_again_under_an_id_of_its_own(cut):
-    records, _, _, resumed = cut
+def test_what_an_interrupt_cuts_is_recorded_summarized_and_asked_again_under_an_id_of_its_own(cut):
+    records, summary, manifest, resumed = cut
     interrupted = {record.request_id for record in records if record.error == "interrupted"}
 
     again = {record.request_id: record.attempts for record in resumed.records if "~" in record.request_id}
     assert again == {f"{identity}~2": 2 for identity in interrupted}
+    assert len(interrupted) == 2
+    assert summary["records"] == len(records) < 12
+    assert manifest["ended"]["reason"] == "interrupted"
 
 
 def test_after_an_interrupt_and_a_resumption_no_request_is_missing_and_no_id_stands_twice(cut):
-    resumed = cut[-1].records
+    resumed, manifest = cut[-1].records, cut[-1].manifest
     answered = [record.request_id.partition("~")[0] for record in resumed if record.error is None]
 
     assert len(answered) == len(set(answered)) == 12
     assert len({record.request_id for record in resumed}) == len(resumed) == 14
-
-
-def test_a_resumed_run_says_when_it_went_on(cut):
-    manifest = cut[-1].manifest
-
-    assert manifest["ended"]["reason"] == "done"
-    assert len(manifest["resumed"]) == 1
+    assert (manifest["ended"]["reason"], len(manifest["resumed"])) == ("done", 1)
     assert manifest["created_utc"] == cut[2]["created_utc"]
 
 

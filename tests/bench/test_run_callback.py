@@ -70,36 +70,26 @@ def test_no_request_runs_while_it_is_called(made):
     )
 
 
-def test_it_is_told_how_long_it_may_take(made):
+def test_it_is_told_how_long_it_may_take_in_a_thread_that_no_process_waits_for(made):
     (*between_rounds, last) = made[0].left_s
 
     assert all(0 < left_s <= round_callback.ROUND_WAIT_S for left_s in between_rounds)
     assert round_callback.ROUND_WAIT_S < last <= round_callback.END_WAIT_S
-
-
-def test_it_is_called_in_a_thread_that_no_process_waits_for(made):
     assert {thread.daemon for thread in made[0].threads} == {True}
     assert threading.main_thread() not in made[0].threads
 
 
-def test_a_call_that_raises_is_noted_once_and_changes_nothing_else(tmp_path):
+@pytest.mark.parametrize(("rounds", "error"), [(3, ConnectionError("no route")), (1, SystemExit(3))])
+def test_a_call_that_raises_is_noted_once_and_changes_nothing_else(tmp_path, rounds, error):
     def broken(_number, _ends_s):
-        raise ConnectionError("no route")
+        raise error
 
-    ran = measure(tmp_path, rounds=3, on_round=broken)
+    ran = measure(tmp_path, rounds=rounds, on_round=broken)
 
-    assert called(ran) == ["what is called between rounds failed (ConnectionError: no route); records are whole"]
-    assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 24)
-
-
-def test_a_call_that_fails_at_the_end_alone_is_noted_too(tmp_path):
-    def broken(_number, _ends_s):
-        raise SystemExit(3)
-
-    ran = measure(tmp_path, on_round=broken)
-
-    assert called(ran) == ["what is called between rounds failed (SystemExit: 3); records are whole"]
-    assert (ran.outcome.reason, ran.manifest["ended"]["reason"]) == ("done", "done")
+    (note,) = called(ran)
+    assert f"({type(error).__name__}: {error})" in note
+    assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 8 * rounds)
+    assert ran.manifest["ended"]["reason"] == "done"
 
 
 def test_a_call_that_hangs_is_noted_and_holds_no_run_up(tmp_path, monkeypatch):
@@ -117,22 +107,9 @@ def test_a_call_that_hangs_is_noted_and_holds_no_run_up(tmp_path, monkeypatch):
     assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 24)
     assert (ran.manifest["ended"]["reason"], numbers) == ("done", [0])
     assert called(ran) == [
-        "what is called between rounds was still busy 0.05 s after round 1: later turns ran beside it",
+        "what is called between rounds was still busy 0.05 s after a round: later turns ran beside it",
         "what is called at the end was still busy after 0.05 s and was left alone",
     ]
-
-
-def test_a_call_that_was_late_is_followed_by_another_once_it_has_returned(tmp_path, monkeypatch):
-    monkeypatch.setattr(round_callback, "ROUND_WAIT_S", 0.02)
-    numbers = []
-
-    def slow(number, _ends_s):
-        numbers.append(number)
-        time.sleep(0.3)
-
-    measure(tmp_path, rounds=2, on_round=slow)
-
-    assert numbers == [0, 1]
 
 
 def test_an_interrupted_run_calls_once_more_and_waits_less(tmp_path):
@@ -181,45 +158,34 @@ def test_rounds_by_the_clock_are_called_too(tmp_path):
     assert calls.numbers in (recorded, [*recorded, recorded[-1]])  # the time may end while it is called
 
 
-def test_no_round_is_begun_when_the_time_is_over_after_a_call(tmp_path):
-    numbers = []
+@pytest.mark.parametrize(
+    ("wait_s", "call_s", "options", "numbers"),
+    [(0.02, 0.3, {"rounds": 2}, [0, 1]), (10.0, 0.4, {"rounds": None, "duration_s": 0.3}, [0, 0])],
+    ids=["a late call is followed by another", "no round is begun when the time is over"],
+)
+def test_a_slow_call_goes_on_beside_the_next_round_or_takes_its_time(
+    tmp_path, monkeypatch, wait_s, call_s, options, numbers
+):
+    monkeypatch.setattr(round_callback, "ROUND_WAIT_S", wait_s)
+    calls = []
 
     def slow(number, _ends_s):
-        numbers.append(number)
-        time.sleep(0.6)
+        calls.append(number)
+        time.sleep(call_s)
 
-    ran = measure(tmp_path, rounds=None, duration_s=0.5, on_round=slow)
+    ran = measure(tmp_path, on_round=slow, **options)
 
-    assert {record.round for record in ran.records} == {0} == set(numbers)
-
-
-def test_a_run_that_is_resumed_with_nothing_missing_is_called_once(tmp_path):
-    first = measure(tmp_path, rounds=3)
-    calls = Calls(tmp_path / "out")
-
-    measure(tmp_path, rounds=3, resume=True, on_round=calls, at=[server.port for server in first.servers])
-
-    assert (calls.numbers, calls.lines) == ([2], [24])
+    assert calls == numbers
+    assert {record.round for record in ran.records} == set(numbers)
 
 
-def test_a_round_that_was_recorded_before_is_not_called_again(tmp_path):
+@pytest.mark.parametrize(("kept", "numbers", "lines"), [(12, [1, 2], [16, 24]), (24, [2], [24])])
+def test_a_round_that_was_recorded_before_is_not_called_again(tmp_path, kept, numbers, lines):
     first = measure(tmp_path, rounds=3)
     path = first.folder / "records.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:12]))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
     calls = Calls(tmp_path / "out")
 
     measure(tmp_path, rounds=3, resume=True, on_round=calls, at=[server.port for server in first.servers])
 
-    assert (calls.numbers, calls.lines) == ([1, 2], [16, 24])
-
-
-def test_a_run_without_a_record_calls_nothing(tmp_path):
-    calls = Calls(tmp_path / "out")
-
-    async def meanwhile(_servers, run):
-        await until(lambda: "warming" in run.out.getvalue())
-        run.stop.request("interrupted", grace_s=0)
-
-    measure(tmp_path, warm_up=None, on_round=calls, meanwhile=meanwhile)
-
-    assert calls.numbers == []
+    assert (calls.numbers, calls.lines) == (numbers, lines)

@@ -52,7 +52,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return measure(tmp_path_factory.mktemp("mixed"), schedules=(QUICK, SIMULATED))
 
 
-def test_the_probe_takes_the_twin_for_a_simulator(twin: SimulatorThread) -> None:
+def test_the_probe_and_llmperf_take_the_twin_for_a_simulator(twin: SimulatorThread) -> None:
     async def ask(_: CompletionClient, __: Server) -> ProbeResult:
         async with CompletionClient(Address(name="arm", url=twin.url, model=MODEL), limit=1) as client:
             return await probe_server(client, client.server)
@@ -60,57 +60,47 @@ def test_the_probe_takes_the_twin_for_a_simulator(twin: SimulatorThread) -> None
     came = run(ask)
 
     assert (came.is_simulator, came.owned_by, came.notes) == (True, SIMULATOR_OWNER, ())
+    assert _ask_simulated(Measured(name="a", url=twin.url)) is True
+    assert _ask_simulated(Measured(name="a", url="http://127.0.0.1:1")) is None
+
+
+def test_one_simulated_arm_makes_a_run_simulated() -> None:
+    arms = ((True, False), (True, None), (False, None), (False, False))
+
+    assert list(map(combine_simulated, arms)) == [True, True, None, False]
 
 
 @pytest.mark.parametrize(
     ("header", "models", "simulated"),
-    [("1", OTHERS, True), ("yes", OTHERS, True), (None, OURS, True), (None, OTHERS, False), ("0", OTHERS, False)],
+    [
+        ("1", OTHERS, True),
+        ("yes", OTHERS, True),
+        (None, OURS, True),
+        ("0", OURS, True),
+        (None, OTHERS, False),
+        ("0", OTHERS, False),
+        (None, [*OTHERS, {"id": "other", "owned_by": SIMULATOR_OWNER}], False),
+    ],
 )
-def test_one_announcement_makes_a_server_simulated(
+def test_one_announcement_makes_a_server_simulated_and_a_contradiction_is_noted(
     header: str | None, models: list[dict[str, str]], simulated: bool
 ) -> None:
     came = found(header, models)
 
-    assert (came.is_simulator, came.notes) == (simulated, ())
+    contradicts = header == "0" and simulated
+    notes = ("x-tandem-simulated is 0 and owned_by is tandem-simulator: it counts as simulated",) * contradicts
+    assert (came.is_simulator, came.notes) == (simulated, notes)
 
 
-def test_a_server_that_contradicts_itself_counts_as_simulated() -> None:
-    came = found("0", OURS)
-
-    assert came.is_simulator
-    assert came.notes == ("x-tandem-simulated is 0 and owned_by is tandem-simulator: it counts as simulated",)
-
-
-def test_the_owner_of_another_model_says_nothing() -> None:
-    models = [{"id": MODEL, "owned_by": "vllm"}, {"id": "other", "owned_by": SIMULATOR_OWNER}]
-
-    assert not found(None, models).is_simulator
-
-
-@pytest.mark.parametrize(
-    ("arms", "simulated"),
-    [((True, False), True), ((True, None), True), ((False, None), None), ((False, False), False)],
-)
-def test_one_simulated_arm_makes_a_run_simulated(arms: tuple[bool | None, ...], simulated: bool | None) -> None:
-    assert combine_simulated(arms) is simulated
-
-
-def test_a_manifest_keeps_who_is_simulated(mixed: Ran) -> None:
-    assert mixed.manifest["simulated"] is True
-    assert [arm["simulated"] for arm in mixed.manifest["arms"]] == [False, True]
-
-
-def test_a_summary_keeps_that_a_run_is_simulated(mixed: Ran) -> None:
+def test_manifest_summary_and_verdict_of_a_run_keep_that_it_is_simulated(mixed: Ran) -> None:
     kept = json.loads((mixed.folder / summary.FILE).read_text())
-
-    assert (kept["schema"], kept["simulated"]) == (2, True)
-
-
-def test_a_simulated_run_answers_no_claim_of_the_post(mixed: Ran) -> None:
     verdict = judge_run(read_request_table(mixed.folder), JudgeOptions())
 
-    why = "The post's claims are not asked of these servers: they are simulated."
-    assert (verdict.simulated, verdict.claims, verdict.claims_unasked) == (True, (), why)
+    assert mixed.manifest["simulated"] is True
+    assert [arm["simulated"] for arm in mixed.manifest["arms"]] == [False, True]
+    assert (kept["schema"], kept["simulated"]) == (2, True)
+    assert (verdict.simulated, verdict.claims) == (True, ())
+    assert "they are simulated" in verdict.claims_unasked
 
 
 @pytest.mark.parametrize(
@@ -123,12 +113,14 @@ def test_the_table_of_a_simulated_run_begins_with_it(tmp_path: Path, simulated: 
     assert told.getvalue().startswith(first)
 
 
-def test_a_manifest_of_before_does_not_know_its_servers(tmp_path: Path) -> None:
+def test_a_run_of_before_does_not_know_its_servers_and_says_so(tmp_path: Path) -> None:
     fields = msgspec.to_builtins(run_manifest())
     del fields["simulated"], fields["arms"][0]["simulated"]
+    write_run(tmp_path, [record()])
     (tmp_path / manifest.FILE).write_bytes(msgspec.json.encode({**fields, "schema": 1}))
 
     assert manifest.read_manifest(tmp_path).simulated is None
+    assert any("whether these servers were simulated" in note for note in summary.summarize_run(tmp_path).notes)
 
 
 def resumed(folder: Path, forget: bool, schedule: Schedule) -> Ran:
@@ -154,14 +146,3 @@ def test_an_older_run_that_goes_on_claims_nothing_real(
     went_on: dict[str, Any] = resumed(tmp_path, True, schedule).manifest
 
     assert (went_on["simulated"], went_on["schema"]) == (simulated, 2)
-
-
-def test_llmperf_knows_a_simulator(twin: SimulatorThread) -> None:
-    assert _ask_simulated(Measured(name="a", url=twin.url)) is True
-    assert _ask_simulated(Measured(name="a", url="http://127.0.0.1:1")) is None
-
-
-def test_a_run_of_before_says_that_its_servers_are_unknown(tmp_path: Path) -> None:
-    notes = summary.summarize_run(write_run(tmp_path, [record()], simulated=None)).notes
-
-    assert "whether these servers were simulated is not known: nobody asked them when they were measured" in notes

@@ -37,14 +37,10 @@ def test_the_baseline_and_its_control_are_one_server(tmp_path):
     assert told(tmp_path, *pages) == ["1", "2", "1"]
 
 
-def test_a_page_that_shows_nothing_yet_says_nothing(tmp_path):
-    assert told(tmp_path, scrape("a"), scrape("a", generation_tokens=7.0)) == [None, "1"]
-
-
-def test_a_page_that_could_not_be_had_says_nothing(tmp_path):
+def test_a_page_that_could_not_be_had_or_shows_nothing_yet_says_nothing(tmp_path):
     lost = MetricsScrape(at_s=1.0, arm="a", when="before", error="status 404")
 
-    assert told(tmp_path, lost) == [None]
+    assert told(tmp_path, lost, scrape("a"), scrape("a", generation_tokens=7.0)) == [None, None, "1"]
 
 
 @pytest.mark.parametrize(("tokens", "start"), [(9.0, "1"), (2.0, "2")])

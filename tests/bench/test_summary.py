@@ -1,7 +1,10 @@
+"""From records and counters to cells, counts and notes."""
+
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,9 +17,12 @@ from tandem.bench.manifest import PlanTotals, RunEnd, Speculation
 from tandem.bench.record import RequestRecord
 from tandem.bench.summary import RecordSummary, SummaryCell
 
+SYSTEM = "system_output_tokens_per_s"
+Records = list[RequestRecord]
+
 
 def summarized(
-    folder: Path, records: list[RequestRecord], scrapes: list[MetricsScrape] | None = None, **changes: object
+    folder: Path, records: Records, scrapes: list[MetricsScrape] | None = None, **changes: Any
 ) -> RecordSummary:
     return summary.summarize_run(write_run(folder, records, scrapes, **changes))
 
@@ -27,14 +33,18 @@ def cell(found: RecordSummary, metric: str, arm_: str = "base", class_: str = "r
     return cells[0] if cells else None
 
 
-def lasting(seconds: float, **changes: object) -> RequestRecord:
+def lasting(seconds: float, **changes: Any) -> RequestRecord:
     """A request whose first and only chunk comes after so long, with 10 tokens."""
     stream = chunks((seconds, "text", 10))
     return record(**{"chunks": stream, "end_s": seconds, "completion_tokens": 10, **changes})
 
 
-def at(start_s: float, seconds: float, **changes: object) -> RequestRecord:
+def at(start_s: float, seconds: float, **changes: Any) -> RequestRecord:
     return lasting(seconds, start_s=start_s, **changes)
+
+
+SILENT = record(chunks=chunks((0.1, "text"), (0.2, "text")), completion_tokens=None)  # no usage
+SHORT = record(chunks=chunks((0.2, "text", 1)), completion_tokens=1, end_s=0.5)
 
 
 def test_a_cell_has_the_quantiles_of_its_requests(tmp_path: Path) -> None:
@@ -46,30 +56,30 @@ def test_a_cell_has_the_quantiles_of_its_requests(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_class_all_pools_the_requests_of_every_class(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [lasting(0.1), lasting(0.3), lasting(0.2, class_="chat")])
+def test_arms_classes_and_loads_are_apart_and_class_all_pools_the_classes(tmp_path: Path) -> None:
+    other = lasting(0.4, concurrency=None, rate_per_s=2.5, due_s=999.99)
+    records = [lasting(0.1), lasting(0.3, class_="chat"), lasting(0.3, arm="spec"), lasting(0.5, concurrency=1), other]
 
-    assert cell(found, "e2e_ms", class_="all").p50 == 200.0
-    assert (cell(found, "e2e_ms").n, cell(found, "e2e_ms", class_="chat").n) == (2, 1)
-
-
-def test_arms_and_concurrencies_are_never_mixed(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [lasting(0.1), lasting(0.3, arm="spec"), lasting(0.5, concurrency=1)])
+    found = summarized(tmp_path, records)
 
     cells = {
-        (one.arm, one.concurrency): one.p50 for one in found.cells if (one.class_, one.metric) == ("all", "e2e_ms")
+        (one.arm, one.class_, one.concurrency, one.rate_per_s): one for one in found.cells if one.metric == "e2e_ms"
     }
-    assert cells == {("base", 4): 100.0, ("spec", 4): 300.0, ("base", 1): 500.0}
+    assert {place: (one.n, one.p50) for place, one in cells.items() if place[1] == "all"} == {
+        ("base", "all", 4, None): (2, 200.0),
+        ("spec", "all", 4, None): (1, 300.0),
+        ("base", "all", 1, None): (1, 500.0),
+        ("base", "all", None, 2.5): (1, 400.0),
+    }
+    assert cells["base", "chat", 4, None].n == 1
+    assert cell(found, "schedule_delay_ms").p50 == 10.0
 
 
 def test_gaps_are_pooled_over_the_chunks_of_all_requests(tmp_path: Path) -> None:
-    quick = chunks((0.1, "text", 1), (0.11, "text", 1))
-    slow = chunks((0.1, "text", 1), (0.13, "text", 1), (0.19, "text", 1))
+    quick = record(chunks=chunks((0.1, "text", 1), (0.11, "text", 1)), completion_tokens=2)
+    slow = record(chunks=chunks((0.1, "text", 1), (0.13, "text", 1), (0.19, "text", 1)), completion_tokens=3)
 
-    found = cell(
-        summarized(tmp_path, [record(chunks=quick, completion_tokens=2), record(chunks=slow, completion_tokens=3)]),
-        "chunk_gap_ms",
-    )
+    found = cell(summarized(tmp_path, [quick, slow]), "chunk_gap_ms")
 
     assert (found.n, found.p50, found.mean) == (3, 30.0, pytest.approx(100 / 3, abs=1e-6))
 
@@ -78,142 +88,115 @@ def test_failed_requests_are_counted_and_in_no_latency(tmp_path: Path) -> None:
     found = summarized(tmp_path, [lasting(0.1), failed(end_s=9.0), failed(error="status_503", class_="chat")])
 
     assert {one.n for one in found.cells if one.metric == "e2e_ms"} == {1}
-    assert [(one.class_, one.requests, one.succeeded, one.failed) for one in found.requests] == [
-        ("repeat", 2, 1, 1), ("chat", 1, 0, 1),
-    ]  # fmt: skip
+    counts = [(one.class_, one.requests, one.succeeded, one.failed) for one in found.requests]
+    assert counts == [("repeat", 2, 1, 1), ("chat", 1, 0, 1)]
     assert [(one.class_, one.word, one.n) for one in found.errors] == [
         ("repeat", "closed", 1),
         ("chat", "status_503", 1),
     ]
-    assert "base: failed with closed: 1 of 3 requests; in no latency" in found.notes
 
 
-def test_words_of_the_content_check_are_counted_and_those_that_are_not_ok_are_noted(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(), record(content="loop"), record(content="loop"), failed()])
+def test_words_of_the_content_check_and_retries_are_counted(tmp_path: Path) -> None:
+    found = summarized(tmp_path, [record(attempts=3), record(content="loop"), record(content="loop"), failed()])
 
     assert [(one.word, one.n) for one in found.content] == [("loop", 2), ("ok", 1)]
-    assert [note for note in found.notes if "content is" in note] == [
-        "base: content is loop: 2 of 4 answers; their times are counted"
-    ]
-
-
-def test_retries_are_counted(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(), record(attempts=3)])
-
     assert [one.retried for one in found.requests] == [1]
-    assert "base: asked more than once: 1 of 2 requests" in found.notes
 
 
 def test_a_suspect_record_is_named_and_its_figures_are_left_out(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(), record(completion_tokens=800), record(end_s=-1.0)])
 
     assert (cell(found, "tpot_ms").n, cell(found, "ttft_ms").n) == (1, 2)
-    assert {(one.word, one.n) for one in found.suspects} == {
-        ("usage_differs_from_chunks", 1), ("time_runs_backwards", 1), ("chunk_after_end", 1),
-    }  # fmt: skip
-    assert any(
-        "suspect, usage_differs_from_chunks: 1 of 3 records; the tokens of the chunks" in note for note in found.notes
-    )
+    words = ("usage_differs_from_chunks", "time_runs_backwards", "chunk_after_end")
+    assert {(one.word, one.n) for one in found.suspects} == {(word, 1) for word in words}
 
 
-def test_answers_without_usage_lack_what_needs_it_and_a_note_says_so(tmp_path: Path) -> None:
-    silent = record(chunks=chunks((0.1, "text"), (0.2, "text")), completion_tokens=None)
-
-    found = summarized(tmp_path, [silent, silent])
+def test_answers_without_usage_lack_what_needs_it(tmp_path: Path) -> None:
+    found = summarized(tmp_path, [SILENT, SILENT])
 
     assert cell(found, "ttft_ms").n == 2
-    assert [cell(found, name) for name in ("tpot_ms", "output_tokens_per_s", "system_output_tokens_per_s")] == [
-        None
-    ] * 3
-    assert any("base: without usage: 2 of 2 answers" in note for note in found.notes)
+    assert {cell(found, name) for name in ("tpot_ms", "output_tokens_per_s", SYSTEM, "tpot_exact_ms")} == {None}
 
 
-def test_an_absent_exact_tpot_is_explained(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(chunks=chunks((0.1, "text"), (0.2, "text")))])
-
-    assert cell(found, "tpot_exact_ms") is None
-    assert any("its chunks do not say how many tokens they hold" in note for note in found.notes)
-
-
-def test_answers_of_one_token_are_noted(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(), record(chunks=chunks((0.2, "text", 1)), completion_tokens=1)])
-
-    assert cell(found, "tpot_ms").n == 1
-    assert "base: fewer than 2 tokens, and so no TPOT: 1 of 2 answers" in found.notes
-
-
-def test_system_throughput_is_over_the_time_in_which_a_request_ran(tmp_path: Path) -> None:
-    overlapping = [at(100.0, 2.0), at(101.0, 2.0)]  # 20 tokens in 3 s
-    after_a_pause = [at(500.0, 1.0)]  # 10 tokens in 1 s
-
-    found = cell(summarized(tmp_path, overlapping + after_a_pause), "system_output_tokens_per_s")
-
-    assert (found.n, found.p50, found.mean) == (1, 7.5, 7.5)
-
-
-def test_a_turn_of_the_other_arm_is_not_in_the_busy_time(tmp_path: Path) -> None:
-    mine = [at(100.0, 1.0, slot=0), at(109.0, 1.0, slot=3)]
-    theirs = [at(101.0, 4.0, arm="spec", slot=1), at(105.0, 4.0, arm="spec", slot=2)]
-
-    found = summarized(tmp_path, mine + theirs)
-
-    assert cell(found, "system_output_tokens_per_s").mean == 10.0
-    assert cell(found, "system_output_tokens_per_s", "spec").mean == 2.5
+# records, changes of the manifest, what a note says
+NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
+    "failed": ([record(), failed()], {}, "base: failed with closed: 1 of 2 requests; in no latency"),
+    "content": ([record(), record(content="loop")], {}, "base: content is loop: 1 of 2 answers; their times are"),
+    "retries": ([record(), record(attempts=3)], {}, "base: asked more than once: 1 of 2 requests"),
+    "suspect": ([record(completion_tokens=800)], {}, "suspect, usage_differs_from_chunks: 1 of 1 records; the tokens"),
+    "no usage": ([SILENT, SILENT], {}, "base: without usage: 2 of 2 answers"),
+    "no exact TPOT": ([record(chunks=SILENT.chunks)], {}, "its chunks do not say how many tokens they hold"),
+    "one token": ([record(), SHORT], {}, "base: fewer than 2 tokens, and so no TPOT: 1 of 2 answers"),
+    "unknown length": (
+        [at(1.0, 1.0), at(2.0, 1.0, completion_tokens=None)],
+        {},
+        "turns in which a request has no usable figure (1 turn)",
+    ),
+    "no limits": ([record()], {}, "goodput_per_s is absent: no limits were stated"),
+    "early end": ([record()], {"ended": RunEnd(reason="interrupted", utc="2026")}, "the run ended early: interrupted"),
+    "no end": ([record()], {"ended": None}, "the run has not ended"),
+    "missing requests": ([record()], {"plan": PlanTotals(requests=8)}, "1 of 8 planned requests are recorded"),
+    "own notes": ([record()], {"notes": ("the host was busy",)}, "the host was busy"),
+    "stranger": ([record(arm="stranger")], {}, "the manifest names no arm stranger"),
+    "twice": ([record(), record(), record(request_id="r-1")], {}, "records that repeat a request_id: 1;"),
+    "llmperf": ([record(generator="llmperf", completion_tokens=None)], {}, "records of llmperf: 1;"),
+}
 
 
-def test_system_throughput_spreads_over_turns_and_its_mean_is_all_tokens_over_all_time(tmp_path: Path) -> None:
-    found = cell(summarized(tmp_path, [at(100.0, 1.0, round=0), at(200.0, 4.0, round=1)]), "system_output_tokens_per_s")
+@pytest.mark.parametrize("case", NOTES)
+def test_what_a_reader_must_know_is_noted(tmp_path: Path, case: str) -> None:
+    records, changes, note = NOTES[case]
 
-    assert (found.n, found.p50, found.mean) == (2, (10 + 2.5) / 2, 20 / 5)
-
-
-def test_the_busy_time_of_all_classes_is_that_of_the_turn_not_their_sum(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [at(100.0, 2.0), at(100.0, 2.0, class_="chat")])
-
-    assert cell(found, "system_output_tokens_per_s", class_="chat").mean == 5.0
-    assert cell(found, "system_output_tokens_per_s", class_="all").mean == 10.0
+    assert any(note in line for line in summarized(tmp_path, records, **changes).notes)
 
 
-def test_the_time_of_failed_requests_counts_and_their_tokens_do_not(tmp_path: Path) -> None:
-    found = cell(summarized(tmp_path, [at(100.0, 1.0), failed(start_s=101.0, end_s=4.0)]), "system_output_tokens_per_s")
-
-    assert found.mean == 2.0
-
-
-def test_a_turn_with_an_answer_of_unknown_length_is_left_out_of_the_throughput(tmp_path: Path) -> None:
-    found = summarized(
-        tmp_path, [at(100.0, 1.0), at(200.0, 1.0, round=1), at(201.0, 1.0, round=1, completion_tokens=None)]
-    )
-
-    assert (cell(found, "system_output_tokens_per_s").n, cell(found, "system_output_tokens_per_s").mean) == (1, 10.0)
-    assert any("leaves out turns in which a request has no usable figure (1 turn)" in note for note in found.notes)
-
-
-def test_goodput_counts_requests_within_every_limit(tmp_path: Path) -> None:
-    records = [at(100.0, 1.0), at(100.0, 2.0), at(100.0, 4.0), failed(start_s=100.0, end_s=4.0)]
-
-    found = summarized(tmp_path, records, goodput={"e2e_ms": 2000.0, "output_tokens_per_s": 5.0})
-
-    assert cell(found, "goodput_per_s").mean == 2 / 4
+# records, changes of the manifest; n, median and mean of the throughput of `base`
+BUSY: dict[str, tuple[Records, tuple[int, float, float]]] = {
+    "overlapping, and after a pause": ([at(100.0, 2.0), at(101.0, 2.0), at(500.0, 1.0)], (1, 7.5, 7.5)),
+    "beside turns of the other arm": (
+        [at(100.0, 1.0, slot=0), at(101.0, 4.0, arm="spec", slot=1), at(109.0, 1.0, slot=3)],
+        (2, 10.0, 10.0),
+    ),
+    "over turns": ([at(100.0, 1.0, round=0), at(200.0, 4.0, round=1)], (2, (10 + 2.5) / 2, 20 / 5)),
+    "with a failed request": ([at(100.0, 1.0), failed(start_s=101.0, end_s=4.0)], (1, 2.0, 2.0)),
+    "without a turn of unknown length": (
+        [at(100.0, 1.0), at(200.0, 1.0, round=1), at(201.0, 1.0, round=1, completion_tokens=None)],
+        (1, 10.0, 10.0),
+    ),
+}
 
 
-def test_goodput_is_absent_without_limits_and_a_note_says_so(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record()])
+@pytest.mark.parametrize("case", BUSY)
+def test_system_throughput_is_all_tokens_over_the_time_in_which_a_request_ran(tmp_path: Path, case: str) -> None:
+    records, figures = BUSY[case]
 
-    assert cell(found, "goodput_per_s") is None
-    assert "goodput_per_s is absent: no limits were stated" in found.notes
+    found = summarized(tmp_path, [*records, at(100.0, 2.0, arm="pair"), at(100.0, 2.0, arm="pair", class_="chat")])
 
-
-def test_a_limit_on_a_figure_that_one_token_cannot_have_is_met(tmp_path: Path) -> None:
-    single = record(chunks=chunks((0.2, "text", 1)), completion_tokens=1, end_s=0.5)
-
-    assert cell(summarized(tmp_path, [single], goodput={"tpot_ms": 30.0}), "goodput_per_s").mean == 2.0
+    cells = [cell(found, SYSTEM), cell(found, SYSTEM, "pair"), cell(found, SYSTEM, "pair", "all")]
+    assert (cells[0].n, cells[0].p50, cells[0].mean) == figures
+    assert [one.mean for one in cells[1:]] == [5.0, 10.0]  # of all classes: by the turn's time, not their sum
 
 
-def test_goodput_is_absent_where_a_limit_needs_usage_and_there_is_none(tmp_path: Path) -> None:
-    silent = record(chunks=chunks((0.1, "text"), (0.2, "text")), completion_tokens=None)
+@pytest.mark.parametrize(
+    ("records", "limits", "mean"),
+    [
+        (
+            [at(100.0, 1.0), at(100.0, 2.0), at(100.0, 4.0), failed(start_s=100.0, end_s=4.0)],
+            {"e2e_ms": 2000.0, "output_tokens_per_s": 5.0},
+            2 / 4,
+        ),
+        ([SHORT], {"tpot_ms": 30.0}, 2.0),
+        ([SILENT], {"tpot_ms": 30.0}, None),
+        ([record()], None, None),
+    ],
+    ids=["within every limit", "one token meets a limit of TPOT", "no usage", "no limits"],
+)
+def test_goodput_counts_requests_within_every_limit(
+    tmp_path: Path, records: Records, limits: dict[str, float] | None, mean: float | None
+) -> None:
+    found = cell(summarized(tmp_path, records, goodput=limits), "goodput_per_s")
 
-    assert cell(summarized(tmp_path, [silent], goodput={"tpot_ms": 30.0}), "goodput_per_s") is None
+    assert (found and found.mean) == mean
 
 
 def test_a_limit_on_what_is_no_figure_of_a_request_is_refused(tmp_path: Path) -> None:
@@ -222,47 +205,39 @@ def test_a_limit_on_what_is_no_figure_of_a_request_is_refused(tmp_path: Path) ->
 
 
 FLAT = {"generation_tokens": 100.0, "first_tokens": 10.0, "decode_steps": 30.0, "drafts": 0.0}
+LONGER = FLAT | {"generation_tokens": 310.0, "decode_steps": 60.0}
+SPEC = record(arm="spec")
 
 
-def turn(counters: dict[str, float], **changes: object) -> list[MetricsScrape]:
+def turn(counters: dict[str, float], **changes: Any) -> list[MetricsScrape]:
     stated = {"at_s": 1.0, "arm": "spec", "class_": "repeat", "concurrency": 4, **changes}
     zero = dict.fromkeys(counters, 0.0)
-    return [
-        MetricsScrape(**stated, when="before", counters=zero),
-        MetricsScrape(**stated, when="after", counters=counters),
-    ]
+    pair = (("before", zero), ("after", counters))
+    return [MetricsScrape(**stated, when=when, counters=page) for when, page in pair]
 
 
 def test_acceptance_spreads_over_turns_and_its_mean_is_the_ratio_of_the_sums(tmp_path: Path) -> None:
-    longer = {"generation_tokens": 310.0, "first_tokens": 10.0, "decode_steps": 60.0, "drafts": 0.0}
-
-    found = summarized(tmp_path, [record(arm="spec")], [*turn(FLAT), *turn(longer, round=1)])
+    found = summarized(tmp_path, [SPEC], [*turn(FLAT), *turn(LONGER, round=1)])
 
     length = cell(found, "acceptance_length", "spec")
     assert (length.n, length.p50, length.mean) == (2, (3 + 5) / 2, pytest.approx(390 / 90, abs=1e-6))
     assert "spec: acceptance_length is derived from its steps, because it counts no drafts (2 turns)" in found.notes
 
 
-def test_acceptance_of_all_classes_is_the_ratio_over_all_turns(tmp_path: Path) -> None:
-    other = {"generation_tokens": 310.0, "first_tokens": 10.0, "decode_steps": 60.0, "drafts": 0.0}
-
-    found = summarized(tmp_path, [record(arm="spec")], [*turn(FLAT), *turn(other, class_="chat")])
+@pytest.mark.parametrize("class_", ["chat", None])
+def test_acceptance_of_all_classes_is_the_ratio_over_all_turns(tmp_path: Path, class_: str | None) -> None:
+    found = summarized(tmp_path, [SPEC], [*turn(FLAT, class_=class_), *turn(LONGER, class_=class_, round=1)])
 
     assert cell(found, "acceptance_length", "spec", "all").mean == pytest.approx(390 / 90, abs=1e-6)
-
-
-def test_counters_of_a_turn_that_mixed_classes_stand_under_all(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(arm="spec")], turn(FLAT, class_=None))
-
-    assert {one.class_ for one in found.cells if one.metric == "acceptance_length"} == {"all"}
+    classes = {one.class_ for one in found.cells if one.metric == "acceptance_length"}
+    assert classes == {class_ or "all", "all"}
 
 
 def test_an_arm_known_to_be_plain_has_one_step_a_token_and_no_acceptance(tmp_path: Path) -> None:
     plain = {"generation_tokens": 100.0, "first_tokens": 10.0, "decode_steps": 90.0}
+    arms = (arm("base", speculation=Speculation(method=None)),)
 
-    found = summarized(
-        tmp_path, [record()], turn(plain, arm="base"), arms=(arm("base", speculation=Speculation(method=None)),)
-    )
+    found = summarized(tmp_path, [record()], turn(plain, arm="base"), arms=arms)
 
     assert cell(found, "target_steps_per_token").p50 == 1.0
     assert cell(found, "acceptance_length") is None
@@ -273,50 +248,31 @@ def test_a_turn_in_which_the_server_restarted_is_named_and_dropped(tmp_path: Pat
     before, after = turn(FLAT)
     fallen = [msgspec.structs.replace(before, counters=FLAT), msgspec.structs.replace(after, counters=before.counters)]
 
-    found = summarized(tmp_path, [record(arm="spec")], fallen)
+    found = summarized(tmp_path, [SPEC], fallen)
 
     assert cell(found, "acceptance_length", "spec") is None
     assert any("the server restarted between the two scrapes" in note for note in found.notes)
 
 
-def test_another_client_of_the_server_is_noticed(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(arm="spec")], turn(FLAT))
+@pytest.mark.parametrize(
+    ("records", "tokens", "note"),
+    [
+        ([SPEC], 100.0, "its counters hold more tokens than the records: another client"),
+        ([SPEC], 7.0, "its usage counts too many"),
+        ([SPEC], 8.0, ""),
+        ([SPEC, record(arm="spec", completion_tokens=None)], 100.0, ""),
+        ([record(), SPEC], 8.0, "base: acceptance_length and target_steps_per_token are absent: no turn has its"),
+    ],
+    ids=["another client", "too much usage", "alike", "an answer without usage", "no counters"],
+)
+def test_counters_are_held_against_the_records(tmp_path: Path, records: Records, tokens: float, note: str) -> None:
+    found = summarized(tmp_path, records, turn(FLAT | {"generation_tokens": tokens, "decode_steps": 2.0}))
 
-    assert any("its counters hold more tokens than the records: another client" in note for note in found.notes)
-
-
-def test_usage_that_counts_more_than_the_servers_own_counters_is_noticed(tmp_path: Path) -> None:
-    fewer = {"generation_tokens": 7.0, "first_tokens": 1.0, "decode_steps": 2.0}
-
-    found = summarized(tmp_path, [record(arm="spec")], turn(fewer))
-
-    assert any("its usage counts too many" in note for note in found.notes)
-
-
-def test_counters_that_agree_with_the_records_need_no_note(tmp_path: Path) -> None:
-    alike = {"generation_tokens": 8.0, "first_tokens": 1.0, "decode_steps": 2.0}
-
-    found = summarized(tmp_path, [record(arm="spec")], turn(alike))
-
-    assert not any("counters" in note for note in found.notes)
-
-
-def test_an_answer_without_usage_is_not_taken_for_another_client(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(arm="spec"), record(arm="spec", completion_tokens=None)], turn(FLAT))
-
-    assert not any("another client" in note for note in found.notes)
-
-
-def test_an_arm_without_counters_has_a_note_that_says_what_is_absent(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(), record(arm="spec")], turn(FLAT))
-
-    assert [note for note in found.notes if "are absent" in note] == [
-        "base: acceptance_length and target_steps_per_token are absent: no turn has its counters"
-    ]
+    assert [note in line for line in found.notes if "counters" in line or "usage counts" in line] == [True] * bool(note)
 
 
 def test_every_metric_with_a_cell_is_defined_and_no_other(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(), record(arm="spec")], turn(FLAT))
+    found = summarized(tmp_path, [record(), SPEC], turn(FLAT))
 
     assert [one.name for one in found.metrics] == list(dict.fromkeys(one.name for one in found.metrics))
     assert {one.name for one in found.metrics} == {one.metric for one in found.cells}
@@ -324,96 +280,43 @@ def test_every_metric_with_a_cell_is_defined_and_no_other(tmp_path: Path) -> Non
 
 
 def test_cells_follow_the_manifest_class_then_load_then_metric_with_arms_side_by_side(tmp_path: Path) -> None:
-    records = [
-        record(arm="spec", class_="chat"),
-        record(arm="spec"),
-        record(class_="chat"),
-        record(),
-        record(class_="new"),
-    ]
+    records = [record(arm=arm_, class_=class_) for class_ in ("chat", "repeat") for arm_ in ("spec", "base")]
 
-    found = summarized(tmp_path, records)
+    found = summarized(tmp_path, [*records, record(class_="new"), record(arm="stranger")])
 
     assert list(dict.fromkeys(one.class_ for one in found.cells)) == ["repeat", "chat", "new", "all"]
-    assert [one.arm for one in found.cells[:4]] == ["base", "spec", "base", "spec"]
-    assert [one.metric for one in found.cells[:3:2]] == ["ttft_ms", "tpot_ms"]
-
-
-def test_the_summary_of_the_file_is_the_one_returned(tmp_path: Path) -> None:
-    written = summary.write_summary(write_run(tmp_path, [record()]))
-
-    on_disk = json.loads((tmp_path / "summary.json").read_text())
-    assert on_disk == json.loads(msgspec.json.encode(written))
-    assert {"class", "concurrency", "metric", "arm", "n", "p50", "p90", "p99", "unit", "mean"} <= on_disk["cells"][
-        0
-    ].keys()
-
-
-def test_the_summary_is_recomputed_and_never_read(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [record()])
-    first = summary.write_summary(folder)
-    (folder / "summary.json").write_text("{}")
-
-    assert summary.write_summary(folder) == first
-
-
-def test_the_end_of_the_run_and_what_is_missing_of_the_plan_are_noted(tmp_path: Path) -> None:
-    early = summarized(
-        tmp_path, [record()], plan=PlanTotals(requests=8), ended=RunEnd(reason="interrupted", utc="2026")
-    )
-
-    assert "the run ended early: interrupted" in early.notes
-    assert "1 of 8 planned requests are recorded" in early.notes
-
-
-def test_a_run_without_an_end_is_noted(tmp_path: Path) -> None:
-    assert any(note.startswith("the run has not ended") for note in summarized(tmp_path, [record()], ended=None).notes)
-
-
-def test_what_the_run_itself_noted_is_kept(tmp_path: Path) -> None:
-    assert "the host was busy" in summarized(tmp_path, [record()], notes=("the host was busy",)).notes
-
-
-def test_an_arm_that_the_manifest_does_not_name_is_kept_and_noted(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(arm="stranger")])
-
+    assert [one.arm for one in found.cells[:4]] == ["base", "spec", "stranger", "base"]
+    assert [one.metric for one in found.cells[:4:3]] == ["ttft_ms", "tpot_ms"]
     assert found.arms == ("base", "spec", "stranger")
-    assert any("the manifest names no arm stranger" in note for note in found.notes)
 
 
-def test_a_request_id_that_stands_twice_is_noted(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(), record(), record(request_id="r-1")])
+def test_the_summary_is_written_and_recomputed_never_read(tmp_path: Path) -> None:
+    written = summary.write_summary(write_run(tmp_path, [record()]))
+    on_disk = json.loads((tmp_path / "summary.json").read_text())
+    (tmp_path / "summary.json").write_text("{}")
 
-    assert any(note.startswith("records that repeat a request_id: 1;") for note in found.notes)
+    assert on_disk == json.loads(msgspec.json.encode(written))
+    assert set(on_disk["cells"][0]) == {
+        *("class", "concurrency", "rate_per_s", "metric", "arm", "n", "p50", "p90", "p99", "mean", "unit")
+    }
+    assert summary.write_summary(tmp_path) == written
 
 
-def test_records_of_llmperf_give_their_ends_and_a_note(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(generator="llmperf", completion_tokens=None, chunks=chunks((0.2, "text")))])
+def test_records_of_llmperf_give_their_ends_and_a_run_without_records_gives_nothing(tmp_path: Path) -> None:
+    theirs = record(generator="llmperf", completion_tokens=None, chunks=chunks((0.2, "text")))
+
+    found, empty = summarized(tmp_path / "llmperf", [theirs]), summarized(tmp_path / "empty", [])
 
     assert {one.metric for one in found.cells} == {"ttft_ms", "e2e_ms", "prompt_tokens"}
-    assert any(note.startswith("records of llmperf: 1;") for note in found.notes)
-
-
-def test_an_open_loop_has_cells_by_rate_and_says_how_late_it_was(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record(concurrency=None, rate_per_s=2.5, due_s=999.99)])
-
-    late = cell(found, "schedule_delay_ms")
-    assert (late.concurrency, late.rate_per_s, late.p50) == (None, 2.5, 10.0)
-
-
-def test_a_run_without_records_has_no_cells(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [])
-
-    assert (found.cells, found.requests, found.records) == ((), (), 0)
+    assert (empty.cells, empty.requests, empty.records) == ((), (), 0)
 
 
 @pytest.mark.parametrize("cut", [1, 9])
 def test_a_torn_last_line_is_a_note(tmp_path: Path, cut: int) -> None:
-    folder = write_run(tmp_path, [record(), record(request_id="r-1")])
-    path = folder / "records.jsonl"
+    path = write_run(tmp_path, [record(), record(request_id="r-1")]) / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
 
-    found = summary.summarize_run(folder)
+    found = summary.summarize_run(tmp_path)
 
     assert found.records == 1
     assert any(note.startswith("records.jsonl:2: the last line is torn after ") for note in found.notes)
@@ -421,62 +324,44 @@ def test_a_torn_last_line_is_a_note(tmp_path: Path, cut: int) -> None:
 
 @pytest.mark.parametrize(
     ("line", "problem"),
-    [
-        (b"{}", "this is no record"),
-        (b'{"schema":3}', "schema 3"),
-        (b"", "this is no record"),
-        (b"\xff", "this is no record"),
-    ],
+    [(b"{}", "no record"), (b'{"schema":3}', "schema 3"), (b"", "no record"), (b"\xff", "no record")],
 )
 def test_a_bad_line_is_refused_by_its_number_wherever_it_stands(tmp_path: Path, line: bytes, problem: str) -> None:
-    folder = write_run(tmp_path, [record(request_id=f"r-{number}") for number in range(50)])
-    path = folder / "records.jsonl"
+    path = write_run(tmp_path, [record(request_id=f"r-{number}") for number in range(50)]) / "records.jsonl"
     lines = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([*lines[:31], line, *lines[31:], b""]))
 
     with pytest.raises(BenchError, match=problem) as refused:
-        summary.summarize_run(folder)
+        summary.summarize_run(tmp_path)
 
     assert refused.value.where == f"{path}:32"
 
 
-def various() -> list[RequestRecord]:
-    return [
+def test_records_that_another_program_spelled_give_the_same_bytes(tmp_path: Path) -> None:
+    records = [
         record(
             request_id=f"r-{number}", arm=("base", "spec")[number // 7 % 2], class_=("chat", "repeat")[number % 2],
             round=number // 40, slot=number // 7 % 4, start_s=1000.0 + number / 7, completion_tokens=7 + number % 3,
         )
         for number in range(400)
     ]  # fmt: skip
-
-
-def test_records_that_another_program_spelled_give_the_same_bytes(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, various())
-    path = folder / "records.jsonl"
-    summary.write_summary(folder)
-    ours = (folder / "summary.json").read_bytes()
+    path = write_run(tmp_path, records) / "records.jsonl"
+    summary.write_summary(tmp_path)
+    ours = (tmp_path / "summary.json").read_bytes()
 
     path.write_text("".join(json.dumps(json.loads(line)) + "\n" for line in path.read_text().splitlines()))
 
     assert b'"chunk_s": [0.1, 0.2,' in path.read_bytes()
-    summary.write_summary(folder)
-    assert (folder / "summary.json").read_bytes() == ours
+    summary.write_summary(tmp_path)
+    assert (tmp_path / "summary.json").read_bytes() == ours
 
 
 @pytest.mark.parametrize("missing", ["manifest.json", "records.jsonl"])
 def test_a_folder_without_a_file_is_refused_by_the_files_name(tmp_path: Path, missing: str) -> None:
-    folder = write_run(tmp_path, [record()])
-    (folder / missing).unlink()
+    (write_run(tmp_path, [record()]) / missing).unlink()
 
     with pytest.raises(BenchError, match=missing):
-        summary.summarize_run(folder)
-
-
-def test_a_manifest_of_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [record()], schema=3)
-
-    with pytest.raises(BenchError, match="the manifest has schema 3"):
-        summary.summarize_run(folder)
+        summary.summarize_run(tmp_path)
 
 
 def test_a_manifest_of_a_newer_schema_is_named_where_the_rest_does_not_fit(tmp_path: Path) -> None:
@@ -487,9 +372,8 @@ def test_a_manifest_of_a_newer_schema_is_named_where_the_rest_does_not_fit(tmp_p
 
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
-    written = run_manifest(
-        goodput={"ttft_ms": 500.0}, thinking=False, warm_up={"base": manifest.WarmUpEntry(requests=3)}
-    )
+    entries = {"base": manifest.WarmUpEntry(requests=3)}
+    written = run_manifest(goodput={"ttft_ms": 500.0}, thinking=False, warm_up=entries)
     manifest.write_manifest(tmp_path, written)
 
     assert manifest.read_manifest(tmp_path) == written

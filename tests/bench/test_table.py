@@ -22,32 +22,29 @@ def row(lines: list[str], *names: str) -> list[str]:
     return found[len(names) :]
 
 
-def test_a_row_has_the_medians_of_an_arm_in_a_class(tmp_path: Path) -> None:
-    lines = printed(tmp_path, record())
-
-    assert row(lines, "repeat", "base") == ["1", "200.0", "12.9", "45.0", "290.0", "2.67", "27.6", "26.7", "-", "58.0"]
+SILENT = record(chunks=chunks((0.1, "text")), completion_tokens=None)
 
 
-def test_a_figure_that_is_absent_is_a_dash(tmp_path: Path) -> None:
-    silent = record(chunks=chunks((0.1, "text")), completion_tokens=None)
-
-    assert row(printed(tmp_path, silent), "repeat", "base")[1:] == [
-        "100.0", "-", "-", "100.0", "-", "-", "-", "-", "100.0",
-    ]  # fmt: skip
-
-
-def test_an_arm_of_which_nothing_succeeded_is_a_row_of_dashes(tmp_path: Path) -> None:
-    assert row(printed(tmp_path, failed()), "repeat", "base") == ["0", *"-" * 6, "0.00", *"--"]
-
-
-def test_several_classes_end_with_all_of_them(tmp_path: Path) -> None:
-    lines = printed(tmp_path, record(), record(class_="chat"))
-
-    assert row(lines, "all", "base")[0] == "2"
+@pytest.mark.parametrize(
+    ("request_", "figures"),
+    [
+        (record(), "1 200.0 12.9 45.0 290.0 2.67 27.6 26.7 - 58.0"),
+        (SILENT, "1 100.0 - - 100.0 - - - - 100.0"),
+        (failed(), "0 - - - - - - 0.00 - -"),
+    ],
+    ids=["whole", "no usage", "failed"],
+)
+def test_a_row_has_the_medians_of_an_arm_and_a_dash_for_what_is_absent(
+    tmp_path: Path, request_: RequestRecord, figures: str
+) -> None:
+    assert row(printed(tmp_path, request_), "repeat", "base") == figures.split()
 
 
-def test_one_class_is_not_repeated_as_all(tmp_path: Path) -> None:
-    assert not [line for line in printed(tmp_path, record()) if line.startswith("all ")]
+def test_several_classes_end_with_all_of_them_and_one_is_not_repeated(tmp_path: Path) -> None:
+    both = printed(tmp_path / "both", record(), record(class_="chat"))
+
+    assert row(both, "all", "base")[0] == "2"
+    assert not [line for line in printed(tmp_path / "one", record()) if line.startswith("all ")]
 
 
 def test_each_load_has_a_table_of_its_own(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_no_line_ends_inside_of_a_code_span() -> None:
     assert command in wrapped(f"{'word ' * 20}{command} {'word ' * 20}")
 
 
-LLMPERF = [f"llmperf {name}" for name in ("traps", "comparison", "tokenizers", "machine")]
+LLMPERF = [f"llmperf {name}" for name in ("comparison", "tokenizers", "machine")]
 
 
 @pytest.mark.parametrize("name", [*load.PARTS, "coverage", real.FIGURES, *LLMPERF])

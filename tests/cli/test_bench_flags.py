@@ -91,7 +91,7 @@ def test_flags_that_do_not_fit_together_end_with_2_and_what_to_do(tmp_path, caps
     ("line", "said"),
     [
         ('{"id": "x", "class": "c", "prompt": "say"', "own.jsonl:2: not JSON"),
-        ('{"id": "x", "class": "c", "prompt": " "}', "own.jsonl:2: prompt is empty"),
+        ('{"id": "x", "class": "c", "prompt": " "}', 'own.jsonl:2: prompt " "'),
         ('{"id": "first", "class": "c", "prompt": "say"}', "own.jsonl:2: id 'first' stands on line 1 already"),
     ],
 )

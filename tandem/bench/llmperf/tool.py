@@ -1,8 +1,7 @@
 """The tool as a program: what it needs to start, its command line, its variables.
 
-Invariant: it runs as published and as the post ran it; what it is told stands in `LlmperfLoad`, and nothing it is not
-told
-differs between two servers.
+Invariant: it runs as published and as the post ran it; what it is told stands in `LlmperfLoad`, and nothing
+else differs between two servers.
 
 The tool seeds its own prompts with a constant, so every call sends the same prompts, whatever the seed; the seed that
 is given here reaches the server as a sampling parameter and nothing else.
@@ -12,17 +11,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import DEVNULL, STDOUT, Popen
+from typing import Any
 
 from tandem.bench.fault import BenchError
 from tandem.bench.llmperf.source import PACKAGES, SCRIPT
 from tandem.bench.llmperf.tokenizer import FOLDER, NAME
 
-REQUEST_LIMIT_S = (
-    180.0  # its own limit on a silent server, in its OpenAI client; nothing on its command line changes it
-)
+# its own limit on a silent server, in its OpenAI client; nothing on its command line changes it
+REQUEST_LIMIT_S = 180.0
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -54,22 +54,29 @@ class LlmperfTool:
         Raises:
             BenchError: a part of it is not there.
         """
+        tokenizer_hint = "make it by: python -m tandem.bench.llmperf.tokenizer, and name its folder by --home"
         for path, change in (
             (self.source / SCRIPT, "name the checkout of llmperf by --source"),
             (self.python, "name the Python that has llmperf's packages by --python"),
-            (
-                self.home / FOLDER / NAME,
-                "make it by: python -m tandem.bench.llmperf.tokenizer, and name its folder by --home",
-            ),
+            (self.home / FOLDER / NAME, tokenizer_hint),
         ):
             if not path.exists():
                 raise BenchError("it is not there", where=str(path), change=change)
 
-    def environment(self, extra_variables: Mapping[str, str] = {}) -> dict[str, str]:
-        """Return the variables of every process of the tool: this one's, and what keeps it offline."""
-        variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    def start_process(self, command: Sequence[str], output: Path, variables: Mapping[str, str]) -> Popen[bytes]:
+        """Start a program of the tool that leads a group, with this process's variables and what keeps it offline.
+
+        Args:
+            command: its words.
+            output: file that takes what it prints.
+            variables: further ones.
+        """
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         path = f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        return {**variables, **OFFLINE, "PYTHONPATH": str(self.source / PACKAGES), "PATH": path, **extra_variables}
+        environment = {**own, **OFFLINE, "PYTHONPATH": str(self.source / PACKAGES), "PATH": path, **variables}
+        options: dict[str, Any] = {"stdin": DEVNULL, "stderr": STDOUT, "start_new_session": True}
+        with output.open("wb") as file:
+            return Popen(command, cwd=self.home, env=environment, stdout=file, **options)  # noqa: S603 - its own program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +111,10 @@ class LlmperfLoad:
     def arguments(self, results: Path) -> list[str]:
         """Return the tool's arguments for one call that writes its results into a folder."""
         return [
-            "--model", self.model,
-            "--mean-input-tokens", str(self.input_tokens), "--stddev-input-tokens", "0",
-            "--mean-output-tokens", str(self.output_tokens), "--stddev-output-tokens", "0",
-            "--max-num-completed-requests", str(self.requests),
-            "--num-concurrent-requests", str(self.concurrency),
-            "--timeout", str(self.timeout_s), "--results-dir", str(results), "--llm-api", "openai",
-            "--additional-sampling-params", json.dumps(self.sampling()),
-        ]  # fmt: skip
+            *("--model", self.model, "--llm-api", "openai", "--timeout", str(self.timeout_s)),
+            *("--mean-input-tokens", str(self.input_tokens), "--stddev-input-tokens", "0"),
+            *("--mean-output-tokens", str(self.output_tokens), "--stddev-output-tokens", "0"),
+            *("--max-num-completed-requests", str(self.requests)),
+            *("--num-concurrent-requests", str(self.concurrency), "--results-dir", str(results)),
+            *("--additional-sampling-params", json.dumps(self.sampling())),
+        ]

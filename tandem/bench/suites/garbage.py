@@ -60,31 +60,23 @@ def is_garbage(answer: str, *, allows_symbols: bool) -> bool:
         answer: what the model said, thinking left out.
         allows_symbols: for code, JSON and configuration files, whose words are not prose.
     """
-    if _is_mostly_broken_text(answer) or _is_mostly_symbols(
-        answer, MACHINE_WORDLIKE_SHARE if allows_symbols else WORDLIKE_SHARE
-    ):
+    letters, visible = "".join(set(answer)), "".join(answer.split())
+    broken_count = len(BROKEN_CHARACTERS.findall(answer)) if BROKEN_CHARACTERS.search(letters) else 0
+    mark_count = len(TOKEN_MARKS.findall(answer)) if TOKEN_MARKS.search(letters) else 0
+    if broken_count >= MIN_BROKEN_CHARACTERS and broken_count > BROKEN_SHARE * len(answer):
+        return True
+    if mark_count >= MIN_TOKEN_MARKS and mark_count > TOKEN_MARKS_SHARE * len(answer):
+        return True
+    if visible.isascii():
+        wordlike_count = len(visible) - len(visible.encode().translate(None, _ASCII_WORDLIKE))
+    else:
+        wordlike_count = sum(map(len, _WORDLIKE.findall(visible)))
+    least_share = MACHINE_WORDLIKE_SHARE if allows_symbols else WORDLIKE_SHARE
+    if len(visible) >= MIN_VISIBLE_CHARACTERS and wordlike_count < least_share * len(visible):
         return True
     if not answer.isascii() and _has_mixed_alphabets(answer):
         return True
     return not allows_symbols and _has_unreadable_words(NOT_PROSE.sub(" ", answer))
-
-
-def _is_mostly_broken_text(answer: str) -> bool:
-    different = "".join(set(answer))
-    broken_count = len(BROKEN_CHARACTERS.findall(answer)) if BROKEN_CHARACTERS.search(different) else 0
-    mark_count = len(TOKEN_MARKS.findall(answer)) if TOKEN_MARKS.search(different) else 0
-    return (broken_count >= MIN_BROKEN_CHARACTERS and broken_count > BROKEN_SHARE * len(answer)) or (
-        mark_count >= MIN_TOKEN_MARKS and mark_count > TOKEN_MARKS_SHARE * len(answer)
-    )
-
-
-def _is_mostly_symbols(answer: str, least_share: float) -> bool:
-    visible = "".join(answer.split())
-    if visible.isascii():
-        wordlike = len(visible) - len(visible.encode().translate(None, _ASCII_WORDLIKE))
-    else:
-        wordlike = sum(map(len, _WORDLIKE.findall(visible)))
-    return len(visible) >= MIN_VISIBLE_CHARACTERS and wordlike < least_share * len(visible)
 
 
 def _has_mixed_alphabets(answer: str) -> bool:
@@ -115,16 +107,12 @@ def _find_alphabet(letter: str) -> str:
 def _has_unreadable_words(prose: str) -> bool:
     words = prose.split()
     glued_count = sum(len(pattern.findall(prose)) for pattern in GLUED_PATTERNS)
-    endless_count = sum(1 for word in words if len(word) > MAX_WORD_LETTERS and word.isascii() and word.isalpha())
-    word_count = len(words)
-    if word_count >= MIN_WORDS and (
-        glued_count > GLUED_SHARE * word_count or endless_count > ENDLESS_SHARE * word_count
+    latin_words = [word for word in words if word.isascii() and word.isalpha()]
+    endless_count = sum(len(word) > MAX_WORD_LETTERS for word in latin_words)
+    if len(words) >= MIN_WORDS and (
+        glued_count > GLUED_SHARE * len(words) or endless_count > ENDLESS_SHARE * len(words)
     ):
         return True
-    plain_words = [
-        word
-        for word in words
-        if len(word) >= MIN_PLAIN_LETTERS and word.isascii() and word.islower() and word.isalpha()
-    ]
+    plain_words = [word for word in latin_words if len(word) >= MIN_PLAIN_LETTERS and word.islower()]
     unspeakable_count = len(UNSPEAKABLE.findall(f" {' '.join(plain_words)} "))
     return len(plain_words) >= MIN_PLAIN_WORDS and unspeakable_count > UNSPEAKABLE_SHARE * len(plain_words)

@@ -37,7 +37,9 @@ def is_loop(answer: str, *, is_cut: bool, allows_like_lines: bool) -> bool:
         allows_like_lines: for code, JSON and configuration files.
     """
     words = answer.split()
-    if _has_no_spaces(words):
+    if words and (
+        sum(map(len, words)) > UNSPACED_WORD_CHARACTERS * len(words) or len(words[-1]) > GLUED_WORD_CHARACTERS
+    ):
         covered_length = MIN_MACHINE_COVERED_CHARACTERS if allows_like_lines else MIN_COVERED_CHARACTERS
         return _has_periodic_end(answer[-TAIL_CHARACTERS:].rstrip(), covered_length)
     tail = words[: -1 if is_cut else None][-TAIL_WORDS:]
@@ -45,21 +47,16 @@ def is_loop(answer: str, *, is_cut: bool, allows_like_lines: bool) -> bool:
         return True
     if not tail or tail.count(tail[-1]) < MIN_LONG_UNIT_REPEATS:  # spares most answers the exact search
         return False
-    if allows_like_lines:
-        return any(
-            covered_length >= MIN_MACHINE_COVERED_WORDS
-            and covered_length >= MIN_MACHINE_REPEATS * unit_length
-            and any(map(str.isalpha, "".join(tail[-unit_length:])))  # a matrix of zeros is content
-            for covered_length, unit_length in _find_units(tail)
-        )
-    return any(_is_repetition(covered_length, unit_length) for covered_length, unit_length in _find_units(tail))
-
-
-def _is_repetition(covered_length: int, unit_length: int) -> bool:
-    return (
-        covered_length >= MIN_COVERED_WORDS
-        and covered_length >= (MIN_LONG_UNIT_REPEATS if unit_length >= LONG_UNIT_WORDS else MIN_REPEATS) * unit_length
-    )
+    for covered_length, unit_length in _find_units(tail):
+        if allows_like_lines:
+            is_unit = any(map(str.isalpha, "".join(tail[-unit_length:])))  # a matrix of zeros is content
+            least_covered, least_repeats = MIN_MACHINE_COVERED_WORDS, MIN_MACHINE_REPEATS
+        else:
+            is_unit, least_covered = True, MIN_COVERED_WORDS
+            least_repeats = MIN_LONG_UNIT_REPEATS if unit_length >= LONG_UNIT_WORDS else MIN_REPEATS
+        if is_unit and covered_length >= max(least_covered, least_repeats * unit_length):
+            return True
+    return False
 
 
 def _find_units(tail: Sequence[str]) -> list[tuple[int, int]]:
@@ -77,12 +74,6 @@ def _find_units(tail: Sequence[str]) -> list[tuple[int, int]]:
         border[place] = length + (reverse[place] == reverse[length])
         units.append((place + 1, place + 1 - border[place]))
     return units
-
-
-def _has_no_spaces(words: Sequence[str]) -> bool:
-    return bool(words) and (
-        sum(map(len, words)) > UNSPACED_WORD_CHARACTERS * len(words) or len(words[-1]) > GLUED_WORD_CHARACTERS
-    )
 
 
 def _has_periodic_end(tail: str, minimum: int) -> bool:

@@ -7,15 +7,16 @@ every arm is asked the same bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Hint = Literal["repeats", "json", "code", "to-limit"]
-HINTS: dict[Hint, str] = {
-    "repeats": "the prompt asks for repetition, so a repeating answer is right",
-    "json": "the answer must hold one JSON value that parses",
-    "code": "the answer is code or a machine's file: symbols and like lines are normal in it",
-    "to-limit": "the answer is meant to run into max_tokens, so an end by length is right",
-}
+HINTS = get_args(Hint)
+"""What the content check has to know of a prompt.
+
+repeats: it asks for repetition, so a repeating answer is right. json: the answer must hold one JSON value that parses.
+code: the answer is code or a machine's file: symbols and like lines are normal in it. to-limit: the answer is meant to
+run into max_tokens, so an end by length is right.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +46,8 @@ class Prompt:
         if self.messages is not None:
             return tuple(dict(message) for message in self.messages)
         assert self.prompt is not None
-        first = ({"role": "system", "content": self.system},) if self.system is not None else ()
-        return (*first, {"role": "user", "content": self.prompt})
+        user_message = {"role": "user", "content": self.prompt}
+        return (user_message,) if self.system is None else ({"role": "system", "content": self.system}, user_message)
 
     def as_text(self) -> str:
         """Return what /v1/completions is sent: the contents alone, without any model's chat template."""

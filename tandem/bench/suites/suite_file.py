@@ -9,31 +9,76 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import Any
 
-from tandem.bench.suites.fault import SuiteError, SuiteFault
-from tandem.bench.suites.prompt import HINTS, Hint, Prompt
+from tandem.bench.fault import BenchError
+from tandem.bench.suites.prompt import HINTS, Prompt
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-KEYS = ("id", "class", "prompt", "messages", "system", "max_tokens", "check")
-KEY_ALIASES = {"text": "prompt", "question": "prompt", "input": "prompt", "category": "class", "hints": "check"}
 ROLES = ("system", "user", "assistant")
-RESERVED_CLASS = "all"  # the summary's own row over all classes
-ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-CLASS_PATTERN = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+ID_PATTERN, CLASS_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", r"(?!all\Z)[a-z0-9][a-z0-9-]{0,31}"
 MAX_TOKENS = 131_072
+# key of a line: what its value must be
+KEYS = {
+    "id": "up to 64 letters, digits, '.', '_' and '-', the first a letter or digit",
+    "class": "up to 32 lower-case letters, digits and '-', and not 'all', the summary's row over all classes",
+    "prompt": "a text in quotes that asks for something",
+    "messages": 'a list of {"role", "content"}; a role is system (only as the first), user (as the last) or assistant',
+    "system": "a text in quotes, beside 'prompt' only",
+    "max_tokens": f"a whole number from 1 to {MAX_TOKENS}",
+    "check": f"a list of {', '.join(HINTS)}",
+}
+KEY_ALIASES = {"text": "prompt", "question": "prompt", "input": "prompt", "category": "class", "hints": "check"}
 MAX_BYTES = 64 * 2**20
 MAX_VALUE_CHARACTERS = 60  # characters of a wrong value that a fault repeats
+MAX_FAULTS = 20  # faults that are spelt out; a file of another format has one on every line
+FILE_FORM, LINE_FORM = "a JSONL file: one JSON object a line, UTF-8", "one whole JSON object on one line"
 
 
-class _LineFault(Exception):  # noqa: N818 - never leaves this module
-    def __init__(self, problem: str, requirement: str, change: str) -> None:
-        super().__init__(problem)
-        self.problem, self.requirement, self.change = problem, requirement, change
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteFault:
+    """One fault.
+
+    Args:
+        where: the file as the user named it, with `:line` where a line is at fault.
+        problem: what is wrong.
+        allowed: what would be accepted.
+        change: what to do about it.
+    """
+
+    where: str
+    problem: str
+    allowed: str
+    change: str
+
+    def __str__(self) -> str:
+        """Render it as one line, for a log."""
+        return f"{self.where}: {self.problem}; allowed: {self.allowed}; {self.change}"
+
+
+class SuiteError(BenchError):
+    """A suite cannot be used.
+
+    Args:
+        faults: every fault, at least one; `problem`, `where` and `change` are those of the first.
+    """
+
+    def __init__(self, faults: Sequence[SuiteFault]) -> None:
+        first = faults[0]
+        super().__init__(f"{first.problem}; allowed: {first.allowed}", where=first.where, change=first.change)
+        self.faults = tuple(faults)
+        hidden_count = len(faults) - MAX_FAULTS
+        more = [f"{hidden_count} more faults of this file are not shown"] if hidden_count > 0 else []
+        self.args = ("\n".join([*map(str, faults[:MAX_FAULTS]), *more]),)
+
+
+def suggest_name(name: str, names: Collection[str], otherwise: str) -> str:
+    """Return the question whether the nearest of `names` was meant, or `otherwise` where none is near."""
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else otherwise
 
 
 def read_prompts(path: Path) -> tuple[Prompt, ...]:
@@ -45,33 +90,26 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
     faults: list[SuiteFault] = []
     prompts: list[Prompt] = []
     line_numbers: dict[str, int] = {}
-    for number, raw in _read_lines(path):
-        location = f"{path}:{number}"
-        line = PromptLineReader()
-        data = line.take(_parse_object, raw)
-        prompt = line.parse_prompt(data, line_numbers) if data is not None else None
-        faults += [
-            SuiteFault(
-                where=location, problem=line_fault.problem, allowed=line_fault.requirement, change=line_fault.change
-            )
-            for line_fault in line.line_faults
-        ]
-        if prompt is not None:
-            line_numbers[prompt.id] = number
-            prompts.append(prompt)
+    content = _read_content(path).removeprefix(b"\xef\xbb\xbf")  # editors on Windows begin UTF-8 files so
+    for number, raw in enumerate(content.split(b"\n"), start=1):
+        if not raw.strip():
+            continue
+        line, problems = _read_line(raw)
+        if "id" in line and (earlier_number := line_numbers.setdefault(repr(line["id"]), number)) != number:
+            problem = f"id {line['id']!r} stands on line {earlier_number} already"
+            problems.append((problem, "each id once", "rename one of the two"))
+        where = f"{path}:{number}"
+        faults += [SuiteFault(where=where, problem=text, allowed=rule, change=do) for text, rule, do in problems]
+        if not problems:
+            values = {"class_" if key == "class" else key: value for key, value in line.items()}
+            messages = tuple({key: message[key] for key in ("role", "content")} for message in line.get("messages", ()))
+            prompts.append(Prompt(**values | {"messages": messages or None, "check": frozenset(line.get("check", []))}))
     if not faults and not prompts:
-        faults.append(_build_fault(path, "the file has no prompt", "one JSON object a line", "write at least one line"))
+        change = "write at least one line"
+        faults = [SuiteFault(where=str(path), problem="the file has no prompt", allowed=FILE_FORM, change=change)]
     if faults:
         raise SuiteError(faults)
     return tuple(prompts)
-
-
-def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield each line that is not blank, with its number."""
-    content = _read_content(path).removeprefix(b"\xef\xbb\xbf")  # editors on Windows begin UTF-8 files so
-    for number, raw in enumerate(content.split(b"\n"), start=1):
-        if raw.strip():
-            yield number, raw.rstrip(b"\r")
 
 
 def _read_content(path: Path) -> bytes:
@@ -80,226 +118,83 @@ def _read_content(path: Path) -> bytes:
     Raises:
         SuiteError: there is no such file, it is none, or it cannot be read.
     """
-    requirement = "a JSONL file: one JSON object a line, UTF-8"
+    problem = change = ""
     try:
         if path.is_dir():
-            raise SuiteError([_build_fault(path, "this is a folder", requirement, "name a file in it")])
-        if not path.exists():
-            raise SuiteError([_build_fault(path, "no such file", requirement, "create it, or correct the path")])
-        if not path.is_file():
-            raise SuiteError(
-                [_build_fault(path, "this is a device or a pipe", requirement, "write it to a file first")]
-            )
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise SuiteError(
-                [_build_fault(path, f"the file has {size} bytes", f"at most {MAX_BYTES}", "split the suite")]
-            )
-        return path.read_bytes()
+            problem, change = "this is a folder", "name a file in it"
+        elif not path.exists():
+            problem, change = "no such file", "create it, or correct the path"
+        elif not path.is_file():
+            problem, change = "this is a device or a pipe", "write it to a file first"
+        elif (size := path.stat().st_size) > MAX_BYTES:
+            problem, change = f"the file has {size} bytes, at most {MAX_BYTES} are read", "split the suite"
+        else:
+            return path.read_bytes()
     except OSError as error:
-        reason = error.strerror or str(error)
-        change = "give this user the right to read it, or correct the path"
-        raise SuiteError([_build_fault(path, f"cannot be read: {reason}", requirement, change)]) from None
+        problem, change = f"cannot be read: {error.strerror or error}", "correct its rights, or the path"
+    raise SuiteError([SuiteFault(where=str(path), problem=problem, allowed=FILE_FORM, change=change)])
 
 
-def _build_fault(path: Path, problem: str, requirement: str, change: str) -> SuiteFault:
-    return SuiteFault(where=str(path), problem=problem, allowed=requirement, change=change)
-
-
-def _parse_object(raw: bytes) -> dict[str, Any]:
+def _read_line(raw: bytes) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
+    """Return the values of a line, and everything that is wrong with them: problem, what is allowed, what to change."""
     try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        problem = f"not UTF-8: byte {error.object[error.start]:#04x} at position {error.start + 1} of the line"
-        raise _LineFault(problem, "UTF-8", "save the file as UTF-8") from None
-    try:
-        value = json.loads(text, object_pairs_hook=_refuse_duplicate_keys)
-    except json.JSONDecodeError as error:
-        problem = f"not JSON: {error.msg} at column {error.colno}"
-        raise _LineFault(problem, "one whole JSON object on one line", "correct the line") from None
-    except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
-        raise _LineFault(
-            "nested too deeply, or a number too long", "one flat JSON object", "correct the line"
-        ) from None
-    if not isinstance(value, dict):
-        raise _LineFault(
-            f"got {_format_value(value)}", "one JSON object on one line", "put the line's values under their keys"
-        )
-    return value
+        line = json.loads(raw.decode(), object_pairs_hook=_build_object)
+        json.dumps(line, ensure_ascii=False).encode()  # half a surrogate pair has no spelling
+    except (RecursionError, ValueError) as error:  # also of a number of thousands of digits
+        return {}, [(f"not JSON in UTF-8: {error}", LINE_FORM, "correct the line, and save the file as UTF-8")]
+    if not isinstance(line, dict):
+        return {}, [(f"got {_format_value(line)}", LINE_FORM, "put the line's values under their keys")]
+    problems, meant_keys = [], set[str]()
+    for key, value in line.items():
+        if key not in KEYS:
+            close = difflib.get_close_matches(key, KEYS, n=1)
+            meant_key = KEY_ALIASES.get(key, close[0] if close else "")
+            change = f"did you mean {meant_key!r}?" if meant_key else "delete it"
+            problems.append((f"unknown key {key!r}", ", ".join(KEYS), change))
+            meant_keys.add(meant_key)
+            continue
+        for label, part in _find_wrong_parts(key, value):
+            problems.append((f"{label} {_format_value(part)}", KEYS[key], "correct it"))
+    keys = line.keys() | meant_keys
+    problems += [(f"no {key!r}", KEYS[key], f"add {key!r}") for key in ("id", "class") if key not in keys]
+    if len(keys & {"prompt", "messages"}) != 1:
+        problem = "both 'prompt' and 'messages'" if "prompt" in keys else "neither 'prompt' nor 'messages'"
+        problems.append((problem, "exactly one of them", "delete one" if "prompt" in keys else "add 'prompt'"))
+    if {"system", "messages"} <= keys:
+        problems.append(("both 'system' and 'messages'", KEYS["system"], "make it the first message"))
+    return line, problems
 
 
-def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        keys = [key for key, _ in pairs]
-        duplicate = next(key for key in keys if keys.count(key) > 1)
-        raise _LineFault(f"key {duplicate!r} stands twice", "each key once", "delete one of them")
-    return value
+def _find_wrong_parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each part of a value that is not what its key asks for, with the name of the part."""
+    if key in {"id", "class"}:
+        pattern = ID_PATTERN if key == "id" else CLASS_PATTERN
+        is_right = isinstance(value, str) and bool(re.fullmatch(pattern, value))
+    elif key == "max_tokens":
+        is_right = type(value) is int and 1 <= value <= MAX_TOKENS
+    elif key == "check":
+        is_right = isinstance(value, list) and all(hint in HINTS for hint in value)
+    elif key == "messages" and isinstance(value, list) and value:
+        for index, message in enumerate(value):
+            is_whole = isinstance(message, dict) and message.keys() == {"role", "content"} and message["role"] in ROLES
+            is_misplaced = is_whole and index > 0 and message["role"] == "system"
+            if not is_whole or is_misplaced or not _is_text(message["content"]):
+                yield f"messages[{index}]", message
+        is_right = not isinstance(value[-1], dict) or value[-1].get("role") == "user"
+    else:
+        is_right = key != "messages" and _is_text(value)
+    if not is_right:
+        yield key, value
 
 
-class PromptLineReader:
-    """Read one line, and keep everything that is wrong with it."""
-
-    def __init__(self) -> None:
-        self.line_faults: list[_LineFault] = []
-
-    def take(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Return what `read` returns; None where it found a fault, which is kept."""
-        try:
-            return read(*args, **kwargs)
-        except _LineFault as wrong:
-            self.line_faults.append(wrong)
-            return None
-
-    def parse_prompt(self, line: dict[str, Any], line_numbers: dict[str, int]) -> Prompt | None:
-        """Return the prompt of a line; None where something of it is wrong.
-
-        Args:
-            line: its keys and values.
-            line_numbers: id to line of the prompts before it.
-        """
-        suggestions = {self._record_unknown_key(key) for key in line if key not in KEYS}
-        prompt_id = class_ = None
-        if "id" not in suggestions:
-            prompt_id = self.take(
-                _parse_value,
-                line,
-                "id",
-                ID_PATTERN,
-                "up to 64 letters, digits, '.', '_' and '-', the first a letter or digit",
-            )
-        if prompt_id is not None:
-            self.take(_require_new_id, prompt_id, line_numbers)
-        if "class" not in suggestions:
-            class_ = self.take(_parse_class, line)
-        if suggestions.isdisjoint({"prompt", "messages"}):
-            self.take(_require_question, line)
-        text = self.take(_parse_text, line["prompt"], "prompt") if "prompt" in line else None
-        messages = self.take(_parse_messages, line["messages"]) if "messages" in line else None
-        system, max_tokens = self.take(_parse_system, line), self.take(_parse_max_tokens, line)
-        check = self.take(_parse_check, line)
-        if self.line_faults or prompt_id is None or class_ is None or check is None:
-            return None
-        return Prompt(
-            id=prompt_id,
-            class_=class_,
-            prompt=text,
-            messages=messages,
-            system=system,
-            max_tokens=max_tokens,
-            check=check,
-        )
-
-    def _record_unknown_key(self, key: str) -> str | None:
-        """Keep the fault of an unknown key, and return the key that was meant."""
-        suggestion = KEY_ALIASES.get(key) or next(iter(difflib.get_close_matches(key, KEYS, n=1)), None)
-        change = f"did you mean {suggestion!r}?" if suggestion else "delete it"
-        self.line_faults.append(_LineFault(f"unknown key {key!r}", ", ".join(KEYS), change))
-        return suggestion
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
-def _parse_class(line: dict[str, Any]) -> str:
-    """Return the line's class."""
-    class_ = _parse_value(line, "class", CLASS_PATTERN, "up to 32 lower-case letters, digits and '-'")
-    if class_ == RESERVED_CLASS:
-        raise _LineFault(
-            f"class {RESERVED_CLASS!r}", "any other word", "rename it: the summary's row over all classes has it"
-        )
-    return class_
-
-
-def _require_question(line: dict[str, Any]) -> None:
-    """See that the line has either a prompt or messages."""
-    if ("prompt" in line) == ("messages" in line):
-        both = "both 'prompt' and 'messages'" if "prompt" in line else "neither 'prompt' nor 'messages'"
-        raise _LineFault(both, "exactly one of them", "delete one" if "prompt" in line else "add 'prompt'")
-
-
-def _parse_value(line: dict[str, Any], key: str, pattern: re.Pattern[str], requirement: str) -> str:
-    if key not in line:
-        raise _LineFault(f"no {key!r}", requirement, f"add {key!r}")
-    value = line[key]
-    if not (isinstance(value, str) and pattern.fullmatch(value)):
-        raise _LineFault(f"{key} {_format_value(value)}", requirement, "rename it")
-    return value
-
-
-def _parse_text(value: Any, label: str) -> str:
-    if not isinstance(value, str):
-        raise _LineFault(f"{label} {_format_value(value)}", "a text in quotes", "write it as one text")
-    if not value.strip():
-        raise _LineFault(f"{label} is empty", "a text that asks for something", "write it, or delete the line")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        problem = f"{label} holds half a surrogate pair, {value[error.start]!a}"
-        raise _LineFault(problem, "characters that UTF-8 can spell", "write the character itself") from None
-    return value
-
-
-def _parse_messages(value: Any) -> tuple[dict[str, str], ...]:
-    if not (isinstance(value, list) and value):
-        raise _LineFault(
-            f"messages {_format_value(value)}", 'a list of {"role", "content"}', "write at least one message"
-        )
-    messages = tuple(_parse_message(entry, index) for index, entry in enumerate(value))
-    if messages[-1]["role"] != "user":
-        problem = f"the last message is of role {messages[-1]['role']!r}"
-        raise _LineFault(problem, "'user'", "end with what is asked")
-    return messages
-
-
-def _parse_message(entry: Any, index: int) -> dict[str, str]:
-    label = f"messages[{index}]"
-    if not (isinstance(entry, dict) and set(entry) == {"role", "content"}):
-        raise _LineFault(f"{label} {_format_value(entry)}", 'an object with "role" and "content" alone', "correct it")
-    role = entry["role"]
-    if role not in ROLES or (role == "system" and index):
-        requirement = ", ".join(ROLES) + " (system only as the first)"
-        close = difflib.get_close_matches(role, ROLES, n=1) if isinstance(role, str) and role not in ROLES else []
-        raise _LineFault(
-            f"{label} role {_format_value(role)}",
-            requirement,
-            f"did you mean {close[0]!r}?" if close else "name another",
-        )
-    return {"role": role, "content": _parse_text(entry["content"], f"{label} content")}
-
-
-def _parse_system(line: dict[str, Any]) -> str | None:
-    if "system" not in line:
-        return None
-    if "messages" in line:
-        raise _LineFault("both 'system' and 'messages'", "'system' beside 'prompt' only", "make it the first message")
-    return _parse_text(line["system"], "system")
-
-
-def _parse_max_tokens(line: dict[str, Any]) -> int | None:
-    if "max_tokens" not in line:
-        return None
-    value = line["max_tokens"]
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_TOKENS:
-        raise _LineFault(f"max_tokens {_format_value(value)}", f"a whole number from 1 to {MAX_TOKENS}", "correct it")
-    return value
-
-
-def _parse_check(line: dict[str, Any]) -> frozenset[Hint]:
-    value = line.get("check", [])
-    requirement = "a list of " + ", ".join(HINTS)
-    if not isinstance(value, list):
-        raise _LineFault(f"check {_format_value(value)}", requirement, "put it in brackets")
-    for word in value:
-        if word not in get_args(Hint):
-            close = difflib.get_close_matches(word, HINTS, n=1) if isinstance(word, str) else []
-            raise _LineFault(
-                f"check {_format_value(word)}", requirement, f"did you mean {close[0]!r}?" if close else "delete it"
-            )
-    return frozenset(value)
-
-
-def _require_new_id(prompt_id: str, line_numbers: dict[str, int]) -> None:
-    if prompt_id in line_numbers:
-        problem = f"id {prompt_id!r} stands on line {line_numbers[prompt_id]} already"
-        raise _LineFault(problem, "each id once", "rename one of the two")
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if duplicates := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
+        raise ValueError(f"key {duplicates[0]!r} stands twice")
+    return dict(pairs)
 
 
 def _format_value(value: Any) -> str:

@@ -23,20 +23,17 @@ def test_it_shows_id_class_characters_and_first_words(capsys: pytest.CaptureFixt
     assert first.endswith("Write the line below eighteen times, one per line, with noth")
 
 
-@pytest.mark.parametrize("name", ["post", "real"])
-def test_it_shows_every_prompt_once_and_then_the_hash(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("name", "note"), [("post", "note: the sample's eighth case"), ("real", "")])
+def test_it_shows_every_prompt_once_then_the_hash_and_what_was_left_out(
+    name: str, note: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     main([name])
     shown = capsys.readouterr().out.splitlines()
     suite = load_suite(name)
 
     assert [line.split()[0] for line in shown[: len(suite.prompts)]] == [prompt.id for prompt in suite.prompts]
     assert suite.sha256 in shown[len(suite.prompts) + 1]
-
-
-def test_it_shows_what_was_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["post"])
-
-    assert "note: the sample's eighth case" in capsys.readouterr().out
+    assert shown[-1].startswith(note)
 
 
 def test_line_breaks_of_a_prompt_do_not_break_the_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.suites import llmperf_text
+from tandem.bench.suites import suite as suites
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import SuiteError, load_suite
 
@@ -29,7 +29,7 @@ def checkout(folder: Path, text: str = TEXT) -> Path:
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a checkout whose text counts as the known one."""
-    monkeypatch.setattr(llmperf_text, "KNOWN_SHA256", hashlib.sha256(TEXT.encode()).hexdigest())
+    monkeypatch.setattr(suites, "LLMPERF_SHA256", hashlib.sha256(TEXT.encode()).hexdigest())
     return checkout(tmp_path)
 
 
@@ -44,23 +44,16 @@ def test_the_two_analysed_prompts_are_the_post_s_own_words(name: str, words: str
 def test_it_is_asked_as_the_post_asked() -> None:
     defaults = POST.defaults
 
-    assert (defaults.prompt_tokens, defaults.max_tokens, defaults.temperature) == (64, 600, 0.0)
-    assert (defaults.concurrency, defaults.requests_per_round) == ((4,), 8)
+    assert (defaults.max_tokens, defaults.concurrency, defaults.requests_per_round) == (600, (4,), 8)
     assert {prompt.max_tokens for prompt in POST.prompts} == {600}
 
 
-def test_every_prompt_stands_bare_and_wrapped() -> None:
-    bare = {identity for identity in BY_ID if not identity.endswith("-wrapped")}
+def test_every_prompt_stands_bare_and_wrapped_in_classes_of_their_own() -> None:
+    bare = {prompt.id for prompt in POST.prompts if not prompt.class_.endswith("-wrapped")}
 
     assert bare == {"repeat", "open", *(f"sample-{case}" for case in CASES)}
     assert set(BY_ID) - bare == {f"{identity}-wrapped" for identity in bare}
-
-
-def test_bare_and_wrapped_prompts_are_never_one_class() -> None:
     assert POST.classes == ("repeat", "open", "repeat-wrapped", "open-wrapped", "sample", "sample-wrapped")
-    assert [
-        prompt.id for prompt in POST.prompts if prompt.id.endswith("-wrapped") != prompt.class_.endswith("-wrapped")
-    ] == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +63,7 @@ def test_a_wrapped_prompt_is_the_instruction_and_one_line_again_and_again(prompt
     bare = BY_ID[prompt.id.removesuffix("-wrapped")].as_text()
     line = f"{bare.partition(chr(10))[0]}\n"
 
-    body = prompt.as_text().removeprefix(llmperf_text.WRAPPING)
+    body = prompt.as_text().removeprefix(suites.WRAPPING)
 
     assert body != prompt.as_text()
     assert body == "".join(islice(cycle(line), len(body)))
@@ -86,11 +79,8 @@ def test_a_bare_case_is_its_line_again_and_again(case: str) -> None:
     assert text.count(line) >= 5
 
 
-def test_every_answer_is_meant_to_run_into_its_limit() -> None:
+def test_every_answer_may_run_into_its_limit_and_repeat_but_that_of_the_open_prompt() -> None:
     assert [prompt.id for prompt in POST.prompts if "to-limit" not in prompt.check] == []
-
-
-def test_repetition_is_right_everywhere_but_in_the_open_prompt() -> None:
     assert [prompt.id for prompt in POST.prompts if "repeats" not in prompt.check] == ["open"]
 
 
@@ -105,23 +95,15 @@ def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source: Path) -> None
 
     assert (bare.class_, wrapped.class_) == ("sample", "sample-wrapped")
     assert bare.as_text() == TEXT[:210]
-    assert wrapped.as_text() == llmperf_text.WRAPPING + TEXT[:121]
+    assert wrapped.as_text() == suites.WRAPPING + TEXT[:121]
     assert suite.notes == ()
+    assert suite.sha256 != POST.sha256
     assert len(suite.class_prompts("sample")) == len(suite.class_prompts("sample-wrapped")) == 8
 
 
-def test_with_a_checkout_it_is_another_suite_by_its_hash(source: Path) -> None:
-    assert load_suite("post", llmperf_source=source).sha256 != POST.sha256
-
-
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        SuiteError, match=r"sonnet\.txt: cannot be read: No such file.*a checkout of ray-project/llmperf"
-    ):
+def test_a_folder_that_is_no_checkout_or_whose_text_was_overwritten_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=r"sonnet\.txt: cannot be read: No such file.*a checkout of ray-project/llm"):
         load_suite("post", llmperf_source=tmp_path)
-
-
-def test_a_checkout_whose_text_was_overwritten_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=r"SHA-256 is [0-9a-f]{64}.*git checkout -- src/llmperf/sonnet\.txt"):
         load_suite("post", llmperf_source=checkout(tmp_path, "a\n" * 500))
 
