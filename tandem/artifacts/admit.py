@@ -133,8 +133,7 @@ def _require_files(folder: Path, manifest: Manifest, command: str) -> None:
         problems = [problem for problem in pool.map(check_file, manifest.files) if problem]
     if problems:
         problem = f"{manifest.name} is not whole: {local_files.shorten_list(problems, MAX_NAMES)}"
-        change = f"remove its {MANIFEST_NAME} from the bucket, then make it again: {command}"
-        raise StaleError(problem, where=str(folder), change=change)
+        raise StaleError(problem, where=str(folder), change=f"remove {MANIFEST_NAME}, then make it again: {command}")
 
 
 def _link_artifact(source: Path, artifact: Path) -> None:

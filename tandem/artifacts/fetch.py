@@ -124,8 +124,7 @@ def _require_model_manifest(store: ObjectStore, model: ModelReference) -> Manife
     manifest = read_model_manifest(store, model.prefix, model.name, model.command)
     if manifest is None:
         problem = f"the model {model.name} is not staged: it has no manifest"
-        change = f"stage it, then run this again: {model.command}"
-        raise InputError(problem, where=store.url(manifest_key(model.prefix)), change=change)
+        raise InputError(problem, where=store.url(manifest_key(model.prefix)), change=f"stage it: {model.command}")
     return manifest
 
 

@@ -84,19 +84,23 @@ class HubToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HubQuery:
-    """A model of a hub, and who asks.
+class HubSnapshot:
+    """One revision of one model of a hub, and who asks; it has what `snapshot.FolderSnapshot` has.
 
     Args:
-        model: organisation/name. revision: commit or name.
+        model: organisation/name. commit: 40 hexadecimal digits; a name that moves until the hub has resolved it.
         hub: its address, without a slash at the end.
         token: None asks as anybody.
+        entries: every file by its name.
+        folder: local disk for what is received of this commit.
     """
 
     model: str
-    revision: str
+    commit: str
     hub: str
+    folder: Path
     token: HubToken | None = field(default=None, repr=False)
+    entries: Mapping[str, SnapshotEntry] = field(default_factory=dict)
 
     @property
     def page(self) -> str:
@@ -106,7 +110,12 @@ class HubQuery:
     @property
     def where(self) -> str:
         """Return the snapshot's address, for messages."""
-        return f"{self.page}@{self.revision}"
+        return f"{self.page}@{self.commit}"
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Return what the manifest says of where the files came from."""
+        return {"from": "hub", "hub": self.hub, "checked": "size and checksum of the hub"}
 
     def foreign_answer_fault(self, error: Exception) -> TandemError:
         """Return the fault of an answer that no hub gives."""
@@ -130,7 +139,7 @@ class HubQuery:
             return HubAccessError(problem, where=self.where, change=f"{change}read gated repositories")
         if code == "RevisionNotFound":
             change = f"take a commit from {self.page}/commits/main"
-            return InputError(f"the model has no revision {self.revision}", where=self.page, change=change)
+            return InputError(f"the model has no revision {self.commit}", where=self.page, change=change)
         if status == UNAUTHORIZED and token:
             problem = f"the hub does not accept the token in the secret {token.secret}{quote}"
             return HubAccessError(problem, where=self.page, change="put a token that is valid into the secret")
@@ -185,50 +194,6 @@ class HubQuery:
             raise self.foreign_answer_fault(error) from None
         return f"the hub does not answer ({type(error).__name__}: {error})", None
 
-
-def _read_wait_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that an answer asks to wait, by its rate limit or its Retry-After."""
-    limit = hub_utils.parse_ratelimit_headers(headers)  # type: ignore[attr-defined]  # public, in a list mypy does not read
-    if limit is not None and limit.remaining == 0:
-        return float(limit.reset_in_seconds) + 1.0
-    retry_after = headers.get("Retry-After", "").strip()
-    if retry_after.isdigit():
-        return float(retry_after)
-    try:
-        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(tz=UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubSnapshot:
-    """One commit of one model; it has what `snapshot.FolderSnapshot` has.
-
-    Args:
-        query: model, commit, hub and token.
-        entries: every file by its name.
-        folder: local disk for what is received of this commit.
-    """
-
-    query: HubQuery
-    entries: Mapping[str, SnapshotEntry]
-    folder: Path
-
-    @property
-    def commit(self) -> str:
-        """Return the commit, 40 hexadecimal digits."""
-        return self.query.revision
-
-    @property
-    def where(self) -> str:
-        """Return the snapshot's address, for messages."""
-        return self.query.where
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Return what the manifest says of where the files came from."""
-        return {"from": "hub", "hub": self.query.hub, "checked": "size and checksum of the hub"}
-
     def prepare(self) -> None:
         """Make the folder, and remove what an earlier run left there of another commit.
 
@@ -272,7 +237,7 @@ class HubSnapshot:
                 path.unlink()
             require_disk_space(self.folder, entry.size - max(0, read_file_size(path)), entry.path)
             if read_file_size(path) < entry.size:
-                self.query.retry(
+                self.retry(
                     entry.path, lambda: self._stream(entry, path, on_progress), lambda: max(0, read_file_size(path))
                 )
             sha256, is_whole = _verify_checksum(entry, path)
@@ -282,8 +247,7 @@ class HubSnapshot:
             on_progress(-read_file_size(path))
             path.unlink()
         problem = f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists"
-        change = "look for a proxy that changes downloads, or stage a checked copy by --from"
-        raise ExternalError(problem, where=self.where, change=change)
+        raise ExternalError(problem, where=self.where, change="look for a proxy that changes downloads, or use --from")
 
     def drop(self, entry: SnapshotEntry) -> None:
         """Delete the local file, which is stored now."""
@@ -293,11 +257,11 @@ class HubSnapshot:
         """Ask once for what is missing; raise EOFError where the answer ended early."""
         present = max(0, read_file_size(path))
         headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}  # offsets are those of the file itself
-        if self.query.token:
-            headers["Authorization"] = f"Bearer {self.query.token.value}"
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token.value}"
         if present:
             headers["Range"] = f"bytes={present}-"
-        url = library.hf_hub_url(self.query.model, entry.path, revision=self.commit, endpoint=self.query.hub)
+        url = library.hf_hub_url(self.model, entry.path, revision=self.commit, endpoint=self.hub)
         with library.get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_S) as answer:
             library.hf_raise_for_status(answer)
             is_partial = answer.status_code == PARTIAL_CONTENT
@@ -320,6 +284,20 @@ class HubSnapshot:
             raise EOFError(f"the answer ended after {present} of {entry.size} bytes")
 
 
+def _read_wait_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that an answer asks to wait, by its rate limit or its Retry-After."""
+    limit = hub_utils.parse_ratelimit_headers(headers)  # type: ignore[attr-defined]  # public, in a list mypy does not read
+    if limit is not None and limit.remaining == 0:
+        return float(limit.reset_in_seconds) + 1.0
+    retry_after = headers.get("Retry-After", "").strip()
+    if retry_after.isdigit():
+        return float(retry_after)
+    try:
+        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(tz=UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None
+
+
 def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
     """Ask the hub which commit a revision is, and for the files of that commit.
 
@@ -335,15 +313,14 @@ def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
     """
     logger = logging.getLogger(library.__name__)
     logger.handlers, logger.propagate = [_HubLogHandler(level=logging.WARNING)], False
-    query, info = _list_model_files(HubQuery(model=model, revision=revision, hub=read_hub_address()))
+    snapshot, info = _list_model_files(HubSnapshot(model=model, commit=revision, hub=read_hub_address(), folder=work))
     commit = str(info.sha or "")
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):
         change = "check that HF_ENDPOINT is a hub that serves pinned commits"
-        raise ExternalError(f"the hub answers with the commit {commit or 'none'}", where=query.where, change=change)
+        raise ExternalError(f"the hub answers with the commit {commit or 'none'}", where=snapshot.where, change=change)
     if commit != revision:
         log_event("revision resolved", model=model, revision=revision, commit=commit)
-    entries = _parse_entries(info, query.where)
-    return HubSnapshot(query=replace(query, revision=commit), entries=entries, folder=work / commit)
+    return replace(snapshot, commit=commit, entries=_parse_entries(info, snapshot.where), folder=work / commit)
 
 
 def read_hub_address() -> str:
@@ -358,45 +335,45 @@ def read_hub_address() -> str:
         change = f"give the address alone; a token comes by {SECRET_NAME_VARIABLE}"
         raise InputError("HF_ENDPOINT has a user or password in it", change=change)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        change = "give the hub's, as https://hub.internal"
-        raise InputError("HF_ENDPOINT is no http or https address", where=address, change=change)
+        raise InputError(
+            "HF_ENDPOINT is no http address", where=address, change="give the hub's, as https://hub.internal"
+        )
     return address
 
 
-def _list_model_files(query: HubQuery) -> tuple[HubQuery, library.ModelInfo]:
+def _list_model_files(snapshot: HubSnapshot) -> tuple[HubSnapshot, library.ModelInfo]:
     """Return the listing, with a token where the model is not open: an open one never sees the token.
 
     A gated one is tried without a token where no secret is named: a mirror may hold it for everybody.
     """
     secret_name = os.environ.get(SECRET_NAME_VARIABLE)
     try:
-        info = _request_model_info(query)
+        info = _request_model_info(snapshot)
     except HubAccessError:
         if not secret_name:
             raise
     else:
         if not info.gated or not secret_name:
-            return query, info
-    parts = urlsplit(query.hub)
+            return snapshot, info
+    parts = urlsplit(snapshot.hub)
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        problem = "the model needs a token, and a token is not sent over plain http"
-        raise InputError(problem, where=query.hub, change="reach the hub by https")
-    token_query = replace(query, token=read_token(secret_name))
-    return token_query, _request_model_info(token_query)
+        raise InputError("a token is not sent over plain http", where=snapshot.hub, change="reach the hub by https")
+    token_snapshot = replace(snapshot, token=read_token(secret_name))
+    return token_snapshot, _request_model_info(token_snapshot)
 
 
-def _request_model_info(query: HubQuery) -> library.ModelInfo:
-    token = query.token.value if query.token else False
-    api = library.HfApi(endpoint=query.hub, token=token, library_name="tandem")
+def _request_model_info(snapshot: HubSnapshot) -> library.ModelInfo:
+    token = snapshot.token.value if snapshot.token else False
+    api = library.HfApi(endpoint=snapshot.hub, token=token, library_name="tandem")
     try:
-        return query.retry(
+        return snapshot.retry(
             "its list of files",
-            lambda: api.model_info(query.model, revision=query.revision, files_metadata=True, timeout=TIMEOUT_S),
+            lambda: api.model_info(snapshot.model, revision=snapshot.commit, files_metadata=True, timeout=TIMEOUT_S),
         )
     except hub_errors.HFValidationError as error:
-        raise InputError(f"it is no name of a model ({error})", where=query.model, change="correct it") from None
+        raise InputError(f"it is no name of a model ({error})", where=snapshot.model, change="correct it") from None
     except (KeyError, TypeError, ValueError) as error:  # no JSON, or not of this form
-        raise query.foreign_answer_fault(error) from None
+        raise snapshot.foreign_answer_fault(error) from None
 
 
 def _parse_entries(info: library.ModelInfo, where: str) -> dict[str, SnapshotEntry]:
@@ -467,20 +444,17 @@ def read_token(name: str) -> HubToken:
             text = None
     if not isinstance(text, str) or not _TOKEN.fullmatch(text.strip()):
         problem = "the secret holds no token: a text of at least 8 characters without blanks or line breaks"
-        change = 'store the token alone as plain text, or {"token": "..."}'
-        raise InputError(problem, where=where, change=change)
+        raise InputError(problem, where=where, change='store the token alone as plain text, or {"token": "..."}')
     return HubToken(name, text.strip())
 
 
 def _convert_secret_error(error: Exception, where: str) -> TandemError:
     fault, code = explain_fault(error, "GetSecretValue"), error_code(error)
     if code == "ResourceNotFoundException":
-        problem = "there is no such secret in this account and region, or it has no value yet"
         change = "create it with the hub's token, or declare its right name for the environment"
-        return InputError(problem, where=where, change=change)
+        return InputError("there is no such secret here, or it has no value yet", where=where, change=change)
     if code == "InvalidRequestException":
-        problem = f"the secret cannot be read: {error}"
-        return InputError(problem, where=where, change="restore it, if it is marked for deletion")
+        return InputError(f"the secret cannot be read: {error}", where=where, change="restore it, if it was deleted")
     if fault.kind in {"denied", "foreign"}:
         change = "allow this pod's role secretsmanager:GetSecretValue, and kms:Decrypt where the key is your own"
         return ExternalError(f"reading the secret is denied ({code})", where=where, change=change)

@@ -45,8 +45,7 @@ class ModelReference:
         if not _ID_PATTERN.fullmatch(self.id) or ".." in self.id:
             raise InputError(f"{self.id!r} is no model", change="give organisation/name, as the hub spells it")
         if not _REVISION_PATTERN.fullmatch(self.revision) or ".." in self.revision:
-            problem = f"{self.revision!r} is no revision that can be a folder's name"
-            raise InputError(problem, change="give the commit, 40 hexadecimal digits")
+            raise InputError(f"{self.revision!r} is no revision", change="give the commit, 40 hexadecimal digits")
 
     @property
     def name(self) -> str:

@@ -67,8 +67,7 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
         is_valid = False
     if not is_valid:
         problem = f"this is no lease that this program knows: {lease_object.body[:80]!r}"
-        change = "see who wrote it; when no job writes this set, remove the object"
-        raise InputError(problem, where=where, change=change)
+        raise InputError(problem, where=where, change="see who wrote it; when no job writes this set, remove it")
     is_over = ends_at is None or lease_object.read_at >= ends_at + timedelta(seconds=CLOCK_ROUNDING_S)
     return LeaseState(holder=holder, ends_at=ends_at, is_active=not is_over)
 
@@ -184,8 +183,7 @@ def hold_lease(  # noqa: PLR0913 - who, what, how long and until when; each call
         TandemError: S3 failed.
     """
     if not 0 < ttl_s <= MAX_TTL_S:
-        problem = f"a lease lasts more than 0 and at most {MAX_TTL_S:g} seconds, not {ttl_s:g}"
-        raise InputError(problem, change="correct --lease-s")
+        raise InputError(f"a lease lasts 0 to {MAX_TTL_S:g} seconds, not {ttl_s:g}", change="correct --lease-s")
     lease = _acquire_lease(store, key, holder, ttl_s, wait_s)
     try:
         yield lease

@@ -119,9 +119,8 @@ def write_stored_manifest(store: ObjectStore, prefix: str, manifest: Manifest) -
     problems = [(file, describe_difference(head, file)) for head, file in zip(heads, manifest.files, strict=True)]
     details = shorten_list([f"{file.path}: {problem}" for file, problem in problems if problem], MAX_NAMES)
     if details:
-        change = "run the job that sends it again; files that are whole are kept"
         problem = f"the set is not whole, so its manifest is not written: {details}"
-        raise StaleError(problem, where=store.url(prefix), change=change)
+        raise StaleError(problem, where=store.url(prefix), change="run the job that sends it again")
     return store.create(manifest_key(prefix), manifest.to_bytes())
 
 

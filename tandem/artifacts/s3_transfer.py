@@ -200,8 +200,7 @@ def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequenc
         for file in files:
             if not (folder / file.path).parent.resolve().is_relative_to(folder.resolve()):
                 change = "remove the link, or receive into an empty folder"
-                problem = "a symbolic link in the folder leads out of it"
-                raise InputError(problem, where=str(folder / file.path), change=change)
+                raise InputError("a link in the folder leads out of it", where=str(folder / file.path), change=change)
         missing = sum(file.size for file in files if local_files.read_file_size(folder / file.path) != file.size)
         local_files.require_disk_space(folder, missing, f"receiving {store.url(prefix)}")
 

@@ -106,8 +106,7 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
             problem = (
                 f"the index names {missing[0]}, which is not in the snapshot ({len(missing)} of {len(shards)} missing)"
             )
-            change = "bring the whole snapshot, or take a revision that is whole"
-            raise InputError(problem, where=f"{where}/{INDEX_NAME}", change=change)
+            raise InputError(problem, where=f"{where}/{INDEX_NAME}", change="take a revision that is whole")
         return tuple(sorted(shards))
     if SINGLE_FILE_NAME in root_files or len(root_files) == 1:
         return (SINGLE_FILE_NAME,) if SINGLE_FILE_NAME in root_files else (root_files[0],)
@@ -116,8 +115,7 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
         raise InputError(problem, where=where, change="take a revision that has the index")
     pickles = sorted(name for name in names if find_exclusion_reason(name).startswith("a pickle"))
     problem = f"the snapshot has no safetensors{f', only {pickles[0]}' if pickles else ''}"
-    change = "take a revision with safetensors, or convert it and stage the folder by --from"
-    raise InputError(problem, where=where, change=change)
+    raise InputError(problem, where=where, change="take a revision with safetensors, or convert it and use --from")
 
 
 def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
@@ -235,8 +233,7 @@ class FolderSnapshot:
                 missing = sorted(index_tensors - read_tensor_file(path).tensors)
                 if missing:
                     problem = f"it lacks the tensor {missing[0]} of {INDEX_NAME} ({len(missing)} missing)"
-                    change = "copy index and tensor files again, from one snapshot"
-                    raise InputError(problem, where=str(path), change=change)
+                    raise InputError(problem, where=str(path), change="copy index and tensor files again")
             if self.sums is not None and entry.path not in self.sums:
                 raise InputError(
                     f"{SUMS_NAME} does not name it", where=str(path), change=f"add its line to {SUMS_NAME}"
@@ -258,8 +255,7 @@ class FolderSnapshot:
         path = self.folder / entry.path
         sha256 = compute_sha256(path)
         if self.sums is not None and self.sums.get(entry.path) != sha256:
-            problem = f"its SHA-256 is not that of {SUMS_NAME}"
-            raise InputError(problem, where=str(path), change="copy it again from its source")
+            raise InputError(f"it differs from {SUMS_NAME}", where=str(path), change="copy it again from its source")
         on_progress(entry.size)
         return path, sha256
 
@@ -278,8 +274,7 @@ def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:
         InputError: it is no folder, cannot be read, or a file in it is a link.
     """
     if not folder.is_dir():
-        change = "give the snapshot's own folder to --from"
-        raise InputError("there is no such folder", where=str(folder), change=change)
+        raise InputError("there is no such folder", where=str(folder), change="give the snapshot's folder to --from")
     index_path = folder / INDEX_NAME
     try:
         entries = {entry.path: entry for entry in map(_read_entry, sorted(folder.iterdir()))}

@@ -253,9 +253,8 @@ class ObjectStore:
         def plan_wait(_error: WriteConflictError, number: int) -> float:
             if number == MAX_CONFLICTS:
                 problem = f"other writes of the object were under way at each of {MAX_CONFLICTS} tries"
-                change = "see who else writes it; run again when that is done"
-                raise ExternalError(problem, where=self.url(key), change=change) from None
-            return random.uniform(0, 0.1 * 2**number)  # noqa: S311 - a wait is no secret
+                raise ExternalError(problem, where=self.url(key), change="see who writes it; run again") from None
+            return random.uniform(0, 0.05 * 2**number)  # noqa: S311 - a wait is no secret
 
         return retry_call(lambda: self._write_once(key, body, etag), WriteConflictError, plan_wait)
 

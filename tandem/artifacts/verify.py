@@ -96,8 +96,7 @@ def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str)
     elif kind == "artifact" and compute_key_name(manifest.fields) not in {None, name}:  # None: of another release
         problem = f"the manifest's fields are those of {compute_key_name(manifest.fields)}"
     if problem:
-        change = f"see who wrote it; remove it and run the job that makes the {kind} again"
-        raise StaleError(problem, where=where, change=change)
+        raise StaleError(problem, where=where, change=f"see who wrote it; remove it and make the {kind} again")
     return manifest
 
 

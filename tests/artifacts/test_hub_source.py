@@ -359,7 +359,7 @@ def test_a_token_is_not_sent_over_plain_http(monkeypatch, tmp_path):
 def test_an_endpoint_that_is_no_address_is_refused(monkeypatch, said):
     monkeypatch.setenv("HF_ENDPOINT", said)
 
-    with pytest.raises(InputError, match="no http or https address"):
+    with pytest.raises(InputError, match="no http address"):
         read_hub_address()
 
 

@@ -20,8 +20,8 @@ KILLS = 2  # proofs/ kill each fifty times
 
 @pytest.fixture
 def upload(endpoint, tmp_path):
-    """Two ranks of three parts each, a graph, a configuration."""
-    artifact = write_artifact(tmp_path / "artifact", rank_bytes=20 * MIB)
+    """Two ranks of two parts each, a graph, a configuration."""
+    artifact = write_artifact(tmp_path / "artifact", rank_bytes=12 * MIB)
     work = write_outcome(tmp_path / "work")
     model = f"models/{TARGET.replace('@', '/')}/tandem-manifest.json"
     return Command(
@@ -34,7 +34,7 @@ def upload(endpoint, tmp_path):
 @pytest.fixture
 def stage(tmp_path):
     """Two shards of two parts each, and small files; now and then another pod's empty disk."""
-    RandomCheckpoint.from_size(30 * MIB, shards=2).write(tmp_path / "hub" / MODEL / COMMIT)
+    RandomCheckpoint.from_size(24 * MIB, shards=2).write(tmp_path / "hub" / MODEL / COMMIT)
 
     def work(trial):
         return tmp_path / "work" / str(trial)

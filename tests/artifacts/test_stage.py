@@ -378,7 +378,7 @@ def test_no_manifest_is_seen_before_its_last_file(stage, proxy):
 
 
 def test_two_runs_at_once_fetch_each_file_once_and_both_end_well(hub, store, module, tmp_path):
-    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=60_000)))
+    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=200_000)))
     ended: dict[str, object] = {}
 
     def one(name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from compiled import KEY
 from stored_sets import MODEL, held_by, made_up, manifest_of
 
@@ -12,6 +13,7 @@ from tandem.artifacts.needs import BucketNeed
 from tandem.artifacts.survey import survey_bucket
 from tandem.errors import ExternalError, InputError
 
+OTHER = replace(KEY, num_speculative_tokens=5, max_num_seqs=2)
 ARTIFACT = BucketNeed(
     kind="artifact", name=KEY.name, prefix=KEY.prefix, fields=KEY.as_fields(), used_by=("e/v",), command="compile it"
 )
@@ -36,54 +38,39 @@ def row(*stored, need=ARTIFACT):
     return only
 
 
-def test_what_is_stored_and_whole_is_present():
-    assert (row(artifact()).state, row(artifact()).command) == ("present", "")
+REFUSED = made_up(KEY.prefix, "run-1/a", "run-1/tandem-refused.json", whole=False)
+TOLD = "an upload refused and kept it: tandem artifacts import --refused run-1"
 
 
-def test_what_is_not_stored_is_missing_and_says_what_makes_it():
-    assert (row().state, row().command, row().is_unavailable) == ("missing", "compile it", True)
+def faulty(fault):
+    return replace(artifact(), manifest=None, fault=fault)
 
 
-def test_a_set_without_a_manifest_is_partial_and_says_who_holds_it():
-    found = row(replace(artifact(), manifest=None, lease=held_by("compile-1")))
+@pytest.mark.parametrize(
+    ("stored", "state", "why", "command"),
+    [
+        (artifact(), "present", (), ""),
+        (None, "missing", (), "compile it"),
+        (
+            replace(artifact(), manifest=None, lease=held_by("compile-1")),
+            "partial", ("held by compile-1 until 2026-11-21 12:00:00 UTC",), "compile it",
+        ),
+        (REFUSED, "partial", ("nobody writes it, job was the last", TOLD), "compile it"),
+        (
+            artifact(key=replace(KEY, max_num_seqs=9)),
+            "damaged", ("its manifest says other fields than its name", "max_num_seqs 9 -> 1"), "compile it",
+        ),
+        (faulty(NewerSchemaError("schema 2", change="that release")), "newer", ("schema 2", "that release"), ""),
+        (faulty(ExternalError("S3 denies", change="allow it")), "unread", ("S3 denies", "allow it"), ""),
+        (faulty(InputError("cut off", change="x")), "damaged", ("cut off",), "compile it"),
+    ],
+)  # fmt: skip
+def test_a_need_has_the_state_of_what_is_stored_and_what_makes_it(stored, state, why, command):
+    found = row(*([stored] if stored else []))
 
-    assert (found.state, found.why, found.is_in_progress) == (
-        "partial", ("held by compile-1 until 2026-11-21 12:00:00 UTC",), True,
-    )  # fmt: skip
-
-
-def test_a_set_that_an_upload_refused_says_how_it_is_taken_in_all_the_same():
-    found = row(made_up(KEY.prefix, "run-1/a", "run-1/tandem-refused.json", whole=False))
-
-    assert (found.state, found.why[-1]) == (
-        "partial", "an upload refused and kept it: tandem artifacts import --refused run-1",
-    )  # fmt: skip
-
-
-def test_a_set_whose_manifest_says_other_fields_is_damaged_and_names_them():
-    other = replace(KEY, max_num_seqs=9)
-
-    assert row(artifact(key=other)).why == ("its manifest says other fields than its name", "max_num_seqs 9 -> 1")
-
-
-def test_a_manifest_of_a_newer_release_is_no_damage_to_repair():
-    found = row(replace(artifact(), manifest=None, fault=NewerSchemaError("schema 2", change="use that release")))
-
-    assert (found.state, found.command, found.is_unavailable) == ("newer", "", True)
-
-
-def test_a_manifest_that_s3_does_not_give_is_no_damage_to_repair():
-    found = row(replace(artifact(), manifest=None, fault=ExternalError("S3 denies GetObject", change="allow it")))
-
-    assert (found.state, found.why, found.command, found.is_unavailable) == (
-        "unread", ("S3 denies GetObject", "allow it"), "", True,
-    )  # fmt: skip
-
-
-def test_a_manifest_that_cannot_be_read_is_damage():
-    found = row(replace(artifact(), manifest=None, fault=InputError("cut off", change="x")))
-
-    assert (found.state, found.why) == ("damaged", ("cut off",))
+    assert (found.state, found.why, found.command) == (state, why, command)
+    assert found.is_unavailable is (state != "present")
+    assert found.is_in_progress is bool(stored and stored.lease.is_active)
 
 
 def test_a_model_may_say_more_than_is_needed():
@@ -92,27 +79,22 @@ def test_a_model_may_say_more_than_is_needed():
     assert row(stored, need=SNAPSHOT).state == "present"
 
 
-def test_what_nobody_needs_is_stale_and_names_the_nearest_key_with_the_difference():
-    other = replace(KEY, num_speculative_tokens=5, max_num_seqs=2)
+@pytest.mark.parametrize(
+    ("needs", "stored", "why"),
+    [
+        ([], model({"id": "org/name", "revision": "main"}), ("no experiment uses this model",)),
+        ([SNAPSHOT], model({"id": "org/name", "revision": "old"}, "models/org/name/old"), ("revision old -> main",)),
+        (
+            [ARTIFACT],
+            artifact(OTHER.prefix, key=OTHER),
+            (f"nearest needed {KEY.name}:", "max_num_seqs 2 -> 1", "num_speculative_tokens 5 -> 0"),
+        ),
+    ],
+)
+def test_what_nobody_needs_is_stale_and_names_the_nearest_with_the_difference(needs, stored, why):
+    stale = survey_bucket(needs, [stored])[-1]
 
-    _, stale = survey_bucket([ARTIFACT], [artifact(other.prefix, key=other)])
-
-    assert (stale.state, stale.used_by, stale.is_unavailable) == ("stale", (), False)
-    assert stale.why == (f"nearest needed {KEY.name}:", "max_num_seqs 2 -> 1", "num_speculative_tokens 5 -> 0")
-
-
-def test_a_stale_snapshot_names_the_revision_that_is_needed():
-    old = model({"id": "org/name", "revision": "old"}, "models/org/name/old")
-
-    _, stale = survey_bucket([SNAPSHOT], [old])
-
-    assert (stale.state, stale.why) == ("stale", ("revision old -> main",))
-
-
-def test_a_snapshot_of_a_model_that_nobody_uses_says_so():
-    (stale,) = survey_bucket([], [model({"id": "org/name", "revision": "main"})])
-
-    assert (stale.state, stale.why) == ("stale", ("no experiment uses this model",))
+    assert (stale.state, stale.why, stale.used_by, stale.is_unavailable) == ("stale", why, (), False)
 
 
 def test_what_tandem_did_not_write_is_said_to_be_not_ours():

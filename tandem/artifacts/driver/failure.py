@@ -57,7 +57,8 @@ TRANSIENT = FailureKind("transient", 0, f"it passes by itself on another try, an
 UNKNOWN = FailureKind("unknown", 2, f"read the lines above, {_AGAIN}")
 DEADLINE = FailureKind("deadline", 1, f"raise compile.deadline_hours of the experiment, {_AGAIN}")
 STOP_REQUEST = FailureKind("stopped", 0, "it was told to end; a restart begins again")
-KINDS = {kind.name: kind for kind in list(globals().values()) if isinstance(kind, FailureKind)}
+_FOREVER = (BAD_ARGUMENTS, DISK_FULL, OUT_OF_MEMORY, DEVICE_MEMORY, COMPILER_ERROR, NO_DEVICE, NOTHING_LEFT, DEADLINE)
+KINDS = {kind.name: kind for kind in (*_FOREVER, TRANSIENT, UNKNOWN, STOP_REQUEST)}
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,7 @@ SIGNS = (
         TRANSIENT, _LOST_PEER, f"{_SDK} issue 1369: one of many compilers ends with 70, the others lose a peer"
     ),
 )
-_PATTERNS = tuple(re.compile(sign.pattern) for sign in SIGNS)
-
-
-def find_signs(line: str) -> list[int]:
-    """Return the indices of the SIGNS that a line has."""
-    return [index for index, pattern in enumerate(_PATTERNS) if pattern.search(line)]
+SIGN_PATTERNS = tuple(re.compile(sign.pattern) for sign in SIGNS)
 
 
 def classify_failure(

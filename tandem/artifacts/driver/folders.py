@@ -76,11 +76,11 @@ def _read_xla_graph(folder: Path) -> CacheGraph:
 
 
 def _read_native_graph(folder: Path) -> CacheGraph:
-    sizes = {read_file_size(path) for path in folder.glob("graph*.neff")}
     try:
         mark = (folder / ".compilation_complete").read_text(errors="replace")
     except OSError:  # none yet, or a compiler that is at work has just removed it
         return CacheGraph(folder, "half", "no .compilation_complete")
+    sizes = {read_file_size(path) for path in folder.glob("graph*.neff")}  # after the mark, which is written last
     if not any(sizes):
         return CacheGraph(folder, "half", ".compilation_complete without a graph's .neff")
     match = re.search(r"^neff_size:(\d+)$", mark, re.MULTILINE)

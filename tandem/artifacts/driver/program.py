@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem.artifacts.driver.failure import find_signs
+from tandem.artifacts.driver.failure import SIGN_PATTERNS
 
 LINGER_TIMEOUT_S = 10.0  # for what the program left behind
 POLL_INTERVAL_S = 0.2
@@ -51,8 +51,9 @@ class OutputLines:
     def _add_line(self, raw: bytes) -> None:
         if line := raw[:LINE_BYTES].decode(errors="replace").rstrip():
             self.tail.append(line)
-            for index in find_signs(line):
-                self.sign_lines.setdefault(index, line)
+            for index, pattern in enumerate(SIGN_PATTERNS):
+                if pattern.search(line):
+                    self.sign_lines.setdefault(index, line)
 
 
 class ProgramGroup:
