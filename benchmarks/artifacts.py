@@ -32,10 +32,10 @@ from compiled import TARGET, variables, write_artifact, write_outcome  # noqa: E
 from taken_on import taken_on  # noqa: E402
 
 from rehearsal.aws.endpoint import AwsEndpoint  # noqa: E402
-from tandem.artifacts.files import LocalFiles, list_files  # noqa: E402
+from tandem.artifacts.files import LocalFiles  # noqa: E402
 from tandem.artifacts.manifest import Manifest  # noqa: E402
 from tandem.artifacts.manifest_store import write_stored_manifest  # noqa: E402
-from tandem.artifacts.s3_upload import upload_files  # noqa: E402
+from tandem.artifacts.s3_transfer import upload_files  # noqa: E402
 from tandem.artifacts.store import ObjectStore, open_store  # noqa: E402
 from tandem.spec.catalogue import load_catalogue  # noqa: E402
 from tandem.spec.variant_key import compute_artifact_key  # noqa: E402
@@ -54,7 +54,7 @@ LIMIT_RATIO, LIMIT_MIB, LIMIT_KEY_MS, LIMIT_SKIP_S = 1.1, 400, 5, 1.0
 SEND = """
 from pathlib import Path
 from tandem.artifacts.files import LocalFiles
-from tandem.artifacts.s3_upload import upload_files
+from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import open_store
 
 upload_files(open_store({bucket!r}), LocalFiles(Path({folder!r})), {prefix!r})
@@ -63,7 +63,7 @@ RECEIVE = """
 import json
 from pathlib import Path
 from tandem.artifacts.manifest import ManifestFile
-from tandem.artifacts.s3_download import download_files
+from tandem.artifacts.s3_transfer import download_files
 from tandem.artifacts.store import open_store
 
 files = [ManifestFile(**file) for file in json.loads(Path({files!r}).read_text())]
@@ -120,7 +120,7 @@ def transfers(
     """Measure uploads and downloads, ours and theirs in turn."""
     source, target, files = work / "source", work / "target", work / "files.json"
     write_shards(source, int(options.gib * GIB))
-    files.write_text(json.dumps([file.model_dump() for file in list_files(source)]))
+    files.write_text(json.dumps([file.model_dump() for file in LocalFiles(source).hash_all()]))
     there = {"bucket": BUCKET, "prefix": PREFIX}
     send = [sys.executable, "-c", SEND.format(folder=str(source), **there)]
     receive = [sys.executable, "-c", RECEIVE.format(folder=str(target), files=str(files), **there)]

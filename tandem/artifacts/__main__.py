@@ -49,12 +49,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = arguments[0] if arguments else ""
     if command not in COMMANDS:
-        _build_overview_parser().parse_args(arguments)  # prints the help, or refuses the word
+        parser = argparse.ArgumentParser(prog="python -m tandem.artifacts", description=ABOUT, epilog=EPILOG)
+        subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+        for name, summary in COMMANDS.items():
+            subparsers.add_parser(name, help=summary, add_help=False)
+        parser.parse_args(arguments)  # prints the help, or refuses the word
         return InputError.exit_code
     module = import_module(f"tandem.artifacts.{MODULES.get(command, command)}")  # a pod waits for no other's imports
-    parser = argparse.ArgumentParser(
-        prog=f"python -m tandem.artifacts {command}", description=COMMANDS[command], epilog=EPILOG
-    )
+    prog = f"python -m tandem.artifacts {command}"
+    parser = argparse.ArgumentParser(prog=prog, description=COMMANDS[command], epilog=EPILOG)
     module.add_arguments(parser)
     options = parser.parse_args(arguments[1:])
     if "AWS_REGION" in os.environ:  # what pods are given, as everywhere on AWS; boto3 itself reads the other name only
@@ -81,16 +84,7 @@ def _raise_termination(signal_number: int, _frame: object) -> NoReturn:
     raise TerminationSignal
 
 
-def _build_overview_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tandem.artifacts", description=ABOUT, epilog=EPILOG)
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command, summary in COMMANDS.items():
-        subparsers.add_parser(command, help=summary, add_help=False)
-    return parser
-
-
 if __name__ == "__main__":
-    signal.signal(
-        signal.SIGTERM, _raise_termination
-    )  # a container's first process ignores a signal that it has no handler for
+    # a container's first process ignores a signal that it has no handler for
+    signal.signal(signal.SIGTERM, _raise_termination)
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""`import_artifact`: take in an artifact compiled elsewhere, held against its key as if compiled here.
+"""`adopt`: take in an artifact compiled elsewhere, held against its key as if compiled here.
 
 Invariant: what is there already is left alone; what is taken in lies in a folder of its own, named after its
 content, so a run that was killed is continued by the next, and the manifest says that it was adopted.
@@ -9,21 +9,19 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import read_key_side
 from tandem.artifacts.files import LocalFiles
-from tandem.artifacts.inspect_local import require_valid_artifact
-from tandem.artifacts.job_env import read_artifact_key
+from tandem.artifacts.inspection import require_valid_artifact
+from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key
 from tandem.artifacts.lease import hold_lease
-from tandem.artifacts.manifest import LEASE_NAME, SCHEMA_VERSION, Manifest, ManifestFile
-from tandem.artifacts.manifest_store import read_artifact_manifest, require_key, write_stored_manifest
-from tandem.artifacts.rejection import read_rejection
-from tandem.artifacts.s3_upload import upload_files
+from tandem.artifacts.manifest import LEASE_NAME, SCHEMA_VERSION, Manifest
+from tandem.artifacts.manifest_store import read_artifact_manifest, read_rejection, require_key, write_stored_manifest
+from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError
 from tandem.spec.artifact_key import ArtifactKey
@@ -63,14 +61,17 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
         StaleError: it is not whole or not the key's, or what is stored under the key's name is not the key's.
         ExternalError: S3 failed, or somebody else writes this key.
     """
-    existing = _find_existing(store, key)
-    if existing is not None:
-        return existing
-    _require_folder(folder)
-    unproven = require_valid_artifact(folder, key)
-    local_files = LocalFiles(folder)
+    stored_manifest = read_artifact_manifest(store, key)
+    if stored_manifest is not None:
+        return ImportResult(name=key.name, prefix=key.prefix, manifest=stored_manifest, is_new=False)
+    if not folder.is_dir():
+        change = "name the folder that the runtime wrote (of nxdi the one with neuron_config.json)"
+        raise InputError("there is no such folder", where=str(folder), change=change)
+    unproven, local_files = require_valid_artifact(folder, key), LocalFiles(folder)
     files = local_files.hash_all()
-    run_name = f"{RUN_PREFIX}{_compute_content_digest(files)}"
+    # a name for the content: the same files are the same run, however often they are brought
+    listing = json.dumps([[file.path, file.size, file.sha256] for file in files])
+    run_name = f"{RUN_PREFIX}{hashlib.sha256(listing.encode()).hexdigest()[:12]}"
     manifest = Manifest(
         schema_version=SCHEMA_VERSION,
         kind="artifact",
@@ -80,12 +81,7 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
         files=files,
         made={"run": run_name, "where": "elsewhere", "unproven": [UNPROVEN_NOTE, *unproven]},
     )
-    with hold_lease(store, f"{key.prefix}/{LEASE_NAME}", run_name, LEASE_S, wait_s) as lease:
-        upload_files(store, local_files, f"{key.prefix}/{run_name}", check=lease.check)
-        lease.confirm()
-        is_ours = write_stored_manifest(store, key.prefix, manifest)
-    existing = None if is_ours else _find_existing(store, key)
-    return existing or ImportResult(name=key.name, prefix=key.prefix, manifest=manifest, is_new=True)
+    return _store_manifest(store, key, manifest, run_name, wait_s, local_files)
 
 
 def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wait_s: float = 0) -> ImportResult:
@@ -102,56 +98,37 @@ def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wai
         StaleError: it was made for another key, or a file of it is not whole any more.
         ExternalError: S3 failed, or somebody else writes this key.
     """
-    existing = _find_existing(store, key)
-    if existing is not None:
-        return existing
+    stored_manifest = read_artifact_manifest(store, key)
+    if stored_manifest is not None:
+        return ImportResult(name=key.name, prefix=key.prefix, manifest=stored_manifest, is_new=False)
     manifest = read_rejection(store, key.prefix, run_name)
     require_key(manifest, key, store.url(f"{key.prefix}/{run_name}/"))
-    with hold_lease(store, f"{key.prefix}/{LEASE_NAME}", f"{RUN_PREFIX}{run_name}", LEASE_S, wait_s) as lease:
+    return _store_manifest(store, key, manifest, f"{RUN_PREFIX}{run_name}", wait_s, None)
+
+
+def _store_manifest(  # noqa: PLR0913, PLR0917 - two callers, which name them all
+    store: ObjectStore, key: ArtifactKey, manifest: Manifest, holder: str, wait_s: float, files: LocalFiles | None
+) -> ImportResult:
+    """Send the files that are not stored yet and write the manifest; another's, written since, wins."""
+    with hold_lease(store, f"{key.prefix}/{LEASE_NAME}", holder, LEASE_S, wait_s) as lease:
+        if files is not None:
+            upload_files(store, files, f"{key.prefix}/{manifest.folder}", check=lease.check)
         lease.confirm()
         is_ours = write_stored_manifest(store, key.prefix, manifest)
-    existing = None if is_ours else _find_existing(store, key)
-    return existing or ImportResult(name=key.name, prefix=key.prefix, manifest=manifest, is_new=True)
-
-
-def _find_existing(store: ObjectStore, key: ArtifactKey) -> ImportResult | None:
-    """Return the artifact that is there, None for none.
-
-    Raises:
-        StaleError: its manifest is of another key.
-    """
-    manifest = read_artifact_manifest(store, key)
-    if manifest is None:
-        return None
-    return ImportResult(name=key.name, prefix=key.prefix, manifest=manifest, is_new=False)
-
-
-def _require_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        raise InputError(
-            "there is no such folder", where=str(folder),
-            change="name the folder that the runtime wrote (of nxdi the one with neuron_config.json)",
-        )  # fmt: skip
-
-
-def _compute_content_digest(files: Sequence[ManifestFile]) -> str:
-    """Return a name for a content: the same files are the same run, however often they are brought."""
-    listing = json.dumps([[file.path, file.size, file.sha256] for file in files])
-    return hashlib.sha256(listing.encode()).hexdigest()[:12]
+    other_manifest = None if is_ours else read_artifact_manifest(store, key)
+    return ImportResult(
+        name=key.name, prefix=key.prefix, manifest=other_manifest or manifest, is_new=not other_manifest
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    bucket = os.environ.get("TANDEM_BUCKET")
-    source_group = parser.add_mutually_exclusive_group(required=True)
-    source_group.add_argument(
-        "folder", type=Path, nargs="?", metavar="DIR", help="the artifact, as the runtime wrote it"
-    )
-    source_group.add_argument("--refused", metavar="RUN", help="what an upload kept and refused, as its log names it")
-    parser.add_argument("--bucket", default=bucket, required=bucket is None, help="of models and artifacts")
-    parser.add_argument(
-        "--key", type=Path, metavar="FILE", help="JSON of the key's fields; left out: TANDEM_ARTIFACT_KEY"
-    )
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument("folder", type=Path, nargs="?", metavar="DIR", help="the artifact, as the runtime wrote it")
+    group.add_argument("--refused", metavar="RUN", help="what an upload kept and refused, as its log names it")
+    add_bucket_argument(parser)
+    key_help = "JSON of the key's fields; left out: TANDEM_ARTIFACT_KEY"
+    parser.add_argument("--key", type=Path, metavar="FILE", help=key_help)
     parser.add_argument("--wait-s", type=float, default=0.0, help="seconds to wait for another writer of the same key")
 
 
@@ -161,22 +138,17 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         TandemError: as `import_artifact` does.
     """
-    key = _read_key_file(options.key) if options.key else read_artifact_key()
+    try:
+        key = ArtifactKey.from_fields(read_key_side(options.key).fields) if options.key else read_artifact_key()
+    except ValueError as error:
+        where = str(options.key)
+        raise InputError(f"this is {error}", where=where, change="name a file with a key's fields") from None
     store = open_store(options.bucket)
     if options.refused is not None:
         result = import_rejection(store, options.refused, key, wait_s=options.wait_s)
     else:
         result = import_artifact(store, options.folder, key, wait_s=options.wait_s)
-    log_event(
-        "adopted" if result.is_new else "present: left alone", artifact=result.name, prefix=result.prefix,
-        files=len(result.manifest.files), size=result.manifest.size, made=result.manifest.made,
-    )  # fmt: skip
+    event, manifest = "adopted" if result.is_new else "present: left alone", result.manifest
+    counts: dict[str, Any] = {"files": len(manifest.files), "size": manifest.size}
+    log_event(event, artifact=result.name, prefix=result.prefix, **counts, made=manifest.made)
     return 0
-
-
-def _read_key_file(path: Path) -> ArtifactKey:
-    side = read_key_side(path)
-    try:
-        return ArtifactKey.from_fields(side.fields)
-    except ValueError as error:
-        raise InputError(f"this is {error}", where=str(path), change="name a file with a key's fields") from None

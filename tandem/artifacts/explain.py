@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.job_env import read_artifact_key
+from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest
 from tandem.errors import ExternalError, InputError
 from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, compare_key_fields
 
@@ -50,12 +52,9 @@ def format_value(value: object) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
-def describe_differences(field_differences: Differences) -> list[str]:
+def describe_differences(differences: Differences) -> list[str]:
     """Say each difference as an edit: `num_speculative_tokens 7 -> 5`."""
-    return [
-        f"{field} {format_value(old_value)} -> {format_value(new_value)}"
-        for field, (old_value, new_value) in field_differences.items()
-    ]
+    return [f"{field} {format_value(old)} -> {format_value(new)}" for field, (old, new) in differences.items()]
 
 
 def compute_key_name(fields: Mapping[str, Any]) -> str | None:
@@ -76,13 +75,8 @@ def find_nearest_key(
         fields: its plain fields, told first in each pair.
         candidates: where to look.
     """
-    ranking = [
-        (compare_key_fields(fields, candidate.fields), candidate) for candidate in candidates if candidate.name != name
-    ]
-    if not ranking:
-        return None
-    field_differences, candidate = min(ranking, key=lambda pair: (len(pair[0]), pair[1].name))
-    return candidate, field_differences
+    ranking = [(side, compare_key_fields(fields, side.fields)) for side in candidates if side.name != name]
+    return min(ranking, key=lambda pair: (len(pair[1]), pair[0].name), default=None)
 
 
 def resolve_key(
@@ -99,27 +93,24 @@ def resolve_key(
         InputError: the word means nothing or several things; the nearest names are in it.
         ExternalError: the bucket did not give what the word may mean.
     """
-    local_sides = list(known_sides)
-    if _is_path(word) and not any(word in (side.name, *side.aliases) for side in local_sides):
+    sides, fault = list(known_sides), None
+    if _is_path(word) and not any(word in (side.name, *side.aliases) for side in sides):
         return read_key_side(Path(word))
-    if match := _match_word(word, local_sides):
+    if match := _match_word(word, sides):
         return match
-    all_sides, fault = local_sides, None
     try:
         for side in read_stored_sides():
-            all_sides.append(side)
-    except ExternalError as error:  # what was read before may be enough
+            sides.append(side)  # noqa: PERF402 - what was read before a fault may be enough
+    except ExternalError as error:
         fault = error
-    if match := _match_word(word, all_sides):
+    if match := _match_word(word, sides):
         return match
     if fault is not None:
         raise fault
-    names = [*dict.fromkeys(name for side in all_sides for name in (*side.aliases, side.name))]
+    names = [*dict.fromkeys(name for side in sides for name in (*side.aliases, side.name))]
     suggestions = difflib.get_close_matches(word, names, n=MAX_SUGGESTIONS, cutoff=0.3) or names[:MAX_SUGGESTIONS]
-    raise InputError(
-        f"{word!r} is no variant, no key and no file",
-        change=f"name one of: {', '.join(suggestions) or 'there is none yet'}",
-    )
+    change = f"name one of: {', '.join(suggestions) or 'there is none yet'}"
+    raise InputError(f"{word!r} is no variant, no key and no file", change=change)
 
 
 def read_key_side(path: Path) -> KeySide:
@@ -128,57 +119,38 @@ def read_key_side(path: Path) -> KeySide:
     Raises:
         InputError: there is none, or it cannot be read.
     """
-    from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest  # noqa: PLC0415 - `tandem check` is not to wait for it
-
     file = path / MANIFEST_NAME if path.is_dir() else path
     try:
         body = file.read_bytes()
     except OSError as error:
-        raise InputError(
-            f"no manifest can be read here ({error.strerror})", where=str(file),
-            change="name a folder that holds one, a manifest, or a file with a key's fields",
-        ) from None  # fmt: skip
-    fields = _parse_json(body)
+        change = "name a folder that holds one, a manifest, or a file with a key's fields"
+        raise InputError(f"no manifest can be read here ({error.strerror})", where=str(file), change=change) from None
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        fields = None
     if isinstance(fields, dict) and "schema_version" not in fields and (name := compute_key_name(fields)):
         return KeySide(name=name, fields=fields, where=str(file))
     manifest = parse_manifest(body, str(file))
     return KeySide(name=manifest.name, fields=manifest.fields, where=str(file))
 
 
-def format_differences(first_side: KeySide, second_side: KeySide, width: int = 100) -> Iterator[str]:
-    """Say for a person how two keys differ.
-
-    Args:
-        one, other: the keys.
-        width: columns of the screen; values that do not fit beside each other stand below each other.
-    """
+def format_differences(first_side: KeySide, second_side: KeySide) -> Iterator[str]:
+    """Say for a person how two keys differ, from the first to the second."""
     for mark, side in (("A", first_side), ("B", second_side)):
-        yield f"{mark}  {side.name}"
-        yield f"   {side.where}"
-    field_differences = compare_key_fields(first_side.fields, second_side.fields)
-    if not field_differences:
-        yield "the same artifact: every field of the key is equal"
-        return
-    value_texts = {field: (format_value(a), format_value(b)) for field, (a, b) in field_differences.items()}
-    field_width = max(len(field) for field in ("field", *value_texts)) + 2
-    value_width = (width - field_width - 2) // 2
-    first_value_width = max([1, *(len(a) for a, b in value_texts.values() if max(len(a), len(b)) <= value_width)]) + 2
-    yield f"{'field':<{field_width}}{'A':<{first_value_width}}B"
-    for field, (a, b) in value_texts.items():
-        if max(len(a), len(b)) <= value_width:
-            yield f"{field:<{field_width}}{a:<{first_value_width}}{b}"
-        else:
-            yield from (field, f"  A  {a}", f"  B  {b}")
+        yield from (f"{mark}  {side.name}", f"   {side.where}")
+    differences = describe_differences(compare_key_fields(first_side.fields, second_side.fields))
+    yield from differences or ["the same artifact: every field of the key is equal"]
 
 
 def serialize_differences(first_side: KeySide, second_side: KeySide) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    field_differences = compare_key_fields(first_side.fields, second_side.fields)
+    differences = compare_key_fields(first_side.fields, second_side.fields)
     return {
         "a": {"name": first_side.name, "where": first_side.where},
         "b": {"name": second_side.name, "where": second_side.where},
-        "same": not field_differences,
-        "differences": {field: {"a": a, "b": b} for field, (a, b) in field_differences.items()},
+        "same": not differences,
+        "differences": {field: {"a": a, "b": b} for field, (a, b) in differences.items()},
     }
 
 
@@ -195,12 +167,17 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         InputError: a word means nothing or several things.
     """
-    own_sides = list(read_variable_sides())
+    own_sides = read_variable_sides()
     if options.b is None and not own_sides:
         raise InputError("one key was named", change=f"name two, or set {KEY_VARIABLE}")
 
     def read_stored_sides() -> Iterable[KeySide]:
-        return _read_bucket_sides(options.bucket) if options.bucket else ()
+        from tandem.artifacts.inventory import read_inventory  # noqa: PLC0415 - boto3, which two files do not need
+        from tandem.artifacts.store import open_store  # noqa: PLC0415
+
+        if not options.bucket:
+            return ()
+        return list_artifact_sides(read_inventory(open_store(options.bucket)), f"s3://{options.bucket}/")
 
     first_side = resolve_key(options.a, own_sides, read_stored_sides)
     second_side = own_sides[0] if options.b is None else resolve_key(options.b, own_sides, read_stored_sides)
@@ -209,24 +186,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def read_variable_sides() -> Iterator[KeySide]:
-    """Yield the key that a pod carries, if this is one.
+def read_variable_sides() -> list[KeySide]:
+    """Return the key that a pod carries, none where this is no pod.
 
     Raises:
         InputError: what it carries is no key.
     """
-    if KEY_VARIABLE in os.environ:
-        from tandem.artifacts.job_env import read_artifact_key  # noqa: PLC0415 - as in `read_key_side`
-
-        key = read_artifact_key()
-        yield KeySide(name=key.name, fields=key.as_fields(), where=KEY_VARIABLE)
-
-
-def _read_bucket_sides(bucket: str) -> Iterator[KeySide]:
-    from tandem.artifacts.inventory import read_inventory  # noqa: PLC0415  # boto3, which two files on disk do not need
-    from tandem.artifacts.store import open_store  # noqa: PLC0415
-
-    yield from list_artifact_sides(read_inventory(open_store(bucket)), f"s3://{bucket}/")
+    keys = [read_artifact_key()] if KEY_VARIABLE in os.environ else []
+    return [KeySide(name=key.name, fields=key.as_fields(), where=KEY_VARIABLE) for key in keys]
 
 
 def list_artifact_sides(stored_sets: Iterable[StoredSet], url: str) -> Iterator[KeySide]:
@@ -235,15 +202,15 @@ def list_artifact_sides(stored_sets: Iterable[StoredSet], url: str) -> Iterator[
     Raises:
         ExternalError: at the end, where S3 did not give one of them.
     """
-    all_sets = list(stored_sets)
-    for stored_set in all_sets:
+    fault = None
+    for stored_set in stored_sets:
         if stored_set.kind == "artifact" and stored_set.manifest is not None:
-            yield KeySide(
-                name=stored_set.name, fields=stored_set.manifest.fields, where=f"{url}{stored_set.manifest_key}"
-            )
-    for stored_set in all_sets:
+            where = f"{url}{stored_set.manifest_key}"
+            yield KeySide(name=stored_set.name, fields=stored_set.manifest.fields, where=where)
         if isinstance(stored_set.fault, ExternalError):
-            raise stored_set.fault
+            fault = fault or stored_set.fault
+    if fault is not None:
+        raise fault
 
 
 def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
@@ -257,16 +224,16 @@ def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
         by_name.setdefault(side.name, side)
         if word in (side.name, *side.aliases):
             return side
-    prefix_matches = [
+    may_be_digest = len(word) >= MIN_DIGEST_CHARACTERS
+    matches = [
         side
-        for side in by_name.values()
-        if side.name.startswith(word)
-        or (len(word) >= MIN_DIGEST_CHARACTERS and side.name.rpartition("-")[2].startswith(word))
+        for name, side in by_name.items()
+        if name.startswith(word) or (may_be_digest and name.rpartition("-")[2].startswith(word))
     ]
-    if len(prefix_matches) > 1:
-        names = ", ".join(sorted(side.name for side in prefix_matches))
-        raise InputError(f"{word!r} means {len(prefix_matches)} keys", change=f"write more of one: {names}")
-    return prefix_matches[0] if prefix_matches else None
+    if len(matches) > 1:
+        names = ", ".join(sorted(side.name for side in matches))
+        raise InputError(f"{word!r} means {len(matches)} keys", change=f"write more of one: {names}")
+    return matches[0] if matches else None
 
 
 def _is_path(word: str) -> bool:
@@ -274,10 +241,3 @@ def _is_path(word: str) -> bool:
         return Path(word).exists()
     except OSError:  # longer than a name can be, or behind a folder that may not be searched
         return False
-
-
-def _parse_json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return None

@@ -1,31 +1,38 @@
 """`fetch`: before a compile, bring the staged models to local disk, or say that the artifact is there.
 
 Invariant: nobody compiles what is stored, nor what somebody else is compiling; a model file has its name only when
-it has the SHA-256 that its manifest says.
+it has the SHA-256 that its manifest says; the same sources make the same bytes of the driver's archive, and beside the
+driver nothing of ours is in it.
+
+The driver goes along as one file that any Python runs, `python driver.pyz`. An interpreter that is given an archive
+searches it first, before PYTHONPATH and the packages of its image (Python's "Command line and environment", Interface
+options); so `tandem` is the archive's own there, whatever the image has under that name. No variable is set, so what
+the driver starts inherits nothing of this.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import io
 import time
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tandem.artifacts import driver
 from tandem.artifacts.driver.log import log_event
-from tandem.artifacts.driver_archive import ARCHIVE_NAME as DRIVER
-from tandem.artifacts.driver_archive import build_driver_archive
-from tandem.artifacts.job_env import ModelReference, parse_model_references, read_artifact_key, read_holder
-from tandem.artifacts.lease import LeaseConflictError, hold_lease
-from tandem.artifacts.local_disk import create_open_folder, require_disk_space
-from tandem.artifacts.manifest import LEASE_NAME, Manifest
-from tandem.artifacts.manifest_store import (
-    files_prefix,
-    manifest_key,
-    read_artifact_manifest,
-    read_model_manifest,
+from tandem.artifacts.files import create_open_folder, require_disk_space
+from tandem.artifacts.job_env import (
+    ModelReference,
+    add_bucket_argument,
+    parse_model_references,
+    read_artifact_key,
+    read_holder,
 )
-from tandem.artifacts.s3_download import download_files
+from tandem.artifacts.lease import LeaseConflictError, hold_lease
+from tandem.artifacts.manifest import LEASE_NAME, Manifest
+from tandem.artifacts.manifest_store import files_prefix, manifest_key, read_artifact_manifest, read_model_manifest
+from tandem.artifacts.s3_transfer import download_files
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError
 from tandem.shell_command import quote_command
@@ -34,22 +41,20 @@ from tandem.spec.artifact_key import ArtifactKey
 PRESENT_NAME = "present"  # in the work folder: the artifact is stored, nothing is to be done
 DISK_SPACE_FACTOR = 2  # the artifact of models of one byte, as tandem/spec/disk.py asks the node for
 POLL_INTERVAL_S = 5.0
+ARCHIVE_NAME = "driver.pyz"
+ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
+MAIN_SOURCE = b"import sys\n\nfrom tandem.artifacts.driver import main\n\nsys.exit(main())\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fetch`."""
-    bucket = os.environ.get("TANDEM_BUCKET")
-    parser.add_argument("--bucket", default=bucket, required=not bucket, help="bucket of models and artifacts")
+    add_bucket_argument(parser)
     parser.add_argument("--model", action="append", required=True, help="organisation/name@revision; repeatable")
     parser.add_argument("--models", type=Path, required=True, help="folder for the models")
     parser.add_argument("--work", type=Path, required=True, help="folder for the driver, and for what it says")
     parser.add_argument("--lease-s", type=float, required=True, help="seconds that the whole job may take")
-    parser.add_argument(
-        "--wait-s",
-        type=float,
-        default=0.0,
-        help="seconds to wait while another job compiles the same; a node waits too",
-    )
+    wait_help = "seconds to wait while another job compiles the same; a node waits too"
+    parser.add_argument("--wait-s", type=float, default=0.0, help=wait_help)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,31 +68,29 @@ def run(options: argparse.Namespace) -> int:
     key, models, holder = read_artifact_key(), parse_model_references(options.model), read_holder()
     create_open_folder(options.work)
     (options.work / PRESENT_NAME).unlink(missing_ok=True)
-    _copy_driver(options.work)  # in any case: it is what the next container runs, also to do nothing
-    store = open_store(options.bucket)
-    if _skip_if_stored(store, key, options.work):
-        return 0
-    lease_key, deadline_s = f"{key.prefix}/{LEASE_NAME}", time.monotonic() + options.wait_s
-    while True:
+    new_file = options.work / f".{ARCHIVE_NAME}.new"  # whole or not at all, and in any case: the next container runs it
+    new_file.write_bytes(build_driver_archive())
+    new_file.chmod(0o644)
+    new_file.replace(options.work / ARCHIVE_NAME)
+    store, deadline_s = open_store(options.bucket), time.monotonic() + options.wait_s
+    while not _skip_if_stored(store, key, options.work):
         try:
-            with hold_lease(store, lease_key, holder, options.lease_s, 0.0, keep=True) as lease:
-                if _skip_if_stored(store, key, options.work):  # stored by whoever held it before us
-                    return 0
-                _download_models(store, models, options.models)
-                lease.check()
+            with hold_lease(store, f"{key.prefix}/{LEASE_NAME}", holder, options.lease_s, 0.0, keep=True) as lease:
+                if not _skip_if_stored(store, key, options.work):  # by whoever held it before us
+                    _download_models(store, models, options.models)
+                    lease.check()
+                return 0
         except LeaseConflictError as error:
             if time.monotonic() >= deadline_s:
-                remove_command = quote_command("aws", "s3", "rm", error.where)
-                raise LeaseConflictError(
-                    f"somebody else compiles this: {error.problem}", where=error.where,
-                    change="wait for that Job: one that fails frees its lease; if it was deleted, or its pod or node "
-                    f"killed for good, remove the lease by hand ({remove_command}) and create this Job again",
-                ) from None  # fmt: skip
-        else:
-            return 0
+                command = quote_command("aws", "s3", "rm", error.where)
+                change = (
+                    "wait for that Job: one that fails frees its lease; if it was deleted, or its pod or node killed"
+                )
+                change += f" for good, remove the lease by hand ({command}) and create this Job again"
+                problem = f"somebody else compiles this: {error.problem}"
+                raise LeaseConflictError(problem, where=error.where, change=change) from None
         time.sleep(min(POLL_INTERVAL_S, options.wait_s))
-        if _skip_if_stored(store, key, options.work):
-            return 0
+    return 0
 
 
 def _skip_if_stored(store: ObjectStore, key: ArtifactKey, work: Path) -> bool:
@@ -103,38 +106,37 @@ def _skip_if_stored(store: ObjectStore, key: ArtifactKey, work: Path) -> bool:
 
 def _download_models(store: ObjectStore, models: Sequence[ModelReference], folder: Path) -> None:
     """Receive every file of every model; what is whole already stays as it is."""
-    manifests = [_require_model_manifest(store, model) for model in models]
+    manifests = {model: _require_model_manifest(store, model) for model in models}
     create_open_folder(folder)
-    size = sum(manifest.size for manifest in manifests)
-    present_bytes = sum(
-        file.size
-        for model, manifest in zip(models, manifests, strict=True)
-        for file in manifest.files
-        if (folder / model.path / file.path).exists()
-    )
-    require_disk_space(
-        folder, size - present_bytes + DISK_SPACE_FACTOR * size, "bringing the models and making the artifact"
-    )
-    for model, manifest in zip(models, manifests, strict=True):
+    size = sum(manifest.size for manifest in manifests.values())
+    files = [(folder / model.path / file.path, file.size) for model in models for file in manifests[model].files]
+    present_bytes = sum(file_bytes for path, file_bytes in files if path.exists())
+    needed_bytes = size - present_bytes + DISK_SPACE_FACTOR * size
+    require_disk_space(folder, needed_bytes, "bringing the models and making the artifact")
+    for model, manifest in manifests.items():
         start_s = time.monotonic()
         download_files(store, files_prefix(model.prefix, manifest), folder / model.path, manifest.files)
-        log_event("model is there", model=model.name, files=len(manifest.files), bytes=manifest.size,
-            seconds=round(time.monotonic() - start_s, 1))  # fmt: skip
+        seconds = round(time.monotonic() - start_s, 1)
+        log_event("model is there", model=model.name, files=len(manifest.files), bytes=manifest.size, seconds=seconds)
 
 
 def _require_model_manifest(store: ObjectStore, model: ModelReference) -> Manifest:
     manifest = read_model_manifest(store, model.prefix, model.name, model.command)
     if manifest is None:
-        raise InputError(
-            f"the model {model.name} is not staged: it has no manifest", where=store.url(manifest_key(model.prefix)),
-            change=f"stage it, then run this again: {model.command}",
-        )  # fmt: skip
+        problem = f"the model {model.name} is not staged: it has no manifest"
+        raise InputError(problem, where=store.url(manifest_key(model.prefix)), change=f"stage it: {model.command}")
     return manifest
 
 
-def _copy_driver(work: Path) -> None:
-    """Put the driver where the runtime's container finds it, whole or not at all."""
-    new_file = work / f".{DRIVER}.new"
-    new_file.write_bytes(build_driver_archive())
-    new_file.chmod(0o644)
-    new_file.replace(work / DRIVER)
+def build_driver_archive() -> bytes:
+    """Return the archive's bytes."""
+    folder = Path(driver.__file__).parent
+    sources = {f"tandem/artifacts/driver/{path.name}": path.read_bytes() for path in folder.glob("*.py")}
+    sources |= {"__main__.py": MAIN_SOURCE, "tandem/__init__.py": b"", "tandem/artifacts/__init__.py": b""}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:  # stored: an image's Python may lack zlib
+        for name, content in sorted(sources.items()):
+            member = zipfile.ZipInfo(name, ZIP_EPOCH)
+            member.create_system, member.external_attr = 3, 0o644 << 16  # as on Unix, wherever it is made
+            archive.writestr(member, content)
+    return buffer.getvalue()

@@ -1,37 +1,39 @@
-"""Local files as they are stored: found, named and hashed.
+"""Local files: listed, hashed, and written on a disk that may be full.
 
-Invariant: what is listed here are plain files with names that every program of the chain can carry; a link, a
-device or an unreadable file is refused by name and never skipped.
+Invariant: what is stored are plain files with names that every program of the chain can carry; a link, a device or an
+unreadable file is refused by name and never skipped; a full disk is a fault with the file or folder.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import shutil
 import stat
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
+from typing import TypeVar
 
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, ManifestFile, validate_path
-from tandem.errors import InputError
+from tandem.errors import ExternalError, InputError
+
+Item = TypeVar("Item")
 
 READ_BYTES = 1 << 18  # bytes read at once: it stays in the processor's cache between one use and the next
 HASH_THREADS = 4  # hashlib leaves the interpreter's lock, so files are hashed side by side
 MAX_PATH_BYTES = 800  # bytes; S3 takes keys of 1,024 and the prefix of a model or an artifact needs some
-
-
-def list_files(folder: Path) -> tuple[ManifestFile, ...]:
-    """Return every file below a folder with its size and SHA-256, by path.
-
-    Raises:
-        InputError: as `LocalFiles`, and where a file cannot be read.
-    """
-    return LocalFiles(folder).hash_all()
+SPARE_BYTES = 64 * 1024**2  # bytes left for logs and whatever else shares the disk
+# the runtime's container and this one run as different users (docs/artifacts.md), and a cache keeps locks
+OPEN_FOLDER_MODE, OPEN_FILE_MODE = 0o777, 0o666
+_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class LocalFiles:
-    """Every file below a folder: found at once, hashed each when it is first asked for, and never again.
+    """Every file below a folder: listed at once, hashed each when it is first asked for, and never again.
 
     Args:
         folder: the files lie below it.
@@ -43,13 +45,10 @@ class LocalFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        paths = sorted(_walk_files(folder, folder), key=lambda path: path.relative_to(folder).as_posix())
-        if not paths:
-            change = "name the folder that has them"
-            raise InputError("there is no file in the folder", where=str(folder), change=change)
-        self.sizes = {
-            _validate_name(folder, path): path.stat().st_size for path in paths
-        }  # bytes, by path, in its order
+        self.sizes = {_check_name(folder, path): path.stat().st_size for path in _walk_files(folder)}  # bytes, by path
+        if not self.sizes:
+            raise InputError("there is no file in the folder", where=str(folder), change="name the folder of the files")
+        self.sizes = dict(sorted(self.sizes.items()))
         self._hashed_files: dict[str, ManifestFile] = {}
 
     def hash_file(self, name: str, check_cancel: Callable[[], None] = lambda: None) -> ManifestFile:
@@ -101,45 +100,142 @@ def _hash_content(path: Path, check_cancel: Callable[[], None]) -> tuple[int, st
 
 def unreadable_error(path: Path, error: OSError) -> InputError:
     """Return the fault of a file that cannot be read."""
-    return InputError(
-        f"the file cannot be read ({error.strerror or error})", where=str(path),
-        change="make it readable for this process, or take it out of the folder",
-    )  # fmt: skip
+    problem = f"the file cannot be read ({error.strerror or error})"
+    return InputError(problem, where=str(path), change="make it readable, or take it out of the folder")
 
 
-def _walk_files(folder: Path, top_folder: Path) -> Iterator[Path]:
+def _walk_files(folder: Path) -> Iterator[Path]:
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        entries = list(os.scandir(folder))
     except OSError as error:
         raise unreadable_error(folder, error) from None
     for entry in entries:
-        path = Path(entry.path)
         mode = entry.stat(follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):
-            yield from _walk_files(path, top_folder)
+            yield from _walk_files(Path(entry.path))
         elif stat.S_ISREG(mode):
-            yield path
+            yield Path(entry.path)
         else:
             kind = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
-            raise InputError(
-                f"it is {kind}, which a bucket cannot hold", where=str(path),
-                change=f"put the content in its place (cp -rL copies {top_folder.name} without links) or remove it",
-            )  # fmt: skip
+            change = "put the content in its place (cp -rL copies without links) or remove it"
+            raise InputError(f"it is {kind}, which a bucket cannot hold", where=entry.path, change=change)
 
 
-def _validate_name(folder: Path, path: Path) -> str:
+def _check_name(folder: Path, path: Path) -> str:
     name = path.relative_to(folder).as_posix()
-    reason = ""
+    reason = describe_bad_name(name)
     if path.name in {MANIFEST_NAME, LEASE_NAME}:
         reason = "it has a name that Tandem writes itself"
-    elif not name.isprintable():  # control characters, and bytes that are no UTF-8
-        reason = "its name has characters that cannot be carried"
-    elif len(name.encode()) > MAX_PATH_BYTES:
+    elif not reason and len(name.encode()) > MAX_PATH_BYTES:
         reason = f"its path has more than {MAX_PATH_BYTES} bytes"
-    try:
-        validate_path(name)
-    except ValueError as error:
-        reason = str(error)
     if reason:
         raise InputError(reason, where=ascii(str(path)).strip("'"), change="rename it or take it out of the folder")
     return name
+
+
+def describe_bad_name(name: str) -> str:
+    """Say why a relative path cannot be carried by S3, a mount or a log; empty where it can."""
+    if not name.isprintable():  # control characters, and bytes that are no UTF-8
+        return "its name has characters that cannot be carried"
+    try:
+        validate_path(name)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def require_disk_space(folder: Path, byte_count: int, purpose: str) -> None:
+    """Refuse to begin what cannot end.
+
+    Args:
+        folder: where the bytes will go; it exists.
+        byte_count: bytes still to be written.
+        purpose: whose bytes, for the message.
+
+    Raises:
+        ExternalError: the disk has less than that free.
+    """
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < byte_count + SPARE_BYTES:
+        needs = f"{purpose} needs {format_bytes(byte_count)} on this disk and {format_bytes(SPARE_BYTES)} spare"
+        change = "give the pod more ephemeral storage, or name a folder on a larger disk"
+        raise ExternalError(f"{needs}; {format_bytes(free_bytes)} are free", where=str(folder), change=change)
+
+
+@contextmanager
+def translate_disk_errors(path: Path) -> Iterator[None]:
+    """Turn what the file system refuses while `path` is written into a fault.
+
+    Raises:
+        ExternalError: the disk is full, or refuses the file.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # no system call: a library's own word
+            raise
+        problem, change = "the file cannot be written", "check the volume's mount, its owner and mode (fsGroup)"
+        if error.errno in _DISK_FULL_ERRNOS:
+            problem, change = "the disk is full", "give the pod more ephemeral storage; whole files are kept"
+        where = str(error.filename or path)
+        raise ExternalError(f"{problem} ({error.strerror})", where=where, change=change) from None
+
+
+def create_open_folder(folder: Path) -> None:
+    """Make a folder and those above it, open to the other containers of the pod whatever the umask."""
+    if not folder.is_dir():
+        create_open_folder(folder.parent)
+        with suppress(FileExistsError):  # another thread made it
+            folder.mkdir()
+            folder.chmod(OPEN_FOLDER_MODE)
+
+
+def read_file_size(path: Path) -> int:
+    """Return a file's bytes, -1 where it cannot be looked at."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def has_content(path: Path, file: ManifestFile) -> bool:
+    """Tell whether a plain file is whole; where a server may have written to it, its size alone does not say so."""
+    is_plain = path.is_file() and not path.is_symlink()
+    return is_plain and read_file_size(path) == file.size and compute_sha256(path) == file.sha256
+
+
+def run_in_threads(
+    thread_count: int, action: Callable[[Item], None], items: Sequence[Item], halt_event: Event | None = None
+) -> None:
+    """Call `action` for every item in some threads; at the first error no further one begins, and it is raised.
+
+    Args:
+        thread_count: threads.
+        action: called for each item.
+        items: in the order in which they begin.
+        halt_event: set while the threads end, so that those under way may look at it.
+    """
+    halt_event = halt_event or Event()
+    pool = ThreadPoolExecutor(thread_count, thread_name_prefix="file")
+    try:
+        done, _ = wait([pool.submit(action, item) for item in items], return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+    finally:
+        halt_event.set()
+        pool.shutdown(cancel_futures=True)
+        halt_event.clear()
+
+
+def format_bytes(byte_count: int) -> str:
+    """Return bytes in the unit that an operator reads."""
+    for unit, unit_bytes in (("GiB", 1024**3), ("MiB", 1024**2)):
+        if byte_count >= unit_bytes:
+            return f"{byte_count / unit_bytes:.1f} {unit}"
+    return f"{byte_count} bytes"
+
+
+def shorten_list(items: Sequence[str], max_count: int, separator: str = "; ") -> str:
+    """Return the first items as one text, and how many more there are."""
+    rest_note = f" and {len(items) - max_count} more" if len(items) > max_count else ""
+    return separator.join(items[:max_count]) + rest_note

@@ -1,77 +1,198 @@
 """A snapshot on a Hugging Face hub: resolved once to a commit, received file by file, held against the hub's checksums.
 
-Invariant: a file that `receive` returns has the size and the checksum that the hub lists for that very commit; no
+Invariants: a file that `receive` returns has the size and the checksum that the hub lists for that very commit; no
 host is spoken to but the hub's own and those it redirects to, and a redirect to another host never carries the token.
+The token comes from Secrets Manager into memory and goes nowhere else: it is in no manifest, argument, environment
+variable, file, log line or message. What passes (no connection, 408, 429, 5xx) is tried a bounded number of times with
+growing waits; what stays is a fault at once. No message quotes a whole address of the hub's answer: those of large
+files are signed.
 
 Of huggingface_hub 1.33 (read in its source) the listing, the session, the headers and the errors are used. Its
 `hf_hub_download` is not: it writes each download to a new temporary name and deletes it on failure, so a second
 process never resumes one, and its Xet client speaks to further hosts. It asks for a listing once, gives a download
-up on a 5xx, and sleeps as long as a Retry-After says; the one loop of tries (`hub_tries`) bounds all of that.
+up on a 5xx, and sleeps as long as a Retry-After says; our one loop of tries bounds all of that.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from tandem.artifacts.driver.log import log_event
-from tandem.artifacts.hub_retry import HubAccessError, HubQuery, HubRetry
-from tandem.artifacts.local_disk import read_file_size, require_disk_space, translate_disk_errors
-from tandem.artifacts.manifest import validate_path
-from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken, read_token, secret_name
-from tandem.artifacts.snapshot import SnapshotEntry
-from tandem.errors import ExternalError, InputError
+import boto3
+from botocore.config import Config
 
-if TYPE_CHECKING:
-    from huggingface_hub.hf_api import ModelInfo
+from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.files import describe_bad_name, read_file_size, require_disk_space, translate_disk_errors
+from tandem.artifacts.retry import retry_call
+from tandem.artifacts.snapshot import SnapshotEntry
+from tandem.aws.faults import BOTO_ERRORS, error_code, explain_fault
+from tandem.errors import ExternalError, InputError, TandemError
+
+# read by the library when it is imported: no telemetry, and no token but the one it is given
+os.environ.update({"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"})
+import httpx
+import huggingface_hub as library
+from huggingface_hub import errors as hub_errors
+from huggingface_hub import utils as hub_utils
+
+Result = TypeVar("Result")
 
 PUBLIC_HUB = "https://huggingface.co"
 MAX_FETCHES = 3  # of one file whose content is not what the hub lists
 TIMEOUT_S = 30.0  # for a connection, and for the next bytes of an answer
 READ_BYTES = 1024**2  # bytes hashed at once
-PARTIAL_CONTENT = 206
+PARTIAL_CONTENT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 206, 401, 403, 404  # of HTTP
+MAX_TRIES = 5  # in a row without a new byte
+FIRST_WAIT_S = 1.0  # doubled after each try
+MAX_WAIT_S = 600.0  # of a Retry-After: who asks for more is down for the length of a Job
+# the environment variable that holds the secret's name, never its value
+SECRET_NAME_VARIABLE = "TANDEM_HUB_TOKEN_SECRET"  # noqa: S105
+_TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
+_QUOTE_CHARACTERS = 200  # characters of the hub's own message that are quoted
+_RETRY_ADVICE = "run the job again, what is stored stays; if it stays down, name another hub or stage a copy by --from"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-# read by the library when it is imported: no telemetry, and no token but the one it is given
-_SETTINGS = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+_TOKEN = re.compile(r"[\x21-\x7e]{8,}")  # what may stand in a header: an error would show a line break in it
+
+
+class HubAccessError(InputError):
+    """The hub does not show it to this asker; a token may open it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubToken:
+    """A hub token.
+
+    Args:
+        secret: the name of the secret it came from; what is shown.
+        value: the token itself; never shown.
+    """
+
+    secret: str
+    value: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSnapshot:
-    """One commit of one model.
+    """One revision of one model of a hub, and who asks; it has what `snapshot.FolderSnapshot` has.
 
     Args:
-        query: model, commit, hub and token.
+        model: organisation/name. commit: 40 hexadecimal digits; a name that moves until the hub has resolved it.
+        hub: its address, without a slash at the end.
+        token: None asks as anybody.
         entries: every file by its name.
         folder: local disk for what is received of this commit.
     """
 
-    query: HubQuery
-    entries: Mapping[str, SnapshotEntry]
+    model: str
+    commit: str
+    hub: str
     folder: Path
+    token: HubToken | None = field(default=None, repr=False)
+    entries: Mapping[str, SnapshotEntry] = field(default_factory=dict)
 
     @property
-    def commit(self) -> str:
-        """Return the commit, 40 hexadecimal digits."""
-        return self.query.revision
+    def page(self) -> str:
+        """Return the model's page, where its licence is accepted."""
+        return f"{self.hub}/{self.model}"
 
     @property
     def where(self) -> str:
         """Return the snapshot's address, for messages."""
-        return self.query.where
+        return f"{self.page}@{self.commit}"
 
     @property
     def provenance(self) -> dict[str, Any]:
         """Return what the manifest says of where the files came from."""
-        return {"from": "hub", "hub": self.query.hub, "checked": "size and checksum of the hub"}
+        return {"from": "hub", "hub": self.hub, "checked": "size and checksum of the hub"}
+
+    def foreign_answer_fault(self, error: Exception) -> TandemError:
+        """Return the fault of an answer that no hub gives."""
+        change = "check HF_ENDPOINT, and whether a proxy or a login page stands before it"
+        return ExternalError(f"what answers is no hub ({type(error).__name__})", where=self.where, change=change)
+
+    def response_fault(self, error: hub_errors.HfHubHTTPError) -> TandemError:  # noqa: PLR0911 - an answer each
+        """Return the fault that an answer of the hub means."""
+        status, headers, token = error.response.status_code, error.response.headers, self.token
+        code, message = headers.get("X-Error-Code", ""), headers.get("X-Error-Message", "")
+        quote = f' (the hub: "{message[:_QUOTE_CHARACTERS]}")' if message else ""
+        if code == "GatedRepo" and token is None:
+            change = f"accept its licence at {self.page}, store a token of that account in Secrets Manager, and give "
+            change += f"the secret's name to the environment ({SECRET_NAME_VARIABLE})"
+            return HubAccessError("the model is gated and no token was sent", where=self.where, change=change)
+        if code == "GatedRepo" and token:
+            problem = f"the model is gated and the token in the secret {token.secret} does not open it{quote}"
+            change = (
+                f"accept the licence at {self.page} with the token's own account, wait for its approval, and let it "
+            )
+            return HubAccessError(problem, where=self.where, change=f"{change}read gated repositories")
+        if code == "RevisionNotFound":
+            change = f"take a commit from {self.page}/commits/main"
+            return InputError(f"the model has no revision {self.commit}", where=self.page, change=change)
+        if status == UNAUTHORIZED and token:
+            problem = f"the hub does not accept the token in the secret {token.secret}{quote}"
+            return HubAccessError(problem, where=self.page, change="put a token that is valid into the secret")
+        if code == "RepoNotFound" or status in {UNAUTHORIZED, NOT_FOUND}:
+            reason = f"the token in the secret {token.secret} may not see it" if token else "it is private"
+            change = f"check the name; for a private one give a secret with a token ({SECRET_NAME_VARIABLE})"
+            return HubAccessError(f"the hub has no model {self.model}, or {reason}", where=self.page, change=change)
+        if status == FORBIDDEN:
+            change = f"read {self.page} with the account whose token is used"
+            return HubAccessError(f"the hub forbids it{quote}", where=self.where, change=change)
+        return ExternalError(f"the hub answers {status}{quote}", where=self.where, change=_RETRY_ADVICE)
+
+    def retry(self, subject: str, action: Callable[[], Result], count_bytes: Callable[[], int] = lambda: 0) -> Result:
+        """Ask until the hub answers.
+
+        Args:
+            subject: the file, or the listing, for messages.
+            action: one try.
+            count_bytes: what has come so far; the tries are counted anew when more has.
+
+        Raises:
+            TandemError: the hub refuses, or the last try failed.
+        """
+        bytes_before, first, wait_s = count_bytes(), 0, 0.0
+
+        def plan_wait(error: Exception, number: int) -> float:
+            nonlocal bytes_before, first, wait_s
+            reason, hub_wait_s = self._read_failure(error)
+            if count_bytes() > bytes_before:
+                bytes_before, first, wait_s = count_bytes(), number - 1, 0.0
+            wait_s, tries = hub_wait_s if hub_wait_s is not None else max(FIRST_WAIT_S, 2 * wait_s), number - first
+            if tries == MAX_TRIES or wait_s > MAX_WAIT_S:
+                wait_note = f" and asks to wait {wait_s:.0f} seconds" if wait_s > MAX_WAIT_S else ""
+                problem = f"{reason}{wait_note}, asked {tries} times for {subject}"
+                raise ExternalError(problem, where=self.where, change=_RETRY_ADVICE) from None
+            details = {"why": reason, "what": subject, "wait_s": wait_s, "tries_left": MAX_TRIES - tries}
+            log_event("trying again", level="warning", **details)
+            return wait_s
+
+        failures = (httpx.HTTPError, httpx.InvalidURL, hub_errors.OfflineModeIsEnabled, EOFError)
+        return retry_call(action, failures, plan_wait)
+
+    def _read_failure(self, error: Exception) -> tuple[str, float | None]:
+        """Return what passes in words, and the seconds that the hub asks to wait; raise what stays."""
+        if isinstance(error, hub_errors.HfHubHTTPError):
+            if error.response.status_code not in _TRANSIENT_STATUSES:
+                raise self.response_fault(error) from None
+            return f"the hub answers {error.response.status_code}", _read_wait_s(error.response.headers)
+        if isinstance(error, hub_errors.OfflineModeIsEnabled):
+            raise InputError("HF_HUB_OFFLINE is set", change="unset it, or stage a folder by --from") from None
+        if not isinstance(error, (httpx.TransportError, EOFError)):
+            raise self.foreign_answer_fault(error) from None
+        return f"the hub does not answer ({type(error).__name__}: {error})", None
 
     def prepare(self) -> None:
         """Make the folder, and remove what an earlier run left there of another commit.
@@ -91,12 +212,10 @@ class HubSnapshot:
         Raises:
             ExternalError: it does not.
         """
-        largest = max(entries, key=lambda entry: entry.size, default=None)
-        if largest is not None:
-            present_bytes = read_file_size(self.folder / largest.path) or 0
-            require_disk_space(
-                self.folder, largest.size - present_bytes, f"{largest.path}, the largest file of {self.where},"
-            )
+        if entries:
+            largest = max(entries, key=lambda entry: entry.size)
+            missing_bytes = largest.size - max(0, read_file_size(self.folder / largest.path))
+            require_disk_space(self.folder, missing_bytes, f"{largest.path}, the largest file of {self.where},")
 
     def receive(self, entry: SnapshotEntry, on_progress: Callable[[int], None]) -> tuple[Path, str]:
         """Bring one file to local disk, going on where an earlier run stopped.
@@ -114,66 +233,69 @@ class HubSnapshot:
         """
         path = self.folder / entry.path
         for _ in range(MAX_FETCHES):
-            present_bytes = read_file_size(path) or 0
-            if present_bytes > entry.size:
+            if read_file_size(path) > entry.size:
                 path.unlink()
-                present_bytes = 0
-            require_disk_space(self.folder, entry.size - present_bytes, entry.path)
-            self._complete(entry, path, on_progress)
+            require_disk_space(self.folder, entry.size - max(0, read_file_size(path)), entry.path)
+            if read_file_size(path) < entry.size:
+                self.retry(
+                    entry.path, lambda: self._stream(entry, path, on_progress), lambda: max(0, read_file_size(path))
+                )
             sha256, is_whole = _verify_checksum(entry, path)
             if is_whole:
                 return path, sha256
             log_event("content is not what the hub lists, thrown away", level="warning", file=entry.path)
-            on_progress(-(read_file_size(path) or 0))
+            on_progress(-read_file_size(path))
             path.unlink()
-        raise ExternalError(
-            f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists",
-            where=self.where, change="look for a proxy that changes downloads, or stage a checked copy by --from",
-        )  # fmt: skip
+        problem = f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists"
+        raise ExternalError(problem, where=self.where, change="look for a proxy that changes downloads, or use --from")
 
     def drop(self, entry: SnapshotEntry) -> None:
         """Delete the local file, which is stored now."""
         (self.folder / entry.path).unlink(missing_ok=True)
 
-    def _complete(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
-        """Ask for what is missing until nothing is."""
-        retry = HubRetry(self.query, entry.path)
-        while not path.exists() or (read_file_size(path) or 0) < entry.size:
-            bytes_before = read_file_size(path) or 0
-            with retry.attempt():
-                self._stream(entry, path, on_progress)
-                if (read_file_size(path) or 0) < entry.size:
-                    raise EOFError(f"the answer ended after {(read_file_size(path) or 0)} of {entry.size} bytes")
-            if (read_file_size(path) or 0) > bytes_before:
-                retry.reset()
-
     def _stream(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
-        # not at the top: only when there is something to fetch
-        from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status  # noqa: PLC0415
-
-        present_bytes, token = (read_file_size(path) or 0), self.query.token
+        """Ask once for what is missing; raise EOFError where the answer ended early."""
+        present = max(0, read_file_size(path))
         headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}  # offsets are those of the file itself
-        if token:
-            headers["Authorization"] = f"Bearer {token.value}"
-        if present_bytes:
-            headers["Range"] = f"bytes={present_bytes}-"
-        url = hf_hub_url(self.query.model, entry.path, revision=self.commit, endpoint=self.query.hub)
-        with get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_S) as answer:
-            hf_raise_for_status(answer)
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token.value}"
+        if present:
+            headers["Range"] = f"bytes={present}-"
+        url = library.hf_hub_url(self.model, entry.path, revision=self.commit, endpoint=self.hub)
+        with library.get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_S) as answer:
+            library.hf_raise_for_status(answer)
             is_partial = answer.status_code == PARTIAL_CONTENT
-            if present_bytes and not is_partial:
-                on_progress(-present_bytes)
-                present_bytes = 0
+            if present and not is_partial:
+                on_progress(-present)
+                present = 0
             with translate_disk_errors(path):
                 file = path.open("ab" if is_partial else "wb", buffering=0)
             with file:
                 for piece in answer.iter_bytes():  # as they come: a larger piece would be lost when the answer is cut
+                    rest = memoryview(piece)
                     with translate_disk_errors(path):
-                        _write_all(file.write, piece)
-                    present_bytes += len(piece)
+                        while rest:  # a file without a buffer may take less at once
+                            rest = rest[file.write(rest) or 0 :]
+                    present += len(piece)
                     on_progress(len(piece))
-                    if present_bytes > entry.size:  # an endless answer must not fill the disk
+                    if present > entry.size:  # an endless answer must not fill the disk
                         return
+        if present < entry.size:
+            raise EOFError(f"the answer ended after {present} of {entry.size} bytes")
+
+
+def _read_wait_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that an answer asks to wait, by its rate limit or its Retry-After."""
+    limit = hub_utils.parse_ratelimit_headers(headers)  # type: ignore[attr-defined]  # public, in a list mypy does not read
+    if limit is not None and limit.remaining == 0:
+        return float(limit.reset_in_seconds) + 1.0
+    retry_after = headers.get("Retry-After", "").strip()
+    if retry_after.isdigit():
+        return float(retry_after)
+    try:
+        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(tz=UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None
 
 
 def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
@@ -189,19 +311,16 @@ def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
             cannot be used.
         ExternalError: the hub cannot be reached, or answers with another commit than the one that was asked for.
     """
-    _prepare_library()
-    anonymous_query = HubQuery(model=model, revision=revision, hub=read_hub_address(), token=None)
-    query, info = _list_model_files(anonymous_query)
+    logger = logging.getLogger(library.__name__)
+    logger.handlers, logger.propagate = [_HubLogHandler(level=logging.WARNING)], False
+    snapshot, info = _list_model_files(HubSnapshot(model=model, commit=revision, hub=read_hub_address(), folder=work))
     commit = str(info.sha or "")
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):
-        raise ExternalError(
-            f"the hub answers with the commit {commit or 'none'}", where=query.where,
-            change="check that HF_ENDPOINT is a hub that serves pinned commits",
-        )  # fmt: skip
+        change = "check that HF_ENDPOINT is a hub that serves pinned commits"
+        raise ExternalError(f"the hub answers with the commit {commit or 'none'}", where=snapshot.where, change=change)
     if commit != revision:
         log_event("revision resolved", model=model, revision=revision, commit=commit)
-    commit_query = HubQuery(model=model, revision=commit, hub=query.hub, token=query.token)
-    return HubSnapshot(query=commit_query, entries=_parse_entries(info, query.where), folder=work / commit)
+    return replace(snapshot, commit=commit, entries=_parse_entries(info, snapshot.where), folder=work / commit)
 
 
 def read_hub_address() -> str:
@@ -213,78 +332,61 @@ def read_hub_address() -> str:
     address = (os.environ.get("HF_ENDPOINT") or PUBLIC_HUB).rstrip("/")
     parts = urlsplit(address)
     if parts.username or parts.password:
-        raise InputError(
-            "HF_ENDPOINT has a user or password in it",
-            change=f"give the address alone; a token comes by {SECRET_NAME_VARIABLE}",
-        )
+        change = f"give the address alone; a token comes by {SECRET_NAME_VARIABLE}"
+        raise InputError("HF_ENDPOINT has a user or password in it", change=change)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise InputError(
-            "HF_ENDPOINT is no http or https address", where=address, change="give the hub's, as https://hub.internal"
+            "HF_ENDPOINT is no http address", where=address, change="give the hub's, as https://hub.internal"
         )
     return address
 
 
-def _list_model_files(query: HubQuery) -> tuple[HubQuery, ModelInfo]:
+def _list_model_files(snapshot: HubSnapshot) -> tuple[HubSnapshot, library.ModelInfo]:
     """Return the listing, with a token where the model is not open: an open one never sees the token.
 
     A gated one is tried without a token where no secret is named: a mirror may hold it for everybody.
     """
-    name = secret_name()
+    secret_name = os.environ.get(SECRET_NAME_VARIABLE)
     try:
-        info = _request_model_info(query)
+        info = _request_model_info(snapshot)
     except HubAccessError:
-        if name is None:
+        if not secret_name:
             raise
     else:
-        if not info.gated or name is None:
-            return query, info
-    token_query = HubQuery(
-        model=query.model, revision=query.revision, hub=query.hub, token=_read_hub_token(name, query.hub)
-    )
-    return token_query, _request_model_info(token_query)
-
-
-def _read_hub_token(name: str, hub: str) -> HubToken:
-    parts = urlsplit(hub)
+        if not info.gated or not secret_name:
+            return snapshot, info
+    parts = urlsplit(snapshot.hub)
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        raise InputError(
-            "the model needs a token, and a token is not sent over plain http", where=hub,
-            change="reach the hub by https",
-        )  # fmt: skip
-    return read_token(name)
+        raise InputError("a token is not sent over plain http", where=snapshot.hub, change="reach the hub by https")
+    token_snapshot = replace(snapshot, token=read_token(secret_name))
+    return token_snapshot, _request_model_info(token_snapshot)
 
 
-def _request_model_info(query: HubQuery) -> ModelInfo:
-    from huggingface_hub import HfApi  # noqa: PLC0415 - only when there is something to fetch
-    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
-
-    api = HfApi(endpoint=query.hub, token=query.token.value if query.token else False, library_name="tandem")
-    retry = HubRetry(query, "its list of files")
-    while True:
-        try:
-            with retry.attempt():
-                return api.model_info(query.model, revision=query.revision, files_metadata=True, timeout=TIMEOUT_S)
-        except HFValidationError as error:
-            raise InputError(f"it is no name of a model ({error})", where=query.model, change="correct it") from None
-        except (KeyError, TypeError, ValueError) as error:  # no JSON, or not of this form
-            raise query.foreign_answer_fault(error) from None
+def _request_model_info(snapshot: HubSnapshot) -> library.ModelInfo:
+    token = snapshot.token.value if snapshot.token else False
+    api = library.HfApi(endpoint=snapshot.hub, token=token, library_name="tandem")
+    try:
+        return snapshot.retry(
+            "its list of files",
+            lambda: api.model_info(snapshot.model, revision=snapshot.commit, files_metadata=True, timeout=TIMEOUT_S),
+        )
+    except hub_errors.HFValidationError as error:
+        raise InputError(f"it is no name of a model ({error})", where=snapshot.model, change="correct it") from None
+    except (KeyError, TypeError, ValueError) as error:  # no JSON, or not of this form
+        raise snapshot.foreign_answer_fault(error) from None
 
 
-def _parse_entries(info: ModelInfo, where: str) -> dict[str, SnapshotEntry]:
-    change = "check that HF_ENDPOINT is a hub that lists files with sizes and checksums"
+def _parse_entries(info: library.ModelInfo, where: str) -> dict[str, SnapshotEntry]:
     entries: dict[str, SnapshotEntry] = {}
     for sibling in info.siblings or ():
-        try:
-            path = validate_path(str(sibling.rfilename))
-        except ValueError as error:
-            raise InputError(str(error), where=where, change="do not use this model: no honest one is so") from None
-        if not path.isprintable():
-            raise InputError(f"the hub lists a file {path!a}, a name that cannot be carried", where=where,
-                               change="take another revision")  # fmt: skip
+        path = str(sibling.rfilename)
+        if problem := describe_bad_name(path):
+            raise InputError(f"the hub lists {path!a}: {problem}", where=where, change="take another revision")
         sha256 = sibling.lfs.sha256 if sibling.lfs else None
         size = sibling.lfs.size if sibling.lfs else sibling.size
         git_sha1 = None if sibling.lfs else sibling.blob_id
         if not isinstance(size, int) or not (_is_digest(sha256, 64) or _is_digest(git_sha1, 40)):
+            change = "check that HF_ENDPOINT is a hub that lists files with sizes and checksums"
             raise ExternalError(f"the hub lists {path} without size or checksum", where=where, change=change)
         entries[path] = SnapshotEntry(path=path, size=size, sha256=sha256, git_sha1=git_sha1)
     return entries
@@ -296,8 +398,7 @@ def _is_digest(value: object, digits: int) -> bool:
 
 def _verify_checksum(entry: SnapshotEntry, path: Path) -> tuple[str, bool]:
     """Return the SHA-256, and whether size and checksum are those of the listing; one pass over the file."""
-    size = read_file_size(path) or 0
-    sha256 = hashlib.sha256()
+    size, sha256 = read_file_size(path), hashlib.sha256()
     git_hash = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     with path.open("rb") as file:
         while piece := file.read(READ_BYTES):
@@ -308,13 +409,6 @@ def _verify_checksum(entry: SnapshotEntry, path: Path) -> tuple[str, bool]:
     return sha256.hexdigest(), size == entry.size and digest == (entry.sha256 or entry.git_sha1)
 
 
-def _write_all(write: Callable[[memoryview], int | None], piece: bytes) -> None:
-    """Write all of a piece: a file without a buffer may take less at once."""
-    remaining = memoryview(piece)
-    while remaining:
-        remaining = remaining[write(remaining) or 0 :]
-
-
 class _HubLogHandler(logging.Handler):
     """The library's own warnings as log lines; addresses lose their signatures."""
 
@@ -323,11 +417,46 @@ class _HubLogHandler(logging.Handler):
         log_event("the hub's client warns", level="warning", message=text)
 
 
-def _prepare_library() -> None:
-    """Import the library with the settings it reads at import, and take its log lines over."""
-    os.environ.update(_SETTINGS)
-    import huggingface_hub.utils  # noqa: PLC0415
+def read_token(name: str) -> HubToken:
+    """Return the token in a secret: its plain text, or `token` of a JSON object.
 
-    logger = logging.getLogger(huggingface_hub.__name__)
-    logger.handlers = [_HubLogHandler(level=logging.WARNING)]
-    logger.propagate = False
+    In a pod the credentials are those of Pod Identity, by boto3's own chain.
+
+    Args:
+        name: name or ARN of the secret.
+
+    Raises:
+        InputError: there is no such secret, or what it holds is no token.
+        ExternalError: Secrets Manager refuses or cannot be reached.
+    """
+    where = f"secret {name}"
+    config = Config(retries={"mode": "standard"}, connect_timeout=10, read_timeout=20)
+    try:
+        text = boto3.client("secretsmanager", config=config).get_secret_value(SecretId=name).get("SecretString")
+    except BOTO_ERRORS as error:
+        raise _convert_secret_error(error, where) from None
+    if not isinstance(text, str):
+        raise InputError("the secret is binary", where=where, change="store the token as text")
+    if text.lstrip().startswith("{"):
+        try:
+            text = json.loads(text).get("token")
+        except ValueError:  # its message would quote the text
+            text = None
+    if not isinstance(text, str) or not _TOKEN.fullmatch(text.strip()):
+        problem = "the secret holds no token: a text of at least 8 characters without blanks or line breaks"
+        raise InputError(problem, where=where, change='store the token alone as plain text, or {"token": "..."}')
+    return HubToken(name, text.strip())
+
+
+def _convert_secret_error(error: Exception, where: str) -> TandemError:
+    fault, code = explain_fault(error, "GetSecretValue"), error_code(error)
+    if code == "ResourceNotFoundException":
+        change = "create it with the hub's token, or declare its right name for the environment"
+        return InputError("there is no such secret here, or it has no value yet", where=where, change=change)
+    if code == "InvalidRequestException":
+        return InputError(f"the secret cannot be read: {error}", where=where, change="restore it, if it was deleted")
+    if fault.kind in {"denied", "foreign"}:
+        change = "allow this pod's role secretsmanager:GetSecretValue, and kms:Decrypt where the key is your own"
+        return ExternalError(f"reading the secret is denied ({code})", where=where, change=change)
+    change = "check the pod's identity, its region and its way to Secrets Manager; then run the job again"
+    return ExternalError(f"the secret cannot be read: {fault.problem}", where=where, change=change)

@@ -8,26 +8,22 @@ else lies in the bucket is nobody's business here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Literal
 
+from tandem.artifacts.files import shorten_list
 from tandem.artifacts.lease import LeaseState, parse_lease
 from tandem.artifacts.manifest import LEASE_NAME, Manifest, NewerSchemaError
-from tandem.artifacts.manifest_store import files_prefix, manifest_key, read_stored_manifest
-from tandem.artifacts.rejection import REJECTION_NAME as REFUSED
+from tandem.artifacts.manifest_store import REJECTION_NAME, files_prefix, manifest_key, read_stored_manifest
 from tandem.artifacts.store import ObjectStore, ObjectSummary, OpenUpload
 from tandem.errors import ExternalError, TandemError
 
 Kind = Literal["model", "artifact"]
 Condition = Literal["whole", "damaged", "partial", "unread", "newer"]
 
-PREFIX_DEPTHS: dict[str, tuple[Kind, int]] = {
-    "models": ("model", 4),
-    "artifacts": ("artifact", 2),
-}  # parts of a set's prefix
+PREFIX_DEPTHS: dict[str, tuple[Kind, int]] = {"models": ("model", 4), "artifacts": ("artifact", 2)}  # parts of a prefix
 MAX_NAMES = 3  # files that a sentence names; the rest is counted
 
 
@@ -58,7 +54,7 @@ class StoredSet:
     @property
     def name(self) -> str:
         """Return id@revision of a model, the key's name of an artifact."""
-        _, _, rest = self.prefix.partition("/")
+        rest = self.prefix.partition("/")[2]
         return rest if self.kind == "artifact" else "@".join(rest.rsplit("/", 1))
 
     @property
@@ -69,14 +65,19 @@ class StoredSet:
     @property
     def last_write_at(self) -> datetime:
         """Return when something of it was last written, by S3's clock; a lease counts where there is nothing else."""
-        objects = [summary for summary in self.objects if summary.key != self.lease_key]
-        times = [*(summary.modified_at for summary in objects), *(upload.initiated_at for upload in self.open_uploads)]
+        times = [summary.modified_at for summary in self.objects if summary.key != self.lease_key]
+        times += [upload.initiated_at for upload in self.open_uploads]
         return max(times or [summary.modified_at for summary in self.objects])
 
     @property
     def is_ours(self) -> bool:
         """Whether Tandem wrote it: every writer takes the lease first, and a whole set has its manifest."""
-        return bool({self.manifest_key, self.lease_key} & {summary.key for summary in self.objects})
+        return bool({self.manifest_key, self.lease_key} & self.keys)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Return the keys of all its objects."""
+        return frozenset(summary.key for summary in self.objects)
 
     @property
     def manifest_key(self) -> str:
@@ -96,8 +97,7 @@ class StoredSet:
     @property
     def rejection_runs(self) -> tuple[str, ...]:
         """Return the runs that an upload refused and kept."""
-        suffix = f"/{REFUSED}"
-        return tuple(self.run_folder(summary.key) for summary in self.objects if summary.key.endswith(suffix))
+        return tuple(self.run_folder(row.key) for row in self.objects if row.key.endswith(f"/{REJECTION_NAME}"))
 
     def run_folder(self, key: str) -> str:
         """Return the run's folder that an object of an artifact lies in; empty for one that lies in none."""
@@ -125,7 +125,7 @@ class StoredSet:
             return f"its lease cannot be read: {self.lease_fault.problem}"
         if self.lease is None:
             return "nobody writes it"
-        if self.lease.is_active and self.lease.ends_at:
+        if self.lease.is_active:
             return f"held by {self.lease.holder} until {self.lease.ends_at:%Y-%m-%d %H:%M:%S} UTC"
         return f"nobody writes it, {self.lease.holder} was the last"
 
@@ -138,17 +138,13 @@ class StoredSet:
             return ""
         if (self.manifest.kind, self.manifest.name) != (self.kind, self.name):
             return f"its manifest is of {self.manifest.kind} {self.manifest.name}"
-        sizes, files_root = (
-            {summary.key: summary.size for summary in self.objects},
-            files_prefix(self.prefix, self.manifest),
-        )
-        missing_paths = [file.path for file in self.manifest.files if f"{files_root}/{file.path}" not in sizes]
-        resized_paths = [
-            file.path for file in self.manifest.files if sizes.get(f"{files_root}/{file.path}", file.size) != file.size
+        sizes, root = {row.key: row.size for row in self.objects}, files_prefix(self.prefix, self.manifest)
+        missing = [file.path for file in self.manifest.files if f"{root}/{file.path}" not in sizes]
+        resized = [
+            file.path for file in self.manifest.files if sizes.get(f"{root}/{file.path}", file.size) != file.size
         ]
-        phrases = [f"{', '.join(paths[:MAX_NAMES])}{_format_rest(paths)} {problem}" for paths, problem in
-                ((missing_paths, "missing"), (resized_paths, "of another size")) if paths]  # fmt: skip
-        return "; ".join(phrases)
+        phrases = ((missing, "missing"), (resized, "of another size"))
+        return "; ".join(f"{shorten_list(paths, MAX_NAMES, ', ')} {problem}" for paths, problem in phrases if paths)
 
 
 def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[StoredSet, ...]:
@@ -161,38 +157,19 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
     Raises:
         TandemError: the bucket cannot be listed.
     """
-    objects = [summary for top_prefix in PREFIX_DEPTHS for summary in store.list(f"{top_prefix}/")]
-    open_uploads = (
-        [upload for top_prefix in PREFIX_DEPTHS for upload in store.list_uploads(f"{top_prefix}/")]
-        if with_uploads
-        else []
-    )
-    keys = [*(summary.key for summary in objects), *(upload.key for upload in open_uploads)]
-    prefixes = sorted({set_prefix(key) for key in keys} - {""})
-    by_prefix = {
-        prefix: tuple(group) for prefix, group in groupby(objects, key=lambda summary: set_prefix(summary.key))
-    }
-    unread_sets = [
-        StoredSet(
-            kind=PREFIX_DEPTHS[prefix.partition("/")[0]][0], prefix=prefix, objects=by_prefix.get(prefix, ()),
-            open_uploads=tuple(upload for upload in open_uploads if set_prefix(upload.key) == prefix),
-        )
-        for prefix in prefixes
-    ]  # fmt: skip
-    return tuple(
-        store.pool.map(
-            lambda stored_set: _reread_damaged_set(store, _read_manifest_and_lease(store, stored_set)), unread_sets
-        )
-    )
+    objects = [summary for top in PREFIX_DEPTHS for summary in store.list(f"{top}/")]
+    uploads = [upload for top in PREFIX_DEPTHS if with_uploads for upload in store.list_uploads(f"{top}/")]
+    by_prefix = {prefix: tuple(group) for prefix, group in groupby(objects, key=lambda row: set_prefix(row.key))}
+    prefixes = sorted({*by_prefix, *(set_prefix(upload.key) for upload in uploads)} - {""})
 
-
-def _reread_damaged_set(store: ObjectStore, stored_set: StoredSet) -> StoredSet:
-    """Return the set as another look finds it, where files are missing: it may have become whole between two pages."""
-    if stored_set.manifest is None or not stored_set.damage:
+    def read_set(prefix: str) -> StoredSet:
+        set_uploads = tuple(upload for upload in uploads if set_prefix(upload.key) == prefix)
+        stored_set = _read_set(store, prefix, by_prefix.get(prefix, ()), set_uploads)
+        if stored_set.manifest is not None and stored_set.damage:  # it may have become whole between two pages
+            stored_set = _read_set(store, prefix, tuple(store.list(f"{prefix}/")), set_uploads)
         return stored_set
-    return _read_manifest_and_lease(
-        store, replace(stored_set, objects=tuple(store.list(f"{stored_set.prefix}/")), manifest=None)
-    )
+
+    return tuple(store.pool.map(read_set, prefixes))
 
 
 def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:
@@ -201,11 +178,7 @@ def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:
     Raises:
         TandemError: the bucket cannot be listed.
     """
-    unread_set = StoredSet(
-        kind=PREFIX_DEPTHS[prefix.partition("/")[0]][0], prefix=prefix, objects=tuple(store.list(f"{prefix}/")),
-        open_uploads=tuple(store.list_uploads(f"{prefix}/")),
-    )  # fmt: skip
-    return _read_manifest_and_lease(store, unread_set)
+    return _read_set(store, prefix, tuple(store.list(f"{prefix}/")), tuple(store.list_uploads(f"{prefix}/")))
 
 
 def set_prefix(key: str) -> str:
@@ -215,25 +188,22 @@ def set_prefix(key: str) -> str:
     return "/".join(parts[:depth]) if depth and len(parts) > depth and all(parts[:depth]) else ""
 
 
-def _read_manifest_and_lease(store: ObjectStore, stored_set: StoredSet) -> StoredSet:
+def _read_set(
+    store: ObjectStore, prefix: str, objects: tuple[ObjectSummary, ...], uploads: tuple[OpenUpload, ...]
+) -> StoredSet:
     """Return the set with what its manifest and its lease say."""
-    keys = {summary.key for summary in stored_set.objects}
-    if stored_set.manifest_key in keys:
+    kind, _ = PREFIX_DEPTHS[prefix.partition("/")[0]]
+    stored_set = StoredSet(kind=kind, prefix=prefix, objects=objects, open_uploads=uploads)
+    if stored_set.manifest_key in stored_set.keys:
         try:
-            stored_set = replace(stored_set, manifest=read_stored_manifest(store, stored_set.prefix))
+            stored_set = replace(stored_set, manifest=read_stored_manifest(store, prefix))
         except TandemError as error:
             stored_set = replace(stored_set, fault=error)
-    if stored_set.lease_key in keys:
+    if stored_set.lease_key in stored_set.keys:
         try:
             lease_object = store.read(stored_set.lease_key)
-            stored_set = replace(
-                stored_set, lease=parse_lease(lease_object, store.url(stored_set.lease_key)) if lease_object else None
-            )
+            lease = parse_lease(lease_object, store.url(stored_set.lease_key)) if lease_object else None
+            stored_set = replace(stored_set, lease=lease)
         except TandemError as error:
             stored_set = replace(stored_set, lease_fault=error)
     return stored_set
-
-
-def _format_rest(paths: Iterable[str]) -> str:
-    rest_count = len(list(paths)) - MAX_NAMES
-    return f" and {rest_count} more" if rest_count > 0 else ""

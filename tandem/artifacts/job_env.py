@@ -5,21 +5,23 @@ Invariant: what is malformed is refused before anything is read or written.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tandem.artifacts.manifest import validate_path
 from tandem.errors import InputError
 from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey
 
 HOLDER_VARIABLE = "TANDEM_HOLDER"  # the Job's name and uid: a name that no other run has
 COMPILE_VARIABLE = "TANDEM_COMPILE_JOB"  # the command that makes the artifact
 STAGE_VARIABLE = "TANDEM_STAGE_JOBS"  # JSON of id@revision -> the command that stages it
-MODELS = "models"
-ARTIFACTS = "artifacts"
+_ID_PATTERN = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_REVISION_PATTERN = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +29,23 @@ class ModelReference:
     """One model snapshot that is needed.
 
     Args:
-        id: organisation/name. revision: commit or branch.
+        id: organisation/name. revision: a commit, or a name that moves.
         command: starts the job that stages it.
+
+    Raises:
+        InputError: id or revision cannot be a prefix.
     """
 
     id: str
     revision: str
-    command: str
+    command: str = "run this job again"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a prefix."""
+        if not _ID_PATTERN.fullmatch(self.id) or ".." in self.id:
+            raise InputError(f"{self.id!r} is no model", change="give organisation/name, as the hub spells it")
+        if not _REVISION_PATTERN.fullmatch(self.revision) or ".." in self.revision:
+            raise InputError(f"{self.revision!r} is no revision", change="give the commit, 40 hexadecimal digits")
 
     @property
     def name(self) -> str:
@@ -47,8 +59,19 @@ class ModelReference:
 
     @property
     def prefix(self) -> str:
-        """Return where it is stored, without a slash at its end."""
-        return f"{MODELS}/{self.path}"
+        """Return where it is stored, without a slash at its end; as `tandem.spec.model.ModelConfig.prefix`."""
+        return f"models/{self.path}"
+
+    @property
+    def is_pinned(self) -> bool:
+        """Return whether the revision is a commit."""
+        return _COMMIT_PATTERN.fullmatch(self.revision) is not None
+
+
+def add_bucket_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --bucket, which the pod's TANDEM_BUCKET stands in for."""
+    bucket = os.environ.get("TANDEM_BUCKET")
+    parser.add_argument("--bucket", default=bucket, required=not bucket, help="of models, artifacts and results")
 
 
 def read_artifact_key() -> ArtifactKey:
@@ -57,13 +80,8 @@ def read_artifact_key() -> ArtifactKey:
     Raises:
         InputError: there is none, or it is no key of this release.
     """
-    text = os.environ.get(KEY_VARIABLE, "")
     change = f"set {KEY_VARIABLE} to the key's fields, as the rendered manifests of this release do"
-    try:
-        fields = json.loads(text)
-    except ValueError as error:
-        problem = f"{KEY_VARIABLE} is no JSON ({error})" if text else f"{KEY_VARIABLE} is not set"
-        raise InputError(problem, change=change) from None
+    fields = read_json_variable(KEY_VARIABLE, "", change)
     if not isinstance(fields, dict):
         raise InputError(f"{KEY_VARIABLE} is no mapping", change=change)
     try:
@@ -72,26 +90,36 @@ def read_artifact_key() -> ArtifactKey:
         raise InputError(f"{KEY_VARIABLE} is {error}", change=f"{change}; use its own tools image") from None
 
 
+def read_json_variable(name: str, default: str, change: str = "use the rendered manifest") -> Any:
+    """Return what a variable holds as JSON.
+
+    Raises:
+        InputError: it is no JSON, or not set where there is no default.
+    """
+    text = os.environ.get(name) or default
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{name} is no JSON ({error})" if text else f"{name} is not set", change=change) from None
+
+
 def parse_model_references(names: Sequence[str]) -> tuple[ModelReference, ...]:
     """Return the snapshots that `--model id@revision` names, each with the command that stages it.
 
     Raises:
         InputError: a name is not in that form, or the environment's commands are no JSON.
     """
-    commands = _read_stage_commands()
-    references: list[ModelReference] = []
-    for name in names:
-        model_id, _, revision = name.partition("@")
-        try:
-            validate_path(f"{model_id}/{revision}")
-            is_valid = model_id.count("/") == 1 and bool(revision) and "/" not in revision
-        except ValueError:
-            is_valid = False
-        if not is_valid:
-            raise InputError(f"{name!r} is no model", change="give --model as organisation/name@revision")
-        command = str(commands.get(name, f"the job that stages {name}"))
-        references.append(ModelReference(id=model_id, revision=revision, command=command))
-    return tuple(references)
+    commands = read_json_variable(STAGE_VARIABLE, "{}")
+    if not isinstance(commands, dict):
+        raise InputError(f"{STAGE_VARIABLE} is no mapping", change="use the rendered manifest")
+    return tuple(
+        ModelReference(
+            id=name.partition("@")[0],
+            revision=name.partition("@")[2],
+            command=str(commands.get(name, f"the job that stages {name}")),
+        )
+        for name in names
+    )
 
 
 def read_compile_command() -> str:
@@ -107,19 +135,6 @@ def read_holder() -> str:
     """
     holder = os.environ.get(HOLDER_VARIABLE, "")
     if not holder or "/" in holder:
-        raise InputError(
-            f"{HOLDER_VARIABLE} is {'no name' if holder else 'not set'}",
-            change=f"set {HOLDER_VARIABLE} to a name that no other run has, such as the Job's",
-        )
+        problem = f"{HOLDER_VARIABLE} is {'no name' if holder else 'not set'}"
+        raise InputError(problem, change="set it to a name that no other run has, such as the Job's")
     return holder
-
-
-def _read_stage_commands() -> dict[str, Any]:
-    text = os.environ.get(STAGE_VARIABLE) or "{}"
-    try:
-        commands = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{STAGE_VARIABLE} is no JSON ({error})", change="use the rendered manifest") from None
-    if not isinstance(commands, dict):
-        raise InputError(f"{STAGE_VARIABLE} is no mapping", change="use the rendered manifest")
-    return commands

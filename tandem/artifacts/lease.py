@@ -66,10 +66,8 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
     except (ValueError, KeyError, TypeError, OverflowError):
         is_valid = False
     if not is_valid:
-        raise InputError(
-            f"this is no lease that this program knows: {lease_object.body[:80]!r}", where=where,
-            change="see who wrote it; when no job writes this set, remove the object",
-        )  # fmt: skip
+        problem = f"this is no lease that this program knows: {lease_object.body[:80]!r}"
+        raise InputError(problem, where=where, change="see who wrote it; when no job writes this set, remove it")
     is_over = ends_at is None or lease_object.read_at >= ends_at + timedelta(seconds=CLOCK_ROUNDING_S)
     return LeaseState(holder=holder, ends_at=ends_at, is_active=not is_over)
 
@@ -86,7 +84,7 @@ class WriteLease:
         self._loss_reason = ""
         self._write_lock = threading.Lock()
         self._stop_event = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self.renewal = threading.Thread(target=self._renew, name="lease", daemon=True)
 
     def check(self) -> None:
         """Return while the lease is ours beyond doubt.
@@ -97,10 +95,9 @@ class WriteLease:
         if not self._loss_reason and time.clock_gettime(CLOCK) >= self._end_s:
             self._loss_reason = f"it could not be renewed within {self._ttl_s:g} s"
         if self._loss_reason:
-            raise LeaseConflictError(
-                f"the lease was lost: {self._loss_reason}", where=self._store.url(self._key),
-                change="nothing more was written; run again, it goes on where this run ended",
-            )  # fmt: skip
+            change = "nothing more was written; run again, it goes on where this run ended"
+            problem = f"the lease was lost: {self._loss_reason}"
+            raise LeaseConflictError(problem, where=self._store.url(self._key), change=change)
 
     def confirm(self) -> None:
         """Return when S3 itself says that the lease is ours now; the last thing to ask before a manifest.
@@ -139,27 +136,25 @@ class WriteLease:
     def _active_body(self, write_index: int) -> bytes:
         return _build_lease_body("held", self.holder, ttl_s=self._ttl_s, token=f"{self._token}-{write_index}")
 
-    def start(self) -> None:
-        """Begin to renew."""
-        self._thread.start()
-
     def stop(self, *, release: bool) -> None:
         """Renew no more, and say in the object that it is free."""
         self._stop_event.set()
-        self._thread.join()
-        if not release or self._loss_reason:
-            return
-        try:
-            self._write(_build_lease_body("released", self.holder), self._etag)
-        except TandemError as error:  # what was done is done, and the lease ends by itself
-            log_event("lease not released", level="warning", object=self._store.url(self._key), reason=error.problem)
+        self.renewal.join()
+        if release and not self._loss_reason:
+            try:
+                self._write(_build_lease_body("released", self.holder), self._etag)
+            except TandemError as error:  # what was done is done, and the lease ends by itself
+                self._warn("lease not released", error)
 
     def _renew(self) -> None:
         while not self._loss_reason and not self._stop_event.wait(self._ttl_s / RENEWALS_PER_TTL):
             try:
                 self._extend()
             except TandemError as error:
-                log_event("lease not renewed", level="warning", object=self._store.url(self._key), reason=error.problem)
+                self._warn("lease not renewed", error)
+
+    def _warn(self, event: str, error: TandemError) -> None:
+        log_event(event, level="warning", object=self._store.url(self._key), reason=error.problem)
 
 
 def _build_lease_body(state: str, holder: str, **details: Any) -> bytes:
@@ -188,11 +183,8 @@ def hold_lease(  # noqa: PLR0913 - who, what, how long and until when; each call
         TandemError: S3 failed.
     """
     if not 0 < ttl_s <= MAX_TTL_S:
-        raise InputError(
-            f"a lease lasts more than 0 and at most {MAX_TTL_S:g} seconds, not {ttl_s:g}", change="correct --lease-s"
-        )
+        raise InputError(f"a lease lasts 0 to {MAX_TTL_S:g} seconds, not {ttl_s:g}", change="correct --lease-s")
     lease = _acquire_lease(store, key, holder, ttl_s, wait_s)
-    lease.start()
     try:
         yield lease
     except BaseException:
@@ -208,24 +200,19 @@ def _acquire_lease(store: ObjectStore, key: str, holder: str, ttl_s: float, wait
         state = parse_lease(lease_object, store.url(key)) if lease_object else None
         if state is None or not state.is_active or state.holder == holder:
             if lease.take(lease_object.etag if lease_object else None):
+                lease.renewal.start()
                 return lease
             continue  # somebody was quicker; see who
-        remaining_s = deadline_s - time.monotonic()
-        if remaining_s <= 0:
-            raise LeaseConflictError(
-                f"it is held by {state.holder} until {state.ends_at:%Y-%m-%dT%H:%M:%SZ}", where=store.url(key),
-                change="that job does the same work: wait for it; if it is dead, run again after that time",
-            )  # fmt: skip
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            problem = f"it is held by {state.holder} until {state.ends_at:%Y-%m-%dT%H:%M:%SZ}"
+            change = "that job does the same work: wait for it; if it is dead, run again after that time"
+            raise LeaseConflictError(problem, where=store.url(key), change=change)
         if state.holder != last_holder:
-            log_event(
-                "waiting for a lease",
-                object=store.url(key),
-                holder=state.holder,
-                until=state.ends_at,
-                wait_s=round(remaining_s),
-            )
+            details: dict[str, Any] = {"holder": state.holder, "until": state.ends_at, "wait_s": round(left_s)}
+            log_event("waiting for a lease", object=store.url(key), **details)
             last_holder = state.holder
-        time.sleep(min(POLL_S, remaining_s, ttl_s))
+        time.sleep(min(POLL_S, left_s, ttl_s))
 
 
 def release_lease(store: ObjectStore, key: str, holder: str) -> None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
+from tandem.artifacts.files import format_bytes
 from tandem.artifacts.inventory import Condition, Kind, StoredSet, read_inventory
-from tandem.artifacts.local_disk import format_bytes
+from tandem.artifacts.job_env import add_bucket_argument
 from tandem.artifacts.store import open_store
 from tandem.errors import ExternalError
 
@@ -44,8 +44,7 @@ class StoredRow:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    bucket = os.environ.get("TANDEM_BUCKET")
-    parser.add_argument("--bucket", default=bucket, required=not bucket, help="bucket of models and artifacts")
+    add_bucket_argument(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
@@ -57,38 +56,30 @@ def run(options: argparse.Namespace) -> int:
     """
     store = open_store(options.bucket)
     stored_sets = read_inventory(store)
-    stored_rows = build_rows(stored_sets, store.now())
+    rows = build_rows(stored_sets, store.now())
     if options.json:
-        lines = [json.dumps(asdict(row), ensure_ascii=False) for row in stored_rows]
+        lines = [json.dumps(asdict(row), ensure_ascii=False) for row in rows]
     else:
-        lines = [_format_row(row) for row in stored_rows] or ["nothing is stored"]
+        lines = [_format_row(row) for row in rows] or ["nothing is stored"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
-    read_fault = next(
-        (stored_set.fault for stored_set in stored_sets if isinstance(stored_set.fault, ExternalError)), None
-    )
-    if read_fault is not None:
-        raise read_fault
+    for stored_set in stored_sets:
+        if isinstance(stored_set.fault, ExternalError):
+            raise stored_set.fault
     return 0
 
 
 def build_rows(stored_sets: Iterable[StoredSet], now: datetime) -> tuple[StoredRow, ...]:
     """Return a row for every stored set, models first, by name; `now` is S3's time."""
     return tuple(
-        _build_row(stored_set, now)
+        StoredRow(
+            kind=stored_set.kind,
+            name=stored_set.name,
+            state=stored_set.condition,
+            why=stored_set.damage or ("" if stored_set.condition == "whole" else stored_set.writer),
+            size=stored_set.size,
+            age_s=max(0, round((now - stored_set.last_write_at).total_seconds())),
+        )
         for stored_set in sorted(stored_sets, key=lambda stored_set: (stored_set.kind != "model", stored_set.name))
-    )
-
-
-def _build_row(stored_set: StoredSet, now: datetime) -> StoredRow:
-    why = stored_set.damage or ("" if stored_set.condition == "whole" else stored_set.writer)
-    age_s = max(0, round((now - stored_set.last_write_at).total_seconds()))
-    return StoredRow(
-        kind=stored_set.kind,
-        name=stored_set.name,
-        state=stored_set.condition,
-        why=why,
-        size=stored_set.size,
-        age_s=age_s,
     )
 
 

@@ -12,33 +12,42 @@ from collections import Counter
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError
 
-from tandem.errors import InputError
+from tandem.errors import InputError, StaleError
 from tandem.spec.record import SpecRecord
 
 SCHEMA_VERSION: Final = 1
 MANIFEST_NAME = "tandem-manifest.json"  # beside the files: neither the hub nor a runtime uses this name
 LEASE_NAME = "tandem-lease.json"
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
 
 class NewerSchemaError(InputError):
     """The manifest is of a newer schema: whole perhaps, and not this program's to judge."""
 
 
+def validate_path(path: str) -> str:
+    """Return `path` if it stays below its folder.
+
+    Raises:
+        ValueError: it is absolute, empty, or climbs out.
+    """
+    plain_path = PurePosixPath(path)
+    leaves = not plain_path.parts or plain_path.is_absolute() or ".." in plain_path.parts or {"\\", "\0"} & set(path)
+    if leaves or str(plain_path) != path:
+        raise ValueError(f"the path {path!r} leaves its folder or is not in plain form")
+    return path
+
+
+SetPath = Annotated[str, AfterValidator(validate_path)]
+
+
 class ManifestFile(SpecRecord):
     """One stored file."""
 
-    path: str = Field(description="path below the set's folder, with forward slashes")
+    path: SetPath = Field(description="path below the set's folder, with forward slashes")
     size: int = Field(ge=0, description="bytes")
-    sha256: Sha256 = Field(description="SHA-256 of the content, hexadecimal")
-
-    @field_validator("path")
-    @classmethod
-    def _validate_path(cls, value: str) -> str:
-        return validate_path(value)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content, hexadecimal")
 
 
 class Manifest(SpecRecord):
@@ -50,15 +59,12 @@ class Manifest(SpecRecord):
     schema_version: Literal[1] = Field(description="version of this form")
     kind: Literal["model", "artifact"] = Field(description="a staged snapshot, or a compiled artifact")
     name: str = Field(description="model id@revision, or the artifact key's name")
-    folder: str = Field(description="folder of the files below the manifest's own; empty for the same folder")
+    folder: SetPath | Literal[""] = Field(
+        description="folder of the files below the manifest's own; empty for the same"
+    )
     fields: dict[str, Any] = Field(description="every field of the artifact key; of a model its id and revision")
     files: tuple[ManifestFile, ...] = Field(min_length=1, description="every file, by path")
     made: dict[str, Any] = Field(description="how it came to be: run, where compiled, what of it is unproven")
-
-    @field_validator("folder")
-    @classmethod
-    def _validate_folder(cls, value: str) -> str:
-        return validate_path(value) if value else value
 
     @property
     def size(self) -> int:
@@ -72,25 +78,6 @@ class Manifest(SpecRecord):
         return (json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def validate_path(path: str) -> str:
-    """Return `path` if it stays below its folder.
-
-    Raises:
-        ValueError: it is absolute, empty, or climbs out.
-    """
-    parts = PurePosixPath(path).parts
-    if (
-        not parts
-        or path.startswith("/")
-        or ".." in parts
-        or "\\" in path
-        or "\0" in path
-        or str(PurePosixPath(path)) != path
-    ):
-        raise ValueError(f"the path {path!r} leaves its folder or is not in plain form")
-    return path
-
-
 def parse_manifest(body: bytes, where: str) -> Manifest:
     """Parse a manifest.
 
@@ -101,26 +88,29 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
     Raises:
         InputError: it is cut off, no JSON, of a newer schema, or holds what a manifest may not.
     """
-    remedy = "write it again from a whole set: remove this object, then run the job that made it"
+    change = "remove this object, then run the job that made it again"
     try:
         document = json.loads(body)
     except ValueError as error:
-        raise InputError(f"the manifest is cut off or no JSON ({error})", where=where, change=remedy) from None
+        raise InputError(f"the manifest is cut off or no JSON ({error})", where=where, change=change) from None
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise NewerSchemaError(
-            f"the manifest has schema {version}, this program knows up to {SCHEMA_VERSION}", where=where,
-            change="use the tools image of the release that wrote it, or a newer one",
-        )  # fmt: skip
+        problem = f"the manifest has schema {version}, this program knows up to {SCHEMA_VERSION}"
+        raise NewerSchemaError(problem, where=where, change="use the tools image of the release that wrote it")
     try:
         manifest = Manifest.model_validate_json(body)
     except ValidationError as error:
         first_error = error.errors(include_url=False)[0]
-        location = ".".join(str(step) for step in first_error["loc"]) or "the whole"
-        raise InputError(
-            f"the manifest is malformed at {location}: {first_error['msg']}", where=where, change=remedy
-        ) from None
+        problem = f"malformed at {'.'.join(map(str, first_error['loc'])) or 'the whole'}: {first_error['msg']}"
+        raise InputError(f"the manifest is {problem}", where=where, change=change) from None
     path, count = Counter(file.path for file in manifest.files).most_common(1)[0]
     if count > 1:
-        raise InputError(f"the manifest names {path} twice", where=where, change=remedy)
+        raise InputError(f"the manifest names {path} twice", where=where, change=change)
     return manifest
+
+
+def require_model(manifest: Manifest, name: str, where: str, stage_command: str) -> None:
+    """Refuse a manifest that is not of this model; raises StaleError."""
+    if (manifest.kind, manifest.name) != ("model", name):
+        problem = f"the manifest is of the {manifest.kind} {manifest.name}, not of the model {name}"
+        raise StaleError(problem, where=where, change=f"see who wrote it, remove it, then: {stage_command}")

@@ -1,20 +1,33 @@
-"""Stored sets: their manifests, read and written.
+"""Stored sets: their manifests, read and written; beside one, what the inspection refused.
 
 Invariant: a manifest is written only when every file that it names is in the bucket with its size and SHA-256,
 and never over another one; so whoever finds a manifest finds the files whole.
+
+What a compile made and the inspection refuses lies by no manifest: no reader takes it for an artifact, and nothing
+that took hours to make is lost. Beside the files of its run lies a manifest under a name of its own, with the faults; a
+person may take it in, and what was wrong with it then stands in the manifest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile, parse_manifest
+from tandem.artifacts.files import shorten_list
+from tandem.artifacts.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    ManifestFile,
+    parse_manifest,
+    require_model,
+    validate_path,
+)
 from tandem.artifacts.store import ObjectHead, ObjectStore
-from tandem.errors import StaleError
+from tandem.errors import InputError, StaleError
 from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
 MAX_NAMES = 5  # files that a message names; the rest is counted
+REJECTION_NAME = "tandem-refused.json"
+FAULTS_FIELD = "refused"  # in `made`, as the inspection said them
+ACCEPTED_FIELD = "accepted"  # in `made` of what was taken in all the same
 
 
 def manifest_key(prefix: str) -> str:
@@ -38,9 +51,8 @@ def read_stored_manifest(store: ObjectStore, prefix: str) -> Manifest | None:
         InputError: it is cut off, of a newer schema or malformed.
         TandemError: S3 failed.
     """
-    key = manifest_key(prefix)
-    manifest_object = store.read(key)
-    return parse_manifest(manifest_object.body, store.url(key)) if manifest_object else None
+    manifest_object = store.read(manifest_key(prefix))
+    return parse_manifest(manifest_object.body, store.url(manifest_key(prefix))) if manifest_object else None
 
 
 def read_artifact_manifest(store: ObjectStore, key: ArtifactKey) -> Manifest | None:
@@ -70,12 +82,8 @@ def read_model_manifest(store: ObjectStore, prefix: str, name: str, stage_comman
         StaleError: it is of something else.
     """
     manifest = read_stored_manifest(store, prefix)
-    if manifest is not None and (manifest.kind, manifest.name) != ("model", name):
-        raise StaleError(
-            f"the manifest is of the {manifest.kind} {manifest.name}, not of the model {name}",
-            where=store.url(manifest_key(prefix)),
-            change=f"see who wrote it; remove the prefix, then stage the model again: {stage_command}",
-        )
+    if manifest is not None:
+        require_model(manifest, name, store.url(manifest_key(prefix)), stage_command)
     return manifest
 
 
@@ -85,17 +93,13 @@ def require_key(manifest: Manifest, key: ArtifactKey, where: str) -> None:
     Raises:
         StaleError: it differs; every field that differs is named.
     """
-    field_differences = compare_key_fields(manifest.fields, key.as_fields())
-    if not field_differences:
-        return
-    details = "; ".join(
-        f"{field}: artifact {artifact_value}, asked {key_value}"
-        for field, (artifact_value, key_value) in field_differences.items()
-    )
-    raise StaleError(
-        f"under the key's own name lies something else: {details}", where=where,
-        change="nobody but the jobs of one release should write here: see who did, remove the manifest, compile again",
-    )  # fmt: skip
+    differences = compare_key_fields(manifest.fields, key.as_fields())
+    if differences:
+        details = "; ".join(
+            f"{field}: artifact {stored}, asked {asked}" for field, (stored, asked) in differences.items()
+        )
+        problem = f"under the key's own name lies something else: {details}"
+        raise StaleError(problem, where=where, change="see who wrote it, remove the manifest, compile again")
 
 
 def write_stored_manifest(store: ObjectStore, prefix: str, manifest: Manifest) -> bool:
@@ -110,24 +114,14 @@ def write_stored_manifest(store: ObjectStore, prefix: str, manifest: Manifest) -
         StaleError: a file that it names is missing in the bucket or differs there; nothing is written.
         TandemError: S3 failed.
     """
-    wrong_files = find_wrong_files(store, prefix, manifest)
-    if wrong_files:
-        details = "; ".join(f"{file.path}: {problem}" for file, problem in wrong_files[:MAX_NAMES])
-        rest_note = f" and {len(wrong_files) - MAX_NAMES} more" if len(wrong_files) > MAX_NAMES else ""
-        raise StaleError(
-            f"the set is not whole, so its manifest is not written: {details}{rest_note}", where=store.url(prefix),
-            change="run the job that sends it again; files that are whole are kept",
-        )  # fmt: skip
-    return store.create(manifest_key(prefix), manifest.to_bytes())
-
-
-def find_wrong_files(store: ObjectStore, prefix: str, manifest: Manifest) -> Sequence[tuple[ManifestFile, str]]:
-    """Return the files that the bucket does not have as a manifest says, each with what is wrong."""
     files_root = files_prefix(prefix, manifest)
-
     heads = store.pool.map(lambda file: store.head(f"{files_root}/{file.path}"), manifest.files)
-    problems = [describe_difference(head, file) for head, file in zip(heads, manifest.files, strict=True)]
-    return [(file, problem) for file, problem in zip(manifest.files, problems, strict=True) if problem]
+    problems = [(file, describe_difference(head, file)) for head, file in zip(heads, manifest.files, strict=True)]
+    details = shorten_list([f"{file.path}: {problem}" for file, problem in problems if problem], MAX_NAMES)
+    if details:
+        problem = f"the set is not whole, so its manifest is not written: {details}"
+        raise StaleError(problem, where=store.url(prefix), change="run the job that sends it again")
+    return store.create(manifest_key(prefix), manifest.to_bytes())
 
 
 def describe_difference(head: ObjectHead | None, file: ManifestFile) -> str:
@@ -143,9 +137,36 @@ def describe_difference(head: ObjectHead | None, file: ManifestFile) -> str:
 
 def build_damage_error(store: ObjectStore, key: str, problem: str) -> StaleError:
     """Return the fault of an object that is not what the manifest of its set says."""
-    remove_command = quote_command("aws", "s3", "rm", store.url(key))
-    return StaleError(
-        problem, where=store.url(key),
-        change=f"serve nothing from this set: remove its {MANIFEST_NAME} and this object ({remove_command}), then "
-        "run the job that makes it again; a former version may lie in the bucket (aws s3api list-object-versions)",
-    )  # fmt: skip
+    removal = f"remove its {MANIFEST_NAME} and this object ({quote_command('aws', 's3', 'rm', store.url(key))})"
+    change = (
+        f"serve nothing from this set: {removal}, then run the job that makes it again; a former version may lie in "
+    )
+    return StaleError(problem, where=store.url(key), change=f"{change}the bucket (aws s3api list-object-versions)")
+
+
+def read_rejection(store: ObjectStore, prefix: str, run: str) -> Manifest:
+    """Return the manifest to write when what was refused is taken in; its faults stand in it as accepted.
+
+    Args:
+        store: the bucket.
+        prefix: of the artifact.
+        run: the folder below it.
+
+    Raises:
+        InputError: nothing was refused under this name.
+        TandemError: S3 failed.
+    """
+    change = "name the run as the log of the upload does: --refused RUN"
+    try:
+        key = f"{prefix}/{validate_path(run)}/{REJECTION_NAME}"
+    except ValueError:
+        raise InputError(f"{run!r} is no run", change=change) from None
+    rejection_object = store.read(key) if "/" not in run else None
+    if rejection_object is None:
+        raise InputError("nothing was refused here", where=store.url(key), change=change)
+    manifest = parse_manifest(rejection_object.body, store.url(key))
+    faults = [str(fault) for fault in manifest.made.get(FAULTS_FIELD) or ()]
+    notes = [f"taken in by hand although the inspection said: {fault}" for fault in faults]
+    provenance = {name: value for name, value in manifest.made.items() if name != FAULTS_FIELD}
+    provenance |= {ACCEPTED_FIELD: faults, "unproven": [*(provenance.get("unproven") or ()), *notes]}
+    return manifest.model_copy(update={"folder": run, "made": provenance})

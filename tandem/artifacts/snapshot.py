@@ -1,24 +1,35 @@
-"""What of a model's snapshot is staged, and when a snapshot is whole.
+"""What of a model's snapshot is staged, when a snapshot is whole, and a snapshot that lies in a folder.
 
 Invariant: the choice follows from the names in the snapshot and the content of its index alone, so the same
 snapshot always gives the same files in the same order; what is chosen has a configuration and every tensor file
 that its index names.
+
+A folder is an air-gapped copy: every file lies in the folder itself and is no link, every tensor file has the length
+its header asks for and the tensors its index names. Nobody but SHA256SUMS vouches for the bytes, and the manifest says
+whether there was one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
 
+from tandem.artifacts.files import compute_sha256, unreadable_error
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME
+from tandem.artifacts.tensor_file import read_tensor_file
 from tandem.errors import InputError
 
 CONFIG_NAME = "config.json"
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_FILE_NAME = "model.safetensors"  # the one tensor file of a snapshot without an index
 TENSOR_SUFFIX = ".safetensors"
+SUMS_NAME = "SHA256SUMS"  # as coreutils' sha256sum writes it
+_SUMS_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<path>.+)")
 
 # file of a snapshot -> who reads it; all lie at its root (transformers' own names for them, as its loaders spell them)
 FILE_READERS = {
@@ -89,37 +100,22 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
     """
     root_files = sorted(name for name in names if name.endswith(TENSOR_SUFFIX) and "/" not in name)
     if index is not None:
-        shards = _list_index_files(index, f"{where}/{INDEX_NAME}")
+        shards = set(parse_weight_map(index, f"{where}/{INDEX_NAME}").values())
         missing = sorted(shards - set(root_files))
         if missing:
-            raise InputError(
-                f"the index names {missing[0]}, which is not in the snapshot ({len(missing)} of {len(shards)} missing)",
-                where=f"{where}/{INDEX_NAME}", change="bring the whole snapshot, or take a revision that is whole",
-            )  # fmt: skip
+            problem = (
+                f"the index names {missing[0]}, which is not in the snapshot ({len(missing)} of {len(shards)} missing)"
+            )
+            raise InputError(problem, where=f"{where}/{INDEX_NAME}", change="take a revision that is whole")
         return tuple(sorted(shards))
-    if SINGLE_FILE_NAME in root_files:
-        return (SINGLE_FILE_NAME,)
-    if len(root_files) == 1:
-        return (root_files[0],)
+    if SINGLE_FILE_NAME in root_files or len(root_files) == 1:
+        return (SINGLE_FILE_NAME,) if SINGLE_FILE_NAME in root_files else (root_files[0],)
     if root_files:
-        raise InputError(
-            f"the snapshot has {len(root_files)} tensor files ({', '.join(root_files[:3])}) and no {INDEX_NAME} "
-            "that says "
-            "which belong together",
-            where=where,
-            change="take a revision that has the index",
-        )
+        problem = f"the snapshot has {len(root_files)} tensor files ({', '.join(root_files[:3])}) and no {INDEX_NAME}"
+        raise InputError(problem, where=where, change="take a revision that has the index")
     pickles = sorted(name for name in names if find_exclusion_reason(name).startswith("a pickle"))
-    raise InputError(
-        f"the snapshot has no safetensors{f', only {pickles[0]}' if pickles else ''}",
-        where=where,
-        change="take a revision with safetensors, or convert it and stage the folder by --from",
-    )
-
-
-def _list_index_files(index: bytes, where: str) -> set[str]:
-    """Return the files of an index."""
-    return set(parse_weight_map(index, where).values())
+    problem = f"the snapshot has no safetensors{f', only {pickles[0]}' if pickles else ''}"
+    raise InputError(problem, where=where, change="take a revision with safetensors, or convert it and use --from")
 
 
 def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
@@ -138,10 +134,8 @@ def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
         raise InputError("the index has no weight_map", where=where, change=change)
     for tensor, file in weight_map.items():
         if not isinstance(file, str) or "/" in file or "\\" in file or not file.endswith(TENSOR_SUFFIX):
-            raise InputError(
-                f"the index puts the tensor {tensor} into {file!r}, which is no safetensors file beside it",
-                where=where, change=change,
-            )  # fmt: skip
+            problem = f"the index puts the tensor {tensor} into {file!r}, which is no safetensors file beside it"
+            raise InputError(problem, where=where, change=change)
     return weight_map
 
 
@@ -171,16 +165,11 @@ def require_config(names: Collection[str], where: str) -> None:
         InputError: there is no config.json, or the snapshot has a manifest or a lease of its own.
     """
     if CONFIG_NAME not in names:
-        raise InputError(
-            f"the snapshot has no {CONFIG_NAME}, so nothing can serve it", where=where,
-            change="name the model's own repository and revision, or the snapshot's own folder",
-        )  # fmt: skip
-    for name in (MANIFEST_NAME, LEASE_NAME):
-        if name in names:
-            raise InputError(
-                f"the snapshot holds a file {name}, which is the name of a file of the store", where=where,
-                change="take the snapshot as its authors published it",
-            )  # fmt: skip
+        change = "name the model's own repository and revision, or the snapshot's own folder"
+        raise InputError(f"the snapshot has no {CONFIG_NAME}, so nothing can serve it", where=where, change=change)
+    for name in {MANIFEST_NAME, LEASE_NAME}.intersection(names):
+        problem = f"the snapshot holds a file {name}, which is the name of a file of the store"
+        raise InputError(problem, where=where, change="take the snapshot as its authors published it")
 
 
 def check_config(body: bytes, where: str) -> None:
@@ -189,14 +178,136 @@ def check_config(body: bytes, where: str) -> None:
     Raises:
         InputError: it is no JSON object.
     """
+    change = "take a revision whose config.json is whole"
     try:
         config = json.loads(body)
     except ValueError as error:
-        config = None
-        problem = f"is cut off or no JSON ({error})"
-    else:
-        problem = "is no JSON object"
+        raise InputError(f"the configuration is cut off or no JSON ({error})", where=where, change=change) from None
     if not isinstance(config, dict):
-        raise InputError(
-            f"the configuration {problem}", where=where, change="take a revision whose config.json is whole"
-        )
+        raise InputError("the configuration is no JSON object", where=where, change=change)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderSnapshot:
+    """A folder that holds one snapshot; it has what `hub.HubSnapshot` has.
+
+    Args:
+        folder: the snapshot's own files lie in it.
+        commit: the commit that the caller says it is a copy of; None for a name that moves.
+        entries: every file by its name.
+        sums: SHA-256 by name from SHA256SUMS; None without one.
+        weights: tensor -> file of the index; empty without one.
+    """
+
+    folder: Path
+    commit: str | None
+    entries: Mapping[str, SnapshotEntry]
+    sums: Mapping[str, str] | None
+    weights: Mapping[str, str]
+
+    @property
+    def where(self) -> str:
+        """Return the folder, for messages."""
+        return str(self.folder)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Return what the manifest says of where the files came from."""
+        sums_note = f"; {SUMS_NAME} of the copy" if self.sums is not None else ""
+        checks = "index, lengths and configuration of the copy; no checksum of a hub"
+        return {"from": "folder", "checked": checks + sums_note}
+
+    def prepare(self) -> None:
+        """Do nothing: the files are read where they lie."""
+
+    def check_entries(self, entries: Sequence[SnapshotEntry]) -> None:
+        """Refuse a copy of which one of these files is not whole, before any is stored.
+
+        Raises:
+            InputError: a file is cut off, lacks a tensor of the index, or SHA256SUMS does not name it.
+        """
+        for entry in entries:
+            path = self.folder / entry.path
+            if entry.path.endswith(TENSOR_SUFFIX):
+                index_tensors = {tensor for tensor, file in self.weights.items() if file == entry.path}
+                missing = sorted(index_tensors - read_tensor_file(path).tensors)
+                if missing:
+                    problem = f"it lacks the tensor {missing[0]} of {INDEX_NAME} ({len(missing)} missing)"
+                    raise InputError(problem, where=str(path), change="copy index and tensor files again")
+            if self.sums is not None and entry.path not in self.sums:
+                raise InputError(
+                    f"{SUMS_NAME} does not name it", where=str(path), change=f"add its line to {SUMS_NAME}"
+                )
+
+    def receive(self, entry: SnapshotEntry, on_progress: Callable[[int], None]) -> tuple[Path, str]:
+        """Hash one file where it lies.
+
+        Args:
+            entry: one of `entries`.
+            on_progress: called with the file's bytes.
+
+        Returns:
+            the file, and the SHA-256 of its content.
+
+        Raises:
+            InputError: it cannot be read, or is not what SHA256SUMS says.
+        """
+        path = self.folder / entry.path
+        sha256 = compute_sha256(path)
+        if self.sums is not None and self.sums.get(entry.path) != sha256:
+            raise InputError(f"it differs from {SUMS_NAME}", where=str(path), change="copy it again from its source")
+        on_progress(entry.size)
+        return path, sha256
+
+    def drop(self, entry: SnapshotEntry) -> None:
+        """Leave the file: the copy is the operator's."""
+
+
+def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:
+    """List a folder.
+
+    Args:
+        folder: holds config.json.
+        commit: what it is said to be a copy of; None if that is a name that moves.
+
+    Raises:
+        InputError: it is no folder, cannot be read, or a file in it is a link.
+    """
+    if not folder.is_dir():
+        raise InputError("there is no such folder", where=str(folder), change="give the snapshot's folder to --from")
+    index_path = folder / INDEX_NAME
+    try:
+        entries = {entry.path: entry for entry in map(_read_entry, sorted(folder.iterdir()))}
+        sums = _read_sums(folder / SUMS_NAME) if SUMS_NAME in entries else None
+        weights = parse_weight_map(index_path.read_bytes(), str(index_path)) if INDEX_NAME in entries else {}
+    except OSError as error:
+        raise unreadable_error(Path(error.filename or folder), error) from None
+    entries.pop(SUMS_NAME, None)
+    return FolderSnapshot(folder=folder, commit=commit, entries=entries, sums=sums, weights=weights)
+
+
+def _read_entry(path: Path) -> SnapshotEntry:
+    if path.name.isprintable() and path.is_dir() and not path.is_symlink():
+        return SnapshotEntry(path=f"{path.name}/", size=0)
+    reason, change = "", "copy the snapshot to a folder of its own"
+    if not path.name.isprintable():  # control characters, and bytes that are no UTF-8
+        reason = "its name has characters that cannot be carried"
+    elif path.is_symlink():
+        reason = "it is a link, as in the hub client's cache"
+        change = "copy the files themselves (cp -rL, or download to a local folder) and name that folder"
+    elif not path.is_file():
+        reason = "it is no plain file"
+    if reason:
+        raise InputError(reason, where=ascii(str(path)).strip("'"), change=change)
+    return SnapshotEntry(path=path.name, size=path.stat().st_size)
+
+
+def _read_sums(path: Path) -> dict[str, str]:
+    sums: dict[str, str] = {}
+    for line_number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
+        match = _SUMS_LINE.fullmatch(line)
+        if not match:
+            change = "write it anew: cd to the folder, then sha256sum -- * > SHA256SUMS"
+            raise InputError(f"line {line_number} is not as sha256sum writes it", where=str(path), change=change)
+        sums[match["path"].removeprefix("./")] = match["sha256"]
+    return sums

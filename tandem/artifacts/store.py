@@ -1,7 +1,7 @@
 """The bucket: every call to S3 that the artifacts make, over boto3's low-level client.
 
 Invariant: an object is whole or absent (S3 shows no half-written one), a conditional write that says no is read
-back before it is believed, and whatever botocore raises leaves here as an TandemError that names the object.
+back before it is believed, and whatever botocore raises leaves here as a TandemError that names the object.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import hashlib
 import os
 import random
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,10 +26,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from s3transfer.exceptions import RetriesExceededError
 from s3transfer.manager import TransferConfig, TransferManager
 
-from tandem.artifacts.store_fault import S3_ERRORS, S3Request, convert_error, reason
+from tandem.artifacts.retry import retry_call
+from tandem.artifacts.store_fault import S3_ERRORS, convert_error
+from tandem.aws.faults import error_code
 from tandem.errors import ExternalError, InputError
 
-DEFAULT_CONCURRENCY = 8  # requests at once
+CONCURRENCY = 8  # requests at once; each holds a few hundred kilobytes, whatever the files' sizes
 PART_BYTES = 8 << 20  # of a part; the transfer library holds up to 15 of them, whatever the files
 MAX_ATTEMPTS = 6  # botocore waits up to 0.5 + 1 + 2 + 4 + 8 s between them
 CONNECT_TIMEOUT_S = 10
@@ -105,28 +106,32 @@ class TransferFacts:
         future.meta.provide_object_etag(self.etag)
 
 
+class WriteConflictError(Exception):
+    """Another write of the same key was under way; nobody knows yet which of the two is there."""
+
+
+class SiblingFailureError(Exception):
+    """Another file failed, whose error is the one to tell."""
+
+
 class ObjectStore:
     """One bucket.
 
     Args:
         bucket: its name.
         client: boto3's S3 client.
-        concurrency: requests at once.
     """
 
-    def __init__(self, bucket: str, client: Any, concurrency: int) -> None:
-        self.bucket, self.client, self.concurrency = bucket, client, concurrency
+    def __init__(self, bucket: str, client: Any) -> None:
+        self.bucket, self.client = bucket, client
         self.halt_event = threading.Event()  # one of several files failed: the others need not go on
-
-    @cached_property
-    def pool(self) -> ThreadPoolExecutor:
-        """The threads of small requests; nothing that waits for others may run here."""
-        return ThreadPoolExecutor(self.concurrency, thread_name_prefix="s3")
+        # the threads of small requests; nothing that waits for others may run here
+        self.pool = ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="s3")
 
     @cached_property
     def uploads(self) -> Any:
         """The transfer library for uploads, with its threads."""
-        return self._create_transfers(multipart_threshold=PART_BYTES)
+        return self._create_transfers(PART_BYTES)
 
     @cached_property
     def downloads(self) -> Any:
@@ -135,13 +140,11 @@ class ObjectStore:
         Every object is asked for by ranges: where s3transfer 0.19.3 asks for a whole one and its answer is cut short,
         the bytes that had come are written twice.
         """
-        return self._create_transfers(multipart_threshold=1)
+        return self._create_transfers(1)
 
-    def _create_transfers(self, multipart_threshold: int) -> Any:
+    def _create_transfers(self, threshold: int) -> Any:
         config = TransferConfig(
-            multipart_threshold=multipart_threshold,
-            multipart_chunksize=PART_BYTES,
-            max_request_concurrency=self.concurrency,
+            multipart_threshold=threshold, multipart_chunksize=PART_BYTES, max_request_concurrency=CONCURRENCY
         )
         return TransferManager(self.client, config)
 
@@ -155,8 +158,7 @@ class ObjectStore:
             with self.translate_errors(operation, key):
                 future.result()
         except RetriesExceededError as error:
-            request = S3Request(operation=operation, bucket=self.bucket, key=key)
-            raise convert_error(error.last_exception, request) from None
+            raise convert_error(error.last_exception, operation, self.bucket, key) from None
         except BaseException:
             future.cancel()
             raise
@@ -176,12 +178,12 @@ class ObjectStore:
 
     @contextlib.contextmanager
     def translate_errors(self, operation: str, key: str) -> Iterator[None]:
-        """Turn what botocore raises within into an TandemError that names the operation and the object."""
+        """Turn what botocore raises within into a TandemError that names the operation and the object."""
         try:
             yield
         except S3_ERRORS as error:
             operation = getattr(error, "operation_name", operation)  # a transfer has several
-            raise convert_error(error, S3Request(operation=operation, bucket=self.bucket, key=key)) from None
+            raise convert_error(error, operation, self.bucket, key) from None
 
     def head(self, key: str) -> ObjectHead | None:
         """Return what S3 knows of an object, None where there is none.
@@ -193,7 +195,7 @@ class ObjectStore:
             try:
                 answer = self.client.head_object(Bucket=self.bucket, Key=key)
             except ClientError as error:
-                if reason(error) in MISSING_CODES or (reason(error) in DENIAL_CODES and self._is_absent(key)):
+                if self._is_absent(key, error):
                     return None
                 raise
         return ObjectHead(size=answer["ContentLength"], sha256=answer["Metadata"].get("sha256"), etag=answer["ETag"])
@@ -208,30 +210,30 @@ class ObjectStore:
         with self.translate_errors("GetObject", key):
             try:
                 answer = self.client.get_object(Bucket=self.bucket, Key=key)
-                size = int(answer["ContentLength"])
-                with contextlib.closing(answer["Body"]) as stream:
-                    body = stream.read() if size <= MAX_SMALL_BYTES else b""
             except ClientError as error:
-                if reason(error) in MISSING_CODES or (reason(error) in DENIAL_CODES and self._is_absent(key)):
+                if self._is_absent(key, error):
                     return None
                 raise
+            size = int(answer["ContentLength"])
+            with contextlib.closing(answer["Body"]) as stream:
+                body = stream.read() if size <= MAX_SMALL_BYTES else b""
         if size > MAX_SMALL_BYTES:
+            change = "this is no manifest and no lease: see who wrote it, remove it, run the job again"
             raise InputError(
-                f"the object has {size} bytes, more than {MAX_SMALL_BYTES}", where=self.url(key),
-                change="this is no manifest and no lease: see who wrote it, remove it, run the job again",
-            )  # fmt: skip
+                f"the object has {size} bytes, at most {MAX_SMALL_BYTES}", where=self.url(key), change=change
+            )
         modified_at = answer["LastModified"].astimezone(UTC)
-        return ObjectContent(
-            body=body, etag=answer["ETag"], modified_at=modified_at, read_at=read_response_time(answer) or modified_at
-        )
+        read_at = read_response_time(answer) or modified_at
+        return ObjectContent(body=body, etag=answer["ETag"], modified_at=modified_at, read_at=read_at)
 
-    def _is_absent(self, key: str) -> bool:
+    def _is_absent(self, key: str, error: ClientError) -> bool:
         """Tell a missing object from a denied one.
 
         S3 answers 403 for both where the identity may list under a prefix only, since the right to list is judged
         without a prefix then.
         """
-        return all(summary.key != key for summary in self.list(key))
+        code = error_code(error)
+        return code in MISSING_CODES or (code in DENIAL_CODES and all(row.key != key for row in self.list(key)))
 
     def create(self, key: str, body: bytes) -> bool:
         """Write a small object unless there is one; whether ours is there, also when the answer was lost.
@@ -247,40 +249,47 @@ class ObjectStore:
         A write whose answer was lost is sent again by the SDK and then meets itself: what is there is compared
         with what was to be written before a refusal is believed.
         """
+
+        def plan_wait(_error: WriteConflictError, number: int) -> float:
+            if number == MAX_CONFLICTS:
+                problem = f"other writes of the object were under way at each of {MAX_CONFLICTS} tries"
+                raise ExternalError(problem, where=self.url(key), change="see who writes it; run again") from None
+            return random.uniform(0, 0.05 * 2**number)  # noqa: S311 - a wait is no secret
+
+        return retry_call(lambda: self._write_once(key, body, etag), WriteConflictError, plan_wait)
+
+    def _write_once(self, key: str, body: bytes, etag: str | None) -> str | None:
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
-        for attempt in range(MAX_CONFLICTS):
-            with self.translate_errors("PutObject", key):
-                try:
-                    return str(self._put_small(key, body, condition)["ETag"])
-                except ClientError as error:
-                    if reason(error) not in PRECONDITION_CODES | CONFLICT_CODES | (MISSING_CODES if etag else set()):
-                        raise
-                    refusal_code = reason(error)
-            current = self.read(key)
-            if current is not None and current.body == body:
-                return current.etag
-            if refusal_code not in CONFLICT_CODES and (current is not None or etag):
-                return None
-            time.sleep(random.uniform(0, 0.1 * 2**attempt))  # noqa: S311 - a wait is no secret
-        raise ExternalError(
-            f"other writes of the object were under way at each of {MAX_CONFLICTS} tries", where=self.url(key),
-            change="see who else writes it; run again when that is done",
-        )  # fmt: skip
-
-    def _put_small(self, key: str, body: bytes, condition: Mapping[str, str]) -> Any:
         digest = hashlib.sha256(body)
-        return self.client.put_object(
-            Bucket=self.bucket, Key=key, Body=body, ContentType="application/json",
-            ChecksumSHA256=base64.b64encode(digest.digest()).decode(), Metadata={"sha256": digest.hexdigest()},
-            **condition,
-        )  # fmt: skip
+        with self.translate_errors("PutObject", key):
+            try:
+                answer = self.client.put_object(
+                    Bucket=self.bucket,
+                    Key=key,
+                    Body=body,
+                    ContentType="application/json",
+                    ChecksumSHA256=base64.b64encode(digest.digest()).decode(),
+                    Metadata={"sha256": digest.hexdigest()},
+                    **condition,
+                )
+                return str(answer["ETag"])
+            except ClientError as error:
+                code = error_code(error)
+                if code not in PRECONDITION_CODES | CONFLICT_CODES | (MISSING_CODES if etag else set()):
+                    raise
+        current = self.read(key)
+        if current is not None and current.body == body:
+            return current.etag
+        if code in CONFLICT_CODES or (current is None and not etag):
+            raise WriteConflictError
+        return None
 
-    def pages(self, operation: str, **parameters: Any) -> Iterator[Any]:
-        """Yield every page of a listing; what botocore raises is left to the caller."""
-        paging = {"PageSize": PAGE_ROWS}
-        yield from self.client.get_paginator(operation).paginate(
-            Bucket=self.bucket, PaginationConfig=paging, **parameters
+    def _list_pages(self, operation: str, prefix: str, rows: str) -> Iterator[Any]:
+        pages = self.client.get_paginator(operation).paginate(
+            Bucket=self.bucket, Prefix=prefix, PaginationConfig={"PageSize": PAGE_ROWS}
         )
+        for page in pages:
+            yield from page.get(rows, ())
 
     def list(self, prefix: str) -> Iterator[ObjectSummary]:
         """Yield every object whose key begins with `prefix`, in order of the keys.
@@ -289,11 +298,18 @@ class ObjectStore:
             TandemError: the bucket is missing, denied, unreachable and the like.
         """
         with self.translate_errors("ListObjectsV2", prefix):
-            for page in self.pages("list_objects_v2", Prefix=prefix):
-                for row in page.get("Contents", ()):
-                    yield ObjectSummary(
-                        key=row["Key"], size=row["Size"], modified_at=row["LastModified"].astimezone(UTC)
-                    )
+            for row in self._list_pages("list_objects_v2", prefix, "Contents"):
+                yield ObjectSummary(key=row["Key"], size=row["Size"], modified_at=row["LastModified"].astimezone(UTC))
+
+    def list_uploads(self, prefix: str) -> Iterator[OpenUpload]:
+        """Yield the uploads below a prefix that were begun and not ended.
+
+        Raises:
+            TandemError: they cannot be listed.
+        """
+        with self.translate_errors("ListMultipartUploads", prefix):
+            for row in self._list_pages("list_multipart_uploads", prefix, "Uploads"):
+                yield OpenUpload(key=row["Key"], id=row["UploadId"], initiated_at=row["Initiated"].astimezone(UTC))
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects; those that are not there are no error. Within one call there is no order.
@@ -308,20 +324,7 @@ class ObjectStore:
                 answer = self.client.delete_objects(Bucket=self.bucket, Delete=objects)
             for row in answer.get("Errors", ()):
                 error = ClientError({"Error": row}, "DeleteObjects")
-                raise convert_error(error, S3Request(operation="DeleteObjects", bucket=self.bucket, key=row["Key"]))
-
-    def list_uploads(self, prefix: str) -> Iterator[OpenUpload]:
-        """Yield the uploads below a prefix that were begun and not ended.
-
-        Raises:
-            TandemError: they cannot be listed.
-        """
-        with self.translate_errors("ListMultipartUploads", prefix):
-            for page in self.pages("list_multipart_uploads", Prefix=prefix):
-                for upload in page.get("Uploads", ()):
-                    yield OpenUpload(
-                        key=upload["Key"], id=upload["UploadId"], initiated_at=upload["Initiated"].astimezone(UTC)
-                    )
+                raise convert_error(error, "DeleteObjects", self.bucket, row["Key"])
 
     def abort_upload(self, upload: OpenUpload) -> None:
         """Abort an upload; one that is no more is no error.
@@ -333,7 +336,7 @@ class ObjectStore:
             try:
                 self.client.abort_multipart_upload(Bucket=self.bucket, Key=upload.key, UploadId=upload.id)
             except ClientError as error:
-                if reason(error) != "NoSuchUpload":
+                if error_code(error) != "NoSuchUpload":
                     raise
 
     def now(self) -> datetime:
@@ -349,48 +352,33 @@ def read_response_time(answer: Mapping[str, Any]) -> datetime | None:
     return parsedate_to_datetime(date_text).astimezone(UTC) if date_text else None
 
 
-def open_store(bucket: str, *, concurrency: int = DEFAULT_CONCURRENCY) -> ObjectStore:
+def open_store(bucket: str) -> ObjectStore:
     """Return the bucket, with region, credentials and endpoint from boto3's own chain of settings.
-
-    Args:
-        bucket: its name.
-        concurrency: requests at once. Each holds a few hundred kilobytes, whatever the files' sizes.
 
     Raises:
         InputError: the settings cannot be used (no region, an unknown profile).
     """
     try:
-        client = _create_client(concurrency)
-    except (BotoCoreError, ValueError) as error:
-        raise _build_settings_error(error, bucket) from None
-    return ObjectStore(bucket, client, concurrency)
+        return ObjectStore(bucket, _create_client())
+    except BotoCoreError as error:
+        raise convert_error(error, "Connect", bucket, "") from None
+    except ValueError as error:
+        change = "correct AWS_ENDPOINT_URL and AWS_MAX_ATTEMPTS if they are set"
+        raise InputError(f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/", change=change) from None
 
 
-def _build_settings_error(error: Exception, bucket: str) -> Exception:
-    if isinstance(error, BotoCoreError):
-        return convert_error(error, S3Request(operation="Connect", bucket=bucket, key=""))
-    return InputError(f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/",
-                        change="correct AWS_ENDPOINT_URL and AWS_MAX_ATTEMPTS if they are set")  # fmt: skip
-
-
-def _create_client(concurrency: int) -> Any:
-    return boto3.client(
-        "s3",
-        config=Config(
-            connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=READ_TIMEOUT_S,
-            tcp_keepalive=True,
-            max_pool_connections=concurrency + 8,  # data, and what controls it
-            retries={"mode": "standard", "total_max_attempts": int(os.environ.get("AWS_MAX_ATTEMPTS", MAX_ATTEMPTS))},
-            # every body goes with its SHA-256 in a signed header, which S3 holds against what it got
-            s3={"payload_signing_enabled": False},
-            request_checksum_calculation="when_required",
-            # s3transfer 0.19.3 never ends a download of more than ten parts, in order, under `when_required`
-            response_checksum_validation="when_supported",
-            user_agent_extra="tandem-artifacts",
-        ),
+def _create_client() -> Any:
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        tcp_keepalive=True,
+        max_pool_connections=CONCURRENCY + 8,  # data, and what controls it
+        retries={"mode": "standard", "total_max_attempts": int(os.environ.get("AWS_MAX_ATTEMPTS", MAX_ATTEMPTS))},
+        # every body goes with its SHA-256 in a signed header, which S3 holds against what it got
+        s3={"payload_signing_enabled": False},
+        request_checksum_calculation="when_required",
+        # s3transfer 0.19.3 never ends a download of more than ten parts, in order, under `when_required`
+        response_checksum_validation="when_supported",
+        user_agent_extra="tandem-artifacts",
     )
-
-
-class SiblingFailureError(Exception):
-    """Another file failed, whose error is the one to tell."""
+    return boto3.client("s3", config=config)

@@ -6,12 +6,12 @@ that nobody needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
-from tandem.artifacts.explain import Differences, KeySide, describe_differences, find_nearest_key
+from tandem.artifacts.explain import KeySide, describe_differences, find_nearest_key
 from tandem.artifacts.inventory import StoredSet
 from tandem.artifacts.needs import BucketNeed
 from tandem.shell_command import quote_command
@@ -60,59 +60,53 @@ def survey_bucket(needs: Sequence[BucketNeed], stored_sets: Iterable[StoredSet])
     """Join needs and stored sets: first what is needed, models before artifacts, then what nobody needs."""
     by_prefix = {stored_set.prefix: stored_set for stored_set in stored_sets}
     rows = [_survey_need(need, by_prefix.pop(need.prefix, None)) for need in needs]
-    sides = {kind: [_need_side(need) for need in needs if need.kind == kind] for kind in ("model", "artifact")}
     extra_sets = sorted(by_prefix.values(), key=lambda stored_set: (stored_set.kind != "model", stored_set.name))
-    return (*rows, *(_build_extra_row(stored_set, sides[stored_set.kind]) for stored_set in extra_sets))
-
-
-def compare_fields(need: BucketNeed, stored_set: StoredSet) -> Differences:
-    """Return what a stored manifest says otherwise than the need: field to (stored, needed)."""
-    assert stored_set.manifest is not None
-    stored_fields = stored_set.manifest.fields
-    if need.kind == "model":  # its manifest says more, such as the commit behind a name that moves
-        stored_fields = {name: stored_fields.get(name) for name in need.fields}
-    return compare_key_fields(stored_fields, need.fields)
+    return (*rows, *(_survey_extra(stored_set, needs) for stored_set in extra_sets))
 
 
 def _survey_need(need: BucketNeed, stored_set: StoredSet | None) -> SurveyRow:
+    row = SurveyRow(
+        kind=need.kind, name=need.name, prefix=need.prefix, state="missing", used_by=need.used_by, command=need.command
+    )
     if stored_set is None:
-        return _build_need_row(need, None, "missing")
-    state, why = _describe_incomplete_set(stored_set)
-    if (
-        state is None
-        and stored_set.manifest is not None
-        and (field_reasons := describe_differences(compare_fields(need, stored_set)))
-    ):
-        state, why = "damaged", ("its manifest says other fields than its name", *field_reasons)
-    return _build_need_row(need, stored_set, state or "present", why)
+        return row
+    state, why = _describe_state(stored_set)
+    if state == "present" and stored_set.manifest is not None:
+        stored_fields = stored_set.manifest.fields
+        if need.kind == "model":  # its manifest says more, such as the commit behind a name that moves
+            stored_fields = {name: stored_fields.get(name) for name in need.fields}
+        if differences := compare_key_fields(stored_fields, need.fields):
+            state, why = "damaged", ("its manifest says other fields than its name", *describe_differences(differences))
+    return replace(
+        row,
+        state=state,
+        why=why,
+        command="" if state in {"present", "newer", "unread"} else need.command,
+        size=stored_set.size,
+        last_write_at=stored_set.last_write_at,
+        is_in_progress=bool(stored_set.lease and stored_set.lease.is_active),
+    )
 
 
-def _describe_incomplete_set(stored_set: StoredSet) -> tuple[State | None, tuple[str, ...]]:
-    """Return what a set is that is not whole, and why; None for a whole one."""
+def _describe_state(stored_set: StoredSet) -> tuple[State, tuple[str, ...]]:
+    """Return what a set is, whoever needs it, and why it is not whole."""
     if stored_set.condition == "whole":
-        return None, ()
+        return "present", ()
     if stored_set.condition in {"newer", "unread"} and stored_set.fault is not None:
         return stored_set.condition, (stored_set.fault.problem, stored_set.fault.change)
-    import_commands = (
-        quote_command("tandem", "artifacts", "adopt", "--refused", run) for run in stored_set.rejection_runs
-    )
-    rejection_notes = (f"an upload refused and kept it: {command}" for command in import_commands)
-    return stored_set.condition, (stored_set.damage or stored_set.writer, *rejection_notes)
+    notes = [
+        f"an upload refused and kept it: {quote_command('tandem', 'artifacts', 'import', '--refused', run)}"
+        for run in stored_set.rejection_runs
+    ]
+    return stored_set.condition, (stored_set.damage or stored_set.writer, *notes)
 
 
-def _build_need_row(
-    need: BucketNeed, stored_set: StoredSet | None, state: State, why: tuple[str, ...] = ()
-) -> SurveyRow:
-    return SurveyRow(
-        kind=need.kind, name=need.name, prefix=need.prefix, state=state, used_by=need.used_by, why=why,
-        command="" if state in {"present", "newer", "unread"} else need.command,
-        size=stored_set.size if stored_set else 0, last_write_at=stored_set.last_write_at if stored_set else None,
-        is_in_progress=bool(stored_set and stored_set.lease and stored_set.lease.is_active),
-    )  # fmt: skip
-
-
-def _build_extra_row(stored_set: StoredSet, need_sides: Sequence[KeySide]) -> SurveyRow:
-    state, why = _classify_extra_set(stored_set, need_sides)
+def _survey_extra(stored_set: StoredSet, needs: Sequence[BucketNeed]) -> SurveyRow:
+    state, why = _describe_state(stored_set)
+    if not stored_set.is_ours:
+        state, why = "not ours", ("neither manifest nor lease: left alone",)
+    elif state == "present" and stored_set.manifest is not None:
+        state, why = "stale", _compare_with_needs(stored_set.name, stored_set.manifest.fields, stored_set.kind, needs)
     return SurveyRow(
         kind=stored_set.kind,
         name=stored_set.name,
@@ -125,26 +119,17 @@ def _build_extra_row(stored_set: StoredSet, need_sides: Sequence[KeySide]) -> Su
     )
 
 
-def _classify_extra_set(stored_set: StoredSet, need_sides: Sequence[KeySide]) -> tuple[State, tuple[str, ...]]:
-    if not stored_set.is_ours:
-        return "not ours", ("neither manifest nor lease: left alone",)
-    state, why = _describe_incomplete_set(stored_set)
-    if state is not None or stored_set.manifest is None:
-        return state or "partial", why
-    fields = stored_set.manifest.fields
-    if stored_set.kind == "model":
-        fields = {name: fields.get(name) for name in ("id", "revision")}
-        need_sides = [side for side in need_sides if side.fields["id"] == fields["id"]]
-    nearest_match = find_nearest_key(stored_set.name, fields, need_sides)
-    if nearest_match is None:
-        return "stale", (
-            "no experiment uses this model" if stored_set.kind == "model" else "no experiment uses any artifact",
-        )
-    nearest_side, field_differences = nearest_match
-    return "stale", ((f"nearest needed {nearest_side.name}:",) if stored_set.kind == "artifact" else ()) + tuple(
-        describe_differences(field_differences)
-    )
-
-
-def _need_side(need: BucketNeed) -> KeySide:
-    return KeySide(name=need.name, fields=need.fields, where="needed", aliases=need.used_by)
+def _compare_with_needs(
+    name: str, fields: Mapping[str, Any], kind: str, needs: Sequence[BucketNeed]
+) -> tuple[str, ...]:
+    """Say in what a set that nobody needs differs from the nearest that somebody does."""
+    sides = [KeySide(name=need.name, fields=need.fields, where="needed") for need in needs if need.kind == kind]
+    if kind == "model":
+        fields = {field: fields.get(field) for field in ("id", "revision")}
+        sides = [side for side in sides if side.fields["id"] == fields["id"]]
+    match = find_nearest_key(name, fields, sides)
+    if match is None:
+        return (f"no experiment uses {'this model' if kind == 'model' else 'any artifact'}",)
+    nearest_side, differences = match
+    heading = (f"nearest needed {nearest_side.name}:",) if kind == "artifact" else ()
+    return (*heading, *describe_differences(differences))

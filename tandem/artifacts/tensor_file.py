@@ -37,35 +37,28 @@ def read_tensor_file(path: Path) -> TensorFile:
     Raises:
         InputError: it is no safetensors file, or is cut off or too long.
     """
-    change = "copy it again from its source"
-    size = path.stat().st_size
+    size, problem = path.stat().st_size, ""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
         if size < _LENGTH_BYTES or length > min(_MAX_HEADER_BYTES, size - _LENGTH_BYTES):
-            raise InputError(
-                f"no safetensors file, or cut off within its header ({size} bytes)", where=str(path), change=change
-            )
-        try:
-            header = _parse_header(file.read(length))
-        except (KeyError, TypeError, ValueError):
-            raise InputError("its header is no safetensors header", where=str(path), change=change) from None
-    total_bytes = _LENGTH_BYTES + length + header.size
-    if total_bytes != size:
-        raise InputError(
-            f"cut off or damaged: its header asks for {total_bytes} bytes, it has {size}",
-            where=str(path),
-            change=change,
-        )
-    return TensorFile(tensors=header.tensors, size=total_bytes)
+            problem = f"no safetensors file, or cut off within its header ({size} bytes)"
+        else:
+            try:
+                tensors, end = _parse_header(file.read(length))
+            except (KeyError, TypeError, ValueError):
+                problem = "its header is no safetensors header"
+    if not problem and _LENGTH_BYTES + length + end != size:
+        problem = f"cut off or damaged: its header asks for {_LENGTH_BYTES + length + end} bytes, it has {size}"
+    if problem:
+        raise InputError(problem, where=str(path), change="copy it again from its source")
+    return TensorFile(tensors=tensors, size=size)
 
 
-def _parse_header(header: bytes) -> TensorFile:
-    header_fields = json.loads(header)
-    header_fields.pop("__metadata__", None)
-    end_offsets = [0]
-    for tensor in header_fields.values():
-        start, end = tensor["data_offsets"]
-        if not 0 <= start <= end:
-            raise ValueError("data_offsets")
-        end_offsets.append(end)
-    return TensorFile(tensors=frozenset(header_fields), size=max(end_offsets))
+def _parse_header(header: bytes) -> tuple[frozenset[str], int]:
+    """Return the tensors, and where the last of them ends."""
+    fields = json.loads(header)
+    fields.pop("__metadata__", None)
+    offsets = [(0, 0), *(tensor["data_offsets"] for tensor in fields.values())]
+    if not all(0 <= start <= end for start, end in offsets):
+        raise ValueError("data_offsets")
+    return frozenset(fields), max(end for _, end in offsets)

@@ -19,6 +19,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,19 +28,20 @@ from tandem.artifacts.driver import RESULT_SUCCESS, CompileOutcome, read_outcome
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.fetch import PRESENT_NAME
 from tandem.artifacts.files import LocalFiles, compute_sha256
-from tandem.artifacts.inspect_local import ArtifactInspection, format_faults, inspect_artifact
-from tandem.artifacts.job_env import read_artifact_key, read_holder
+from tandem.artifacts.inspection import ArtifactInspection, format_faults, inspect_artifact
+from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key, read_holder, read_json_variable
 from tandem.artifacts.lease import hold_lease, release_lease
-from tandem.artifacts.manifest import LEASE_NAME, Manifest
+from tandem.artifacts.manifest import LEASE_NAME, SCHEMA_VERSION, Manifest
 from tandem.artifacts.manifest_store import (
+    FAULTS_FIELD,
+    REJECTION_NAME,
     files_prefix,
     manifest_key,
     read_artifact_manifest,
     write_stored_manifest,
 )
-from tandem.artifacts.rejection import write_rejection
 from tandem.artifacts.retry import add_retry_argument, retry_upload
-from tandem.artifacts.s3_upload import upload_files
+from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError, StaleError, TandemError
 from tandem.shell_command import quote_command
@@ -49,7 +51,7 @@ LEASE_S = 120.0
 WAIT_S = 600.0
 OUTCOME_NAME = "outcome.json"  # what the driver says of the compile, in the work folder
 CACHE_NAME = "compiler-cache"
-REJECTION_NAME = "refused.json"  # in the work folder: what an earlier start of this container said
+REFUSED_NAME = "refused.json"  # in the work folder: what an earlier start of this container said
 UNPROVEN_VARIABLE = "TANDEM_UNPROVEN"  # JSON list of sentences
 RUN_NAME = "run.json"  # in the work folder: the name of what this pod's compile is stored under
 SUFFIX_BYTES = 6
@@ -58,8 +60,7 @@ SUFFIX_PATTERN = rf"[0-9a-f]{{{2 * SUFFIX_BYTES}}}"  # at the end of that name
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    bucket = os.environ.get("TANDEM_BUCKET")
-    parser.add_argument("--bucket", default=bucket, required=not bucket, help="bucket of models and artifacts")
+    add_bucket_argument(parser)
     parser.add_argument("--artifact", type=Path, required=True, help="folder of what was compiled")
     parser.add_argument("--work", type=Path, required=True, help="folder of the driver's outcome and its caches")
     parser.add_argument("--wait-s", type=float, default=WAIT_S, help="seconds to wait for another job of the same key")
@@ -76,87 +77,136 @@ def run(options: argparse.Namespace) -> int:
         ExternalError: S3 failed for longer than the patience, or somebody else holds the lease.
     """
     key, holder = read_artifact_key(), read_holder()
-    store, local = open_store(options.bucket), _LocalArtifact(options.artifact, options.work, key)
+    upload = ArtifactUpload(store=open_store(options.bucket), key=key, holder=holder, options=options)
     try:
-        exit_code = retry_upload(lambda: _finish_upload(options, store, local, holder), options.patience_s)
+        return retry_upload(upload.finish, options.patience_s)
     except BaseException:  # a restart takes the lease back; a new Job would wait for it in vain
-        _release_lease(store, key, holder)
+        upload.release()
         raise
-    return exit_code
 
 
-class _LocalArtifact:
-    """What was compiled, inspected and hashed once, however often S3 fails."""
+@dataclass(kw_only=True)
+class ArtifactUpload:
+    """One upload; what was compiled is inspected and hashed once, however often S3 fails."""
 
-    def __init__(self, folder: Path, work: Path, key: ArtifactKey) -> None:
-        self.folder, self.work, self.key = folder, work, key
+    store: ObjectStore
+    key: ArtifactKey
+    holder: str
+    options: argparse.Namespace
+
+    @property
+    def lease_key(self) -> str:
+        """Return the key of the lease that `fetch` took."""
+        return f"{self.key.prefix}/{LEASE_NAME}"
 
     @cached_property
     def inspection(self) -> ArtifactInspection:
-        if self.folder.is_symlink():
-            raise InputError(
-                "it is a symbolic link, where the compiler was to make a folder", where=str(self.folder),
-                change="see what the compile container ran: a link may lead to what is not the compiler's",
-            )  # fmt: skip
-        return inspect_artifact(self.folder, self.key, cache=self.work / CACHE_NAME)
+        """Return what is found of the artifact.
+
+        Raises:
+            InputError: it is a link: the compiler may have made one that leads to what is not its own.
+        """
+        folder = self.options.artifact
+        if folder.is_symlink():
+            change = "see what the compile container ran: a link may lead to what is not the compiler's"
+            raise InputError("it is a symbolic link, no folder", where=str(folder), change=change)
+        return inspect_artifact(folder, self.key, cache=self.options.work / CACHE_NAME)
 
     @cached_property
     def files(self) -> LocalFiles:
-        return LocalFiles(self.folder)
+        """Return the artifact's files."""
+        return LocalFiles(self.options.artifact)
 
-
-def _finish_upload(options: argparse.Namespace, store: ObjectStore, local: _LocalArtifact, holder: str) -> int:
-    """Say what is to be said, or store; the exit code."""
-    if _is_present(store, local.key):
-        _release_lease(store, local.key, holder)
+    def finish(self) -> int:
+        """Say what is to be said, or store; the exit code."""
+        if self._is_present():
+            self.release()
+            return 0
+        outcome = _require_outcome(self.options.work)
+        if outcome.failure:
+            self.release()
+            log_event(**outcome.failure, level="error")
+            return int(outcome.failure["exit_code"])
+        _raise_earlier_rejection(self.options.work)
+        self._store(outcome)
         return 0
-    outcome = _require_outcome(options.work)
-    if outcome.failure:
-        _release_lease(store, local.key, holder)
-        log_event(**outcome.failure, level="error")
-        return int(outcome.failure["exit_code"])
-    _raise_earlier_rejection(options.work)
-    return _store_artifact(options, store, local, holder, outcome)
 
+    def release(self) -> None:
+        """Release our lease, if it is ours; a failure to do so hides nothing else that is to be said."""
+        try:
+            release_lease(self.store, self.lease_key, self.holder)
+        except TandemError as error:
+            where = self.store.url(self.lease_key)
+            log_event("lease not released", level="warning", object=where, reason=error.problem)
 
-def _store_artifact(
-    options: argparse.Namespace, store: ObjectStore, local: _LocalArtifact, holder: str, outcome: CompileOutcome
-) -> int:
-    key, faults, local_files = local.key, local.inspection.faults, local.files
-    run_name = _choose_run_name(options.work, holder)
-    with hold_lease(store, f"{key.prefix}/{LEASE_NAME}", holder, options.lease_s, options.wait_s) as lease:
-        if _is_present(store, key):  # written by whoever held the lease before us
-            return 0
-        provenance = _build_provenance(store, key, holder, outcome, local.inspection.notes)
-        files = upload_files(store, local_files, f"{key.prefix}/{run_name}", check=lease.check)
-        manifest = Manifest(
-            schema_version=1, kind="artifact", name=key.name, folder=run_name, fields=key.as_fields(), files=files,
-            made=provenance,
-        )  # fmt: skip
-        lease.confirm()
+    def _is_present(self) -> bool:
+        """Tell whether the key's artifact is stored.
+
+        Raises:
+            InputError: its manifest cannot be read.
+            StaleError: it is of another key.
+        """
+        manifest, where = read_artifact_manifest(self.store, self.key), self.store.url(manifest_key(self.key.prefix))
+        if manifest is not None:
+            counts: dict[str, Any] = {"files": len(manifest.files), "size": manifest.size}
+            log_event("present", object=where, made_by=manifest.made.get("run"), **counts)
+        return manifest is not None
+
+    def _store(self, outcome: CompileOutcome) -> None:
+        store, key, options = self.store, self.key, self.options
+        faults, files = self.inspection.faults, self.files
+        run_name = _choose_run_name(options.work, self.holder)
+        with hold_lease(store, self.lease_key, self.holder, options.lease_s, options.wait_s) as lease:
+            if self._is_present():  # written by whoever held the lease before us
+                return
+            made = self._describe_provenance(outcome)
+            manifest = Manifest(
+                schema_version=SCHEMA_VERSION,
+                kind="artifact",
+                name=key.name,
+                folder=run_name,
+                fields=key.as_fields(),
+                files=upload_files(store, files, f"{key.prefix}/{run_name}", check=lease.check),
+                made=made,
+            )
+            lease.confirm()
+            if faults:
+                refused = manifest.model_copy(update={"made": {**made, FAULTS_FIELD: list(faults)}})
+                store.create(f"{key.prefix}/{run_name}/{REJECTION_NAME}", refused.to_bytes())
+            elif not write_stored_manifest(store, key.prefix, manifest):
+                self._is_present()
+                return
         if faults:
-            write_rejection(store, key.prefix, manifest, faults)
-        elif not write_stored_manifest(store, key.prefix, manifest):
-            _is_present(store, key)
-            return 0
-    if faults:
-        raise _record_rejection(options.work, store.url(files_prefix(key.prefix, manifest)), manifest.folder, faults)
-    log_event("stored", object=store.url(manifest_key(key.prefix)), files=len(files), size=manifest.size)
-    return 0
+            raise _record_rejection(options.work, store.url(files_prefix(key.prefix, manifest)), run_name, faults)
+        where = store.url(manifest_key(key.prefix))
+        log_event("stored", object=where, files=len(manifest.files), size=manifest.size)
+
+    def _describe_provenance(self, outcome: CompileOutcome) -> dict[str, Any]:
+        """Return how the artifact came to be: a run that goes on after a kill says the same."""
+        notes = read_json_variable(UNPROVEN_VARIABLE, "[]")
+        if not isinstance(notes, list) or not all(isinstance(sentence, str) for sentence in notes):
+            raise InputError(f"{UNPROVEN_VARIABLE} is no JSON list of sentences", change="use the rendered manifest")
+        models: dict[str, str | None] = {}  # to the SHA-256 of its manifest, None where it has none any more
+        for name in filter(None, (self.key.target, self.key.draft)):
+            manifest_object = self.store.read(manifest_key(f"models/{name.replace('@', '/')}"))
+            models[name] = hashlib.sha256(manifest_object.body).hexdigest() if manifest_object else None
+        return {
+            "run": self.holder,
+            "where": outcome.where,
+            "attempts": [{"class": attempt.kind, "seconds": attempt.seconds} for attempt in outcome.attempts],
+            "unproven": list(dict.fromkeys([*outcome.unproven, *notes, *self.inspection.notes])),
+            "models": models,
+        }
 
 
 def _record_rejection(work: Path, kept_url: str, run_name: str, faults: Sequence[str]) -> StaleError:
     """Return the refusal of what is kept, and leave it for a restart of this container, which need not hash again."""
-    import_command = quote_command(
-        "tandem", "artifacts", "adopt", "--refused", run_name, "--env", "ENVIRONMENT", "--variant", "EXPERIMENT/VARIANT"
-    )
-    rejection = {
-        "what": format_faults(faults), "where": f"{kept_url}/",
-        "change": "it is kept there and no server finds it; if what is said of it is no fault, take it in: "
-        f"{import_command}; else compile again",
-    }  # fmt: skip
-    (work / REJECTION_NAME).write_text(json.dumps({**rejection, "compile": compute_sha256(work / OUTCOME_NAME)}))
-    return StaleError(rejection["what"], where=rejection["where"], change=rejection["change"])
+    options = ("--refused", run_name, "--env", "ENVIRONMENT", "--variant", "EXPERIMENT/VARIANT")
+    command = quote_command("tandem", "artifacts", "import", *options)
+    change = f"no server finds what is kept there; if this is no fault, take it in: {command}; else compile again"
+    rejection = {"what": format_faults(faults), "where": f"{kept_url}/", "change": change}
+    (work / REFUSED_NAME).write_text(json.dumps({**rejection, "compile": compute_sha256(work / OUTCOME_NAME)}))
+    return StaleError(rejection["what"], where=rejection["where"], change=change)
 
 
 def _raise_earlier_rejection(work: Path) -> None:
@@ -166,7 +216,7 @@ def _raise_earlier_rejection(work: Path) -> None:
         StaleError: it was refused.
     """
     try:
-        rejection = {name: str(value) for name, value in json.loads((work / REJECTION_NAME).read_text()).items()}
+        rejection = {name: str(value) for name, value in json.loads((work / REFUSED_NAME).read_text()).items()}
         error = StaleError(rejection["what"], where=rejection["where"], change=rejection["change"])
         is_same_compile = rejection["compile"] == compute_sha256(work / OUTCOME_NAME)
     except (OSError, ValueError, KeyError, AttributeError):
@@ -183,9 +233,8 @@ def _choose_run_name(work: Path, holder: str) -> str:
     path, outcome_digest = work / RUN_NAME, compute_sha256(work / OUTCOME_NAME)
     try:
         earlier_run = json.loads(path.read_text())
-        if earlier_run["compile"] == outcome_digest and re.fullmatch(
-            rf"{re.escape(holder)}-{SUFFIX_PATTERN}", earlier_run["run"]
-        ):
+        is_ours = re.fullmatch(rf"{re.escape(holder)}-{SUFFIX_PATTERN}", earlier_run["run"])
+        if earlier_run["compile"] == outcome_digest and is_ours:
             return str(earlier_run["run"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # none yet, or half of one: nothing was sent under it
@@ -196,35 +245,9 @@ def _choose_run_name(work: Path, holder: str) -> str:
             json.dump({"compile": outcome_digest, "run": name}, file)
         Path(partial_path).replace(path)
     except OSError as error:  # a full disk: what is compiled is stored all the same
-        log_event(
-            "a restart would send all again", level="warning", where=str(path), reason=error.strerror or str(error)
-        )
+        reason = error.strerror or str(error)
+        log_event("a restart would send all again", level="warning", where=str(path), reason=reason)
     return name
-
-
-def _release_lease(store: ObjectStore, key: ArtifactKey, holder: str) -> None:
-    """Release our lease, if it is ours; a failure to do so hides nothing else that is to be said."""
-    lease_key = f"{key.prefix}/{LEASE_NAME}"
-    try:
-        release_lease(store, lease_key, holder)
-    except TandemError as error:
-        log_event("lease not released", level="warning", object=store.url(lease_key), reason=error.problem)
-
-
-def _is_present(store: ObjectStore, key: ArtifactKey) -> bool:
-    """Tell whether the key's artifact is stored.
-
-    Raises:
-        InputError: its manifest cannot be read.
-        StaleError: it is of another key.
-    """
-    manifest = read_artifact_manifest(store, key)
-    if manifest is not None:
-        log_event(
-            "present", object=store.url(manifest_key(key.prefix)), made_by=manifest.made.get("run"),
-            files=len(manifest.files), size=manifest.size,
-        )  # fmt: skip
-    return manifest is not None
 
 
 def _require_outcome(work: Path) -> CompileOutcome:
@@ -232,51 +255,15 @@ def _require_outcome(work: Path) -> CompileOutcome:
 
     Raises:
         InputError: it says nothing, or that the compile has not ended.
+        StaleError: nothing was compiled since the artifact was stored, and it is gone now.
     """
-    path = work / OUTCOME_NAME
-    outcome = read_outcome(path)
+    outcome = read_outcome(work / OUTCOME_NAME)
     if outcome is None and (work / PRESENT_NAME).exists():
-        raise StaleError(
-            "the artifact was stored when this Job began, so nothing was compiled, and its manifest is gone now",
-            where=str(work / PRESENT_NAME),
-            change="see who removed it (tandem artifacts list), then create the Job again",
-        )
+        problem = "the artifact was stored when this Job began, so nothing was compiled, and its manifest is gone now"
+        change = "see who removed it (tandem artifacts list), then create the Job again"
+        raise StaleError(problem, where=str(work / PRESENT_NAME), change=change)
     if outcome is None or not (outcome.result == RESULT_SUCCESS or outcome.failure):
         problem = f"the compile's result is {outcome.result!r}" if outcome else "nothing says that a compile ended well"
-        raise InputError(
-            problem, where=str(path),
-            change="see the log of the compile container; an artifact from elsewhere is taken in by "
-            "`tandem artifacts adopt`",
-        )  # fmt: skip
+        change = "see the log of the compile container; `tandem artifacts import` takes in an artifact from elsewhere"
+        raise InputError(problem, where=str(work / OUTCOME_NAME), change=change)
     return outcome
-
-
-def _build_provenance(
-    store: ObjectStore, key: ArtifactKey, holder: str, outcome: CompileOutcome, notes: Sequence[str]
-) -> dict[str, Any]:  # fmt: skip
-    """Return how the artifact came to be: a run that goes on after a kill says the same."""
-    unproven = [*outcome.unproven, *_read_unproven_notes(), *notes]
-    return {
-        "run": holder,
-        "where": outcome.where,
-        "attempts": [{"class": attempt.kind, "seconds": attempt.seconds} for attempt in outcome.attempts],
-        "unproven": list(dict.fromkeys(unproven)),
-        "models": {name: _read_manifest_digest(store, name) for name in (key.target, key.draft) if name},
-    }
-
-
-def _read_manifest_digest(store: ObjectStore, name: str) -> str | None:
-    """Return the SHA-256 of the manifest of a model's snapshot; None where it has none any more."""
-    manifest_object = store.read(manifest_key(f"models/{name.replace('@', '/')}"))
-    return hashlib.sha256(manifest_object.body).hexdigest() if manifest_object else None
-
-
-def _read_unproven_notes() -> list[str]:
-    text = os.environ.get(UNPROVEN_VARIABLE) or "[]"
-    try:
-        notes = json.loads(text)
-    except ValueError:
-        notes = None
-    if not isinstance(notes, list) or not all(isinstance(sentence, str) for sentence in notes):
-        raise InputError(f"{UNPROVEN_VARIABLE} is no JSON list of sentences", change="use the rendered manifest")
-    return notes

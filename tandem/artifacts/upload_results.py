@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.files import LocalFiles
-from tandem.artifacts.job_env import read_holder
+from tandem.artifacts.job_env import add_bucket_argument, read_holder
 from tandem.artifacts.manifest import validate_path
 from tandem.artifacts.retry import add_retry_argument, retry_upload
-from tandem.artifacts.s3_upload import upload_files
+from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import open_store
 from tandem.errors import InputError
 
@@ -28,8 +27,7 @@ RESULTS = "results"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    bucket = os.environ.get("TANDEM_BUCKET")
-    parser.add_argument("--bucket", default=bucket, required=not bucket, help="bucket of models, artifacts and results")
+    add_bucket_argument(parser)
     parser.add_argument("--folder", type=Path, required=True, help="what to keep")
     parser.add_argument("--below", required=True, help=f"prefix below {RESULTS}/, such as EXPERIMENT/llmperf")
     add_retry_argument(parser)
@@ -48,21 +46,14 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--below: {error}", change=f"name a prefix below {RESULTS}/") from None
     files = LocalFiles(options.folder)
     files.hash_all()  # before S3 is asked: what cannot be read is refused
-    exit_code = _read_exit_code(options.folder / OUTCOME)
+    exit_code, outcome_path = 0, options.folder / OUTCOME
+    if outcome_path.exists():
+        try:
+            exit_code = int(json.loads(outcome_path.read_text())["exit_code"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            change = "see what the container before this one said"
+            raise InputError(f"it names no exit code: {error}", where=str(outcome_path), change=change) from None
     store = open_store(options.bucket)
     retry_upload(lambda: upload_files(store, files, prefix), options.patience_s)
     log_event("kept", object=store.url(f"{prefix}/"), files=len(files.sizes), exit_code=exit_code)
     return exit_code
-
-
-def _read_exit_code(outcome_path: Path) -> int:
-    if not outcome_path.exists():
-        return 0
-    try:
-        return int(json.loads(outcome_path.read_text())["exit_code"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"it names no exit code: {error}",
-            where=str(outcome_path),
-            change="see what the container before this one said",
-        ) from None

@@ -169,28 +169,20 @@ def reject_foreign_answers(client: Any) -> None:
 def _refuse_foreign_answer(operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
     """Refuse a body that is not of the service's protocol; botocore repeats a call that a server failed at."""
     status, body = response_dict["status_code"], response_dict["body"]
-    is_success = status < MIN_FAILURE_STATUS
-    if not isinstance(body, bytes) or not body or (is_success and _has_free_payload(operation_model)):
+    is_success, is_outage = status < MIN_FAILURE_STATUS, status >= MIN_SERVER_ERROR_STATUS
+    shape, service = operation_model.output_shape, operation_model.service_model
+    payload = shape.serialization.get("payload") if shape is not None else None
+    # somebody's content, as of an object or of a function's answer, may be anything
+    is_content = payload is not None and shape.members[payload].type_name != "structure"
+    if not isinstance(body, bytes) or not body or (is_success and is_content):
         return
-    # some services refuse in another form than they answer in
-    is_refusal = not is_success and status < MIN_SERVER_ERROR_STATUS
-    body_form = _name_foreign_form(body, "" if is_refusal else _name_protocol(operation_model.service_model))
-    if body_form and status >= MIN_SERVER_ERROR_STATUS:
+    # an older botocore, as of a Lambda's own, knows the declared protocol alone; some refuse in another form
+    protocol = str(getattr(service, "resolved_protocol", None) or service.metadata.get("protocol", ""))
+    body_form = _name_foreign_form(body, protocol if is_success or is_outage else "")
+    if body_form and is_outage:
         response_dict["body"] = b""  # as of a load balancer: botocore tries again, then says the status
     elif body_form:
         raise ForeignAnswerError(status=status, form=body_form)
-
-
-def _name_protocol(service_model: Any) -> str:
-    """Return the protocol of a service; an older botocore, as of a Lambda's own, knows the declared one alone."""
-    return str(getattr(service_model, "resolved_protocol", None) or service_model.metadata.get("protocol", ""))
-
-
-def _has_free_payload(operation_model: Any) -> bool:
-    """Whether a body is somebody's content, as of an object or of a function's answer, and may be anything."""
-    shape = operation_model.output_shape
-    payload = shape.serialization.get("payload") if shape is not None else None
-    return payload is not None and shape.members[payload].type_name != "structure"
 
 
 def _name_foreign_form(body: bytes, protocol: str) -> str:

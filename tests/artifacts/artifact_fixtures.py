@@ -7,35 +7,33 @@ import random
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from doubles.fault_proxy.proxy import FaultProxy
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.artifacts.store import DEFAULT_CONCURRENCY, ObjectStore, open_store
+from tandem.artifacts.store import ObjectStore, open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "111122223333"
 
 
 @pytest.fixture(scope="session")
-def endpoint() -> Iterator[AwsEndpoint]:
+def endpoint():
     with AwsEndpoint(account=ACCOUNT, region="us-east-2") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def front(endpoint: AwsEndpoint) -> Iterator[FaultProxy]:
+def front(endpoint):
     """The one fault proxy; tests take `proxy`, which is it without rules and log."""
     with FaultProxy(endpoint.url) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def clients(endpoint: AwsEndpoint, front: FaultProxy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def clients(endpoint, front, tmp_path_factory):
     """boto3's clients by URL, made once as a pod makes them: a second each on a busy machine."""
     made = {}
     for url in (endpoint.url, front.url):
@@ -46,19 +44,19 @@ def clients(endpoint: AwsEndpoint, front: FaultProxy, tmp_path_factory: pytest.T
     return made
 
 
-def variables(endpoint: AwsEndpoint, url: str, home: Path) -> dict[str, str]:
+def variables(endpoint, url, home):
     there = {"AWS_ENDPOINT_URL": url, "AWS_ENDPOINT_URL_S3": url}
     return {**endpoint.client_environment(home), **there, "AWS_MAX_ATTEMPTS": "4"}
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch):
     """Let the SDK try again at once."""
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
 
 
 @pytest.fixture
-def aws(endpoint: AwsEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def aws(endpoint, tmp_path, monkeypatch):
     """The variables that lead boto3 to the endpoint, set for this test and handed on to its processes."""
     found = variables(endpoint, endpoint.url, tmp_path)
     for name, value in found.items():
@@ -67,7 +65,7 @@ def aws(endpoint: AwsEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def bucket(endpoint: AwsEndpoint, clients: dict[str, Any]) -> str:
+def bucket(endpoint, clients):
     """A bucket of this test's own."""
     name = f"artifacts-{uuid.uuid4().hex[:10]}"
     where = {"LocationConstraint": endpoint.region}
@@ -76,13 +74,13 @@ def bucket(endpoint: AwsEndpoint, clients: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def store(endpoint: AwsEndpoint, clients: dict[str, Any], bucket: str, aws: dict[str, str]) -> ObjectStore:  # noqa: ARG001
+def store(endpoint, clients, bucket, aws):  # noqa: ARG001
     """The test's bucket; processes that the test starts find it too."""
-    return ObjectStore(bucket, clients[endpoint.url], DEFAULT_CONCURRENCY)
+    return ObjectStore(bucket, clients[endpoint.url])
 
 
 @pytest.fixture
-def proxy(front: FaultProxy) -> Iterator[FaultProxy]:
+def proxy(front):
     """A fault proxy in front of the endpoint."""
     front.use()
     front.forget()
@@ -92,21 +90,19 @@ def proxy(front: FaultProxy) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def proxied(
-    clients: dict[str, Any], bucket: str, proxy: FaultProxy, aws: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> ObjectStore:
+def proxied(clients, bucket, proxy, aws, monkeypatch):
     """The test's bucket through the proxy; processes that the test starts go through it too."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         aws[name] = proxy.url
         monkeypatch.setenv(name, proxy.url)
-    return ObjectStore(bucket, clients[proxy.url], DEFAULT_CONCURRENCY)
+    return ObjectStore(bucket, clients[proxy.url])
 
 
 @pytest.fixture
-def module(aws: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+def module(aws):
     """Run `python -m tandem.artifacts ...` as a pod does, with further variables by name."""
 
-    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments, **variables):
         return subprocess.run(
             [sys.executable, "-m", "tandem.artifacts", *arguments], cwd=ROOT, text=True, capture_output=True,
             check=False, timeout=120, env={"PATH": os.environ["PATH"], **aws, **variables},
@@ -116,10 +112,10 @@ def module(aws: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str
 
 
 @pytest.fixture
-def blob(tmp_path: Path) -> Callable[..., Path]:
+def blob(tmp_path):
     """Write a file below a folder of the test's own, of so many bytes, which follow from the seed."""
 
-    def write(name: str, size: int, seed: int = 0) -> Path:
+    def write(name, size, seed=0):
         path = tmp_path / "files" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(random.Random(seed).randbytes(size))  # noqa: S311 - no secret

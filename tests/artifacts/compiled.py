@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import random
 import zipfile
-from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.inspect_nxdi import build_expected_settings
+from tandem.artifacts.inspection import build_expected_settings
 from tandem.spec.artifact_key import ArtifactKey
 
 TARGET = "Qwen/Qwen3-0.6B@" + "0" * 40
@@ -26,12 +25,12 @@ KEY = ArtifactKey(
 HOLDER = "compile-tiny-0123"
 
 
-def variables(key: ArtifactKey = KEY, holder: str = HOLDER) -> dict[str, str]:
+def variables(key=KEY, holder=HOLDER):
     """What the rendered pod sets."""
     return {"TANDEM_ARTIFACT_KEY": json.dumps(key.as_fields()), "TANDEM_HOLDER": holder}
 
 
-def write_artifact(folder: Path, *, rank_bytes: int = 1000, seed: int = 0, key: ArtifactKey = KEY) -> Path:
+def write_artifact(folder, *, rank_bytes=1000, seed=0, key=KEY):
     """Write what passes the local inspection: configuration, graph, weights of each rank."""
     (folder / "weights").mkdir(parents=True)
     config: dict[str, Any] = {"_name_or_path": f"/models/{key.target.replace('@', '/')}"}
@@ -52,7 +51,7 @@ def write_artifact(folder: Path, *, rank_bytes: int = 1000, seed: int = 0, key: 
     return folder
 
 
-def write_outcome(work: Path, **changes: Any) -> Path:
+def write_outcome(work, **changes):
     """Write what the driver says of a compile that ended well."""
     attempts = [{"class": "transient", "exit": 70, "seconds": 3.5, "line": "x"},
                 {"class": "compiled", "exit": 0, "seconds": 12.25, "line": ""}]  # fmt: skip

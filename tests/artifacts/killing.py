@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
 
 from doubles.fault_proxy.proxy import FaultProxy
 
@@ -80,14 +79,14 @@ class Bench:
     expected: State = field(default_factory=dict)
     _trials: Iterator[int] = field(default_factory=itertools.count)
 
-    def new_bucket(self) -> str:
+    def new_bucket(self):
         bucket = f"kills-{uuid.uuid4().hex[:10]}"
         where = {"LocationConstraint": self.endpoint.region}
         self.endpoint.client("s3").create_bucket(Bucket=bucket, CreateBucketConfiguration=where)
         self.command.prepare(bucket)
         return bucket
 
-    def start(self, bucket: str, trial: int, **variables: str) -> subprocess.Popen[bytes]:
+    def start(self, bucket, trial, **variables):
         there = {"AWS_ENDPOINT_URL": self.proxy.url, "AWS_ENDPOINT_URL_S3": self.proxy.url}
         log = self.home / f"{bucket}.log"
         with log.open("ab") as said:
@@ -97,10 +96,10 @@ class Bench:
                                   **self.command.environment, **variables},
             )  # fmt: skip
 
-    def said(self, bucket: str) -> str:
+    def said(self, bucket):
         return (self.home / f"{bucket}.log").read_text(errors="replace")
 
-    def undisturbed(self) -> State:
+    def undisturbed(self):
         """Run the command once, unharmed; the end state that every other run is held against."""
         bucket, trial = self.new_bucket(), next(self._trials)
         self.proxy.forget()
@@ -111,7 +110,7 @@ class Bench:
         self.expected = state_of(self.endpoint, bucket)
         return self.expected
 
-    def killed(self, chance: random.Random) -> Trial:
+    def killed(self, chance):
         """Run the command in a bucket of its own, kill it once or more, run it again, and look."""
         trial, number = Trial(bucket=self.new_bucket()), next(self._trials)
         self.proxy.forget()
@@ -126,7 +125,7 @@ class Bench:
         trial.said = self.said(trial.bucket)
         return self.look(trial, reader)
 
-    def look(self, trial: Trial, reader: Reader) -> Trial:
+    def look(self, trial, reader):
         """See what came of a trial."""
         trial.state = state_of(self.endpoint, trial.bucket)
         begun = self.endpoint.client("s3").list_multipart_uploads(Bucket=trial.bucket).get("Uploads", [])
@@ -136,11 +135,11 @@ class Bench:
         trial.looks = reader.looks
         return trial
 
-    def _kill(self, bucket: str, number: int, moment: Moment) -> bool:
+    def _kill(self, bucket, number, moment):
         """Start the command and kill it at a moment; whether it still ran then."""
         process, count, lock = self.start(bucket, number), itertools.count(1), threading.Lock()
 
-        def watch(when: str, _request: Any) -> None:
+        def watch(when, _request):
             with lock:
                 here = next(count) if when == moment.when else 0
             if here == moment.request:
@@ -158,7 +157,7 @@ class Bench:
         finally:
             self.proxy.moment_callback = None
 
-    def _settle(self) -> None:
+    def _settle(self):
         """Wait until the endpoint has done with what the killed process had asked for."""
         until = time.monotonic() + 30
         while any(one.ended_s is None for one in self.proxy.log) and time.monotonic() < until:
@@ -174,19 +173,19 @@ class Moment:
     after_s: float = 0.0
 
     @classmethod
-    def draw(cls, chance: random.Random, requests: int, seconds: float) -> Moment:
+    def draw(cls, chance, requests, seconds):
         if chance.random() < BY_REQUEST:
             return cls(request=chance.randint(1, requests), when=chance.choice(["asked", "done"]))
         return cls(after_s=chance.uniform(0, seconds))
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"request {self.request} {self.when}" if self.request else f"after {self.after_s:.3f} s"
 
 
 class Reader:
     """Looks for manifests all the while, past the proxy; what one names must be whole at once and for ever."""
 
-    def __init__(self, endpoint: AwsEndpoint, bucket: str) -> None:
+    def __init__(self, endpoint, bucket):
         self.looks = 0
         self.broken: list[str] = []
         self._s3, self._bucket = endpoint.client("s3"), bucket
@@ -194,15 +193,15 @@ class Reader:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self._end.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _look(self):
         while not self._end.wait(0.02):
             self.looks += 1
             rows = self._s3.list_objects_v2(Bucket=self._bucket).get("Contents", [])
@@ -212,12 +211,12 @@ class Reader:
                 self.broken += broken(state_through(self._s3, self._bucket))
 
 
-def state_of(endpoint: AwsEndpoint, bucket: str) -> State:
+def state_of(endpoint, bucket):
     """Every object with its body, metadata and type."""
     return state_through(endpoint.client("s3"), bucket)
 
 
-def state_through(s3: Any, bucket: str) -> State:
+def state_through(s3, bucket):
     found: State = {}
     for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for row in page.get("Contents", []):
@@ -226,7 +225,7 @@ def state_through(s3: Any, bucket: str) -> State:
     return found
 
 
-def broken(state: State) -> list[str]:
+def broken(state):
     """The files that a manifest names and that are not whole."""
     wrong: list[str] = []
     for key, (body, _, _) in state.items():
@@ -249,7 +248,7 @@ def broken(state: State) -> list[str]:
 PLACEHOLDER = b"stands for a manifest that another command wrote"
 
 
-def sent_twice(proxy: FaultProxy) -> list[str]:
+def sent_twice(proxy):
     """Name the objects that were sent again although they were whole. Leases are written often."""
     done = Counter(
         f"{one.operation} {one.path}"
@@ -260,7 +259,7 @@ def sent_twice(proxy: FaultProxy) -> list[str]:
     return [what for what, times in done.items() if times > 1]
 
 
-def difference(found: State, expected: State) -> str:
+def difference(found, expected):
     """Say in words where two end states differ; empty for nowhere."""
     said = [f"missing {key}" for key in expected.keys() - found.keys()]
     said += [f"too much {key}" for key in found.keys() - expected.keys()]

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from doubles.checkpoint import RandomCheckpoint
 from doubles.runtime.model_folder import ModelFolder, read_model
 from doubles.runtime.nxdi import build_application, compile_application
 from doubles.runtime.settings import StandInSettings
+from stored_sets import list_files
 
-from tandem.artifacts.files import list_files
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest
-from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.compile_command import loader_settings
-from tandem.spec.experiment import Experiment, TuningSettings, Variant
+from tandem.spec.experiment import TuningSettings
 from tandem.spec.runtime import ProgramCompile
 from tandem.spec.variant_key import compute_artifact_key
 from tandem.spec.workspace import load_workspace
@@ -37,31 +34,31 @@ QUIET = StandInSettings(
 
 
 @cache
-def experiment(name: str) -> Experiment:
+def experiment(name):
     return load_workspace(ROOT / "environments", ROOT / "experiments").experiments[name].experiment
 
 
-def small(tuning: Mapping[str, Any] | None = None) -> Experiment:
+def small(tuning=None):
     """The post's experiment on two cores, so that an artifact has two weight files."""
     post = experiment("post")
     serving = post.serving.model_copy(update={"tensor_parallel_size": 2, "tuning": TuningSettings(**(tuning or {}))})
     return post.model_copy(update={"serving": serving})
 
 
-def variant(found: Experiment, mode: str) -> Variant:
+def variant(found, mode):
     return next(each for each in found.all_variants() if each.mode == mode)
 
 
-def key_of(mode: str = "fused", tuning: Mapping[str, Any] | None = None) -> ArtifactKey:
+def key_of(mode="fused", tuning=None):
     return compute_artifact_key(small(tuning), variant(small(), mode), load_catalogue())
 
 
-def native_key() -> ArtifactKey:
+def native_key():
     found = experiment("qwen3-native")
     return compute_artifact_key(found, variant(found, "none"), load_catalogue())
 
 
-def nxdi_artifact(folder: Path, mode: str = "fused", tuning: Mapping[str, Any] | None = None, **more: Any) -> Path:
+def nxdi_artifact(folder, mode="fused", tuning=None, **more):
     """What a compile of `key_of(mode, tuning)` leaves; `more` are other settings."""
     declared = small(tuning)
     spelling = load_catalogue().runtimes["nxdi-v0"].spelling
@@ -76,13 +73,13 @@ def nxdi_artifact(folder: Path, mode: str = "fused", tuning: Mapping[str, Any] |
     return folder
 
 
-def _model(folder: Path, name: str, seed: int) -> ModelFolder:
+def _model(folder, name, seed):
     RandomCheckpoint(layers=1, seed=seed).write(folder)
     found = read_model(str(folder))
     return ModelFolder(path=f"/models/{name.replace('@', '/')}", config=found.config, identity=found.identity)
 
 
-def native_artifact(folder: Path, graphs: int = 2) -> Path:
+def native_artifact(folder, graphs=2):
     for number in range(graphs):
         key = f"{number:032x}"
         entry = folder / "neuron/compile_cache" / key
@@ -92,7 +89,7 @@ def native_artifact(folder: Path, graphs: int = 2) -> Path:
     return folder
 
 
-def stored(mount: Path, key: ArtifactKey, source: Path, run: str = "run-1", **made: Any) -> Manifest:
+def stored(mount, key, source, run="run-1", **made):
     """Lay an artifact as the mount of its prefix shows it."""
     manifest = Manifest(
         schema_version=1, kind="artifact", name=key.name, folder=run, fields=key.as_fields(),
@@ -106,7 +103,7 @@ def stored(mount: Path, key: ArtifactKey, source: Path, run: str = "run-1", **ma
     return manifest
 
 
-def staged(mount: Path, name: str) -> Manifest:
+def staged(mount, name):
     """Lay a small model's snapshot as the mount of the models shows it."""
     identity, _, revision = name.partition("@")
     folder = mount / identity / revision
@@ -119,6 +116,6 @@ def staged(mount: Path, name: str) -> Manifest:
     return manifest
 
 
-def edit_manifest(mount: Path, **changes: Any) -> None:
+def edit_manifest(mount, **changes):
     plain = json.loads((mount / MANIFEST_NAME).read_text())
     (mount / MANIFEST_NAME).write_text(json.dumps({**plain, **changes}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +19,7 @@ sys.exit(code)
 """
 
 
-def peak_mib(arguments: list[str], variables: Mapping[str, str]) -> float:
+def peak_mib(arguments, variables):
     """Run `python -m tandem.artifacts` with these arguments, to a good end; the most memory it held, in MiB."""
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, env={"PATH": os.environ["PATH"], **variables},

@@ -14,7 +14,6 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,9 +35,9 @@ class Pod:
     """One pod on one node."""
 
     def __init__(
-        self, folder: Path, spec: Spec, *, runtime: Any, tools: Mapping[str, str], maps: Mapping[str, Spec],
-        job: str = "job",
-    ) -> None:  # fmt: skip
+        self, folder, spec, *, runtime, tools, maps,
+        job = "job",
+    ):  # fmt: skip
         self.folder, self.spec, self.tools, self.maps, self.job = folder, spec, dict(tools), maps, job
         self.programs = install_programs(folder / "image/bin", runtime)
         with socket.socket() as free:
@@ -47,16 +46,16 @@ class Pod:
         for root in ROOTS:
             (folder / root).mkdir(parents=True, exist_ok=True)
 
-    def container(self, name: str) -> Spec:
+    def container(self, name):
         every = [*self.spec["initContainers"], *self.spec["containers"]]
         return next(found for found in every if found["name"] == name)
 
-    def here(self, text: str) -> str:
+    def here(self, text):
         """Put this test's roots and port in the place of the rendered ones."""
         moved = re.sub(rf'(?<![\w./-])/({"|".join(ROOTS)})(?=[/"\s]|$)', rf"{self.folder}/\1", text)
         return moved.replace(f"127.0.0.1:{RENDERED_PORT}", f"127.0.0.1:{self.port}")
 
-    def command(self, name: str) -> list[str]:
+    def command(self, name):
         found = self.container(name)
         words = [self.here(word) for word in [*found.get("command", []), *found.get("args", [])]]
         for at, word in enumerate(words):
@@ -64,7 +63,7 @@ class Pod:
                 words[at + 1] = self.port
         return [*PROGRAM, *words] if name in TOOLS else words
 
-    def environment(self, name: str, more: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, name, more):
         """The container's variables, expanded as the kubelet does, and no other but PATH."""
         rendered: dict[str, str] = {}
         for one in self.container(name)["env"]:
@@ -74,7 +73,7 @@ class Pod:
             return {"PATH": os.environ["PATH"], **rendered, **self.tools, **more}
         return {"PATH": f"{self.programs}:/usr/bin:/bin", **rendered, **more}
 
-    def _value_from(self, fieldRef: Spec | None = None, configMapKeyRef: Spec | None = None) -> str:  # noqa: N803
+    def _value_from(self, fieldRef=None, configMapKeyRef=None):  # noqa: N803
         if configMapKeyRef:
             return self.maps[configMapKeyRef["name"]]["data"][configMapKeyRef["key"]]
         assert fieldRef
@@ -82,7 +81,7 @@ class Pod:
         return {"metadata.labels['batch.kubernetes.io/job-name']": self.job,
                 "metadata.labels['batch.kubernetes.io/controller-uid']": f"uid-of-{self.job}"}[path]  # fmt: skip
 
-    def run(self, name: str, *extra: str, **more: str) -> subprocess.CompletedProcess[str]:
+    def run(self, name, *extra, **more):
         """Run a container to its end; `extra` options stand before the program of the driver."""
         command = self.command(name)
         at = command.index("--") if "--" in command else len(command)
@@ -91,7 +90,7 @@ class Pod:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
         )  # fmt: skip
 
-    def call(self, name: str) -> subprocess.CompletedProcess[str]:
+    def call(self, name):
         """Run a container of the tools image to its end in this process: the same entry, arguments and variables.
 
         It saves the start of an interpreter; that the process starts by itself is what `run` is for.
@@ -101,19 +100,19 @@ class Pod:
             code = main(command)
         return subprocess.CompletedProcess(command, code, said.getvalue())
 
-    def mount(self) -> None:
+    def mount(self):
         """Take the write bits from what the server mounts read only."""
         for volume in self.container("vllm")["volumeMounts"]:
             if volume.get("readOnly"):
                 for path in [self.folder / volume["mountPath"].strip("/")]:
                     _read_only(path)
 
-    def serve(self, **more: str) -> Served:
+    def serve(self, **more):
         """Start the server."""
         return Served(self.command("vllm"), self.environment("vllm", more), self.port)
 
 
-def _read_only(path: Path) -> None:
+def _read_only(path):
     for each in (path, *path.rglob("*")):
         if each.is_dir() and not each.is_symlink():
             each.chmod(0o555)

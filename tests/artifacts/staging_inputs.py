@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 from doubles.checkpoint import RandomCheckpoint
 
@@ -26,7 +25,7 @@ EXTRAS = {
 }
 
 
-def snapshot(folder: Path, *, extras: bool = True, **shape: object) -> Path:
+def snapshot(folder, *, extras=True, **shape):
     """A checkpoint of real format, with files beside it that no server reads."""
     RandomCheckpoint(**shape).write(folder)
     for name, body in EXTRAS.items() if extras else ():
@@ -35,7 +34,7 @@ def snapshot(folder: Path, *, extras: bool = True, **shape: object) -> Path:
     return folder
 
 
-def listing(siblings: list[dict[str, object]], sha: str = COMMIT, **more: object) -> bytes:
+def listing(siblings, sha=COMMIT, **more):
     """What a hub answers when it is asked for a model."""
     return json.dumps({"id": MODEL, "sha": sha, "gated": False, "siblings": siblings, **more}).encode()
 
@@ -44,12 +43,12 @@ Answer = Callable[[str, int], tuple[int, dict[str, str], bytes]]
 
 
 @contextmanager
-def plain_hub(answer: Answer) -> Iterator[str]:
+def plain_hub(answer):
     """An HTTP server that answers as it is told: called with the path and how often that path was asked for."""
     asked: dict[str, int] = {}
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             path = self.path.partition("?")[0]
             asked[path] = asked.get(path, 0) + 1
             status, headers, body = answer(path, asked[path])
@@ -59,7 +58,7 @@ def plain_hub(answer: Answer) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             """The tests look at what the client says."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

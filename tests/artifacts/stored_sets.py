@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.inventory import OpenUpload, StoredSet
 from tandem.artifacts.lease import LeaseState
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest, ManifestFile
 from tandem.artifacts.manifest_store import write_stored_manifest
-from tandem.artifacts.store import ObjectStore, ObjectSummary
+from tandem.artifacts.store import ObjectSummary
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MODEL = "models/org/name/main"
 FILES = {"config.json": b"{}", "weights/tp0.safetensors": b"0123456789"}
 
 
-def manifest_of(prefix: str, folder: str, fields: Mapping[str, Any], files: Mapping[str, bytes] = FILES) -> Manifest:
+def manifest_of(prefix, folder, fields, files=FILES):
     kind, _, rest = prefix.partition("/")
     return Manifest(
         schema_version=1,
@@ -34,21 +34,25 @@ def manifest_of(prefix: str, folder: str, fields: Mapping[str, Any], files: Mapp
     )
 
 
-def put(store: ObjectStore, key: str, body: bytes = b"x") -> None:
+def list_files(folder):
+    return LocalFiles(folder).hash_all()
+
+
+def put(store, key, body=b"x"):
     """Write an object as Tandem's writers do, with its SHA-256 in the metadata."""
     digest = hashlib.sha256(body).hexdigest()
     store.client.put_object(Bucket=store.bucket, Key=key, Body=body, Metadata={"sha256": digest})
 
 
-def put_lease(store: ObjectStore, prefix: str, *, held: bool = False, holder: str = "job", ttl_s: int = 600) -> None:
+def put_lease(store, prefix, *, held=False, holder="job", ttl_s=600):
     state = f'"held", "ttl_s": {ttl_s}' if held else '"released"'
     put(store, f"{prefix}/{LEASE_NAME}", f'{{"schema_version": 1, "holder": "{holder}", "state": {state}}}'.encode())
 
 
 def put_set(
-    store: ObjectStore, prefix: str, folder: str = "", fields: Mapping[str, Any] | None = None,
-    files: Mapping[str, bytes] = FILES,
-) -> Manifest:  # fmt: skip
+    store, prefix, folder = "", fields = None,
+    files = FILES,
+):  # fmt: skip
     """Store a whole set: lease, files, manifest."""
     put_lease(store, prefix)
     for path, body in files.items():
@@ -58,14 +62,14 @@ def put_set(
     return manifest
 
 
-def keys(store: ObjectStore, prefix: str = "") -> set[str]:
+def keys(store, prefix=""):
     return {listed.key for listed in store.list(prefix)}
 
 
 def made_up(
-    prefix: str, *paths: str, days: float = 100, folder: str = "", lease: LeaseState | None = None,
-    begun: tuple[str, ...] = (), whole: bool = True, **more: Any,
-) -> StoredSet:  # fmt: skip
+    prefix, *paths, days = 100, folder = "", lease = None,
+    begun = (), whole = True, **more,
+):  # fmt: skip
     """A set that nothing stores, everything of it so many days old."""
     at = NOW - timedelta(days=days)
     named = [*paths, LEASE_NAME, *([MANIFEST_NAME] if whole else [])]
@@ -82,5 +86,5 @@ def made_up(
     )
 
 
-def held_by(holder: str) -> LeaseState:
+def held_by(holder):
     return LeaseState(holder=holder, ends_at=NOW, is_active=True)

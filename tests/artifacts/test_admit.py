@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from made import (
-    ROOT,
-    edit_manifest,
-    key_of,
-    native_artifact,
-    native_key,
-    nxdi_artifact,
-    staged,
-    stored,
-)
+from made import ROOT, edit_manifest, key_of, native_artifact, native_key, nxdi_artifact, staged, stored
 from own_memory import peak_mib
+from stored_sets import list_files
 
-from tandem.artifacts import admit, local_disk
+from tandem.artifacts import admit, files
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.manifest import MANIFEST_NAME
-from tandem.spec.artifact_key import ArtifactKey
 
 COMPILE = "kubectl -n tandem-post create job --from=cronjob/compile-x compile-x-1"
 STAGE = "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1"
@@ -39,7 +29,7 @@ STAGE = "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1"
 class Node:
     """The mounts of one server's pod, and its admission."""
 
-    def __init__(self, folder: Path, key: ArtifactKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder, key, monkeypatch):
         self.key, self.monkeypatch = key, monkeypatch
         self.stored, self.models, self.local = folder / "stored", folder / "models", folder / "artifact"
         for each in (self.stored, self.local):
@@ -50,10 +40,10 @@ class Node:
         self.ask(key)
 
     @property
-    def current(self) -> Path:
+    def current(self):
         return self.local / "current"
 
-    def ask(self, key: ArtifactKey) -> None:
+    def ask(self, key):
         """Render the Deployment of another key onto the same mounts."""
         self.variables = {
             "TANDEM_ARTIFACT_KEY": json.dumps(key.as_fields()), "TANDEM_COMPILE_JOB": COMPILE,
@@ -62,15 +52,15 @@ class Node:
         for name, value in self.variables.items():
             self.monkeypatch.setenv(name, value)
 
-    def arguments(self, *more: str) -> list[str]:
+    def arguments(self, *more):
         models = [word for name in self.named for word in ("--model", name)]
         return ["admit", "--stored", str(self.stored), "--models", str(self.models), *models, "--artifact",
                 str(self.local), *more]  # fmt: skip
 
-    def admit(self, *more: str) -> int:
+    def admit(self, *more):
         return main(self.arguments(*more))
 
-    def start(self, *more: str) -> subprocess.Popen[bytes]:
+    def start(self, *more):
         return subprocess.Popen(
             [sys.executable, "-m", "tandem.artifacts", *self.arguments(*more)], cwd=ROOT, stdout=subprocess.DEVNULL,
             env={"PATH": os.environ["PATH"], **self.variables},
@@ -78,7 +68,7 @@ class Node:
 
 
 @pytest.fixture
-def fused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+def fused(tmp_path, monkeypatch):
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "cache"))
     monkeypatch.setenv("BASE_COMPILE_WORK_DIR", str(tmp_path / "work"))
     node = Node(tmp_path, key_of(), monkeypatch)
@@ -87,32 +77,29 @@ def fused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 @pytest.fixture
-def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+def native(tmp_path, monkeypatch):
     node = Node(tmp_path, native_key(), monkeypatch)
     stored(node.stored, node.key, native_artifact(tmp_path / "made"))
     return node
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[dict[str, Any]]]:
-    def read() -> list[dict[str, Any]]:
+def said(capsys):
+    def read():
         lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
         return [json.loads(line) for line in lines]
 
     return read
 
 
-Said = Callable[[], list[dict[str, Any]]]
-
-
-def test_a_whole_artifact_of_the_key_is_linked_to_the_mount(fused: Node) -> None:
+def test_a_whole_artifact_of_the_key_is_linked_to_the_mount(fused):
     assert fused.admit() == 0
 
     assert fused.current.readlink() == fused.stored / "run-1"
     assert (fused.current / "model.pt").exists()
 
 
-def test_a_copy_has_the_same_bytes_and_may_be_written_by_others(native: Node) -> None:
+def test_a_copy_has_the_same_bytes_and_may_be_written_by_others(native):
     umask = os.umask(0o077)
     try:
         assert native.admit("--copy") == 0
@@ -127,7 +114,7 @@ def test_a_copy_has_the_same_bytes_and_may_be_written_by_others(native: Node) ->
     assert {stat.S_IMODE(path.stat().st_mode) for path in (native.current, *below) if path.is_dir()} == {0o777}
 
 
-def changed(fields: dict[str, Any], field: str) -> Any:
+def changed(fields, field):
     """Another value of the same kind."""
     value = fields[field]
     if isinstance(value, dict):
@@ -138,7 +125,7 @@ def changed(fields: dict[str, Any], field: str) -> Any:
 
 
 @pytest.mark.parametrize("field", key_of().as_fields())
-def test_every_field_of_the_key_is_named_when_it_alone_differs(fused: Node, field: str, said: Said) -> None:
+def test_every_field_of_the_key_is_named_when_it_alone_differs(fused, field, said):
     fields = fused.key.as_fields()
     edit_manifest(fused.stored, fields={**fields, field: changed(fields, field)})
 
@@ -150,28 +137,7 @@ def test_every_field_of_the_key_is_named_when_it_alone_differs(fused: Node, fiel
     assert ", deployment " in line
 
 
-def test_the_refusal_is_one_line_for_each_field_in_its_own_words(fused: Node, said: Said) -> None:
-    fields = fused.key.as_fields()
-    edit_manifest(fused.stored, fields={**fields, "num_speculative_tokens": 15, "max_num_seqs": 8})
-
-    fused.admit()
-
-    lines = said()
-    assert [each["event"] for each in lines[:2]] == [
-        "max_num_seqs: artifact 8, deployment 4", "num_speculative_tokens: artifact 15, deployment 7",
-    ]  # fmt: skip
-    assert COMPILE in lines[-1]["change"]
-
-
-def test_a_field_that_an_older_release_did_not_write_is_named(fused: Node, said: Said) -> None:
-    fields = {name: value for name, value in fused.key.as_fields().items() if name != "async_mode"}
-    edit_manifest(fused.stored, fields=fields)
-
-    assert fused.admit() == 1
-    assert said()[0]["event"] == "async_mode: artifact None, deployment False"
-
-
-def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refused(fused: Node, said: Said) -> None:
+def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refused(fused, said):
     other = replace(fused.key, num_speculative_tokens=15)
     edit_manifest(fused.stored, fields=other.as_fields(), name=other.name)
     fused.ask(other)
@@ -180,7 +146,7 @@ def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refus
     assert said()[0]["event"].startswith("num_speculative_tokens: artifact 7, deployment 15 (neuron_config.json")
 
 
-def test_a_missing_artifact_names_the_command_that_makes_it(fused: Node, said: Said) -> None:
+def test_a_missing_artifact_names_the_command_that_makes_it(fused, said):
     (fused.stored / MANIFEST_NAME).unlink()
 
     assert fused.admit() == 1
@@ -188,7 +154,7 @@ def test_a_missing_artifact_names_the_command_that_makes_it(fused: Node, said: S
 
 
 @pytest.mark.parametrize("draft", [False, True])
-def test_a_missing_model_names_the_command_that_stages_it(fused: Node, draft: bool, said: Said) -> None:
+def test_a_missing_model_names_the_command_that_stages_it(fused, draft, said):
     identity, _, revision = fused.named[draft].partition("@")
     (fused.models / identity / revision / MANIFEST_NAME).unlink()
 
@@ -198,20 +164,12 @@ def test_a_missing_model_names_the_command_that_stages_it(fused: Node, draft: bo
     assert STAGE in line["change"]
 
 
-def test_a_model_with_a_file_cut_off_is_refused(fused: Node, said: Said) -> None:
+def test_a_model_with_a_file_cut_off_is_refused(fused, said):
     identity, _, revision = fused.named[0].partition("@")
     (fused.models / identity / revision / "config.json").write_text("{")
 
     assert fused.admit() == 1
     assert "config.json has 1 bytes instead of" in said()[-1]["event"]
-
-
-def test_another_models_manifest_in_its_place_is_refused(fused: Node, said: Said) -> None:
-    folders = [fused.models / name.replace("@", "/") for name in fused.named]
-    (folders[0] / MANIFEST_NAME).write_bytes((folders[1] / MANIFEST_NAME).read_bytes())
-
-    assert fused.admit() == 1
-    assert f"not of the model {fused.named[0]}" in said()[-1]["event"]
 
 
 @pytest.mark.parametrize(
@@ -224,9 +182,7 @@ def test_another_models_manifest_in_its_place_is_refused(fused: Node, said: Said
         (lambda body: body.replace(b'"kind": "artifact"', b'"kind": "model"'), 1, "kind: artifact model"),
     ],
 )
-def test_a_manifest_that_cannot_be_is_refused(
-    fused: Node, edit: Callable[[bytes], bytes], code: int, words: str, said: Said
-) -> None:
+def test_a_manifest_that_cannot_be_is_refused(fused, edit, code, words, said):
     body = (fused.stored / MANIFEST_NAME).read_bytes()
     assert edit(body) != body
     (fused.stored / MANIFEST_NAME).write_bytes(edit(body))
@@ -237,7 +193,7 @@ def test_a_manifest_that_cannot_be_is_refused(
 
 @pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("damage", ["missing", "shorter"])
-def test_a_file_that_is_missing_or_of_another_size_is_named(fused: Node, copy: bool, damage: str, said: Said) -> None:
+def test_a_file_that_is_missing_or_of_another_size_is_named(fused, copy, damage, said):
     path = fused.stored / "run-1/weights/tp1_sharded_checkpoint.safetensors"
     if damage == "missing":
         path.unlink()
@@ -249,7 +205,7 @@ def test_a_file_that_is_missing_or_of_another_size_is_named(fused: Node, copy: b
     assert not os.path.lexists(fused.current)
 
 
-def test_one_byte_flipped_in_any_file_is_found_by_a_copy(native: Node, said: Said) -> None:
+def test_one_byte_flipped_in_any_file_is_found_by_a_copy(native, said):
     files = [path for path in sorted((native.stored / "run-1").rglob("*")) if path.is_file()]
     for path in files:
         whole = path.read_bytes()
@@ -264,32 +220,7 @@ def test_one_byte_flipped_in_any_file_is_found_by_a_copy(native: Node, said: Sai
     assert native.admit("--copy") == 0
 
 
-def test_what_was_copied_before_a_failure_is_not_copied_again(
-    native: Node, monkeypatch: pytest.MonkeyPatch, said: Said
-) -> None:
-    copy, seen = admit._copy_file, []
-
-    def fails_at_the_third(source: Path, target: Path, file: Any) -> None:
-        seen.append(file.path)
-        if len(seen) == 3:
-            raise OSError(5, "Input/output error")
-        copy(source, target, file)
-
-    monkeypatch.setattr(admit, "COPY_THREADS", 1)
-    monkeypatch.setattr(admit, "_copy_file", fails_at_the_third)
-    with pytest.raises(OSError, match="Input/output"):
-        native.admit("--copy")
-    assert not native.current.exists()
-    said()
-    monkeypatch.setattr(admit, "_copy_file", copy)
-
-    assert native.admit("--copy") == 0
-    again = [each["file"] for each in said() if each["event"] == "copied"]
-    assert seen[2] in again
-    assert set(again).isdisjoint(seen[:2])
-
-
-def test_a_second_admission_of_the_same_pod_copies_nothing(native: Node, said: Said) -> None:
+def test_a_second_admission_of_the_same_pod_copies_nothing(native, said):
     native.admit("--copy")
     (native.current / "neuron/compile_cache/a.lock").touch()  # the server's
     said()
@@ -299,7 +230,7 @@ def test_a_second_admission_of_the_same_pod_copies_nothing(native: Node, said: S
     assert (native.current / "neuron/compile_cache/a.lock").exists()
 
 
-def test_what_a_server_overwrote_is_made_whole_again(native: Node) -> None:
+def test_what_a_server_overwrote_is_made_whole_again(native):
     native.admit("--copy")
     path = next(native.current.rglob("*.neff"))
     whole = path.read_bytes()
@@ -310,7 +241,7 @@ def test_what_a_server_overwrote_is_made_whole_again(native: Node) -> None:
     assert path.read_bytes() == whole
 
 
-def test_a_copy_that_is_killed_is_never_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_is_killed_is_never_found(tmp_path, monkeypatch):
     """Killed at six moments of its work, each time on what the last one left."""
     made = tmp_path / "made"
     native_artifact(made)
@@ -332,7 +263,7 @@ def test_a_copy_that_is_killed_is_never_found(tmp_path: Path, monkeypatch: pytes
     assert sorted(path.name for path in node.local.iterdir()) == [".admitted", "current"]
 
 
-def test_a_copy_takes_little_memory_whatever_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_takes_little_memory_whatever_the_size(tmp_path, monkeypatch):
     made = tmp_path / "made"
     native_artifact(made)
     with (made / "large").open("wb") as file:
@@ -345,29 +276,25 @@ def test_a_copy_takes_little_memory_whatever_the_size(tmp_path: Path, monkeypatc
     assert peak < 110  # the interpreter alone takes a third of it
 
 
-def stored_large(node: Node, made: Path) -> None:
+def stored_large(node, made):
     """Lay an artifact as the mount shows it, without reading it into this process."""
     stored(node.stored, node.key, native_artifact(made.parent / "small"))
-    from tandem.artifacts.files import list_files  # noqa: PLC0415
-
     (node.stored / "run-2").symlink_to(made)
     files = [file.model_dump() for file in list_files(made)]
     edit_manifest(node.stored, folder="run-2", files=files)
 
 
-def test_a_disk_without_room_is_said_before_anything_is_copied(
-    native: Node, monkeypatch: pytest.MonkeyPatch, said: Said
-) -> None:
+def test_a_disk_without_room_is_said_before_anything_is_copied(native, monkeypatch, said):
     usage = os.statvfs(native.local)
     assert usage.f_bavail
-    monkeypatch.setattr(local_disk.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
 
     assert native.admit("--copy") == 3
     assert "10 bytes are free" in said()[-1]["event"]
     assert not native.current.exists()
 
 
-def test_a_link_takes_the_place_of_a_copy_and_the_other_way_round(fused: Node) -> None:
+def test_a_link_takes_the_place_of_a_copy_and_the_other_way_round(fused):
     fused.admit("--copy")
     fused.admit()
     assert fused.current.is_symlink()
@@ -377,7 +304,7 @@ def test_a_link_takes_the_place_of_a_copy_and_the_other_way_round(fused: Node) -
     assert (fused.stored / "run-1/model.pt").exists()
 
 
-def test_another_artifact_takes_the_place_of_an_earlier_copy(native: Node, tmp_path: Path) -> None:
+def test_another_artifact_takes_the_place_of_an_earlier_copy(native, tmp_path):
     native.admit("--copy")
     stored(native.stored, native.key, native_artifact(tmp_path / "other", graphs=3), run="run-2")
 
@@ -385,7 +312,7 @@ def test_another_artifact_takes_the_place_of_an_earlier_copy(native: Node, tmp_p
     assert len(list(native.current.rglob("*.neff"))) == 3
 
 
-def test_what_is_unproven_is_said_as_a_warning(native: Node, said: Said) -> None:
+def test_what_is_unproven_is_said_as_a_warning(native, said):
     edit_manifest(native.stored, made={"unproven": ["nobody has started a second server from it"]})
 
     native.admit("--copy")
@@ -395,9 +322,7 @@ def test_what_is_unproven_is_said_as_a_warning(native: Node, said: Said) -> None
 
 
 @pytest.mark.parametrize("writable", [False, True])
-def test_a_mount_that_is_writable_is_said(
-    fused: Node, writable: bool, monkeypatch: pytest.MonkeyPatch, said: Said
-) -> None:
+def test_a_mount_that_is_writable_is_said(fused, writable, monkeypatch, said):
     monkeypatch.setattr(admit.os, "access", lambda path, mode: writable and (path, mode) == (fused.stored, os.W_OK))
 
     assert fused.admit() == 0
@@ -405,10 +330,8 @@ def test_a_mount_that_is_writable_is_said(
     assert ("the stored artifact is mounted writable" in warnings) == writable
 
 
-def test_a_mount_that_hangs_up_is_a_fault_of_the_world(
-    fused: Node, monkeypatch: pytest.MonkeyPatch, said: Said
-) -> None:
-    def disconnected(self: Path) -> bytes:
+def test_a_mount_that_hangs_up_is_a_fault_of_the_world(fused, monkeypatch, said):
+    def disconnected(self):
         raise OSError(107, "Transport endpoint is not connected", str(self))
 
     monkeypatch.setattr(Path, "read_bytes", disconnected)
@@ -426,9 +349,7 @@ def test_a_mount_that_hangs_up_is_a_fault_of_the_world(
         ("TANDEM_STAGE_JOBS", "[", "is no JSON"),
     ],
 )
-def test_a_malformed_variable_is_bad_input(
-    fused: Node, name: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch, said: Said
-) -> None:
+def test_a_malformed_variable_is_bad_input(fused, name, value, words, monkeypatch, said):
     monkeypatch.setenv(name, value)
 
     assert fused.admit() == 2
@@ -436,22 +357,20 @@ def test_a_malformed_variable_is_bad_input(
 
 
 @pytest.mark.parametrize("name", ["Qwen3-32B", "Qwen/Qwen3-32B", "Qwen/../x@main", "/Qwen/x@main", "a/b@c/d"])
-def test_a_malformed_model_is_bad_input(fused: Node, name: str, said: Said) -> None:
+def test_a_malformed_model_is_bad_input(fused, name, said):
     fused.named = [name]
 
     assert fused.admit() == 2
-    assert "is no model" in said()[-1]["event"]
+    assert re.search("is no (model|revision)", said()[-1]["event"])
 
 
-def test_admission_needs_no_aws() -> None:
+def test_admission_needs_no_aws():
     loaded = "import sys, tandem.artifacts.admit; sys.exit('boto3' in sys.modules or 'botocore' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, check=False).returncode == 0
 
 
-def test_a_difference_that_a_person_accepted_is_said_and_not_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said
-) -> None:
+def test_a_difference_that_a_person_accepted_is_said_and_not_refused(tmp_path, monkeypatch, said):
     node = Node(tmp_path, key_of(), monkeypatch)
     made = nxdi_artifact(tmp_path / "made/current", ctx_batch_size=4)
     stored(node.stored, node.key, made)

@@ -9,182 +9,100 @@ from datetime import timedelta
 import pytest
 from stored_sets import MODEL, NOW, held_by, made_up
 
-from tandem.artifacts.gc import GcPlan, SetRemoval, plan_removals
-from tandem.artifacts.inventory import StoredSet, set_prefix
+from tandem.artifacts.gc import plan_removals
+from tandem.artifacts.inventory import set_prefix
 from tandem.artifacts.manifest import NewerSchemaError
 from tandem.errors import ExternalError, InputError
 
 KEY = "artifacts/tiny-000000000000"
 CUTOFF = NOW - timedelta(days=30)
+DENIED = ExternalError("denied", change="x")
 
 
-def decided(*stored: StoredSet, used: tuple[str, ...] = ()) -> GcPlan:
+def decided(*stored, used=()):
     return plan_removals(stored, used, CUTOFF)
 
 
-def removal(*stored: StoredSet, used: tuple[str, ...] = ()) -> SetRemoval:
-    (only,) = decided(*stored, used=used).removals
-    return only
+def one_run(**changes):
+    return replace(made_up(KEY, "run/a", folder="run"), **changes)
 
 
-def test_what_nobody_uses_and_is_old_goes_as_a_whole() -> None:
+def renewed(stored, ending):
+    """The same with one object written a moment ago."""
+    rows = [replace(row, modified_at=NOW) if row.key.endswith(ending) else row for row in stored.objects]
+    return replace(stored, objects=tuple(rows))
+
+
+def without(stored, ending):
+    return replace(stored, objects=tuple(row for row in stored.objects if not row.key.endswith(ending)))
+
+
+def test_what_nobody_uses_and_is_old_goes_as_a_whole():
     found = made_up(KEY, "run/a", "run/b", folder="run")
-
-    only = removal(found)
+    (only,) = decided(found).removals
 
     assert only.keys == {listed.key for listed in found.objects}
-    assert (only.description, only.size) == ("artifact", 28)
-
-
-@pytest.mark.parametrize(("prefix", "name"), [(KEY, "tiny-000000000000"), (MODEL, "org/name@main")])
-def test_what_is_used_stays(prefix: str, name: str) -> None:
-    assert decided(made_up(prefix, "a"), used=(name,)) == GcPlan(removals=(), retentions=())
-
-
-@pytest.mark.parametrize(("days", "goes"), [(29, False), (30, False), (31, True)])
-def test_what_is_younger_than_the_days_stays(days: int, goes: bool) -> None:
-    assert bool(decided(made_up(KEY, "run/a", folder="run", days=days)).removals) is goes
-
-
-def test_one_young_file_keeps_the_set() -> None:
-    found = made_up(KEY, "run/a", "other/b", folder="run")
-    young = replace(found.objects[1], modified_at=NOW)
-
-    assert decided(replace(found, objects=(found.objects[0], young, *found.objects[2:]))).removals == ()
-
-
-def test_a_renewed_lease_alone_makes_nothing_young() -> None:
-    found = made_up(KEY, "run/a", folder="run")
-    renewed = tuple(
-        replace(listed, modified_at=NOW) if listed.key == found.lease_key else listed for listed in found.objects
-    )
-
-    assert decided(replace(found, objects=renewed)).removals != ()
-
-
-def test_what_is_being_written_stays_and_is_told() -> None:
-    told = decided(made_up(KEY, "run/a", whole=False, lease=held_by("compile-1"))).retentions
-
-    assert [each.explanation for each in told] == ["being written: compile-1 holds it until 2026-11-21 12:00:00 UTC"]
-
-
-def test_what_an_interrupted_collect_still_holds_goes() -> None:
-    assert decided(made_up(KEY, "run/a", whole=False, lease=held_by("collect-x-1"))).removals != ()
-
-
-def test_a_lease_left_by_a_collect_goes_however_young() -> None:
-    assert removal(made_up(KEY, whole=False, days=0, lease=held_by("collect-x-1"))).removes_lease
-
-
-def test_a_lease_left_by_a_job_goes_only_when_it_is_old() -> None:
-    assert decided(made_up(KEY, whole=False, days=0)).removals == ()
-
-
-def test_a_set_without_manifest_and_lease_is_not_ours() -> None:
-    found = made_up(KEY, "a", whole=False)
-    bare = replace(found, objects=tuple(each for each in found.objects if each.key != found.lease_key), lease=None)
-
-    assert [each.explanation for each in decided(bare).retentions] == [
-        "nobody took its lease and it has no manifest: not written by Tandem"
-    ]
+    assert (only.description, only.size, only.is_full) == ("artifact", 28, True)
 
 
 @pytest.mark.parametrize(
-    ("fault", "goes"),
+    ("stored", "goes"),
     [
-        (InputError("cut off", change="x"), True),
-        (NewerSchemaError("schema 2", change="x"), False),
-        (ExternalError("denied", change="x"), False),
+        (made_up(KEY, "run/a", folder="run", days=29), False),
+        (made_up(KEY, "run/a", folder="run", days=30), False),
+        (made_up(KEY, "run/a", folder="run", days=31), True),
+        (renewed(one_run(), "tandem-lease.json"), True),  # a renewed lease alone makes nothing young
+        (made_up(KEY, "run/a", whole=False, lease=held_by("collect-x-1")), True),  # an interrupted collect's
+        (made_up(KEY, whole=False, days=0, lease=held_by("collect-x-1")), True),  # what one left, however young
+        (one_run(manifest=None, fault=InputError("cut off", change="x")), True),
+        (one_run(manifest=None, fault=NewerSchemaError("schema 2", change="x")), False),
+        (one_run(manifest=None, fault=DENIED), False),
+        (one_run(lease_fault=InputError("no lease", change="x")), False),
     ],
 )
-def test_a_manifest_that_cannot_be_read_goes_only_when_nobody_could_read_it(fault: InputError, goes: bool) -> None:
-    found = replace(made_up(KEY, "run/a", folder="run"), manifest=None, fault=fault)
-
-    assert bool(decided(found).removals) is goes
+def test_what_nobody_uses_goes_when_it_is_old_free_and_ours_to_judge(stored, goes):
+    assert [removal.is_full for removal in decided(stored).removals] == [True] * goes
 
 
-def test_what_s3_did_not_give_is_told_with_the_fault() -> None:
-    denied = ExternalError("denied", change="x")
-    found = replace(made_up(KEY, "run/a", folder="run"), manifest=None, fault=denied)
+def test_what_stays_is_told_with_its_reason():
+    written = made_up(KEY, "run/a", whole=False, lease=held_by("compile-1"))
+    foreign = replace(without(made_up(KEY, "a", whole=False), "tandem-lease.json"), lease=None)
+    denied = one_run(manifest=None, fault=DENIED)
+    retentions = decided(written, foreign, denied, made_up(MODEL, "a", days=1)).retentions
 
-    assert [each.fault for each in decided(found, made_up(MODEL, "a", days=1)).retentions] == [denied, None]
-
-
-def test_a_lease_that_cannot_be_read_keeps_the_set() -> None:
-    found = made_up(KEY, "run/a", folder="run", lease_fault=InputError("no lease", change="x"))
-
-    assert decided(found).removals == ()
-
-
-def test_runs_beside_the_one_that_won_go_though_the_artifact_is_used() -> None:
-    found = made_up(KEY, "won/a", "lost/a", "lost/b", folder="won")
-
-    only = removal(found, used=(found.name,))
-
-    assert (only.keys, only.description) == ({f"{KEY}/lost/a", f"{KEY}/lost/b"}, "left by lost")
-    assert (only.removes_manifest, only.removes_lease) == (False, False)
+    assert [entry.explanation for entry in retentions] == [
+        "being written: compile-1 holds it until 2026-11-21 12:00:00 UTC",
+        "nobody took its lease and it has no manifest: not written by Tandem",
+        "its manifest cannot be read: denied",
+        "written 2026-11-20, which is not long enough ago",
+    ]
+    assert [entry.fault for entry in retentions] == [None, None, DENIED, None]
 
 
-def test_runs_without_a_manifest_go_though_the_artifact_is_used() -> None:
-    found = made_up(KEY, "dead/a", whole=False)
-
-    assert removal(found, used=(found.name,)).keys == {f"{KEY}/dead/a"}
+LOST = made_up(KEY, "won/a", "lost/a", "lost/b", folder="won")
+BEGUN = made_up(KEY, "won/a", "lost/a", folder="won", begun=("lost/big",))
 
 
-def test_a_run_with_one_young_file_stays() -> None:
-    found = made_up(KEY, "won/a", "lost/a", "lost/b", folder="won")
-    young = tuple(replace(each, modified_at=NOW) if each.key.endswith("lost/b") else each for each in found.objects)
+@pytest.mark.parametrize(
+    ("stored", "keys", "description"),
+    [
+        (LOST, {f"{KEY}/lost/a", f"{KEY}/lost/b"}, "left by lost"),
+        (made_up(MODEL, "a", begun=("big",)), set(), "1 broken upload"),
+        (renewed(LOST, "lost/b"), None, ""),
+        (replace(BEGUN, open_uploads=(replace(BEGUN.open_uploads[0], initiated_at=NOW),)), None, ""),
+        (without(LOST, "won/a"), None, ""),  # damaged: nobody knows yet what is worth keeping
+        (made_up(KEY, "won/a", "note.txt", folder="won"), None, ""),
+    ],
+)
+def test_of_what_is_used_only_old_leftovers_go(stored, keys, description):
+    removals = decided(stored, used=(stored.name,)).removals
 
-    assert decided(replace(found, objects=young), used=(found.name,)).removals == ()
-
-
-def test_a_run_with_a_young_upload_stays() -> None:
-    found = made_up(KEY, "won/a", "lost/a", folder="won", begun=("lost/big",))
-    young = (replace(found.open_uploads[0], initiated_at=NOW),)
-
-    assert decided(replace(found, open_uploads=young), used=(found.name,)).removals == ()
-
-
-def test_runs_of_an_artifact_that_is_written_stay() -> None:
-    found = made_up(KEY, "won/a", "lost/a", folder="won", lease=held_by("compile-1"))
-
-    assert decided(found, used=(found.name,)).removals == ()
-
-
-def test_runs_beside_a_damaged_artifact_stay() -> None:
-    found = made_up(KEY, "won/a", "other/a", folder="won")
-    without = replace(found, objects=tuple(each for each in found.objects if each.key != f"{KEY}/won/a"))
-
-    assert decided(without, used=(found.name,)).removals == ()
+    assert [(entry.keys, entry.description, entry.is_full) for entry in removals] == [
+        (keys, description, False) for keys in ([] if keys is None else [keys])
+    ]
 
 
-def test_a_file_in_no_runs_folder_stays_while_the_artifact_is_used() -> None:
-    found = made_up(KEY, "won/a", "note.txt", folder="won")
-
-    assert decided(found, used=(found.name,)).removals == ()
-
-
-def test_files_of_a_used_model_stay_whatever_they_are() -> None:
-    found = made_up(MODEL, "a", "extra/b", whole=False)
-
-    assert decided(found, used=(found.name,)).removals == ()
-
-
-def test_broken_uploads_of_what_is_used_go() -> None:
-    found = made_up(MODEL, "a", begun=("big",))
-
-    only = removal(found, used=(found.name,))
-
-    assert (only.uploads, only.keys, only.description) == (found.open_uploads, frozenset(), "1 broken upload")
-
-
-def test_young_uploads_of_what_is_used_stay() -> None:
-    found = made_up(MODEL, "a", begun=("big",), days=10)
-
-    assert decided(found, used=(found.name,)).removals == ()
-
-
-def test_nothing_used_young_written_or_foreign_ever_goes() -> None:
+def test_nothing_used_young_written_or_foreign_ever_goes():
     rng = random.Random(20261121)  # noqa: S311 - no secret
     for _ in range(2000):
         found = a_set(rng)
@@ -197,12 +115,12 @@ def test_nothing_used_young_written_or_foreign_ever_goes() -> None:
             if used:
                 winner = f"{found.prefix}/{found.manifest.folder}/" if found.manifest else "none"
                 assert not any(key.startswith(winner) for key in goes.keys)
-                assert (goes.removes_manifest, goes.removes_lease) == (False, False)
+                assert not goes.is_full
             young = {listed.key for listed in found.files if listed.modified_at >= CUTOFF}
             assert not young & goes.keys
 
 
-def a_set(rng: random.Random) -> StoredSet:
+def a_set(rng):
     prefix = rng.choice((MODEL, KEY))
     runs = ("won", "lost", "dead")
     paths = [f"{rng.choice(runs)}/{index}" if prefix == KEY else f"{index}" for index in range(rng.randrange(5))]
@@ -216,14 +134,3 @@ def a_set(rng: random.Random) -> StoredSet:
         replace(each, modified_at=NOW - timedelta(days=rng.choice((1, 29, 31, 400)))) for each in found.objects
     )
     return replace(found, objects=aged if rng.random() < 0.9 else aged[: len(paths)])
-
-
-def test_the_size_of_a_removal_is_told_by_one_look_at_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = made_up("artifacts/key", *(f"run/{number}" for number in range(50)), folder="run")
-    only = removal(found)
-    looks: list[SetRemoval] = []
-    keys = SetRemoval.keys.fget
-    assert keys is not None
-    monkeypatch.setattr(SetRemoval, "keys", property(lambda self: looks.append(self) or keys(self)))
-
-    assert (only.size, len(looks)) == (52 * 7, 1)

@@ -24,7 +24,7 @@ from pathlib import Path
 from tandem.errors import TandemError
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.manifest import ManifestFile
-from tandem.artifacts.s3_download import download_object
+from tandem.artifacts.s3_transfer import download_object
 from tandem.artifacts.store import open_store
 
 bucket, path, size, sha256 = sys.argv[1:]

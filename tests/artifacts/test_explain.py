@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from tandem.artifacts.explain import (
 )
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile
 from tandem.errors import ExternalError, InputError
-from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment
@@ -34,23 +32,23 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")
-def key() -> ArtifactKey:
+def key():
     experiment = parse_record(Experiment, read_document(ROOT / "experiments" / "post.yaml"), name="post")
     return compute_artifact_key(experiment, experiment.variants[1], load_catalogue())
 
 
-def side(key: ArtifactKey, *words: str) -> KeySide:
+def side(key, *words):
     return KeySide(name=key.name, fields=key.as_fields(), where="declared", aliases=words)
 
 
-def manifest(key: ArtifactKey) -> bytes:
+def manifest(key):
     file = ManifestFile(path="neuron_config.json", size=1, sha256="0" * 64)
     return Manifest(
         schema_version=1, kind="artifact", name=key.name, folder="run", fields=key.as_fields(), files=(file,), made={}
     ).to_bytes()  # fmt: skip
 
 
-def test_every_field_changed_alone_is_named(key: ArtifactKey) -> None:
+def test_every_field_changed_alone_is_named(key):
     changed: dict[str, Any] = {
         name: value + 1 if isinstance(value, int) and not isinstance(value, bool) else f"not {value}"
         for name, value in key.as_fields().items()
@@ -59,10 +57,10 @@ def test_every_field_changed_alone_is_named(key: ArtifactKey) -> None:
 
     for name, value in changed.items():
         other = KeySide(name="other", fields=key.as_fields() | {name: value}, where="made up")
-        assert [line.split()[0] for line in format_differences(side(key), other)][5:] in ([name], [name, "A", "B"])
+        assert [line.split()[0] for line in format_differences(side(key), other)][4:] == [name]
 
 
-def test_a_nested_setting_is_told_by_its_own_name(key: ArtifactKey) -> None:
+def test_a_nested_setting_is_told_by_its_own_name(key):
     other = replace(key, tuning=key.tuning | {"fused_qkv": True})
 
     assert describe_differences(key.differences(other)) == [
@@ -70,57 +68,37 @@ def test_a_nested_setting_is_told_by_its_own_name(key: ArtifactKey) -> None:
     ]
 
 
-def test_equal_keys_are_said_to_be_the_same(key: ArtifactKey) -> None:
+def test_equal_keys_are_said_to_be_the_same(key):
     assert list(format_differences(side(key), side(key)))[-1] == "the same artifact: every field of the key is equal"
 
 
-def test_values_are_spelt_as_yaml_does() -> None:
+def test_values_are_spelt_as_yaml_does():
     assert [format_value(value) for value in (None, True, 7, "bfloat16", "", [1, 2])] == [
         "null", "true", "7", "bfloat16", '""', "[1, 2]",
     ]  # fmt: skip
 
 
-def test_values_that_do_not_fit_side_by_side_stand_below_each_other(key: ArtifactKey) -> None:
-    other = replace(key, image_digest="sha256:" + "ab" * 32, image_tag="x" * 70)
-
-    told = list(format_differences(side(key), side(other)))
-
-    assert ("image_tag" in told, max(map(len, told[4:])) <= 100) == (True, True)
-
-
 @pytest.mark.parametrize("of", [lambda key: key.name, lambda key: key.digest, lambda key: key.name[:-6]])
-def test_a_key_is_meant_by_its_name_its_digest_or_a_start(key: ArtifactKey, of: Any) -> None:
+def test_a_key_is_meant_by_its_name_its_digest_or_a_start(key, of):
     assert resolve_key(of(key), [side(key)]).name == key.name
 
 
-def test_a_key_is_meant_by_its_variant(key: ArtifactKey) -> None:
-    assert resolve_key("post/qwen-sd-vllm", [side(key, "post/qwen-sd-vllm")]).name == key.name
-
-
-def test_a_variant_is_meant_even_where_a_folder_has_its_name(
-    key: ArtifactKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variant_is_meant_even_where_a_folder_has_its_name(key, tmp_path, monkeypatch):
     (tmp_path / "post" / "qwen-sd-vllm").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
 
     assert resolve_key("post/qwen-sd-vllm", [side(key, "post/qwen-sd-vllm")]).name == key.name
 
 
-def test_the_bucket_is_not_asked_for_what_is_at_hand(key: ArtifactKey) -> None:
-    def asked() -> list[KeySide]:
+def test_the_bucket_is_not_asked_for_what_is_at_hand(key):
+    def asked():
         raise AssertionError("asked")
 
     assert resolve_key(key.digest, [side(key)], asked).name == key.name
 
 
-def test_the_bucket_is_asked_for_anything_else(key: ArtifactKey) -> None:
-    other = replace(key, max_num_seqs=99)
-
-    assert resolve_key(other.digest, [side(key)], lambda: [side(other)]).name == other.name
-
-
-def test_what_the_bucket_gave_is_enough_where_it_holds_the_word(key: ArtifactKey) -> None:
-    def stored() -> Iterator[KeySide]:
+def test_what_the_bucket_gave_is_enough_where_it_holds_the_word(key):
+    def stored():
         yield side(key)
         raise ExternalError("denied", change="x")
 
@@ -129,7 +107,7 @@ def test_what_the_bucket_gave_is_enough_where_it_holds_the_word(key: ArtifactKey
         resolve_key("0000", [], stored)
 
 
-def test_a_start_of_several_keys_is_refused_with_their_names(key: ArtifactKey) -> None:
+def test_a_start_of_several_keys_is_refused_with_their_names(key):
     other = replace(key, async_mode=not key.async_mode)
 
     with pytest.raises(InputError, match="means 2 keys") as refused:
@@ -138,21 +116,16 @@ def test_a_start_of_several_keys_is_refused_with_their_names(key: ArtifactKey) -
     assert (key.name in refused.value.change, other.name in refused.value.change) == (True, True)
 
 
-def test_a_start_of_one_key_that_two_variants_have_is_not_several(key: ArtifactKey) -> None:
+def test_a_start_of_one_key_that_two_variants_have_is_not_several(key):
     assert resolve_key(key.name[:20], [side(key, "a/b"), side(key, "c/d")]).name == key.name
 
 
-def test_an_unknown_word_is_refused_with_the_nearest(key: ArtifactKey) -> None:
+def test_an_unknown_word_is_refused_with_the_nearest(key):
     with pytest.raises(InputError, match="name one of: post/qwen-sd-vllm"):
         resolve_key("post/qwen-vlm-sd", [side(key, "post/qwen-sd-vllm")])
 
 
-def test_an_unknown_word_among_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is none yet"):
-        resolve_key(str(tmp_path / "missing"), [])
-
-
-def test_a_folder_is_read_by_its_manifest(key: ArtifactKey, tmp_path: Path) -> None:
+def test_a_folder_is_read_by_its_manifest(key, tmp_path):
     (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
 
     assert read_key_side(tmp_path) == KeySide(
@@ -160,26 +133,21 @@ def test_a_folder_is_read_by_its_manifest(key: ArtifactKey, tmp_path: Path) -> N
     )
 
 
-def test_a_file_with_a_keys_fields_is_read(key: ArtifactKey, tmp_path: Path) -> None:
+def test_a_file_with_a_keys_fields_is_read(key, tmp_path):
     (tmp_path / "key.json").write_text(json.dumps(key.as_fields()))
 
     assert read_key_side(tmp_path / "key.json").name == key.name
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"schema_version": 99}', b"\xff\xfe"])
-def test_a_file_that_is_neither_is_refused_by_name(tmp_path: Path, body: bytes) -> None:
+def test_a_file_that_is_neither_is_refused_by_name(tmp_path, body):
     (tmp_path / "odd.json").write_bytes(body)
 
     with pytest.raises(InputError, match=r"odd\.json"):
         read_key_side(tmp_path / "odd.json")
 
 
-def test_a_folder_without_a_manifest_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=MANIFEST_NAME):
-        read_key_side(tmp_path)
-
-
-def test_the_nearest_key_differs_in_the_fewest_fields(key: ArtifactKey) -> None:
+def test_the_nearest_key_differs_in_the_fewest_fields(key):
     far, near = replace(key, max_num_seqs=1, max_model_len=1), replace(key, num_speculative_tokens=5)
 
     found = find_nearest_key(key.name, key.as_fields(), [side(far), side(near), side(key)])
@@ -187,20 +155,14 @@ def test_the_nearest_key_differs_in_the_fewest_fields(key: ArtifactKey) -> None:
     assert found == (side(near), {"num_speculative_tokens": (key.num_speculative_tokens, 5)})
 
 
-def test_nothing_is_nearest_among_nothing(key: ArtifactKey) -> None:
-    assert find_nearest_key(key.name, key.as_fields(), [side(key)]) is None
-
-
-def test_fields_of_another_release_have_no_name(key: ArtifactKey) -> None:
+def test_fields_of_another_release_have_no_name(key):
     fields = key.as_fields()
     del fields["sdk"]
 
     assert (compute_key_name(key.as_fields()), compute_key_name(fields), compute_key_name({})) == (key.name, None, None)
 
 
-def test_the_module_compares_two_files_without_a_bucket(
-    key: ArtifactKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_module_compares_two_files_without_a_bucket(key, tmp_path, capsys):
     (tmp_path / "key.json").write_text(json.dumps(replace(key, num_speculative_tokens=5).as_fields()))
     (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
 
@@ -211,9 +173,7 @@ def test_the_module_compares_two_files_without_a_bucket(
     )  # fmt: skip
 
 
-def test_the_module_takes_a_pods_own_key_for_the_second(
-    key: ArtifactKey, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_module_takes_a_pods_own_key_for_the_second(key, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(key.as_fields()))
     (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
 
@@ -223,9 +183,7 @@ def test_the_module_takes_a_pods_own_key_for_the_second(
 
 
 @pytest.mark.parametrize("value", [None, "", "{", "{}", "[]"])
-def test_the_module_refuses_one_key_alone(
-    key: ArtifactKey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None
-) -> None:
+def test_the_module_refuses_one_key_alone(key, tmp_path, monkeypatch, value):
     (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
     monkeypatch.delenv("TANDEM_ARTIFACT_KEY", raising=False)
     if value is not None:
@@ -234,6 +192,6 @@ def test_the_module_refuses_one_key_alone(
     assert main(["explain", str(tmp_path)]) == 2
 
 
-def test_a_word_that_no_file_can_be_called_is_looked_up_all_the_same() -> None:
+def test_a_word_that_no_file_can_be_called_is_looked_up_all_the_same():
     with pytest.raises(InputError, match="is no variant, no key and no file"):
         resolve_key("a" * 300, [])

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from doubles.fault_proxy.proxy import FaultProxy
 from made import key_of, staged
+from stored_sets import list_files
 
-from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.artifacts import fetch, local_disk
+from tandem.artifacts import fetch, files
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.driver_archive import build_driver_archive
-from tandem.artifacts.files import list_files
+from tandem.artifacts.fetch import build_driver_archive
 from tandem.artifacts.lease import hold_lease, parse_lease
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest
-from tandem.artifacts.s3_upload import upload_file
-from tandem.artifacts.store import ObjectStore
+from tandem.artifacts.s3_transfer import upload_file
 from tandem.spec import disk
 from tandem.spec.artifact_key import ArtifactKey
 
 pytestmark = pytest.mark.endpoint
 STAGE = "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1"
-Said = Callable[[], list[dict[str, Any]]]
 
 
 class Job:
     """The first container of a compile."""
 
-    def __init__(self, folder: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder, store, monkeypatch):
         self.store, self.folder, self.monkeypatch = store, folder, monkeypatch
         self.key: ArtifactKey = key_of()
         self.named = [name for name in (self.key.target, self.key.draft) if name]
@@ -42,10 +35,10 @@ class Job:
         monkeypatch.setenv("TANDEM_STAGE_JOBS", json.dumps(dict.fromkeys(self.named, STAGE)))
         self.holder("compile-1")
 
-    def holder(self, name: str) -> None:
+    def holder(self, name):
         self.monkeypatch.setenv("TANDEM_HOLDER", name)
 
-    def stage(self) -> dict[str, Manifest]:
+    def stage(self):
         """Lay the models into the bucket."""
         manifests = {}
         for name in self.named:
@@ -57,7 +50,7 @@ class Job:
             assert self.store.create(f"{prefix}/{MANIFEST_NAME}", manifests[name].to_bytes())
         return manifests
 
-    def store_artifact(self, **changes: Any) -> None:
+    def store_artifact(self, **changes):
         made = self.folder / "made"
         made.mkdir()
         (made / "model.pt").write_text("x")
@@ -67,23 +60,23 @@ class Job:
         )  # fmt: skip
         assert self.store.create(f"{self.key.prefix}/{MANIFEST_NAME}", manifest.to_bytes())
 
-    def run(self, *more: str) -> int:
+    def run(self, *more):
         models = [word for name in self.named for word in ("--model", name)]
         return main(["fetch", "--bucket", self.store.bucket, *models, "--models", str(self.models), "--work",
                      str(self.work), "--lease-s", "3600", *more])  # fmt: skip
 
 
 @pytest.fixture
-def job(tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Job:
+def job(tmp_path, store, monkeypatch):
     return Job(tmp_path, store, monkeypatch)
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
+def said(capsys):
     return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
 
 
-def test_models_come_to_disk_with_the_driver_and_the_lease_stays_held(job: Job) -> None:
+def test_models_come_to_disk_with_the_driver_and_the_lease_stays_held(job):
     manifests = job.stage()
 
     assert job.run() == 0
@@ -96,7 +89,7 @@ def test_models_come_to_disk_with_the_driver_and_the_lease_stays_held(job: Job) 
     assert (parse_lease(held, "").holder, parse_lease(held, "").is_active) == ("compile-1", True)
 
 
-def test_a_present_key_is_skipped_and_asks_for_no_model(job: Job) -> None:
+def test_a_present_key_is_skipped_and_asks_for_no_model(job):
     job.store_artifact()
 
     assert job.run() == 0
@@ -107,15 +100,7 @@ def test_a_present_key_is_skipped_and_asks_for_no_model(job: Job) -> None:
     assert job.store.read(job.lease) is None
 
 
-def test_an_artifact_of_another_key_under_this_name_is_refused_by_its_field(job: Job, said: Said) -> None:
-    job.store_artifact(num_speculative_tokens=15)
-
-    assert job.run() == 1
-    assert "num_speculative_tokens: artifact 15, asked 7" in said()[-1]["event"]
-    assert not (job.work / "present").exists()
-
-
-def test_a_word_of_an_earlier_run_is_not_believed(job: Job) -> None:
+def test_a_word_of_an_earlier_run_is_not_believed(job):
     job.stage()
     job.work.mkdir()
     (job.work / "present").touch()
@@ -125,7 +110,7 @@ def test_a_word_of_an_earlier_run_is_not_believed(job: Job) -> None:
     assert not (job.work / "present").exists()
 
 
-def test_a_model_that_is_not_staged_names_the_command_and_frees_the_lease(job: Job, said: Said) -> None:
+def test_a_model_that_is_not_staged_names_the_command_and_frees_the_lease(job, said):
     assert job.run() == 2
     assert (said()[-1]["change"].endswith(STAGE), job.models.exists()) == (True, False)
 
@@ -134,7 +119,7 @@ def test_a_model_that_is_not_staged_names_the_command_and_frees_the_lease(job: J
     assert job.run() == 0
 
 
-def test_another_job_of_the_same_key_is_named_and_nothing_is_fetched(job: Job, said: Said) -> None:
+def test_another_job_of_the_same_key_is_named_and_nothing_is_fetched(job, said):
     job.stage()
     job.run()
     job.holder("compile-2")
@@ -148,18 +133,12 @@ def test_another_job_of_the_same_key_is_named_and_nothing_is_fetched(job: Job, s
     assert not job.models.exists()
 
 
-def test_the_same_job_takes_its_lease_back_at_once(job: Job) -> None:
-    job.stage()
-
-    assert [job.run(), job.run()] == [0, 0]
-
-
-def test_a_job_that_waits_skips_what_the_other_stored(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_waits_skips_what_the_other_stored(job, monkeypatch):
     monkeypatch.setattr(fetch, "POLL_INTERVAL_S", 0.05)
     asked = fetch._skip_if_stored
     times = []
 
-    def stored_meanwhile(*arguments: Any) -> bool:
+    def stored_meanwhile(*arguments):
         times.append(1)
         if len(times) == 3:
             job.store_artifact()
@@ -172,9 +151,7 @@ def test_a_job_that_waits_skips_what_the_other_stored(job: Job, monkeypatch: pyt
     assert (job.work / "present").exists()
 
 
-def test_a_repeat_fetches_nothing_that_is_whole(
-    tmp_path: Path, proxied: ObjectStore, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeat_fetches_nothing_that_is_whole(tmp_path, proxied, proxy, monkeypatch):
     job = Job(tmp_path, proxied, monkeypatch)
     manifests = job.stage()
     job.run()
@@ -189,7 +166,7 @@ def test_a_repeat_fetches_nothing_that_is_whole(
     assert list_files(cut.parent) == manifests[job.named[0]].files
 
 
-def test_one_byte_flipped_in_a_stored_model_is_found(job: Job, endpoint: AwsEndpoint, said: Said) -> None:
+def test_one_byte_flipped_in_a_stored_model_is_found(job, endpoint, said):
     job.stage()
     key = f"models/{job.named[0].replace('@', '/')}/config.json"
     s3 = endpoint.client("s3")
@@ -201,23 +178,21 @@ def test_one_byte_flipped_in_a_stored_model_is_found(job: Job, endpoint: AwsEndp
     assert not (job.models / job.named[0].replace("@", "/") / "config.json").exists()
 
 
-def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(
-    job: Job, monkeypatch: pytest.MonkeyPatch, said: Said
-) -> None:
+def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(job, monkeypatch, said):
     size = sum(manifest.size for manifest in job.stage().values())
-    free = (1 + fetch.DISK_SPACE_FACTOR) * size + local_disk.SPARE_BYTES - 1
-    monkeypatch.setattr(local_disk.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free})())
+    free = (1 + fetch.DISK_SPACE_FACTOR) * size + files.SPARE_BYTES - 1
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free})())
 
     assert job.run() == 3
     assert "bringing the models and making the artifact needs" in said()[-1]["event"]
     assert list(job.models.rglob("*.safetensors")) == []
 
 
-def test_the_room_is_what_the_node_is_asked_for() -> None:
+def test_the_room_is_what_the_node_is_asked_for():
     assert fetch.DISK_SPACE_FACTOR == disk.ARTIFACT_FACTOR
 
 
-def test_what_is_fetched_may_be_read_by_the_runtimes_user(job: Job) -> None:
+def test_what_is_fetched_may_be_read_by_the_runtimes_user(job):
     job.stage()
     job.run()
 
@@ -227,15 +202,8 @@ def test_what_is_fetched_may_be_read_by_the_runtimes_user(job: Job) -> None:
 
 
 @pytest.mark.parametrize("name", ["TANDEM_ARTIFACT_KEY", "TANDEM_HOLDER"])
-def test_a_job_that_says_nothing_of_itself_is_bad_input(job: Job, name: str, said: Said) -> None:
+def test_a_job_that_says_nothing_of_itself_is_bad_input(job, name, said):
     job.monkeypatch.delenv(name)
 
     assert job.run() == 2
     assert f"{name} is not set" in said()[-1]["event"]
-
-
-def test_a_bucket_that_is_not_there_is_named(job: Job, said: Said) -> None:
-    job.store = ObjectStore("no-such-bucket-here", job.store.client, 1)
-
-    assert job.run() in {2, 3}
-    assert "no-such-bucket-here" in said()[-1]["where"]

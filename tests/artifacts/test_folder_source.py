@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from pathlib import Path
 
 import pytest
 from staging_inputs import COMMIT, snapshot
 
-from tandem.artifacts.folder_snapshot import open_folder
+from tandem.artifacts.snapshot import open_folder
 from tandem.errors import InputError
 
 SHARD = "model-00002-of-00004.safetensors"
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path):
     return snapshot(tmp_path / "copy", extras=False)
 
 
-def check(folder: Path, name: str) -> str:
+def check(folder, name):
     found = open_folder(folder, COMMIT)
     found.check_entries([found.entries[name]])
     return found.receive(found.entries[name], lambda _size: None)[1]
 
 
-def write_sums(folder: Path, *, without: str = "") -> None:
+def write_sums(folder, *, without=""):
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(folder.iterdir())
@@ -36,12 +34,7 @@ def write_sums(folder: Path, *, without: str = "") -> None:
     (folder / "SHA256SUMS").write_text("".join(lines))
 
 
-@pytest.mark.parametrize("name", ["config.json", SHARD])
-def test_a_file_of_the_copy_is_told_with_its_digest(copy: Path, name: str) -> None:
-    assert check(copy, name) == hashlib.sha256((copy / name).read_bytes()).hexdigest()
-
-
-def test_the_copy_stays_where_it_is(copy: Path) -> None:
+def test_the_copy_stays_where_it_is(copy):
     found = open_folder(copy, COMMIT)
 
     found.drop(found.entries[SHARD])
@@ -49,22 +42,15 @@ def test_the_copy_stays_where_it_is(copy: Path) -> None:
     assert (copy / SHARD).exists()
 
 
-def test_a_shard_that_was_cut_off_is_refused(copy: Path) -> None:
-    (copy / SHARD).write_bytes((copy / SHARD).read_bytes()[:-1])
-
-    with pytest.raises(InputError, match=f"{SHARD}: cut off or damaged"):
-        check(copy, SHARD)
-
-
-def test_a_shard_of_another_snapshot_is_refused_by_a_tensor_it_lacks(copy: Path) -> None:
+def test_a_shard_of_another_snapshot_is_refused_by_a_tensor_it_lacks(copy):
     (copy / SHARD).write_bytes((copy / SHARD.replace("2", "3", 1)).read_bytes())
 
-    with pytest.raises(InputError, match="looks for the tensor"):
+    with pytest.raises(InputError, match="lacks the tensor"):
         check(copy, SHARD)
 
 
 @pytest.mark.parametrize("marker", ["  ", " *"])
-def test_sums_that_fit_are_taken(copy: Path, marker: str) -> None:
+def test_sums_that_fit_are_taken(copy, marker):
     write_sums(copy)
     sums = copy / "SHA256SUMS"
     sums.write_text(sums.read_text().replace("  ", marker))
@@ -73,35 +59,31 @@ def test_sums_that_fit_are_taken(copy: Path, marker: str) -> None:
     assert "SHA256SUMS" in open_folder(copy, COMMIT).provenance["checked"]
 
 
-def test_a_flipped_byte_is_found_by_the_sums(copy: Path) -> None:
+def test_a_flipped_byte_is_found_by_the_sums(copy):
     write_sums(copy)
     body = bytearray((copy / SHARD).read_bytes())
     body[-5] ^= 1
     (copy / SHARD).write_bytes(body)
 
-    with pytest.raises(InputError, match="its SHA-256 is not that of SHA256SUMS"):
+    with pytest.raises(InputError, match="it differs from SHA256SUMS"):
         check(copy, SHARD)
 
 
-def test_a_file_that_the_sums_do_not_name_is_refused(copy: Path) -> None:
+def test_a_file_that_the_sums_do_not_name_is_refused(copy):
     write_sums(copy, without=SHARD)
 
     with pytest.raises(InputError, match="SHA256SUMS does not name it"):
         check(copy, SHARD)
 
 
-def test_sums_of_another_form_are_refused(copy: Path) -> None:
+def test_sums_of_another_form_are_refused(copy):
     (copy / "SHA256SUMS").write_text("SHA256 (config.json) = 00\n")
 
     with pytest.raises(InputError, match="line 1 is not as sha256sum writes it"):
         open_folder(copy, COMMIT)
 
 
-def test_a_copy_without_sums_says_that_no_checksum_vouches_for_it(copy: Path) -> None:
-    assert "no checksum of a hub" in open_folder(copy, COMMIT).provenance["checked"]
-
-
-def test_a_link_is_refused_with_how_to_copy(copy: Path) -> None:
+def test_a_link_is_refused_with_how_to_copy(copy):
     (copy / SHARD).rename(copy.parent / "blob")
     (copy / SHARD).symlink_to(copy.parent / "blob")
 
@@ -111,27 +93,8 @@ def test_a_link_is_refused_with_how_to_copy(copy: Path) -> None:
     assert "cp -rL" in caught.value.change
 
 
-def test_a_name_that_cannot_be_carried_is_refused(copy: Path) -> None:
+def test_a_name_that_cannot_be_carried_is_refused(copy):
     (copy / os.fsdecode(b"bad\xff.json")).write_bytes(b"{}")
 
     with pytest.raises(InputError, match="cannot be carried"):
-        open_folder(copy, COMMIT)
-
-
-def test_a_pipe_is_refused(copy: Path) -> None:
-    os.mkfifo(copy / "tokenizer.model")
-
-    with pytest.raises(InputError, match=r"tokenizer\.model: it is no plain file"):
-        open_folder(copy, COMMIT)
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such folder"):
-        open_folder(tmp_path / "nowhere", COMMIT)
-
-
-def test_a_malformed_index_is_refused(copy: Path) -> None:
-    (copy / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}}))
-
-    with pytest.raises(InputError, match="the index has no weight_map"):
         open_folder(copy, COMMIT)

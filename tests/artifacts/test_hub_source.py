@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from doubles.fault_proxy.rules import (
-    AnswerCorruptionFault,
-    AnswerCutFault,
-    DropFault,
-    FaultRule,
-    StatusFault,
-)
+from doubles.fault_proxy.rules import AnswerCorruptionFault, AnswerCutFault, DropFault, FaultRule, StatusFault
 from doubles.hub.connection import HubAccess
 from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, listing, plain_hub, snapshot
 
 from tandem.artifacts import hub as hub_module
-from tandem.artifacts import hub_retry
-from tandem.artifacts.hub import HubSnapshot, read_hub_address, resolve_snapshot
-from tandem.artifacts.secret import SECRET_NAME_VARIABLE, HubToken
+from tandem.artifacts.hub import SECRET_NAME_VARIABLE, HubToken, read_hub_address, resolve_snapshot
 from tandem.errors import ExternalError, InputError
 
 SHARD = "model-00002-of-00004.safetensors"
@@ -37,7 +27,7 @@ ACCESS = HubAccess(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     top = tmp_path_factory.mktemp("hub")
     for name in (MODEL, "acme/gated", "acme/private"):
         snapshot(top / name / COMMIT)
@@ -45,8 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
-    monkeypatch.setattr(hub_retry, "FIRST_WAIT_S", 0.01)
+def hub(folder, monkeypatch):
+    monkeypatch.setattr(hub_module, "FIRST_WAIT_S", 0.01)
     monkeypatch.delenv(SECRET_NAME_VARIABLE, raising=False)
     with LocalHub(folder, access=ACCESS) as running:
         monkeypatch.setenv("HF_ENDPOINT", running.url)
@@ -54,63 +44,44 @@ def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
 
 
 @pytest.fixture
-def resolved(hub: LocalHub, tmp_path: Path) -> HubSnapshot:
+def resolved(hub, tmp_path):
     found = resolve_snapshot(MODEL, COMMIT, tmp_path / "work")
     found.prepare()
     hub.forget()
     return found
 
 
-def received(found: HubSnapshot, name: str) -> bytes:
+def received(found, name):
     path, sha256 = found.receive(found.entries[name], lambda _size: None)
     body = path.read_bytes()
     assert hashlib.sha256(body).hexdigest() == sha256
     return body
 
 
-def resolved_and_received(work: Path, name: str, model: str = MODEL) -> bytes:
+def resolved_and_received(work, name, model=MODEL):
     found = resolve_snapshot(model, COMMIT, work)
     found.prepare()
     return received(found, name)
 
 
-def lines(capsys: pytest.CaptureFixture[str]) -> list[SimpleNamespace]:
+def lines(capsys):
     return [SimpleNamespace(**json.loads(line)) for line in capsys.readouterr().out.splitlines()]
 
 
-def with_secret(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def with_secret(monkeypatch, value):
     monkeypatch.setenv(SECRET_NAME_VARIABLE, "hub-token")
     monkeypatch.setattr(hub_module, "read_token", lambda name: HubToken(name, value))
 
 
-@pytest.mark.usefixtures("hub")
-def test_a_name_that_moves_is_resolved_to_its_commit_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = resolve_snapshot(MODEL, "main", tmp_path)
-
-    assert found.commit == COMMIT
-    assert [(line.event, line.commit) for line in lines(capsys)] == [("revision resolved", COMMIT)]
-
-
 @pytest.mark.parametrize("name", ["config.json", SHARD])
-def test_a_received_file_is_the_hubs_byte_for_byte(resolved: HubSnapshot, folder: Path, name: str) -> None:
-    assert received(resolved, name) == (folder / MODEL / COMMIT / name).read_bytes()
-
-
-@pytest.mark.parametrize("name", ["config.json", SHARD])
-def test_a_corrupted_download_is_thrown_away_and_fetched_again(
-    hub: LocalHub, resolved: HubSnapshot, folder: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_corrupted_download_is_thrown_away_and_fetched_again(hub, resolved, folder, name, capsys):
     hub.use(FaultRule(path=f"*/{COMMIT}/{name}", fault=AnswerCorruptionFault(), times=2))
 
     assert received(resolved, name) == (folder / MODEL / COMMIT / name).read_bytes()
     assert "content is not what the hub lists, thrown away" in {line.event for line in lines(capsys)}
 
 
-def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_no_file(
-    hub: LocalHub, resolved: HubSnapshot
-) -> None:
+def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_no_file(hub, resolved):
     hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCorruptionFault()))
 
     with pytest.raises(ExternalError, match=SHARD):
@@ -120,7 +91,7 @@ def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_
     assert not (resolved.folder / SHARD).exists()
 
 
-def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub: LocalHub, resolved: HubSnapshot) -> None:
+def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub, resolved):
     hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCutFault(after=10_000), times=1))
 
     body = received(resolved, SHARD)
@@ -129,30 +100,14 @@ def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub: LocalHub, resolved
     assert hub.count_file_bytes(SHARD) <= len(body)
 
 
-def test_what_an_earlier_process_left_is_not_fetched_again(hub: LocalHub, resolved: HubSnapshot, folder: Path) -> None:
-    whole = (folder / MODEL / COMMIT / SHARD).read_bytes()
-    (resolved.folder / SHARD).write_bytes(whole[:20_000])
-
-    assert received(resolved, SHARD) == whole
-    assert [one.headers.get("range") for one in hub.log if one.path.startswith("/cdn/")] == ["bytes=20000-"]
-
-
 @pytest.mark.parametrize("left", [b"x" * 5000, b"x" * 29_912, b"x" * 90_000], ids=["short", "as long", "longer"])
-def test_a_local_file_of_other_bytes_is_thrown_away(resolved: HubSnapshot, folder: Path, left: bytes) -> None:
+def test_a_local_file_of_other_bytes_is_thrown_away(resolved, folder, left):
     (resolved.folder / SHARD).write_bytes(left)
 
     assert received(resolved, SHARD) == (folder / MODEL / COMMIT / SHARD).read_bytes()
 
 
-def test_a_whole_local_file_is_not_asked_for(hub: LocalHub, resolved: HubSnapshot, folder: Path) -> None:
-    (resolved.folder / SHARD).write_bytes((folder / MODEL / COMMIT / SHARD).read_bytes())
-
-    received(resolved, SHARD)
-
-    assert hub.log == ()
-
-
-def test_a_server_that_ignores_ranges_is_read_from_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_server_that_ignores_ranges_is_read_from_the_start(monkeypatch, tmp_path):
     body = b"0123456789" * 100
     blob = hashlib.sha1(b"blob 1000\0" + body, usedforsecurity=False).hexdigest()
     said = listing([{"rfilename": "config.json", "size": 1000, "blobId": blob}])
@@ -165,7 +120,7 @@ def test_a_server_that_ignores_ranges_is_read_from_the_start(monkeypatch: pytest
         assert received(found, "config.json") == body
 
 
-def test_an_answer_that_never_ends_does_not_fill_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_answer_that_never_ends_does_not_fill_the_disk(monkeypatch, tmp_path):
     said = listing([{"rfilename": "config.json", "size": 10, "blobId": "0" * 40}])
     endless = b"x" * (32 << 20)
     with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else endless)) as url:
@@ -181,14 +136,14 @@ def test_an_answer_that_never_ends_does_not_fill_the_disk(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("fault", [StatusFault(status=503, code="x"), StatusFault(status=500, code="x"), DropFault()])
-def test_what_passes_is_tried_again(hub: LocalHub, tmp_path: Path, fault: StatusFault | DropFault) -> None:
+def test_what_passes_is_tried_again(hub, tmp_path, fault):
     hub.use(FaultRule(path="/api/*", fault=fault, times=4))
 
     assert resolve_snapshot(MODEL, COMMIT, tmp_path).commit == COMMIT
 
 
 @pytest.mark.parametrize("path", ["/api/*", "*/resolve/*", "/cdn/*"])
-def test_what_does_not_pass_is_given_up_after_five_tries(hub: LocalHub, tmp_path: Path, path: str) -> None:
+def test_what_does_not_pass_is_given_up_after_five_tries(hub, tmp_path, path):
     hub.use(FaultRule(path=path, fault=StatusFault(status=502, code="x")))
 
     with pytest.raises(ExternalError, match="502, asked 5 times") as caught:
@@ -198,22 +153,13 @@ def test_what_does_not_pass_is_given_up_after_five_tries(hub: LocalHub, tmp_path
     assert len([one for one in hub.log if one.status == 502]) == 5
 
 
-def test_tries_begin_anew_when_bytes_came(hub: LocalHub, resolved: HubSnapshot, folder: Path) -> None:
+def test_tries_begin_anew_when_bytes_came(hub, resolved, folder):
     hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCutFault(after=2_000), times=9))
 
     assert received(resolved, SHARD) == (folder / MODEL / COMMIT / SHARD).read_bytes()
 
 
-def test_a_hub_that_is_down_is_named_with_what_to_do(hub: LocalHub, tmp_path: Path) -> None:
-    hub.stop()
-
-    with pytest.raises(ExternalError, match="does not answer") as caught:
-        resolve_snapshot(MODEL, COMMIT, tmp_path)
-
-    assert caught.value.where == f"{hub.url}/{MODEL}@{COMMIT}"
-
-
-def throttled(times: int, headers: dict[str, str]) -> object:
+def throttled(times, headers):
     said = listing([])
     return lambda _path, count: (429, headers, b"") if count <= times else (200, {}, said)
 
@@ -221,11 +167,9 @@ def throttled(times: int, headers: dict[str, str]) -> object:
 @pytest.mark.parametrize(
     "headers", [{"Retry-After": "1"}, {"RateLimit": '"api";r=0;t=0'}], ids=["retry-after", "rate limit"]
 )
-def test_a_hub_that_asks_to_wait_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], headers: dict[str, str]
-) -> None:
+def test_a_hub_that_asks_to_wait_is_waited_for(monkeypatch, tmp_path, capsys, headers):
     slept: list[float] = []
-    monkeypatch.setattr(hub_retry.time, "sleep", slept.append)
+    monkeypatch.setattr("tandem.artifacts.retry.time.sleep", slept.append)
     with plain_hub(throttled(1, headers)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         resolve_snapshot(MODEL, COMMIT, tmp_path)
@@ -234,16 +178,14 @@ def test_a_hub_that_asks_to_wait_is_waited_for(
     assert 1.0 in slept
 
 
-def test_a_hub_that_asks_to_wait_for_hours_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_hub_that_asks_to_wait_for_hours_is_a_fault(monkeypatch, tmp_path):
     with plain_hub(throttled(9, {"Retry-After": "7200"})) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         with pytest.raises(ExternalError, match="asks to wait 7200 seconds"):
             resolve_snapshot(MODEL, COMMIT, tmp_path)
 
 
-def test_a_warning_of_the_hub_is_a_log_line_without_signatures(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warning_of_the_hub_is_a_log_line_without_signatures(monkeypatch, tmp_path, capsys):
     headers = {"X-HF-Warning": "moved; see https://cdn.internal/file?signature=abc now"}
     with plain_hub(lambda _path, _count: (200, headers, listing([]))) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
@@ -254,20 +196,20 @@ def test_a_warning_of_the_hub_is_a_log_line_without_signatures(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_revision_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_revision_that_is_not_there_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=f"no revision {OTHER}"):
         resolve_snapshot(MODEL, OTHER, tmp_path)
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_model_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_model_that_is_not_there_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match="the hub has no model acme/nothing, or it is private"):
         resolve_snapshot("acme/nothing", COMMIT, tmp_path)
 
 
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("name", ["acme/a--b", "acme/x" * 20])
-def test_a_name_that_no_hub_takes_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_no_hub_takes_is_refused(tmp_path, name):
     with pytest.raises(InputError, match="no name of a model"):
         resolve_snapshot(name, COMMIT, tmp_path)
 
@@ -286,9 +228,7 @@ def test_a_name_that_no_hub_takes_is_refused(tmp_path: Path, name: str) -> None:
     ],
     ids=["another commit", "no commit", "no checksum", "no digest", "no name", "no files", "login page", "a list"],
 )
-def test_an_answer_that_no_hub_gives_is_a_fault(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: bytes, said: str
-) -> None:
+def test_an_answer_that_no_hub_gives_is_a_fault(monkeypatch, tmp_path, body, said):
     with plain_hub(lambda _path, _count: (200, {}, body)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         with pytest.raises(ExternalError, match=said):
@@ -296,9 +236,7 @@ def test_an_answer_that_no_hub_gives_is_a_fault(
 
 
 @pytest.mark.parametrize("path", ["../up.json", "/etc/config.json", "a/../../b", "bell\a.json"])
-def test_a_listed_path_that_leaves_its_folder_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str
-) -> None:
+def test_a_listed_path_that_leaves_its_folder_is_refused(monkeypatch, tmp_path, path):
     said = listing([{"rfilename": path, "size": 1, "blobId": "0" * 40}])
     with plain_hub(lambda _path, _count: (200, {}, said)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
@@ -307,9 +245,7 @@ def test_a_listed_path_that_leaves_its_folder_is_refused(
 
 
 @pytest.mark.parametrize("gates_metadata", [True, False])
-def test_a_gated_model_without_a_secret_says_page_and_variable(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, gates_metadata: bool
-) -> None:
+def test_a_gated_model_without_a_secret_says_page_and_variable(folder, monkeypatch, tmp_path, *, gates_metadata):
     monkeypatch.delenv(SECRET_NAME_VARIABLE, raising=False)
     access = HubAccess(gated_repositories=ACCESS.gated_repositories, gates_metadata=gates_metadata)
     with LocalHub(folder, access=access) as gate:
@@ -323,9 +259,7 @@ def test_a_gated_model_without_a_secret_says_page_and_variable(
 
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("model", ["acme/gated", "acme/private"])
-def test_a_token_opens_a_closed_model(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: Path, model: str
-) -> None:
+def test_a_token_opens_a_closed_model(monkeypatch, tmp_path, folder, model):
     with_secret(monkeypatch, TOKEN)
 
     body = resolved_and_received(tmp_path, SHARD, model)
@@ -333,9 +267,7 @@ def test_a_token_opens_a_closed_model(
     assert body == (folder / model / COMMIT / SHARD).read_bytes()
 
 
-def test_a_token_opens_a_listing_that_is_gated_too(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_token_opens_a_listing_that_is_gated_too(folder, monkeypatch, tmp_path):
     with_secret(monkeypatch, TOKEN)
     with LocalHub(
         folder,
@@ -346,9 +278,7 @@ def test_a_token_opens_a_listing_that_is_gated_too(
         assert resolve_snapshot("acme/gated", COMMIT, tmp_path).commit == COMMIT
 
 
-def test_a_gated_model_of_a_mirror_that_asks_for_no_token_needs_no_secret(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_gated_model_of_a_mirror_that_asks_for_no_token_needs_no_secret(monkeypatch, tmp_path):
     body = b"{}"
     blob = hashlib.sha1(b"blob 2\0{}", usedforsecurity=False).hexdigest()
     said = listing([{"rfilename": "config.json", "size": 2, "blobId": blob}], gated="manual")
@@ -359,9 +289,7 @@ def test_a_gated_model_of_a_mirror_that_asks_for_no_token_needs_no_secret(
         assert resolved_and_received(tmp_path, "config.json") == body
 
 
-def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(
-    hub: LocalHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(hub, monkeypatch, tmp_path):
     with_secret(monkeypatch, TOKEN)
     found = resolve_snapshot("acme/gated", COMMIT, tmp_path)
     found.prepare()
@@ -375,9 +303,7 @@ def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(
     ]
 
 
-def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(
-    hub: LocalHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(hub, monkeypatch, tmp_path):
     with_secret(monkeypatch, STRANGER)
     found = resolve_snapshot("acme/gated", COMMIT, tmp_path)
     found.prepare()
@@ -390,9 +316,7 @@ def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_token_that_the_hub_does_not_know_is_named_by_its_secret(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_token_that_the_hub_does_not_know_is_named_by_its_secret(monkeypatch, tmp_path):
     with_secret(monkeypatch, "hf_nobody_knows_me")
 
     with pytest.raises(InputError, match="does not accept the token in the secret hub-token") as caught:
@@ -401,15 +325,7 @@ def test_a_token_that_the_hub_does_not_know_is_named_by_its_secret(
     assert "hf_nobody_knows_me" not in str(caught.value)
 
 
-@pytest.mark.usefixtures("hub")
-def test_a_private_model_that_the_token_may_not_see_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with_secret(monkeypatch, STRANGER)
-
-    with pytest.raises(InputError, match="or the token in the secret hub-token may not see it"):
-        resolve_snapshot("acme/private", COMMIT, tmp_path)
-
-
-def test_an_open_model_asks_for_no_secret(hub: LocalHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_open_model_asks_for_no_secret(hub, monkeypatch, tmp_path):
     monkeypatch.setenv(SECRET_NAME_VARIABLE, "hub-token")
     monkeypatch.setattr(hub_module, "read_token", lambda _name: pytest.fail("the secret was read"))
 
@@ -418,7 +334,7 @@ def test_an_open_model_asks_for_no_secret(hub: LocalHub, monkeypatch: pytest.Mon
     assert not any("authorization" in one.headers for one in hub.log)
 
 
-def test_a_token_of_the_environment_is_not_sent(hub: LocalHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_token_of_the_environment_is_not_sent(hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
 
     resolved_and_received(tmp_path, "config.json")
@@ -426,22 +342,28 @@ def test_a_token_of_the_environment_is_not_sent(hub: LocalHub, monkeypatch: pyte
     assert not any("authorization" in one.headers for one in hub.log)
 
 
-def test_a_token_is_not_sent_over_plain_http(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_not_sent_over_plain_http(monkeypatch, tmp_path):
+    def refuse(_query):
+        raise hub_module.HubAccessError("gated", change="x")
+
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.internal")
+    monkeypatch.setenv(SECRET_NAME_VARIABLE, "hub-token")
+    monkeypatch.setattr(hub_module, "_request_model_info", refuse)
     monkeypatch.setattr(hub_module, "read_token", lambda _name: pytest.fail("the secret was read"))
 
     with pytest.raises(InputError, match="not sent over plain http"):
-        hub_module._read_hub_token("hub-token", "http://hub.internal")
+        resolve_snapshot(MODEL, COMMIT, tmp_path)
 
 
 @pytest.mark.parametrize("said", ["hub.internal", "ftp://hub.internal", "https://"])
-def test_an_endpoint_that_is_no_address_is_refused(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+def test_an_endpoint_that_is_no_address_is_refused(monkeypatch, said):
     monkeypatch.setenv("HF_ENDPOINT", said)
 
-    with pytest.raises(InputError, match="no http or https address"):
+    with pytest.raises(InputError, match="no http address"):
         read_hub_address()
 
 
-def test_an_endpoint_with_a_password_is_refused_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_with_a_password_is_refused_without_showing_it(monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "https://me:sesame@hub.internal")
 
     with pytest.raises(InputError) as caught:
@@ -450,27 +372,16 @@ def test_an_endpoint_with_a_password_is_refused_without_showing_it(monkeypatch: 
     assert "sesame" not in str(caught.value)
 
 
-def test_a_disk_without_room_is_said_before_a_byte_is_asked_for(
-    hub: LocalHub, resolved: HubSnapshot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_is_said_before_a_byte_is_asked_for(hub, resolved, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
 
-    with pytest.raises(ExternalError, match=f"{SHARD} needs 29912 bytes on this disk, 1000 bytes are free"):
+    with pytest.raises(ExternalError, match=f"{SHARD} needs 29912 bytes on this disk"):
         received(resolved, SHARD)
 
     assert hub.log == ()
 
 
-def test_the_largest_file_must_fit_before_any_is_asked_for(
-    resolved: HubSnapshot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
-
-    with pytest.raises(ExternalError, match="the largest file of"):
-        resolved.check_entries(tuple(resolved.entries.values()))
-
-
-def test_a_disk_that_fills_up_names_the_file(resolved: HubSnapshot) -> None:
+def test_a_disk_that_fills_up_names_the_file(resolved):
     (resolved.folder / SHARD).symlink_to("/dev/full")  # a real ENOSPC
 
     with pytest.raises(ExternalError, match="the disk is full") as caught:
@@ -480,15 +391,7 @@ def test_a_disk_that_fills_up_names_the_file(resolved: HubSnapshot) -> None:
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_folder_that_cannot_be_made_is_a_fault(tmp_path: Path) -> None:
-    (tmp_path / "work").write_text("a file where a folder should be")
-
-    with pytest.raises(ExternalError, match="cannot be written"):
-        resolve_snapshot(MODEL, COMMIT, tmp_path / "work").prepare()
-
-
-@pytest.mark.usefixtures("hub")
-def test_what_an_earlier_run_left_of_another_commit_is_removed(tmp_path: Path) -> None:
+def test_what_an_earlier_run_left_of_another_commit_is_removed(tmp_path):
     (tmp_path / OTHER).mkdir()
     (tmp_path / OTHER / SHARD).write_bytes(b"half")
 

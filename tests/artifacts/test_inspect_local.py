@@ -12,26 +12,25 @@ from typing import Any
 import pytest
 from made import key_of, native_artifact, native_key, nxdi_artifact
 
-from tandem.artifacts.inspect_local import require_valid_artifact
-from tandem.artifacts.inspect_nxdi import TUNING_DEFAULTS, build_expected_settings
+from tandem.artifacts.inspection import TUNING_DEFAULTS, build_expected_settings, require_valid_artifact
 from tandem.errors import StaleError
 
 RANKS = [f"weights/tp{rank}_sharded_checkpoint.safetensors" for rank in (0, 1)]
 
 
 @pytest.fixture(autouse=True)
-def _no_lnc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _no_lnc(monkeypatch, tmp_path):
     monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG", raising=False)
     monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "cache"))
     monkeypatch.setenv("BASE_COMPILE_WORK_DIR", str(tmp_path / "work"))
 
 
 @pytest.fixture
-def fused(tmp_path: Path) -> Path:
+def fused(tmp_path):
     return nxdi_artifact(tmp_path / "current")
 
 
-def refusal(folder: Path, key: Any, cache: Path | None = None) -> str:
+def refusal(folder, key, cache=None):
     with pytest.raises(StaleError) as refused:
         require_valid_artifact(folder, key, cache=cache)
     return str(refused.value)
@@ -41,7 +40,7 @@ def refusal(folder: Path, key: Any, cache: Path | None = None) -> str:
 @pytest.mark.parametrize(
     "tuning", [{}, {"fused_qkv": True, "context_encoding_buckets": (256, 1024)}, {"attn_kernel_enabled": False}]
 )
-def test_what_the_key_asks_for_passes(tmp_path: Path, mode: str, tuning: dict[str, Any]) -> None:
+def test_what_the_key_asks_for_passes(tmp_path, mode, tuning):
     folder = nxdi_artifact(tmp_path / "current", mode, tuning)
 
     assert require_valid_artifact(folder, key_of(mode, tuning), cache=tmp_path / "cache") == ()
@@ -56,17 +55,11 @@ CHANGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", CHANGES)
-def test_a_field_that_differs_is_named_with_both_values(fused: Path, field: str) -> None:
+def test_a_field_that_differs_is_named_with_both_values(fused, field):
     said = refusal(fused, replace(key_of(), **{field: CHANGES[field]}))
 
     assert f"{field}: artifact " in said
     assert "neuron_config.json" in said
-
-
-def test_the_words_are_the_fields_own(fused: Path) -> None:
-    said = refusal(fused, replace(key_of(), num_speculative_tokens=15))
-
-    assert "num_speculative_tokens: artifact 7, deployment 15" in said
 
 
 TUNED: dict[str, Any] = {
@@ -77,7 +70,7 @@ TUNED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", TUNING_DEFAULTS)
-def test_a_tuning_that_differs_is_named_of_target_and_draft(fused: Path, field: str) -> None:
+def test_a_tuning_that_differs_is_named_of_target_and_draft(fused, field):
     key = key_of()
     said = refusal(fused, replace(key, tuning={**key.tuning, field: TUNED[field]}))
 
@@ -85,23 +78,7 @@ def test_a_tuning_that_differs_is_named_of_target_and_draft(fused: Path, field: 
     assert f"(neuron_config.json neuron_config.{field} and 1 more)" in said
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("do_sample", True), ("dynamic", True), ("top_k", 4), ("global_topk", 64)]
-)
-def test_a_sampling_that_differs_is_named(fused: Path, field: str, value: Any) -> None:
-    key = key_of()
-
-    assert f"sampling.{field}: artifact " in refusal(fused, replace(key, sampling={**key.sampling, field: value}))
-
-
-def test_another_constant_setting_is_named(fused: Path) -> None:
-    key = key_of()
-    said = refusal(fused, replace(key, neuron_config={**key.neuron_config, "save_sharded_checkpoint": False}))
-
-    assert "neuron_config.save_sharded_checkpoint: artifact true, deployment false" in said
-
-
-def test_a_plain_artifact_is_no_fused_one_and_the_other_way_round(tmp_path: Path, fused: Path) -> None:
+def test_a_plain_artifact_is_no_fused_one_and_the_other_way_round(tmp_path, fused):
     plain = nxdi_artifact(tmp_path / "plain/current", "none")
 
     without, other = refusal(plain, key_of("fused")), refusal(fused, key_of("none"))
@@ -112,14 +89,14 @@ def test_a_plain_artifact_is_no_fused_one_and_the_other_way_round(tmp_path: Path
     assert "num_speculative_tokens: artifact 7, deployment 0" in other
 
 
-def test_settings_that_only_the_servers_loader_gives_are_held_too(tmp_path: Path) -> None:
+def test_settings_that_only_the_servers_loader_gives_are_held_too(tmp_path):
     folder = nxdi_artifact(tmp_path / "current", ctx_batch_size=4)
 
     said = refusal(folder, key_of())
     assert "the server's loader: artifact 4, deployment 1 (neuron_config.json neuron_config.ctx_batch_size" in said
 
 
-def test_a_number_in_the_place_of_a_truth_is_no_agreement(fused: Path) -> None:
+def test_a_number_in_the_place_of_a_truth_is_no_agreement(fused):
     plain = json.loads((fused / "neuron_config.json").read_text())
     plain["neuron_config"]["enable_bucketing"] = 1
     (fused / "neuron_config.json").write_text(json.dumps(plain))
@@ -127,7 +104,7 @@ def test_a_number_in_the_place_of_a_truth_is_no_agreement(fused: Path) -> None:
     assert "enable_bucketing" in refusal(fused, key_of())
 
 
-def test_every_field_that_a_compile_reads_is_held_against_the_artifact() -> None:
+def test_every_field_that_a_compile_reads_is_held_against_the_artifact():
     key = key_of()
     held = {field.partition(".")[0] for field, _ in build_expected_settings(key).values()}
     elsewhere = {"target", "draft"}  # by the models' paths
@@ -137,7 +114,7 @@ def test_every_field_that_a_compile_reads_is_held_against_the_artifact() -> None
     assert set(key.as_fields()) - held - elsewhere == of_the_image
 
 
-def test_a_model_from_another_place_is_said_to_be_unproven(fused: Path) -> None:
+def test_a_model_from_another_place_is_said_to_be_unproven(fused):
     plain = json.loads((fused / "neuron_config.json").read_text())
     plain["_name_or_path"] = "/opt/elsewhere/Qwen3-32B"
     (fused / "neuron_config.json").write_text(json.dumps(plain))
@@ -148,15 +125,15 @@ def test_a_model_from_another_place_is_said_to_be_unproven(fused: Path) -> None:
     assert note.endswith("the artifact names /opt/elsewhere/Qwen3-32B")
 
 
-def cut(path: Path) -> None:
+def cut(path):
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def halve(path: Path) -> None:
+def halve(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def flip(path: Path) -> None:
+def flip(path):
     content = bytearray(path.read_bytes())
     content[content.index(b"model/data.pkl") + len(b"model/data.pkl")] ^= 1  # the first byte of its content
     path.write_bytes(content)
@@ -184,14 +161,14 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_not_whole_is_refused_by_the_files_name(fused: Path, damage: str) -> None:
+def test_what_is_not_whole_is_refused_by_the_files_name(fused, damage):
     name, act, said = DAMAGES[damage]
     act(fused / name)
 
     assert said in refusal(fused, key_of())
 
 
-def test_a_rank_of_another_size_is_refused(fused: Path) -> None:
+def test_a_rank_of_another_size_is_refused(fused):
     other = nxdi_artifact(fused.parent / "other/current", "fused")
     header, tensor = b'{"a":{"dtype":"U8","shape":[4096],"data_offsets":[0,4096]}}', bytes(4096)
     (other / RANKS[1]).write_bytes(len(header).to_bytes(8, "little") + header + tensor)
@@ -199,7 +176,7 @@ def test_a_rank_of_another_size_is_refused(fused: Path) -> None:
     assert "bytes, the ranks' median is" in refusal(other, key_of())
 
 
-def test_a_failed_graph_in_the_compilers_cache_is_refused(fused: Path, tmp_path: Path) -> None:
+def test_a_failed_graph_in_the_compilers_cache_is_refused(fused, tmp_path):
     folder = next((tmp_path / "cache").rglob("MODULE_*"))
     (folder / "model.done").unlink()
     (folder / "model.log").write_text("Failed compilation")
@@ -207,13 +184,7 @@ def test_a_failed_graph_in_the_compilers_cache_is_refused(fused: Path, tmp_path:
     assert f"{folder}: the compiler marked it as failed" in refusal(fused, key_of(), tmp_path / "cache")
 
 
-def test_a_tokenizer_beside_the_graph_is_no_fault(fused: Path) -> None:
-    (fused / "tokenizer.json").write_text("{}")
-
-    assert require_valid_artifact(fused, key_of()) == ()
-
-
-def test_many_faults_are_counted(fused: Path) -> None:
+def test_many_faults_are_counted(fused):
     shutil.rmtree(fused)
     fused.mkdir()
     key = replace(key_of(), max_num_seqs=8)
@@ -224,7 +195,7 @@ def test_many_faults_are_counted(fused: Path) -> None:
     assert " more\n" in refusal(fused, key)
 
 
-def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path: Path) -> None:
+def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path):
     (note,) = require_valid_artifact(native_artifact(tmp_path / "current"), native_key())
 
     assert "without compiling" in note
@@ -238,9 +209,7 @@ def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path: Path) ->
         ("graph_{key}.neff", cut, "a half graph: its .neff is to have 36 bytes, and has 35"),
     ],
 )
-def test_a_native_graph_that_is_not_finished_is_refused(
-    tmp_path: Path, name: str, act: Callable[[Path], None], said: str
-) -> None:
+def test_a_native_graph_that_is_not_finished_is_refused(tmp_path, name, act, said):
     folder = native_artifact(tmp_path / "current")
     key = "1".zfill(32)
     act(folder / "neuron/compile_cache" / key / name.format(key=key))
@@ -248,13 +217,13 @@ def test_a_native_graph_that_is_not_finished_is_refused(
     assert said in refusal(folder, native_key())
 
 
-def test_a_native_cache_root_without_a_graph_is_refused(tmp_path: Path) -> None:
+def test_a_native_cache_root_without_a_graph_is_refused(tmp_path):
     (tmp_path / "current").mkdir()
 
     assert "it holds no finished graph" in refusal(tmp_path / "current", native_key())
 
 
-def test_a_graph_that_no_zip_reader_reads_is_refused_by_name(fused: Path) -> None:
+def test_a_graph_that_no_zip_reader_reads_is_refused_by_name(fused):
     """A directory entry of an unknown compression is neither cut off nor damaged by the reader's own words."""
     graph = fused / "model.pt"
     body = bytearray(graph.read_bytes())
@@ -266,13 +235,13 @@ def test_a_graph_that_no_zip_reader_reads_is_refused_by_name(fused: Path) -> Non
     assert "model.pt: cut off or damaged" in refusal(fused, key_of())
 
 
-def test_a_configuration_nested_beyond_reading_is_refused_by_name(fused: Path) -> None:
+def test_a_configuration_nested_beyond_reading_is_refused_by_name(fused):
     (fused / "neuron_config.json").write_text("[" * 200_000)
 
     assert "neuron_config.json: it cannot be read" in refusal(fused, key_of())
 
 
-def test_a_folder_of_the_cache_that_is_no_entry_is_no_half_graph(tmp_path: Path) -> None:
+def test_a_folder_of_the_cache_that_is_no_entry_is_no_half_graph(tmp_path):
     folder = native_artifact(tmp_path / "current")
     (folder / "neuron/compile_cache/.staging").mkdir()
 

@@ -49,13 +49,6 @@ def test_a_set_with_its_manifest_and_files_is_whole(store, stage):
     assert 0 <= row.age_s < 60
 
 
-def test_a_set_that_lacks_a_file_is_damaged(store, stage):
-    stage()
-    store.delete([f"{MODEL}/config.json"])
-
-    assert states(store) == {"org/name@main": ("damaged", "config.json missing")}
-
-
 def test_a_set_with_a_file_of_another_size_is_damaged(store, stage):
     stage()
     store.client.put_object(Bucket=store.bucket, Key=f"{MODEL}/config.json", Body=b"{ }")
@@ -73,14 +66,6 @@ def test_files_without_a_manifest_are_partial_and_held_by_their_writer(store):
     assert free == ("partial", "nobody writes it, job-a was the last")
 
 
-@pytest.mark.parametrize(("body", "state"), [(b'{"schema_version": 1', "damaged"), (b'{"schema_version": 9}', "newer")])
-def test_a_manifest_that_cannot_be_read_is_told_of_its_set_alone(store, stage, body, state):
-    stage()
-    store.create("artifacts/key/tandem-manifest.json", body)
-
-    assert {name: found for name, (found, _) in states(store).items()} == {"org/name@main": "whole", "key": state}
-
-
 def test_a_manifest_that_s3_does_not_give_is_unread_and_ends_in_3(proxied, proxy, stage, capsys):
     stage()
     proxy.use(FaultRule(operation="GetObject", path="*/tandem-manifest.json", fault=INTERNAL_ERROR_FAULT))
@@ -88,13 +73,8 @@ def test_a_manifest_that_s3_does_not_give_is_unread_and_ends_in_3(proxied, proxy
 
     row, fault = map(json.loads, capsys.readouterr().out.splitlines())
     assert (code, row["state"], fault["exit_code"]) == (3, "unread", 3)
-    assert row["why"] == fault["event"] == "S3 answered GetObject with InternalError at every try"
-
-
-def test_a_bucket_with_nothing_of_ours_has_no_row(store):
-    store.create("other/file", b"{}")
-
-    assert build_rows(read_inventory(store), store.now()) == ()
+    assert row["why"] == fault["event"]
+    assert "GetObject failed at every try" in row["why"]
 
 
 def test_the_command_prints_a_line_for_each(store, stage, capsys):

@@ -6,8 +6,9 @@ import hashlib
 import os
 
 import pytest
+from stored_sets import list_files
 
-from tandem.artifacts.files import LocalFiles, compute_sha256, list_files
+from tandem.artifacts.files import LocalFiles
 from tandem.errors import ExternalError, InputError
 
 MIB = 1 << 20
@@ -24,13 +25,6 @@ def test_every_file_is_found_with_its_size_and_sha256(tmp_path):
         ("a", 0, hashlib.sha256(b"").hexdigest()),
         ("b/x.y", 3, hashlib.sha256(b"abc").hexdigest()),
     ]
-
-
-@pytest.mark.parametrize("size", [0, 1, MIB - 1, MIB, 3 * MIB + 1])
-def test_a_digest_is_of_the_whole_file(tmp_path, size):
-    (tmp_path / "f").write_bytes(body := os.urandom(size))
-
-    assert compute_sha256(tmp_path / "f") == hashlib.sha256(body).hexdigest()
 
 
 def test_a_hash_that_nobody_waits_for_any_more_ends(tmp_path):

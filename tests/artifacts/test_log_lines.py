@@ -6,12 +6,10 @@ import io
 import json
 import sys
 
-import pytest
-
 from tandem.artifacts.driver.log import log_event
 
 
-def test_a_name_that_is_no_utf_8_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_no_utf_8_is_told_all_the_same(monkeypatch):
     taken = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(taken, encoding="utf-8", errors="strict"))
 

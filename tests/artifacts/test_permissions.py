@@ -13,15 +13,15 @@ from aws_cdk import App, Stack
 from botocore.exceptions import ClientError
 from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
 from doubles.aws_principal import create_principal
+from stored_sets import list_files
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from stacks.identity import PodRoles
-from tandem.artifacts.files import LocalFiles, list_files
+from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.lease import hold_lease
 from tandem.artifacts.manifest import Manifest
 from tandem.artifacts.manifest_store import write_stored_manifest
-from tandem.artifacts.s3_download import download_files
-from tandem.artifacts.s3_upload import upload_files
+from tandem.artifacts.s3_transfer import download_files, upload_files
 from tandem.artifacts.store import ObjectStore
 from tandem.errors import ExternalError
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
@@ -70,7 +70,7 @@ def as_account(enforcing, statements):
             actions = [action for action in statement["Action"] if action not in without]
             kept += [{**statement, "Action": actions}] if actions else []
         principal = create_principal(enforcing, *kept)
-        return ObjectStore(BUCKET, principal.client("s3", url), 4), principal
+        return ObjectStore(BUCKET, principal.client("s3", url)), principal
 
     return act
 

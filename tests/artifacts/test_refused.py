@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
-from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.artifact_import import import_rejection
 from tandem.artifacts.manifest import Manifest
 from tandem.artifacts.manifest_store import read_stored_manifest
-from tandem.artifacts.store import ObjectStore
 from tandem.errors import InputError, StaleError
 
 pytestmark = pytest.mark.endpoint
@@ -24,7 +20,7 @@ FAULT = "no rank of 2 has this name"
 
 
 @pytest.fixture
-def odd(tmp_path: Path) -> Path:
+def odd(tmp_path):
     """An artifact with one file more than the inspection knows of."""
     write_outcome(tmp_path / "work")
     folder = write_artifact(tmp_path / "artifact")
@@ -33,10 +29,10 @@ def odd(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def upload(aws: dict[str, str], bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
+def upload(aws, bucket, tmp_path, monkeypatch, capsys):
     assert aws
 
-    def act(folder: Path, *more: str) -> tuple[int, list[dict[str, Any]]]:
+    def act(folder, *more):
         for name, value in variables().items():
             monkeypatch.setenv(name, value)
         code = main(["upload", "--bucket", bucket, "--artifact", str(folder), "--work", str(tmp_path / "work"),
@@ -46,13 +42,13 @@ def upload(aws: dict[str, str], bucket: str, tmp_path: Path, monkeypatch: pytest
     return act
 
 
-def run_of(store: ObjectStore) -> str:
+def run_of(store):
     """The folder that a refused artifact lies in."""
     (found,) = {row.key.split("/")[2] for row in store.list(f"{KEY.prefix}/") if row.key.count("/") > 2}
     return found
 
 
-def test_what_is_refused_is_stored_without_a_manifest(store: ObjectStore, upload: Any, odd: Path) -> None:
+def test_what_is_refused_is_stored_without_a_manifest(store, upload, odd):
     code, lines = upload(odd)
 
     local = {path.relative_to(odd).as_posix(): path.read_bytes() for path in odd.rglob("*") if path.is_file()}
@@ -62,16 +58,7 @@ def test_what_is_refused_is_stored_without_a_manifest(store: ObjectStore, upload
     assert FAULT in lines[-1]["event"]
 
 
-def test_the_refusal_says_how_to_take_it_all_the_same(store: ObjectStore, upload: Any, odd: Path) -> None:
-    said = json.dumps(upload(odd)[1][-1])
-
-    assert f"--refused {run_of(store)}" in said
-    assert f"s3://{store.bucket}/{KEY.prefix}/{run_of(store)}/" in said
-
-
-def test_a_restart_of_the_container_says_the_same_and_sends_nothing(
-    proxied: ObjectStore, proxy: FaultProxy, upload: Any, odd: Path
-) -> None:
+def test_a_restart_of_the_container_says_the_same_and_sends_nothing(proxied, proxy, upload, odd):
     assert proxied
     first = upload(odd)[1][-1]
     proxy.forget()
@@ -81,7 +68,7 @@ def test_a_restart_of_the_container_says_the_same_and_sends_nothing(
     assert not proxy.requests("PutObject")
 
 
-def test_what_another_compile_made_is_judged_anew(store: ObjectStore, upload: Any, odd: Path, tmp_path: Path) -> None:
+def test_what_another_compile_made_is_judged_anew(store, upload, odd, tmp_path):
     upload(odd)
     (odd / ODD).unlink()
     write_outcome(tmp_path / "work", began=2.0)
@@ -90,16 +77,7 @@ def test_what_another_compile_made_is_judged_anew(store: ObjectStore, upload: An
     assert read_stored_manifest(store, KEY.prefix) is not None
 
 
-def test_the_lease_is_free_after_a_refusal(store: ObjectStore, upload: Any, odd: Path) -> None:
-    upload(odd)
-    lease = store.read(f"{KEY.prefix}/tandem-lease.json")
-
-    assert lease is None or json.loads(lease.body)["state"] == "released"
-
-
-def test_what_was_refused_can_be_adopted_without_another_upload(
-    proxied: ObjectStore, proxy: FaultProxy, upload: Any, odd: Path
-) -> None:
+def test_what_was_refused_can_be_adopted_without_another_upload(proxied, proxy, upload, odd):
     upload(odd)
     run = run_of(proxied)
     proxy.forget()
@@ -113,23 +91,15 @@ def test_what_was_refused_can_be_adopted_without_another_upload(
     assert any("by hand" in said and FAULT in said for said in manifest.made["unproven"])
 
 
-def test_adopting_what_was_refused_leaves_alone_what_is_there(store: ObjectStore, upload: Any, odd: Path) -> None:
-    upload(odd)
-    run = run_of(store)
-    import_rejection(store, run, KEY)
-
-    assert import_rejection(store, run, KEY).is_new is False
-
-
 @pytest.mark.parametrize("run", ["no-such-run", "../models", "a/b", ""])
-def test_a_run_that_was_not_refused_is_none(store: ObjectStore, upload: Any, odd: Path, run: str) -> None:
+def test_a_run_that_was_not_refused_is_none(store, upload, odd, run):
     upload(odd)
 
     with pytest.raises(InputError, match=r"nothing was refused|no run"):
         import_rejection(store, run, KEY)
 
 
-def test_a_refused_set_whose_file_is_gone_is_not_adopted(store: ObjectStore, upload: Any, odd: Path) -> None:
+def test_a_refused_set_whose_file_is_gone_is_not_adopted(store, upload, odd):
     upload(odd)
     run = run_of(store)
     store.delete([f"{KEY.prefix}/{run}/model.pt"])
@@ -138,7 +108,7 @@ def test_a_refused_set_whose_file_is_gone_is_not_adopted(store: ObjectStore, upl
         import_rejection(store, run, KEY)
 
 
-def test_the_command_takes_it_in(store: ObjectStore, bucket: str, upload: Any, odd: Path) -> None:
+def test_the_command_takes_it_in(store, bucket, upload, odd):
     upload(odd)
 
     assert main(["adopt", "--refused", run_of(store), "--bucket", bucket]) == 0
@@ -147,9 +117,7 @@ def test_the_command_takes_it_in(store: ObjectStore, bucket: str, upload: Any, o
     assert found.made["run"] == HOLDER
 
 
-def test_an_artifact_folder_that_is_a_link_is_refused(
-    store: ObjectStore, upload: Any, odd: Path, tmp_path: Path
-) -> None:
+def test_an_artifact_folder_that_is_a_link_is_refused(store, upload, odd, tmp_path):
     """The compiler could point it at what only the tools container can read."""
     (tmp_path / "current").symlink_to(odd)
     code, _ = upload(tmp_path / "current")
@@ -157,9 +125,7 @@ def test_an_artifact_folder_that_is_a_link_is_refused(
     assert (code, [row.key for row in store.list(KEY.prefix) if "lease" not in row.key]) == (2, [])
 
 
-def test_an_upload_outlasts_a_store_that_fails_for_a_while(
-    proxied: ObjectStore, proxy: FaultProxy, upload: Any, odd: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upload_outlasts_a_store_that_fails_for_a_while(proxied, proxy, upload, odd, monkeypatch):
     """A pod whose container fails four times is removed, and with it the only copy of hours of compiling."""
     (odd / ODD).unlink()
     monkeypatch.setattr("tandem.artifacts.retry.RETRY_PAUSE_S", 0.01)

@@ -10,9 +10,7 @@ from tandem.artifacts.__main__ import main
 
 
 @pytest.mark.parametrize(("given", "found"), [(None, "eu-north-1"), ("eu-west-3", "eu-west-3")])
-def test_aws_region_is_the_region_unless_boto3_has_its_own(
-    monkeypatch: pytest.MonkeyPatch, given: str | None, found: str
-) -> None:
+def test_aws_region_is_the_region_unless_boto3_has_its_own(monkeypatch, given, found):
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
     monkeypatch.setenv("AWS_DEFAULT_REGION", given or "")
     if given is None:

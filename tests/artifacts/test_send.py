@@ -16,11 +16,12 @@ from doubles.fault_proxy.rules import (
     DropFault,
     FaultRule,
 )
+from stored_sets import list_files
 
 from tandem.artifacts import files
 from tandem.artifacts.__main__ import TerminationSignal
-from tandem.artifacts.files import LocalFiles, compute_sha256, list_files
-from tandem.artifacts.s3_upload import upload_file, upload_files
+from tandem.artifacts.files import LocalFiles, compute_sha256
+from tandem.artifacts.s3_transfer import upload_file, upload_files
 from tandem.errors import ExternalError, InputError
 
 pytestmark = pytest.mark.endpoint
@@ -120,18 +121,8 @@ def test_an_upload_that_was_begun_twice_by_a_lost_answer_is_aborted(proxied, pro
     assert (len(proxy.requests("CreateMultipartUpload")), uploads(endpoint, bucket)) == (2, [])
 
 
-def test_an_upload_of_a_key_that_only_begins_alike_is_left_alone(store, endpoint, bucket, blob):
-    path = blob("w", 2 * PART)
-    endpoint.client("s3").create_multipart_upload(Bucket=bucket, Key=f"{KEY}.other")
-    upload_file(store, path, KEY, compute_sha256(path))
-
-    assert [upload["Key"] for upload in uploads(endpoint, bucket)] == [f"{KEY}.other"]
-
-
 @pytest.mark.parametrize(
-    "fault",
-    [DropFault(), AnswerLossFault(), SLOW_DOWN_FAULT],
-    ids=lambda fault: getattr(fault, "code", fault.kind),
+    "fault", [DropFault(), AnswerLossFault(), SLOW_DOWN_FAULT], ids=lambda fault: getattr(fault, "code", fault.kind)
 )
 @pytest.mark.parametrize(
     "operation",
@@ -145,14 +136,6 @@ def test_a_fault_that_passes_changes_nothing(proxied, proxy, endpoint, blob, ope
 
     assert stored(endpoint, bucket) == (path.read_bytes(), {"sha256": compute_sha256(path)})
     assert (uploads(endpoint, bucket), proxy.fault_counts) == ([], (1,))
-
-
-def test_a_small_file_survives_a_lost_answer(proxied, proxy, endpoint, bucket, blob):
-    path = blob("w", 1000)
-    proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
-    upload_file(proxied, path, KEY, compute_sha256(path))
-
-    assert stored(endpoint, bucket)[0] == path.read_bytes()
 
 
 @pytest.mark.parametrize("size", [1000, 3 * PART])
@@ -184,13 +167,8 @@ def test_a_file_that_shrinks_while_it_is_sent_is_told(proxied, proxy, blob):
         os.truncate(path, PART) if (moment, request.operation) == ("asked", "CreateMultipartUpload") else None
     )
 
-    with pytest.raises(InputError, match="it was changed"):
+    with pytest.raises(InputError, match="not what was announced"):
         upload_file(proxied, path, KEY, sha256)
-
-
-def test_an_unreadable_file_is_told(store, tmp_path):
-    with pytest.raises(InputError, match="nowhere: the file cannot be read"):
-        upload_file(store, tmp_path / "nowhere", KEY, "0" * 64)
 
 
 def test_a_file_that_s3_cannot_hold_is_refused(store, tmp_path):
@@ -212,30 +190,6 @@ def test_every_file_of_a_folder_is_sent_below_its_prefix(store, blob):
         "models/o/n/r/sub/a": 2 * PART,
         "models/o/n/r/sub/deep/b": 3,
     }
-
-
-def test_a_second_run_over_a_folder_sends_nothing(proxied, proxy, blob):
-    folder = blob("a", 2 * PART).parent
-    blob("b", 7)
-    upload_files(proxied, LocalFiles(folder), "p")
-    proxy.forget()
-    upload_files(proxied, LocalFiles(folder), "p")
-
-    assert {one.method for one in proxy.log} <= {"GET", "HEAD"}
-
-
-@pytest.mark.parametrize("size", [1000, 3 * PART])
-def test_what_was_hashed_already_is_held_against_the_bytes_by_s3(store, blob, size):
-    path = blob("w", size)
-    hashed = LocalFiles(path.parent)
-    hashed.hash_all()
-    with path.open("r+b") as file:
-        file.seek(size - 5)
-        file.write(b"later")
-
-    with pytest.raises(InputError, match="its content is not what was announced"):
-        upload_files(store, hashed, "p")
-    assert list(store.list("")) == []
 
 
 def test_a_file_that_has_grown_since_it_was_hashed_is_told(store, blob):

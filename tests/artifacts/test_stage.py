@@ -6,32 +6,21 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from doubles.fault_proxy.proxy import FaultProxy
-from doubles.fault_proxy.rules import AnswerLossFault, FaultRule, SlowAnswerFault, StatusFault
+from doubles.fault_proxy.rules import FaultRule, SlowAnswerFault, StatusFault
 from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, EXTRAS, MODEL, OTHER, snapshot
 
-from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.artifacts import hub_retry
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest, parse_manifest
-from tandem.artifacts.secret import SECRET_NAME_VARIABLE
-from tandem.artifacts.store import ObjectStore
+from tandem.artifacts.hub import SECRET_NAME_VARIABLE
+from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, parse_manifest
 
 pytestmark = pytest.mark.endpoint
-Stage = Callable[..., SimpleNamespace]
-Held = Callable[[], dict[str, bytes]]
-Put = Callable[[str, bytes], None]
-Remove = Callable[[str], None]
-Module = Callable[..., subprocess.CompletedProcess[str]]
 PREFIX = f"models/{MODEL}/{COMMIT}"
 SHARDS = [f"model-0000{number}-of-00004.safetensors" for number in range(1, 5)]
 STAGED = sorted(["config.json", "generation_config.json", "model.safetensors.index.json", "tokenizer.json",
@@ -39,19 +28,19 @@ STAGED = sorted(["config.json", "generation_config.json", "model.safetensors.ind
 
 
 @pytest.fixture
-def repositories(tmp_path: Path) -> Path:
+def repositories(tmp_path):
     return tmp_path / "hub"
 
 
 @pytest.fixture
-def published(repositories: Path) -> Path:
+def published(repositories):
     """The model's one commit on the hub."""
     return snapshot(repositories / MODEL / COMMIT)
 
 
 @pytest.fixture
-def hub(repositories: Path, published: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:  # noqa: ARG001
-    monkeypatch.setattr(hub_retry, "FIRST_WAIT_S", 0.01)
+def hub(repositories, published, monkeypatch):  # noqa: ARG001
+    monkeypatch.setattr("tandem.artifacts.hub.FIRST_WAIT_S", 0.01)
     monkeypatch.delenv(SECRET_NAME_VARIABLE, raising=False)
     with LocalHub(repositories) as running:
         monkeypatch.setenv("HF_ENDPOINT", running.url)
@@ -59,10 +48,10 @@ def hub(repositories: Path, published: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def stage(store: ObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Stage:
+def stage(store, tmp_path, capsys):
     """Run the command in this process; its code, its log lines."""
 
-    def run(*more: str, revision: str = COMMIT, model: str = MODEL) -> SimpleNamespace:
+    def run(*more, revision=COMMIT, model=MODEL):
         code = main(["stage", "--bucket", store.bucket, "--model", model, "--revision", revision,
                      "--work", str(tmp_path / "work"), *more])  # fmt: skip
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -72,11 +61,11 @@ def stage(store: ObjectStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def held(endpoint: AwsEndpoint, bucket: str) -> Held:
+def held(endpoint, bucket):
     """Every object of the test's bucket but leases, by key."""
     s3 = endpoint.client("s3")
 
-    def read() -> dict[str, bytes]:
+    def read():
         keys = [row["Key"] for row in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
         return {
             key: s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys if not key.endswith(LEASE_NAME)
@@ -86,23 +75,23 @@ def held(endpoint: AwsEndpoint, bucket: str) -> Held:
 
 
 @pytest.fixture
-def put(endpoint: AwsEndpoint, bucket: str) -> Put:
+def put(endpoint, bucket):
     """Write an object as another program would."""
     return lambda key, body: endpoint.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
 
 
 @pytest.fixture
-def remove(endpoint: AwsEndpoint, bucket: str) -> Remove:
+def remove(endpoint, bucket):
     """Delete an object as an operator would."""
     return lambda key: endpoint.client("s3").delete_object(Bucket=bucket, Key=key)
 
 
-def manifest_in(objects: dict[str, bytes], prefix: str = PREFIX) -> Manifest:
+def manifest_in(objects, prefix=PREFIX):
     return parse_manifest(objects[f"{prefix}/{MANIFEST_NAME}"], prefix)
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_staged_model_is_the_hub_s_bytes_below_its_commit(stage: Stage, held: Held, published: Path) -> None:
+def test_a_staged_model_is_the_hub_s_bytes_below_its_commit(stage, held, published):
     done = stage()
 
     objects = held()
@@ -112,9 +101,7 @@ def test_a_staged_model_is_the_hub_s_bytes_below_its_commit(stage: Stage, held: 
 
 
 @pytest.mark.usefixtures("hub")
-def test_the_manifest_lists_every_file_and_what_was_left_out_with_the_reason(
-    stage: Stage, held: Held, published: Path
-) -> None:
+def test_the_manifest_lists_every_file_and_what_was_left_out_with_the_reason(stage, held, published):
     stage()
 
     manifest = manifest_in(held())
@@ -125,26 +112,7 @@ def test_the_manifest_lists_every_file_and_what_was_left_out_with_the_reason(
     assert manifest.made["left_out"]["pytorch_model.bin"].startswith("a pickle")
 
 
-@pytest.mark.parametrize("embeddings", ["tied", "tied-stored", "untied"])
-def test_a_checkpoint_of_each_kind_of_embeddings_is_staged(
-    stage: Stage,
-    hub: LocalHub,
-    repositories: Path,
-    held: Held,
-    embeddings: str,
-) -> None:
-    folder = snapshot(repositories / "acme/kind" / OTHER, extras=False, embeddings=embeddings, shard_bytes=10**9)
-
-    assert stage(model="acme/kind", revision=OTHER).code == 0
-
-    prefix = f"models/acme/kind/{OTHER}"
-    assert hub.count_file_bytes("model.safetensors") == (folder / "model.safetensors").stat().st_size
-    assert held()[f"{prefix}/model.safetensors"] == (folder / "model.safetensors").read_bytes()
-
-
-def test_two_runs_of_two_holders_write_the_same_manifest(
-    stage: Stage, hub: LocalHub, held: Held, remove: Remove, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_runs_of_two_holders_write_the_same_manifest(stage, hub, held, remove, monkeypatch):
     monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
     stage()
     first = held()
@@ -156,7 +124,7 @@ def test_two_runs_of_two_holders_write_the_same_manifest(
     assert held() == first
 
 
-def test_a_present_model_is_done_without_asking_the_hub(stage: Stage, hub: LocalHub) -> None:
+def test_a_present_model_is_done_without_asking_the_hub(stage, hub):
     stage()
     hub.stop()
 
@@ -165,20 +133,18 @@ def test_a_present_model_is_done_without_asking_the_hub(stage: Stage, hub: Local
     assert (again.code, again.events, again.last["commit"]) == (0, ["present"], COMMIT)
 
 
-def test_a_present_model_loads_neither_the_hub_s_library_nor_the_folder_s(
-    stage: Stage, hub: LocalHub, module: Module, bucket: str
-) -> None:
+def test_a_present_model_loads_neither_the_hub_nor_its_library(stage, hub, module, bucket):
     stage()
     hub.stop()
 
     done = module("stage", "--bucket", bucket, "--model", MODEL, "--revision", COMMIT, PYTHONPROFILEIMPORTTIME="1")
 
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert (done.returncode, "tandem.artifacts.s3_upload" in loaded) == (0, True)
-    assert not loaded & {"huggingface_hub", "httpx", "tandem.artifacts.hub", "tandem.artifacts.folder_snapshot"}
+    assert (done.returncode, "tandem.artifacts.s3_transfer" in loaded) == (0, True)
+    assert not loaded & {"huggingface_hub", "httpx", "tandem.artifacts.hub"}
 
 
-def test_objects_that_are_whole_are_not_downloaded_again(stage: Stage, hub: LocalHub, remove: Remove) -> None:
+def test_objects_that_are_whole_are_not_downloaded_again(stage, hub, remove):
     stage()
     for name in (MANIFEST_NAME, SHARDS[1]):
         remove(f"{PREFIX}/{name}")
@@ -190,9 +156,7 @@ def test_objects_that_are_whole_are_not_downloaded_again(stage: Stage, hub: Loca
     assert fetched == {"config.json", "model.safetensors.index.json", SHARDS[1]}
 
 
-def test_an_object_of_other_bytes_is_replaced_by_the_hub_s(
-    stage: Stage, hub: LocalHub, held: Held, put: Put, published: Path
-) -> None:
+def test_an_object_of_other_bytes_is_replaced_by_the_hub_s(stage, hub, held, put, published):
     for name in ("config.json", SHARDS[0]):
         put(f"{PREFIX}/{name}", b"half")
 
@@ -203,8 +167,8 @@ def test_an_object_of_other_bytes_is_replaced_by_the_hub_s(
 
 
 def test_local_disk_never_holds_more_than_the_largest_file_and_the_small_ones(
-    store: ObjectStore, repositories: Path, tmp_path: Path, hub: LocalHub, module: Module
-) -> None:
+    store, repositories, tmp_path, hub, module
+):
     folder = snapshot(repositories / "acme/big" / OTHER, extras=False, hidden_size=256, vocabulary=8000,
                       intermediate_size=1024, layers=4, shard_bytes=3_000_000)  # fmt: skip
     tensors = [path.stat().st_size for path in folder.glob("*.safetensors")]
@@ -212,7 +176,7 @@ def test_local_disk_never_holds_more_than_the_largest_file_and_the_small_ones(
     peaks: list[int] = []
     done = threading.Event()
 
-    def watch() -> None:
+    def watch():
         while not done.is_set():
             peaks.append(bytes_below(tmp_path / "work"))
             time.sleep(0.0005)
@@ -232,7 +196,7 @@ def test_local_disk_never_holds_more_than_the_largest_file_and_the_small_ones(
     assert not list((tmp_path / "work").rglob("*.*"))
 
 
-def bytes_below(folder: Path) -> int:
+def bytes_below(folder):
     """The bytes of all files; one that is deleted meanwhile counts nothing."""
     total = 0
     for top, _, names in os.walk(folder):
@@ -245,7 +209,7 @@ def bytes_below(folder: Path) -> int:
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_name_that_moves_has_a_prefix_of_its_own_and_its_manifest_says_the_commit(stage: Stage, held: Held) -> None:
+def test_a_name_that_moves_has_a_prefix_of_its_own_and_its_manifest_says_the_commit(stage, held):
     done = stage(revision="main")
 
     manifest = manifest_in(held(), f"models/{MODEL}/main")
@@ -254,12 +218,12 @@ def test_a_name_that_moves_has_a_prefix_of_its_own_and_its_manifest_says_the_com
 
 
 @pytest.fixture
-def moving(repositories: Path, published: Path) -> Callable[[], str]:
+def moving(repositories, published):
     """A model whose main moves to other weights at the call; the new commit."""
     first = repositories / "acme/moving" / "main"
     shutil.copytree(published, first)
 
-    def move() -> str:
+    def move():
         shutil.rmtree(first)
         snapshot(first, extras=False, seed=7)
         return "moved"
@@ -268,9 +232,7 @@ def moving(repositories: Path, published: Path) -> Callable[[], str]:
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_name_that_moved_keeps_the_commit_that_was_staged(
-    stage: Stage, moving: Callable[[], str], held: Held
-) -> None:
+def test_a_name_that_moved_keeps_the_commit_that_was_staged(stage, moving, held):
     stage(model="acme/moving", revision="main")
     before = held()
     moving()
@@ -281,9 +243,7 @@ def test_a_name_that_moved_keeps_the_commit_that_was_staged(
 
 
 @pytest.mark.usefixtures("hub")
-def test_files_of_two_commits_never_mix_below_a_name_that_moves(
-    stage: Stage, moving: Callable[[], str], held: Held, remove: Remove
-) -> None:
+def test_files_of_two_commits_never_mix_below_a_name_that_moves(stage, moving, held, remove):
     stage(model="acme/moving", revision="main")
     for name in (MANIFEST_NAME, "generation_config.json", SHARDS[0]):  # as if the run had been killed there
         remove(f"models/acme/moving/main/{name}")
@@ -299,9 +259,7 @@ def test_files_of_two_commits_never_mix_below_a_name_that_moves(
 
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("name", ["model-00009-of-00009.safetensors", "folder/x"])
-def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(
-    stage: Stage, held: Held, put: Put, bucket: str, name: str
-) -> None:
+def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(stage, held, put, bucket, name):
     put(f"{PREFIX}/{name}", b"stray")
 
     done = stage()
@@ -311,9 +269,7 @@ def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_manifest_of_something_else_is_not_taken_for_the_model(
-    stage: Stage, endpoint: AwsEndpoint, bucket: str
-) -> None:
+def test_a_manifest_of_something_else_is_not_taken_for_the_model(stage, endpoint, bucket):
     stage()
     s3, key = endpoint.client("s3"), f"{PREFIX}/{MANIFEST_NAME}"
     body = s3.get_object(Bucket=bucket, Key=key)["Body"].read().replace(MODEL.encode(), b"acme/else")
@@ -330,9 +286,7 @@ def test_a_manifest_of_something_else_is_not_taken_for_the_model(
 @pytest.mark.parametrize(
     ("body", "said"), [(b'{"schema_version": 1, "ki', "cut off"), (b'{"schema_version": 9}', "schema 9")]
 )
-def test_a_manifest_that_cannot_be_read_is_never_taken_for_a_whole_model(
-    stage: Stage, put: Put, body: bytes, said: str
-) -> None:
+def test_a_manifest_that_cannot_be_read_is_never_taken_for_a_whole_model(stage, put, body, said):
     put(f"{PREFIX}/{MANIFEST_NAME}", body)
 
     done = stage()
@@ -342,8 +296,8 @@ def test_a_manifest_that_cannot_be_read_is_never_taken_for_a_whole_model(
 
 
 # What is refused on the hub: what to do to the published snapshot -> what is said.
-def drop(*names: str) -> Callable[[Path], None]:
-    def act(folder: Path) -> None:
+def drop(*names):
+    def act(folder):
         for path in folder.iterdir():
             if any(path.match(name) for name in names):
                 path.unlink()
@@ -351,11 +305,11 @@ def drop(*names: str) -> Callable[[Path], None]:
     return act
 
 
-def own_name(folder: Path) -> None:
+def own_name(folder):
     (folder / MANIFEST_NAME).write_text("{}")
 
 
-def no_config(folder: Path) -> None:
+def no_config(folder):
     (folder / "config.json").write_text("<html>")
 
 
@@ -367,15 +321,13 @@ def no_config(folder: Path) -> None:
         (no_config, "the configuration is cut off or no JSON"),
         (drop("*.safetensors", "*.safetensors.index.json"), "no safetensors, only pytorch_model.bin"),
         (drop(SHARDS[2]), f"the index names {SHARDS[2]}"),
-        (drop("model.safetensors.index.json"), "no model.safetensors.index.json that says which"),
+        (drop("model.safetensors.index.json"), "no model.safetensors.index.json"),
         (own_name, MANIFEST_NAME),
     ],
     ids=["no config", "bad config", "pickles only", "missing shard", "no index", "our own name"],
 )
 @pytest.mark.parametrize("source", ["hub", "folder"])
-def test_a_snapshot_that_cannot_be_served_is_refused_and_nothing_is_stored(
-    stage: Stage, held: Held, published: Path, case: tuple[Callable[[Path], None], str], source: str
-) -> None:
+def test_a_snapshot_that_cannot_be_served_is_refused_and_nothing_is_stored(stage, held, published, case, source):
     spoil, said = case
     spoil(published)
 
@@ -397,35 +349,13 @@ def test_a_snapshot_that_cannot_be_served_is_refused_and_nothing_is_stored(
         (MODEL, ""),
     ],
 )
-def test_a_name_that_leaves_its_prefix_is_refused(stage: Stage, held: Held, model: str, revision: str) -> None:
+def test_a_name_that_leaves_its_prefix_is_refused(stage, held, model, revision):
     done = stage(model=model, revision=revision)
 
     assert (done.code, held()) == (2, {})
 
 
-@pytest.mark.usefixtures("hub")
-@pytest.mark.parametrize("asked", [{"revision": OTHER}, {"model": "acme/nothing"}], ids=["revision", "model"])
-def test_what_the_hub_does_not_have_leaves_not_even_a_lease(
-    stage: Stage, endpoint: AwsEndpoint, bucket: str, asked: dict[str, str]
-) -> None:
-    done = stage(**asked)
-
-    assert (done.code, endpoint.client("s3").list_objects_v2(Bucket=bucket)["KeyCount"]) == (2, 0)
-
-
-@pytest.mark.usefixtures("hub", "aws")
-def test_a_bucket_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["stage", "--bucket", "no-such-bucket-here", "--model", MODEL, "--revision", COMMIT,
-                 "--work", str(tmp_path)])  # fmt: skip
-
-    last = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (code, last["level"]) == (2, "error")
-    assert "s3://no-such-bucket-here" in last["where"]
-
-
-def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_goes_on(
-    stage: Stage, hub: LocalHub, held: Held
-) -> None:
+def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_goes_on(stage, hub, held):
     hub.use(FaultRule(path=f"*/{SHARDS[2]}", fault=StatusFault(status=503, code="x")))
     down = stage()
     between = held()
@@ -439,17 +369,7 @@ def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_
 
 
 @pytest.mark.usefixtures("hub", "proxied")
-def test_a_manifest_whose_answer_was_lost_is_found_to_be_ours(stage: Stage, proxy: FaultProxy, held: Held) -> None:
-    proxy.use(FaultRule(operation="PutObject", path=f"*{MANIFEST_NAME}", fault=AnswerLossFault(), times=1))
-
-    done = stage()
-
-    assert (done.code, done.last["event"]) == (0, "staged")
-    assert f"{PREFIX}/{MANIFEST_NAME}" in held()
-
-
-@pytest.mark.usefixtures("hub", "proxied")
-def test_no_manifest_is_seen_before_its_last_file(stage: Stage, proxy: FaultProxy) -> None:
+def test_no_manifest_is_seen_before_its_last_file(stage, proxy):
     stage()
 
     written = [one.path for one in proxy.log if one.method == "PUT" and not one.path.endswith(LEASE_NAME)]
@@ -457,13 +377,11 @@ def test_no_manifest_is_seen_before_its_last_file(stage: Stage, proxy: FaultProx
     assert len(written) == len(set(written)) == len(STAGED) + 1
 
 
-def test_two_runs_at_once_fetch_each_file_once_and_both_end_well(
-    hub: LocalHub, store: ObjectStore, module: Module, tmp_path: Path
-) -> None:
-    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=60_000)))
+def test_two_runs_at_once_fetch_each_file_once_and_both_end_well(hub, store, module, tmp_path):
+    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=200_000)))
     ended: dict[str, object] = {}
 
-    def one(name: str) -> None:
+    def one(name):
         ended[name] = module(
             "stage", "--bucket", store.bucket, "--model", MODEL, "--revision", COMMIT, "--work", str(tmp_path / name),
             HF_ENDPOINT=hub.url, TANDEM_HOLDER=name,
@@ -481,7 +399,7 @@ def test_two_runs_at_once_fetch_each_file_once_and_both_end_well(
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage: Stage, held: Held, put: Put) -> None:
+def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage, held, put):
     body = {"schema_version": 1, "state": "held", "holder": "stage-else", "ttl_s": 600}
     put(f"{PREFIX}/{LEASE_NAME}", json.dumps(body).encode())
 
@@ -491,13 +409,11 @@ def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage: Stage, held: H
     assert "held by stage-else" in done.last["event"]
 
 
-def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(
-    stage: Stage, hub: LocalHub, put: Put, held: Held
-) -> None:
+def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(stage, hub, put, held):
     hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=20_000)))
     body = {"schema_version": 1, "state": "held", "holder": "stage-else", "ttl_s": 600}
 
-    def take_over() -> None:
+    def take_over():
         while not any(one.path.startswith("/cdn/") for one in hub.log):
             time.sleep(0.005)
         put(f"{PREFIX}/{LEASE_NAME}", json.dumps(body).encode())
@@ -513,8 +429,8 @@ def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(
 
 
 def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(
-    stage: Stage, hub: LocalHub, put: Put, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    stage, hub, put, store, monkeypatch
+):
     monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
     stage()
     hub.stop()
@@ -529,18 +445,13 @@ def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_l
 
 
 @pytest.mark.usefixtures("hub")
-def test_the_mark_of_an_empty_folder_is_no_file_of_another_snapshot(stage: Stage, put: Put) -> None:
+def test_the_mark_of_an_empty_folder_is_no_file_of_another_snapshot(stage, put):
     put(f"{PREFIX}/", b"")
 
     assert stage().code == 0
 
 
-def test_a_copy_is_staged_without_any_hub(
-    stage: Stage,
-    held: Held,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_copy_is_staged_without_any_hub(stage, held, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody is there
     copy = snapshot(tmp_path / "copy")
 
@@ -555,9 +466,7 @@ def test_a_copy_is_staged_without_any_hub(
     assert manifest.made["left_out"]["original/"].startswith("in a subfolder")
 
 
-def test_a_copy_that_differs_from_what_is_stored_is_refused_before_a_byte_is_written(
-    stage: Stage, held: Held, put: Put, tmp_path: Path
-) -> None:
+def test_a_copy_that_differs_from_what_is_stored_is_refused_before_a_byte_is_written(stage, held, put, tmp_path):
     copy = snapshot(tmp_path / "copy")
     put(f"{PREFIX}/{SHARDS[3]}", b"another")
 
@@ -566,9 +475,7 @@ def test_a_copy_that_differs_from_what_is_stored_is_refused_before_a_byte_is_wri
     assert (done.code, list(held())) == (1, [f"{PREFIX}/{SHARDS[3]}"])
 
 
-def test_a_copy_with_one_shard_cut_off_is_refused_before_a_byte_is_stored(
-    stage: Stage, held: Held, tmp_path: Path
-) -> None:
+def test_a_copy_with_one_shard_cut_off_is_refused_before_a_byte_is_stored(stage, held, tmp_path):
     copy = snapshot(tmp_path / "copy")
     (copy / SHARDS[3]).write_bytes((copy / SHARDS[3]).read_bytes()[:-3])
 

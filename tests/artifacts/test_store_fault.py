@@ -7,10 +7,11 @@ import socket
 
 import pytest
 from botocore import exceptions as boto
-from doubles.fault_proxy.rules import NO_SUCH_BUCKET_FAULT, SLOW_DOWN_FAULT, FaultRule
 from urllib3.exceptions import SSLError as BrokenTlsError
 
-from tandem.artifacts.store_fault import ACTIONS, S3Request, convert_error
+from tandem.artifacts.files import LocalFiles
+from tandem.artifacts.s3_transfer import download_files, upload_files
+from tandem.artifacts.store_fault import ACTIONS, convert_error
 from tandem.errors import ExternalError, InputError, TandemError
 
 USER = "User: arn:aws:sts::111122223333:assumed-role/r/s is not authorized to perform: "
@@ -20,26 +21,26 @@ def answered(code, message="said", status=400, operation="PutObject", key="model
     error = boto.ClientError(
         {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}, operation
     )
-    return convert_error(error, S3Request(operation=operation, bucket="some-bucket", key=key))
+    return convert_error(error, operation, "some-bucket", key)
 
 
 @pytest.mark.parametrize(
     ("code", "kind", "said"),
     [
-        ("NoSuchBucket", InputError, r"the bucket some-bucket does not exist; deploy"),
-        ("InvalidBucketName", InputError, r"no such name"),
-        ("SlowDown", ExternalError, r"SlowDown at every try; wait a minute"),
-        ("InternalError", ExternalError, r"InternalError at every try"),
+        ("NoSuchBucket", InputError, r"bucket does not exist .*deploy"),
+        ("InvalidBucketName", InputError, r"bucket does not exist .*correct"),
+        ("SlowDown", ExternalError, r"failed at every try .*wait a minute"),
         ("RequestTimeTooSkewed", ExternalError, r"clock differs .*set the clock"),
-        ("ExpiredToken", ExternalError, r"does not accept these credentials .*Pod Identity"),
+        ("ExpiredToken", ExternalError, r"expired .*Pod Identity"),
         ("InvalidAccessKeyId", ExternalError, r"does not accept these credentials"),
         ("SignatureDoesNotMatch", ExternalError, r"does not accept these credentials"),
         ("BadDigest", ExternalError, r"what arrived is not what was to be sent"),
         ("InvalidObjectState", ExternalError, r"archive class .*restore it"),
         ("PermanentRedirect", InputError, r"another region .*AWS_REGION"),
         ("NoSuchKey", ExternalError, r"no such object"),
+        ("KeyTooLongError", InputError, r"correct the name"),
         ("KMS.DisabledException", ExternalError, r"encryption key cannot be used"),
-        ("SomethingNew", ExternalError, r"refused PutObject with SomethingNew \(said\)"),
+        ("SomethingNew", ExternalError, r"PutObject was refused \(SomethingNew: said\)"),
     ],
 )
 def test_a_code_of_the_service_has_its_words(code, kind, said):
@@ -56,16 +57,12 @@ def test_a_role_that_may_not_be_taken_is_a_matter_of_credentials():
     assert ("does not accept these credentials" in fault.problem, "sts:AssumeRole" in fault.problem) == (True, True)
 
 
-def test_an_unknown_code_of_a_broken_server_is_one_to_wait_for():
-    assert "wait a minute" in answered("Strange", status=503).change
-
-
 @pytest.mark.parametrize(
     ("operation", "key", "said"),
     [
         ("PutObject", "models/m", "s3:PutObject on arn:aws:s3:::some-bucket/models/* is missing"),
-        ("PutObject", "models/m", "service account tandem-stage has it"),
-        ("UploadPart", "artifacts/a", "service account tandem-compile has it"),
+        ("PutObject", "models/m", "service account tandem-stage, or"),
+        ("UploadPart", "artifacts/a", "service account tandem-compile, or"),
         ("ListObjectsV2", "models/", "s3:ListBucket on arn:aws:s3:::some-bucket for the prefix models/*"),
         ("ListMultipartUploads", "artifacts/a/", "s3:ListBucketMultipartUploads on arn:aws:s3:::some-bucket for"),
         ("AbortMultipartUpload", "models/a", "s3:AbortMultipartUpload on"),
@@ -100,18 +97,10 @@ def test_a_read_that_the_buckets_policy_forbids_has_nothing_to_do_with_keys():
     ("error", "kind", "said"),
     [
         (boto.NoCredentialsError(), ExternalError, "no AWS credentials .*Pod Identity association"),
-        (
-            boto.CredentialRetrievalError(provider="container-role", error_msg="x"),
-            ExternalError,
-            "no AWS credentials",
-        ),
-        (
-            boto.EndpointConnectionError(endpoint_url="http://x"),
-            ExternalError,
-            "cannot be reached .*VPC's S3 endpoint",
-        ),
-        (boto.ConnectTimeoutError(endpoint_url="http://x"), ExternalError, "cannot be reached"),
-        (boto.SSLError(endpoint_url="http://x", error="bad"), ExternalError, "cannot be reached"),
+        (boto.CredentialRetrievalError(provider="container-role", error_msg="x"), ExternalError, "no AWS credentials"),
+        (boto.EndpointConnectionError(endpoint_url="http://x"), ExternalError, "reached nobody .*VPC endpoint"),
+        (boto.ConnectTimeoutError(endpoint_url="http://x"), ExternalError, "reached nobody"),
+        (boto.SSLError(endpoint_url="http://x", error="bad"), ExternalError, "reached nobody"),
         (boto.ReadTimeoutError(endpoint_url="http://x"), ExternalError, "ended within the data"),
         (BrokenTlsError("bad record mac"), ExternalError, "ended within the data"),
         (boto.ConnectionClosedError(endpoint_url="http://x"), ExternalError, "ended within the data"),
@@ -124,7 +113,7 @@ def test_a_read_that_the_buckets_policy_forbids_has_nothing_to_do_with_keys():
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_an_error_before_any_answer_has_its_words(error, kind, said):
-    fault = convert_error(error, S3Request(operation="PutObject", bucket="b", key="k"))
+    fault = convert_error(error, "PutObject", "b", "k")
 
     assert type(fault) is kind
     with pytest.raises(kind, match=rf"^s3://b/k: .*{said}"):
@@ -141,7 +130,7 @@ def every_error_of_botocore():
 def test_every_class_of_botocore_becomes_a_fault_that_names_the_object(kind):
     error = kind.__new__(kind)
     error.args = ("as it came",)
-    fault = convert_error(error, S3Request(operation="PutObject", bucket="b", key="k"))
+    fault = convert_error(error, "PutObject", "b", "k")
 
     assert isinstance(fault, TandemError)
     assert (fault.where, bool(fault.change)) == ("s3://b/k", True)
@@ -150,10 +139,6 @@ def test_every_class_of_botocore_becomes_a_fault_that_names_the_object(kind):
 @pytest.mark.endpoint
 def test_every_operation_that_is_asked_for_has_its_action(proxied, proxy, blob):
     """What the whole of store, send and receive asks of S3 is known by the table of actions."""
-    from tandem.artifacts.files import LocalFiles  # noqa: PLC0415
-    from tandem.artifacts.s3_download import download_files  # noqa: PLC0415
-    from tandem.artifacts.s3_upload import upload_files  # noqa: PLC0415
-
     folder = blob("large", 17 << 20).parent
     blob("small", 10)
     proxied.client.create_multipart_upload(Bucket=proxied.bucket, Key="p/small")
@@ -165,27 +150,10 @@ def test_every_operation_that_is_asked_for_has_its_action(proxied, proxy, blob):
 
 
 @pytest.mark.endpoint
-def test_a_missing_bucket_is_told_through_a_real_answer(store):
-    store.bucket = "never-made"
-
-    with pytest.raises(InputError, match="the bucket never-made does not exist"):
-        store.read("models/m")
-
-
-@pytest.mark.endpoint
-@pytest.mark.parametrize(("fault", "kind"), [(SLOW_DOWN_FAULT, ExternalError), (NO_SUCH_BUCKET_FAULT, InputError)])
-def test_a_write_that_always_fails_is_told_through_a_real_answer(proxied, proxy, fault, kind):
-    proxy.use(FaultRule(operation="PutObject", fault=fault))
-
-    with pytest.raises(kind, match=f"s3://{proxied.bucket}/models/m: "):
-        proxied.create("models/m", b"{}")
-
-
-@pytest.mark.endpoint
 def test_nobody_listening_is_told(module):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
         done = module("list", "--bucket", "some-bucket", AWS_ENDPOINT_URL_S3=url, AWS_MAX_ATTEMPTS="1")
 
-    assert (done.returncode, "cannot be reached" in done.stdout, "Traceback" in done.stderr) == (3, True, False)
+    assert (done.returncode, "reached nobody" in done.stdout, "Traceback" in done.stderr) == (3, True, False)

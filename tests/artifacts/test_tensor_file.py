@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from doubles.checkpoint import RandomCheckpoint
@@ -13,12 +12,12 @@ from tandem.errors import InputError
 
 
 @pytest.fixture
-def shard(tmp_path: Path) -> Path:
+def shard(tmp_path):
     RandomCheckpoint().write(tmp_path)
     return tmp_path / "model-00001-of-00004.safetensors"
 
 
-def test_a_whole_file_names_its_tensors_and_its_length(shard: Path) -> None:
+def test_a_whole_file_names_its_tensors_and_its_length(shard):
     weight_map = json.loads((shard.parent / "model.safetensors.index.json").read_text())["weight_map"]
 
     found = read_tensor_file(shard)
@@ -28,14 +27,14 @@ def test_a_whole_file_names_its_tensors_and_its_length(shard: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 7, 8, 100, -1], ids=lambda keep: f"{keep} bytes")
-def test_a_file_that_was_cut_off_is_refused(shard: Path, keep: int) -> None:
+def test_a_file_that_was_cut_off_is_refused(shard, keep):
     shard.write_bytes(shard.read_bytes()[:keep])
 
     with pytest.raises(InputError, match=shard.name):
         read_tensor_file(shard)
 
 
-def test_a_file_that_is_too_long_is_refused(shard: Path) -> None:
+def test_a_file_that_is_too_long_is_refused(shard):
     shard.write_bytes(shard.read_bytes() + b"x")
 
     with pytest.raises(InputError, match="its header asks for"):
@@ -45,7 +44,7 @@ def test_a_file_that_is_too_long_is_refused(shard: Path) -> None:
 @pytest.mark.parametrize(
     "header", [b"[]", b"{", b'{"a": 1}', b'{"a": {"data_offsets": [4, 0]}}', b'{"a": {"data_offsets": ["x", 0]}}']
 )
-def test_a_header_of_another_form_is_refused(tmp_path: Path, header: bytes) -> None:
+def test_a_header_of_another_form_is_refused(tmp_path, header):
     (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
 
     with pytest.raises(InputError, match="no safetensors header"):

@@ -68,7 +68,9 @@ def refusals() -> Iterator[str]:
 
 
 def test_every_refusal_of_the_documents_is_in_the_code() -> None:
-    code = " ".join(path.read_text() for path in (ROOT / "tandem" / "artifacts").rglob("*.py"))
+    code = " ".join(
+        path.read_text() for part in ("artifacts", "aws") for path in (ROOT / "tandem" / part).rglob("*.py")
+    )
     joined = re.sub(r'"\s*\n\s*f?"', "", code)
     fields = {"num_speculative_tokens: artifact", ", deployment"}
 
@@ -97,7 +99,7 @@ def enforcing() -> Iterator[AwsEndpoint]:
 def act(enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run a documented command as somebody with just its rights, or with one right less."""
     write_environment(specs, BUCKET)
-    owner = ObjectStore(BUCKET, enforcing.client("s3"), 4)
+    owner = ObjectStore(BUCKET, enforcing.client("s3"))
     owner.delete([listed.key for listed in owner.list("")])
     put_set(owner, STALE, "run")
     owner.client.create_multipart_upload(Bucket=BUCKET, Key=f"{STALE}/run/big")

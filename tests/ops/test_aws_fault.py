@@ -41,7 +41,7 @@ def test_an_answer_is_none_of_them(error: Exception) -> None:
 def test_everybody_tells_it_with_what_to_do_and_the_same_code(error: Exception, kind: FaultKind) -> None:
     told = (
         ops_fault.convert_error(error, service="s3", operation="GetObject", where="s3://b/k"),
-        store_fault.convert_error(error, store_fault.S3Request(operation="GetObject", bucket="b", key="k")),
+        store_fault.convert_error(error, "GetObject", "b", "k"),
     )
 
     published = publish_clients.convert_error(error, "GetObject", "s3://b/k")

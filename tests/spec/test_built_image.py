@@ -72,9 +72,9 @@ def test_bytes_that_move_from_one_file_to_the_next_change_the_tag(source: Path) 
 
 
 def test_the_same_bytes_under_another_name_change_the_tag(source: Path) -> None:
-    (source / "tandem/artifacts/progress.py").rename(source / "tandem/artifacts/progresses.py")
+    (source / "tandem/artifacts/retry.py").rename(source / "tandem/artifacts/retries.py")
     allow_list = source / TOOLS.allow_list
-    renamed = allow_list.read_text().replace("!tandem/artifacts/progress.py", "!tandem/artifacts/progresses.py")
+    renamed = allow_list.read_text().replace("!tandem/artifacts/retry.py", "!tandem/artifacts/retries.py")
     allow_list.write_text(renamed)
 
     assert TOOLS.tag(source) != TOOLS.tag()

@@ -5,17 +5,16 @@ that would only come again is never tried twice, not even when the container is 
 can cost hours of a machine.
 
 Of the standard library alone, for Python 3.11 to 3.14, and never of the rest of ours: `fetch` packs this package
-into one file (driver_archive.py), which runs in the runtime's container, whose image is not ours.
+into one file, which runs in the runtime's container, whose image is not ours.
 """
 
-from tandem.artifacts.driver.cache import CacheGraph, find_graphs
-from tandem.artifacts.driver.command import add_arguments, main, run
-from tandem.artifacts.driver.outcome import RESULT_SUCCESS, CompileAttempt, CompileOutcome, read_outcome
+from tandem.artifacts.driver.attempts import add_arguments, main, run
+from tandem.artifacts.driver.folders import CacheGraph, find_graphs
+from tandem.artifacts.driver.outcome import RESULT_SUCCESS, CompileOutcome, read_outcome
 
 __all__ = [
     "RESULT_SUCCESS",
     "CacheGraph",
-    "CompileAttempt",
     "CompileOutcome",
     "add_arguments",
     "find_graphs",

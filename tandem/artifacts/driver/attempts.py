@@ -1,4 +1,4 @@
-"""Attempts under one deadline: begin, watch, judge, and once more where that is not in vain.
+"""The command and its attempts under one deadline: begin, watch, judge, and once more where that is not in vain.
 
 Invariant: what is called compiled came from one attempt that began from a clean output and ended well.
 """
@@ -6,42 +6,117 @@ Invariant: what is called compiled came from one attempt that began from a clean
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
+import os
 import shutil
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.driver.cache import find_graphs
-from tandem.artifacts.driver.failure import (
-    BAD_ARGUMENTS,
-    DEADLINE,
-    NOTHING_LEFT,
-    STOP_REQUEST,
-    UNKNOWN,
-    FailureKind,
-    classify_failure,
-    may_retry_failure,
-)
-from tandem.artifacts.driver.folders import find_existing_folder, read_file_size, walk_files
-from tandem.artifacts.driver.lines import LINE_BYTES
+from tandem.artifacts.driver import failure, folders, outcome, program
+from tandem.artifacts.driver.failure import DEADLINE, NOTHING_LEFT, STOP_REQUEST, FailureKind
 from tandem.artifacts.driver.log import log_event
-from tandem.artifacts.driver.outcome import (
-    RESULT_FAILURE,
-    RESULT_GIVEN_UP,
-    RESULT_RUNNING,
-    RESULT_SUCCESS,
-    CompileAttempt,
-    CompileOutcome,
-)
-from tandem.artifacts.driver.output import clean_output, finish_output
-from tandem.artifacts.driver.program import POLL_INTERVAL_S, ProgramGroup, count_oom_kills
+from tandem.artifacts.driver.outcome import CompileOutcome
 
 EXIT_DONE = 0
+GRACE_S = 300.0  # a server writes its caches when it ends
 STOP_GRACE_S = 20.0  # of an attempt that is thrown away
+HEARTBEAT_S = 60.0
+HEALTH_INTERVAL_S = 5.0  # between two questions to a server
 HEALTH_TIMEOUT_S = 5.0
+HEALTHY_STATUS = 200  # of HTTP
 MIN_ATTEMPT_S = 60.0  # an attempt needs more time than this
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `compile`."""
+    parser.add_argument("--skip-if", type=Path, help="do nothing if this file exists")
+    parser.add_argument("--outcome", type=Path, required=True, help="file that says how it went")
+    parser.add_argument("--output", type=Path, required=True, help="folder that the program fills")
+    parser.add_argument("--cache", type=Path, required=True, help="folder of the compiler's cache")
+    parser.add_argument("--deadline-s", type=float, required=True, help="seconds for all attempts together")
+    parser.add_argument("--attempts", type=int, default=3, help="most attempts")
+    parser.add_argument("--until-healthy", default="", help="URL: the program is a server, end it when this answers")
+    parser.add_argument("--grace-s", type=float, default=GRACE_S, help="seconds for a healthy server to end in")
+    defer_help = "exit 0 also where it was given up: the next container says so and fails"
+    parser.add_argument("--defer", action="store_true", help=defer_help)
+    parser.add_argument("--where", choices=("device", "cpu"), help="where it runs; left out: cpu without /dev/neuron*")
+    parser.add_argument("--unproven", action="append", default=[], help="what of it nobody has shown; repeatable")
+    parser.add_argument("--heartbeat-s", type=float, default=HEARTBEAT_S, help="seconds between two signs of life")
+    ask_help = "seconds between two questions to the server"
+    parser.add_argument("--ask-s", type=float, default=HEALTH_INTERVAL_S, help=ask_help)
+    events_path = Path("/sys/fs/cgroup/memory.events")
+    parser.add_argument("--memory-events", type=Path, default=events_path, help="the control group's counters")
+    parser.add_argument("program", nargs="+", help="after --: the program and its arguments")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse and run; the exit code."""
+    description = "Run a runtime's own compiler under one deadline, with retries by class of failure."
+    epilog = "exit codes: 0 compiled, or nothing to do, or given up with --defer; 2 bad input; 3 failed"
+    parser = argparse.ArgumentParser(prog="driver", description=description, epilog=epilog)
+    add_arguments(parser)
+    return run(parser.parse_args(argv))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compile once, or say why not; the exit code."""
+    if options.skip_if and options.skip_if.exists():
+        log_event("the artifact is there already", file=options.skip_if)
+        return EXIT_DONE
+    try:
+        return _run_driver(options)
+    except OSError as error:  # of our own files: the program's failures are classed
+        kind, line = failure.UNKNOWN, f"{error.filename or options.outcome}: {error.strerror or error}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            kind = failure.DISK_FULL
+            with contextlib.suppress(OSError):  # there may be room once what the attempt left half is gone
+                folders.clean_output(options.output, options.cache, keep_graphs=False)
+                current = outcome.read_outcome(options.outcome)
+                if current is None or current.request != outcome.hash_request(options.program, os.environ):
+                    current = outcome.create_outcome(options)
+                return give_up(options, current, kind, line)
+        log_event(f"not compiled: {kind.name}", level="error", line=line, change=kind.change, exit_code=kind.code)
+        return kind.code
+
+
+def _run_driver(options: argparse.Namespace) -> int:
+    program.adopt_orphans()
+    current = outcome.resume_outcome(options)
+    last_attempt = current.attempts[-1] if current.attempts else None
+    if current.result == outcome.RESULT_SUCCESS and any(folders.walk_files(options.output)):
+        folders.finish_output(options.output)
+        log_event("compiled already", outcome=options.outcome, where=current.where)
+        return EXIT_DONE
+    if current.result == outcome.RESULT_SUCCESS:  # and the output is gone: the disk is a new one
+        current = outcome.create_outcome(options)
+    elif last_attempt and last_attempt.kind != STOP_REQUEST.name and not may_try_again(current, options.attempts):
+        return give_up(options, current, failure.KINDS.get(last_attempt.kind, failure.UNKNOWN), last_attempt.line)
+    return CompileDriver(options, current).run()
+
+
+def may_try_again(current: CompileOutcome, max_attempts: int) -> bool:
+    """Whether what failed so often and so may be tried once more."""
+    return failure.may_retry_failure([attempt.kind for attempt in current.attempts], max_attempts)
+
+
+def give_up(options: argparse.Namespace, current: CompileOutcome, kind: FailureKind, line: str) -> int:
+    """Note that nothing is tried any more and say it; the exit code.
+
+    With `--defer` that is 0: the pod's next container reads the outcome, frees what the compile held and ends with
+    the failure's own code.
+    """
+    if not current.attempts or current.attempts[-1].kind != kind.name:
+        current.attempts.append(outcome.CompileAttempt(kind.name, None, 0.0, line[: program.LINE_BYTES]))
+    current.result = outcome.RESULT_GIVEN_UP
+    current.write(options.outcome)
+    log_event(**(current.failure or {}), level="error")
+    return EXIT_DONE if options.defer else kind.code
 
 
 @dataclass
@@ -68,162 +143,132 @@ class CompileDriver:
 
     def run(self) -> int:
         """Try until it is compiled or another try would be in vain; the exit code."""
+        options = self.options
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signal_number, self._on_stop_signal)
         while True:
-            if self.remaining_s < min(MIN_ATTEMPT_S, self.options.deadline_s / 2):
-                return give_up(self.options, self.outcome, DEADLINE, f"{self.options.deadline_s:g} s are over")
+            if self.remaining_s < min(MIN_ATTEMPT_S, options.deadline_s / 2):
+                return give_up(options, self.outcome, DEADLINE, f"{options.deadline_s:g} s are over")
             kind, line = self._run_attempt()
             if kind is None:
-                return self._finish_compile()
+                folders.finish_output(options.output)
+                size, seconds = folders.measure_folder(options.output), round(time.time() - self.outcome.began)
+                about: dict[str, Any] = {"where": self.outcome.where, "unproven": self.outcome.unproven}
+                log_event("compiled", seconds=seconds, bytes=size, **about)
+                return EXIT_DONE
             if kind is STOP_REQUEST:
-                log_event(
-                    "stopped", level="warning", line=line, change=STOP_REQUEST.change, exit_code=STOP_REQUEST.code
-                )
-                return STOP_REQUEST.code
-            if not may_try_again(self.outcome, self.options.attempts):
-                return give_up(self.options, self.outcome, kind, line)
+                log_event("stopped", level="warning", line=line, change=kind.change, exit_code=kind.code)
+                return kind.code
+            if not may_try_again(self.outcome, options.attempts):
+                return give_up(options, self.outcome, kind, line)
             log_event("trying again", level="warning", failure=kind.name, line=line, left_s=round(self.remaining_s))
 
     def _run_attempt(self) -> tuple[FailureKind | None, str]:
         """Run the program once from a clean start; the class of its failure, None for none."""
-        keep_graphs = bool(self.options.until_healthy and self.outcome.attempts)
-        clean_output(self.options.output, self.options.cache, keep_graphs=keep_graphs)
-        attempt_count = len([attempt for attempt in self.outcome.attempts if attempt.kind != STOP_REQUEST.name])
-        log_event(
-            "compiling", attempt=attempt_count + 1, attempts=self.options.attempts, left_s=round(self.remaining_s)
-        )
-        start_s, kills_before = time.monotonic(), count_oom_kills(self.options.memory_events)
-        self.outcome.result = RESULT_RUNNING
-        self.outcome.write(self.options.outcome)
+        options, attempts = self.options, self.outcome.attempts
+        keep_graphs = bool(options.until_healthy and attempts)
+        folders.clean_output(options.output, options.cache, keep_graphs=keep_graphs)
+        number = 1 + sum(attempt.kind != STOP_REQUEST.name for attempt in attempts)
+        log_event("compiling", attempt=number, attempts=options.attempts, left_s=round(self.remaining_s))
+        start_s, kills_before = time.monotonic(), program.count_oom_kills(options.memory_events)
+        self.outcome.result = outcome.RESULT_RUNNING
+        self.outcome.write(options.outcome)
         try:
-            program = ProgramGroup(self.options.program)
+            group = program.ProgramGroup(options.program)
         except OSError as error:
-            return self._record_attempt(BAD_ARGUMENTS, f"{self.options.program[0]}: {error.strerror}", None, 0.0)
+            line = f"{options.program[0]}: {error.strerror}"
+            return self._record_attempt(failure.BAD_ARGUMENTS, line, None, 0.0)
         try:
-            kind, line = self._wait_for_end(program)
+            kind, line = self._wait_for_end(group)
         finally:
-            program.kill_all()
-        status, seconds = program.status(), time.monotonic() - start_s
-        self.outcome.tail = list(program.lines.tail)
-        if kind is None and not line:
-            return self._record_attempt(None, "", status, seconds)
-        if kind is None:
-            free_bytes = shutil.disk_usage(find_existing_folder(self.options.output)).free
-            output_lines = program.lines
-            kill_count = count_oom_kills(self.options.memory_events) - kills_before
-            kind, sign_line = classify_failure(
-                output_lines.sign_lines,
-                output_lines.tail[-1] if output_lines.tail else "",
+            group.kill_all()
+        status, tail = group.status(), group.lines.tail
+        self.outcome.tail = list(tail)
+        if kind is None and line:
+            free_bytes = shutil.disk_usage(
+                next(path for path in (options.output, *options.output.parents) if path.exists())
+            )
+            kills = program.count_oom_kills(options.memory_events) - kills_before
+            kind, sign_line = failure.classify_failure(
+                group.lines.sign_lines,
+                tail[-1] if tail else "",
                 status or 0,
-                oom_kills=kill_count,
-                free_bytes=free_bytes,
+                oom_kills=kills,
+                free_bytes=free_bytes.free,
             )
-            line = sign_line if kind is not UNKNOWN else f"{line}: {sign_line}"
-        return self._record_attempt(kind, line, status, seconds)
+            line = sign_line if kind is not failure.UNKNOWN else f"{line}: {sign_line}"
+        return self._record_attempt(kind, line, status, time.monotonic() - start_s)
 
-    def _wait_for_end(self, program: ProgramGroup) -> tuple[FailureKind | None, str]:
+    def _wait_for_end(self, group: program.ProgramGroup) -> tuple[FailureKind | None, str]:
         """Wait for the end of an attempt: (None, "") if it went well, (None, why) where its log must tell the class."""
-        health_url = self.options.until_healthy
+        options = self.options
         while True:
-            status = program.status()
-            if status is not None and health_url:
+            status = group.status()
+            if status is not None and options.until_healthy:
                 return None, f"the server ended with status {status} before it was healthy"
-            if status is not None:
-                return self._judge_exit(status)
+            if status:
+                return None, f"the program ended with status {status}"
+            if status == 0:
+                if any(folders.walk_files(options.output)):
+                    return None, ""
+                return NOTHING_LEFT, f"the program ended well and left nothing in {options.output}"
             if self.stop_signal or self.remaining_s <= 0:
-                program.terminate(min(STOP_GRACE_S, self.options.grace_s), whole_group=True)
-                deadline_text = f"{self.options.deadline_s:g} s are over"
-                return (STOP_REQUEST, f"{self.stop_signal} arrived") if self.stop_signal else (DEADLINE, deadline_text)
-            if health_url and self._is_healthy(health_url):
-                return self._end_server(program)
-            self._log_heartbeat()
-            program.wait(POLL_INTERVAL_S)
+                group.terminate(min(STOP_GRACE_S, options.grace_s), whole_group=True)
+                is_stop, overdue = bool(self.stop_signal), f"{options.deadline_s:g} s are over"
+                return (STOP_REQUEST, f"{self.stop_signal} arrived") if is_stop else (DEADLINE, overdue)
+            if options.until_healthy and self._is_healthy(options.until_healthy):
+                return self._end_server(group)
+            if time.monotonic() - self._last_heartbeat_s >= options.heartbeat_s:
+                self._log_heartbeat()
+            group.wait(program.POLL_INTERVAL_S)
 
-    def _judge_exit(self, status: int) -> tuple[FailureKind | None, str]:
-        """Judge a program that ended by itself, as `_watch` says it."""
-        if status:
-            return None, f"the program ended with status {status}"
-        if not any(True for _ in walk_files(self.options.output)):
-            return NOTHING_LEFT, f"the program ended well and left nothing in {self.options.output}"
-        return None, ""
-
-    def _end_server(self, program: ProgramGroup) -> tuple[FailureKind | None, str]:
+    def _end_server(self, group: program.ProgramGroup) -> tuple[FailureKind | None, str]:
         """End a healthy server in its own order, so that it writes its caches."""
-        log_event("healthy", url=self.options.until_healthy, grace_s=self.options.grace_s)
-        if not program.terminate(self.options.grace_s, whole_group=False):
-            self.outcome.unproven.append(
-                f"the server was killed because it did not end within {self.options.grace_s:g} s of being asked to: "
-                "what it writes at its end may be missing"
-            )
-            log_event("the server does not end", level="warning", grace_s=self.options.grace_s)
-        if not any(graph.state == "finished" for graph in find_graphs(self.options.output)):
-            return NOTHING_LEFT, f"the server was healthy and left no finished graph in {self.options.output}"
+        grace_s, output = self.options.grace_s, self.options.output
+        log_event("healthy", url=self.options.until_healthy, grace_s=grace_s)
+        if not group.terminate(grace_s, whole_group=False):
+            reason = f"the server was killed because it did not end within {grace_s:g} s of being asked to"
+            self.outcome.unproven.append(f"{reason}: what it writes at its end may be missing")
+            log_event("the server does not end", level="warning", grace_s=grace_s)
+        if not any(graph.state == "finished" for graph in folders.find_graphs(output)):
+            return NOTHING_LEFT, f"the server was healthy and left no finished graph in {output}"
         return None, ""
 
     def _is_healthy(self, url: str) -> bool:
         if time.monotonic() - self._last_health_check_s < self.options.ask_s:
             return False
         self._last_health_check_s = time.monotonic()
-        import http.client  # noqa: PLC0415 - as of `_ask`
+        import http.client  # noqa: PLC0415 - as of `_url_opener`
 
         try:
             with self._url_opener.open(url, timeout=HEALTH_TIMEOUT_S) as answer:
-                return int(answer.status) == 200  # noqa: PLR2004 - HTTP's own
+                return int(answer.status) == HEALTHY_STATUS
         except (OSError, ValueError, http.client.HTTPException):  # a URLError is an OSError; what is no HTTP is not
             return False
 
     def _log_heartbeat(self) -> None:
-        if time.monotonic() - self._last_heartbeat_s < self.options.heartbeat_s:
-            return
         self._last_heartbeat_s = time.monotonic()
+        cache = self.options.cache
         log_event(
             "still compiling",
             seconds=round(self.options.deadline_s - self.remaining_s),
             left_s=round(self.remaining_s),
-            output_bytes=sum(read_file_size(path) for path in walk_files(self.options.output)),
-            cache_bytes=sum(read_file_size(path) for path in walk_files(self.options.cache)),
-            finished_graphs=sum(graph.state == "finished" for graph in find_graphs(self.options.cache)),
+            output_bytes=folders.measure_folder(self.options.output),
+            cache_bytes=folders.measure_folder(cache),
+            finished_graphs=sum(graph.state == "finished" for graph in folders.find_graphs(cache)),
         )
 
     def _record_attempt(
         self, kind: FailureKind | None, line: str, status: int | None, seconds: float
     ) -> tuple[FailureKind | None, str]:
-        name = kind.name if kind else RESULT_SUCCESS
-        self.outcome.attempts.append(CompileAttempt(name, status, round(seconds, 1), line[:LINE_BYTES]))
-        self.outcome.result = RESULT_FAILURE if kind else RESULT_SUCCESS
+        name, seconds = kind.name if kind else outcome.RESULT_SUCCESS, round(seconds, 1)
+        attempt = outcome.CompileAttempt(name, status, seconds, line[: program.LINE_BYTES])
+        self.outcome.attempts.append(attempt)
+        self.outcome.result = outcome.RESULT_FAILURE if kind else outcome.RESULT_SUCCESS
         self.outcome.write(self.options.outcome)
         if kind:
-            log_event(
-                "attempt failed", level="warning", failure=name, exit=status, seconds=round(seconds, 1), line=line
-            )
+            log_event("attempt failed", level="warning", failure=name, exit=status, seconds=seconds, line=line)
         return kind, line
-
-    def _finish_compile(self) -> int:
-        finish_output(self.options.output)
-        size = sum(read_file_size(path) for path in walk_files(self.options.output))
-        log_event("compiled", seconds=round(time.time() - self.outcome.began), bytes=size, where=self.outcome.where,
-            unproven=self.outcome.unproven)  # fmt: skip
-        return EXIT_DONE
 
     def _on_stop_signal(self, signal_number: int, _frame: object) -> None:
         self.stop_signal = signal.Signals(signal_number).name
-
-
-def may_try_again(outcome: CompileOutcome, max_attempts: int) -> bool:
-    """Whether what failed so often and so may be tried once more."""
-    return may_retry_failure([attempt.kind for attempt in outcome.attempts], max_attempts)
-
-
-def give_up(options: argparse.Namespace, outcome: CompileOutcome, kind: FailureKind, line: str) -> int:
-    """Note that nothing is tried any more and say it; the exit code.
-
-    With `--defer` that is 0: the pod's next container reads the outcome, frees what the compile held and ends with
-    the failure's own code.
-    """
-    if not outcome.attempts or outcome.attempts[-1].kind != kind.name:
-        outcome.attempts.append(CompileAttempt(kind.name, None, 0.0, line[:LINE_BYTES]))
-    outcome.result = RESULT_GIVEN_UP
-    outcome.write(options.outcome)
-    log_event(**(outcome.failure or {}), level="error")
-    return EXIT_DONE if options.defer else kind.code

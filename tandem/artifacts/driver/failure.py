@@ -21,62 +21,44 @@ class FailureKind:
     Args:
         name: as in outcome.json.
         tries: most attempts that end so; 0 for as many as `--attempts`.
-        code: exit code of this program.
         change: what an operator does.
+        code: exit code of this program.
     """
 
     name: str
     tries: int
-    code: int
     change: str
+    code: int = EXTERNAL_FAILURE
 
 
-_RETRY_ADVICE = "then delete this Job and create it again: a restart of this one does not try"
-BAD_ARGUMENTS = FailureKind(
-    "bad arguments", 1, BAD_INPUT,
-    f"the program refuses what it is told; compare with the runtime's release, correct the experiment, {_RETRY_ADVICE}",
-)  # fmt: skip
-DISK_FULL = FailureKind(
-    "disk full",
-    1,
-    EXTERNAL_FAILURE,
-    f"give the compile Job more ephemeral storage, or a node with a larger NVMe, {_RETRY_ADVICE}",
-)
-OUT_OF_MEMORY = FailureKind(
-    "out of memory", 1, EXTERNAL_FAILURE, f"raise compile.memory_gib of the experiment, {_RETRY_ADVICE}",
-)  # fmt: skip
+_AGAIN = "then delete this Job and create it again: a restart of this one does not try"
+_REFUSAL = "the program refuses what it is told; compare with the runtime's release, correct the experiment"
+BAD_ARGUMENTS = FailureKind("bad arguments", 1, f"{_REFUSAL}, {_AGAIN}", BAD_INPUT)
+DISK_FULL = FailureKind("disk full", 1, f"give the Job more ephemeral storage, or a larger NVMe, {_AGAIN}")
+OUT_OF_MEMORY = FailureKind("out of memory", 1, f"raise compile.memory_gib of the experiment, {_AGAIN}")
 DEVICE_MEMORY = FailureKind(
-    "device memory", 1, EXTERNAL_FAILURE,
-    "the model does not fit into the memory of the devices: lower serving.max_num_seqs or serving.max_model_len, or "
-    "raise serving.tensor_parallel_size; all of these make another artifact",
-)  # fmt: skip
+    "device memory",
+    1,
+    "the model does not fit into the devices' memory: lower serving.max_num_seqs or serving.max_model_len, or raise "
+    "serving.tensor_parallel_size; all of these make another artifact",
+)
 COMPILER_ERROR = FailureKind(
-    "compiler error", 1, EXTERNAL_FAILURE,
+    "compiler error",
+    1,
     "the compiler cannot compile this graph, and would say so again: look its code up in the Neuron documents "
     "(compiler/error-codes) or the issues of aws-neuron/aws-neuron-sdk, change shapes or tuning of the experiment",
-)  # fmt: skip
+)
 NO_DEVICE = FailureKind(
-    "no device", 1, EXTERNAL_FAILURE,
-    f"check the claim's devices, the node's driver, and that nothing else runs on them, {_RETRY_ADVICE}",
-)  # fmt: skip
-NOTHING_LEFT = FailureKind(
-    "nothing left", 1, EXTERNAL_FAILURE,
-    "the program calls itself done and left nothing where it was told to: compare the artifact's folder in its "
-    f"arguments and variables with --output, {_RETRY_ADVICE}",
-)  # fmt: skip
-TRANSIENT = FailureKind(
-    "transient", 0, EXTERNAL_FAILURE, f"it passes by itself on another try, and did not; {_RETRY_ADVICE}"
+    "no device", 1, f"check the claim's devices, the node's driver, and who else runs there, {_AGAIN}"
 )
-UNKNOWN = FailureKind("unknown", 2, EXTERNAL_FAILURE, f"read the lines above, {_RETRY_ADVICE}")
-DEADLINE = FailureKind(
-    "deadline", 1, EXTERNAL_FAILURE, f"raise compile.deadline_hours of the experiment, {_RETRY_ADVICE}"
-)
-STOP_REQUEST = FailureKind("stopped", 0, EXTERNAL_FAILURE, "it was told to end; a restart begins again")
-KINDS = {
-    kind.name: kind
-    for kind in (BAD_ARGUMENTS, DISK_FULL, OUT_OF_MEMORY, DEVICE_MEMORY, COMPILER_ERROR, NO_DEVICE, NOTHING_LEFT,
-                 TRANSIENT, UNKNOWN, DEADLINE, STOP_REQUEST)
-}  # fmt: skip
+_EMPTY = "the program calls itself done and left nothing: compare the artifact's folder in its arguments with --output"
+NOTHING_LEFT = FailureKind("nothing left", 1, f"{_EMPTY}, {_AGAIN}")
+TRANSIENT = FailureKind("transient", 0, f"it passes by itself on another try, and did not; {_AGAIN}")
+UNKNOWN = FailureKind("unknown", 2, f"read the lines above, {_AGAIN}")
+DEADLINE = FailureKind("deadline", 1, f"raise compile.deadline_hours of the experiment, {_AGAIN}")
+STOP_REQUEST = FailureKind("stopped", 0, "it was told to end; a restart begins again")
+_FOREVER = (BAD_ARGUMENTS, DISK_FULL, OUT_OF_MEMORY, DEVICE_MEMORY, COMPILER_ERROR, NO_DEVICE, NOTHING_LEFT, DEADLINE)
+KINDS = {kind.name: kind for kind in (*_FOREVER, TRANSIENT, UNKNOWN, STOP_REQUEST)}
 
 
 @dataclass(frozen=True)
@@ -95,74 +77,47 @@ class FailureSign:
 
 
 SIGNS_DATE = "2026-11-21"
+_ARGPARSE = r"^\S.*: error: (unrecognized arguments|the following arguments are required|argument )"
+_CONFIG_ERROR = r"\bIncompatibleConfigError\b|cannot be larger than target_max_model_len"
+_MEMORY_ERROR = r"\b\w*MemoryError\b|std::bad_alloc|[Cc]annot allocate memory|can't allocate memory"
+_KILLED_COMPILER = r"neuronx-cc (failed|compilation failed) with -9\b|Compile command returned: -9\b"
+_INTERNAL_ERROR = r"\[[A-Z]{3}\d{3}\] +(Unhandled exception|Internal)|An Internal Compiler Error has occurred"
+_NO_DRIVER = (
+    r"Unable to determine Neuron Driver version|requires Neuron Driver version"
+    r"|NeuronCore\(s\) not available|not compatible with the installed aws-neuron"
+)
+_LOST_PEER = r"\btp_barrier\b|gloo/transport/tcp/pair\.cc.*Connection (closed|reset) by peer"
+_SDK = "aws-neuron/aws-neuron-sdk"
 # The first class that has a sign decides, whatever came first in the log: a compiler that is out of memory also calls
 # itself broken, and every cause may end in the same status 70.
 SIGNS = (
+    FailureSign(BAD_ARGUMENTS, _ARGPARSE, "Python's argparse, which both programs use"),
+    FailureSign(BAD_ARGUMENTS, _CONFIG_ERROR, "NxD Inference v0.6.10598 models/config.py; vllm 0.9.1 vllm/config.py"),
     FailureSign(
-        BAD_ARGUMENTS,
-        r"^\S.*: error: (unrecognized arguments|the following arguments are required|argument )",
-        "Python's argparse, which both programs use",
-    ),
-    FailureSign(
-        BAD_ARGUMENTS,
-        r"\bIncompatibleConfigError\b|cannot be larger than target_max_model_len",
-        "NxD Inference v0.6.10598 models/config.py; vllm 0.9.1 vllm/config.py",
-    ),
-    FailureSign(
-        BAD_ARGUMENTS, r"^(\S*\.)?ValidationError: \d+ validation error", "pydantic, by which vLLM checks its settings"
+        BAD_ARGUMENTS, r"^(\S*\.)?ValidationError: \d+ validation error", "pydantic, which vLLM's settings use"
     ),
     FailureSign(DISK_FULL, r"No space left on device|Disk quota exceeded", "errno(3): ENOSPC, EDQUOT"),
+    FailureSign(OUT_OF_MEMORY, r"\[F137\]", "neuronx-cc's own message for a part of it that SIGKILL ended"),
+    FailureSign(OUT_OF_MEMORY, _KILLED_COMPILER, f"{_SDK} issues 706 and 431"),
     FailureSign(
-        OUT_OF_MEMORY, r"\[F137\]", "neuronx-cc's own message for a part of it that was killed, always by SIGKILL"
+        OUT_OF_MEMORY, r"^(\S+: line \d+: +\d+ )?Killed\b", "aws-neuron/nki-samples issue 87; a shell prints it"
     ),
-    FailureSign(
-        OUT_OF_MEMORY,
-        r"neuronx-cc (failed|compilation failed) with -9\b|Compile command returned: -9\b",
-        "aws-neuron/aws-neuron-sdk issues 706 and 431",
-    ),
-    FailureSign(
-        OUT_OF_MEMORY, r"^(\S+: line \d+: +\d+ )?Killed\b", "aws-neuron/nki-samples issue 87; what a shell prints"
-    ),
-    FailureSign(
-        OUT_OF_MEMORY,
-        r"\b\w*MemoryError\b|std::bad_alloc|[Cc]annot allocate memory|can't allocate memory",
-        "Python, libstdc++, errno(3): ENOMEM, torch's DefaultCPUAllocator",
-    ),
+    FailureSign(OUT_OF_MEMORY, _MEMORY_ERROR, "Python, libstdc++, errno(3): ENOMEM, torch's DefaultCPUAllocator"),
     FailureSign(
         DEVICE_MEMORY,
         r"\bNCC_EOOM\d+|exceeds the high-bandwidth memory limit",
-        "aws-neuron/aws-neuron-sdk compiler/error-codes/EOOM001.rst and EOOM002.rst",
+        f"{_SDK} compiler/error-codes/EOOM001.rst and EOOM002.rst",
     ),
-    FailureSign(COMPILER_ERROR, r"\bNCC_[A-Z]{3,5}\d{2,}", "aws-neuron/aws-neuron-sdk compiler/error-codes/index.rst"),
+    FailureSign(COMPILER_ERROR, r"\bNCC_[A-Z]{3,5}\d{2,}", f"{_SDK} compiler/error-codes/index.rst"),
+    FailureSign(COMPILER_ERROR, r"\[F13[49]\]", f"{_SDK} issues 1000 and 1365: neuronx-cc ended abnormally"),
+    FailureSign(COMPILER_ERROR, _INTERNAL_ERROR, f"{_SDK} issue 1023"),
+    FailureSign(COMPILER_ERROR, r"Got a cached failed neff", f"{_SDK} neuron-caching.rst; issue 1023"),
+    FailureSign(NO_DEVICE, _NO_DRIVER, f"{_SDK} neuron-runtime/nrt-troubleshoot.rst"),
     FailureSign(
-        COMPILER_ERROR, r"\[F13[49]\]", "aws-neuron/aws-neuron-sdk issues 1000 and 1365: neuronx-cc ended abnormally"
-    ),
-    FailureSign(
-        COMPILER_ERROR,
-        r"\[[A-Z]{3}\d{3}\] +(Unhandled exception|Internal)|An Internal Compiler Error has occurred",
-        "aws-neuron/aws-neuron-sdk issue 1023",
-    ),
-    FailureSign(
-        COMPILER_ERROR, r"Got a cached failed neff", "aws-neuron/aws-neuron-sdk neuron-caching.rst; issue 1023"
-    ),
-    FailureSign(
-        NO_DEVICE,
-        r"Unable to determine Neuron Driver version|requires Neuron Driver version"
-        r"|NeuronCore\(s\) not available|not compatible with the installed aws-neuron",
-        "aws-neuron/aws-neuron-sdk neuron-runtime/nrt-troubleshoot.rst",
-    ),
-    FailureSign(
-        TRANSIENT,
-        r"\btp_barrier\b|gloo/transport/tcp/pair\.cc.*Connection (closed|reset) by peer",
-        "aws-neuron/aws-neuron-sdk issue 1369: one of many compilers ends with 70, the others lose their peer",
+        TRANSIENT, _LOST_PEER, f"{_SDK} issue 1369: one of many compilers ends with 70, the others lose a peer"
     ),
 )
-_PATTERNS = tuple(re.compile(sign.pattern) for sign in SIGNS)
-
-
-def find_signs(line: str) -> list[int]:
-    """Return the indices of the SIGNS that a line has."""
-    return [index for index, pattern in enumerate(_PATTERNS) if pattern.search(line)]
+SIGN_PATTERNS = tuple(re.compile(sign.pattern) for sign in SIGNS)
 
 
 def classify_failure(
@@ -193,8 +148,8 @@ def classify_failure(
 
 def may_retry_failure(kind_names: Sequence[str], max_attempts: int) -> bool:
     """Whether what ended so, by the names of its classes, may be tried once more; `max_attempts` attempts in all."""
-    attempt_kinds = [name for name in kind_names if name != STOP_REQUEST.name]
-    if not attempt_kinds or len(attempt_kinds) >= max_attempts:
-        return not attempt_kinds
-    last_kind = KINDS.get(attempt_kinds[-1], UNKNOWN)
-    return not last_kind.tries or attempt_kinds.count(last_kind.name) < last_kind.tries
+    names = [name for name in kind_names if name != STOP_REQUEST.name]
+    if not names or len(names) >= max_attempts:
+        return not names
+    last_kind = KINDS.get(names[-1], UNKNOWN)
+    return not last_kind.tries or names.count(last_kind.name) < last_kind.tries

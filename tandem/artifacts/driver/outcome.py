@@ -19,9 +19,8 @@ from typing import Any
 from tandem.artifacts.driver.failure import KINDS, OUT_OF_MEMORY, UNKNOWN
 
 SCHEMA_VERSION = 1
-# failed: of this attempt, another may follow
-RESULT_RUNNING, RESULT_SUCCESS, RESULT_FAILURE = "running", "compiled", "failed"
-RESULT_GIVEN_UP = "given up"  # no other follows
+# failed: of this attempt, another may follow; given up: no other follows
+RESULT_RUNNING, RESULT_SUCCESS, RESULT_FAILURE, RESULT_GIVEN_UP = "running", "compiled", "failed", "given up"
 # variables of the pod and of its neighbours, which no program here reads; a restart may see others
 _IGNORED_VARIABLES = re.compile(
     r"^(HOSTNAME|PWD|OLDPWD|SHLVL|_|KUBERNETES_.*|.*_SERVICE_(HOST|PORT)(_.*)?|.*_PORT(_\d+_(TCP|UDP)(_\w+)?)?)$"
@@ -40,18 +39,13 @@ class CompileAttempt:
     seconds: float
     line: str
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the mapping that outcome.json holds."""
-        fields = asdict(self)
-        return {"class": fields.pop("kind"), **fields}
-
 
 @dataclass
 class CompileOutcome:
     """What outcome.json holds: it is written before an attempt begins and after it ends."""
 
     request: str
-    result: str = RESULT_RUNNING  # or COMPILED, FAILED, GIVEN_UP
+    result: str = RESULT_RUNNING
     began: float = field(default_factory=time.time)  # of the first attempt: the deadline counts from here
     boot: str = ""
     attempts: list[CompileAttempt] = field(default_factory=list)
@@ -64,18 +58,14 @@ class CompileOutcome:
         """What is said of a compile that was given up, by whoever says it: a log line's fields, and the exit code."""
         if self.result != RESULT_GIVEN_UP or not self.attempts:
             return None
-        last_attempt = self.attempts[-1]
-        kind = KINDS.get(last_attempt.kind, UNKNOWN)
-        return {"event": f"not compiled: {kind.name}", "line": last_attempt.line, "attempts": len(self.attempts),
-                "change": kind.change, "exit_code": kind.code}  # fmt: skip
+        kind, line = KINDS.get(self.attempts[-1].kind, UNKNOWN), self.attempts[-1].line
+        words = {"event": f"not compiled: {kind.name}", "line": line, "attempts": len(self.attempts)}
+        return {**words, "change": kind.change, "exit_code": kind.code}
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-        document = {
-            **asdict(self),
-            "schema_version": SCHEMA_VERSION,
-            "attempts": [attempt.as_json() for attempt in self.attempts],
-        }
+        document = {**asdict(self), "schema_version": SCHEMA_VERSION}
+        document["attempts"] = [{"class": attempt.pop("kind"), **attempt} for attempt in document["attempts"]]
         path.parent.mkdir(parents=True, exist_ok=True)
         new_path = path.with_name(path.name + ".new")
         with new_path.open("w", encoding="utf-8") as file:
@@ -91,24 +81,12 @@ def read_outcome(path: Path) -> CompileOutcome | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         attempts = [
-            CompileAttempt(
-                attempt_fields["class"],
-                attempt_fields["exit"],
-                float(attempt_fields["seconds"]),
-                str(attempt_fields["line"]),
-            )
-            for attempt_fields in document["attempts"]
+            CompileAttempt(attempt["class"], attempt["exit"], float(attempt["seconds"]), str(attempt["line"]))
+            for attempt in document["attempts"]
         ]
-        return CompileOutcome(
-            request=str(document["request"]),
-            result=str(document["result"]),
-            began=float(document["began"]),
-            boot=str(document["boot"]),
-            attempts=attempts,
-            where=str(document["where"]),
-            unproven=[str(sentence) for sentence in document["unproven"]],
-            tail=[str(line) for line in document["tail"]],
-        )
+        texts = {name: str(document[name]) for name in ("request", "result", "boot", "where")}
+        lines = {name: [str(line) for line in document[name]] for name in ("unproven", "tail")}
+        return CompileOutcome(**texts, **lines, began=float(document["began"]), attempts=attempts)  # type: ignore[arg-type]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -134,23 +112,23 @@ def resume_outcome(options: argparse.Namespace) -> CompileOutcome:
     program: nothing but SIGKILL ends it unseen, and that is what the kernel sends to all of a container that is out
     of memory.
     """
-    request = hash_request(options.program, os.environ)
-    earlier_outcome = read_outcome(options.outcome)
-    if earlier_outcome is None or earlier_outcome.request != request:
-        return create_outcome(options, request)
-    if earlier_outcome.result == RESULT_RUNNING and earlier_outcome.boot == read_boot_id():
+    outcome = read_outcome(options.outcome)
+    if outcome is None or outcome.request != hash_request(options.program, os.environ):
+        return create_outcome(options)
+    if outcome.result == RESULT_RUNNING and outcome.boot == read_boot_id():
         line = "the container was killed in the middle of an attempt, which the kernel does for memory"
-        earlier_outcome.attempts.append(CompileAttempt(OUT_OF_MEMORY.name, None, 0.0, line))
-        earlier_outcome.result = RESULT_FAILURE
-        earlier_outcome.write(options.outcome)
-    earlier_outcome.boot = read_boot_id()
-    return earlier_outcome
+        outcome.attempts.append(CompileAttempt(OUT_OF_MEMORY.name, None, 0.0, line))
+        outcome.result = RESULT_FAILURE
+        outcome.write(options.outcome)
+    outcome.boot = read_boot_id()
+    return outcome
 
 
-def create_outcome(options: argparse.Namespace, request: str) -> CompileOutcome:
+def create_outcome(options: argparse.Namespace) -> CompileOutcome:
     """Return the outcome of a request that nobody has begun."""
     device_kind = "device" if any(Path("/dev").glob("neuron[0-9]*")) else "cpu"
     unproven = list(options.unproven)
     if device_kind == "cpu":
         unproven.append("it was compiled where no Neuron device was seen: that it loads on one is not shown")
+    request = hash_request(options.program, os.environ)
     return CompileOutcome(request=request, boot=read_boot_id(), where=options.where or device_kind, unproven=unproven)

@@ -1,33 +1,59 @@
-"""The program as processes: its own group, all that it starts, and how the kernel ends it.
+"""The program as processes: its own group, all that it starts, what it prints, and how the kernel ends it.
 
-Invariant: after `clear` nothing of it runs any more.
+Invariant: after `kill_all` nothing of it runs any more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem.artifacts.driver.lines import OutputLines
+from tandem.artifacts.driver.failure import SIGN_PATTERNS
 
 LINGER_TIMEOUT_S = 10.0  # for what the program left behind
 POLL_INTERVAL_S = 0.2
+TAIL_LINES, LINE_BYTES = 40, 4096
 
 
-def count_oom_kills(events_path: Path) -> int:
-    """Return how often the kernel killed in this container's control group; 0 where nobody counts."""
-    try:
-        match = re.search(r"^oom_kill (\d+)$", events_path.read_text(), re.MULTILINE)
-    except OSError:
-        return 0
-    return int(match[1]) if match else 0
+class OutputLines:
+    """What the program prints: passed on as it comes, searched for signs, its end kept."""
+
+    def __init__(self) -> None:
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self.sign_lines: dict[int, str] = {}  # index in SIGNS -> the first line that has it
+        self._rest = b""
+
+    def add_bytes(self, piece: bytes) -> None:
+        """Pass a piece on and read the lines that it completes."""
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        *complete_lines, self._rest = re.split(rb"[\r\n]+", self._rest + piece)
+        for line in complete_lines:
+            self._add_line(line)
+        if len(self._rest) > LINE_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Read what has no end of line."""
+        self._add_line(self._rest)
+        self._rest = b""
+
+    def _add_line(self, raw: bytes) -> None:
+        if line := raw[:LINE_BYTES].decode(errors="replace").rstrip():
+            self.tail.append(line)
+            for index, pattern in enumerate(SIGN_PATTERNS):
+                if pattern.search(line):
+                    self.sign_lines.setdefault(index, line)
 
 
 class ProgramGroup:
@@ -36,16 +62,18 @@ class ProgramGroup:
     def __init__(self, argv: Sequence[str]) -> None:
         self.lines = OutputLines()
         self._process = subprocess.Popen(  # noqa: S603 - the rendered command is the purpose
-            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
-        )  # fmt: skip
+        )
         self._reader = threading.Thread(target=self._forward_output, daemon=True)
         self._reader.start()
 
     def _forward_output(self) -> None:
         assert self._process.stdout is not None
-        pipe = self._process.stdout.fileno()
-        while piece := os.read(pipe, 1 << 16):
+        while piece := os.read(self._process.stdout.fileno(), 1 << 16):
             self.lines.add_bytes(piece)
 
     def status(self) -> int | None:
@@ -54,11 +82,9 @@ class ProgramGroup:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end, so long at most; whether it came."""
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        return self.status() is not None
 
     def terminate(self, grace_s: float, *, whole_group: bool) -> bool:
         """Send SIGTERM and wait; whether it ended.
@@ -76,45 +102,31 @@ class ProgramGroup:
     def kill_all(self) -> None:
         """Kill whatever is left, and read the last lines."""
         deadline_s = time.monotonic() + (LINGER_TIMEOUT_S if self.status() is not None else 0)
-        while time.monotonic() < deadline_s and self._is_alive():
+        while time.monotonic() < deadline_s and self._send_signal(0):
             time.sleep(POLL_INTERVAL_S)
         self._send_signal(signal.SIGKILL)
         for pid in _list_descendants(os.getpid()):
-            _kill_process(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join(LINGER_TIMEOUT_S)
         self.lines.flush()
 
-    def _is_alive(self) -> bool:
-        try:
-            os.killpg(self._process.pid, 0)
-        except ProcessLookupError:
-            return False
-        return True
-
-    def _send_signal(self, signal_number: int) -> None:
+    def _send_signal(self, signal_number: int) -> bool:
+        """Send a signal to the group; whether anything of it is there."""
         try:
             os.killpg(self._process.pid, signal_number)
-        except (ProcessLookupError, PermissionError):
-            return
-
-
-def _kill_process(pid: int, signal_number: int) -> None:
-    try:
-        os.kill(pid, signal_number)
-    except (ProcessLookupError, PermissionError):
-        return
+        except (ProcessLookupError, PermissionError) as error:
+            return isinstance(error, PermissionError)
+        return True
 
 
 def _list_descendants(ancestor: int) -> list[int]:
     """Return every process below `ancestor`, also those that left its group (Linux)."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            stat_fields = stat.read_text().rpartition(")")[2].split()
-        except (OSError, UnicodeDecodeError):
-            continue
-        parents[int(stat.parent.name)] = int(stat_fields[1])
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
     descendants: list[int] = []
     generation = [ancestor]
     while generation:
@@ -123,9 +135,16 @@ def _list_descendants(ancestor: int) -> list[int]:
     return descendants
 
 
+def count_oom_kills(events_path: Path) -> int:
+    """Return how often the kernel killed in this container's control group; 0 where nobody counts."""
+    try:
+        match = re.search(r"^oom_kill (\d+)$", events_path.read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(match[1]) if match else 0
+
+
 def adopt_orphans() -> None:
     """Become the parent of what the program leaves behind, as process 1 of a container is anyway (Linux)."""
-    try:
+    with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    except (OSError, AttributeError):
-        return

@@ -1,7 +1,7 @@
 """What NxD Inference leaves when it compiles, and what it needs when it loads.
 
 Source: aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/application_base.py (compile, shard_weights,
-load, load_weights) and inference_demo.py (run_inference); the compiler's cache as tandem/artifacts/driver/cache.py
+load, load_weights) and inference_demo.py (run_inference); the compiler's cache as tandem/artifacts/driver/folders.py
 cites it.
 
 Of the model's own configuration the real file has further defaults of transformers; here it has what config.json has.

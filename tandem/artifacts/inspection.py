@@ -1,0 +1,286 @@
+"""An artifact on local disk, held against the key it was made for: before it is stored, taken in, or served.
+
+Invariant: an NxD Inference artifact that passes has a configuration that says the key's every setting, a whole graph
+file, and one whole weight file per rank; a compiler's cache that passes has a finished graph and no other. Every
+difference is named, in the field's own words; what no source shows is said in sentences, never left out.
+
+The configuration is the runtime's own neuron_config.json: the target's settings below `neuron_config`, the draft's
+below `fused_spec_config.draft_config.neuron_config`, the model's own configuration beside them
+(aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/config.py, InferenceConfig.to_json_string).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tandem.artifacts.driver import find_graphs
+from tandem.artifacts.files import shorten_list
+from tandem.artifacts.tensor_file import read_tensor_file
+from tandem.errors import StaleError, TandemError
+from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.names import MODELS_MOUNT
+
+MAX_FAULTS = 12  # faults that a message names; the rest is counted
+ENTRY_PATTERN = re.compile(r"MODULE_.*|[0-9a-f]{32,}")
+NATIVE_NOTE = "that a second server starts from this cache root without compiling is shown only by one that has"
+CONFIG = "neuron_config.json"
+GRAPH = "model.pt"
+WEIGHTS = "weights"
+SIZE_TOLERANCE = 0.25  # of the median: ranks of one model have the same tensors but for padding
+TEMPORARY_PATTERNS = ("*.tmp", "*.part", "*.partial", "*.new", "tmp*", ".tmp*", "*.incomplete", "core.*")
+DRAFT = "fused_spec_config.draft_config.neuron_config"
+FUSED_MODES = frozenset({"fused", "eagle"})
+ABSENT = "(absent)"
+# what zipfile and its decompressors say of bytes that are no archive of theirs
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError)
+# what the settings of `tuning` are where the experiment leaves them to the runtime (NeuronConfig.__init__)
+TUNING_DEFAULTS: dict[str, object] = {
+    "fused_qkv": False,
+    "sequence_parallel_enabled": False,
+    "qkv_kernel_enabled": False,
+    "attn_kernel_enabled": None,
+    "mlp_kernel_enabled": False,
+    "cc_pipeline_tiling_factor": 2,
+    "context_encoding_buckets": None,
+    "token_generation_buckets": None,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactInspection:
+    """What was found of an artifact, in sentences: its faults, and what of it is unproven."""
+
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def require_valid_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None = None) -> tuple[str, ...]:
+    """Refuse an artifact that is not whole, or not the key's.
+
+    Args:
+        folder: the artifact's.
+        key: what it was compiled for.
+        cache: of the compiler that made it, where it is still there.
+
+    Returns:
+        what of it is unproven, in sentences.
+
+    Raises:
+        StaleError: it has faults; each is named, one a line.
+    """
+    inspection = inspect_artifact(folder, key, cache=cache)
+    if inspection.faults:
+        change = "nothing was stored; compile it again with this key's own arguments"
+        raise StaleError(format_faults(inspection.faults), where=str(folder), change=change)
+    return inspection.notes
+
+
+def inspect_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None = None) -> ArtifactInspection:
+    """Return what is found of an artifact; the arguments are those of `require_valid_artifact`."""
+    if key.nxdi is None:
+        return ArtifactInspection(faults=tuple(_find_cache_faults(folder)), notes=(NATIVE_NOTE,))
+    config = read_config(folder)
+    faults = [config] if isinstance(config, str) else list(config_differences(config, key))
+    faults += [*_find_graph_faults(folder / GRAPH), *_find_weight_faults(folder / WEIGHTS, key.tensor_parallel_size)]
+    for path in sorted(folder.rglob("*")):
+        if any(path.match(pattern) for pattern in TEMPORARY_PATTERNS):
+            faults.append(f"{path}: a temporary file, as of a program that was ended while it wrote")
+        elif path.is_file() and not path.stat().st_size and path.name not in (CONFIG, GRAPH):
+            faults.append(f"{path}: it is empty")
+    # a graph that is merely half is no fault of the artifact: the compiler may have met it again under another name
+    graphs = find_graphs(cache) if cache is not None else ()
+    faults += [f"{graph.folder}: {graph.reason}" for graph in graphs if graph.state == "failed"]
+    notes = [
+        f"that the {field} is {model} is said by whoever brought it; the artifact names {path or 'none'}"
+        for field, path, model in _find_model_folders({} if isinstance(config, str) else config, key).values()
+        if not path.startswith(f"{MODELS_MOUNT}/")  # a path that says no revision
+    ]
+    return ArtifactInspection(faults=tuple(faults), notes=tuple(notes))
+
+
+def format_faults(faults: Sequence[str]) -> str:
+    """Return what is wrong as one message, a fault a line."""
+    rest = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+    lines = ["the artifact is not what its key asks for, or not whole:", *faults[:MAX_FAULTS], *rest]
+    return "\n".join(lines) + "\n"
+
+
+def _find_cache_faults(folder: Path) -> Iterator[str]:
+    """Yield one sentence per fault of a native artifact: a vLLM cache root on local disk.
+
+    A folder that has no entry's name, such as a library's own for what it is about to write, is none of a graph.
+    """
+    graphs = list(find_graphs(folder))
+    for graph in graphs:
+        if graph.state != "finished" and ENTRY_PATTERN.fullmatch(graph.folder.name):
+            yield f"{graph.folder}: a {graph.state} graph: {graph.reason}"
+    if all(graph.state != "finished" for graph in graphs):
+        yield f"{folder}: it holds no finished graph"
+
+
+def build_expected_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
+    """Return path in the configuration -> (field of the key, value) of all that must agree.
+
+    Args:
+        key: of an NxD Inference artifact. The field `mode` names settings that follow from it.
+    """
+    common, is_eagle = _build_common_settings(key), key.mode == "eagle"
+    target = {
+        **common,
+        "speculation_length": ("num_speculative_tokens", key.num_speculative_tokens),
+        "enable_fused_speculation": ("mode", key.mode in FUSED_MODES),
+        "enable_eagle_speculation": ("mode", is_eagle),
+        "tp_degree": ("tensor_parallel_size", key.tensor_parallel_size),
+        "is_medusa": ("mode", False),
+    }
+    draft = {
+        **common,
+        "speculation_length": ("mode", key.num_speculative_tokens if is_eagle else 0),
+        "enable_fused_speculation": ("mode", False),
+        "is_eagle_draft": ("mode", is_eagle),
+        "tp_degree": ("draft_tensor_parallel_size", key.draft_tensor_parallel_size),
+    }
+    settings = {f"neuron_config.{name}": pair for name, pair in target.items()}
+    return settings | {f"{DRAFT}.{name}": pair for name, pair in draft.items() if key.draft is not None}
+
+
+def _build_common_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
+    """Return what target and draft have in common, with what the loader of the server always sets."""
+    tuning = {**dict.fromkeys(TUNING_DEFAULTS), **key.as_fields()["tuning"]}
+    settings: dict[str, tuple[str, object]] = {
+        name: (f"tuning.{name}", TUNING_DEFAULTS.get(name) if value in (None, []) else value)
+        for name, value in tuning.items()
+    }
+    for name, value in key.neuron_config.items():
+        if not name.startswith("enable_"):  # speculation's own, which follow from the mode
+            settings[name] = (f"neuron_config.{name}", value)
+    for name, value in key.sampling.items():
+        settings[f"on_device_sampling_config.{name}"] = (f"sampling.{name}", value)
+    return {
+        **settings,
+        "batch_size": ("max_num_seqs", key.max_num_seqs),
+        "tkg_batch_size": ("max_num_seqs", key.max_num_seqs),
+        "max_batch_size": ("max_num_seqs", key.max_num_seqs),
+        "ctx_batch_size": ("the server's loader", 1),
+        "seq_len": ("max_model_len", key.max_model_len),
+        "max_context_length": ("max_model_len", key.max_model_len),
+        "max_length": ("max_model_len", key.max_model_len),
+        "torch_dtype": ("dtype", key.dtype),
+        "logical_nc_config": ("logical_neuron_core", key.logical_neuron_core),
+        "async_mode": ("async_mode", key.async_mode),
+        "quantized": ("quantization", key.quantization is not None),
+        "kv_cache_quant": ("kv_cache_quantization", key.kv_cache_quantization is not None),
+        "is_prefix_caching": ("prefix_caching", key.prefix_caching),
+        "is_continuous_batching": ("the server's loader", True),
+        "enable_bucketing": ("the server's loader", True),
+        "padding_side": ("the server's loader", "right"),
+    }
+
+
+def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[str]:
+    """Yield one sentence per field of the key in which a configuration is not what it asks for."""
+    mode, has_draft = _read_speculation_mode(config), isinstance(config.get("fused_spec_config"), Mapping)
+    if mode != key.mode:
+        yield f"mode: artifact {mode}, deployment {key.mode} ({CONFIG})"
+    if has_draft != bool(key.draft):
+        yield f"draft: artifact {'one' if has_draft else 'none'}, deployment {key.draft or 'none'} ({CONFIG})"
+    mismatches: dict[str, list[str]] = {}
+    for path, (field, expected) in build_expected_settings(key).items():
+        actual = _read_config_value(config, path)
+        follows_mode = (field == "mode" and mode != key.mode) or (path.startswith(DRAFT) and not has_draft)
+        if not follows_mode and (actual != expected or isinstance(expected, bool) != isinstance(actual, bool)):
+            texts = [value if isinstance(value, str) else json.dumps(value) for value in (actual, expected)]
+            mismatches.setdefault(f"{field}: artifact {texts[0]}, deployment {texts[1]}", []).append(path)
+    for sentence, paths in mismatches.items():
+        yield f"{sentence} ({CONFIG} {shorten_list(paths, 1)})"
+    for path, (field, folder, model) in _find_model_folders(config, key).items():
+        is_ours = folder.startswith(f"{MODELS_MOUNT}/")
+        if is_ours and folder.rstrip("/") != f"{MODELS_MOUNT}/{model.replace('@', '/')}":
+            yield f"{field}: artifact {folder}, deployment {model} ({CONFIG} {path})"
+
+
+def _read_speculation_mode(config: Mapping[str, Any]) -> str:
+    """Return the speculation mode that a configuration has, in the key's words."""
+    flags = {"medusa": "is_medusa", "eagle": "enable_eagle_speculation", "fused": "enable_fused_speculation"}
+    for mode, flag in flags.items():
+        if _read_config_value(config, f"neuron_config.{flag}") is True:
+            return mode
+    return "vanilla" if _read_config_value(config, "neuron_config.speculation_length") not in (0, ABSENT) else "none"
+
+
+def _find_model_folders(config: Mapping[str, Any], key: ArtifactKey) -> dict[str, tuple[str, str, str]]:
+    """Return path in the configuration -> (field of the key, the model's folder there, what the key asks for)."""
+    models = {"_name_or_path": ("target", key.target), "fused_spec_config.draft_model_path": ("draft", key.draft)}
+    values = {path: _read_config_value(config, path) for path in models}
+    return {
+        path: (field, "" if values[path] in (ABSENT, None) else str(values[path]), model)
+        for path, (field, model) in models.items()
+        if model
+    }
+
+
+def read_config(folder: Path) -> dict[str, Any] | str:
+    """Return the configuration, or why it cannot be read."""
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))  # holds Infinity, which Python's JSON reads
+    except FileNotFoundError:
+        return f"{path}: it is missing"
+    except (OSError, ValueError, RecursionError) as error:
+        return f"{path}: it cannot be read ({error})"
+    return config if isinstance(config, dict) else f"{path}: it is no mapping"
+
+
+def _find_graph_faults(path: Path) -> Iterator[str]:
+    """Yield what is wrong with the traced graph: torch.jit writes a zip whose directory comes last."""
+    if not path.is_file():
+        yield f"{path}: it is missing"
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names, damaged_member = archive.namelist(), archive.testzip()
+    except ZIP_ERRORS as error:
+        yield f"{path}: cut off or damaged ({error})"
+        return
+    if damaged_member:
+        yield f"{path}: {damaged_member} in it is damaged"
+    if not any(name.endswith("/data.pkl") for name in names):
+        yield f"{path}: it holds no TorchScript program (no data.pkl)"
+
+
+def _find_weight_faults(folder: Path, ranks: int) -> Iterator[str]:
+    names = [f"tp{rank}_sharded_checkpoint.safetensors" for rank in range(ranks)]
+    present = {path.name for path in folder.glob("*") if path.is_file()}
+    missing = [name for name in names if name not in present]
+    if missing:
+        yield f"{folder / missing[0]}: it is missing ({len(missing)} of {ranks} ranks have no weights)"
+    for name in sorted(present - set(names)):
+        yield f"{folder / name}: no rank of {ranks} has this name"
+    sizes: dict[Path, int] = {}
+    for path in (folder / name for name in names if name in present):
+        try:
+            sizes[path] = read_tensor_file(path).size
+        except TandemError as error:
+            yield f"{path}: {error.problem}"
+    median_bytes = statistics.median(sizes.values()) if sizes else 0
+    for path, size in sizes.items():
+        if abs(size - median_bytes) > SIZE_TOLERANCE * median_bytes:
+            yield f"{path}: {size} bytes, the ranks' median is {median_bytes:.0f}"
+
+
+def _read_config_value(config: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path; a null on the way is one that is not there."""
+    value: Any = config
+    for step in path.split("."):
+        if not isinstance(value, Mapping) or step not in value:
+            return ABSENT
+        value = value[step]
+    return value

@@ -1,0 +1,278 @@
+"""Files to objects and back: moved by the transfer library, hashed on the way.
+
+Invariants: an object is completed only from bytes whose SHA-256 is the one announced, so what stands in the object's
+metadata is true; a file has its name only when its content has the SHA-256 that was asked for, until then it has a
+name that nobody reads. What is whole is not moved again; a run that was killed moves again what was not
+(docs/decisions/0033-files-not-parts.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from s3transfer.exceptions import S3DownloadFailedError
+
+from tandem.artifacts import files as local_files
+from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.files import LocalFiles
+from tandem.artifacts.manifest import ManifestFile
+from tandem.artifacts.manifest_store import build_damage_error, describe_difference
+from tandem.artifacts.store import ObjectHead, ObjectStore, TransferFacts
+from tandem.errors import InputError
+
+FILES_AT_ONCE = 4  # each hashes, reads or writes one file; their parts share the store's threads
+MAX_OBJECT_BYTES = 5 << 40  # bytes; S3 user guide, "Uploading objects"
+
+
+def upload_file(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
+    """Make the object `key` have the content of a file.
+
+    Args:
+        store: the bucket.
+        path: the local file.
+        key: the object.
+        sha256: of the file's content, hexadecimal; held against the bytes that are sent.
+
+    Raises:
+        InputError: the file cannot be read, is too large for S3, or its content is not what was announced.
+        ExternalError: S3 failed.
+    """
+    _upload_content(store, path, key, sha256)
+    _abort_leftovers(store, {key}, key)
+
+
+def upload_files(
+    store: ObjectStore, files: LocalFiles, prefix: str, *, check: Callable[[], None] = lambda: None
+) -> tuple[ManifestFile, ...]:
+    """Make the objects below `prefix` have the content of every file of a folder; hash some while others are sent.
+
+    Args:
+        store: the bucket.
+        files: what of it was hashed before is not hashed again.
+        prefix: of the objects, without a slash at its end.
+        check: called before a file is hashed and before it is sent; raises when the work is not to go on, as when a
+            lease is lost.
+
+    Returns:
+        all files by path, as they were sent.
+
+    Raises:
+        TandemError: as `upload_file` does, for the first file that fails.
+    """
+
+    def upload_path(path: str) -> None:
+        store.require_not_halted()
+        check()
+        file = files.hash_file(path, store.require_not_halted)
+        store.require_not_halted()
+        check()
+        _upload_content(store, files.folder / path, f"{prefix}/{path}", file.sha256)
+
+    # the largest first, so that none is left alone at the end
+    paths = sorted(files.sizes, key=lambda path: -files.sizes[path])
+    local_files.run_in_threads(FILES_AT_ONCE, upload_path, paths, store.halt_event)
+    _abort_leftovers(store, {f"{prefix}/{path}" for path in paths}, f"{prefix}/")
+    return files.hash_all()
+
+
+def _upload_content(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise local_files.unreadable_error(path, error) from None
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_OBJECT_BYTES:
+            problem = f"the file has {size} bytes, S3 takes {MAX_OBJECT_BYTES} in an object"
+            raise InputError(problem, where=str(path), change="cut it into shards")
+        head = store.head(key)
+        if head is not None and (head.size, head.sha256) == (size, sha256):
+            log_event("present", object=store.url(key), size=size)
+            return
+        reader = _HashReader(file, path, sha256, store.require_not_halted)
+        arguments = {"ChecksumAlgorithm": "SHA256", "Metadata": {"sha256": sha256}}
+        future = store.uploads.upload(reader, store.bucket, key, arguments, [TransferFacts(size=size)])
+        store.finish_transfer("PutObject", key, future)
+    log_event("sent", object=store.url(key), size=size)
+
+
+class _HashReader:
+    """A file that is read once, in order, and whose end is not told before its content is what was announced.
+
+    The transfer library completes an object after the end alone; each part that it was given has its own SHA-256,
+    which S3 holds against what arrived.
+    """
+
+    def __init__(self, file: BinaryIO, path: Path, sha256: str, check_halt: Callable[[], None]) -> None:
+        self._file, self._path, self._sha256, self._check_halt = file, path, sha256, check_halt
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, all that is left without a size.
+
+        Raises:
+            InputError: the file ended with another content, or cannot be read.
+        """
+        self._check_halt()
+        try:
+            piece = self._file.read(size)
+        except OSError as error:
+            raise local_files.unreadable_error(self._path, error) from None
+        self._hash.update(piece)
+        if (size < 0 or not piece) and self._hash.hexdigest() != self._sha256:
+            problem = f"its content is not what was announced (SHA-256 {self._sha256}), so nothing was stored"
+            change = "make sure that nothing writes to it and that the disk is sound, then run again"
+            raise InputError(problem, where=str(self._path), change=change)
+        return piece
+
+
+def _abort_leftovers(store: ObjectStore, keys: set[str], prefix: str) -> None:
+    """Abort uploads of objects that are whole now: of runs that were killed, or begun twice by a lost answer."""
+    for upload in store.list_uploads(prefix):
+        if upload.key in keys:
+            store.abort_upload(upload)
+            log_event("aborted a left-over upload", object=store.url(upload.key), upload=upload.id)
+
+
+def download_object(store: ObjectStore, key: str, path: Path, file: ManifestFile) -> None:
+    """Make a file have the content of an object; one that has it already is left alone.
+
+    Args:
+        store: the bucket.
+        key: the object.
+        path: the file; missing folders are made.
+        file: what the manifest says of it.
+
+    Raises:
+        StaleError: the object is missing, or its size or content is not what was asked for.
+        ExternalError: S3 failed, or the disk is full.
+    """
+    with local_files.translate_disk_errors(path):
+        local_files.create_open_folder(path.parent)
+        with _reserve_partial_path(path) as partial_path:
+            if local_files.has_content(path, file):
+                log_event("present", file=str(path), size=file.size)
+                return
+            head = store.head(key)
+            if head is not None and head.sha256 is None:  # of another program: its content tells
+                head = replace(head, sha256=file.sha256)
+            problem = describe_difference(head, file)
+            if head is None or problem:
+                raise build_damage_error(store, key, problem)
+            if not _receive_whole(store, key, head, partial_path):
+                log_event("received content differs, once more", level="warning", object=store.url(key))
+                if not _receive_whole(store, key, head, partial_path):
+                    problem = "its content has another SHA-256 than the manifest says, twice"
+                    raise build_damage_error(store, key, problem)
+            partial_path.chmod(local_files.OPEN_FILE_MODE)
+            partial_path.rename(path)
+    log_event("received", object=store.url(key), file=str(path), size=file.size)
+
+
+def _receive_whole(store: ObjectStore, key: str, head: ObjectHead, path: Path) -> bool:
+    with path.open("wb") as file:
+        return receive_object(store, key, head, file) == head.sha256
+
+
+def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequence[ManifestFile]) -> None:
+    """Make the files below `folder` have the content of the objects below `prefix`.
+
+    Args:
+        store: the bucket.
+        prefix: of the objects, without a slash at its end.
+        folder: of the files; made where it is missing.
+        files: which, with size and SHA-256, of a manifest: no path of it leads out of the folder by itself.
+
+    Raises:
+        InputError: a link in the folder leads a file out of it.
+        ExternalError: the disk has too little room, before anything is received; or as `download_object`.
+        StaleError: as `download_object`.
+    """
+    with local_files.translate_disk_errors(folder):
+        local_files.create_open_folder(folder)
+        for file in files:
+            if not (folder / file.path).parent.resolve().is_relative_to(folder.resolve()):
+                change = "remove the link, or receive into an empty folder"
+                raise InputError("a link in the folder leads out of it", where=str(folder / file.path), change=change)
+        missing = sum(file.size for file in files if local_files.read_file_size(folder / file.path) != file.size)
+        local_files.require_disk_space(folder, missing, f"receiving {store.url(prefix)}")
+
+    def download_file(file: ManifestFile) -> None:
+        store.require_not_halted()
+        download_object(store, f"{prefix}/{file.path}", folder / file.path, file)
+
+    by_size = sorted(files, key=lambda file: -file.size)
+    local_files.run_in_threads(FILES_AT_ONCE, download_file, by_size, store.halt_event)
+
+
+def receive_object(store: ObjectStore, key: str, head: ObjectHead, file: BinaryIO | None = None) -> str:
+    """Read one object, into an open file where one is given; the SHA-256 of what arrived.
+
+    Args:
+        store: the bucket.
+        key: the object.
+        head: of the object that is meant.
+        file: what is written to, in order.
+
+    Raises:
+        StaleError: the object was replaced or deleted since.
+        ExternalError: S3 failed.
+    """
+    writer = _HashWriter(file, store.require_not_halted)
+    facts = TransferFacts(size=head.size, etag=head.etag)
+    try:
+        store.finish_transfer("GetObject", key, store.downloads.download(store.bucket, key, writer, {}, [facts]))
+    except S3DownloadFailedError:
+        raise build_damage_error(store, key, "the object was replaced while it was read") from None
+    return writer.hash.hexdigest()
+
+
+class _HashWriter:
+    """A file that is written in order, and hashed meanwhile."""
+
+    def __init__(self, file: BinaryIO | None, check_halt: Callable[[], None]) -> None:
+        self._file, self._check_halt = file, check_halt
+        self.hash = hashlib.sha256()
+
+    def write(self, piece: bytes) -> None:
+        """Write the next bytes."""
+        self._check_halt()
+        self.hash.update(piece)
+        if self._file is not None:
+            self._file.write(piece)
+
+
+@contextlib.contextmanager
+def _reserve_partial_path(path: Path) -> Iterator[Path]:
+    """Yield the name under which `path` is received, this process's alone; a second process waits here.
+
+    What a killed run left under that name is overwritten.
+    """
+    partial_path = path.with_name(f".{path.name}.receiving")
+    while True:
+        descriptor = os.open(partial_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_same_file(descriptor, partial_path):  # else the one that had it before has finished and named it
+                try:
+                    yield partial_path
+                finally:
+                    if _is_same_file(descriptor, partial_path):
+                        partial_path.unlink()
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
