@@ -149,7 +149,7 @@ def assert_rejected_alone(kind: str, path: str, name: str, folder: Path) -> None
 
 @pytest.mark.parametrize(
     ("kind", "path"),
-    [(kind, path) for kind, path, leaf in LEAVES if leaf.has_no_default],
+    [(kind, path) for kind, path, leaf in LEAVES if leaf.field.is_required()],
     ids=lambda part: part,
 )
 def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -> None:
@@ -165,7 +165,7 @@ def test_every_leaf_with_a_default_may_be_left_out(kind: str, folder: Path) -> N
     refused = [
         path
         for whose, path, leaf in LEAVES
-        if whose == kind and not leaf.has_no_default and faults(folder, kind, removed(WHOLE[kind][1], path))
+        if whose == kind and not leaf.field.is_required() and faults(folder, kind, removed(WHOLE[kind][1], path))
     ]
 
     assert refused == []

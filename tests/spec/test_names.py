@@ -11,7 +11,7 @@ from committed import ENVIRONMENTS, EXPERIMENTS, environment, experiment, known
 
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.spec.slug import model_slug
+from tandem.spec.names import model_slug
 from tandem.spec.variant_key import compute_artifact_key
 
 
