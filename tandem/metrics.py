@@ -569,7 +569,7 @@ _WATCHED: dict[str, dict[tuple[str, str, str], CloudWatchMetric]] = {
             "tokens",
         ),
         ("vllm:spec_decode_num_accepted_tokens_total", "tokens", "Sum"): CloudWatchMetric(
-            "drafted tokens accepted since the reading before; where the runtime counts them (native)",
+            "drafted tokens accepted since the reading before; where the runtime counts them (native)"
         ),
     },
     LOG_FILTER: {
@@ -578,7 +578,7 @@ _WATCHED: dict[str, dict[tuple[str, str, str], CloudWatchMetric]] = {
             "Accelerator nodes alive",
             "Nodes whose agent wrote its event, mean of 5 minutes: 0.8 is one node that missed a minute. A node whose "
             "agent is dead costs money and is not seen: EC2's console is the last word.",
-        ),
+        )
     },
     GUARD: {
         ("instances_alive", "instances", "Maximum"): CloudWatchMetric(
@@ -599,7 +599,7 @@ _WATCHED: dict[str, dict[tuple[str, str, str], CloudWatchMetric]] = {
             "hours",
         ),
         ("stop_failures", "failures", "Maximum"): CloudWatchMetric(
-            "1 for a pass or a stop in which something that was due could not be done or seen, else 0",
+            "1 for a pass or a stop in which something that was due could not be done or seen, else 0"
         ),
         ("fleet_usd", "USD", "Maximum"): CloudWatchMetric(
             "5 minutes of the instances pending or running, at the stated price: take the sum of the passes; no bill",
@@ -608,21 +608,21 @@ _WATCHED: dict[str, dict[tuple[str, str, str], CloudWatchMetric]] = {
         ),
         ("excess_nodes", "nodes", "Maximum"): CloudWatchMetric(
             "nodes above the number that the lease is for, by the larger of the desired size and the instances that "
-            "stay longer than a replacement takes; 0 without a lease, which stops the fleet by itself",
+            "stay longer than a replacement takes; 0 without a lease, which stops the fleet by itself"
         ),
     },
     LAMBDA: {
         ("Errors", "calls", "Maximum"): CloudWatchMetric(
-            "calls of a function that ended with an error of its own, its time limit included; not throttled ones",
+            "calls of a function that ended with an error of its own, its time limit included; not throttled ones"
         ),
         ("Throttles", "calls", "Maximum"): CloudWatchMetric(
-            "calls of a function that Lambda refused because too many ran at once",
+            "calls of a function that Lambda refused because too many ran at once"
         ),
     },
     SQS: {
         ("ApproximateNumberOfMessagesVisible", "messages", "Maximum"): CloudWatchMetric(
-            "messages that can be read from a queue: take the maximum",
-        ),
+            "messages that can be read from a queue: take the maximum"
+        )
     },
 }
 

@@ -21,12 +21,7 @@ from tandem.rules import (
     software,
     speculation,
 )
-from tandem.rules.contexts import (
-    DateContext,
-    EnvironmentContext,
-    HostingContext,
-    build_experiment_context,
-)
+from tandem.rules.contexts import DateContext, EnvironmentContext, HostingContext, build_experiment_context
 from tandem.rules.rule import Rule
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import YamlDocument
@@ -34,18 +29,7 @@ from tandem.spec.faults import SpecFault
 from tandem.spec.substitutes import has_substitute
 from tandem.spec.workspace import Workspace
 
-MODULES = (
-    models,
-    speculation,
-    lengths,
-    placement,
-    compilation,
-    capacity,
-    software,
-    network,
-    naming,
-    observability,
-)
+MODULES = (models, speculation, lengths, placement, compilation, capacity, software, network, naming, observability)
 RULES: tuple[Rule[Any], ...] = tuple(
     rule for module in MODULES for rule in module.RULES
 )  # faults are told in this order

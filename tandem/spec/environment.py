@@ -101,11 +101,9 @@ class NewNetwork(SpecRecord):
     kind: Literal["new"] = Field(description="`new`: Tandem makes the VPC")
     cidr: Cidr = Field(description="address range of the VPC")
     zones: tuple[ZoneId, ...] = Field(
-        min_length=2, max_length=4, description="zone ids of the subnets; EKS needs two, one must be capacity.zone"
+        min_length=2, max_length=4, description="zone ids of the subnets, one of them capacity.zone"
     )
-    nat: Literal["none", "single", "per-zone"] = Field(
-        "single", description="NAT gateways: none closes the cluster off from the internet"
-    )
+    nat: Literal["none", "single", "per-zone"] = Field("single", description="NAT gateways; none closes the cluster")
     interface_endpoints: bool | None = Field(
         None,
         description="interface endpoints for the AWS services that private nodes call, paid by the hour and zone; "
@@ -131,9 +129,7 @@ class ExistingNetwork(SpecRecord):
     kind: Literal["existing"] = Field(description="`existing`: the VPC is named by ids and left as it is")
     vpc_id: VpcId = Field(description="the VPC")
     cidr: Cidr = Field(description="its address range")
-    secondary_cidrs: tuple[Cidr, ...] = Field(
-        (), max_length=16, description="its further ranges, or those where its interface endpoints answer"
-    )
+    secondary_cidrs: tuple[Cidr, ...] = Field((), max_length=16, description="further ranges, or of its endpoints")
     subnets: tuple[ExistingSubnet, ...] = Field(min_length=2, description="private subnets, in at least two zones")
 
     @property
@@ -146,9 +142,7 @@ class CdkBootstrap(SpecRecord):
     """How the CDK was bootstrapped in this account and region."""
 
     qualifier: BootstrapQualifier = Field("tandem", description="qualifier given to `cdk bootstrap`")
-    permissions_boundary: str | None = Field(
-        None, description="name of a managed policy set as boundary on every role; null for none"
-    )
+    permissions_boundary: str | None = Field(None, description="a managed policy's name, as boundary on every role")
 
 
 class ApiEndpoint(SpecRecord):
@@ -191,17 +185,13 @@ class ClusterSettings(SpecRecord):
     endpoint: ApiEndpoint = Field(description="who reaches the Kubernetes API")
     access: ClusterAccess = Field(description="who may do what in the cluster")
     system_nodes: SystemNodeSettings = Field(default_factory=SystemNodeSettings, description="nodes for add-ons")
-    deletion_protection: bool = Field(
-        default=True, description="EKS refuses to delete the cluster; set false before a teardown"
-    )
+    deletion_protection: bool = Field(True, description="EKS refuses to delete the cluster; false before a teardown")
 
 
 class BucketSettings(SpecRecord):
     """The bucket that holds models and compiled artifacts."""
 
-    existing_bucket: BucketName | None = Field(
-        None, description="a bucket of yours; null makes one, which outlives its stack"
-    )
+    existing_bucket: BucketName | None = Field(None, description="a bucket of yours; null makes one, which is kept")
     kms_key_arn: KmsKeyArn | None = Field(
         None,
         description="key of yours that encrypts the bucket; its policy must admit this account's IAM; "
@@ -209,7 +199,7 @@ class BucketSettings(SpecRecord):
     )
     noncurrent_days: int = Field(30, ge=1, le=3650, description="days that old versions of an object are kept")
     usd_per_gb_month: float | None = Field(
-        None, ge=0, le=10, description="your price of one GB (2^30 bytes) kept for a month; null shows no cost"
+        None, ge=0, le=10, description="your price of a GiB-month; null shows no cost"
     )
     usd_per_gb_month_date: date | None = Field(None, description="day on which that price was read")
 
@@ -217,9 +207,7 @@ class BucketSettings(SpecRecord):
 class HubSettings(SpecRecord):
     """Where models are staged from."""
 
-    endpoint: HubUrl | None = Field(
-        None, description="a hub of your own that speaks the Hugging Face hub's protocol; null: the public one"
-    )
+    endpoint: HubUrl | None = Field(None, description="a hub with Hugging Face's protocol; null: the public one")
     token_secret: SecretName | None = Field(
         None,
         description="name of the Secrets Manager secret, in this account and region, that holds the hub's token; "
@@ -244,14 +232,12 @@ class CapacitySettings(SpecRecord):
     )
     zone: ZoneId = Field(description="zone id of the nodes, for a reservation the one it lies in")
     nodes: int = Field(1, ge=1, le=64, description="most nodes the fleet may ever have")
-    usd_per_hour: float = Field(
-        ge=0, le=10000, description="price of one node-hour; read it from your own offer, Tandem knows no price"
-    )
+    usd_per_hour: float = Field(ge=0, le=10000, description="price of a node-hour in your own offer: Tandem knows none")
     usd_per_hour_date: date = Field(description="day on which that price was read")
     usd_per_hour_of: PricedPurchase | None = Field(
         None, description="of what that price is; null: not said, so a price of another type may pass"
     )
-    efa: bool = Field(default=False, description="EFA network cards; not needed within one node")
+    efa: bool = Field(False, description="EFA network cards; not needed within one node")
     block: CapacityBlock | None = Field(None, description="when the Capacity Block starts and ends; null: not said")
 
     @property
@@ -291,17 +277,13 @@ class GuardLimits(SpecRecord):
     max_hours: int = Field(ge=1, le=720, description="most hours an accelerator node may live")
     idle_minutes: int = Field(ge=5, le=1440, description="minutes without a run's heartbeat before a stop")
     budget_usd: float = Field(ge=1, le=10_000_000, description="monthly budget whose alarm stops the fleet")
-    people_policies: bool = Field(
-        default=False, description="IAM policies for the four kinds of people and the pipeline, to be attached by hand"
-    )
+    people_policies: bool = Field(False, description="IAM policies for people and the pipeline, to be attached by hand")
 
 
 class ServingAccess(SpecRecord):
     """Who may talk to the servers, and what their containers may do."""
 
-    allowed_namespaces: tuple[Label, ...] = Field(
-        (), description="namespaces admitted to port 8000, besides the bench and the metrics agent"
-    )
+    allowed_namespaces: tuple[Label, ...] = Field((), description="namespaces admitted to port 8000, besides our own")
     capabilities: Literal["none", "runtime-default", "neuron"] = Field(
         "none", description="Linux capabilities of servers and compilers; neuron: the default, SYS_ADMIN, IPC_LOCK"
     )
@@ -321,15 +303,9 @@ class ReferenceValue(SpecRecord):
     variant: Name = Field(description="one of its variants")
     prompt_class: PromptClass = Field(description="prompt class as in the run's summary; `all` pools the classes")
     concurrency: int = Field(ge=1, le=1024, description="streams kept open at once, as in the run's summary")
-    ttft_ms: float | None = Field(
-        None, gt=0, le=3_600_000, description="median time to first token, in ms; null: no alarm on it"
-    )
-    tpot_ms: float | None = Field(
-        None, gt=0, le=3_600_000, description="median time per output token, in ms; null: no alarm on it"
-    )
-    acceptance_length: float | None = Field(
-        None, ge=1, le=65, description="median tokens committed by one step; null: no alarm on it"
-    )
+    ttft_ms: float | None = Field(None, gt=0, le=3_600_000, description="median time to first token; null: no alarm")
+    tpot_ms: float | None = Field(None, gt=0, le=3_600_000, description="median time per output token; null: no alarm")
+    acceptance_length: float | None = Field(None, ge=1, le=65, description="median tokens of one step; null: no alarm")
 
 
 class ReferenceRun(SpecRecord):
@@ -342,25 +318,13 @@ class ReferenceRun(SpecRecord):
 class ObservabilitySettings(SpecRecord):
     """What is watched, who is told, and what that may cost."""
 
-    container_insights: bool = Field(
-        default=True, description="CloudWatch Container Insights: nodes, pods, and the servers' own metrics"
-    )
+    container_insights: bool = Field(True, description="Container Insights: nodes, pods, the servers' own metrics")
     alarm_subscriptions: tuple[AlarmSubscription, ...] = Field((), description="who the alarms tell")
-    reference: ReferenceRun | None = Field(
-        None, description="the run whose medians the regression alarms hold later ones against; null: none"
-    )
-    regression_percent: float = Field(
-        20, gt=0, le=1000, description="percent worse than the reference from which on an alarm fires"
-    )
-    failed_percent: float = Field(
-        5, gt=0, le=100, description="percent of a run's requests that failed from which on an alarm fires"
-    )
-    not_ready_minutes: int = Field(
-        30, ge=1, le=720, description="minutes without a ready server, beside live nodes, until an alarm fires"
-    )
-    monthly_limit_usd: float = Field(
-        150, ge=0, le=1_000_000, description="cost of watching in a month, in USD; more is refused"
-    )
+    reference: ReferenceRun | None = Field(None, description="the run whose medians regression alarms use; or null")
+    regression_percent: float = Field(20, gt=0, le=1000, description="percent worse than the reference that alarms")
+    failed_percent: float = Field(5, gt=0, le=100, description="percent of a run's requests failed that fires an alarm")
+    not_ready_minutes: int = Field(30, ge=1, le=720, description="minutes of live nodes without a ready server")
+    monthly_limit_usd: float = Field(150, ge=0, le=1_000_000, description="USD of watching in a month; more is refused")
 
 
 class Environment(SpecRecord):
@@ -369,9 +333,7 @@ class Environment(SpecRecord):
     name: Name = Field(description="the file's name")
     account: Account = Field(description="AWS account")
     region: Region = Field(description="AWS region")
-    termination_protection: bool = Field(
-        default=True, description="CloudFormation refuses to delete the stacks; set false before a teardown"
-    )
+    termination_protection: bool = Field(True, description="no stack can be deleted; write false before a teardown")
     network: NewNetwork | ExistingNetwork = Field(discriminator="kind", description="the VPC")
     bootstrap: CdkBootstrap = Field(default_factory=CdkBootstrap, description="the CDK's bootstrap")
     cluster: ClusterSettings = Field(description="the EKS cluster")
@@ -385,12 +347,8 @@ class Environment(SpecRecord):
         },
         description="registry host (or host/path) to the mirror that replaces it, charts included",
     )
-    package_index: IndexUrl | None = Field(
-        None, description="Python package index that the build of the tools image installs from; null: the public one"
-    )
-    builds_in_vpc: bool = Field(
-        default=False, description="CodeBuild builds our images in the private subnets; false: in AWS's own network"
-    )
+    package_index: IndexUrl | None = Field(None, description="Python package index of builds; null: the public one")
+    builds_in_vpc: bool = Field(False, description="CodeBuild runs in the private subnets; false: in AWS's network")
     tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")
     log_retention_days: Annotated[LogDays, INTEGER_ONLY] = Field(90, description="days that CloudWatch keeps logs")
     delivery: CdkDelivery | GitopsDelivery = Field(discriminator="kind", description="who applies the manifests")

@@ -38,7 +38,7 @@ class TuningSettings(SpecRecord):
 
     fused_qkv: bool | None = Field(None, description="one projection for query, key and value")
     sequence_parallel_enabled: bool | None = Field(
-        None, description="shard activations along the sequence; null is told as false on nxdi-v0"
+        None, description="split activations by token; null: false on nxdi-v0"
     )
     qkv_kernel_enabled: bool | None = Field(None, description="NKI kernel for the QKV projection")
     attn_kernel_enabled: bool | None = Field(None, description="NKI kernel for attention in prefill")
@@ -62,16 +62,11 @@ class ServingSettings(SpecRecord):
     max_num_seqs: int = Field(ge=1, le=1024, description="most sequences in a batch")
     max_model_len: Tokens = Field(description="most tokens of one sequence, prompt and output together")
     dtype: Literal["bfloat16", "float16"] = Field("bfloat16", description="type of weights and activations")
-    async_mode: bool = Field(
-        description="asynchronous execution of decode steps; said explicitly, and the same, in every variant"
-    )
+    async_mode: bool = Field(description="asynchronous decode steps; said explicitly, the same in every variant")
     cpu: int = Field(ge=1, le=192, description="CPUs requested for one server")
     memory_gib: int = Field(ge=8, le=2048, description="memory requested for one server, in GiB")
     shm_gib: int = Field(ge=1, le=256, description="size of /dev/shm, in GiB; counts against memory_gib")
-    copy_artifact: bool = Field(
-        default=False,
-        description="copy the artifact to local disk before serving; false reads the mount; native copies always",
-    )
+    copy_artifact: bool = Field(False, description="copy the artifact to local disk; native copies it always")
     tuning: TuningSettings = Field(default_factory=TuningSettings, description="compile settings")
 
 
@@ -83,9 +78,7 @@ class CompileSettings(SpecRecord):
         description="device: on the claimed devices; cpu: on a node that you label for it, unproven on every runtime",
     )
     cpu: int | None = Field(None, ge=1, le=192, description="CPUs requested for a compile; null as a server's")
-    memory_gib: int | None = Field(
-        None, ge=8, le=2048, description="memory requested for a compile, in GiB; null as a server's"
-    )
+    memory_gib: int | None = Field(None, ge=8, le=2048, description="memory for a compile, in GiB; null as a server's")
     deadline_hours: int = Field(4, ge=1, le=24, description="most hours that the compiler may run, over all attempts")
     attempts: int = Field(3, ge=1, le=10, description="most attempts, where the failure may pass by itself")
 
@@ -130,9 +123,7 @@ class Experiment(SpecRecord):
     name: Name = Field(description="the file's name")
     runtime: Label = Field(description="runtime of every variant, a file in tandem/spec/data/runtimes")
     target: ModelId = Field(description="the model served")
-    accept_unproven: bool = Field(
-        default=False, description="admit what no source shows to work on Neuron, such as a head never run there"
-    )
+    accept_unproven: bool = Field(False, description="admit what no source shows to work, such as a new head")
     max_prompt_tokens: Tokens = Field(description="longest prompt of any suite, in tokens of the target")
     max_output_tokens: Tokens = Field(description="longest output of any suite, in tokens of the target")
     serving: ServingSettings = Field(description="what all variants share")

@@ -148,9 +148,7 @@ def assert_rejected_alone(kind: str, path: str, name: str, folder: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "path"),
-    [(kind, path) for kind, path, leaf in LEAVES if leaf.field.is_required()],
-    ids=lambda part: part,
+    ("kind", "path"), [(kind, path) for kind, path, leaf in LEAVES if leaf.field.is_required()], ids=lambda part: part
 )
 def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -> None:
     found = faults(folder, kind, removed(WHOLE[kind][1], path))
