@@ -57,8 +57,8 @@ def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     figure = offerings.zones.get(region)
     for path, zone in [("capacity.zone", context.environment.capacity.zone), *context.zones()]:
         if figure is not None and zone not in figure.value:
-            got, allowed = f"{zone} in region {region}", join_values(figure.value)
-            yield RuleFinding(path, got, allowed, "write one of them", offerings.cite(figure))
+            got, legal = f"{zone} in region {region}", join_values(figure.value)
+            yield RuleFinding(path, got, legal, "write one of them", offerings.cite(figure))
 
 
 @RULES.refuse("zone-has-subnet", _BLOCKS, "2026-11-21")
@@ -79,9 +79,9 @@ def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFin
     zones = {zone for _, zone in context.zones()}
     if figure is not None and zones.isdisjoint(figure.value):
         got = f"{instance_type}, which none of {join_values(sorted(zones))} offers"
-        allowed = f"a type of the network's zones; {instance_type} is in {join_values(figure.value)}"
+        legal = f"a type of the network's zones; {instance_type} is in {join_values(figure.value)}"
         change, source = "add one of these zones to the network", offerings.cite(figure)
-        yield RuleFinding("cluster.system_nodes.instance_type", got, allowed, change, source)
+        yield RuleFinding("cluster.system_nodes.instance_type", got, legal, change, source)
 
 
 @RULES.refuse("capacity-kind", f"{DATA}/platform/instances.yaml", "2026-11-21")
@@ -99,8 +99,8 @@ def _find_missing_reservation(context: EnvironmentContext) -> Iterable[RuleFindi
     capacity = context.environment.capacity
     if capacity.awaits_reservation:
         got = "null" if capacity.reservation_id is None else "the placeholder"
-        allowed, change = f"the id of your {capacity.kind}, cr-...", "write it; until then the Fleet stack is left out"
-        yield RuleFinding("capacity.reservation_id", got, allowed, change)
+        legal, change = f"the id of your {capacity.kind}, cr-...", "write it; until then the Fleet stack is left out"
+        yield RuleFinding("capacity.reservation_id", got, legal, change)
 
 
 @RULES.refuse("reservation-used", _BLOCKS, "2026-11-21")
@@ -108,20 +108,20 @@ def _find_needless_reservation(context: EnvironmentContext) -> Iterable[RuleFind
     """Spot and on-demand nodes name no reservation."""
     capacity = context.environment.capacity
     if not capacity.needs_reservation and capacity.reservation_id is not None:
-        got, allowed = f"{capacity.reservation_id} with kind {capacity.kind}", f"null with kind {capacity.kind}"
+        got, legal = f"{capacity.reservation_id} with kind {capacity.kind}", f"null with kind {capacity.kind}"
         change = "delete it, or write kind: capacity-block or reservation"
-        yield RuleFinding("capacity.reservation_id", got, allowed, change)
+        yield RuleFinding("capacity.reservation_id", got, legal, change)
 
 
 @RULES.warn("reservation-own", _BLOCKS, "2026-11-21")
 def _find_shared_reservation(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No two environments raise nodes from the same reservation."""
     reservation = context.environment.capacity.reservation_id
-    sharing = [other.name for other in context.other_environments if other.capacity.reservation_id == reservation]
+    sharing = [peer.name for peer in context.other_environments if peer.capacity.reservation_id == reservation]
     if reservation not in {None, PLACEHOLDER_RESERVATION_ID} and sharing:
         got = f"{reservation}, as in environment {join_values(sharing)}"
-        allowed = "a reservation that no other environment raises nodes from"
-        yield RuleFinding("capacity.reservation_id", got, allowed, "write its own, or raise one of them at a time")
+        legal = "a reservation that no other environment raises nodes from"
+        yield RuleFinding("capacity.reservation_id", got, legal, "write its own, or raise one of them at a time")
 
 
 @RULES.refuse("block-kind", _BLOCK_DURATIONS, "2026-11-21")
@@ -138,8 +138,8 @@ def _find_reversed_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A Capacity Block ends after it starts."""
     block = context.environment.capacity.block
     if block is not None and block.ends <= block.starts:
-        got, allowed = f"{block.ends:{_MOMENT}}, which is not after its start", f"later than {block.starts:{_MOMENT}}"
-        yield RuleFinding("capacity.block.ends", got, allowed, _AS_OFFERED)
+        got, legal = f"{block.ends:{_MOMENT}}, which is not after its start", f"later than {block.starts:{_MOMENT}}"
+        yield RuleFinding("capacity.block.ends", got, legal, _AS_OFFERED)
 
 
 @RULES.refuse("block-length", _BLOCK_DURATIONS, "2026-11-21")
@@ -148,8 +148,8 @@ def _find_long_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
     block = context.environment.capacity.block
     if block is not None and block.ends - block.starts > LONGEST_BLOCK:
         days = (block.ends - block.starts) / timedelta(days=1)
-        got, allowed = f"{block.ends:{_MOMENT}}, {days:.1f} days after its start", f"at most {LONGEST_BLOCK.days} days"
-        yield RuleFinding("capacity.block.ends", got, allowed, _AS_OFFERED)
+        got, legal = f"{block.ends:{_MOMENT}}, {days:.1f} days after its start", f"at most {LONGEST_BLOCK.days} days"
+        yield RuleFinding("capacity.block.ends", got, legal, _AS_OFFERED)
 
 
 @RULES.warn("account-real", _EXAMPLES, "2026-11-21")
@@ -168,9 +168,9 @@ def _find_small_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     run_usd = compute_run_usd(context.environment)
     if guard.budget_usd < run_usd:
         replacements = ", each replaced once while it lives" if capacity.kind == "spot" else ""
-        allowed = f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes{replacements}"
+        legal = f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes{replacements}"
         change = f"raise it, or write max_hours: {max(1, int(guard.budget_usd / (run_usd / guard.max_hours)))}"
-        yield RuleFinding("guard.budget_usd", f"{guard.budget_usd:g}", allowed, change)
+        yield RuleFinding("guard.budget_usd", f"{guard.budget_usd:g}", legal, change)
 
 
 @RULES.warn("budget-own", _BUDGET_TAGS, "2026-11-22")
@@ -179,12 +179,12 @@ def _find_shared_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     own = context.environment
     scope = (own.account, own.region, own.capacity.instance_type)
     others = context.other_environments
-    sharing = [other for other in others if (other.account, other.region, other.capacity.instance_type) == scope]
+    sharing = [peer for peer in others if (peer.account, peer.region, peer.capacity.instance_type) == scope]
     runs_usd = sum(map(compute_run_usd, (own, *sharing)))
     if budget_tag_key(own) is None and sharing and own.guard.budget_usd < runs_usd:
-        got = f"none, beside {join_values(other.name for other in sharing)} in the same account"
-        allowed = f"one tag, or a budget_usd of {runs_usd:.2f}: without tags the budget counts their runs too"
-        yield RuleFinding("tags", got, allowed, "add a tag, such as project: tandem")
+        got = f"none, beside {join_values(peer.name for peer in sharing)} in the same account"
+        legal = f"one tag, or a budget_usd of {runs_usd:.2f}: without tags the budget counts their runs too"
+        yield RuleFinding("tags", got, legal, "add a tag, such as project: tandem")
 
 
 @RULES.warn("budget-by-hand", "CloudFormation's registry: AWS::Budgets::Budget by region", "2026-11-22")
@@ -193,9 +193,9 @@ def _find_manual_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     environment = context.environment
     if needs_manual_budget(environment):
         got = f"{environment.region}, where CloudFormation makes no budget"
-        allowed = f"a budget {names.budget_name(environment)} that you made by hand"
+        legal = f"a budget {names.budget_name(environment)} that you made by hand"
         change = "make it once (docs/runbook.md#a-budget-by-hand); until then two paths stop the fleet, not three"
-        yield RuleFinding("region", got, allowed, change)
+        yield RuleFinding("region", got, legal, change)
 
 
 @RULES.refuse("billing-code", _OFFERINGS, "2026-11-22")
@@ -204,8 +204,8 @@ def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFind
     offerings, region = context.catalogue.offerings, context.environment.region
     has_offer = region in offerings.offerings.get(context.environment.capacity.instance_type, {})
     if has_offer and region not in offerings.billing_codes:
-        allowed, change = join_values(sorted(offerings.billing_codes)), f"add its code to billing_codes of {_OFFERINGS}"
-        yield RuleFinding("region", f"{region}, whose billing code is not known", allowed, change)
+        legal, change = join_values(sorted(offerings.billing_codes)), f"add its code to billing_codes of {_OFFERINGS}"
+        yield RuleFinding("region", f"{region}, whose billing code is not known", legal, change)
 
 
 @RULES.warn("idle-before-max", "Tandem's own: else the idle stop never stops anything", "2026-11-21")
@@ -213,9 +213,9 @@ def _find_late_idle_stop(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The guard's idle_minutes is less than its max_hours."""
     idle, hours = context.environment.guard.idle_minutes, context.environment.guard.max_hours
     if idle >= hours * 60:
-        allowed = f"less than the {hours * 60} minutes of max_hours {hours}"
+        legal = f"less than the {hours * 60} minutes of max_hours {hours}"
         change = "write 30: nodes are stopped by max_hours before they could be found idle"
-        yield RuleFinding("guard.idle_minutes", str(idle), allowed, change)
+        yield RuleFinding("guard.idle_minutes", str(idle), legal, change)
 
 
 @RULES.refuse("storage-price-dated", "Tandem's own: a price without a date is nobody's figure", "2026-11-21")
@@ -223,17 +223,17 @@ def _find_undated_storage_price(context: EnvironmentContext) -> Iterable[RuleFin
     """A price of storage has its date."""
     artifacts = context.environment.artifacts
     if artifacts.usd_per_gb_month is not None and artifacts.usd_per_gb_month_date is None:
-        allowed, change = "the day on which the price was read", "add it, or delete usd_per_gb_month"
-        yield RuleFinding("artifacts.usd_per_gb_month_date", "no date", allowed, change)
+        legal, change = "the day on which the price was read", "add it, or delete usd_per_gb_month"
+        yield RuleFinding("artifacts.usd_per_gb_month_date", "no date", legal, change)
 
 
 @RULES.warn("efa-needless", f"{NEURON_SDK} about-neuron/arch/neuron-hardware/trn2-arch.rst", "2026-08-21")
 def _find_needless_efa(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """EFA is off, as no variant spans two nodes."""
     if context.environment.capacity.efa:
-        allowed = "false: no variant spans two nodes, and within one NeuronLink carries all"
+        legal = "false: no variant spans two nodes, and within one NeuronLink carries all"
         change = "write false; it saves a network interface per card and its addresses"
-        yield RuleFinding("capacity.efa", "true", allowed, change)
+        yield RuleFinding("capacity.efa", "true", legal, change)
 
 
 def _format_purchase(capacity: CapacitySettings) -> str:
@@ -244,16 +244,16 @@ def _format_purchase(capacity: CapacitySettings) -> str:
 def _find_foreign_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The price of a node-hour is of the declared instance type and kind."""
     capacity = context.environment.capacity
-    purchase, stated = _format_purchase(capacity), capacity.usd_per_hour_of
-    if stated is not None:
-        if stated != purchase:
+    purchase, price_of = _format_purchase(capacity), capacity.usd_per_hour_of
+    if price_of is not None:
+        if price_of != purchase:
             change = f"read the price of {purchase} and write it, its day and what it is of"
-            yield RuleFinding("capacity.usd_per_hour_of", f"{stated} with {purchase}", purchase, change)
+            yield RuleFinding("capacity.usd_per_hour_of", f"{price_of} with {purchase}", purchase, change)
         return
-    for other in context.other_environments:
-        is_equal = capacity.usd_per_hour == other.capacity.usd_per_hour > 0
-        if is_equal and _format_purchase(other.capacity) != purchase:
-            got = f"{capacity.usd_per_hour:g}, the price of {_format_purchase(other.capacity)} in {other.name}"
+    for peer in context.other_environments:
+        is_equal = capacity.usd_per_hour == peer.capacity.usd_per_hour > 0
+        if is_equal and _format_purchase(peer.capacity) != purchase:
+            got = f"{capacity.usd_per_hour:g}, the price of {_format_purchase(peer.capacity)} in {peer.name}"
             change = f"read the price of {purchase}, and write usd_per_hour_of: {purchase}"
             yield RuleFinding("capacity.usd_per_hour", got, f"the price of {purchase}", change)
             return
@@ -264,9 +264,9 @@ def _find_past_block(context: DateContext) -> Iterable[RuleFinding]:
     """The Capacity Block is not over."""
     block = context.environment.capacity.block
     if block is not None and block.ends <= context.now:
-        got, allowed = f"{block.ends:{_MOMENT}}, which is over", f"later than {context.now:{_MOMENT}}"
+        got, legal = f"{block.ends:{_MOMENT}}, which is over", f"later than {context.now:{_MOMENT}}"
         change = "write the block you have now with its reservation_id, or block: null"
-        yield RuleFinding("capacity.block.ends", got, allowed, change)
+        yield RuleFinding("capacity.block.ends", got, legal, change)
 
 
 @RULES.refuse("price-to-come", "Tandem's own: nobody has read a price of tomorrow", "2026-11-22")

@@ -51,7 +51,9 @@ def check_workspace(workspace: Workspace, catalogue: Catalogue, now: datetime | 
     """
     if not workspace.substitutes:
         return _check_valid_workspace(workspace, catalogue, now)
-    first_faults, second_faults = (_check_valid_workspace(mended, catalogue, now) for mended in workspace.substitutes)
+    first_faults, second_faults = (
+        _check_valid_workspace(substitute, catalogue, now) for substitute in workspace.substitutes
+    )
     # what two faults of one cause share, whatever legal value stands in for a spoilt leaf
     lasting = {(fault.file, fault.path, fault.rule, fault.got) for fault in second_faults}
     return tuple(
@@ -85,14 +87,14 @@ def _check_valid_workspace(workspace: Workspace, catalogue: Catalogue, now: date
     faults: list[SpecFault] = []
     for environment, document in files:
         instance = catalogue.instances.instances[environment.capacity.instance_type]
-        hosted = {name: experiments[name] for name in environment.experiments if name in experiments}
+        own_contexts = {name: experiments[name] for name in environment.experiments if name in experiments}
         contexts: list[object] = [
             EnvironmentContext(
                 environment=environment,
                 catalogue=catalogue,
                 instance=instance,
-                experiments=tuple(context.experiment for context in hosted.values()),
-                other_environments=tuple(other for other, _ in files if other is not environment),
+                experiments=tuple(context.experiment for context in own_contexts.values()),
+                other_environments=tuple(peer for peer, _ in files if peer is not environment),
             )
         ]
         contexts += [
@@ -106,7 +108,7 @@ def _check_valid_workspace(workspace: Workspace, catalogue: Catalogue, now: date
                 instance=instance,
                 path=f"experiments[{environment.experiments.index(name)}]",
             )
-            for name, context in hosted.items()
+            for name, context in own_contexts.items()
         ]
         contexts += [DateContext(environment=environment, now=now)] if now else []
         faults += _list_faults(contexts, document)

@@ -40,8 +40,8 @@ def _find_unsupported_modes(context: ExperimentContext) -> Iterable[RuleFinding]
     variant = next((arm.variant for arm in context.arms if arm.variant.mode not in cpu_compile.modes), None)
     if variant:
         got = f"cpu, with mode {variant.mode} of {variant.name} on runtime {runtime.name}"
-        allowed = f"device; cpu with modes {join_values(cpu_compile.modes)}"
-        yield RuleFinding("compile.where", got, allowed, "write where: device", runtime.cite(cpu_compile.unproven))
+        legal = f"device; cpu with modes {join_values(cpu_compile.modes)}"
+        yield RuleFinding("compile.where", got, legal, "write where: device", runtime.cite(cpu_compile.unproven))
 
 
 @RULES.refuse_unproven(
@@ -66,8 +66,8 @@ def _find_memory_below_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
     """A compile's memory is more than the shared memory, which counts against it."""
     memory, shm = context.experiment.compile.memory_gib, context.experiment.serving.shm_gib
     if memory is not None and memory <= shm:
-        got, allowed = f"{memory} with serving.shm_gib {shm}", f"more than {shm}: /dev/shm counts against it"
-        yield RuleFinding("compile.memory_gib", got, allowed, "write null, which is a server's memory")
+        got, legal = f"{memory} with serving.shm_gib {shm}", f"more than {shm}: /dev/shm counts against it"
+        yield RuleFinding("compile.memory_gib", got, legal, "write null, which is a server's memory")
 
 
 @RULES.warn("compile-memory", "Tandem's own reading: no published figure is known", "2026-11-22")
@@ -80,9 +80,9 @@ def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFindi
     parameters = target.bytes.value // VALUE_BYTES.get(target.dtype.value or "", 2) / 10**9
     if parameters >= LARGE_TARGET_B:
         got = f"{memory} for a target of {parameters:.0f} B parameters" + ("" if own else ", a server's")
-        allowed = f"{LARGE_COMPILE_GIB} or more from {LARGE_TARGET_B} B, where the node has it; no figure is published"
+        legal = f"{LARGE_COMPILE_GIB} or more from {LARGE_TARGET_B} B, where the node has it; no figure is published"
         change = f"write memory_gib: {LARGE_COMPILE_GIB}, or read the peak of a first compile and write that"
-        yield RuleFinding("compile.memory_gib", got, allowed, change)
+        yield RuleFinding("compile.memory_gib", got, legal, change)
 
 
 def _compile_limits(context: HostingContext) -> dict[str, int]:
@@ -101,12 +101,12 @@ def _find_oversize_compiles(context: HostingContext) -> Iterable[RuleFinding]:
     for name, limit in _compile_limits(context).items():
         value = getattr(context.experiment.compile, name)
         if value is not None and value > limit:
-            got, allowed = (
+            got, legal = (
                 context.format_value(f"compile.{name}", value),
                 f"at most {limit} on a {context.instance_name}",
             )
             change = f"write {name}: {limit} in the experiment, or null, which is a server's"
-            yield RuleFinding(context.path, got, allowed, change, context.cite(context.instance.allocatable_cpu_m))
+            yield RuleFinding(context.path, got, legal, change, context.cite(context.instance.allocatable_cpu_m))
 
 
 @RULES.warn("compiles-side-by-side", _DEADLINE, "2026-11-22")
@@ -123,9 +123,9 @@ def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
             fitting = limit // share
             asks = f"{count} compiles that the devices admit at once ask for {share * count} of a node's {limit}"
             got = f"{context.format_value(f'compile.{name}', share)}: {asks}; {count - fitting} would wait"
-            allowed = f"at most {limit // count}, or no more than {fitting} compiles at once"
+            legal = f"at most {limit // count}, or no more than {fitting} compiles at once"
             change = f"create {fitting} of the Jobs, and the next when one has ended: a deadline runs from the start"
-            yield RuleFinding(context.path, got, allowed, change, context.cite(context.instance.allocatable_cpu_m))
+            yield RuleFinding(context.path, got, legal, change, context.cite(context.instance.allocatable_cpu_m))
 
 
 @RULES.refuse("disk-fits", _DISK, "2026-11-21")
@@ -146,9 +146,9 @@ def _find_disk_shortage(context: HostingContext) -> Iterable[RuleFinding]:
     need, needed_gib = max(needs_gib.items(), key=lambda item: item[1])
     if needed_gib > limit_gib:
         got = f"{context.experiment.name!r}, where {need} may take {needed_gib} GiB of local disk"
-        allowed = f"at most {limit_gib} GiB on a {context.instance_name}"
+        legal = f"at most {limit_gib} GiB on a {context.instance_name}"
         change = "name smaller models, or another instance type"
-        yield RuleFinding(context.path, got, allowed, change, context.cite(figure))
+        yield RuleFinding(context.path, got, legal, change, context.cite(figure))
 
 
 @RULES.warn("compile-before-guard", "Tandem's own: guard.max_hours", "2026-11-21")

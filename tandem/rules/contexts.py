@@ -144,12 +144,12 @@ class DateContext:
 def build_experiment_context(experiment: Experiment, catalogue: Catalogue) -> ExperimentContext:
     """Look up the runtime and the models of an experiment."""
     runtime = catalogue.runtimes.get(experiment.runtime)
-    written, sweep = len(experiment.variants), experiment.sweep
+    variant_count, sweep = len(experiment.variants), experiment.sweep
     arms = []
     for index, variant in enumerate(experiment.all_variants()):
         paths = {name: f"variants[{index}].{name}" for name in Variant.model_fields}
-        if index >= written and sweep:
-            draft, window = divmod(index - written, len(sweep.num_speculative_tokens))
+        if index >= variant_count and sweep:
+            draft, window = divmod(index - variant_count, len(sweep.num_speculative_tokens))
             paths = {"name": "sweep.prefix", "mode": "sweep.mode", "draft": f"sweep.drafts[{draft}]"}
             paths["num_speculative_tokens"] = f"sweep.num_speculative_tokens[{window}]"
         arms.append(
@@ -158,7 +158,7 @@ def build_experiment_context(experiment: Experiment, catalogue: Catalogue) -> Ex
                 draft=catalogue.models.get(variant.draft or ""),
                 support=runtime.mode(variant.mode) if runtime and runtime.rendered else None,
                 paths=paths,
-                is_swept=index >= written,
+                is_swept=index >= variant_count,
             )
         )
     target = catalogue.models.get(experiment.target)

@@ -31,10 +31,10 @@ def _find_short_length(context: ExperimentContext) -> Iterable[RuleFinding]:
     window = max((variant.num_speculative_tokens or 0 for variant in arms), default=0)
     missing = prompt + output + window - length
     if missing > 0:
-        allowed = f"at least {length + missing}: prompt {prompt}, output {output}, largest window {window}"
+        legal = f"at least {length + missing}: prompt {prompt}, output {output}, largest window {window}"
         shorter = f", or max_output_tokens: {output - missing}" if output > missing else ""
         change = f"write {-(-(length + missing) // TILE) * TILE}{shorter}"
-        yield RuleFinding("serving.max_model_len", str(length), allowed, change)
+        yield RuleFinding("serving.max_model_len", str(length), legal, change)
 
 
 @RULES.refuse("length-made-for", _LONGEST, "2026-11-21")
@@ -75,9 +75,9 @@ def _find_incomplete_buckets(context: ExperimentContext) -> Iterable[RuleFinding
     for name, setting in {**largest, "num_seqs_buckets": "max_num_seqs"}.items():
         buckets, limit = getattr(serving.tuning, name), getattr(serving, setting)
         if buckets and max(buckets) != limit:
-            got, allowed = f"{list(buckets)}, largest {max(buckets)}", f"{setting}, {limit}, as the largest"
+            got, legal = f"{list(buckets)}, largest {max(buckets)}", f"{setting}, {limit}, as the largest"
             change = f"write {sorted({bucket for bucket in buckets if bucket < limit} | {limit})}"
-            yield RuleFinding(f"serving.tuning.{name}", got, allowed, change)
+            yield RuleFinding(f"serving.tuning.{name}", got, legal, change)
 
 
 @RULES.warn("kernels-short", _KERNELS, "2026-08-21")
@@ -86,9 +86,9 @@ def _find_short_kernels(context: ExperimentContext) -> Iterable[RuleFinding]:
     serving = context.experiment.serving
     for name in ("qkv_kernel_enabled", "attn_kernel_enabled", "mlp_kernel_enabled"):
         if getattr(serving.tuning, name) and serving.max_model_len <= KERNEL_LENGTH:
-            got, allowed = f"true at max_model_len {serving.max_model_len}", f"a max_model_len above {KERNEL_LENGTH}"
+            got, legal = f"true at max_model_len {serving.max_model_len}", f"a max_model_len above {KERNEL_LENGTH}"
             change = "leave it out, or write max_model_len: 2048"
-            yield RuleFinding(f"serving.tuning.{name}", got, allowed, change)
+            yield RuleFinding(f"serving.tuning.{name}", got, legal, change)
 
 
 @RULES.refuse("tuning-read", f"{DATA}/runtimes, tuning_keys", "2026-11-21")
@@ -100,7 +100,7 @@ def _find_unread_settings(context: ExperimentContext) -> Iterable[RuleFinding]:
     for name, value in context.experiment.serving.tuning:
         if value not in (None, ()) and name not in keys:
             text = str(list(value)) if isinstance(value, tuple) else str(value).lower()
-            readers = (other.name for other in runtimes if other.spelling and name in other.spelling.tuning_keys)
+            readers = (item.name for item in runtimes if item.spelling and name in item.spelling.tuning_keys)
             got = f"{text} on runtime {context.runtime.name}, which does not read it"
             change = f"delete it; it is read by runtime {join_values(readers)}"
             yield RuleFinding(f"serving.tuning.{name}", got, join_values(keys), change)
@@ -124,9 +124,9 @@ def _find_async_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
     plain = [arm.variant.name for arm in context.arms if arm.variant.mode == "none"]
     spelling = context.runtime.spelling if context.runtime else None
     if spelling and spelling.async_key and context.experiment.serving.async_mode and plain:
-        allowed = "false, until the plain variant is seen to run asynchronously"
+        legal = "false, until the plain variant is seen to run asynchronously"
         change = "write false, or look into the plain server's log: if it stays synchronous it is no control"
-        yield RuleFinding("serving.async_mode", f"true with the plain variant {plain[0]}", allowed, change)
+        yield RuleFinding("serving.async_mode", f"true with the plain variant {plain[0]}", legal, change)
 
 
 @RULES.refuse("sequence-divides", _SEQUENCE, "2026-11-21")
@@ -138,8 +138,8 @@ def _find_indivisible_prefill(context: ExperimentContext) -> Iterable[RuleFindin
     indivisible = [length for length in lengths if length % serving.tensor_parallel_size]
     if tuning.sequence_parallel_enabled and indivisible:
         got = f"true with a prefill of {indivisible[0]} tokens over {serving.tensor_parallel_size} ranks"
-        allowed = "prefill lengths that the TP degree divides"
-        yield RuleFinding(_PARALLEL, got, allowed, "write false, or other lengths")
+        legal = "prefill lengths that the TP degree divides"
+        yield RuleFinding(_PARALLEL, got, legal, "write false, or other lengths")
 
 
 @RULES.refuse("eagle-sequence", _EAGLE_SEQUENCE, "2026-11-21")

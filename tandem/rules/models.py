@@ -34,9 +34,9 @@ def _find_unrendered_runtime(context: ExperimentContext) -> Iterable[RuleFinding
     runtime = context.runtime
     if runtime is not None and not runtime.rendered:
         got = f"{runtime.name!r}, which is not rendered: {runtime.not_rendered_because}"
-        allowed = join_values(name for name, other in sorted(context.catalogue.runtimes.items()) if other.rendered)
+        legal = join_values(name for name, item in sorted(context.catalogue.runtimes.items()) if item.rendered)
         change = "nxdi-v0 for a plain draft model, native for EAGLE3"
-        yield RuleFinding("runtime", got, allowed, change, runtime.cite(runtime.support))
+        yield RuleFinding("runtime", got, legal, change, runtime.cite(runtime.support))
 
 
 @RULES.refuse("target-family", f"{DATA}/runtimes, target_families", "2026-11-21")
@@ -46,7 +46,7 @@ def _find_unsupported_family(context: ExperimentContext) -> Iterable[RuleFinding
     if runtime is None or target is None or target.family.value in runtime.target_families.value:
         return
     families, runtimes = runtime.target_families, sorted(context.catalogue.runtimes.items())
-    fits = [name for name, other in runtimes if other.rendered and target.family.value in other.target_families.value]
+    fits = [name for name, item in runtimes if item.rendered and target.family.value in item.target_families.value]
     got = f"{target.id}, of family {target.family.value}, on runtime {runtime.name}"
     change = f"{f'runtime {fits[0]}, or ' if fits else ''}a target of these families"
     yield RuleFinding("target", got, f"families {join_values(families.value)}", change, runtime.cite(families))
@@ -63,10 +63,10 @@ def _find_unproven_target(context: ExperimentContext) -> Iterable[RuleFinding]:
     runtime, target = context.runtime, context.target
     if runtime is None or target is None or target.family.value not in runtime.target_families.value:
         return
-    proven, is_accepted = runtime.proven_targets, context.experiment.accept_unproven
+    proven, accepts = runtime.proven_targets, context.experiment.accept_unproven
     if proven.value and target.id not in proven.value:
         got = f"{target.id}, which no source shows on runtime {runtime.name}"
-        change = "prove it on one node first" if is_accepted else "write one of them, or accept_unproven: true"
+        change = "prove it on one node first" if accepts else "write one of them, or accept_unproven: true"
         yield RuleFinding("target", got, join_values(proven.value), change, runtime.cite(proven))
 
 
@@ -77,8 +77,8 @@ def _find_vulnerable_image(context: ExperimentContext) -> Iterable[RuleFinding]:
     if runtime is not None and runtime.image.vulnerabilities.value is not None:
         figure = runtime.image.vulnerabilities
         change = "keep its servers inside the cluster, as rendered; use another runtime where its modes suffice"
-        allowed = "an image without known vulnerabilities"
-        yield RuleFinding("runtime", f"{runtime.name}: {figure.value}", allowed, change, runtime.cite(figure))
+        legal = "an image without known vulnerabilities"
+        yield RuleFinding("runtime", f"{runtime.name}: {figure.value}", legal, change, runtime.cite(figure))
 
 
 def _list_targets(context: ExperimentContext) -> list[str]:
@@ -143,8 +143,8 @@ def _find_draft_mode_mismatch(context: ExperimentContext) -> Iterable[RuleFindin
         if kind is None and name is not None:
             yield RuleFinding(path, name, f"no draft with mode {mode}", "delete it")
         if kind is not None and name is None:
-            allowed = f"{KIND_TEXTS[kind]} with mode {mode}: {join_values(_list_drafts(context, kind))}"
-            yield RuleFinding(path, "nothing", allowed, "name a draft, or write mode none")
+            legal = f"{KIND_TEXTS[kind]} with mode {mode}: {join_values(_list_drafts(context, kind))}"
+            yield RuleFinding(path, "nothing", legal, "name a draft, or write mode none")
 
 
 @RULES.refuse("draft-kind", _FEATURES, "2026-08-21")
@@ -159,9 +159,9 @@ def _find_wrong_draft_kind(context: ExperimentContext) -> Iterable[RuleFinding]:
         modes = [mode for mode in modes if runtime is None or runtime.mode(mode).verdict.value != "refused"]
         drafts = _list_drafts(context, kind)
         ways = (["write one of them"] if drafts else []) + ([f"write mode {' or '.join(modes)}"] if modes else [])
-        got, allowed = f"{draft.id}, of kind {draft_kind}, with mode {arm.variant.mode}", join_values(drafts)
+        got, legal = f"{draft.id}, of kind {draft_kind}, with mode {arm.variant.mode}", join_values(drafts)
         change = ", or ".join(ways) or "write mode none"
-        yield RuleFinding(arm.paths["draft"], got, f"{KIND_TEXTS[kind]}: {allowed}", change)
+        yield RuleFinding(arm.paths["draft"], got, f"{KIND_TEXTS[kind]}: {legal}", change)
 
 
 @RULES.warn("model-unpinned", f"{DATA}/models", "2026-11-21")
@@ -200,8 +200,8 @@ def _find_tokenizer_mismatch(context: ExperimentContext) -> Iterable[RuleFinding
     for arm, draft, target in _yield_pairs(context):
         if draft.head_of in (None, target.id) and draft.tokenizer.value != target.tokenizer.value:
             got = f"{draft.id}, whose tokenizer is {draft.tokenizer.value}"
-            allowed, change = f"the target's tokenizer, {target.tokenizer.value}", _suggest_drafts(context, draft)
-            yield RuleFinding(arm.paths["draft"], got, allowed, change, draft.cite(draft.tokenizer))
+            legal, change = f"the target's tokenizer, {target.tokenizer.value}", _suggest_drafts(context, draft)
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.tokenizer))
 
 
 @RULES.refuse("vocabulary-equal", "vllm 0.16.0 vllm/config/speculative.py", "2026-11-21")
@@ -211,8 +211,8 @@ def _find_vocabulary_mismatch(context: ExperimentContext) -> Iterable[RuleFindin
         is_comparable = draft.head_of is None and draft.tokenizer.value == target.tokenizer.value
         if is_comparable and draft.vocabulary.value != target.vocabulary.value:
             got = f"{draft.id}, whose vocabulary has {draft.vocabulary.value} rows"
-            allowed, change = f"the target's {target.vocabulary.value} rows", _suggest_drafts(context, draft)
-            yield RuleFinding(arm.paths["draft"], got, allowed, change, draft.cite(draft.vocabulary))
+            legal, change = f"the target's {target.vocabulary.value} rows", _suggest_drafts(context, draft)
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.vocabulary))
 
 
 @RULES.warn("draft-family", "arXiv 2211.17192, section 3: acceptance", "2026-11-21")
@@ -220,9 +220,9 @@ def _find_family_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Draft and target are of one family."""
     for arm, draft, target in _yield_pairs(context):
         if draft.head_of is None and draft.family.value != target.family.value:
-            got, allowed = f"{draft.id}, of family {draft.family.value}", f"the target's family, {target.family.value}"
+            got, legal = f"{draft.id}, of family {draft.family.value}", f"the target's family, {target.family.value}"
             change = "expect a lower acceptance, or write one of the same family"
-            yield RuleFinding(arm.paths["draft"], got, allowed, change, draft.cite(draft.family))
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.family))
 
 
 @RULES.refuse("draft-smaller", "arXiv 2211.17192, section 3.3: no speedup unless the draft costs less", "2026-11-21")
@@ -231,9 +231,9 @@ def _find_large_draft(context: ExperimentContext) -> Iterable[RuleFinding]:
     for arm, draft, target in _yield_pairs(context):
         if draft.head_of is None and not _is_smaller(draft, target):
             got = f"{draft.id}, of {draft.layers.value} layers"
-            allowed = f"a draft smaller than {target.id}, of {target.layers.value} layers"
+            legal = f"a draft smaller than {target.id}, of {target.layers.value} layers"
             change = _suggest_drafts(context, draft)
-            yield RuleFinding(arm.paths["draft"], got, allowed, change, draft.cite(draft.layers))
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.layers))
 
 
 @RULES.refuse("head-of-target", _EAGLE3, "2026-08-21")
@@ -242,8 +242,8 @@ def _find_foreign_head(context: ExperimentContext) -> Iterable[RuleFinding]:
     for arm, draft, target in _yield_pairs(context):
         if draft.head_of not in (None, target.id):
             got = f"{draft.id}, a head of {draft.head_of}"
-            allowed = f"a head of {target.id}: {join_values(_list_drafts(context, draft.kind.value))}"
-            yield RuleFinding(arm.paths["draft"], got, allowed, f"write one of them, or target {draft.head_of}")
+            legal = f"a head of {target.id}: {join_values(_list_drafts(context, draft.kind.value))}"
+            yield RuleFinding(arm.paths["draft"], got, legal, f"write one of them, or target {draft.head_of}")
 
 
 @RULES.refuse("head-hidden-size", _GPT_OSS, "2026-08-21")
@@ -252,8 +252,8 @@ def _find_hidden_size_mismatch(context: ExperimentContext) -> Iterable[RuleFindi
     for arm, draft, target in _yield_pairs(context):
         if draft.head_of == target.id and draft.hidden_size.value != target.hidden_size.value:
             got = f"{draft.id}, of hidden size {draft.hidden_size.value}"
-            allowed, source = f"the target's hidden size, {target.hidden_size.value}", draft.cite(draft.hidden_size)
-            yield RuleFinding(arm.paths["draft"], got, allowed, "write another head", source)
+            legal, source = f"the target's hidden size, {target.hidden_size.value}", draft.cite(draft.hidden_size)
+            yield RuleFinding(arm.paths["draft"], got, legal, "write another head", source)
 
 
 @RULES.refuse("head-vocabulary", _GPT_OSS, "2026-08-21")
@@ -266,8 +266,8 @@ def _find_small_head_vocabulary(context: ExperimentContext) -> Iterable[RuleFind
         rows = (draft.draft_vocabulary and draft.draft_vocabulary.value) or draft.vocabulary.value
         if draft.head_of is not None and rows != target.vocabulary.value:
             got = f"{draft.id}, which drafts from {rows} tokens, on runtime {runtime.name}"
-            allowed, source = f"all {target.vocabulary.value} tokens", runtime.cite(runtime.needs_vocabulary_match)
-            yield RuleFinding(arm.paths["draft"], got, allowed, "write another head, or runtime native", source)
+            legal, source = f"all {target.vocabulary.value} tokens", runtime.cite(runtime.needs_vocabulary_match)
+            yield RuleFinding(arm.paths["draft"], got, legal, "write another head, or runtime native", source)
 
 
 @RULES.warn("head-output", _EAGLE, "2026-08-21")
@@ -279,6 +279,6 @@ def _find_missing_output_matrix(context: ExperimentContext) -> Iterable[RuleFind
     for arm, draft, _ in _yield_pairs(context):
         if arm.variant.mode == "eagle":
             got = f"{draft.id} on runtime {runtime.name}"
-            allowed = "a head whose files hold the target's output matrix (lm_head), which published heads leave out"
+            legal = "a head whose files hold the target's output matrix (lm_head), which published heads leave out"
             change = "copy lm_head from the target into the head's files before they are staged"
-            yield RuleFinding(arm.paths["draft"], got, allowed, change)
+            yield RuleFinding(arm.paths["draft"], got, legal, change)

@@ -57,8 +57,8 @@ def _find_example_accounts(context: EnvironmentContext) -> Iterable[RuleFinding]
     for path, text in _yield_texts(environment.model_dump(mode="json", exclude={"account"})):
         match = _EXAMPLE.search(text)
         if match:
-            allowed = f"nothing of {match[0]}, an account of the AWS documentation"
-            yield RuleFinding(path, text, allowed, "write your own: this one came with a copied file")
+            legal = f"nothing of {match[0]}, an account of the AWS documentation"
+            yield RuleFinding(path, text, legal, "write your own: this one came with a copied file")
 
 
 def _parse_repo_url(context: EnvironmentContext) -> SplitResult | None:
@@ -105,9 +105,9 @@ def _find_shared_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
     if not isinstance(delivery, GitopsDelivery):
         return
     source = [getattr(delivery, key) for key in keys]
-    for other in context.other_environments:
-        if source == [getattr(other.delivery, key, None) for key in keys]:
-            got = f"{delivery.path}, as in environment {other.name}"
+    for peer in context.other_environments:
+        if source == [getattr(peer.delivery, key, None) for key in keys]:
+            got = f"{delivery.path}, as in environment {peer.name}"
             change = f"write manifests/{context.environment.name}"
             yield RuleFinding("delivery.path", got, "a folder of its own", change)
 
@@ -117,9 +117,9 @@ def _find_unrendered_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The folder that is synced is the one that is rendered: its last part is the environment's name."""
     delivery, name = context.environment.delivery, context.environment.name
     if isinstance(delivery, GitopsDelivery) and delivery.path.rpartition("/")[2] != name:
-        allowed = f"a folder named {name}, as `tandem render` writes it"
+        legal = f"a folder named {name}, as `tandem render` writes it"
         change = f"write manifests/{name}, or copy what is rendered to {delivery.path} with every commit"
-        yield RuleFinding("delivery.path", delivery.path, allowed, change)
+        yield RuleFinding("delivery.path", delivery.path, legal, change)
 
 
 @RULES.refuse("hosted-once", "Tandem's own: an experiment is one namespace", "2026-11-21")
@@ -135,12 +135,12 @@ def _find_long_names(names: Iterable[ResourceName]) -> Iterator[RuleFinding]:
     excess_by_path = {name.path: name for name in sorted(names, key=ResourceName.excess)}
     for path, name in excess_by_path.items():
         if name.excess() > 0:
-            got, allowed = (
+            got, legal = (
                 f"{name.value}, {len(name.value)} characters",
                 f"at most {name.limit} for a {name.resource_type}",
             )
             owner = "the file's" if path == "name" else "its"
-            yield RuleFinding(path, got, allowed, f"shorten {owner} name by {name.excess()}")
+            yield RuleFinding(path, got, legal, f"shorten {owner} name by {name.excess()}")
 
 
 @RULES.refuse("environment-name", _RESOURCE_NAMES, "2026-11-21")
@@ -160,8 +160,8 @@ def _find_folder_collision(context: ExperimentContext) -> Iterable[RuleFinding]:
     """An experiment's folder of manifests and its dashboard are its own."""
     name = context.experiment.name
     if name in FOLDER_NAMES:
-        allowed = "a name that no folder of manifests/<environment>/ and no dashboard of an environment has"
-        yield RuleFinding("name", repr(name), allowed, "rename the file")
+        legal = "a name that no folder of manifests/<environment>/ and no dashboard of an environment has"
+        yield RuleFinding("name", repr(name), legal, "rename the file")
 
 
 @RULES.refuse("environment-words", _ALARM_NAMES, "2026-11-22")
@@ -169,8 +169,8 @@ def _find_notify_word(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No word of the environment's name is {NOTIFY}."""
     name = context.environment.name
     if NOTIFY in name.split("-"):
-        allowed = f"a name without the word {NOTIFY}, by which alarms of `prod` are told from those of `prod-eu`"
-        yield RuleFinding("name", repr(name), allowed, "rename the file")
+        legal = f"a name without the word {NOTIFY}, by which alarms of `prod` are told from those of `prod-eu`"
+        yield RuleFinding("name", repr(name), legal, "rename the file")
 
 
 @RULES.refuse("bucket-name", _BUCKET_NAMES, "2026-11-21")
@@ -179,8 +179,8 @@ def _find_bad_bucket_name(context: EnvironmentContext) -> Iterable[RuleFinding]:
     name = context.environment.artifacts.existing_bucket or ""
     is_reserved = name.startswith(S3_RESERVED_PREFIXES) or name.endswith(S3_RESERVED_SUFFIXES)
     if is_reserved or ".." in name or ADDRESS.fullmatch(name):
-        allowed = "no two dots in a row, no IP address, no start or end that S3 reserves"
-        yield RuleFinding("artifacts.existing_bucket", repr(name), allowed, "write the bucket's own name")
+        legal = "no two dots in a row, no IP address, no start or end that S3 reserves"
+        yield RuleFinding("artifacts.existing_bucket", repr(name), legal, "write the bucket's own name")
 
 
 @RULES.refuse("bucket-key", _BUCKET_KEYS, "2026-11-22")
@@ -188,9 +188,9 @@ def _find_foreign_bucket_key(context: EnvironmentContext) -> Iterable[RuleFindin
     """The key of the bucket lies in its region."""
     key, region = context.environment.artifacts.kms_key_arn, context.environment.region
     if key is not None and key.split(":")[3] != region:
-        allowed = f"a key in {region}: S3 takes none of another region"
+        legal = f"a key in {region}: S3 takes none of another region"
         change = f"write the ARN of a key in {region}"
-        yield RuleFinding("artifacts.kms_key_arn", f"a key in {key.split(':')[3]}", allowed, change)
+        yield RuleFinding("artifacts.kms_key_arn", f"a key in {key.split(':')[3]}", legal, change)
 
 
 @RULES.refuse("tags-fit", _TAGS, "2026-11-21")
@@ -205,6 +205,6 @@ def _find_bad_tags(context: EnvironmentContext) -> Iterable[RuleFinding]:
             yield RuleFinding(path, f"the key {key!r}", "keys without the prefix aws:", "rename it")
         for part, text, limit in (("key", key, KEY_LENGTH), ("value", value, VALUE_LENGTH)):
             if len(text) > limit or not TAG_TEXT.fullmatch(text) or not text:
-                allowed = f"1 to {limit} letters, digits, spaces and _ . : / = + - @"
+                legal = f"1 to {limit} letters, digits, spaces and _ . : / = + - @"
                 got = f"the {part} {text[:40]!r}, {len(text)} characters"
-                yield RuleFinding(path, got, allowed, f"rewrite the {part}")
+                yield RuleFinding(path, got, legal, f"rewrite the {part}")

@@ -71,8 +71,8 @@ def _find_wrong_range_size(context: EnvironmentContext) -> Iterable[RuleFinding]
     if block is not None and not LARGEST_PREFIX <= block.prefixlen <= SMALLEST_PREFIX:
         prefix = min(max(block.prefixlen, LARGEST_PREFIX), SMALLEST_PREFIX)
         change = f"write {ipaddress.IPv4Network((block.network_address, prefix), strict=False)}"
-        allowed = f"a prefix from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}"
-        yield RuleFinding("network.cidr", network.cidr, allowed, change)
+        legal = f"a prefix from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}"
+        yield RuleFinding("network.cidr", network.cidr, legal, change)
 
 
 @RULES.refuse("range-private", "RFC 1918", "1996-02-01")
@@ -89,8 +89,8 @@ def _find_single_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
     zones = {zone for _, zone in context.zones()}
     if len(zones) == 1:
         path = "network.zones" if context.environment.network.kind == "new" else "network.subnets"
-        allowed = "two zones or more: EKS needs them"
-        yield RuleFinding(path, f"only {join_values(zones)}", allowed, "add one in another zone")
+        legal = "two zones or more: EKS needs them"
+        yield RuleFinding(path, f"only {join_values(zones)}", legal, "add one in another zone")
 
 
 @RULES.refuse("subnet-once", "Tandem's own: one subnet per entry", "2026-11-21")
@@ -112,10 +112,10 @@ def _find_overlaps(context: EnvironmentContext) -> Iterable[RuleFinding]:
     network = context.environment.network
     blocks = [_parse_network(cidr) for cidr in network.cidrs] if isinstance(network, ExistingNetwork) else []
     for index, block in enumerate(blocks[1:]):
-        overlaps = [other for other in blocks[: index + 1] if other and block and other.overlaps(block)]
+        overlaps = [first for first in blocks[: index + 1] if first and block and first.overlaps(block)]
         if overlaps:
-            got, allowed = f"{block}, which overlaps {overlaps[0]}", "ranges that do not overlap, as EC2 admits them"
-            yield RuleFinding(f"network.secondary_cidrs[{index}]", got, allowed, "delete one")
+            got, legal = f"{block}, which overlaps {overlaps[0]}", "ranges that do not overlap, as EC2 admits them"
+            yield RuleFinding(f"network.secondary_cidrs[{index}]", got, legal, "delete one")
 
 
 @RULES.refuse("closed-needs-endpoints", _CLOSED, "2026-11-21")
@@ -132,8 +132,8 @@ def _find_missing_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A public endpoint names the ranges it admits."""
     endpoint = context.environment.cluster.endpoint
     if endpoint.access == "public" and not endpoint.cidrs:
-        got, allowed = "none with a public endpoint", "the ranges your people come from"
-        yield RuleFinding("cluster.endpoint.cidrs", got, allowed, "name them, or write access: private")
+        got, legal = "none with a public endpoint", "the ranges your people come from"
+        yield RuleFinding("cluster.endpoint.cidrs", got, legal, "name them, or write access: private")
 
 
 @RULES.refuse("endpoint-open", f"{_ENDPOINT}; cdk-nag AwsSolutions-EKS1", "2026-11-21")
@@ -143,8 +143,8 @@ def _find_wide_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
         block = _parse_network(cidr)
         if block is not None and block.prefixlen < WIDEST_PREFIX:
             change = "name the ranges your people come from, or write access: private"
-            allowed = f"a prefix of /{WIDEST_PREFIX} or longer"
-            yield RuleFinding(f"cluster.endpoint.cidrs[{index}]", cidr, allowed, change)
+            legal = f"a prefix of /{WIDEST_PREFIX} or longer"
+            yield RuleFinding(f"cluster.endpoint.cidrs[{index}]", cidr, legal, change)
 
 
 @RULES.refuse("endpoint-routed", "RFC 1918", "1996-02-01")
@@ -154,8 +154,8 @@ def _find_private_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
     for index, cidr in enumerate(endpoint.cidrs):
         if endpoint.access == "public" and _is_inside(cidr, PRIVATE):
             change = "delete it: the VPC itself always reaches the endpoint"
-            allowed = "public ranges: no private address arrives there"
-            yield RuleFinding(f"cluster.endpoint.cidrs[{index}]", cidr, allowed, change)
+            legal = "public ranges: no private address arrives there"
+            yield RuleFinding(f"cluster.endpoint.cidrs[{index}]", cidr, legal, change)
 
 
 @RULES.refuse("endpoint-unused", _ENDPOINT, "2026-11-21")
@@ -173,9 +173,9 @@ def _find_public_clients(context: EnvironmentContext) -> Iterable[RuleFinding]:
     private = (*PRIVATE, SHARED)
     for index, client in enumerate(context.environment.cluster.endpoint.clients):
         if _parse_network(client) is not None and not _is_inside(client, private):
-            allowed = f"inside {join_values(private)}: no other address arrives at the API's private one"
+            legal = f"inside {join_values(private)}: no other address arrives at the API's private one"
             change = "delete it, or with access: public write it into cluster.endpoint.cidrs"
-            yield RuleFinding(f"cluster.endpoint.clients[{index}]", client, allowed, change)
+            yield RuleFinding(f"cluster.endpoint.clients[{index}]", client, legal, change)
 
 
 @RULES.refuse("admin-named", _ADMIN, "2026-11-21")
@@ -209,9 +209,9 @@ def _find_foreign_principals(context: EnvironmentContext) -> Iterable[RuleFindin
         owner = arn.split(":")[4]
         is_example = owner in EXAMPLE_ACCOUNTS and account not in EXAMPLE_ACCOUNTS  # example-leftover refuses it
         if owner != account and not is_example:
-            got, allowed = f"{arn} in an environment of account {account}", f"a principal of account {account}"
+            got, legal = f"{arn} in an environment of account {account}", f"a principal of account {account}"
             change = f"write a role of {account}; one that people of {owner} may assume lets them in"
-            yield RuleFinding(path, got, allowed, change)
+            yield RuleFinding(path, got, legal, change)
 
 
 @RULES.refuse("boundary-name", "IAM API Reference, CreatePolicy", "2026-11-21")
@@ -222,5 +222,5 @@ def _find_boundary_arn(context: EnvironmentContext) -> Iterable[RuleFinding]:
         folder, _, name = boundary.rpartition("/")
         has_plain_name = POLICY_NAME.fullmatch(name) and folder.endswith(":policy")  # one with a path has no such name
         change = f"write {name}" if has_plain_name else "write the name of a policy whose path is /"
-        allowed = "the name of a managed policy, not its ARN"
-        yield RuleFinding("bootstrap.permissions_boundary", repr(boundary), allowed, change)
+        legal = "the name of a managed policy, not its ARN"
+        yield RuleFinding("bootstrap.permissions_boundary", repr(boundary), legal, change)

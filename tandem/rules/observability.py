@@ -28,12 +28,12 @@ RULES = RuleList()
 def _find_wrong_endpoint(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A subscriber's endpoint is of its protocol."""
     for index, subscription in enumerate(context.environment.observability.alarm_subscriptions):
-        pattern, allowed = ENDPOINTS[subscription.protocol]
+        pattern, legal = ENDPOINTS[subscription.protocol]
         if not pattern.fullmatch(subscription.endpoint):
             fits = [name for name, (pattern, _) in ENDPOINTS.items() if pattern.fullmatch(subscription.endpoint)]
             got = f"{subscription.endpoint} with protocol {subscription.protocol}"
             change = f"write protocol: {fits[0]}" if fits else "write one, or the protocol that was meant"
-            yield RuleFinding(f"{_SUBSCRIPTIONS}[{index}].endpoint", got, allowed, change)
+            yield RuleFinding(f"{_SUBSCRIPTIONS}[{index}].endpoint", got, legal, change)
 
 
 @RULES.warn("alarms-heard", "Tandem's own: an alarm that nobody hears stops nothing", "2026-11-21")
@@ -48,7 +48,7 @@ def _find_missing_subscribers(context: EnvironmentContext) -> Iterable[RuleFindi
 def _find_repeated_subscribers(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Each subscriber of the alarms stands once."""
     subscriptions = enumerate(context.environment.observability.alarm_subscriptions)
-    for path, subscription, _ in find_repeats((f"{_SUBSCRIPTIONS}[{index}]", each) for index, each in subscriptions):
+    for path, subscription, _ in find_repeats((f"{_SUBSCRIPTIONS}[{index}]", item) for index, item in subscriptions):
         yield RuleFinding(path, f"{subscription.endpoint} again", "each subscriber once", "delete one")
 
 
@@ -63,11 +63,11 @@ def _yield_references(context: EnvironmentContext) -> Iterator[tuple[str, Refere
 @RULES.refuse("reference-experiment", _TANDEM, "2026-11-21")
 def _find_unknown_experiment(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A reference value is of an experiment that the environment hosts."""
-    hosted = context.environment.experiments
+    host_names = context.environment.experiments
     for path, value, _ in _yield_references(context):
-        if value.experiment not in hosted:
-            change = suggest_nearest(value.experiment, hosted)
-            yield RuleFinding(f"{path}.experiment", value.experiment, join_values(hosted), change)
+        if value.experiment not in host_names:
+            change = suggest_nearest(value.experiment, host_names)
+            yield RuleFinding(f"{path}.experiment", value.experiment, join_values(host_names), change)
 
 
 @RULES.refuse("reference-variant", _TANDEM, "2026-11-21")
@@ -87,8 +87,8 @@ def _find_impossible_acceptance(context: EnvironmentContext) -> Iterable[RuleFin
         plain = [variant.name for variant in variants if variant.mode == "none"]
         if value.acceptance_length is not None and value.variant in plain:
             got = f"{value.acceptance_length:g} of {value.variant}, mode none"
-            allowed = "null: nothing is drafted, so nothing is accepted"
-            yield RuleFinding(f"{path}.acceptance_length", got, allowed, "delete it")
+            legal = "null: nothing is drafted, so nothing is accepted"
+            yield RuleFinding(f"{path}.acceptance_length", got, legal, "delete it")
 
 
 @RULES.refuse("reference-figure", _TANDEM, "2026-11-21")
@@ -96,8 +96,8 @@ def _find_empty_value(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A reference value holds at least one figure."""
     for path, value, _ in _yield_references(context):
         if value.ttft_ms is None and value.tpot_ms is None and value.acceptance_length is None:
-            allowed = "at least one of ttft_ms, tpot_ms, acceptance_length"
-            yield RuleFinding(path, "no figure", allowed, "write the run's medians (summary.json), or delete the entry")
+            legal = "at least one of ttft_ms, tpot_ms, acceptance_length"
+            yield RuleFinding(path, "no figure", legal, "write the run's medians (summary.json), or delete the entry")
 
 
 @RULES.refuse("reference-once", _TANDEM, "2026-11-21")

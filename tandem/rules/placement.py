@@ -48,8 +48,8 @@ def _find_missing_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
         devices, claim = serving.devices, _find_smallest_claim(context)
         of_device = f"{cores // devices} logical cores at LNC {serving.logical_neuron_core}"
         change = f"write {cores}" + (f", or devices: {claim}" if claim else "")
-        allowed = f"at most {cores}: {devices} devices of {of_device}"
-        yield RuleFinding(_DEGREE, str(serving.tensor_parallel_size), allowed, change)
+        legal = f"at most {cores}: {devices} devices of {of_device}"
+        yield RuleFinding(_DEGREE, str(serving.tensor_parallel_size), legal, change)
 
 
 @RULES.warn("cores-idle", _ARCH, "2026-08-21")
@@ -74,8 +74,8 @@ def _find_indivisible_degree(context: ExperimentContext) -> Iterable[RuleFinding
     for _, model in context.models():
         width = model.intermediate_size
         if width.value is not None and width.value % degree:
-            allowed = f"a divisor of its MLP's width, {width.value}"
-            yield RuleFinding(_DEGREE, f"{degree} with {model.id}", allowed, change, model.cite(width))
+            legal = f"a divisor of its MLP's width, {width.value}"
+            yield RuleFinding(_DEGREE, f"{degree} with {model.id}", legal, change, model.cite(width))
 
 
 @RULES.warn("degree-pads", _LLAMA, "2026-07-28")
@@ -105,9 +105,9 @@ def _find_unbindable_count(context: HostingContext) -> Iterable[RuleFinding]:
     """The instance type can bind a claim of so many devices."""
     devices, counts = context.experiment.serving.devices, context.instance.device_counts
     if devices not in counts.value:
-        got, allowed = context.format_value("serving.devices", devices), join_values(counts.value)
+        got, legal = context.format_value("serving.devices", devices), join_values(counts.value)
         change = f"host an experiment with devices: {context.bindable_devices()}, or another instance type"
-        yield RuleFinding(context.path, got, f"{allowed} on {context.instance_name}", change, context.cite(counts))
+        yield RuleFinding(context.path, got, f"{legal} on {context.instance_name}", change, context.cite(counts))
 
 
 @RULES.refuse("cores-bound", _DRA, "2026-08-21")
@@ -118,9 +118,9 @@ def _find_unbindable_degree(context: HostingContext) -> Iterable[RuleFinding]:
     cores, claim = devices * per_device, f"{devices} devices of {per_device} logical cores"
     if devices < serving.devices and serving.tensor_parallel_size > cores:
         got = context.format_value("serving.tensor_parallel_size", serving.tensor_parallel_size)
-        allowed = f"at most {cores}: a claim on {context.instance_name} holds {claim}"
+        legal = f"at most {cores}: a claim on {context.instance_name} holds {claim}"
         change = f"host an experiment with tensor_parallel_size: {cores}, or another instance type"
-        yield RuleFinding(context.path, got, allowed, change, context.cite(context.instance.device_counts))
+        yield RuleFinding(context.path, got, legal, change, context.cite(context.instance.device_counts))
 
 
 @RULES.refuse("group-published", _LOOKUP, "2026-08-21")
@@ -129,10 +129,10 @@ def _find_unpublished_group(context: HostingContext) -> Iterable[RuleFinding]:
     group, groups = context.experiment.serving.device_group, context.instance.device_groups
     if group is not None and group not in groups.value:
         got = context.format_value("serving.device_group", group)
-        allowed = f"{join_values((*groups.value, 'null'))} on {context.instance_name}"
+        legal = f"{join_values((*groups.value, 'null'))} on {context.instance_name}"
         change = "a claim for this group would stay pending for ever: host an experiment with device_group: "
         change += join_values(groups.value or ("null",))
-        yield RuleFinding(context.path, got, allowed, change, context.cite(groups))
+        yield RuleFinding(context.path, got, legal, change, context.cite(groups))
 
 
 @RULES.warn("group-named", _DRA, "2026-08-21")
@@ -144,9 +144,9 @@ def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
     is_bindable = devices in context.instance.device_counts.value  # another rule refuses the rest
     if devices > 1 and is_bindable and fitting is not None and (group is None or group > fitting):
         got = context.format_value("serving.device_group", group or "null") + f" for {devices} devices"
-        allowed = f"the smallest group that holds them: {fitting}"
+        legal = f"the smallest group that holds them: {fitting}"
         change = f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves"
-        yield RuleFinding(context.path, got, allowed, change, context.cite(groups))
+        yield RuleFinding(context.path, got, legal, change, context.cite(groups))
 
 
 @RULES.refuse("shm-in-memory", "kubernetes.io/docs/concepts/storage/volumes, emptyDir", "2026-11-21")
@@ -154,9 +154,9 @@ def _find_large_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Shared memory is smaller than the server's memory, which it counts against."""
     shm, memory = context.experiment.serving.shm_gib, context.experiment.serving.memory_gib
     if shm >= memory:
-        allowed = f"less than {memory}: /dev/shm counts against the server's memory"
+        legal = f"less than {memory}: /dev/shm counts against the server's memory"
         change = f"write {max(1, memory // 4)}, or raise memory_gib"
-        yield RuleFinding("serving.shm_gib", f"{shm} of memory_gib {memory}", allowed, change)
+        yield RuleFinding("serving.shm_gib", f"{shm} of memory_gib {memory}", legal, change)
 
 
 def allocatable_limits(instance: InstanceType) -> dict[str, tuple[int, int]]:
@@ -177,9 +177,9 @@ def _find_large_request(context: HostingContext, setting: str, figure: DataFigur
         share = limit[0] * context.bindable_devices() // total
         if value * limit[1] > share:
             got = context.format_value(f"serving.{setting}", value)
-            allowed = f"at most {share // limit[1]}, its devices' share of a {context.instance_name}"
+            legal = f"at most {share // limit[1]}, its devices' share of a {context.instance_name}"
             change = f"write {setting}: {share // limit[1]} in the experiment"
-            yield RuleFinding(context.path, got, allowed, change, context.cite(figure))
+            yield RuleFinding(context.path, got, legal, change, context.cite(figure))
 
 
 @RULES.refuse("cpu-fits", _INSTANCES, "2026-11-21")
@@ -221,10 +221,10 @@ def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFindin
         counts = context.instance.device_counts.value
         larger = min((count for count in counts if count * per_device >= needed_bytes), default=None)
         got = f"{context.experiment.name!r}, whose weights and KV cache take {needed_bytes / GIB:.0f} GiB"
-        allowed = f"at most {present_bytes // GIB} GiB: {serving.devices} devices of {figure.value} GiB"
+        legal = f"at most {present_bytes // GIB} GiB: {serving.devices} devices of {figure.value} GiB"
         claim = f"write devices: {larger} in the experiment, or " if larger else ""
         change = f"{claim}lower max_num_seqs or max_model_len"
-        yield RuleFinding(context.path, got, allowed, change, context.cite(figure))
+        yield RuleFinding(context.path, got, legal, change, context.cite(figure))
 
 
 @RULES.warn("system-nodes-hold", _INSTANCES, "2026-11-21")
@@ -243,6 +243,6 @@ def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFind
         available = nodes.count * ((figure.value or 0) - node_reserve) - cluster_reserve
         if figure.value and needs > available:
             got = f"{nodes.count} x {nodes.instance_type} for {needs}{unit}"
-            allowed = f"at most {max(available, 0)}{unit}: what is left of them beside the add-ons"
+            legal = f"at most {max(available, 0)}{unit}: what is left of them beside the add-ons"
             change = "raise count or take a larger type, or start staging and llmperf one experiment at a time"
-            yield RuleFinding("cluster.system_nodes", got, allowed, change, table.cite(figure))
+            yield RuleFinding("cluster.system_nodes", got, legal, change, table.cite(figure))

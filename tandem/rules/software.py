@@ -41,9 +41,9 @@ def _find_old_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
     version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
     floor = kubernetes.floor
     if _parse_version(version) < _parse_version(floor.value):
-        allowed = f"{floor.value} or newer: {join_values(_list_minors(kubernetes))}"
+        legal = f"{floor.value} or newer: {join_values(_list_minors(kubernetes))}"
         change, source = f'write "{kubernetes.default.value}"', kubernetes.cite(floor)
-        yield RuleFinding("cluster.kubernetes", f'"{version}"', allowed, change, source)
+        yield RuleFinding("cluster.kubernetes", f'"{version}"', legal, change, source)
 
 
 @RULES.refuse("kubernetes-known", _MINORS, "2026-11-21")
@@ -128,14 +128,14 @@ def _find_privileged_pods(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No namespace is of pod security `privileged`."""
     if context.environment.serving.capabilities == "neuron":
         got = "neuron: SYS_ADMIN and IPC_LOCK in namespaces of pod security `privileged`, which refuses no pod"
-        allowed = "none or runtime-default, until a node has shown that a server needs more"
+        legal = "none or runtime-default, until a node has shown that a server needs more"
         change = "write none; after a failure for want of a capability runtime-default, and neuron last"
-        yield RuleFinding("serving.capabilities", got, allowed, change)
+        yield RuleFinding("serving.capabilities", got, legal, change)
 
 
 def _list_uses(context: EnvironmentContext) -> list[ImageUse]:
-    known = [experiment for experiment in context.experiments if experiment.runtime in context.catalogue.runtimes]
-    return list_image_uses(context.environment, known, context.catalogue)
+    experiments = [experiment for experiment in context.experiments if experiment.runtime in context.catalogue.runtimes]
+    return list_image_uses(context.environment, experiments, context.catalogue)
 
 
 @RULES.warn("images-pinned", f"{DATA}/platform/digests.yaml", "2026-11-21")
@@ -144,9 +144,9 @@ def _find_unpinned_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
     references = [use.reference for use in _list_uses(context) if use.kind == "image" and use.digest is None]
     if references:
         got = f"{len(references)} images without a digest: {join_values(references)}"
-        allowed = "a digest of each, so that nobody can move a tag under it"
+        legal = "a digest of each, so that nobody can move a tag under it"
         change = "run `tandem images --resolve` where the registries can be reached, and commit what it writes"
-        yield RuleFinding("experiments", got, allowed, change)
+        yield RuleFinding("experiments", got, legal, change)
 
 
 @RULES.refuse("mirrors-complete", "Tandem's own: one forgotten registry stops a closed cluster", "2026-11-21")
@@ -158,11 +158,11 @@ def _find_unmirrored_images(context: EnvironmentContext) -> Iterable[RuleFinding
         references += [use.reference] if use.mirrored == use.reference else []
     for host, references in bare_by_host.items():
         if references:
-            got, allowed = (
+            got, legal = (
                 f"no mirror for {join_values(references)}",
                 f"a mirror for each of {join_values(bare_by_host)}",
             )
-            yield RuleFinding("registry_mirrors", got, allowed, f"add `{host}: YOUR-MIRROR/{host}`")
+            yield RuleFinding("registry_mirrors", got, legal, f"add `{host}: YOUR-MIRROR/{host}`")
 
 
 @RULES.warn("mirrors-closed", f"{_ECR}: none for public.ecr.aws", "2026-11-21")
@@ -170,9 +170,9 @@ def _find_missing_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A network without NAT declares registry mirrors."""
     if context.is_closed() and not context.environment.registry_mirrors:
         hosts = dict.fromkeys(use.registry for use in _list_uses(context))
-        got, allowed = "no mirrors with network.nat none", f"a mirror for each of {join_values(hosts)}"
+        got, legal = "no mirrors with network.nat none", f"a mirror for each of {join_values(hosts)}"
         change = "add mirrors in private ECR, or another way out of the VPC: these registries have no VPC endpoint"
-        yield RuleFinding("registry_mirrors", got, allowed, change)
+        yield RuleFinding("registry_mirrors", got, legal, change)
 
 
 @RULES.warn("mirrors-seeded", f"{_ECR}, considerations", "2026-11-22")
@@ -180,26 +180,26 @@ def _find_unseeded_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]
     """Where nothing leads out of the VPC, mirrors in private ECR are filled beforehand."""
     mirrors = [mirror for mirror in context.environment.registry_mirrors.values() if PRIVATE_ECR.match(mirror)]
     if context.is_closed() and mirrors:
-        allowed = "mirrors that hold every image: a pull-through cache fetches nothing for a VPC without a way out"
+        legal = "mirrors that hold every image: a pull-through cache fetches nothing for a VPC without a way out"
         change = f"run what `tandem images {context.environment.name} --seed` prints, where the internet is reached"
-        yield RuleFinding("registry_mirrors", f"{join_values(mirrors)} with network.nat none", allowed, change)
+        yield RuleFinding("registry_mirrors", f"{join_values(mirrors)} with network.nat none", legal, change)
 
 
 @RULES.warn("hub-token", f"{DATA}/models, gated", "2026-11-21")
 def _find_missing_token(context: HostingContext) -> Iterable[RuleFinding]:
     """Where a gated model is hosted, the environment names the secret of the hub's token."""
-    gated = [model for _, model in context.models() if model.gated.value]
-    if gated and context.environment.hub.token_secret is None:
-        ids = join_values(model.id for model in gated)
+    models = [model for _, model in context.models() if model.gated.value]
+    if models and context.environment.hub.token_secret is None:
+        ids = join_values(model.id for model in models)
         got = f"{context.experiment.name!r}, whose {ids} the hub gives to a token only"
         change = f"put a token into a secret of Secrets Manager and write its name in hub.token_secret, or {BY_HAND}"
-        allowed, source = "hub.token_secret, where models are gated", gated[0].cite(gated[0].gated)
-        yield RuleFinding(context.path, got, allowed, change, source)
+        legal, source = "hub.token_secret, where models are gated", models[0].cite(models[0].gated)
+        yield RuleFinding(context.path, got, legal, change, source)
 
 
 @RULES.warn("hub-reached", _NAT, "2026-11-21")
 def _find_unreachable_hub(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A network without NAT names a hub that it reaches."""
     if context.is_closed() and context.environment.hub.endpoint is None:
-        got, allowed = "null, the public hub, with network.nat none", "a hub that the VPC can reach"
-        yield RuleFinding("hub.endpoint", got, allowed, f"write the endpoint of a hub of your own, or {BY_HAND}")
+        got, legal = "null, the public hub, with network.nat none", "a hub that the VPC can reach"
+        yield RuleFinding("hub.endpoint", got, legal, f"write the endpoint of a hub of your own, or {BY_HAND}")

@@ -43,9 +43,9 @@ def _find_refused_mode(context: ExperimentContext) -> Iterable[RuleFinding]:
             continue
         family = f" with a target of family {target.family.value}" if can_serve and target else ""
         got = f"{support.mode} on runtime {runtime.name}{family}: {support.reason}"
-        known = [mode for mode in runtime.modes if mode.verdict.value == "served" and _serves_family(mode, target)]
-        allowed, source = join_values(mode.mode for mode in known), runtime.cite(support.verdict)
-        yield RuleFinding(arm.paths["mode"], got, allowed, f"nearest: {support.nearest}", source)
+        modes = [mode for mode in runtime.modes if mode.verdict.value == "served" and _serves_family(mode, target)]
+        legal, source = join_values(mode.mode for mode in modes), runtime.cite(support.verdict)
+        yield RuleFinding(arm.paths["mode"], got, legal, f"nearest: {support.nearest}", source)
 
 
 @RULES.refuse("mode-batch", _MODES, "2026-11-21")
@@ -65,7 +65,7 @@ def _find_large_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
 )
 def _find_unproven_mode(context: ExperimentContext) -> Iterable[RuleFinding]:
     """A documented run of mode and target exists, or the experiment says accept_unproven."""
-    target, is_accepted = context.experiment.target, context.experiment.accept_unproven
+    target, accepts = context.experiment.target, context.experiment.accept_unproven
     for arm, support, runtime in _yield_arm_support(context):
         is_foreign = bool(support.proven_targets) and target not in support.proven_targets
         is_shown = support.verdict.value == "served" and not is_foreign
@@ -73,9 +73,9 @@ def _find_unproven_mode(context: ExperimentContext) -> Iterable[RuleFinding]:
             continue
         got = f"{support.mode} with {target} on runtime {runtime.name}: {support.reason}"
         proven = f"{support.mode} with {join_values(support.proven_targets)}"
-        change = "prove it on one node first" if is_accepted else f"accept_unproven: true, or: {support.nearest}"
-        allowed, source = proven if is_foreign else "a mode that is served", runtime.cite(support.verdict)
-        yield RuleFinding(arm.paths["mode"], got, allowed, change, source)
+        change = "prove it on one node first" if accepts else f"accept_unproven: true, or: {support.nearest}"
+        legal, source = proven if is_foreign else "a mode that is served", runtime.cite(support.verdict)
+        yield RuleFinding(arm.paths["mode"], got, legal, change, source)
 
 
 @RULES.refuse("tokens-by-mode", LOADER, "2026-11-21")
@@ -102,8 +102,8 @@ def _find_unread_method(context: ExperimentContext) -> Iterable[RuleFinding]:
         if not read_method and mode != "none":
             got += ", which its loader never reads: what runs is decided by mode"
             got += f"; the post's `eagle` is such a label, {mode} is what ran" if method == "eagle" else ""
-        allowed = f"nothing, or {read_method}" if read_method else "nothing"
-        yield RuleFinding(arm.paths["method"], got, allowed, "delete it")
+        legal = f"nothing, or {read_method}" if read_method else "nothing"
+        yield RuleFinding(arm.paths["method"], got, legal, "delete it")
 
 
 @RULES.warn("window-gains", f"{NXDI} models/model_base.py _token_gen_forward", "2025-09-22")
@@ -113,8 +113,8 @@ def _find_useless_window(context: ExperimentContext) -> Iterable[RuleFinding]:
         step = runtime.counters.tokens_per_step
         if support.mode != "none" and arm.variant.num_speculative_tokens == 1 and step.value == "k":
             path, source = arm.paths["num_speculative_tokens"], runtime.cite(step)
-            allowed = f"2 or more: a step on {runtime.name} commits at most k tokens"
-            yield RuleFinding(path, "1", allowed, "write 2 or more", source)
+            legal = f"2 or more: a step on {runtime.name} commits at most k tokens"
+            yield RuleFinding(path, "1", legal, "write 2 or more", source)
 
 
 @RULES.warn("window-long", "arXiv 2211.17192, expected tokens per step", "2026-11-21")
@@ -123,9 +123,9 @@ def _find_long_window(context: ExperimentContext) -> Iterable[RuleFinding]:
     for arm in context.arms:
         path, tokens = arm.paths["num_speculative_tokens"], arm.variant.num_speculative_tokens or 0
         if arm.variant.mode != "none" and tokens > LONG_WINDOW and not arm.is_swept:
-            allowed = f"at most {LONG_WINDOW}, unless the text is near-deterministic"
+            legal = f"at most {LONG_WINDOW}, unless the text is near-deterministic"
             change = "write 5 to 7 for mixed text, or find the best window by `sweep`"
-            yield RuleFinding(path, str(tokens), allowed, change)
+            yield RuleFinding(path, str(tokens), legal, change)
 
 
 @RULES.warn("batch-shown", f"{_MODES}, shown_max_num_seqs", "2026-11-22")
@@ -135,12 +135,12 @@ def _find_unshown_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
     for mode, (support, runtime) in {arm[1].mode: arm[1:] for arm in _yield_arm_support(context)}.items():
         limit = support.shown_max_num_seqs
         if limit is not None and batch > limit.value:
-            got, allowed = (
+            got, legal = (
                 f"{batch} with mode {mode} on runtime {runtime.name}",
                 f"at most {limit.value} is shown to run",
             )
             change = f"write {limit.value}, or try {batch} on one node first"
-            yield RuleFinding("serving.max_num_seqs", got, allowed, change, runtime.cite(limit))
+            yield RuleFinding("serving.max_num_seqs", got, legal, change, runtime.cite(limit))
 
 
 @RULES.refuse("baseline", _OWN, "2026-11-21")
@@ -162,11 +162,11 @@ def _find_single_variant(context: ExperimentContext) -> Iterable[RuleFinding]:
 def _find_repeated_names(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Each variant's name stands once, swept ones included."""
     counts = Counter(arm.variant.name for arm in context.arms)
-    written = {arm.variant.name for arm in context.arms if not arm.is_swept}
+    names = {arm.variant.name for arm in context.arms if not arm.is_swept}
     # of a sweep all names have one path, so its arms are told apart by their number
     entries = ((str(number), arm.variant.name) for number, arm in enumerate(context.arms))
     for number, name, _ in find_repeats(entries):
-        is_written = name in written
+        is_written = name in names
         change = "rename one: it names a Deployment and a Service" if is_written else "write each draft and window once"
         path = context.arms[int(number)].paths["name"]
         yield RuleFinding(path, f"{name!r}, {counts[name]} times", "each name once", change)
@@ -190,9 +190,9 @@ def _find_excess_arms(context: HostingContext) -> Iterable[RuleFinding]:
     per_node = total // devices
     if arms > per_node * nodes:
         got = f"{experiment.name!r}, whose {arms} variants of {devices} devices run all at once"
-        allowed = f"at most {per_node * nodes} variants on {nodes} nodes of {total} devices"
+        legal = f"at most {per_node * nodes} variants on {nodes} nodes of {total} devices"
         change = f"write schedule: interleaved in the experiment, or capacity.nodes: {-(-arms // per_node)}"
-        yield RuleFinding(context.path, got, allowed, change)
+        yield RuleFinding(context.path, got, legal, change)
 
 
 @RULES.refuse("variants-sent", _TEMPLATE_SIZE, "2026-11-21")
@@ -200,6 +200,6 @@ def _find_excess_variants(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """With delivery cdk the hosted experiments have at most {MAX_CDK_VARIANTS} variants together."""
     arms = sum(len(experiment.all_variants()) for experiment in context.experiments)
     if context.environment.delivery.kind == "cdk" and arms > MAX_CDK_VARIANTS:
-        allowed = f"at most {MAX_CDK_VARIANTS} variants with delivery cdk"
+        legal = f"at most {MAX_CDK_VARIANTS} variants with delivery cdk"
         change = "host fewer experiments here, shorten a sweep, or write delivery.kind: gitops"
-        yield RuleFinding("experiments", f"{arms} variants in all, applied by the CDK", allowed, change)
+        yield RuleFinding("experiments", f"{arms} variants in all, applied by the CDK", legal, change)

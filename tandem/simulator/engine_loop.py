@@ -79,9 +79,9 @@ class ResponseStream:
         frame = self.frames.burst(tokens, last=last) if self.frames.request.stream else b""
         self._token_index, self._pending_tokens = self._token_index + count, self._pending_tokens + count
         # what no frame tells is told with the next
-        told_tokens = self._pending_tokens if frame or not self.frames.request.stream else 0
-        self._pending_tokens -= told_tokens
-        return TokenBurst(due_s, told_tokens, opening + frame + (self.frames.closing() if last else b""), last)
+        frame_tokens = self._pending_tokens if frame or not self.frames.request.stream else 0
+        self._pending_tokens -= frame_tokens
+        return TokenBurst(due_s, frame_tokens, opening + frame + (self.frames.closing() if last else b""), last)
 
     def deliver(self, burst: TokenBurst) -> None:
         """Hand a burst over to the writer."""
@@ -172,10 +172,10 @@ class EngineLoop:
         for request, burst in bursts:
             if request in self._streams:
                 self._streams[request].deliver(burst)
-        finished = [(request, self._streams.pop(request)) for request in self.engine.end(steps)]
+        ends = [(request, self._streams.pop(request)) for request in self.engine.end(steps)]
         await asyncio.sleep(0)  # the writers' turn; whoever reads their last byte and then the metrics finds it counted
         self.metrics_page.record_steps(steps)
-        for request, stream in finished:
+        for request, stream in ends:
             self.metrics_page.record_end(request, stream.frames.plan.finish_reason, stream.max_tokens)
         for request in steps.requests:
             if request not in self._streams:  # ended, or gone in the middle of the step

@@ -122,8 +122,10 @@ class MetricsPage:
         self._last_token_s: dict[EngineRequest, float] = {}
         self._series: dict[str | tuple[str, str], Any] = {}
         if settings.runtime == "vllm-cpu":
-            started = Gauge("process_start_time_seconds", "when the server began, Unix time", registry=self.registry)
-            started.set(round(time.time(), 2))
+            start_gauge = Gauge(
+                "process_start_time_seconds", "when the server began, Unix time", registry=self.registry
+            )
+            start_gauge.set(round(time.time(), 2))
         wires = ("both", "v0" if self._is_v0 else "v1")
         for kind, rows in ((Gauge, _GAUGES), (Counter, _COUNTERS)):
             for name, wire, help_text in rows:
@@ -138,8 +140,8 @@ class MetricsPage:
             for kind, name, label, values, help_text in _LABELLED:
                 self._declare_by_label(kind, name, help_text, label, values)
             self._series["engine_sleep_state", "awake"].set(1)
-            rejected = ("vllm:admission_rejections", "requests refused for a full queue", ["model_name", "reason"])
-            rejections = Counter(*rejected, registry=self.registry)
+            texts = ("vllm:admission_rejections", "requests refused for a full queue", ["model_name", "reason"])
+            rejections = Counter(*texts, registry=self.registry)
             self.rejections, _ = (rejections.labels(settings.model, reason) for reason in _REJECTIONS)
             for reason in V1_REASONS:
                 self._count_success(reason, 0)

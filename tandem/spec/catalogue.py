@@ -105,9 +105,9 @@ def _list_compile_settings(spelling: RuntimeSpelling, program: ProgramCompile) -
 def _read_data_file(record: type[R], path: Path, **fixed_values: str) -> R:
     value = parse_record(record, read_document(path, f"{path.parent.name}/{path.name}"), **fixed_values)
     allowed = f"a key of sources: {', '.join(sorted(value.sources))}"
-    uncited = [(place, figure.source) for place, figure in walk_figures(value) if figure.source not in value.sources]
-    if uncited:
-        raise SpecError(_build_fault(path, place, f"the source {key!r}", allowed) for place, key in uncited)
+    orphans = [(place, figure.source) for place, figure in walk_figures(value) if figure.source not in value.sources]
+    if orphans:
+        raise SpecError(_build_fault(path, place, f"the source {key!r}", allowed) for place, key in orphans)
     return value
 
 

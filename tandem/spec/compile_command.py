@@ -63,11 +63,11 @@ def build_compile_command(experiment: Experiment, variant: Variant, catalogue: C
             unproven=unproven,
         )
     server = build_server_command(experiment, variant, catalogue)
-    kept = {name: value for name, value in server.environment.items() if name not in spelling.dropped_variables}
+    variables = {name: value for name, value in server.environment.items() if name not in spelling.dropped_variables}
     return CompileCommand(
         command=server.command,
         arguments=server.arguments,
-        environment={**kept, **environment},
+        environment={**variables, **environment},
         health_url=f"http://127.0.0.1:{SERVER_PORT}{spelling.health_path}",
         unproven=unproven,
     )

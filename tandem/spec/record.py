@@ -95,8 +95,8 @@ def _placeholder_fault(field: FieldInfo | None, document: YamlDocument, path: st
 def _is_consequence(entry: dict[str, Any], entries: list[dict[str, Any]]) -> bool:
     """Return whether a list is only called too short because entries of it are wrong."""
     place, depth = entry["loc"], len(entry["loc"])
-    is_nested = any(len(other["loc"]) > depth and other["loc"][:depth] == place for other in entries)
-    return entry["type"] == "too_short" and is_nested
+    has_inner = any(len(inner["loc"]) > depth and inner["loc"][:depth] == place for inner in entries)
+    return entry["type"] == "too_short" and has_inner
 
 
 def _build_fault(
@@ -107,8 +107,8 @@ def _build_fault(
     field = schema if isinstance(schema, FieldInfo) else None
     if kind == "extra_forbidden":
         key, hidden_keys = path.rpartition(".")[2], set(fixed_keys) if schema is record else set()
-        known = schema.model_fields if isinstance(schema, type) and issubclass(schema, SpecRecord) else {}
-        keys = sorted(set(known) - hidden_keys)
+        fields = schema.model_fields if isinstance(schema, type) and issubclass(schema, SpecRecord) else {}
+        keys = sorted(set(fields) - hidden_keys)
         close_keys = difflib.get_close_matches(key, keys, n=1)
         change = f"did you mean {close_keys[0]!r}?" if close_keys else "delete it"
         return document.build_fault(path, f"the unknown key {key!r}", ", ".join(keys), change)

@@ -19,14 +19,14 @@ def compute_artifact_key(experiment: Experiment, variant: Variant, catalogue: Ca
         name: spelling.tuning_defaults.get(name) if value is None else value
         for name, value in serving.tuning.model_dump().items()
     }
-    served = ("tensor_parallel_size", "logical_neuron_core", "max_num_seqs", "max_model_len", "dtype", "async_mode")
+    settings = ("tensor_parallel_size", "logical_neuron_core", "max_num_seqs", "max_model_len", "dtype", "async_mode")
     return ArtifactKey(
         runtime=runtime.name,
         image_repository=runtime.image.repository,
         image_tag=runtime.image.tag,
         image_digest=catalogue.digests.find_digest(runtime.image.reference),
         **{name: getattr(versions, name).value for name in ("sdk", "neuronx_cc", "nxdi", "plugin")},
-        **{name: getattr(serving, name) for name in served},
+        **{name: getattr(serving, name) for name in settings},
         platform_target=runtime.platform_target,
         target=models[experiment.target].full_id(),
         draft=models[variant.draft].full_id() if variant.draft else None,

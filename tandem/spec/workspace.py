@@ -77,9 +77,9 @@ def load_workspace(environments: Path, experiments: Path, names: tuple[str, ...]
         raise SpecError(missing)
     places = _parse_files(Environment, {name: environment_files[name] for name in names or environment_files})
     hosts = [record for _, record in places.records.values()] + [pair[0] for _, pair in places.mended.values()]
-    hosted = {name for host in hosts for name in host.experiments}
-    wanted = sorted(hosted & set(experiment_files)) if names else experiment_files
-    pairs = _parse_files(Experiment, {name: experiment_files[name] for name in wanted})
+    host_names = {name for host in hosts for name in host.experiments}
+    names_to_load = sorted(host_names & set(experiment_files)) if names else experiment_files
+    pairs = _parse_files(Experiment, {name: experiment_files[name] for name in names_to_load})
     faults += places.faults + pairs.faults
     for folder in (environments, experiments):
         for path in sorted(folder.glob("*.yml")):
