@@ -64,7 +64,10 @@ def parse_record(record: type[R], document: YamlDocument, **fixed_values: str) -
     except ValidationError as error:
         entries = [dict(entry) for entry in error.errors(include_url=False)]
         for entry in entries:
-            if not _is_consequence(entry, entries):
+            place = tuple(entry["loc"])
+            has_inner = any(inner["loc"][: len(place)] == place and inner is not entry for inner in entries)
+            # a list may only be called too short because entries of it are wrong
+            if not (entry["type"] == "too_short" and has_inner):
                 fault = _build_fault(record, document, entry, fixed_values)
                 faults.append(replace(fault, change="rename the file") if fault.path in fixed_values else fault)
     paths = {fault.path for fault in faults}
@@ -90,13 +93,6 @@ def _placeholder_fault(field: FieldInfo | None, document: YamlDocument, path: st
     """Return the fault of a placeholder, with what its field takes."""
     allowed = _describe_at(path, field) if field else "your own value"
     return document.build_fault(path, FILL_IN, allowed, _append_description(field, "fill it in"))
-
-
-def _is_consequence(entry: dict[str, Any], entries: list[dict[str, Any]]) -> bool:
-    """Return whether a list is only called too short because entries of it are wrong."""
-    place, depth = entry["loc"], len(entry["loc"])
-    has_inner = any(len(inner["loc"]) > depth and inner["loc"][:depth] == place for inner in entries)
-    return entry["type"] == "too_short" and has_inner
 
 
 def _build_fault(

@@ -68,11 +68,11 @@ def load_workspace(environments: Path, experiments: Path, names: tuple[str, ...]
         change = "start from `tandem new NAME`, or name other folders by --environments and --experiments"
         faults.append(SpecFault(str(environments), "", got, allowed, change))
     present = ", ".join(sorted(environment_files)) or "none yet"
-    missing = [
-        SpecFault(str(environments / f"{name}.yaml"), "", "no such file", present, _suggest_new(name))
-        for name in names
-        if name not in environment_files
-    ]
+    missing = []
+    for name in names:
+        if name not in environment_files:
+            change = f"name one of these, or make it with `{quote_command('tandem', 'new', name)}`"
+            missing.append(SpecFault(str(environments / f"{name}.yaml"), "", "no such file", present, change))
     if missing:
         raise SpecError(missing)
     places = _parse_files(Environment, {name: environment_files[name] for name in names or environment_files})
@@ -104,10 +104,6 @@ def load_workspace(environments: Path, experiments: Path, names: tuple[str, ...]
             for choice in choices
         ),
     )
-
-
-def _suggest_new(name: str) -> str:
-    return f"name one of these, or make it with `{quote_command('tandem', 'new', name)}`"
 
 
 def _list_files(folder: Path) -> dict[str, Path]:
