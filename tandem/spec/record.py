@@ -62,7 +62,7 @@ def parse_record(record: type[R], document: YamlDocument, **fixed_values: str) -
     try:
         value = record.model_validate_json(json.dumps({**document.data, **fixed_values}))
     except ValidationError as error:
-        entries = [dict(entry) for entry in error.errors(include_url=False)]
+        entries: list[dict[str, Any]] = [dict(entry) for entry in error.errors(include_url=False)]
         for entry in entries:
             place = tuple(entry["loc"])
             has_inner = any(inner["loc"][: len(place)] == place and inner is not entry for inner in entries)
