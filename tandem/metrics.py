@@ -1,13 +1,13 @@
 """The catalogue of figures: every metric that a record, a report, a dashboard or an alarm may name.
 
-Invariant: standard library only, because a Lambda packs this file; a name means one thing everywhere, and its unit
+Invariant: standard library only, since all others import it; a name means one thing everywhere, and its unit
 is its last word (`_ms`, `_per_s`) or a count. What is not here is not a metric of Tandem.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 BetterDirection = Literal["lower", "higher", "neither"]
@@ -59,27 +59,24 @@ class Metric:
         display: how it is drawn; None: it is not published. What is drawn is published, and the reverse.
     """
 
-    name: str
-    unit: str
     definition: str
     source: str
-    better: BetterDirection
-    spread: SpreadUnit = "request"
     display: MetricDisplay | None = None
+    name: str = ""
+    unit: str = ""
+    better: BetterDirection = "neither"
+    spread: SpreadUnit = "request"
 
 
 _CHUNKS = "arrival times of the response's SSE chunks"
 _USAGE = "the server's usage"
 
-_METRICS = (
-    Metric(
-        "ttft_ms",
-        "ms",
-        "from the start of the request to its first token-bearing chunk: the role chunk, which carries no token, "
-        "does not count; the time a late open-loop start was overdue is not in it (schedule_delay_ms)",
+_METRICS: dict[tuple[str, str, BetterDirection, SpreadUnit], Metric] = {
+    ("ttft_ms", "ms", "lower", "request"): Metric(
+        "from the start of the request to its first token-bearing chunk: the role chunk, which carries no token, does "
+        "not count; the time a late open-loop start was overdue is not in it (schedule_delay_ms)",
         _CHUNKS,
-        "lower",
-        display=MetricDisplay(
+        MetricDisplay(
             4,
             "TTFT",
             "From sending a request to its first token: prefill and queue. Speculation is not to change it; the time "
@@ -92,15 +89,11 @@ _METRICS = (
             ),
         ),
     ),
-    Metric(
-        "tpot_ms",
-        "ms",
-        "(E2E - TTFT) / (completion_tokens - 1), one value a request, absent below 2 tokens; biased low when the "
-        "first chunk holds b > 1 tokens, by the factor (completion_tokens - b) / (completion_tokens - 1): see "
-        "tpot_exact_ms",
+    ("tpot_ms", "ms", "lower", "request"): Metric(
+        "(E2E - TTFT) / (completion_tokens - 1), one value a request, absent below 2 tokens; biased low when the first "
+        "chunk holds b > 1 tokens, by the factor (completion_tokens - b) / (completion_tokens - 1): see tpot_exact_ms",
         f"{_CHUNKS}; {_USAGE}",
-        "lower",
-        display=MetricDisplay(
+        MetricDisplay(
             2,
             "TPOT",
             "Time per output token after the first: what speculation is to lower. Not the time between chunks, and "
@@ -113,23 +106,16 @@ _METRICS = (
             ),
         ),
     ),
-    Metric(
-        "tpot_exact_ms",
-        "ms",
-        "(last - first token-bearing chunk) / (tokens - tokens in the first), one value a request; absent where "
-        "the server does not say how many tokens each chunk holds, or all came in one",
+    ("tpot_exact_ms", "ms", "lower", "request"): Metric(
+        "(last - first token-bearing chunk) / (tokens - tokens in the first), one value a request; absent where the "
+        "server does not say how many tokens each chunk holds, or all came in one",
         f"{_CHUNKS}; running usage or token ids in each chunk",
-        "lower",
     ),
-    Metric(
-        "chunk_gap_ms",
-        "ms",
-        "between one token-bearing chunk and the next, every gap of every request in one pool: a long answer "
-        "weighs more; under speculation this is the time of an engine step, not of a token",
+    ("chunk_gap_ms", "ms", "lower", "gap"): Metric(
+        "between one token-bearing chunk and the next, every gap of every request in one pool: a long answer weighs "
+        "more; under speculation this is the time of an engine step, not of a token",
         _CHUNKS,
-        "lower",
-        spread="gap",
-        display=MetricDisplay(
+        MetricDisplay(
             9,
             "Chunk gap",
             "Time between streamed chunks. Under speculation that is an engine step, which holds several tokens: a "
@@ -137,13 +123,10 @@ _METRICS = (
             has_speed_up=False,
         ),
     ),
-    Metric(
-        "e2e_ms",
-        "ms",
+    ("e2e_ms", "ms", "lower", "request"): Metric(
         "from the start of the request to its last chunk with a choice; the usage chunk and [DONE] do not count",
         _CHUNKS,
-        "lower",
-        display=MetricDisplay(
+        MetricDisplay(
             1,
             "E2E latency",
             "From sending a request to its last chunk. Grows with the answer's length: compare it only between arms "
@@ -156,104 +139,73 @@ _METRICS = (
             ),
         ),
     ),
-    Metric(
-        "tokens_per_chunk",
-        "tokens",
-        "completion_tokens / token-bearing chunks, one value a request; about 1 without speculation, a little "
-        "above where the server counts a stop token that it does not send in a chunk of its own, or joins chunks",
+    ("tokens_per_chunk", "tokens", "neither", "request"): Metric(
+        "completion_tokens / token-bearing chunks, one value a request; about 1 without speculation, a little above "
+        "where the server counts a stop token that it does not send in a chunk of its own, or joins chunks",
         f"{_CHUNKS}; {_USAGE}",
-        "neither",
     ),
-    Metric(
-        "output_tokens_per_s",
-        "tokens/s",
+    ("output_tokens_per_s", "tokens/s", "higher", "request"): Metric(
         "completion_tokens / E2E of one request (per stream): its wait for the first token is in it",
         f"{_CHUNKS}; {_USAGE}",
-        "higher",
-        display=MetricDisplay(
+        MetricDisplay(
             5,
             "Output tokens per stream",
             "What one user sees: tokens of a request over its E2E, the wait for the first token included. Higher is "
             "better, so p90 is the fast end.",
         ),
     ),
-    Metric(
-        "system_output_tokens_per_s",
-        "tokens/s",
-        "completion tokens of the cell's requests that succeeded / the busy time of the arm, which for one turn "
-        "is from its first start to its last end, failed requests included; quantiles are over turns (n counts "
-        "turns), the mean is all tokens / the sum of all turns; short turns are biased low by their ends, where "
-        "fewer run",
+    ("system_output_tokens_per_s", "tokens/s", "higher", "turn"): Metric(
+        "completion tokens of the cell's requests that succeeded / the busy time of the arm, which for one turn is "
+        "from its first start to its last end, failed requests included; quantiles are over turns (n counts turns), "
+        "the mean is all tokens / the sum of all turns; short turns are biased low by their ends, where fewer run",
         f"start and end of every request; {_USAGE}",
-        "higher",
-        spread="turn",
-        display=MetricDisplay(
+        MetricDisplay(
             6,
             "Output tokens of the system",
-            "What one arm puts out in a turn, all streams together; one value a turn, so few values. Short turns read"
-            " low, since fewer streams run at their ends.",
+            "What one arm puts out in a turn, all streams together; one value a turn, so few values. Short turns read "
+            "low, since fewer streams run at their ends.",
         ),
     ),
-    Metric(
-        "goodput_per_s",
-        "requests/s",
-        "requests that succeeded within every stated limit / the busy time as of system_output_tokens_per_s; a "
-        "limit on a figure that one token cannot have is met; absent without limits, or where a limit needs usage"
-        " and there is none",
+    ("goodput_per_s", "requests/s", "higher", "turn"): Metric(
+        "requests that succeeded within every stated limit / the busy time as of system_output_tokens_per_s; a limit "
+        "on a figure that one token cannot have is met; absent without limits, or where a limit needs usage and there "
+        "is none",
         f"the limits in manifest.json; {_CHUNKS}; {_USAGE}",
-        "higher",
-        spread="turn",
-        display=MetricDisplay(
+        MetricDisplay(
             7,
             "Goodput",
             "Requests per second that succeeded within every stated limit, one value a turn. Empty where the run was "
             "given no limits; how far beyond them the others were is not in it.",
         ),
     ),
-    Metric(
-        "acceptance_length",
-        "tokens",
-        "tokens committed by one speculative step, the target's own included. Live counters: 1 + accepted tokens "
-        "/ drafts. Flat counters: tokens after each answer's first / decode steps, lower by the cut at an "
-        "answer's end. Quantiles are over turns, the mean is the ratio of the sums; absent for an arm that does "
-        "not speculate",
+    ("acceptance_length", "tokens", "higher", "turn"): Metric(
+        "tokens committed by one speculative step, the target's own included. Live counters: 1 + accepted tokens / "
+        "drafts. Flat counters: tokens after each answer's first / decode steps, lower by the cut at an answer's end. "
+        "Quantiles are over turns, the mean is the ratio of the sums; absent for an arm that does not speculate",
         "differences of the server's /metrics before and after each turn",
-        "higher",
-        spread="turn",
-        display=MetricDisplay(
+        MetricDisplay(
             8,
             "Acceptance length",
-            "Tokens that one speculative step commits, the target's own included; one value a turn, where the runtime"
-            " counts it. A longer step is no faster one by itself: TPOT says whether it pays.",
+            "Tokens that one speculative step commits, the target's own included; one value a turn, where the runtime "
+            "counts it. A longer step is no faster one by itself: TPOT says whether it pays.",
             has_speed_up=False,
             needs_speculation=True,
         ),
     ),
-    Metric(
-        "draft_acceptance_rate",
-        "1",
+    ("draft_acceptance_rate", "1", "higher", "turn"): Metric(
         "accepted tokens / drafted tokens; quantiles and mean as of acceptance_length; falls with the window by "
         "itself, so it compares no two windows",
         "spec_decode counters of the server's /metrics, where they count",
-        "higher",
-        spread="turn",
     ),
-    Metric(
-        "target_steps_per_token",
-        "1",
+    ("target_steps_per_token", "1", "lower", "turn"): Metric(
         "steps in which the target ran for an answer, prefill's last one included / output tokens; 1 without "
         "speculation; quantiles and mean as of acceptance_length",
         "differences of the server's /metrics before and after each turn",
-        "lower",
-        spread="turn",
     ),
-    Metric(
-        "prompt_tokens",
-        "tokens",
+    ("prompt_tokens", "tokens", "neither", "request"): Metric(
         "tokens of the prompt, template included, as the server counts",
         _USAGE,
-        "neither",
-        display=MetricDisplay(
+        MetricDisplay(
             10,
             "Prompt tokens",
             "As the server counts, template included. Both arms must lie on one line: they were asked the same. It "
@@ -261,13 +213,10 @@ _METRICS = (
             has_speed_up=False,
         ),
     ),
-    Metric(
-        "completion_tokens",
-        "tokens",
+    ("completion_tokens", "tokens", "neither", "request"): Metric(
         "tokens of the answer, reasoning and the stop token included, as the server counts",
         _USAGE,
-        "neither",
-        display=MetricDisplay(
+        MetricDisplay(
             11,
             "Completion tokens",
             "As the server counts, stop token included. Greedy arms whose answers differ in length do not answer "
@@ -275,27 +224,21 @@ _METRICS = (
             has_speed_up=False,
         ),
     ),
-    Metric(
-        "schedule_delay_ms",
-        "ms",
-        "open loop only: how much later than planned a request was begun; beyond a few ms the load was not the "
-        "one asked for",
+    ("schedule_delay_ms", "ms", "lower", "request"): Metric(
+        "open loop only: how much later than planned a request was begun; beyond a few ms the load was not the one "
+        "asked for",
         "due_s and start_s of the records",
-        "lower",
     ),
-    Metric(
-        "llmperf_inter_token_latency_ms",
-        "ms",
+    ("llmperf_inter_token_latency_ms", "ms", "lower", "request"): Metric(
         "arrival of the last chunk with text / number of chunks, the role chunk and the finish chunk counted: "
-        "llmperf's sum of TTFT and gaps over its tokens_received. Under speculation it is near the time of a "
-        "step, not of a token",
+        "llmperf's sum of TTFT and gaps over its tokens_received. Under speculation it is near the time of a step, not "
+        "of a token",
         f"{_CHUNKS}; llmperf f1d6bed, token_benchmark_ray.py and openai_chat_completions_client.py, by definition",
-        "lower",
-        display=MetricDisplay(
+        MetricDisplay(
             3,
             "Inter-token latency by llmperf's definition",
-            "Arrival of the last chunk / number of chunks: it counts chunks as tokens. Without speculation it is near"
-            " TPOT; with it, near the time of a step, so it says no gain where TPOT, above, says one.",
+            "Arrival of the last chunk / number of chunks: it counts chunks as tokens. Without speculation it is near "
+            "TPOT; with it, near the time of a step, so it says no gain where TPOT, above, says one.",
             has_speed_up=False,
             post_figure=PostFigure(
                 4,
@@ -305,15 +248,11 @@ _METRICS = (
             ),
         ),
     ),
-    Metric(
-        "requests",
-        "requests",
-        "requests of one round in the cell that have a record, failed ones included; one that an interrupt cut "
-        "and that was asked again counts both times; the sum over rounds is the count in summary.json",
+    ("requests", "requests", "neither", "round"): Metric(
+        "requests of one round in the cell that have a record, failed ones included; one that an interrupt cut and "
+        "that was asked again counts both times; the sum over rounds is the count in summary.json",
         "records of the round",
-        "neither",
-        spread="round",
-        display=MetricDisplay(
+        MetricDisplay(
             12,
             "Requests",
             "Requests of the rounds of these minutes, failed ones included. A gap means that no round was published, "
@@ -321,15 +260,11 @@ _METRICS = (
             has_speed_up=False,
         ),
     ),
-    Metric(
-        "failed_requests",
-        "requests",
-        "of `requests`, those whose record has an error; 0 is sent where none failed, so that a share can be "
-        "computed; the sum over rounds is the count in summary.json",
+    ("failed_requests", "requests", "lower", "round"): Metric(
+        "of `requests`, those whose record has an error; 0 is sent where none failed, so that a share can be computed; "
+        "the sum over rounds is the count in summary.json",
         "error of the records of the round",
-        "lower",
-        spread="round",
-        display=MetricDisplay(
+        MetricDisplay(
             13,
             "Failed requests",
             "Requests whose record has an error: refused, timed out, cut, or not the protocol. What failed is in "
@@ -337,16 +272,12 @@ _METRICS = (
             has_speed_up=False,
         ),
     ),
-    Metric(
-        "unpublished_rounds",
-        "rounds",
-        "earlier rounds of the run that are recorded whole and that CloudWatch had not taken whole when this one "
-        "was sent: 0 while publishing keeps up; all classes and loads together, the same for every arm; says "
-        "nothing once nothing is sent at all",
+    ("unpublished_rounds", "rounds", "lower", "round"): Metric(
+        "earlier rounds of the run that are recorded whole and that CloudWatch had not taken whole when this one was "
+        "sent: 0 while publishing keeps up; all classes and loads together, the same for every arm; says nothing once "
+        "nothing is sent at all",
         "the run's folder and its markers of what was published",
-        "lower",
-        spread="round",
-        display=MetricDisplay(
+        MetricDisplay(
             14,
             "Rounds recorded, not yet published",
             "Earlier rounds of the run that CloudWatch had not taken when a round was sent; all classes and loads "
@@ -354,9 +285,12 @@ _METRICS = (
             has_speed_up=False,
         ),
     ),
-)
+}
 
-CATALOGUE: dict[str, Metric] = {metric.name: metric for metric in _METRICS}
+CATALOGUE = {
+    name: replace(metric, name=name, unit=unit, better=better, spread=spread)
+    for (name, unit, better, spread), metric in _METRICS.items()
+}
 
 _POSITION = re.compile(r"acceptance_position_([1-9]\d*)")
 
@@ -376,12 +310,12 @@ def find_metric(name: str) -> Metric:
     if not match:
         return CATALOGUE[name]
     return Metric(
-        name,
-        "1",
         f"drafts whose token {match[1]} was accepted / drafts: not conditional on the tokens before it; quantiles and "
         "mean as of acceptance_length",
         "spec_decode_num_accepted_tokens_per_pos of the server's /metrics, where it counts",
-        "higher",
+        name=name,
+        unit="1",
+        better="higher",
     )
 
 
@@ -421,14 +355,14 @@ class CloudWatchMetric:
         drawn_unit: where an expression makes another unit of it; None: its own.
     """
 
-    name: str
-    unit: str
     definition: str
-    publisher: str
     title: str = ""
     sentence: str = ""
-    statistic: str = "Maximum"
     drawn_unit: str | None = None
+    name: str = ""
+    unit: str = ""
+    publisher: str = ""
+    statistic: str = ""
 
 
 BENCH = "bench"
@@ -445,386 +379,265 @@ ALL_VALUES = "all"  # the class or the concurrency of what pools them all
 ALL_LOADS = ("requests", "failed_requests", "acceptance_length", "unpublished_rounds")
 
 
-PUBLISHERS: dict[str, MetricPublisher] = {
-    publisher.name: publisher
-    for publisher in (
-        MetricPublisher(
-            BENCH,
-            "the bench, after each round and by `tandem bench publish`: one value a request, a gap, a turn or a round",
-            "Tandem/{environment}",
-            (BENCH_DIMENSIONS,),
-            "bench.json",
-            "what this program sends; the test of the sample makes it again",
-        ),
-        MetricPublisher(
-            CONTAINER_INSIGHTS,
-            "the CloudWatch agent of the add-on amazon-cloudwatch-observability, once a minute: Container Insights "
-            "without enhanced observability, a container of it on every node and one of them for the whole cluster",
-            "ContainerInsights",
-            (
-                ("NodeName", "InstanceId", "ClusterName"),
-                ("PodName", "Namespace", "ClusterName"),
-                ("Service", "Namespace", "ClusterName"),
-                ("Namespace", "ClusterName"),
-                ("ClusterName",),
-            ),
-            "container-insights.json",
-            "performance log events in awsdocs/amazon-cloudwatch-user-guide@20a560c1, recorded 2019-08; the agent of "
-            "2026-08 still declares the same metrics and dimensions (aws/amazon-cloudwatch-agent@ab55b8da). The "
-            "metrics of enhanced observability (replicas_ready, pod_status_*, waiting reasons) have no published "
-            "recording, so it is off and nothing of them is drawn",
-        ),
-        MetricPublisher(
-            VLLM_SCRAPE,
-            "a CloudWatch agent of its own that reads each server's /metrics once a minute; of counters it sends how "
-            "much they grew since, and histograms it cannot send",
-            "ContainerInsights/Prometheus",
-            (("ClusterName", "Namespace", "Service"),),
-            "vllm-scrape.json",
-            "pages of a vLLM 0.32.0 recorded here on 2026-11-21 (tests/bench/streams), and an event of the agent's "
-            "form in awsdocs/amazon-cloudwatch-user-guide@06faa207. Unproven: that the agent passes on names with a "
-            "colon; that vLLM 0.9.1's page has these names (read in its source). Its gpu_cache_usage_perc has no "
-            "recording",
-        ),
-        MetricPublisher(
-            NEURON,
-            "neuron-monitor, read by the CloudWatch agent: use of NeuronCores and their memory, by device",
-            "ContainerInsights",
-            (("ClusterName", "InstanceId", "NodeName"), ("ClusterName", "InstanceType", "NeuronDevice", "NeuronCore")),
-            None,
-            "aws-neuron/aws-neuron-sdk deploy/infrastructure/monitoring.rst of 2026-08: Neuron Monitor is not "
-            "supported where the Neuron DRA driver gives out the devices, so it is off",
-        ),
-        MetricPublisher(
-            LOG_FILTER,
-            "a metric filter of CloudWatch Logs on Container Insights' performance log: 1 for each event of an "
-            "accelerator node, which its agent writes once a minute; 0 in a minute without any",
-            "Tandem/{environment}",
-            ((),),
-            "log-filter.json",
-            "the event of container-insights.json; that CloudWatch Logs makes a value of it is documented "
-            "(AmazonCloudWatchLogs API Reference, MetricTransformation), not recorded, 2026-11-21",
-        ),
-        MetricPublisher(
-            GUARD,
-            "each pass of the reaper, every 5 minutes, and each stop; what could not be seen in a pass is left out of "
-            "it",
-            "Tandem/Guard/{environment}",
-            ((),),
-            "guard.json",
-            "what tandem.guard.apply sends, 2026-11-21; the test of the sample makes it again",
-        ),
-        MetricPublisher(
-            LAMBDA,
-            "Lambda itself, once a minute in which a function is called",
-            "AWS/Lambda",
-            (("FunctionName",),),
-            "lambda.json",
-            'documented, not recorded: AWS Lambda developer guide, "Viewing metrics for Lambda functions", read '
-            "2026-11-21",
-        ),
-        MetricPublisher(
-            SQS,
-            "SQS itself, once a minute while a queue is in use; a queue that nobody touched for hours is silent",
-            "AWS/SQS",
-            (("QueueName",),),
-            "sqs.json",
-            'documented, not recorded: Amazon SQS developer guide, "Available CloudWatch metrics for Amazon SQS", '
-            "read 2026-11-21",
-        ),
-    )
-}
+_RECORDED = "awsdocs/amazon-cloudwatch-user-guide"
+_DOCUMENTED = "documented, not recorded: {} developer guide, read 2026-11-21"
+_NODE_DIMENSIONS = ("NodeName", "InstanceId", "ClusterName")
+_POD_DIMENSIONS = (("PodName", "Namespace", "ClusterName"), ("Service", "Namespace", "ClusterName"))
+_CLUSTER_DIMENSIONS = (("Namespace", "ClusterName"), ("ClusterName",))
+_NEURON_DIMENSIONS = (
+    ("ClusterName", "InstanceId", "NodeName"),
+    ("ClusterName", "InstanceType", "NeuronDevice", "NeuronCore"),
+)
+_PUBLISHERS = (
+    MetricPublisher(
+        BENCH,
+        "the bench, after each round and by `tandem bench publish`: one value a request, a gap, a turn or a round",
+        "Tandem/{environment}",
+        (BENCH_DIMENSIONS,),
+        "bench.json",
+        "what this program sends; the test of the sample makes it again",
+    ),
+    MetricPublisher(
+        CONTAINER_INSIGHTS,
+        "the CloudWatch agent of the add-on amazon-cloudwatch-observability, once a minute: Container Insights "
+        "without enhanced observability, a container of it on every node and one of them for the whole cluster",
+        "ContainerInsights",
+        (_NODE_DIMENSIONS, *_POD_DIMENSIONS, *_CLUSTER_DIMENSIONS),
+        "container-insights.json",
+        f"events in {_RECORDED}@20a560c1, recorded 2019-08, which the agent of 2026-08 still declares "
+        "(aws/amazon-cloudwatch-agent@ab55b8da). Enhanced observability has no published recording, so it is off",
+    ),
+    MetricPublisher(
+        VLLM_SCRAPE,
+        "a CloudWatch agent of its own that reads each server's /metrics once a minute; of counters it sends how "
+        "much they grew since, and histograms it cannot send",
+        "ContainerInsights/Prometheus",
+        (("ClusterName", "Namespace", "Service"),),
+        "vllm-scrape.json",
+        "pages of a vLLM 0.32.0 recorded here on 2026-11-21 (tests/bench/streams), and an event of the agent's "
+        f"form in {_RECORDED}@06faa207. Unproven: that the agent passes on names with a colon; that vLLM 0.9.1's page "
+        "has these names (read in its source). Its gpu_cache_usage_perc has no recording",
+    ),
+    MetricPublisher(
+        NEURON,
+        "neuron-monitor, read by the CloudWatch agent: use of NeuronCores and their memory, by device",
+        "ContainerInsights",
+        _NEURON_DIMENSIONS,
+        None,
+        "aws-neuron/aws-neuron-sdk deploy/infrastructure/monitoring.rst of 2026-08: Neuron Monitor is not "
+        "supported where the Neuron DRA driver gives out the devices, so it is off",
+    ),
+    MetricPublisher(
+        LOG_FILTER,
+        "a metric filter of CloudWatch Logs on Container Insights' performance log: 1 for each event of an "
+        "accelerator node, which its agent writes once a minute; 0 in a minute without any",
+        "Tandem/{environment}",
+        ((),),
+        "log-filter.json",
+        "the event of container-insights.json; that CloudWatch Logs makes a value of it is documented "
+        "(AmazonCloudWatchLogs API Reference, MetricTransformation), not recorded, 2026-11-21",
+    ),
+    MetricPublisher(
+        GUARD,
+        "each pass of the reaper, every 5 minutes, and each stop; without what a pass could not see",
+        "Tandem/Guard/{environment}",
+        ((),),
+        "guard.json",
+        "what tandem.guard.apply sends, 2026-11-21; the test of the sample makes it again",
+    ),
+    MetricPublisher(
+        LAMBDA,
+        "Lambda itself, once a minute in which a function is called",
+        "AWS/Lambda",
+        (("FunctionName",),),
+        "lambda.json",
+        _DOCUMENTED.format('"Viewing metrics for Lambda functions", AWS Lambda'),
+    ),
+    MetricPublisher(
+        SQS,
+        "SQS itself, once a minute while a queue is in use; a queue that nobody touched for hours is silent",
+        "AWS/SQS",
+        (("QueueName",),),
+        "sqs.json",
+        _DOCUMENTED.format('"Available CloudWatch metrics for Amazon SQS", Amazon SQS'),
+    ),
+)
+PUBLISHERS = {publisher.name: publisher for publisher in _PUBLISHERS}
 """By name; a widget or an alarm names one of these."""
 
-CLOUDWATCH_METRICS: dict[tuple[str, str], CloudWatchMetric] = {
-    (watched.publisher, watched.name): watched
-    for watched in (
-        CloudWatchMetric(
-            "node_cpu_utilization",
-            "percent",
-            "processors of a node in use, of all it has; by node, or over all nodes of the cluster, system nodes "
-            "included",
-            CONTAINER_INSIGHTS,
+_WATCHED: dict[str, dict[tuple[str, str, str], CloudWatchMetric]] = {
+    CONTAINER_INSIGHTS: {
+        ("node_cpu_utilization", "percent", "Average"): CloudWatchMetric(
+            "processors in use of all that a node has, or all nodes of the cluster, system nodes included",
             "CPU of each node",
-            "Share of a node's processors in use. High on an accelerator node in a run: the host slows both arms, and"
-            " TPOT is not the chip's alone. Says nothing of NeuronCores.",
-            "Average",
+            "Share of a node's processors in use. High on an accelerator node in a run: the host slows both arms, and "
+            "TPOT is not the chip's alone. Says nothing of NeuronCores.",
         ),
-        CloudWatchMetric(
-            "node_memory_utilization",
-            "percent",
+        ("node_memory_utilization", "percent", "Maximum"): CloudWatchMetric(
             "working set of a node, of its memory; memory of the accelerators is not in it",
-            CONTAINER_INSIGHTS,
             "Memory of each node",
             "Working set, of a node's memory. Loading weights raises it for a while. The accelerators' own memory is "
             "not in it.",
-            "Maximum",
         ),
-        CloudWatchMetric(
-            "node_filesystem_utilization",
-            "percent",
-            "used space of a node's filesystems, one value a device: take the maximum; the array of local disks is one",
-            CONTAINER_INSIGHTS,
+        ("node_filesystem_utilization", "percent", "Maximum"): CloudWatchMetric(
+            "used space of a node's filesystems, one value a device: take the maximum",
             "Disk of each node",
             "Fullest filesystem of a node; its local disks are one. A compile fails when it is full. Local disks are "
             "empty again on a new node.",
-            "Maximum",
         ),
-        CloudWatchMetric(
-            "node_network_total_bytes",
-            "bytes/s",
+        ("node_network_total_bytes", "bytes/s", "Average"): CloudWatchMetric(
             "received and sent by a node's interfaces; EFA traffic is not in it",
-            CONTAINER_INSIGHTS,
             "Network of each node",
-            "Bytes per second in and out. High in a run: a load of weights or an upload beside the measurement. EFA "
-            "is not in it.",
-            "Average",
+            "Bytes per second in and out. High in a run: a load of weights or an upload beside the measurement. EFA is "
+            "not in it.",
         ),
-        CloudWatchMetric(
-            "cluster_node_count",
-            "nodes",
+        ("cluster_node_count", "nodes", "Maximum"): CloudWatchMetric(
             "nodes that Kubernetes knows, system nodes included; a node stays known for minutes after it died",
-            CONTAINER_INSIGHTS,
             "Nodes known",
-            "Nodes that Kubernetes knows, system nodes included; a dead one stays known for minutes. What costs money"
-            " is on the dashboard of money.",
-            "Maximum",
+            "Nodes that Kubernetes knows, system nodes included; a dead one stays known for minutes. What costs money "
+            "is on the dashboard of money.",
         ),
-        CloudWatchMetric(
-            "cluster_failed_node_count",
-            "nodes",
-            "nodes under pressure of memory, disk or processes, or without network; a node that is merely not Ready "
-            "is not counted",
-            CONTAINER_INSIGHTS,
+        ("cluster_failed_node_count", "nodes", "Maximum"): CloudWatchMetric(
+            "nodes under pressure of memory, disk or processes, or without network; not those merely not Ready",
             "Nodes under pressure",
             "Nodes short of memory, disk or processes, or without network. A node that is merely not Ready is not "
             "counted.",
-            "Maximum",
         ),
-        CloudWatchMetric(
-            "service_number_of_running_pods",
-            "pods",
-            "ready pods behind a Service; a Service without any is not sent at all, so its absence means none",
-            CONTAINER_INSIGHTS,
+        ("service_number_of_running_pods", "pods", "Minimum"): CloudWatchMetric(
+            "ready pods behind a Service; without any nothing is sent, so its absence means none",
             "Ready servers",
             "Ready pods behind the arm's Service, least of 5 minutes; nothing sent counts as 0, so the newest point "
             "may read 0 until it is in. Ready is not fast: see the other rows.",
-            "Minimum",
         ),
-        CloudWatchMetric(
-            "namespace_number_of_running_pods",
-            "pods",
-            "pods of a namespace in phase Running, ready or not, of every kind; a namespace without any is not sent "
-            "at all, so its absence means none",
-            CONTAINER_INSIGHTS,
+        ("namespace_number_of_running_pods", "pods", "Minimum"): CloudWatchMetric(
+            "pods of a namespace in phase Running, ready or not; without any nothing is sent: none",
             "Pods running",
             "Pods of the experiment's namespace in phase Running, ready or not, jobs and the bench included; nothing "
             "sent counts as 0. More than are ready: a server loads, or waits for its artifact.",
-            "Minimum",
         ),
-        CloudWatchMetric(
-            "pod_number_of_container_restarts",
-            "restarts",
+        ("pod_number_of_container_restarts", "restarts", "Sum"): CloudWatchMetric(
             "restarts of a pod's main containers since the reading before, by the name of its Deployment; sent from "
-            "the second reading on for each pod that has a container on a node, so its absence means that none runs",
-            CONTAINER_INSIGHTS,
+            "the second reading on, so its absence means that none runs",
             "Restarts",
             "Restarts of a server's containers in 5 minutes; a new pod in the place of one that is gone counts as "
             "none. Any in a run: its rounds around it are suspect.",
-            "Sum",
         ),
-        CloudWatchMetric(
-            "vllm:num_requests_running",
-            "requests",
+    },
+    VLLM_SCRAPE: {
+        ("vllm:num_requests_running", "requests", "Maximum"): CloudWatchMetric(
             "requests in the batch at the moment of the reading, once a minute: shorter bursts fall between",
-            VLLM_SCRAPE,
             "Requests running",
-            "Requests in the batch, most of 5 readings a minute apart: shorter bursts fall between. In a run it is "
-            "the concurrency, or max_num_seqs where that is less.",
-            "Maximum",
+            "Requests in the batch, most of 5 readings a minute apart: shorter bursts fall between. In a run it is the "
+            "concurrency, or max_num_seqs where that is less.",
         ),
-        CloudWatchMetric(
-            "vllm:num_requests_waiting",
-            "requests",
+        ("vllm:num_requests_waiting", "requests", "Maximum"): CloudWatchMetric(
             "requests that wait to be scheduled at the moment of the reading, once a minute",
-            VLLM_SCRAPE,
             "Requests waiting",
             "Requests not yet scheduled, most of 5 readings. Above 0 while running is flat: more streams than the "
             "batch holds, and TTFT is queue.",
-            "Maximum",
         ),
-        CloudWatchMetric(
-            "vllm:kv_cache_usage_perc",
-            "1",
-            "used share of the KV cache, 1 is all; not sent by vLLM's V0 engine, whose name for it has no recording",
-            VLLM_SCRAPE,
+        ("vllm:kv_cache_usage_perc", "1", "Maximum"): CloudWatchMetric(
+            "used share of the KV cache, 1 is all; vLLM's V0 engine has another name, of which there is no recording",
             "KV cache used",
             "Share of the KV cache in use, most of 5 readings; 1 is all of it. It is no memory of the accelerator: "
             "what weights and graphs take is not in it.",
-            "Maximum",
         ),
-        CloudWatchMetric(
-            "vllm:generation_tokens_total",
-            "tokens",
+        ("vllm:generation_tokens_total", "tokens", "Sum"): CloudWatchMetric(
             "tokens generated since the reading before; V0 with a draft inside the compiled graph counts 1 a step",
-            VLLM_SCRAPE,
             "Generated tokens",
             "Counted by the server, mean of 5 minutes, pauses between turns included: lower than the bench's "
             "throughput. On nxdi-v0 a speculating server counts 1 a step, which is too low.",
-            "Sum",
-            drawn_unit="tokens/s",
+            "tokens/s",
         ),
-        CloudWatchMetric(
-            "vllm:request_success_total",
-            "requests",
+        ("vllm:request_success_total", "requests", "Sum"): CloudWatchMetric(
             "requests that ended since the reading before, one value a reason of the end: take the sum",
-            VLLM_SCRAPE,
             "Requests ended",
             "Requests that the server ended by itself in 5 minutes, whatever the reason; those that a client cut are "
             "not in it. More than the bench asked: somebody else asks too.",
-            "Sum",
         ),
-        CloudWatchMetric(
-            "vllm:num_preemptions_total",
-            "requests",
+        ("vllm:num_preemptions_total", "requests", "Sum"): CloudWatchMetric(
             "requests put back since the reading before, because the KV cache was full",
-            VLLM_SCRAPE,
             "Requests preempted",
             "Requests put back because the KV cache was full, in 5 minutes. Any is a run whose latency compares "
             "nothing.",
-            "Sum",
         ),
-        CloudWatchMetric(
-            "vllm:spec_decode_num_drafts_total",
-            "drafts",
+        ("vllm:spec_decode_num_drafts_total", "drafts", "Sum"): CloudWatchMetric(
             "speculative steps since the reading before; only sent where the runtime counts them (native)",
-            VLLM_SCRAPE,
             "Acceptance length by the server",
             "1 + accepted / drafts, of all that the server answered in 5 minutes, whoever asked: the bench's own "
             "length, by class, is on the experiment's dashboard.",
-            "Sum",
-            drawn_unit="tokens",
-        ),
-        CloudWatchMetric(
-            "vllm:spec_decode_num_accepted_tokens_total",
             "tokens",
-            "drafted tokens accepted since the reading before; 1 + this / drafts is the acceptance length; only sent "
-            "where the runtime counts them (native)",
-            VLLM_SCRAPE,
-            statistic="Sum",
         ),
-        CloudWatchMetric(
-            "accelerator_nodes",
-            "nodes",
-            "events of accelerator nodes in a minute: take the sum of 60 s. A node whose agent is dead is not seen; "
-            "two events of one node may fall into one minute and none into the next",
-            LOG_FILTER,
+        ("vllm:spec_decode_num_accepted_tokens_total", "tokens", "Sum"): CloudWatchMetric(
+            "drafted tokens accepted since the reading before; where the runtime counts them (native)"
+        ),
+    },
+    LOG_FILTER: {
+        ("accelerator_nodes", "nodes", "Sum"): CloudWatchMetric(
+            "events of accelerator nodes in a minute: take the sum of 60 s. A node whose agent is dead is not seen",
             "Accelerator nodes alive",
-            "Nodes whose agent wrote its event, mean of 5 minutes: 0.8 is one node that missed a minute. A node whose"
-            " agent is dead costs money and is not seen: EC2's console is the last word.",
-            "Sum",
-        ),
-        CloudWatchMetric(
-            "instances_alive",
-            "instances",
-            "instances of the accelerator node group that EC2 lists and that are not terminated; EC2's own word, so a"
-            " node that never joined the cluster counts too",
-            GUARD,
+            "Nodes whose agent wrote its event, mean of 5 minutes: 0.8 is one node that missed a minute. A node whose "
+            "agent is dead costs money and is not seen: EC2's console is the last word.",
+        )
+    },
+    GUARD: {
+        ("instances_alive", "instances", "Maximum"): CloudWatchMetric(
+            "instances of the accelerator node group that are not terminated, by EC2's own word: joined or not",
             "Instances that EC2 lists",
             "What the reaper counted, every 5 minutes; also nodes that never joined the cluster. A gap is a reaper "
             "that did not run or could not see.",
-            "Maximum",
         ),
-        CloudWatchMetric(
-            "oldest_instance_hours",
-            "hours",
+        ("oldest_instance_hours", "hours", "Maximum"): CloudWatchMetric(
             "since the launch of the oldest of them; 0 where there is none",
-            GUARD,
             "Age of the oldest instance",
             "Since its launch. At the line the reaper stops the fleet.",
-            "Maximum",
         ),
-        CloudWatchMetric(
-            "idle_block_minutes",
-            "minutes",
-            "5 for each pass in which a Capacity Block was paid for and nothing ran under a live lease, else 0: take "
-            "the sum",
-            GUARD,
+        ("idle_block_minutes", "minutes", "Maximum"): CloudWatchMetric(
+            "5 for each pass in which a Capacity Block was paid for and no lease lived, else 0: take the sum",
             "Idle hours of the block since the range began",
             "Paid for, and nothing ran under a lease. Adds up from the left edge.",
-            "Maximum",
-            drawn_unit="hours",
+            "hours",
         ),
-        CloudWatchMetric(
-            "stop_failures",
-            "failures",
-            "1 for a pass or a stop in which something that was due could not be done or seen, else 0",
-            GUARD,
+        ("stop_failures", "failures", "Maximum"): CloudWatchMetric(
+            "1 for a pass or a stop in which something that was due could not be done or seen, else 0"
         ),
-        CloudWatchMetric(
-            "fleet_usd",
-            "USD",
-            "5 minutes of the instances that were pending or running, at the environment's stated price: take the sum"
-            " of the passes; no bill",
-            GUARD,
+        ("fleet_usd", "USD", "Maximum"): CloudWatchMetric(
+            "5 minutes of the instances pending or running, at the stated price: take the sum of the passes; no bill",
             "Cost of what EC2 listed since the range began",
             "Instances of each pass, 5 minutes at {price} USD an hour. Adds up from the left edge; no bill.",
-            "Maximum",
         ),
-        CloudWatchMetric(
-            "excess_nodes",
-            "nodes",
+        ("excess_nodes", "nodes", "Maximum"): CloudWatchMetric(
             "nodes above the number that the lease is for, by the larger of the desired size and the instances that "
-            "stay longer than a replacement takes; 0 without a lease, which stops the fleet by itself",
-            GUARD,
+            "stay longer than a replacement takes; 0 without a lease, which stops the fleet by itself"
         ),
-        CloudWatchMetric(
-            "Errors",
-            "calls",
-            "calls of a function that ended with an error of its own, its time limit included; throttled ones are not"
-            " among them",
-            LAMBDA,
+    },
+    LAMBDA: {
+        ("Errors", "calls", "Maximum"): CloudWatchMetric(
+            "calls of a function that ended with an error of its own, its time limit included; not throttled ones"
         ),
-        CloudWatchMetric(
-            "Throttles",
-            "calls",
-            "calls of a function that Lambda refused because too many ran at once",
-            LAMBDA,
+        ("Throttles", "calls", "Maximum"): CloudWatchMetric(
+            "calls of a function that Lambda refused because too many ran at once"
         ),
-        CloudWatchMetric(
-            "ApproximateNumberOfMessagesVisible",
-            "messages",
-            "messages that can be read from a queue: take the maximum",
-            SQS,
-        ),
-    )
+    },
+    SQS: {
+        ("ApproximateNumberOfMessagesVisible", "messages", "Maximum"): CloudWatchMetric(
+            "messages that can be read from a queue: take the maximum"
+        )
+    },
+}
+
+CLOUDWATCH_METRICS = {
+    (publisher, name): replace(metric, name=name, unit=unit, publisher=publisher, statistic=statistic)
+    for publisher, metrics in _WATCHED.items()
+    for (name, unit, statistic), metric in metrics.items()
 }
 """What others send, by publisher and name."""
 
-_CLOUDWATCH_UNITS = {
-    "ms": "Milliseconds",
-    "s": "Seconds",
-    "1": "None",
-    "tokens": "Count",
-    "tokens/s": "Count/Second",
-    "requests": "Count",
-    "requests/s": "Count/Second",
-    "rounds": "Count",
-    "nodes": "Count",
-    "percent": "Percent",
-    "bytes": "Bytes",
-    "bytes/s": "Bytes/Second",
-    "pods": "Count",
-    "restarts": "Count",
-    "drafts": "Count",
-    "instances": "Count",
-    "hours": "None",
-    "minutes": "None",
-    "failures": "Count",
-    "USD": "None",
-    "calls": "Count",
-    "messages": "Count",
-}
+_CLOUDWATCH_UNITS = {"ms": "Milliseconds", "s": "Seconds", "percent": "Percent", "bytes": "Bytes"}
+_CLOUDWATCH_UNITS |= {"tokens/s": "Count/Second", "requests/s": "Count/Second", "bytes/s": "Bytes/Second"}
+_CLOUDWATCH_UNITS |= dict.fromkeys(("1", "hours", "minutes", "USD"), "None")
+_COUNTED = ("tokens", "requests", "rounds", "nodes", "pods", "restarts", "drafts", "instances", "failures", "calls")
+_CLOUDWATCH_UNITS |= dict.fromkeys((*_COUNTED, "messages"), "Count")
 
 
 def list_published_metrics() -> tuple[Metric, ...]:

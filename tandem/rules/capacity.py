@@ -1,123 +1,96 @@
-"""Where an instance type can be had, how it is bought, and what an hour of it costs."""
+"""Where an instance type can be had, how it is bought, what an hour costs, and which dates are over or to come."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
 
-from tandem.rules.contexts import EnvironmentContext
-from tandem.rules.rule import RuleFinding, RuleList, join_values
+from tandem.rules.contexts import DateContext, EnvironmentContext
+from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
 from tandem.spec import names
 from tandem.spec.budgets import budget_tag_key, compute_run_usd, needs_manual_budget
-from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, NewNetwork
+from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, CapacitySettings
 
 LONGEST_BLOCK = timedelta(days=183)  # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
+EAST_OF_UTC = timedelta(hours=14)  # where a day begins first; a price may be read there on a day that UTC has not
 _MOMENT = "%Y-%m-%dT%H:%MZ"
 
-_OFFERINGS = "tandem/spec/data/platform/offerings.yaml"
+_OFFERINGS = f"{DATA}/platform/offerings.yaml"
 _BLOCKS = "awsdocs/amazon-eks-user-guide latest/ug/ml/capacity-blocks-mng.adoc"
 _BLOCK_DURATIONS = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html"
+_EXAMPLES = "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts"
+_BUDGET_STOP = "Tandem's own: the budget alarm would stop the run; it counts instances alone"
+_BUDGET_TAGS = "tandem/spec/budgets.py: without tags it counts every instance of the type"
+_AS_OFFERED = "write both as the offer says: aws ec2 describe-capacity-blocks"
 RULES = RuleList()
-
-
-def list_network_zones(context: EnvironmentContext) -> list[tuple[str, str]]:
-    """Return (key path, zone id) of every zone the network names."""
-    network = context.environment.network
-    if isinstance(network, NewNetwork):
-        return [(f"network.zones[{index}]", zone) for index, zone in enumerate(network.zones)]
-    return [(f"network.subnets[{index}].zone", subnet.zone) for index, subnet in enumerate(network.subnets)]
 
 
 @RULES.refuse("region-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_region(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The region offers the instance type."""
-    region_offers = context.catalogue.offerings.offerings.get(context.environment.capacity.instance_type, {})
-    if context.environment.region not in region_offers:
-        yield RuleFinding(
-            path="region", got=f"{context.environment.region} for {context.environment.capacity.instance_type}",
-            allowed=join_values(sorted(region_offers)),
-            change="write one of them, or an instance type that the region offers; where your account is offered it, "
-            f"add the row to {_OFFERINGS}",
-        )  # fmt: skip
+    region, instance_type = context.environment.region, context.environment.capacity.instance_type
+    regions = context.catalogue.offerings.offerings.get(instance_type, {})
+    if region not in regions:
+        change = "write one of them, or an instance type that the region offers; where your account is offered it, "
+        change += f"add the row to {_OFFERINGS}"
+        yield RuleFinding("region", f"{region} for {instance_type}", join_values(sorted(regions)), change)
 
 
 @RULES.refuse("zone-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The zone offers the instance type."""
-    capacity, region = context.environment.capacity, context.environment.region
-    zone_figure = context.catalogue.offerings.offerings.get(capacity.instance_type, {}).get(region)
-    region_zones = context.catalogue.offerings.zones.get(region)
-    if (
-        zone_figure is None
-        or capacity.zone in zone_figure.value
-        or (region_zones is not None and capacity.zone not in region_zones.value)
-    ):
-        return
-    yield RuleFinding(
-        path="capacity.zone",
-        got=f"{capacity.zone} for {capacity.instance_type}",
-        allowed=join_values(zone_figure.value),
-        change=f"write {zone_figure.value[0]}, and have it among the network's zones; if your account is offered it in "
-        f"{capacity.zone}, add that to {_OFFERINGS}",
-        source=context.catalogue.offerings.sources[zone_figure.source],
-    )
+    capacity, region, offerings = context.environment.capacity, context.environment.region, context.catalogue.offerings
+    figure = offerings.offerings.get(capacity.instance_type, {}).get(region)
+    region_zones = offerings.zones.get(region)
+    is_foreign = region_zones is not None and capacity.zone not in region_zones.value  # zone-of-region refuses it
+    if figure is not None and capacity.zone not in figure.value and not is_foreign:
+        got = f"{capacity.zone} for {capacity.instance_type}"
+        change = f"write {figure.value[0]}, and have it among the network's zones; if your account is offered it in "
+        change += f"{capacity.zone}, add that to {_OFFERINGS}"
+        yield RuleFinding("capacity.zone", got, join_values(figure.value), change, offerings.cite(figure))
 
 
 @RULES.refuse("zone-of-region", _OFFERINGS, "2026-11-21")
 def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Every zone lies in the region."""
-    region = context.environment.region
-    region_zones = context.catalogue.offerings.zones.get(region)
-    if region_zones is None:
-        return
-    for path, zone in [("capacity.zone", context.environment.capacity.zone), *list_network_zones(context)]:
-        if zone not in region_zones.value:
-            yield RuleFinding(
-                path=path,
-                got=f"{zone} in region {region}",
-                allowed=join_values(region_zones.value),
-                change="write one of them",
-                source=context.catalogue.offerings.sources[region_zones.source],
-            )
+    region, offerings = context.environment.region, context.catalogue.offerings
+    figure = offerings.zones.get(region)
+    for path, zone in [("capacity.zone", context.environment.capacity.zone), *context.zones()]:
+        if figure is not None and zone not in figure.value:
+            got, legal = f"{zone} in region {region}", join_values(figure.value)
+            yield RuleFinding(path, got, legal, "write one of them", offerings.cite(figure))
 
 
 @RULES.refuse("zone-has-subnet", _BLOCKS, "2026-11-21")
 def _find_zone_without_subnet(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The network has a subnet in the nodes' zone."""
-    zone, network_zones = context.environment.capacity.zone, [zone for _, zone in list_network_zones(context)]
-    if zone not in network_zones:
-        key = "network.zones" if isinstance(context.environment.network, NewNetwork) else "network.subnets"
-        yield RuleFinding(
-            path="capacity.zone", got=f"{zone}, which has no subnet", allowed=join_values(dict.fromkeys(network_zones)),
-            change=f"add {zone} to {key}",
-        )  # fmt: skip
+    zone, zones = context.environment.capacity.zone, dict.fromkeys(zone for _, zone in context.zones())
+    if zone not in zones:
+        key = "network.zones" if context.environment.network.kind == "new" else "network.subnets"
+        got, change = f"{zone}, which has no subnet", f"add {zone} to {key}"
+        yield RuleFinding("capacity.zone", got, join_values(zones), change)
 
 
 @RULES.refuse("system-nodes-offered", _OFFERINGS, "2026-11-21")
 def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A zone of the network offers the system nodes' type."""
-    instance_type, region = context.environment.cluster.system_nodes.instance_type, context.environment.region
-    zone_figure = context.catalogue.offerings.offerings.get(instance_type, {}).get(region)
-    network_zones = {zone for _, zone in list_network_zones(context)}
-    if zone_figure is not None and network_zones.isdisjoint(zone_figure.value):
-        yield RuleFinding(
-            path="cluster.system_nodes.instance_type",
-            got=f"{instance_type}, which none of {join_values(sorted(network_zones))} offers",
-            allowed=f"a type of the network's zones; {instance_type} is in {join_values(zone_figure.value)}",
-            change="add one of these zones to the network",
-            source=context.catalogue.offerings.sources[zone_figure.source],
-        )
+    offerings, instance_type = context.catalogue.offerings, context.environment.cluster.system_nodes.instance_type
+    figure = offerings.offerings.get(instance_type, {}).get(context.environment.region)
+    zones = {zone for _, zone in context.zones()}
+    if figure is not None and zones.isdisjoint(figure.value):
+        got = f"{instance_type}, which none of {join_values(sorted(zones))} offers"
+        legal = f"a type of the network's zones; {instance_type} is in {join_values(figure.value)}"
+        change, source = "add one of these zones to the network", offerings.cite(figure)
+        yield RuleFinding("cluster.system_nodes.instance_type", got, legal, change, source)
 
 
-@RULES.refuse("capacity-kind", "tandem/spec/data/platform/instances.yaml", "2026-11-21")
+@RULES.refuse("capacity-kind", f"{DATA}/platform/instances.yaml", "2026-11-21")
 def _find_wrong_kind(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The instance type can be bought this way."""
     capacity, kinds = context.environment.capacity, context.instance.capacity_kinds
     if capacity.kind not in kinds.value:
-        yield RuleFinding(
-            path="capacity.kind", got=f"{capacity.kind} for {capacity.instance_type}", allowed=join_values(kinds.value),
-            change="write one of them", source=context.catalogue.instances.sources[kinds.source],
-        )  # fmt: skip
+        got, source = f"{capacity.kind} for {capacity.instance_type}", context.catalogue.instances.cite(kinds)
+        yield RuleFinding("capacity.kind", got, join_values(kinds.value), "write one of them", source)
 
 
 @RULES.warn("reservation-given", _BLOCKS, "2026-11-21")
@@ -125,11 +98,9 @@ def _find_missing_reservation(context: EnvironmentContext) -> Iterable[RuleFindi
     """A Capacity Block or reservation has its id; without it the Fleet stack is left out."""
     capacity = context.environment.capacity
     if capacity.awaits_reservation:
-        yield RuleFinding(
-            path="capacity.reservation_id", got="null" if capacity.reservation_id is None else "the placeholder",
-            allowed=f"the id of your {capacity.kind}, cr-...",
-            change="write it; until then the Fleet stack is left out",
-        )  # fmt: skip
+        got = "null" if capacity.reservation_id is None else "the placeholder"
+        legal, change = f"the id of your {capacity.kind}, cr-...", "write it; until then the Fleet stack is left out"
+        yield RuleFinding("capacity.reservation_id", got, legal, change)
 
 
 @RULES.refuse("reservation-used", _BLOCKS, "2026-11-21")
@@ -137,38 +108,29 @@ def _find_needless_reservation(context: EnvironmentContext) -> Iterable[RuleFind
     """Spot and on-demand nodes name no reservation."""
     capacity = context.environment.capacity
     if not capacity.needs_reservation and capacity.reservation_id is not None:
-        yield RuleFinding(
-            path="capacity.reservation_id", got=f"{capacity.reservation_id} with kind {capacity.kind}",
-            allowed=f"null with kind {capacity.kind}", change="delete it, or write kind: capacity-block or reservation",
-        )  # fmt: skip
+        got, legal = f"{capacity.reservation_id} with kind {capacity.kind}", f"null with kind {capacity.kind}"
+        change = "delete it, or write kind: capacity-block or reservation"
+        yield RuleFinding("capacity.reservation_id", got, legal, change)
 
 
 @RULES.warn("reservation-own", _BLOCKS, "2026-11-21")
 def _find_shared_reservation(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No two environments raise nodes from the same reservation."""
-    reservation_id = context.environment.capacity.reservation_id
-    sharing = [
-        environment.name
-        for environment in context.other_environments
-        if environment.capacity.reservation_id == reservation_id
-    ]
-    if reservation_id not in {None, PLACEHOLDER_RESERVATION_ID} and sharing:
-        yield RuleFinding(
-            path="capacity.reservation_id", got=f"{reservation_id}, as in environment {join_values(sharing)}",
-            allowed="a reservation that no other environment raises nodes from",
-            change="write its own, or raise one of them at a time",
-        )  # fmt: skip
+    reservation = context.environment.capacity.reservation_id
+    sharing = [peer.name for peer in context.other_environments if peer.capacity.reservation_id == reservation]
+    if reservation not in {None, PLACEHOLDER_RESERVATION_ID} and sharing:
+        got = f"{reservation}, as in environment {join_values(sharing)}"
+        legal = "a reservation that no other environment raises nodes from"
+        yield RuleFinding("capacity.reservation_id", got, legal, "write its own, or raise one of them at a time")
 
 
 @RULES.refuse("block-kind", _BLOCK_DURATIONS, "2026-11-21")
 def _find_needless_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Only a Capacity Block has a start and an end."""
-    capacity = context.environment.capacity
-    if capacity.block is not None and capacity.kind != "capacity-block":
-        yield RuleFinding(
-            path="capacity.block", got=f"a block with kind {capacity.kind}", allowed=f"null with kind {capacity.kind}",
-            change="delete it, or write kind: capacity-block",
-        )  # fmt: skip
+    block, kind = context.environment.capacity.block, context.environment.capacity.kind
+    if block is not None and kind != "capacity-block":
+        change = "delete it, or write kind: capacity-block"
+        yield RuleFinding("capacity.block", f"a block with kind {kind}", f"null with kind {kind}", change)
 
 
 @RULES.refuse("block-order", _BLOCK_DURATIONS, "2026-11-21")
@@ -176,11 +138,8 @@ def _find_reversed_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A Capacity Block ends after it starts."""
     block = context.environment.capacity.block
     if block is not None and block.ends <= block.starts:
-        yield RuleFinding(
-            path="capacity.block.ends", got=f"{block.ends:{_MOMENT}}, which is not after its start",
-            allowed=f"later than {block.starts:{_MOMENT}}",
-            change="write both as the offer says: aws ec2 describe-capacity-blocks",
-        )  # fmt: skip
+        got, legal = f"{block.ends:{_MOMENT}}, which is not after its start", f"later than {block.starts:{_MOMENT}}"
+        yield RuleFinding("capacity.block.ends", got, legal, _AS_OFFERED)
 
 
 @RULES.refuse("block-length", _BLOCK_DURATIONS, "2026-11-21")
@@ -189,62 +148,43 @@ def _find_long_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
     block = context.environment.capacity.block
     if block is not None and block.ends - block.starts > LONGEST_BLOCK:
         days = (block.ends - block.starts) / timedelta(days=1)
-        yield RuleFinding(
-            path="capacity.block.ends", got=f"{block.ends:{_MOMENT}}, {days:.1f} days after its start",
-            allowed=f"at most {LONGEST_BLOCK.days} days after it",
-            change="write both as the offer says: aws ec2 describe-capacity-blocks",
-        )  # fmt: skip
+        got, legal = f"{block.ends:{_MOMENT}}, {days:.1f} days after its start", f"at most {LONGEST_BLOCK.days} days"
+        yield RuleFinding("capacity.block.ends", got, legal, _AS_OFFERED)
 
 
-@RULES.warn("account-real", "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts", "2026-11-21")
+@RULES.warn("account-real", _EXAMPLES, "2026-11-21")
 def _find_example_account(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The account is none of the AWS documentation's examples."""
-    if context.environment.account in EXAMPLE_ACCOUNTS:
-        yield RuleFinding(
-            path="account", got=f"{context.environment.account}, an account of the AWS documentation",
-            allowed="your own account",
-            change="write it; until then the CDK CLI stops: your credentials are of another account",
-        )  # fmt: skip
+    account = context.environment.account
+    if account in EXAMPLE_ACCOUNTS:
+        change = "write it; until then the CDK CLI stops: your credentials are of another account"
+        yield RuleFinding("account", f"{account}, an account of the AWS documentation", "your own account", change)
 
 
-@RULES.warn(
-    "budget-holds-run", "Tandem's own: the budget alarm would stop the run; it counts instances alone", "2026-11-22"
-)
+@RULES.warn("budget-holds-run", _BUDGET_STOP, "2026-11-22")
 def _find_small_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The monthly budget holds one run of max_hours at the declared price."""
     capacity, guard = context.environment.capacity, context.environment.guard
     run_usd = compute_run_usd(context.environment)
     if guard.budget_usd < run_usd:
-        replacement_note = ", each replaced once while it lives" if capacity.kind == "spot" else ""
-        yield RuleFinding(
-            path="guard.budget_usd", got=f"{guard.budget_usd:g}",
-            allowed=f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes{replacement_note}",
-            change=f"raise it, or write max_hours: {max(1, int(guard.budget_usd / (run_usd / guard.max_hours)))}",
-        )  # fmt: skip
+        replacements = ", each replaced once while it lives" if capacity.kind == "spot" else ""
+        legal = f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes{replacements}"
+        change = f"raise it, or write max_hours: {max(1, int(guard.budget_usd / (run_usd / guard.max_hours)))}"
+        yield RuleFinding("guard.budget_usd", f"{guard.budget_usd:g}", legal, change)
 
 
-@RULES.warn("budget-own", "tandem/spec/budgets.py: without tags it counts every instance of the type", "2026-11-22")
+@RULES.warn("budget-own", _BUDGET_TAGS, "2026-11-22")
 def _find_shared_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The budget of an environment without tags holds the runs of all in its account that it counts."""
-    # without tags each budget counts every instance of its type
-    own_environment = context.environment
-    budget_scope = (own_environment.account, own_environment.region, own_environment.capacity.instance_type)
-    sharing = [
-        other_environment
-        for other_environment in context.other_environments
-        if (other_environment.account, other_environment.region, other_environment.capacity.instance_type)
-        == budget_scope
-    ]
-    runs_usd = sum(compute_run_usd(environment) for environment in (own_environment, *sharing))
-    if budget_tag_key(own_environment) is None and sharing and own_environment.guard.budget_usd < runs_usd:
-        yield RuleFinding(
-            path="tags",
-            got=f"none, beside {join_values(other_environment.name for other_environment in sharing)} in the "
-            "same account",
-            allowed=f"one tag at least, or a budget_usd of {runs_usd:.2f}: without tags the budget counts their "
-            "runs too",
-            change="add a tag, such as project: tandem",
-        )
+    own = context.environment
+    scope = (own.account, own.region, own.capacity.instance_type)
+    others = context.other_environments
+    sharing = [peer for peer in others if (peer.account, peer.region, peer.capacity.instance_type) == scope]
+    runs_usd = sum(map(compute_run_usd, (own, *sharing)))
+    if budget_tag_key(own) is None and sharing and own.guard.budget_usd < runs_usd:
+        got = f"none, beside {join_values(peer.name for peer in sharing)} in the same account"
+        legal = f"one tag, or a budget_usd of {runs_usd:.2f}: without tags the budget counts their runs too"
+        yield RuleFinding("tags", got, legal, "add a tag, such as project: tandem")
 
 
 @RULES.warn("budget-by-hand", "CloudFormation's registry: AWS::Budgets::Budget by region", "2026-11-22")
@@ -252,11 +192,10 @@ def _find_manual_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """CloudFormation makes budgets in the region; elsewhere somebody makes this one by hand."""
     environment = context.environment
     if needs_manual_budget(environment):
-        yield RuleFinding(
-            path="region", got=f"{environment.region}, where CloudFormation makes no budget",
-            allowed=f"a budget {names.budget_name(environment)} that you made by hand",
-            change="make it once (docs/runbook.md#a-budget-by-hand); until then two paths stop the fleet, not three",
-        )  # fmt: skip
+        got = f"{environment.region}, where CloudFormation makes no budget"
+        legal = f"a budget {names.budget_name(environment)} that you made by hand"
+        change = "make it once (docs/runbook.md#a-budget-by-hand); until then two paths stop the fleet, not three"
+        yield RuleFinding("region", got, legal, change)
 
 
 @RULES.refuse("billing-code", _OFFERINGS, "2026-11-22")
@@ -265,23 +204,18 @@ def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFind
     offerings, region = context.catalogue.offerings, context.environment.region
     has_offer = region in offerings.offerings.get(context.environment.capacity.instance_type, {})
     if has_offer and region not in offerings.billing_codes:
-        yield RuleFinding(
-            path="region", got=f"{region}, whose billing code is not known",
-            allowed=join_values(sorted(offerings.billing_codes)),
-            change=f"add its code to billing_codes of {_OFFERINGS}",
-        )  # fmt: skip
+        legal, change = join_values(sorted(offerings.billing_codes)), f"add its code to billing_codes of {_OFFERINGS}"
+        yield RuleFinding("region", f"{region}, whose billing code is not known", legal, change)
 
 
 @RULES.warn("idle-before-max", "Tandem's own: else the idle stop never stops anything", "2026-11-21")
 def _find_late_idle_stop(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The guard's idle_minutes is less than its max_hours."""
-    guard = context.environment.guard
-    if guard.idle_minutes >= guard.max_hours * 60:
-        yield RuleFinding(
-            path="guard.idle_minutes", got=str(guard.idle_minutes),
-            allowed=f"less than the {guard.max_hours * 60} minutes of max_hours {guard.max_hours}",
-            change="write 30: nodes are stopped by max_hours before they could be found idle",
-        )  # fmt: skip
+    idle, hours = context.environment.guard.idle_minutes, context.environment.guard.max_hours
+    if idle >= hours * 60:
+        legal = f"less than the {hours * 60} minutes of max_hours {hours}"
+        change = "write 30: nodes are stopped by max_hours before they could be found idle"
+        yield RuleFinding("guard.idle_minutes", str(idle), legal, change)
 
 
 @RULES.refuse("storage-price-dated", "Tandem's own: a price without a date is nobody's figure", "2026-11-21")
@@ -289,18 +223,61 @@ def _find_undated_storage_price(context: EnvironmentContext) -> Iterable[RuleFin
     """A price of storage has its date."""
     artifacts = context.environment.artifacts
     if artifacts.usd_per_gb_month is not None and artifacts.usd_per_gb_month_date is None:
-        yield RuleFinding(
-            path="artifacts.usd_per_gb_month_date", got="no date", allowed="the day on which the price was read",
-            change="add it, or delete usd_per_gb_month",
-        )  # fmt: skip
+        legal, change = "the day on which the price was read", "add it, or delete usd_per_gb_month"
+        yield RuleFinding("artifacts.usd_per_gb_month_date", "no date", legal, change)
 
 
-@RULES.warn("efa-needless", "aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst", "2026-08-21")
+@RULES.warn("efa-needless", f"{NEURON_SDK} about-neuron/arch/neuron-hardware/trn2-arch.rst", "2026-08-21")
 def _find_needless_efa(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """EFA is off, as no variant spans two nodes."""
     if context.environment.capacity.efa:
-        yield RuleFinding(
-            path="capacity.efa", got="true",
-            allowed="false: no variant spans two nodes, and within one NeuronLink carries all",
-            change="write false; it saves a network interface per card and its addresses",
-        )  # fmt: skip
+        legal = "false: no variant spans two nodes, and within one NeuronLink carries all"
+        change = "write false; it saves a network interface per card and its addresses"
+        yield RuleFinding("capacity.efa", "true", legal, change)
+
+
+def _format_purchase(capacity: CapacitySettings) -> str:
+    return f"{capacity.instance_type} {capacity.kind}"
+
+
+@RULES.warn("price-own", "Tandem's own: every cost that is shown follows from it", "2026-11-22")
+def _find_foreign_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The price of a node-hour is of the declared instance type and kind."""
+    capacity = context.environment.capacity
+    purchase, price_of = _format_purchase(capacity), capacity.usd_per_hour_of
+    if price_of is not None:
+        if price_of != purchase:
+            change = f"read the price of {purchase} and write it, its day and what it is of"
+            yield RuleFinding("capacity.usd_per_hour_of", f"{price_of} with {purchase}", purchase, change)
+        return
+    for peer in context.other_environments:
+        is_equal = capacity.usd_per_hour == peer.capacity.usd_per_hour > 0
+        if is_equal and _format_purchase(peer.capacity) != purchase:
+            got = f"{capacity.usd_per_hour:g}, the price of {_format_purchase(peer.capacity)} in {peer.name}"
+            change = f"read the price of {purchase}, and write usd_per_hour_of: {purchase}"
+            yield RuleFinding("capacity.usd_per_hour", got, f"the price of {purchase}", change)
+            return
+
+
+@RULES.warn("block-over", _BLOCK_DURATIONS, "2026-11-21")
+def _find_past_block(context: DateContext) -> Iterable[RuleFinding]:
+    """The Capacity Block is not over."""
+    block = context.environment.capacity.block
+    if block is not None and block.ends <= context.now:
+        got, legal = f"{block.ends:{_MOMENT}}, which is over", f"later than {context.now:{_MOMENT}}"
+        change = "write the block you have now with its reservation_id, or block: null"
+        yield RuleFinding("capacity.block.ends", got, legal, change)
+
+
+@RULES.refuse("price-to-come", "Tandem's own: nobody has read a price of tomorrow", "2026-11-22")
+def _find_future_price(context: DateContext) -> Iterable[RuleFinding]:
+    """A price was read today or before."""
+    environment, latest = context.environment, (context.now + EAST_OF_UTC).date()
+    days = {
+        "capacity.usd_per_hour_date": environment.capacity.usd_per_hour_date,
+        "artifacts.usd_per_gb_month_date": environment.artifacts.usd_per_gb_month_date,
+    }
+    for path, day in days.items():
+        if day is not None and day > latest:
+            change = "write the day on which you read the price"
+            yield RuleFinding(path, f"{day}, which is to come", f"{latest} or earlier", change)

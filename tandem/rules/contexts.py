@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
+from tandem.spec.environment import Environment, NewNetwork
 from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.figure import DataFigure, FigureSource
 from tandem.spec.model import ModelConfig
 from tandem.spec.platform import InstanceType
 from tandem.spec.runtime import ModeSupport, Runtime
@@ -19,22 +21,19 @@ from tandem.spec.runtime import ModeSupport, Runtime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmContext:
-    """One variant, and the key path each of its fields was declared at.
+    """One variant, and the key path at which each of its fields was declared.
 
     Args:
         draft: None where no draft is named or the name is unknown.
-        support: what the runtime says of the mode; None where the runtime is unknown.
+        support: what the runtime says of the mode; None where the runtime is unknown or not rendered.
+        paths: field of the variant to its key path.
         is_swept: it came from `sweep`.
     """
 
     variant: Variant
     draft: ModelConfig | None
     support: ModeSupport | None
-    name_path: str
-    mode_path: str
-    draft_path: str
-    tokens_path: str
-    method_path: str
+    paths: dict[str, str]
     is_swept: bool
 
 
@@ -52,19 +51,19 @@ class ExperimentContext:
     target: ModelConfig | None
     arms: tuple[ArmContext, ...]
 
-    def speculative_arms(self) -> Iterator[ArmContext]:
-        """Yield the arms that speculate."""
-        return (arm for arm in self.arms if arm.variant.mode != "none")
-
     def draft_arms(self) -> Iterator[tuple[ArmContext, ModelConfig]]:
         """Yield the arms whose draft is known, with it."""
         return ((arm, arm.draft) for arm in self.arms if arm.draft is not None)
+
+    def drafts(self) -> list[ModelConfig]:
+        """Return each known draft once."""
+        return list({draft.id: draft for _, draft in self.draft_arms()}.values())
 
     def models(self) -> Iterator[tuple[str, ModelConfig]]:
         """Yield the target and each draft once, with its key path."""
         models_by_id = {self.target.id: ("target", self.target)} if self.target else {}
         for arm, draft in self.draft_arms():
-            models_by_id.setdefault(draft.id, (arm.draft_path, draft))
+            models_by_id.setdefault(draft.id, (arm.paths["draft"], draft))
         yield from models_by_id.values()
 
     def claims(self) -> list[int]:
@@ -77,6 +76,33 @@ class ExperimentContext:
         figures = [instance.physical_cores_per_device.value for instance in self.catalogue.instances.instances.values()]
         per_device = max((figure for figure in figures if figure), default=0)
         return self.experiment.serving.devices * per_device // self.experiment.serving.logical_neuron_core
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostingContext(ExperimentContext):
+    """An experiment in one environment; `path` is its entry in the environment's file."""
+
+    environment: Environment
+    instance: InstanceType
+    path: str
+
+    @property
+    def instance_name(self) -> str:
+        """The name of the instance type."""
+        return self.environment.capacity.instance_type
+
+    def bindable_devices(self) -> int:
+        """Return the devices claimed, or where no claim has so many, the next larger claim, else the largest."""
+        devices, counts = self.experiment.serving.devices, self.instance.device_counts.value
+        return min((count for count in counts if count >= devices), default=max(counts, default=0))
+
+    def format_value(self, key: str, value: object) -> str:
+        """Spell a value of the experiment for an error in the environment's file."""
+        return f"{self.experiment.name!r} with {key} {value}"
+
+    def cite(self, figure: DataFigure[Any]) -> FigureSource:
+        """Return the source of a figure of the instance type."""
+        return self.catalogue.instances.cite(figure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +120,18 @@ class EnvironmentContext:
     experiments: tuple[Experiment, ...]
     other_environments: tuple[Environment, ...]
 
+    def is_closed(self) -> bool:
+        """Return whether nothing leads out of the VPC, as far as the environment says."""
+        network = self.environment.network
+        return isinstance(network, NewNetwork) and network.nat == "none"
+
+    def zones(self) -> list[tuple[str, str]]:
+        """Return (key path, zone id) of every zone the network names."""
+        network = self.environment.network
+        if isinstance(network, NewNetwork):
+            return [(f"network.zones[{index}]", zone) for index, zone in enumerate(network.zones)]
+        return [(f"network.subnets[{index}].zone", subnet.zone) for index, subnet in enumerate(network.subnets)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateContext:
@@ -103,73 +141,27 @@ class DateContext:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostingContext:
-    """One experiment in one environment; `path` is its entry in the environment's file."""
-
-    environment: Environment
-    catalogue: Catalogue
-    instance: InstanceType
-    experiment_context: ExperimentContext
-    path: str
-
-    def bindable_devices(self) -> int:
-        """Return the devices claimed, or where no claim has so many, the next larger claim, else the largest."""
-        devices, counts = self.experiment_context.experiment.serving.devices, self.instance.device_counts.value
-        return min((count for count in counts if count >= devices), default=max(counts, default=0))
-
-    def format_value(self, key: str, value: object) -> str:
-        """Spell a value of the experiment for an error in the environment's file."""
-        return f"{self.experiment_context.experiment.name!r} with {key} {value}"
-
-
 def build_experiment_context(experiment: Experiment, catalogue: Catalogue) -> ExperimentContext:
     """Look up the runtime and the models of an experiment."""
     runtime = catalogue.runtimes.get(experiment.runtime)
-    return ExperimentContext(
-        experiment=experiment,
-        catalogue=catalogue,
-        runtime=runtime,
-        target=catalogue.models.get(experiment.target),
-        arms=tuple(_yield_arms(experiment, catalogue, runtime)),
-    )
-
-
-def build_environment_context(
-    environment: Environment,
-    experiments: tuple[Experiment, ...],
-    other_environments: tuple[Environment, ...],
-    catalogue: Catalogue,
-) -> EnvironmentContext:
-    """Join an environment with its instance type's figures."""
-    instance = catalogue.instances.instances[environment.capacity.instance_type]
-    return EnvironmentContext(
-        environment=environment,
-        catalogue=catalogue,
-        instance=instance,
-        experiments=experiments,
-        other_environments=other_environments,
-    )
-
-
-def _yield_arms(experiment: Experiment, catalogue: Catalogue, runtime: Runtime | None) -> Iterator[ArmContext]:
     variant_count, sweep = len(experiment.variants), experiment.sweep
+    arms = []
     for index, variant in enumerate(experiment.all_variants()):
-        key_path = f"variants[{index}]"
-        is_swept = index >= variant_count and sweep is not None
-        draft_index, tokens_index = (
-            divmod(index - variant_count, len(sweep.num_speculative_tokens)) if sweep else (0, 0)
+        paths = {name: f"variants[{index}].{name}" for name in Variant.model_fields}
+        if index >= variant_count and sweep:
+            draft, window = divmod(index - variant_count, len(sweep.num_speculative_tokens))
+            paths = {"name": "sweep.prefix", "mode": "sweep.mode", "draft": f"sweep.drafts[{draft}]"}
+            paths["num_speculative_tokens"] = f"sweep.num_speculative_tokens[{window}]"
+        arms.append(
+            ArmContext(
+                variant=variant,
+                draft=catalogue.models.get(variant.draft or ""),
+                support=runtime.mode(variant.mode) if runtime and runtime.rendered else None,
+                paths=paths,
+                is_swept=index >= variant_count,
+            )
         )
-        yield ArmContext(
-            variant=variant,
-            draft=catalogue.models.get(variant.draft) if variant.draft else None,
-            support=runtime.mode(variant.mode) if runtime else None,
-            name_path="sweep.prefix" if is_swept else f"{key_path}.name",
-            mode_path="sweep.mode" if is_swept else f"{key_path}.mode",
-            draft_path=f"sweep.drafts[{draft_index}]" if is_swept else f"{key_path}.draft",
-            tokens_path=f"sweep.num_speculative_tokens[{tokens_index}]"
-            if is_swept
-            else f"{key_path}.num_speculative_tokens",
-            method_path=f"{key_path}.method",
-            is_swept=is_swept,
-        )
+    target = catalogue.models.get(experiment.target)
+    return ExperimentContext(
+        experiment=experiment, catalogue=catalogue, runtime=runtime, target=target, arms=tuple(arms)
+    )

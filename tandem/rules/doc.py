@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
+from tandem.rules.check import RULES
 from tandem.rules.contexts import DateContext, EnvironmentContext, ExperimentContext, HostingContext
-from tandem.rules.rule import Rule
-from tandem.rules.table import RULES
-from tandem.spec.reference import write_pages
+from tandem.spec.reference import format_row, write_pages
 
+TODAY_ONLY = "by `tandem check` alone: the same files give the same templates on every day"
 SECTIONS = {
     ExperimentContext: ("Of an experiment", "Judged once, whatever hosts it, and told in the experiment's file."),
     EnvironmentContext: ("Of an environment", "Told in the environment's file."),
-    DateContext: (
-        "Of an environment, today",
-        "Told in the environment's file, by `tandem check` alone: the same files give the same templates on every day.",
-    ),
+    DateContext: ("Of an environment, today", f"Told in the environment's file, {TODAY_ONLY}."),
     HostingContext: (
         "Of an experiment in an environment",
         "Told in the environment's file, at the entry that hosts the experiment.",
@@ -35,26 +31,16 @@ wrong type is held against them too: what is told of it is true whatever legal v
 
 def render_page() -> str:
     """Return docs/rules.md."""
-    return LEAD + "".join(line + "\n" for context_type in SECTIONS for line in _render_section(context_type))
-
-
-def _render_section(context_type: type) -> Iterator[str]:
-    title, intro = SECTIONS[context_type]
-    yield from (
-        "",
-        f"## {title}",
-        "",
-        intro,
-        "",
-        "| rule | what holds | otherwise | source | date |",
-        "|---|---|---|---|---|",
-    )
-    yield from (_render_row(rule) for rule in RULES if rule.context_type is context_type)
-
-
-def _render_row(rule: Rule[object]) -> str:
-    cells = (f"`{rule.id}`", rule.sentence, rule.severity, rule.source, str(rule.date))
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    lines = []
+    for context_type, (title, intro) in SECTIONS.items():
+        head = "| rule | what holds | otherwise | source | date |"
+        lines += ["", f"## {title}", "", intro, "", head, "|---|---|---|---|---|"]
+        lines += [
+            format_row(f"`{rule.id}`", rule.sentence, rule.severity, rule.source, str(rule.date))
+            for rule in RULES
+            if rule.context_type is context_type
+        ]
+    return LEAD + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

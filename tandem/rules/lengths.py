@@ -1,45 +1,43 @@
-"""How long a sequence may be, and the lengths that are compiled."""
+"""How long a sequence may be, which lengths are compiled, and which settings a runtime reads in every variant alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from tandem.rules.contexts import ExperimentContext
-from tandem.rules.rule import RuleFinding, RuleList
+from tandem.rules.rule import DATA, NEURON_SDK, NXDI, RuleFinding, RuleList, join_values
 
 TILE = 128  # NxDI tiles the KV cache only at multiples of it; neuronx-distributed-inference models/config.py
 KERNEL_LENGTH = 1024  # kernels with buckets up to it may fail with status 1003; trn2-llama3.3-70b tutorial
 
-_CONFIG = "aws-neuron/neuronx-distributed-inference models/config.py"
+_CONFIG = f"{NXDI} models/config.py"
+_BUCKETS = f"{_CONFIG}; {NEURON_SDK} vllm-neuron/docs/guides/reference-configuration.md"
+_LONGEST = "vllm 0.9.1 vllm/config.py _maybe_override_draft_max_model_len"
+_KERNELS = f"{NEURON_SDK} libraries/nxd-inference/tutorials/trn2-llama3.3-70b-tutorial.rst"
+_EAGLE3 = f"{NEURON_SDK} vllm-neuron/docs/guides/features-guide.md, speculative decoding (EAGLE3)"
+_ASYNC = f"{NEURON_SDK} libraries/nxd-inference/developer_guides/feature-guide.rst, async runtime"
+_SEQUENCE = f"{NXDI} tag v0.6.10598 models/model_base.py, validate_sequence_parallel"
+_EAGLE_SEQUENCE = f"{NXDI} tag v0.6.10598 inference_demo.py; vllm 0.9.1 model_loader/neuronx_distributed.py"
+_PARALLEL = "serving.tuning.sequence_parallel_enabled"
 RULES = RuleList()
 
 
-@RULES.refuse(
-    "length-holds",
-    "aws-neuron/neuronx-distributed-inference models/model_base.py: positions near the end are not clipped",
-    "2025-09-22",
-)
+@RULES.refuse("length-holds", f"{NXDI} models/model_base.py: positions near the end are not clipped", "2025-09-22")
 def _find_short_length(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The max_model_len holds the longest prompt, the longest output and the largest window."""
-    experiment = context.experiment
-    windows = [arm.variant.num_speculative_tokens or 0 for arm in context.speculative_arms()]
-    window = max(windows, default=0)
-    needed_tokens = experiment.max_prompt_tokens + experiment.max_output_tokens + window
-    length = experiment.serving.max_model_len
-    if needed_tokens > length:
-        output = experiment.max_output_tokens - (needed_tokens - length)
-        output_hint = f", or max_output_tokens: {output}" if output > 0 else ""
-        yield RuleFinding(
-            path="serving.max_model_len",
-            got=str(length),
-            allowed=f"at least {needed_tokens}: prompt {experiment.max_prompt_tokens}, output "
-            f"{experiment.max_output_tokens}, "
-            f"largest window {window}",
-            change=f"write {-(-needed_tokens // TILE) * TILE}{output_hint}",
-        )
+    experiment, length = context.experiment, context.experiment.serving.max_model_len
+    prompt, output = experiment.max_prompt_tokens, experiment.max_output_tokens
+    arms = (arm.variant for arm in context.arms if arm.variant.mode != "none")
+    window = max((variant.num_speculative_tokens or 0 for variant in arms), default=0)
+    missing = prompt + output + window - length
+    if missing > 0:
+        legal = f"at least {length + missing}: prompt {prompt}, output {output}, largest window {window}"
+        shorter = f", or max_output_tokens: {output - missing}" if output > missing else ""
+        change = f"write {-(-(length + missing) // TILE) * TILE}{shorter}"
+        yield RuleFinding("serving.max_model_len", str(length), legal, change)
 
 
-@RULES.refuse("length-made-for", "vllm 0.9.1 vllm/config.py _maybe_override_draft_max_model_len", "2026-11-21")
+@RULES.refuse("length-made-for", _LONGEST, "2026-11-21")
 def _find_long_length(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Target and draft are made for sequences of max_model_len."""
     length = context.experiment.serving.max_model_len
@@ -47,22 +45,17 @@ def _find_long_length(context: ExperimentContext) -> Iterable[RuleFinding]:
         limit = model.max_position_embeddings
         if limit.value is not None and length > limit.value:
             draft_hint = "" if path == "target" else ", or name a draft made for longer sequences"
-            yield RuleFinding(
-                path="serving.max_model_len", got=f"{length} with {model.id}", allowed=f"at most {limit.value}",
-                change=f"write {limit.value} or less{draft_hint}", source=model.sources[limit.source],
-            )  # fmt: skip
+            got, change = f"{length} with {model.id}", f"write {limit.value} or less{draft_hint}"
+            yield RuleFinding("serving.max_model_len", got, f"at most {limit.value}", change, model.cite(limit))
 
 
-@RULES.warn(
-    "length-tiled", _CONFIG, "2026-07-28", sentence=f"With NxD Inference max_model_len is a multiple of {TILE}."
-)
+@RULES.warn("length-tiled", _CONFIG, "2026-07-28")
 def _find_untiled_length(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """With NxD Inference max_model_len is a multiple of {TILE}."""
     length, runtime = context.experiment.serving.max_model_len, context.runtime
     if runtime is not None and runtime.versions.nxdi.value is not None and length % TILE:
-        yield RuleFinding(
-            path="serving.max_model_len", got=str(length), allowed=f"a multiple of {TILE}",
-            change=f"write {-(-length // TILE) * TILE}",
-        )  # fmt: skip
+        change = f"write {-(-length // TILE) * TILE}"
+        yield RuleFinding("serving.max_model_len", str(length), f"a multiple of {TILE}", change)
 
 
 @RULES.refuse("buckets-ascend", _CONFIG, "2026-07-28")
@@ -70,47 +63,89 @@ def _find_unsorted_buckets(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Buckets are ascending and distinct."""
     for name, value in context.experiment.serving.tuning:
         if isinstance(value, tuple) and list(value) != sorted(set(value)):
-            yield RuleFinding(
-                path=f"serving.tuning.{name}", got=str(list(value)), allowed="ascending values, each once",
-                change=f"write {sorted(set(value))}",
-            )  # fmt: skip
+            change = f"write {sorted(set(value))}"
+            yield RuleFinding(f"serving.tuning.{name}", str(list(value)), "ascending values, each once", change)
 
 
-@RULES.refuse(
-    "buckets-complete",
-    f"{_CONFIG}; aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/reference-configuration.md",
-    "2026-08-21",
-)
+@RULES.refuse("buckets-complete", _BUCKETS, "2026-08-21")
 def _find_incomplete_buckets(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The largest bucket is max_model_len, or max_num_seqs for batches."""
     serving = context.experiment.serving
-    largest = {
-        "context_encoding_buckets": ("max_model_len", serving.max_model_len),
-        "token_generation_buckets": ("max_model_len", serving.max_model_len),
-        "num_seqs_buckets": ("max_num_seqs", serving.max_num_seqs),
-    }
-    for name, (setting, limit) in largest.items():
-        buckets: tuple[int, ...] = getattr(serving.tuning, name)
+    largest = {"context_encoding_buckets": "max_model_len", "token_generation_buckets": "max_model_len"}
+    for name, setting in {**largest, "num_seqs_buckets": "max_num_seqs"}.items():
+        buckets, limit = getattr(serving.tuning, name), getattr(serving, setting)
         if buckets and max(buckets) != limit:
-            complete_buckets = sorted({bucket for bucket in buckets if bucket < limit} | {limit})
-            yield RuleFinding(
-                path=f"serving.tuning.{name}", got=f"{list(buckets)}, largest {max(buckets)}",
-                allowed=f"{setting}, {limit}, as the largest", change=f"write {complete_buckets}",
-            )  # fmt: skip
+            got, legal = f"{list(buckets)}, largest {max(buckets)}", f"{setting}, {limit}, as the largest"
+            change = f"write {sorted({bucket for bucket in buckets if bucket < limit} | {limit})}"
+            yield RuleFinding(f"serving.tuning.{name}", got, legal, change)
 
 
-@RULES.warn(
-    "kernels-short",
-    "aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn2-llama3.3-70b-tutorial.rst",
-    "2026-08-21",
-    sentence=f"Kernels are on only above a length of {KERNEL_LENGTH}.",
-)
+@RULES.warn("kernels-short", _KERNELS, "2026-08-21")
 def _find_short_kernels(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Kernels are on only above a length of {KERNEL_LENGTH}."""
     serving = context.experiment.serving
     for name in ("qkv_kernel_enabled", "attn_kernel_enabled", "mlp_kernel_enabled"):
         if getattr(serving.tuning, name) and serving.max_model_len <= KERNEL_LENGTH:
-            yield RuleFinding(
-                path=f"serving.tuning.{name}", got=f"true at max_model_len {serving.max_model_len}",
-                allowed=f"kernels at a max_model_len above {KERNEL_LENGTH}",
-                change="leave it out, or write max_model_len: 2048",
-            )  # fmt: skip
+            got, legal = f"true at max_model_len {serving.max_model_len}", f"a max_model_len above {KERNEL_LENGTH}"
+            change = "leave it out, or write max_model_len: 2048"
+            yield RuleFinding(f"serving.tuning.{name}", got, legal, change)
+
+
+@RULES.refuse("tuning-read", f"{DATA}/runtimes, tuning_keys", "2026-11-21")
+def _find_unread_settings(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Every setting of serving.tuning is one that the runtime reads."""
+    if context.runtime is None or context.runtime.spelling is None:
+        return
+    keys, runtimes = context.runtime.spelling.tuning_keys, context.catalogue.runtimes.values()
+    for name, value in context.experiment.serving.tuning:
+        if value not in (None, ()) and name not in keys:
+            text = str(list(value)) if isinstance(value, tuple) else str(value).lower()
+            readers = (item.name for item in runtimes if item.spelling and name in item.spelling.tuning_keys)
+            got = f"{text} on runtime {context.runtime.name}, which does not read it"
+            change = f"delete it; it is read by runtime {join_values(readers)}"
+            yield RuleFinding(f"serving.tuning.{name}", got, join_values(keys), change)
+
+
+@RULES.refuse("async-alike", _EAGLE3, "2026-08-21")
+def _find_async_speculation(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Asynchronous execution is off where speculation turns it off, so that all variants run alike."""
+    runtime, speculates = context.runtime, any(arm.variant.mode != "none" for arm in context.arms)
+    if runtime is None or runtime.spelling is None or not context.experiment.serving.async_mode:
+        return
+    if runtime.spelling.async_off_arguments and speculates:
+        got = f"true on runtime {runtime.name}, which turns it off for speculating variants"
+        change = "write false: arms that differ in it are no control"
+        yield RuleFinding("serving.async_mode", got, "false, which is then written for every variant", change)
+
+
+@RULES.warn("async-plain", _ASYNC, "2026-08-21")
+def _find_async_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Asynchronous execution of plain decoding is shown by no source: the guide asks for fused speculation."""
+    plain = [arm.variant.name for arm in context.arms if arm.variant.mode == "none"]
+    spelling = context.runtime.spelling if context.runtime else None
+    if spelling and spelling.async_key and context.experiment.serving.async_mode and plain:
+        legal = "false, until the plain variant is seen to run asynchronously"
+        change = "write false, or look into the plain server's log: if it stays synchronous it is no control"
+        yield RuleFinding("serving.async_mode", f"true with the plain variant {plain[0]}", legal, change)
+
+
+@RULES.refuse("sequence-divides", _SEQUENCE, "2026-11-21")
+def _find_indivisible_prefill(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """With sequence parallelism the TP degree divides every prefill length that is compiled."""
+    serving, tuning = context.experiment.serving, context.experiment.serving.tuning
+    shortest = min(128, serving.max_model_len)  # the smallest length that the library compiles by itself
+    lengths = tuning.context_encoding_buckets or (shortest, serving.max_model_len)
+    indivisible = [length for length in lengths if length % serving.tensor_parallel_size]
+    if tuning.sequence_parallel_enabled and indivisible:
+        got = f"true with a prefill of {indivisible[0]} tokens over {serving.tensor_parallel_size} ranks"
+        legal = "prefill lengths that the TP degree divides"
+        yield RuleFinding(_PARALLEL, got, legal, "write false, or other lengths")
+
+
+@RULES.refuse("eagle-sequence", _EAGLE_SEQUENCE, "2026-11-21")
+def _find_eagle_sequence_parallel(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Mode eagle leaves sequence parallelism off: the server never gives it to the draft, the compiler would."""
+    heads = [arm.variant.name for arm in context.arms if arm.variant.mode == "eagle"]
+    if heads and context.experiment.serving.tuning.sequence_parallel_enabled:
+        got = f"true with mode eagle of {heads[0]}"
+        yield RuleFinding(_PARALLEL, got, "false with mode eagle", "write false, or leave it out")

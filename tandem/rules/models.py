@@ -1,52 +1,117 @@
-"""Which models are known, what each can serve as, and what its files need."""
+"""Which runtimes and models are known, what a runtime serves, and what a draft and its target must have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from tandem.rules.contexts import ExperimentContext
-from tandem.rules.rule import RuleFinding, RuleList, join_values, suggest_nearest
-from tandem.spec.catalogue import Catalogue
+from tandem.rules.contexts import ArmContext, ExperimentContext
+from tandem.rules.rule import DATA, NEURON_SDK, NXDI, RuleFinding, RuleList, join_values, suggest_nearest
+from tandem.spec.model import ModelConfig
 
 DRAFT_KINDS = {"vanilla": "causal-lm", "fused": "causal-lm", "eagle": "eagle-head", "eagle3": "eagle3-head"}
-
-
 KIND_TEXTS = {"causal-lm": "a causal-lm", "eagle-head": "an eagle-head", "eagle3-head": "an eagle3-head"}
 HOW_TO_ADD = "or add its figures to tandem/spec/data/models"
 
-_FEATURES = "aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, speculative decoding"
+_FEATURES = f"{NEURON_SDK} libraries/nxd-inference/developer_guides/feature-guide.rst, speculative decoding"
+_EAGLE = f"{NEURON_SDK} libraries/nxd-inference/developer_guides/feature-guide.rst, EAGLE"
+_EAGLE3 = f"{NEURON_SDK} vllm-neuron/docs/guides/features-guide.md, speculative decoding (EAGLE3)"
+_GPT_OSS = f"{NEURON_SDK} libraries/nxd-inference/tutorials/trn3-gpt-oss-120b-tutorial.rst"
+_ACCEPTANCE = f"{NXDI} models/model_base.py: a token is accepted when its id is the target's"
 RULES = RuleList()
 
 
-def _list_model_ids(catalogue: Catalogue, kind: str) -> list[str]:
-    return sorted(model.id for model in catalogue.models.values() if model.kind.value == kind)
+@RULES.refuse("runtime-known", f"{DATA}/runtimes", "2026-11-21")
+def _find_unknown_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The runtime has a data file."""
+    name, names = context.experiment.runtime, sorted(context.catalogue.runtimes)
+    if context.runtime is None:
+        yield RuleFinding("runtime", repr(name), join_values(names), suggest_nearest(name, names))
 
 
-def _list_draft_ids(context: ExperimentContext, kind: str) -> list[str]:
-    """Return the drafts of a kind that fit the target: heads made for it, smaller models with its tokenizer."""
-    target = context.target
+@RULES.refuse("runtime-rendered", f"{DATA}/runtimes, not_rendered_because", "2026-11-21")
+def _find_unrendered_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The runtime is one that Tandem renders."""
+    runtime = context.runtime
+    if runtime is not None and not runtime.rendered:
+        got = f"{runtime.name!r}, which is not rendered: {runtime.not_rendered_because}"
+        legal = join_values(name for name, item in sorted(context.catalogue.runtimes.items()) if item.rendered)
+        change = "nxdi-v0 for a plain draft model, native for EAGLE3"
+        yield RuleFinding("runtime", got, legal, change, runtime.cite(runtime.support))
+
+
+@RULES.refuse("target-family", f"{DATA}/runtimes, target_families", "2026-11-21")
+def _find_unsupported_family(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The runtime serves the target's family."""
+    runtime, target = context.runtime, context.target
+    if runtime is None or target is None or target.family.value in runtime.target_families.value:
+        return
+    families, runtimes = runtime.target_families, sorted(context.catalogue.runtimes.items())
+    fits = [name for name, item in runtimes if item.rendered and target.family.value in item.target_families.value]
+    got = f"{target.id}, of family {target.family.value}, on runtime {runtime.name}"
+    change = f"{f'runtime {fits[0]}, or ' if fits else ''}a target of these families"
+    yield RuleFinding("target", got, f"families {join_values(families.value)}", change, runtime.cite(families))
+
+
+@RULES.refuse_unproven(
+    "target-unproven",
+    f"{DATA}/runtimes, proven_targets",
+    "2026-11-21",
+    accepted="A target admitted by accept_unproven has no documented run.",
+)
+def _find_unproven_target(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A documented run of the target exists on the runtime, or the experiment says accept_unproven."""
+    runtime, target = context.runtime, context.target
+    if runtime is None or target is None or target.family.value not in runtime.target_families.value:
+        return
+    proven, accepts = runtime.proven_targets, context.experiment.accept_unproven
+    if proven.value and target.id not in proven.value:
+        got = f"{target.id}, which no source shows on runtime {runtime.name}"
+        change = "prove it on one node first" if accepts else "write one of them, or accept_unproven: true"
+        yield RuleFinding("target", got, join_values(proven.value), change, runtime.cite(proven))
+
+
+@RULES.warn("image-vulnerable", "aws-neuron/deep-learning-containers README.md", "2026-08-17")
+def _find_vulnerable_image(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The runtime's image has no known vulnerabilities."""
+    runtime = context.runtime
+    if runtime is not None and runtime.image.vulnerabilities.value is not None:
+        figure = runtime.image.vulnerabilities
+        change = "keep its servers inside the cluster, as rendered; use another runtime where its modes suffice"
+        legal = "an image without known vulnerabilities"
+        yield RuleFinding("runtime", f"{runtime.name}: {figure.value}", legal, change, runtime.cite(figure))
+
+
+def _list_targets(context: ExperimentContext) -> list[str]:
+    return sorted(model.id for model in context.catalogue.models.values() if model.kind.value == "causal-lm")
+
+
+def _list_drafts(context: ExperimentContext, kind: str) -> list[str]:
+    """Return the drafts of a kind that fit the target: heads made for it, smaller models with its vocabulary."""
+    models, target = context.catalogue.models.values(), context.target
+    drafts = [model for model in models if model.kind.value == kind]
+    if target is None:
+        return sorted(model.id for model in drafts if model.head_of in (None, context.experiment.target))
     return sorted(
         model.id
-        for model in context.catalogue.models.values()
-        if model.kind.value == kind
-        and model.head_of in (None, context.experiment.target)
-        and (target is None or model.head_of is not None or model.layers.value < target.layers.value)
-        and (target is None or model.tokenizer.value == target.tokenizer.value)
+        for model in drafts
+        if model.tokenizer.value == target.tokenizer.value
+        and model.head_of in (None, target.id)
+        and (model.head_of or (model.vocabulary.value == target.vocabulary.value and _is_smaller(model, target)))
     )
 
 
-def _can_run_mode(context: ExperimentContext, mode: str) -> bool:
-    return context.runtime is None or context.runtime.mode(mode).verdict.value != "refused"
+def _is_smaller(draft: ModelConfig, target: ModelConfig) -> bool:
+    is_lighter = (draft.bytes.value or 0) < (target.bytes.value or float("inf"))
+    return draft.layers.value < target.layers.value and is_lighter
 
 
-@RULES.refuse("target-known", "tandem/spec/data/models", "2026-11-21")
+@RULES.refuse("target-known", f"{DATA}/models", "2026-11-21")
 def _find_unknown_target(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The target has a data file."""
-    model_ids = _list_model_ids(context.catalogue, "causal-lm")
+    name, targets = context.experiment.target, _list_targets(context)
     if context.target is None:
-        name = context.experiment.target
-        change = f"{suggest_nearest(name, model_ids)}, {HOW_TO_ADD}"
-        yield RuleFinding(path="target", got=repr(name), allowed=join_values(model_ids), change=change)
+        change = f"{suggest_nearest(name, targets)}, {HOW_TO_ADD}"
+        yield RuleFinding("target", repr(name), join_values(targets), change)
 
 
 @RULES.refuse("target-kind", _FEATURES, "2026-08-21")
@@ -54,81 +119,166 @@ def _find_wrong_target_kind(context: ExperimentContext) -> Iterable[RuleFinding]
     """The target is a model that decodes by itself, not a head."""
     target = context.target
     if target is not None and target.kind.value != "causal-lm":
-        change = f"write {target.head_of}" if target.head_of else "write a causal-lm"
-        yield RuleFinding(
-            path="target", got=f"{target.id}, of kind {target.kind.value}",
-            allowed=join_values(_list_model_ids(context.catalogue, "causal-lm")), change=change,
-        )  # fmt: skip
+        got, change = f"{target.id}, of kind {target.kind.value}", f"write {target.head_of or 'a causal-lm'}"
+        yield RuleFinding("target", got, join_values(_list_targets(context)), change)
 
 
-@RULES.refuse("draft-known", "tandem/spec/data/models", "2026-11-21")
+@RULES.refuse("draft-known", f"{DATA}/models", "2026-11-21")
 def _find_unknown_draft(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The draft has a data file."""
     for arm in context.arms:
         name, kind = arm.variant.draft, DRAFT_KINDS.get(arm.variant.mode)
-        if name is None or arm.draft is not None or kind is None:
-            continue
-        draft_ids = _list_draft_ids(context, kind)
-        change = f"{suggest_nearest(name, draft_ids)}, {HOW_TO_ADD}"
-        yield RuleFinding(path=arm.draft_path, got=repr(name), allowed=join_values(draft_ids), change=change)
+        if name is not None and arm.draft is None and kind is not None:
+            drafts = _list_drafts(context, kind)
+            change = f"{suggest_nearest(name, drafts)}, {HOW_TO_ADD}"
+            yield RuleFinding(arm.paths["draft"], repr(name), join_values(drafts), change)
 
 
 @RULES.refuse("draft-by-mode", _FEATURES, "2026-08-21")
 def _find_draft_mode_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Vanilla, fused, eagle and eagle3 name a draft; none and medusa name none."""
     for arm in context.arms:
-        mode, name = arm.variant.mode, arm.variant.draft
+        path, mode, name = arm.paths["draft"], arm.variant.mode, arm.variant.draft
         kind = DRAFT_KINDS.get(mode)
         if kind is None and name is not None:
-            yield RuleFinding(path=arm.draft_path, got=name, allowed=f"no draft with mode {mode}", change="delete it")
+            yield RuleFinding(path, name, f"no draft with mode {mode}", "delete it")
         if kind is not None and name is None:
-            yield RuleFinding(
-                path=arm.draft_path, got="nothing",
-                allowed=f"{KIND_TEXTS[kind]} with mode {mode}: {join_values(_list_draft_ids(context, kind))}",
-                change="name a draft, or write mode none",
-            )  # fmt: skip
+            legal = f"{KIND_TEXTS[kind]} with mode {mode}: {join_values(_list_drafts(context, kind))}"
+            yield RuleFinding(path, "nothing", legal, "name a draft, or write mode none")
 
 
 @RULES.refuse("draft-kind", _FEATURES, "2026-08-21")
 def _find_wrong_draft_kind(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The draft is what the mode takes: a causal-lm, an EAGLE head or an EAGLE3 head."""
+    runtime = context.runtime
     for arm, draft in context.draft_arms():
-        kind = DRAFT_KINDS.get(arm.variant.mode)
-        if kind is None or draft.kind.value == kind:
+        kind, draft_kind = DRAFT_KINDS.get(arm.variant.mode), draft.kind.value
+        if kind is None or draft_kind == kind:
             continue
-        modes = [
-            mode
-            for mode, model_kind in DRAFT_KINDS.items()
-            if model_kind == draft.kind.value and _can_run_mode(context, mode)
-        ]
-        draft_ids = _list_draft_ids(context, kind)
-        ways = (["write one of them"] if draft_ids else []) + ([f"write mode {' or '.join(modes)}"] if modes else [])
+        modes = [mode for mode, model_kind in DRAFT_KINDS.items() if model_kind == draft_kind]
+        modes = [mode for mode in modes if runtime is None or runtime.mode(mode).verdict.value != "refused"]
+        drafts = _list_drafts(context, kind)
+        ways = (["write one of them"] if drafts else []) + ([f"write mode {' or '.join(modes)}"] if modes else [])
+        got, legal = f"{draft.id}, of kind {draft_kind}, with mode {arm.variant.mode}", join_values(drafts)
         change = ", or ".join(ways) or "write mode none"
-        yield RuleFinding(
-            path=arm.draft_path, got=f"{draft.id}, of kind {draft.kind.value}, with mode {arm.variant.mode}",
-            allowed=f"{KIND_TEXTS[kind]}: {join_values(draft_ids)}", change=change,
-        )  # fmt: skip
+        yield RuleFinding(arm.paths["draft"], got, f"{KIND_TEXTS[kind]}: {legal}", change)
 
 
-@RULES.warn("model-unpinned", "tandem/spec/data/models", "2026-11-21")
+@RULES.warn("model-unpinned", f"{DATA}/models", "2026-11-21")
 def _find_unpinned_models(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Each model is pinned to a commit."""
     for path, model in context.models():
         if model.revision.value is None:
-            yield RuleFinding(
-                path=path, got=f"{model.id} at main, which moves", allowed="a commit of its repository",
-                change="write revision.value in its file in tandem/spec/data/models",
-                source=model.sources[model.revision.source],
-            )  # fmt: skip
+            got, change = f"{model.id} at main, which moves", f"write revision.value in its file in {DATA}/models"
+            yield RuleFinding(path, got, "a commit of its repository", change, model.cite(model.revision))
 
 
-@RULES.warn("model-gated", "tandem/spec/data/models", "2026-11-21")
+@RULES.warn("model-gated", f"{DATA}/models", "2026-11-21")
 def _find_gated_models(context: ExperimentContext) -> Iterable[RuleFinding]:
     """No model needs a token to be staged."""
     for path, model in context.models():
         if model.gated.value:
-            yield RuleFinding(
-                path=path, got=f"{model.id}, which is gated", allowed="a model that needs no token",
-                change="accept its licence and have a token ready for staging",
-                source=model.sources[model.gated.source],
-            )  # fmt: skip
+            got, change = f"{model.id}, which is gated", "accept its licence and have a token ready for staging"
+            yield RuleFinding(path, got, "a model that needs no token", change, model.cite(model.gated))
+
+
+def _yield_pairs(context: ExperimentContext) -> Iterator[tuple[ArmContext, ModelConfig, ModelConfig]]:
+    """Yield arm, draft and target where the draft is of the kind its mode takes; only heads are heads of something."""
+    if context.target is not None and context.target.kind.value == "causal-lm":
+        for arm, draft in context.draft_arms():
+            if draft.kind.value == DRAFT_KINDS.get(arm.variant.mode):
+                yield arm, draft, context.target
+
+
+def _suggest_drafts(context: ExperimentContext, draft: ModelConfig) -> str:
+    return f"write one of: {join_values(_list_drafts(context, draft.kind.value))}"
+
+
+@RULES.refuse("tokenizer-equal", _ACCEPTANCE, "2025-09-22")
+def _find_tokenizer_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Draft and target have the same tokenizer."""
+    for arm, draft, target in _yield_pairs(context):
+        if draft.head_of in (None, target.id) and draft.tokenizer.value != target.tokenizer.value:
+            got = f"{draft.id}, whose tokenizer is {draft.tokenizer.value}"
+            legal, change = f"the target's tokenizer, {target.tokenizer.value}", _suggest_drafts(context, draft)
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.tokenizer))
+
+
+@RULES.refuse("vocabulary-equal", "vllm 0.16.0 vllm/config/speculative.py", "2026-11-21")
+def _find_vocabulary_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Draft and target have the same vocabulary."""
+    for arm, draft, target in _yield_pairs(context):
+        is_comparable = draft.head_of is None and draft.tokenizer.value == target.tokenizer.value
+        if is_comparable and draft.vocabulary.value != target.vocabulary.value:
+            got = f"{draft.id}, whose vocabulary has {draft.vocabulary.value} rows"
+            legal, change = f"the target's {target.vocabulary.value} rows", _suggest_drafts(context, draft)
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.vocabulary))
+
+
+@RULES.warn("draft-family", "arXiv 2211.17192, section 3: acceptance", "2026-11-21")
+def _find_family_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Draft and target are of one family."""
+    for arm, draft, target in _yield_pairs(context):
+        if draft.head_of is None and draft.family.value != target.family.value:
+            got, legal = f"{draft.id}, of family {draft.family.value}", f"the target's family, {target.family.value}"
+            change = "expect a lower acceptance, or write one of the same family"
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.family))
+
+
+@RULES.refuse("draft-smaller", "arXiv 2211.17192, section 3.3: no speedup unless the draft costs less", "2026-11-21")
+def _find_large_draft(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """The draft has fewer layers and bytes than the target."""
+    for arm, draft, target in _yield_pairs(context):
+        if draft.head_of is None and not _is_smaller(draft, target):
+            got = f"{draft.id}, of {draft.layers.value} layers"
+            legal = f"a draft smaller than {target.id}, of {target.layers.value} layers"
+            change = _suggest_drafts(context, draft)
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.layers))
+
+
+@RULES.refuse("head-of-target", _EAGLE3, "2026-08-21")
+def _find_foreign_head(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A head was trained for the target."""
+    for arm, draft, target in _yield_pairs(context):
+        if draft.head_of not in (None, target.id):
+            got = f"{draft.id}, a head of {draft.head_of}"
+            legal = f"a head of {target.id}: {join_values(_list_drafts(context, draft.kind.value))}"
+            yield RuleFinding(arm.paths["draft"], got, legal, f"write one of them, or target {draft.head_of}")
+
+
+@RULES.refuse("head-hidden-size", _GPT_OSS, "2026-08-21")
+def _find_hidden_size_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A head has the target's hidden size."""
+    for arm, draft, target in _yield_pairs(context):
+        if draft.head_of == target.id and draft.hidden_size.value != target.hidden_size.value:
+            got = f"{draft.id}, of hidden size {draft.hidden_size.value}"
+            legal, source = f"the target's hidden size, {target.hidden_size.value}", draft.cite(draft.hidden_size)
+            yield RuleFinding(arm.paths["draft"], got, legal, "write another head", source)
+
+
+@RULES.refuse("head-vocabulary", _GPT_OSS, "2026-08-21")
+def _find_small_head_vocabulary(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Where the runtime needs it, a head drafts from the target's whole vocabulary."""
+    runtime = context.runtime
+    if runtime is None or not runtime.needs_vocabulary_match.value:
+        return
+    for arm, draft, target in _yield_pairs(context):
+        rows = (draft.draft_vocabulary and draft.draft_vocabulary.value) or draft.vocabulary.value
+        if draft.head_of is not None and rows != target.vocabulary.value:
+            got = f"{draft.id}, which drafts from {rows} tokens, on runtime {runtime.name}"
+            legal, source = f"all {target.vocabulary.value} tokens", runtime.cite(runtime.needs_vocabulary_match)
+            yield RuleFinding(arm.paths["draft"], got, legal, "write another head, or runtime native", source)
+
+
+@RULES.warn("head-output", _EAGLE, "2026-08-21")
+def _find_missing_output_matrix(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """With NxD Inference the files of an EAGLE head hold the target's output matrix."""
+    runtime = context.runtime
+    if runtime is None or runtime.versions.nxdi.value is None:
+        return
+    for arm, draft, _ in _yield_pairs(context):
+        if arm.variant.mode == "eagle":
+            got = f"{draft.id} on runtime {runtime.name}"
+            legal = "a head whose files hold the target's output matrix (lm_head), which published heads leave out"
+            change = "copy lm_head from the target into the head's files before they are staged"
+            yield RuleFinding(arm.paths["draft"], got, legal, change)

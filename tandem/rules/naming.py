@@ -1,12 +1,15 @@
-"""Names and tags within the limits of what they name."""
+"""Names and tags within the limits of what they name, and what is delivered or copied is the environment's own."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 from tandem.rules.contexts import EnvironmentContext, ExperimentContext
-from tandem.rules.rule import RuleFinding, RuleList
+from tandem.rules.rule import RuleFinding, RuleList, find_repeats
+from tandem.spec.environment import EXAMPLE_ACCOUNTS, GitopsDelivery
 from tandem.spec.names import NOTIFY, ResourceName, environment_names, experiment_names
 
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
@@ -17,118 +20,191 @@ FOLDER_NAMES = frozenset({"gitops", "machine", "money", "people"})
 S3_RESERVED_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
 S3_RESERVED_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+EXAMPLE_DOMAINS = ("example", "example.com", "example.net", "example.org", "invalid", "test")  # RFC 2606
+_EXAMPLE = re.compile(rf"(?<![0-9])({'|'.join(sorted(EXAMPLE_ACCOUNTS))})(?![0-9])")
 
+_EXAMPLES = "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts"
+_OBJECT_NAMES = "kubernetes.io/docs/concepts/overview/working-with-objects/names"
+_RESOURCE_NAMES = "S3 and EKS API references: bucket 63, cluster 100, node group 63"
+_FOLDERS = "charts/tree.py: manifests/<environment>/gitops and people; tandem/monitoring: dashboards machine and money"
+_ALARM_NAMES = "tandem/spec/names.py: the second word of a composite alarm's name"
+_BUCKET_NAMES = "docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"
+_BUCKET_KEYS = "docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html"
+_TAGS = "docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/allocation-tag-restrictions.html"
 RULES = RuleList()
+
+
+def _yield_texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (key path, text) of every text of a record, keys of mappings included."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            child_path = f"{path}.{key}" if path else str(key)
+            yield child_path, str(key)
+            yield from _yield_texts(child, child_path)
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _yield_texts(child, f"{path}[{index}]")
+
+
+@RULES.refuse("example-leftover", _EXAMPLES, "2026-11-21")
+def _find_example_accounts(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """An environment in an account of its own names no account of the AWS documentation."""
+    environment = context.environment
+    if environment.account in EXAMPLE_ACCOUNTS:  # it is an example itself; account-real says so
+        return
+    for path, text in _yield_texts(environment.model_dump(mode="json", exclude={"account"})):
+        match = _EXAMPLE.search(text)
+        if match:
+            legal = f"nothing of {match[0]}, an account of the AWS documentation"
+            yield RuleFinding(path, text, legal, "write your own: this one came with a copied file")
+
+
+def _parse_repo_url(context: EnvironmentContext) -> SplitResult | None:
+    """Return the repository's URL; None where there is none, or where another rule refuses it."""
+    delivery = context.environment.delivery
+    try:
+        return urlsplit(delivery.repo_url) if isinstance(delivery, GitopsDelivery) else None
+    except ValueError:
+        return None
+
+
+@RULES.refuse("repository-readable", "RFC 3986", "2005-01-01")
+def _find_unreadable_url(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The repository's URL has a host."""
+    delivery, url = context.environment.delivery, _parse_repo_url(context)
+    if isinstance(delivery, GitopsDelivery) and (url is None or not url.hostname):
+        yield RuleFinding("delivery.repo_url", repr(delivery.repo_url), "a URL with a host", "write the clone URL")
+
+
+@RULES.warn("repository-real", "RFC 2606", "1999-06-01")
+def _find_placeholder_host(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The repository's host is not one reserved for examples."""
+    url = _parse_repo_url(context)
+    host = (url.hostname or "") if url else ""
+    if any(host == name or host.endswith(f".{name}") for name in EXAMPLE_DOMAINS):
+        change = "write its URL: the controller will find nothing there"
+        yield RuleFinding("delivery.repo_url", f"the placeholder host {host}", "your repository", change)
+
+
+@RULES.refuse("repository-secret", "RFC 3986, section 3.2.1", "2005-01-01")
+def _find_url_credentials(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The repository's URL carries no credentials."""
+    url = _parse_repo_url(context)
+    if url is not None and (url.password is not None or (url.scheme == "https" and url.username is not None)):
+        change = "delete them, and give the controller a secret of its own: manifests are committed"
+        got = "a user name or password in the URL"  # never the URL itself, which is printed and stored
+        yield RuleFinding("delivery.repo_url", got, "a URL without credentials", change)
+
+
+@RULES.refuse("path-own", "Tandem's own: each cluster would apply the other's manifests", "2026-11-21")
+def _find_shared_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """No two environments sync the same folder."""
+    delivery, keys = context.environment.delivery, ("repo_url", "revision", "path")
+    if not isinstance(delivery, GitopsDelivery):
+        return
+    source = [getattr(delivery, key) for key in keys]
+    for peer in context.other_environments:
+        if source == [getattr(peer.delivery, key, None) for key in keys]:
+            got = f"{delivery.path}, as in environment {peer.name}"
+            change = f"write manifests/{context.environment.name}"
+            yield RuleFinding("delivery.path", got, "a folder of its own", change)
+
+
+@RULES.warn("path-rendered", "charts/tree.py: manifests/<environment>", "2026-11-21")
+def _find_unrendered_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The folder that is synced is the one that is rendered: its last part is the environment's name."""
+    delivery, name = context.environment.delivery, context.environment.name
+    if isinstance(delivery, GitopsDelivery) and delivery.path.rpartition("/")[2] != name:
+        legal = f"a folder named {name}, as `tandem render` writes it"
+        change = f"write manifests/{name}, or copy what is rendered to {delivery.path} with every commit"
+        yield RuleFinding("delivery.path", delivery.path, legal, change)
+
+
+@RULES.refuse("hosted-once", "Tandem's own: an experiment is one namespace", "2026-11-21")
+def _find_repeated_experiments(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """An environment hosts each experiment once."""
+    entries = ((f"experiments[{index}]", name) for index, name in enumerate(context.environment.experiments))
+    for path, name, _ in find_repeats(entries):
+        yield RuleFinding(path, f"{name!r} again", "each once", "delete one")
 
 
 def _find_long_names(names: Iterable[ResourceName]) -> Iterator[RuleFinding]:
     """Yield the name furthest over its limit, for each key that makes names too long."""
-    longest_by_path: dict[str, ResourceName] = {}
-    for name in sorted(names, key=lambda name: len(name.value) - name.limit):
-        longest_by_path[name.path] = name
-    for name in longest_by_path.values():
-        excess = len(name.value) - name.limit
-        if excess > 0:
-            owner = "the file's" if name.path == "name" else "its"
-            yield RuleFinding(
-                path=name.path, got=f"{name.value}, {len(name.value)} characters",
-                allowed=f"at most {name.limit} for a {name.resource_type}", change=f"shorten {owner} name by {excess}",
-            )  # fmt: skip
+    excess_by_path = {name.path: name for name in sorted(names, key=ResourceName.excess)}
+    for path, name in excess_by_path.items():
+        if name.excess() > 0:
+            got, legal = (
+                f"{name.value}, {len(name.value)} characters",
+                f"at most {name.limit} for a {name.resource_type}",
+            )
+            owner = "the file's" if path == "name" else "its"
+            yield RuleFinding(path, got, legal, f"shorten {owner} name by {name.excess()}")
 
 
-@RULES.refuse("environment-name", "S3 and EKS API references: bucket 63, cluster 100, node group 63", "2026-11-21")
+@RULES.refuse("environment-name", _RESOURCE_NAMES, "2026-11-21")
 def _find_long_environment_names(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Every name made from the environment's is within its resource's limit."""
-    return _find_long_names(environment_names(context.environment))
+    yield from _find_long_names(environment_names(context.environment))
 
 
-@RULES.refuse("experiment-name", "kubernetes.io/docs/concepts/overview/working-with-objects/names", "2026-11-21")
+@RULES.refuse("experiment-name", _OBJECT_NAMES, "2026-11-21")
 def _find_long_experiment_names(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Every name made from the experiment's or a variant's is within its resource's limit."""
-    return _find_long_names(experiment_names(context.experiment))
+    yield from _find_long_names(experiment_names(context.experiment))
 
 
-@RULES.refuse(
-    "experiment-folder",
-    "charts/tree.py: manifests/<environment>/gitops and people; tandem/monitoring: dashboards machine and money",
-    "2026-11-21",
-)
+@RULES.refuse("experiment-folder", _FOLDERS, "2026-11-21")
 def _find_folder_collision(context: ExperimentContext) -> Iterable[RuleFinding]:
     """An experiment's folder of manifests and its dashboard are its own."""
-    if context.experiment.name in FOLDER_NAMES:
-        yield RuleFinding(
-            path="name", got=repr(context.experiment.name),
-            allowed="a name that no folder of manifests/<environment>/ and no dashboard of an environment has",
-            change="rename the file",
-        )  # fmt: skip
+    name = context.experiment.name
+    if name in FOLDER_NAMES:
+        legal = "a name that no folder of manifests/<environment>/ and no dashboard of an environment has"
+        yield RuleFinding("name", repr(name), legal, "rename the file")
 
 
-@RULES.refuse(
-    "environment-words",
-    "tandem/spec/names.py: the second word of a composite alarm's name",
-    "2026-11-22",
-    sentence=f"No word of the environment's name is {NOTIFY}.",
-)
+@RULES.refuse("environment-words", _ALARM_NAMES, "2026-11-22")
 def _find_notify_word(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """No word of the environment's name is {NOTIFY}."""
     name = context.environment.name
     if NOTIFY in name.split("-"):
-        yield RuleFinding(
-            path="name", got=repr(name),
-            allowed=f"a name without the word {NOTIFY}, by which the alarms of `prod` are told from those of `prod-eu`",
-            change="rename the file",
-        )  # fmt: skip
+        legal = f"a name without the word {NOTIFY}, by which alarms of `prod` are told from those of `prod-eu`"
+        yield RuleFinding("name", repr(name), legal, "rename the file")
 
 
-@RULES.refuse("bucket-name", "docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html", "2026-11-21")
+@RULES.refuse("bucket-name", _BUCKET_NAMES, "2026-11-21")
 def _find_bad_bucket_name(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """An existing bucket's name is one that S3 allows."""
-    name = context.environment.artifacts.existing_bucket
-    has_reserved_part = name is not None and (
-        name.startswith(S3_RESERVED_PREFIXES) or name.endswith(S3_RESERVED_SUFFIXES)
-    )
-    if name is not None and (has_reserved_part or ".." in name or ADDRESS.fullmatch(name)):
-        yield RuleFinding(
-            path="artifacts.existing_bucket", got=repr(name),
-            allowed="no two dots in a row, no IP address, no start or end that S3 reserves",
-            change="write the bucket's own name",
-        )  # fmt: skip
+    name = context.environment.artifacts.existing_bucket or ""
+    is_reserved = name.startswith(S3_RESERVED_PREFIXES) or name.endswith(S3_RESERVED_SUFFIXES)
+    if is_reserved or ".." in name or ADDRESS.fullmatch(name):
+        legal = "no two dots in a row, no IP address, no start or end that S3 reserves"
+        yield RuleFinding("artifacts.existing_bucket", repr(name), legal, "write the bucket's own name")
 
 
-@RULES.refuse("bucket-key", "docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html", "2026-11-22")
+@RULES.refuse("bucket-key", _BUCKET_KEYS, "2026-11-22")
 def _find_foreign_bucket_key(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The key of the bucket lies in its region."""
     key, region = context.environment.artifacts.kms_key_arn, context.environment.region
     if key is not None and key.split(":")[3] != region:
-        yield RuleFinding(
-            path="artifacts.kms_key_arn", got=f"a key in {key.split(':')[3]}",
-            allowed=f"a key in {region}: S3 takes none of another region", change=f"write the ARN of a key in {region}",
-        )  # fmt: skip
+        legal = f"a key in {region}: S3 takes none of another region"
+        change = f"write the ARN of a key in {region}"
+        yield RuleFinding("artifacts.kms_key_arn", f"a key in {key.split(':')[3]}", legal, change)
 
 
-@RULES.refuse(
-    "tags-fit",
-    "docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/allocation-tag-restrictions.html",
-    "2026-11-21",
-    sentence=f"At most {MOST_TAGS} tags, of the length and letters AWS takes, none with the prefix aws:.",
-)
+@RULES.refuse("tags-fit", _TAGS, "2026-11-21")
 def _find_bad_tags(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """At most {MOST_TAGS} tags, of the length and letters AWS takes, none with the prefix aws:."""
     tags = context.environment.tags
     if len(tags) > MOST_TAGS:
-        yield RuleFinding(
-            path="tags",
-            got=f"{len(tags)} tags",
-            allowed=f"at most {MOST_TAGS}",
-            change=f"delete {len(tags) - MOST_TAGS}",
-        )
+        yield RuleFinding("tags", f"{len(tags)} tags", f"at most {MOST_TAGS}", f"delete {len(tags) - MOST_TAGS}")
     for key, value in tags.items():
+        path = f"tags.{key}"
         if key.lower().startswith("aws:"):
-            yield RuleFinding(
-                path=f"tags.{key}", got=f"the key {key!r}", allowed="keys without the prefix aws:", change="rename it"
-            )
+            yield RuleFinding(path, f"the key {key!r}", "keys without the prefix aws:", "rename it")
         for part, text, limit in (("key", key, KEY_LENGTH), ("value", value, VALUE_LENGTH)):
             if len(text) > limit or not TAG_TEXT.fullmatch(text) or not text:
-                yield RuleFinding(
-                    path=f"tags.{key}", got=f"the {part} {text[:40]!r}, {len(text)} characters",
-                    allowed=f"1 to {limit} letters, digits, spaces and _ . : / = + - @",
-                    change=f"rewrite the {part}",
-                )  # fmt: skip
+                legal = f"1 to {limit} letters, digits, spaces and _ . : / = + - @"
+                got = f"the {part} {text[:40]!r}, {len(text)} characters"
+                yield RuleFinding(path, got, legal, f"rewrite the {part}")

@@ -1,26 +1,33 @@
-"""Address ranges, subnets and ways out."""
+"""Address ranges, subnets and ways out; who reaches the cluster, and as whom."""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from tandem.rules.capacity import list_network_zones
 from tandem.rules.contexts import EnvironmentContext
-from tandem.rules.rule import RuleFinding, RuleList, join_values
-from tandem.spec.environment import ExistingNetwork, NewNetwork
+from tandem.rules.rule import RuleFinding, RuleList, find_repeats, join_values
+from tandem.spec.environment import EXAMPLE_ACCOUNTS, ClusterAccess, ExistingNetwork, NewNetwork
 
 # a VPC takes /16 to /28; below /20 a trn2 node's interfaces alone may exhaust a subnet
 LARGEST_PREFIX, SMALLEST_PREFIX = 16, 20
+WIDEST_PREFIX = 8  # the largest block a registry ever gave one organisation; anything wider is everybody
 PRIVATE = tuple(ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+SHARED = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598, which EKS admits as a VPC's secondary range
+POLICY_NAME = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)  # IAM API Reference, CreatePolicy
 
-_VPC = "EC2 API Reference, CreateVpc"
 _EKS = "docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
+_CLOSED = "awsdocs/amazon-eks-user-guide latest/ug/clusters/private-clusters.adoc"
+_ENDPOINT = "EKS API Reference, VpcConfigRequest publicAccessCidrs"
+_ADMIN = "EKS API Reference, CreateAccessConfigRequest bootstrapClusterCreatorAdminPermissions, rendered false"
+_ENTRIES = "docs.aws.amazon.com/eks/latest/userguide/creating-access-entries.html"
+_FOREIGN = "Tandem's own: an access entry for a principal of another account is unproven"
 RULES = RuleList()
 
 
-def parse_network(cidr: str) -> ipaddress.IPv4Network | None:
+def _parse_network(cidr: str) -> ipaddress.IPv4Network | None:
     """Return the range, or None where its text is none (an octet over 255, bits set after the prefix)."""
     try:
         return ipaddress.IPv4Network(cidr)
@@ -28,129 +35,192 @@ def parse_network(cidr: str) -> ipaddress.IPv4Network | None:
         return None
 
 
+def _is_inside(cidr: str, blocks: Iterable[ipaddress.IPv4Network]) -> bool:
+    """Return whether a range lies in one of the blocks; what is no range lies in none."""
+    network = _parse_network(cidr)
+    return network is not None and any(network.subnet_of(block) for block in blocks)
+
+
 def _yield_ranges(context: EnvironmentContext) -> Iterator[tuple[str, str]]:
-    network = context.environment.network
+    network, endpoint = context.environment.network, context.environment.cluster.endpoint
     yield "network.cidr", network.cidr
-    if isinstance(network, ExistingNetwork):
-        for index, cidr in enumerate(network.secondary_cidrs):
-            yield f"network.secondary_cidrs[{index}]", cidr
-    for index, cidr in enumerate(context.environment.cluster.endpoint.cidrs):
-        yield f"cluster.endpoint.cidrs[{index}]", cidr
-    for index, client in enumerate(context.environment.cluster.endpoint.clients):
-        if not client.startswith("sg-"):
-            yield f"cluster.endpoint.clients[{index}]", client
-
-
-def _suggest_range(cidr: str) -> str:
-    try:
-        return f"write {ipaddress.IPv4Network(cidr, strict=False)}"
-    except ValueError:
-        return "write four numbers up to 255, and a prefix up to /32"
+    secondary = network.secondary_cidrs if isinstance(network, ExistingNetwork) else ()
+    clients = [(index, client) for index, client in enumerate(endpoint.clients) if not client.startswith("sg-")]
+    yield from ((f"network.secondary_cidrs[{index}]", cidr) for index, cidr in enumerate(secondary))
+    yield from ((f"cluster.endpoint.cidrs[{index}]", cidr) for index, cidr in enumerate(endpoint.cidrs))
+    yield from ((f"cluster.endpoint.clients[{index}]", client) for index, client in clients)
 
 
 @RULES.refuse("range-valid", "RFC 4632", "2006-08-01")
 def _find_invalid_ranges(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Every address range is one, with no bits set after its prefix."""
     for path, cidr in _yield_ranges(context):
-        if parse_network(cidr) is None:
-            yield RuleFinding(
-                path=path, got=cidr, allowed="the first address of a range, and its prefix", change=_suggest_range(cidr)
-            )
+        if _parse_network(cidr) is None:
+            try:
+                change = f"write {ipaddress.IPv4Network(cidr, strict=False)}"
+            except ValueError:
+                change = "write four numbers up to 255, and a prefix up to /32"
+            yield RuleFinding(path, cidr, "the first address of a range, and its prefix", change)
 
 
-@RULES.refuse(
-    "range-size",
-    _VPC,
-    "2026-11-21",
-    sentence=f"The range of a new VPC is from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}.",
-)
+@RULES.refuse("range-size", "EC2 API Reference, CreateVpc", "2026-11-21")
 def _find_wrong_range_size(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The range of a new VPC is from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}."""
     network = context.environment.network
-    block = parse_network(network.cidr)
-    if (
-        isinstance(network, NewNetwork)
-        and block is not None
-        and not LARGEST_PREFIX <= block.prefixlen <= SMALLEST_PREFIX
-    ):
+    block = _parse_network(network.cidr) if isinstance(network, NewNetwork) else None
+    if block is not None and not LARGEST_PREFIX <= block.prefixlen <= SMALLEST_PREFIX:
         prefix = min(max(block.prefixlen, LARGEST_PREFIX), SMALLEST_PREFIX)
-        yield RuleFinding(
-            path="network.cidr", got=network.cidr, allowed=f"a prefix from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}",
-            change=f"write {ipaddress.IPv4Network((block.network_address, prefix), strict=False)}",
-        )  # fmt: skip
+        change = f"write {ipaddress.IPv4Network((block.network_address, prefix), strict=False)}"
+        legal = f"a prefix from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}"
+        yield RuleFinding("network.cidr", network.cidr, legal, change)
 
 
 @RULES.refuse("range-private", "RFC 1918", "1996-02-01")
 def _find_public_range(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The range of a new VPC is private."""
     network = context.environment.network
-    block = parse_network(network.cidr)
-    if (
-        isinstance(network, NewNetwork)
-        and block is not None
-        and not any(block.subnet_of(private) for private in PRIVATE)
-    ):
-        yield RuleFinding(
-            path="network.cidr", got=network.cidr, allowed=f"inside {join_values(PRIVATE)}", change="write 10.42.0.0/16"
-        )
+    if isinstance(network, NewNetwork) and _parse_network(network.cidr) and not _is_inside(network.cidr, PRIVATE):
+        yield RuleFinding("network.cidr", network.cidr, f"inside {join_values(PRIVATE)}", "write 10.42.0.0/16")
 
 
 @RULES.refuse("zones-two", _EKS, "2026-11-21")
 def _find_single_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The network spans two zones or more."""
-    distinct = sorted({zone for _, zone in list_network_zones(context)})
-    if len(distinct) == 1:
-        key = "zones" if isinstance(context.environment.network, NewNetwork) else "subnets"
-        yield RuleFinding(
-            path=f"network.{key}", got=f"only {distinct[0]}", allowed="two zones or more: EKS needs them",
-            change="add one in another zone",
-        )  # fmt: skip
+    zones = {zone for _, zone in context.zones()}
+    if len(zones) == 1:
+        path = "network.zones" if context.environment.network.kind == "new" else "network.subnets"
+        legal = "two zones or more: EKS needs them"
+        yield RuleFinding(path, f"only {join_values(zones)}", legal, "add one in another zone")
 
 
 @RULES.refuse("subnet-once", "Tandem's own: one subnet per entry", "2026-11-21")
 def _find_repeated_subnets(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Each zone of a new network, and each subnet of an existing one, stands once."""
-    network = context.environment.network
+    network, entries = context.environment.network, context.zones()
     if isinstance(network, ExistingNetwork):
         entries = [(f"network.subnets[{index}].id", subnet.id) for index, subnet in enumerate(network.subnets)]
-    else:
-        entries = list_network_zones(context)
-        if len(set(network.zones)) == 1:  # zones-two has refused that
-            return
-    counts, earlier_names = Counter(name for _, name in entries), set()
-    for path, name in entries:
-        if name in earlier_names:
-            yield RuleFinding(path=path, got=f"{name}, {counts[name]} times", allowed="each once", change="delete one")
-        earlier_names.add(name)
+    elif len(set(network.zones)) == 1:  # zones-two has refused that
+        return
+    counts = Counter(name for _, name in entries)
+    for path, name, _ in find_repeats(entries):
+        yield RuleFinding(path, f"{name}, {counts[name]} times", "each once", "delete one")
 
 
 @RULES.refuse("ranges-apart", "EC2 API Reference, AssociateVpcCidrBlock", "2026-11-22")
 def _find_overlaps(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The ranges of an existing network do not overlap."""
     network = context.environment.network
-    if not isinstance(network, ExistingNetwork):
-        return
-    blocks = [parse_network(cidr) for cidr in network.cidrs]
+    blocks = [_parse_network(cidr) for cidr in network.cidrs] if isinstance(network, ExistingNetwork) else []
     for index, block in enumerate(blocks[1:]):
-        overlaps = [
-            earlier_block
-            for earlier_block in blocks[: index + 1]
-            if earlier_block and block and earlier_block.overlaps(block)
-        ]
+        overlaps = [first for first in blocks[: index + 1] if first and block and first.overlaps(block)]
         if overlaps:
-            yield RuleFinding(
-                path=f"network.secondary_cidrs[{index}]", got=f"{block}, which overlaps {overlaps[0]}",
-                allowed="ranges that do not overlap, as EC2 admits them to one VPC", change="delete one",
-            )  # fmt: skip
+            got, legal = f"{block}, which overlaps {overlaps[0]}", "ranges that do not overlap, as EC2 admits them"
+            yield RuleFinding(f"network.secondary_cidrs[{index}]", got, legal, "delete one")
 
 
-@RULES.refuse(
-    "closed-needs-endpoints", "awsdocs/amazon-eks-user-guide latest/ug/clusters/private-clusters.adoc", "2026-11-21"
-)
+@RULES.refuse("closed-needs-endpoints", _CLOSED, "2026-11-21")
 def _find_missing_endpoints(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A network without NAT has the interface endpoints."""
     network = context.environment.network
-    if isinstance(network, NewNetwork) and network.nat == "none" and not network.has_interface_endpoints:
-        yield RuleFinding(
-            path="network.interface_endpoints", got="false with nat none", allowed="true or null with nat none",
-            change="delete it, or nat: single: nodes must reach the AWS services to join",
-        )  # fmt: skip
+    if isinstance(network, NewNetwork) and context.is_closed() and not network.has_interface_endpoints:
+        change = "delete it, or nat: single: nodes must reach the AWS services to join"
+        yield RuleFinding("network.interface_endpoints", "false with nat none", "true or null with nat none", change)
+
+
+@RULES.refuse("endpoint-named", _ENDPOINT, "2026-11-21")
+def _find_missing_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A public endpoint names the ranges it admits."""
+    endpoint = context.environment.cluster.endpoint
+    if endpoint.access == "public" and not endpoint.cidrs:
+        got, legal = "none with a public endpoint", "the ranges your people come from"
+        yield RuleFinding("cluster.endpoint.cidrs", got, legal, "name them, or write access: private")
+
+
+@RULES.refuse("endpoint-open", f"{_ENDPOINT}; cdk-nag AwsSolutions-EKS1", "2026-11-21")
+def _find_wide_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """No admitted range is wider than /{WIDEST_PREFIX}."""
+    for index, cidr in enumerate(context.environment.cluster.endpoint.cidrs):
+        block = _parse_network(cidr)
+        if block is not None and block.prefixlen < WIDEST_PREFIX:
+            change = "name the ranges your people come from, or write access: private"
+            legal = f"a prefix of /{WIDEST_PREFIX} or longer"
+            yield RuleFinding(f"cluster.endpoint.cidrs[{index}]", cidr, legal, change)
+
+
+@RULES.refuse("endpoint-routed", "RFC 1918", "1996-02-01")
+def _find_private_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A public endpoint admits public ranges only."""
+    endpoint = context.environment.cluster.endpoint
+    for index, cidr in enumerate(endpoint.cidrs):
+        if endpoint.access == "public" and _is_inside(cidr, PRIVATE):
+            change = "delete it: the VPC itself always reaches the endpoint"
+            legal = "public ranges: no private address arrives there"
+            yield RuleFinding(f"cluster.endpoint.cidrs[{index}]", cidr, legal, change)
+
+
+@RULES.refuse("endpoint-unused", _ENDPOINT, "2026-11-21")
+def _find_unused_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A private endpoint names no ranges."""
+    endpoint = context.environment.cluster.endpoint
+    if endpoint.access == "private" and endpoint.cidrs:
+        got, change = f"{join_values(endpoint.cidrs)} with a private endpoint", "delete them, or write access: public"
+        yield RuleFinding("cluster.endpoint.cidrs", got, "none with a private endpoint", change)
+
+
+@RULES.refuse("clients-private", "RFC 1918, RFC 6598", "2026-11-22")
+def _find_public_clients(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Who reaches the API's private address comes from a private range or a security group."""
+    private = (*PRIVATE, SHARED)
+    for index, client in enumerate(context.environment.cluster.endpoint.clients):
+        if _parse_network(client) is not None and not _is_inside(client, private):
+            legal = f"inside {join_values(private)}: no other address arrives at the API's private one"
+            change = "delete it, or with access: public write it into cluster.endpoint.cidrs"
+            yield RuleFinding(f"cluster.endpoint.clients[{index}]", client, legal, change)
+
+
+@RULES.refuse("admin-named", _ADMIN, "2026-11-21")
+def _find_missing_admin(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Somebody is admin of the cluster."""
+    if not context.environment.cluster.access.admin:
+        change = "name a role: whoever creates the cluster gets no rights in it"
+        yield RuleFinding("cluster.access.admin", "nobody", "at least one IAM role or user", change)
+
+
+def _list_principals(context: EnvironmentContext) -> list[tuple[str, str]]:
+    """Return key path and ARN of everybody who has access."""
+    access = context.environment.cluster.access
+    people = {kind: getattr(access, kind) for kind in ClusterAccess.model_fields}
+    return [(f"cluster.access.{kind}[{index}]", arn) for kind in people for index, arn in enumerate(people[kind])]
+
+
+@RULES.refuse("principal-once", _ENTRIES, "2026-11-21")
+def _find_repeated_principals(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Each principal is of one kind only."""
+    for path, arn, first_path in find_repeats(_list_principals(context)):
+        change = "delete one: a principal has one access entry"
+        yield RuleFinding(path, f"{arn}, which is also {first_path}", "each principal once", change)
+
+
+@RULES.warn("principal-own", _FOREIGN, "2026-11-22")
+def _find_foreign_principals(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Everybody named in `cluster.access` is of the environment's account."""
+    account = context.environment.account
+    for path, arn in _list_principals(context):
+        owner = arn.split(":")[4]
+        is_example = owner in EXAMPLE_ACCOUNTS and account not in EXAMPLE_ACCOUNTS  # example-leftover refuses it
+        if owner != account and not is_example:
+            got, legal = f"{arn} in an environment of account {account}", f"a principal of account {account}"
+            change = f"write a role of {account}; one that people of {owner} may assume lets them in"
+            yield RuleFinding(path, got, legal, change)
+
+
+@RULES.refuse("boundary-name", "IAM API Reference, CreatePolicy", "2026-11-21")
+def _find_boundary_arn(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The permissions boundary is a policy's name."""
+    boundary = context.environment.bootstrap.permissions_boundary
+    if boundary is not None and not POLICY_NAME.fullmatch(boundary):
+        folder, _, name = boundary.rpartition("/")
+        has_plain_name = POLICY_NAME.fullmatch(name) and folder.endswith(":policy")  # one with a path has no such name
+        change = f"write {name}" if has_plain_name else "write the name of a policy whose path is /"
+        legal = "the name of a managed policy, not its ARN"
+        yield RuleFinding("bootstrap.permissions_boundary", repr(boundary), legal, change)

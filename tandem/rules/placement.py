@@ -1,20 +1,39 @@
-"""How logical cores, devices and connected groups fit a model and an instance type."""
+"""How cores, devices and connected groups fit a model and an instance type, and what a variant takes of a node."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
-from tandem.rules.contexts import ExperimentContext, HostingContext
-from tandem.rules.rule import RuleFinding, RuleList, join_values
+from tandem.rules.contexts import EnvironmentContext, ExperimentContext, HostingContext
+from tandem.rules.rule import NEURON_SDK, NXDI, RuleFinding, RuleList, join_values
+from tandem.spec.disk import GIB
+from tandem.spec.figure import DataFigure
+from tandem.spec.model import ModelConfig
+from tandem.spec.platform import InstanceType
+from tandem.spec.system_jobs import sum_job_requests
 
-_ARCH = "aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst"
-_DRA = "aws-neuron/aws-neuron-sdk deploy/eks/dra.rst"
+# what a node's DaemonSets need beside the servers: one job of 190 CPU leaves them 1.45 of a trn2.48xlarge's 191.45
+DAEMONS_CPU_M = 1450
+# the requests of the CloudWatch agent, Neuron monitor, DRA driver and VPC CNI are 128 MiB each, from their charts
+DAEMONS_MEMORY_MIB = 1024
+# What a system node's DaemonSets request (CNI 50m, kube-proxy 100m, S3 driver 10m and 40 MiB, CloudWatch agent 250m and
+# 128 MiB, Fluent Bit 50m and 25 MiB), and beside them once: CoreDNS 2 x 100m and 70 MiB, the agent's operator 100m and
+# 64 MiB, a GitOps tool 500m and 1 GiB; rounded up, since releases change them.
+SYSTEM_NODE_CPU_M, SYSTEM_NODE_MEMORY_MIB = 500, 256
+CONTROLLERS_CPU_M, CONTROLLERS_MEMORY_MIB = 1000, 1536
+BYTES_PER_VALUE = 2  # bfloat16 and float16
+
+_ARCH = f"{NEURON_SDK} about-neuron/arch/neuron-hardware/trn2-arch.rst"
+_DRA = f"{NEURON_SDK} deploy/eks/dra.rst"
 _LOOKUP = "aws-neuron/connected-device-maps-over-efa-for-neuron lookup/lookup.go"
+_LLAMA = f"{NXDI} models/llama/modeling_llama.py"
+_INSTANCES = "karpenter-provider-aws website/content/en/docs/reference/instance-types.md"
+_DEGREE = "serving.tensor_parallel_size"
 RULES = RuleList()
 
 
-def _smallest_claim(context: ExperimentContext) -> int | None:
+def _find_smallest_claim(context: ExperimentContext) -> int | None:
     """Return the fewest devices whose logical cores hold the TP degree; None where none do."""
     serving = context.experiment.serving
     per_device = context.logical_cores() // serving.devices
@@ -26,142 +45,204 @@ def _find_missing_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The TP degree is at most the claimed devices' logical cores at the LNC."""
     serving, cores = context.experiment.serving, context.logical_cores()
     if serving.tensor_parallel_size > cores:
-        larger = _smallest_claim(context)
-        yield RuleFinding(
-            path="serving.tensor_parallel_size", got=str(serving.tensor_parallel_size),
-            allowed=f"at most {cores}: {serving.devices} devices of {cores // serving.devices} logical cores "
-            f"at LNC {serving.logical_neuron_core}",
-            change=f"write {cores}" + (f", or devices: {larger}" if larger else ""),
-        )  # fmt: skip
+        devices, claim = serving.devices, _find_smallest_claim(context)
+        of_device = f"{cores // devices} logical cores at LNC {serving.logical_neuron_core}"
+        change = f"write {cores}" + (f", or devices: {claim}" if claim else "")
+        legal = f"at most {cores}: {devices} devices of {of_device}"
+        yield RuleFinding(_DEGREE, str(serving.tensor_parallel_size), legal, change)
 
 
 @RULES.warn("cores-idle", _ARCH, "2026-08-21")
 def _find_idle_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The TP degree uses every logical core it claims."""
-    serving, cores = context.experiment.serving, context.logical_cores()
-    idle, claim = cores - serving.tensor_parallel_size, _smallest_claim(context)
-    fewer = (
-        f"devices: {claim}" if claim and claim < serving.devices else "accept it: no smaller claim holds this degree"
-    )
+    serving, cores, claim = context.experiment.serving, context.logical_cores(), _find_smallest_claim(context)
+    idle = cores - serving.tensor_parallel_size
     if idle > 0:
-        yield RuleFinding(
-            path="serving.tensor_parallel_size",
-            got=f"{serving.tensor_parallel_size}: {idle} of {cores} logical cores ({idle / cores:.0%}) stay idle",
-            allowed=f"{cores} uses all", change=f"write {cores}, or {fewer}",
-        )  # fmt: skip
+        is_smaller = claim is not None and claim < serving.devices
+        way = f"devices: {claim}" if is_smaller else "accept it: no smaller claim holds this degree"
+        got = f"{serving.tensor_parallel_size}: {idle} of {cores} logical cores ({idle / cores:.0%}) stay idle"
+        yield RuleFinding(_DEGREE, got, f"{cores} uses all", f"write {cores}, or {way}")
 
 
-@RULES.refuse(
-    "degree-divides",
-    "aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py: its MLP is not padded",
-    "2026-07-28",
-)
+@RULES.refuse("degree-divides", f"{_LLAMA}: its MLP is not padded", "2026-07-28")
 def _find_indivisible_degree(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The TP degree divides the MLP's width of target and draft."""
     degree = context.experiment.serving.tensor_parallel_size
     widths = [model.intermediate_size.value for _, model in context.models() if model.intermediate_size.value]
     common, highest = math.gcd(*widths), min(degree, context.logical_cores())
-    divisor = next(value for value in range(highest, 0, -1) if common % value == 0)
+    change = f"write {next(value for value in range(highest, 0, -1) if common % value == 0)}"
     for _, model in context.models():
         width = model.intermediate_size
         if width.value is not None and width.value % degree:
-            yield RuleFinding(
-                path="serving.tensor_parallel_size", got=f"{degree} with {model.id}",
-                allowed=f"a divisor of its MLP's width, {width.value}", change=f"write {divisor}",
-                source=model.sources[width.source],
-            )  # fmt: skip
+            legal = f"a divisor of its MLP's width, {width.value}"
+            yield RuleFinding(_DEGREE, f"{degree} with {model.id}", legal, change, model.cite(width))
 
 
-@RULES.warn("degree-pads", "aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py", "2026-07-28")
+@RULES.warn("degree-pads", _LLAMA, "2026-07-28")
 def _find_padding(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The TP degree divides the target's attention heads and vocabulary, which are padded otherwise."""
     degree, target = context.experiment.serving.tensor_parallel_size, context.target
     if target is None:
         return
-    for figure, part_name in (
-        (target.attention_heads, "attention heads"),
-        (target.vocabulary, "rows of the vocabulary"),
-    ):
+    for figure, part in ((target.attention_heads, "attention heads"), (target.vocabulary, "rows of the vocabulary")):
         if figure.value is not None and figure.value % degree:
-            padded_size = -(-figure.value // degree) * degree
-            yield RuleFinding(
-                path="serving.tensor_parallel_size",
-                got=f"{degree} with {figure.value} {part_name}, padded to {padded_size}",
-                allowed=f"a divisor of {figure.value}",
-                change="write a divisor, or accept the padded work",
-                source=target.sources[figure.source],
-            )
+            got = f"{degree} with {figure.value} {part}, padded to {-(-figure.value // degree) * degree}"
+            change, source = "write a divisor, or accept the padded work", target.cite(figure)
+            yield RuleFinding(_DEGREE, got, f"a divisor of {figure.value}", change, source)
 
 
 @RULES.refuse("group-holds", _DRA, "2026-08-21")
 def _find_small_group(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The connected group holds all claimed devices."""
-    serving = context.experiment.serving
-    if serving.device_group is not None and serving.devices > serving.device_group:
-        group = next((size for size in (4, 8, 16) if size >= serving.devices), 16)
-        yield RuleFinding(
-            path="serving.device_group", got=f"{serving.device_group} for {serving.devices} devices",
-            allowed=f"{serving.devices} or more", change=f"write {group}",
-        )  # fmt: skip
+    group, devices = context.experiment.serving.device_group, context.experiment.serving.devices
+    if group is not None and devices > group:
+        change = f"write {next((size for size in (4, 8, 16) if size >= devices), 16)}"
+        yield RuleFinding("serving.device_group", f"{group} for {devices} devices", f"{devices} or more", change)
 
 
 @RULES.refuse("device-count", _DRA, "2026-08-21")
 def _find_unbindable_count(context: HostingContext) -> Iterable[RuleFinding]:
     """The instance type can bind a claim of so many devices."""
-    devices, counts = context.experiment_context.experiment.serving.devices, context.instance.device_counts
-    legal = context.bindable_devices()
+    devices, counts = context.experiment.serving.devices, context.instance.device_counts
     if devices not in counts.value:
-        yield RuleFinding(
-            path=context.path, got=context.format_value("serving.devices", devices),
-            allowed=f"{join_values(counts.value)} on {context.environment.capacity.instance_type}",
-            change=f"host an experiment with devices: {legal}, or another instance type",
-            source=context.catalogue.instances.sources[counts.source],
-        )  # fmt: skip
+        got, legal = context.format_value("serving.devices", devices), join_values(counts.value)
+        change = f"host an experiment with devices: {context.bindable_devices()}, or another instance type"
+        yield RuleFinding(context.path, got, f"{legal} on {context.instance_name}", change, context.cite(counts))
 
 
 @RULES.refuse("cores-bound", _DRA, "2026-08-21")
 def _find_unbindable_degree(context: HostingContext) -> Iterable[RuleFinding]:
     """The TP degree is at most the logical cores of the largest claim that the instance type can bind."""
-    serving, devices = context.experiment_context.experiment.serving, context.bindable_devices()
-    per_device = context.experiment_context.logical_cores() // serving.devices
-    cores = devices * per_device
+    serving, devices = context.experiment.serving, context.bindable_devices()
+    per_device = context.logical_cores() // serving.devices
+    cores, claim = devices * per_device, f"{devices} devices of {per_device} logical cores"
     if devices < serving.devices and serving.tensor_parallel_size > cores:
-        yield RuleFinding(
-            path=context.path, got=context.format_value("serving.tensor_parallel_size", serving.tensor_parallel_size),
-            allowed=f"at most {cores}: a claim on {context.environment.capacity.instance_type} holds {devices} devices "
-            f"of {per_device} logical cores",
-            change=f"host an experiment with tensor_parallel_size: {cores}, or another instance type",
-            source=context.catalogue.instances.sources[context.instance.device_counts.source],
-        )  # fmt: skip
+        got = context.format_value("serving.tensor_parallel_size", serving.tensor_parallel_size)
+        legal = f"at most {cores}: a claim on {context.instance_name} holds {claim}"
+        change = f"host an experiment with tensor_parallel_size: {cores}, or another instance type"
+        yield RuleFinding(context.path, got, legal, change, context.cite(context.instance.device_counts))
 
 
 @RULES.refuse("group-published", _LOOKUP, "2026-08-21")
 def _find_unpublished_group(context: HostingContext) -> Iterable[RuleFinding]:
     """The instance type publishes groups of the size claimed."""
-    group, groups = context.experiment_context.experiment.serving.device_group, context.instance.device_groups
+    group, groups = context.experiment.serving.device_group, context.instance.device_groups
     if group is not None and group not in groups.value:
-        yield RuleFinding(
-            path=context.path, got=context.format_value("serving.device_group", group),
-            allowed=f"{join_values((*groups.value, 'null'))} on {context.environment.capacity.instance_type}",
-            change="a claim for this group would stay pending for ever: host an experiment with device_group: "
-            + ("null" if not groups.value else join_values(groups.value)),
-            source=context.catalogue.instances.sources[groups.source],
-        )  # fmt: skip
+        got = context.format_value("serving.device_group", group)
+        legal = f"{join_values((*groups.value, 'null'))} on {context.instance_name}"
+        change = "a claim for this group would stay pending for ever: host an experiment with device_group: "
+        change += join_values(groups.value or ("null",))
+        yield RuleFinding(context.path, got, legal, change, context.cite(groups))
 
 
 @RULES.warn("group-named", _DRA, "2026-08-21")
 def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
     """A claim of several devices names the smallest connected group that holds them."""
-    serving, groups = context.experiment_context.experiment.serving, context.instance.device_groups
-    is_bindable = serving.devices in context.instance.device_counts.value  # another rule refuses the rest
-    fitting = min((size for size in groups.value if size >= serving.devices), default=None) if is_bindable else None
-    group = serving.device_group
-    is_larger = group is not None and fitting is not None and group > fitting
-    if serving.devices > 1 and fitting is not None and (group is None or is_larger):
-        yield RuleFinding(
-            path=context.path,
-            got=context.format_value("serving.device_group", group or "null") + f" for {serving.devices} devices",
-            allowed=f"the smallest group that holds them: {fitting}",
-            change=f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves",
-            source=context.catalogue.instances.sources[groups.source],
-        )  # fmt: skip
+    devices, group = context.experiment.serving.devices, context.experiment.serving.device_group
+    groups = context.instance.device_groups
+    fitting = min((size for size in groups.value if size >= devices), default=None)
+    is_bindable = devices in context.instance.device_counts.value  # another rule refuses the rest
+    if devices > 1 and is_bindable and fitting is not None and (group is None or group > fitting):
+        got = context.format_value("serving.device_group", group or "null") + f" for {devices} devices"
+        legal = f"the smallest group that holds them: {fitting}"
+        change = f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves"
+        yield RuleFinding(context.path, got, legal, change, context.cite(groups))
+
+
+@RULES.refuse("shm-in-memory", "kubernetes.io/docs/concepts/storage/volumes, emptyDir", "2026-11-21")
+def _find_large_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """Shared memory is smaller than the server's memory, which it counts against."""
+    shm, memory = context.experiment.serving.shm_gib, context.experiment.serving.memory_gib
+    if shm >= memory:
+        legal = f"less than {memory}: /dev/shm counts against the server's memory"
+        change = f"write {max(1, memory // 4)}, or raise memory_gib"
+        yield RuleFinding("serving.shm_gib", f"{shm} of memory_gib {memory}", legal, change)
+
+
+def allocatable_limits(instance: InstanceType) -> dict[str, tuple[int, int]]:
+    """Return setting to what all servers or compiles of a node may ask for beside the DaemonSets, and to a unit of it.
+
+    In millicores and MiB; a setting is missing where nobody knows what the node can hand out.
+    """
+    cpu, memory = instance.allocatable_cpu_m.value, instance.allocatable_memory_mib.value
+    limits = {"cpu": (cpu - DAEMONS_CPU_M, 1000)} if cpu else {}
+    return {**limits, "memory_gib": (memory - DAEMONS_MEMORY_MIB, 1024)} if memory else limits
+
+
+def _find_large_request(context: HostingContext, setting: str, figure: DataFigure[int | None]) -> Iterable[RuleFinding]:
+    """Hold a request against the node's share: a count of devices that no claim has is refused by device-count."""
+    limit, total = allocatable_limits(context.instance).get(setting), context.instance.devices.value
+    value: int = getattr(context.experiment.serving, setting)
+    if limit and total:
+        share = limit[0] * context.bindable_devices() // total
+        if value * limit[1] > share:
+            got = context.format_value(f"serving.{setting}", value)
+            legal = f"at most {share // limit[1]}, its devices' share of a {context.instance_name}"
+            change = f"write {setting}: {share // limit[1]} in the experiment"
+            yield RuleFinding(context.path, got, legal, change, context.cite(figure))
+
+
+@RULES.refuse("cpu-fits", _INSTANCES, "2026-11-21")
+def _find_large_cpu(context: HostingContext) -> Iterable[RuleFinding]:
+    """A variant's CPUs are within its devices' share of the node, beside the DaemonSets."""
+    yield from _find_large_request(context, "cpu", context.instance.allocatable_cpu_m)
+
+
+@RULES.refuse("memory-fits", _INSTANCES, "2026-11-21")
+def _find_large_memory(context: HostingContext) -> Iterable[RuleFinding]:
+    """A variant's memory is within its devices' share of the node, beside the DaemonSets."""
+    yield from _find_large_request(context, "memory_gib", context.instance.allocatable_memory_mib)
+
+
+def cache_bytes(model: ModelConfig, *, degree: int, tokens: int) -> int:
+    """Return the KV cache of `tokens` tokens over all ranks; fewer KV heads than ranks are replicated.
+
+    Source: neuronx-distributed-inference modules/attention/gqa.py, REPLICATE_TO_TP_DEGREE.
+    """
+    heads, dimension = model.kv_heads.value, model.head_dim.value
+    if heads is None or dimension is None:
+        return 0
+    return 2 * model.layers.value * max(heads, degree) * dimension * BYTES_PER_VALUE * tokens
+
+
+@RULES.refuse("device-memory", _ARCH, "2026-08-21")
+def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFinding]:
+    """Weights and KV cache of target and largest draft fit the claimed devices' memory."""
+    serving, target, figure = context.experiment.serving, context.target, context.instance.hbm_gib_per_device
+    if target is None or figure.value is None:
+        return
+    tokens, per_device = serving.max_num_seqs * serving.max_model_len, figure.value * GIB
+    target_bytes, *draft_bytes = (
+        (model.bytes.value or 0) + cache_bytes(model, degree=serving.tensor_parallel_size, tokens=tokens)
+        for model in (target, *context.drafts())
+    )
+    needed_bytes, present_bytes = target_bytes + max(draft_bytes, default=0), serving.devices * per_device
+    if needed_bytes > present_bytes:
+        counts = context.instance.device_counts.value
+        larger = min((count for count in counts if count * per_device >= needed_bytes), default=None)
+        got = f"{context.experiment.name!r}, whose weights and KV cache take {needed_bytes / GIB:.0f} GiB"
+        legal = f"at most {present_bytes // GIB} GiB: {serving.devices} devices of {figure.value} GiB"
+        claim = f"write devices: {larger} in the experiment, or " if larger else ""
+        change = f"{claim}lower max_num_seqs or max_model_len"
+        yield RuleFinding(context.path, got, legal, change, context.cite(figure))
+
+
+@RULES.warn("system-nodes-hold", _INSTANCES, "2026-11-21")
+def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The system nodes hold every staging job and llmperf at once, beside the add-ons."""
+    nodes, table = context.environment.cluster.system_nodes, context.catalogue.instances
+    instance = table.instances.get(nodes.instance_type)
+    if instance is None:
+        return
+    requests = [sum_job_requests(experiment) for experiment in context.experiments]
+    cpu_m, memory_mib = (sum(column) for column in zip(*requests, strict=True)) if requests else (0, 0)
+    for needs, figure, node_reserve, cluster_reserve, unit in (
+        (cpu_m, instance.allocatable_cpu_m, SYSTEM_NODE_CPU_M, CONTROLLERS_CPU_M, "m of CPU"),
+        (memory_mib, instance.allocatable_memory_mib, SYSTEM_NODE_MEMORY_MIB, CONTROLLERS_MEMORY_MIB, " MiB of memory"),
+    ):
+        available = nodes.count * ((figure.value or 0) - node_reserve) - cluster_reserve
+        if figure.value and needs > available:
+            got = f"{nodes.count} x {nodes.instance_type} for {needs}{unit}"
+            legal = f"at most {max(available, 0)}{unit}: what is left of them beside the add-ons"
+            change = "raise count or take a larger type, or start staging and llmperf one experiment at a time"
+            yield RuleFinding("cluster.system_nodes", got, legal, change, table.cite(figure))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -16,10 +16,16 @@ from tandem.spec.faults import Severity
 from tandem.spec.figure import FigureSource
 
 S = TypeVar("S")
+V = TypeVar("V", bound=Hashable)
 FindFunction = TypeVar("FindFunction", bound=Callable[[Any], Iterable["RuleFinding"]])
 
+NEURON_SDK = "aws-neuron/aws-neuron-sdk"
+NXDI = "aws-neuron/neuronx-distributed-inference"
+LOADER = "vllm 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py"
+DATA = "tandem/spec/data"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True)
 class RuleFinding:
     """One place where a rule does not hold.
 
@@ -50,6 +56,7 @@ class Rule(Generic[S]):
         date: day on which the source was read.
         severity: "refusal" stops, "warning" is only told (and refused by --strict).
         find: yields one finding per place where it does not hold.
+        accepts_unproven: it judges only experiments whose accept_unproven is so; None: all.
     """
 
     id: str
@@ -59,45 +66,68 @@ class Rule(Generic[S]):
     date: dt.date
     severity: Severity
     find: Callable[[S], Iterable[RuleFinding]]
+    accepts_unproven: bool | None = None
+
+    def judge(self, context: Any) -> Iterable[RuleFinding]:
+        """Return what the rule finds; nothing in an experiment that it does not judge."""
+        if self.accepts_unproven is None or context.experiment.accept_unproven == self.accepts_unproven:
+            return self.find(context)
+        return ()
 
 
 class RuleList(list[Rule[Any]]):
-    """The rules of one module, in the order in which their functions stand."""
+    """The rules of one module, in the order in which their functions stand.
 
-    def refuse(
-        self, rule_id: str, source: str, day: str, *, sentence: str | None = None
+    A function's argument says what it judges, and its docstring what must hold, where `{NAME}` is a constant of its
+    module. Each decorator takes the rule's id, its source and the day, as 2026-11-21, on which that was read.
+    """
+
+    def refuse(self, rule_id: str, source: str, day: str) -> Callable[[FindFunction], FindFunction]:
+        """Make the function below a rule that stops every command."""
+        return self._add_rule(rule_id, source, day)
+
+    def warn(self, rule_id: str, source: str, day: str) -> Callable[[FindFunction], FindFunction]:
+        """Make the function below a rule that is only told."""
+        return self._add_rule(rule_id, source, day, severity="warning")
+
+    def refuse_unproven(
+        self, rule_id: str, source: str, day: str, *, accepted: str
     ) -> Callable[[FindFunction], FindFunction]:
-        """Make a rule of the function below: its argument says what it judges, its docstring what must hold.
+        """Make two rules of the function below: one refuses; with accept_unproven `<rule_id>-accepted` warns.
 
         Args:
-            rule_id: kebab-case name.
-            source: public document and section, or Tandem's own reason.
-            day: on which the source was read, as 2026-11-21.
-            sentence: what must hold, where it names a constant; else the docstring says it.
+            rule_id: of the refusal.
+            source: of both.
+            day: on which it was read.
+            accepted: what must hold, as the warning says.
         """
-        return self._add_rule(rule_id, source, day, "refusal", sentence)
+        refuse = self._add_rule(rule_id, source, day, accepts_unproven=False)
+        texts = {"severity": "warning", "sentence": accepted}
+        warn = self._add_rule(f"{rule_id}-accepted", source, day, accepts_unproven=True, **texts)
 
-    def warn(
-        self, rule_id: str, source: str, day: str, *, sentence: str | None = None
-    ) -> Callable[[FindFunction], FindFunction]:
-        """As `refuse`, of a rule that is only told."""
-        return self._add_rule(rule_id, source, day, "warning", sentence)
+        def add_rules(find: FindFunction) -> FindFunction:
+            return warn(refuse(find))
 
-    def _add_rule(
-        self, rule_id: str, source: str, day: str, severity: Severity, sentence: str | None
-    ) -> Callable[[FindFunction], FindFunction]:
+        return add_rules
+
+    def _add_rule(self, rule_id: str, source: str, day: str, **fields: Any) -> Callable[[FindFunction], FindFunction]:
         def add_rule(find: FindFunction) -> FindFunction:
-            context_type = get_type_hints(find)["context"]
-            text, date = sentence or find.__doc__ or "", dt.date.fromisoformat(day)
-            self.append(
-                Rule(
-                    id=rule_id, context_type=context_type, sentence=text, source=source, date=date, severity=severity,
-                    find=find,
-                )
-            )  # fmt: skip
+            constants = getattr(find, "__globals__", {})
+            texts = {"severity": "refusal", "sentence": (find.__doc__ or "").format_map(constants), **fields}
+            date, context_type = dt.date.fromisoformat(day), get_type_hints(find)["context"]
+            self.append(Rule(id=rule_id, context_type=context_type, source=source, date=date, find=find, **texts))
             return find
 
         return add_rule
+
+
+def find_repeats(entries: Iterable[tuple[str, V]]) -> Iterator[tuple[str, V, str]]:
+    """Yield (key path, value, key path of the first) of each value that stands there again."""
+    first_paths: dict[V, str] = {}
+    for path, value in entries:
+        if value in first_paths:
+            yield path, value, first_paths[value]
+        first_paths.setdefault(value, path)
 
 
 def join_values(values: Iterable[object]) -> str:
@@ -105,7 +135,7 @@ def join_values(values: Iterable[object]) -> str:
     return ", ".join(str(value) for value in values) or "none"
 
 
-def suggest_nearest(value: str, known_names: Iterable[str]) -> str:
-    """Say which known name was probably meant."""
-    close = difflib.get_close_matches(value, list(known_names), n=1, cutoff=0.3)
+def suggest_nearest(value: str, names: Iterable[str]) -> str:
+    """Say which of the names was probably meant."""
+    close = difflib.get_close_matches(value, list(names), n=1, cutoff=0.3)
     return f"write {close[0]}" if close else "name one of them"

@@ -16,20 +16,24 @@ from pathlib import Path
 
 import uvloop
 
-from tandem.errors import TandemError
+from tandem.errors import ExitCode, TandemError
 from tandem.simulator.artifact_check import require_artifact
 from tandem.simulator.server import SimulatorServer
 from tandem.simulator.server_log import ServerLog
 from tandem.simulator.settings import SimulatorSettings, read_settings
-from tandem.spec.faults import SpecError
 
-BAD_INPUT, EXTERNAL_ERROR = 2, 3
 LAST_PORT = 65_535
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
-    options = _build_parser().parse_args(argv)
+    description = "one simulator of a vLLM server, in a process of its own"
+    parser = argparse.ArgumentParser(prog="python -m tandem.simulator", description=description)
+    parser.add_argument("--knobs", type=Path, required=True, metavar="FILE", help="YAML of knobs")
+    parser.add_argument("--port", type=_parse_port, default=0, metavar="P", help="on 127.0.0.1; a free one by default")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="truth log, JSON lines; appended to")
+    parser.add_argument("--with-parent", action="store_true", help="end when standard input ends")
+    options = parser.parse_args(argv)
     problem, change = str(options.log), "name another by --log"
     try:
         settings = read_settings(options.knobs)
@@ -38,23 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         log = ServerLog(settings, options.log)
         problem, change = f"port {options.port}", "name another by --port"
         uvloop.run(_run_server(settings, log, options.port, with_parent=options.with_parent))
-    except SpecError as error:
-        return _print_error(str(error), BAD_INPUT)
     except TandemError as error:
-        return _print_error(str(error), error.exit_code)
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
     except OSError as error:
-        return _print_error(f"{problem}: {error.strerror or error}; {change}", EXTERNAL_ERROR)
-    return 0
-
-
-def _build_parser() -> argparse.ArgumentParser:
-    description = "one simulator of a vLLM server, in a process of its own"
-    parser = argparse.ArgumentParser(prog="python -m tandem.simulator", description=description)
-    parser.add_argument("--knobs", type=Path, required=True, metavar="FILE", help="YAML of knobs")
-    parser.add_argument("--port", type=_parse_port, default=0, metavar="P", help="on 127.0.0.1; a free one by default")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="truth log, JSON lines; appended to")
-    parser.add_argument("--with-parent", action="store_true", help="end when standard input ends")
-    return parser
+        sys.stderr.write(f"error: {problem}: {error.strerror or error}; {change}\n")
+        return ExitCode.EXTERNAL_FAILURE
+    return ExitCode.DONE
 
 
 def _parse_port(text: str) -> int:
@@ -63,11 +57,6 @@ def _parse_port(text: str) -> int:
     if not 0 <= port <= LAST_PORT:
         raise argparse.ArgumentTypeError(f"{port} is no port: 0 to {LAST_PORT}")
     return port
-
-
-def _print_error(message: str, exit_code: int) -> int:
-    sys.stderr.write(f"error: {message}\n")
-    return exit_code
 
 
 async def _run_server(settings: SimulatorSettings, log: ServerLog, port: int, *, with_parent: bool) -> None:

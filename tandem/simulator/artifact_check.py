@@ -31,20 +31,17 @@ def require_artifact(artifact: ArtifactRequirement) -> Manifest:
         change = "write every field, as the rendered manifests do"
         raise InputError(f"start.artifact.key is {error}", change=change) from None
     try:
-        content = (folder / MANIFEST_NAME).read_bytes()
+        manifest = parse_manifest((folder / MANIFEST_NAME).read_bytes(), where)
     except (FileNotFoundError, NotADirectoryError):
         change = "compile it, or name the folder of one that was compiled"
         raise StaleError(f"the artifact {key.name} has no manifest", where=where, change=change) from None
     except OSError as error:
         change = "see that this user may read it"
         raise ExternalError(f"the manifest cannot be read: {error.strerror}", where=where, change=change) from None
-    manifest = parse_manifest(content, where)
     differences = compare_key_fields({"kind": manifest.kind} | manifest.fields, {"kind": "artifact"} | key.as_fields())
     if differences:
-        difference_text = "; ".join(
-            f"{field}: artifact {stored}, deployment {rendered}" for field, (stored, rendered) in differences.items()
-        )
-        problem = f"the artifact is not the one this Deployment asks for: {difference_text}"
+        texts = (f"{field}: artifact {pair[0]}, deployment {pair[1]}" for field, pair in differences.items())
+        problem = f"the artifact is not the one this Deployment asks for: {'; '.join(texts)}"
         raise StaleError(problem, where=where, change="deploy what was compiled, or compile what is deployed")
     for file in manifest.files:
         path = folder / manifest.folder / file.path

@@ -1,8 +1,7 @@
 """The process model: what an engine does with requests, in virtual time; no I/O and no clock of its own.
 
 Invariant: the HTTP server and `simulate_requests` run this very engine; with the same knobs, the same requests and the
-same
-times of arrival both give the same steps.
+same times of arrival both give the same steps.
 
 The model is continuous batching as vLLM's scheduler does it without chunked prefill. Requests queue first in, first
 out. Whenever the engine is free it does one of two things: while something waits and the batch has room, the prefill
@@ -112,13 +111,8 @@ class _AcceptanceDraws:
             return _NO_COUNTS, 0
         start_sum = int(self._sums[self._position - 1]) if self._position else 0
         if not len(self._sums) or self._sums[-1] - start_sum < tokens:
-            new_draws = draw_step_tokens(
-                self._rng,
-                self._settings.law,
-                self._acceptance,
-                self._settings.num_speculative_tokens,
-                max(2 * BLOCK_STEPS, tokens),
-            )
+            law, window, count = self._settings.law, self._settings.num_speculative_tokens, max(2 * BLOCK_STEPS, tokens)
+            new_draws = draw_step_tokens(self._rng, law, self._acceptance, window, count)
             self._step_tokens = np.concatenate([self._step_tokens[self._position :], new_draws])
             self._sums, self._position, start_sum = self._step_tokens.cumsum(), 0, 0
         end = int(self._sums.searchsorted(start_sum + tokens)) + 1
@@ -196,21 +190,18 @@ class BatchingEngine:
         if excess_tokens:
             request.bursts = request.step_tokens.copy()
             request.bursts[-1] -= excess_tokens
-        prefill_s = (
-            self._settings.prefill_base_ms + self._settings.prefill_ms_per_token * request.prompt_tokens
-        ) / 1000
-        return EngineSteps("prefill", (request,), start_s, start_s + prefill_s * self._take_ends(1, float("inf")))
+        prefill_ms = self._settings.prefill_base_ms + self._settings.prefill_ms_per_token * request.prompt_tokens
+        ends = start_s + prefill_ms / 1000 * self._take_ends(1, float("inf"))
+        return EngineSteps("prefill", (request,), start_s, ends)
 
     def _take_ends(self, count: int, max_start: float) -> TimesArray:
         """Return the ends of the next steps that begin before `max_start`, in units of an undisturbed step."""
         if self._factor_index == BLOCK_STEPS:
             self._refill()
         first_index = self._factor_index
-        ends = (
-            self._factors[first_index : first_index + count].cumsum()
-            if self._settings.jitter
-            else _EVEN_ENDS[: min(count, BLOCK_STEPS - first_index)]
-        )
+        ends = _EVEN_ENDS[: min(count, BLOCK_STEPS - first_index)]
+        if self._settings.jitter:
+            ends = self._factors[first_index : first_index + count].cumsum()
         if len(ends) > 1 and max_start < ends[-1]:
             ends = ends[: 1 + int(ends[:-1].searchsorted(max_start))]
         self._factor_index = first_index + len(ends)
@@ -231,8 +222,7 @@ def simulate_requests(
         requests: in the order of `arrived_s`.
         concurrency: a closed loop: so many at first, then each as another ends, whatever its `arrived_s` says.
     """
-    for steps, finished_requests in run_engine(settings, requests, concurrency=concurrency, max_steps=BLOCK_STEPS):
-        del steps
+    for _, finished_requests in run_engine(settings, requests, concurrency=concurrency, max_steps=BLOCK_STEPS):
         yield from finished_requests
 
 

@@ -1,37 +1,29 @@
-"""The engine against the real clock: what the process model plans is delivered when its time has come.
+"""The engine against the real clock: what the process model plans is written when its time has come, and noted.
 
 Invariant: a step begins where the one before it was planned to end, never where it was noticed to have ended, so that
-errors of timing do not add up; what is delivered was made ready before it was due.
+errors of timing do not add up; what is written was made ready before it was due. Each burst is noted after it was
+handed to the socket, with the tokens it held; a fault of the wire shifts or cuts what is written and never what the
+engine does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from aiohttp import web
 
 from tandem.simulator.engine import BatchingEngine, EngineRequest, EngineSteps
+from tandem.simulator.frames import ResponseFrames
 from tandem.simulator.metrics_page import MetricsPage
+from tandem.simulator.server_log import RequestLogEntry
+from tandem.simulator.settings import FaultSettings
 
-_TIMER_RESOLUTION_S = (
-    0.0006  # the event loop's timers are of a millisecond: the rest is waited for in turns of the loop
-)
-
-
-class BurstListener(Protocol):
-    """Who takes the bursts of one job."""
-
-    @property
-    def finish_reason(self) -> str:
-        """How its answer ends."""
-
-    @property
-    def max_tokens(self) -> int:
-        """Most tokens that it asked for."""
-
-    def prepare(self, count: int, due_s: float, *, last: bool) -> Callable[[], None]:
-        """Make a burst ready; what is returned hands it over."""
+# the event loop's timers are of a millisecond: the rest is waited for in turns of the loop
+_TIMER_RESOLUTION_S = 0.0006
 
 
 async def sleep_until(deadline_s: float) -> None:
@@ -40,26 +32,120 @@ async def sleep_until(deadline_s: float) -> None:
         await asyncio.sleep(remaining_s - _TIMER_RESOLUTION_S if remaining_s > _TIMER_RESOLUTION_S else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class TokenBurst:
+    """What is written at once.
+
+    Args:
+        due_s: when.
+        tokens: how many its frame tells.
+        content: its bytes.
+        last: nothing follows.
+    """
+
+    due_s: float
+    tokens: int
+    content: bytes
+    last: bool
+
+
+class ResponseStream:
+    """Takes the bursts of one request and gives them to its writer.
+
+    Args:
+        frames: makes its frames of its plan.
+        max_tokens: what was asked for.
+        fault: what goes wrong with it; None for nothing.
+        entry: what is noted of it.
+    """
+
+    def __init__(
+        self, frames: ResponseFrames, max_tokens: int, fault: FaultSettings | None, entry: RequestLogEntry
+    ) -> None:
+        self.frames, self.max_tokens = frames, max_tokens
+        self._entry, self._tokens = entry, frames.plan.begin()
+        self._token_index = self._pending_tokens = self._burst_count = 0
+        self._bursts: asyncio.Queue[TokenBurst] = asyncio.Queue()
+        kind, self._shift_s, self._stall_s = fault.kind if fault else None, 0.0, fault.seconds if fault else 0.0
+        after_bursts = fault.after_bursts if fault else 0
+        self._drop_burst = after_bursts if kind == "drop" else None
+        # the burst from which all come later
+        self._stall_burst = {"slow_first_token": 0, "stall": after_bursts}.get(kind or "")
+
+    def prepare(self, count: int, due_s: float, *, last: bool) -> TokenBurst:
+        """Make the frame of the next `count` tokens ready."""
+        tokens = list(itertools.islice(self._tokens, count))
+        opening = self.frames.opening() if self._token_index == 0 else b""
+        frame = self.frames.burst(tokens, last=last) if self.frames.request.stream else b""
+        self._token_index, self._pending_tokens = self._token_index + count, self._pending_tokens + count
+        # what no frame tells is told with the next
+        frame_tokens = self._pending_tokens if frame or not self.frames.request.stream else 0
+        self._pending_tokens -= frame_tokens
+        return TokenBurst(due_s, frame_tokens, opening + frame + (self.frames.closing() if last else b""), last)
+
+    def deliver(self, burst: TokenBurst) -> None:
+        """Hand a burst over to the writer."""
+        self._bursts.put_nowait(burst)
+
+    async def write(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Write every burst when it is due; return after the last one, or where a fault drops the connection.
+
+        Raises:
+            ConnectionError: the client went away.
+        """
+        async for burst in self._wait_bursts():
+            if self._drop_burst is not None and self._burst_count >= self._drop_burst:
+                if request.transport is not None:
+                    request.transport.close()
+                return
+            if burst.content:
+                await response.write(burst.content)
+            self._note_burst(burst)
+
+    async def wait(self) -> None:
+        """Return when the last burst is due, for an answer that is sent whole."""
+        async for burst in self._wait_bursts():
+            self._note_burst(burst)
+
+    async def _wait_bursts(self) -> AsyncIterator[TokenBurst]:
+        last = False
+        while not last:
+            burst = await self._bursts.get()
+            if self._burst_count == self._stall_burst:
+                self._shift_s = self._stall_s
+            if self._shift_s:
+                await sleep_until(burst.due_s + self._shift_s)
+            last = burst.last
+            yield burst
+
+    def _note_burst(self, burst: TokenBurst) -> None:
+        if burst.tokens:
+            self._entry.bursts.append((time.monotonic(), burst.tokens))
+            self._entry.due_s.append(burst.due_s + self._shift_s)
+            self._entry.completion_tokens += burst.tokens
+            self._burst_count += 1
+
+
 class EngineLoop:
     """Runs one engine as long as its task lives."""
 
     def __init__(self, engine: BatchingEngine, metrics_page: MetricsPage) -> None:
         self.engine, self.metrics_page = engine, metrics_page
-        self._listeners: dict[EngineRequest, BurstListener] = {}
+        self._streams: dict[EngineRequest, ResponseStream] = {}
         self._arrival = asyncio.Event()
 
-    def submit(self, engine_request: EngineRequest, listener: BurstListener) -> None:
+    def submit(self, request: EngineRequest, stream: ResponseStream) -> None:
         """Let a request wait for its turn."""
-        self._listeners[engine_request] = listener
-        self.engine.submit(engine_request)
+        self._streams[request] = stream
+        self.engine.submit(request)
         self._arrival.set()
 
-    def drop(self, engine_request: EngineRequest) -> None:
+    def drop(self, request: EngineRequest) -> None:
         """Forget a request whose client went away; one that has ended is forgotten already."""
-        self.engine.drop(engine_request)
-        listener = self._listeners.pop(engine_request, None)
-        if listener is not None:
-            self.metrics_page.record_end(engine_request, "abort", listener.max_tokens)
+        self.engine.drop(request)
+        stream = self._streams.pop(request, None)
+        if stream is not None:
+            self.metrics_page.record_end(request, "abort", stream.max_tokens)
 
     async def run(self) -> None:
         """Do steps for ever."""
@@ -76,24 +162,21 @@ class EngineLoop:
                 step_start_s = steps.end_s
 
     async def _execute_steps(self, steps: EngineSteps) -> None:
-        deliveries = [(engine_request, self._prepare(steps, engine_request)) for engine_request in steps.requests]
+        bursts = []
+        for request in steps.requests:
+            is_first = steps.kind == "prefill"
+            tokens = 1 if is_first else int(request.bursts[request.step_count])
+            last = request.step_count + (not is_first) == len(request.bursts)
+            bursts.append((request, self._streams[request].prepare(tokens, steps.end_s, last=last)))
         await sleep_until(steps.end_s)
-        for engine_request, deliver in deliveries:
-            if engine_request in self._listeners:
-                deliver()
-        finished_requests = [
-            (engine_request, self._listeners.pop(engine_request)) for engine_request in self.engine.end(steps)
-        ]
+        for request, burst in bursts:
+            if request in self._streams:
+                self._streams[request].deliver(burst)
+        ends = [(request, self._streams.pop(request)) for request in self.engine.end(steps)]
         await asyncio.sleep(0)  # the writers' turn; whoever reads their last byte and then the metrics finds it counted
         self.metrics_page.record_steps(steps)
-        for engine_request, listener in finished_requests:
-            self.metrics_page.record_end(engine_request, listener.finish_reason, listener.max_tokens)
-        for engine_request in steps.requests:
-            if engine_request not in self._listeners:  # ended, or gone in the middle of the step
-                self.metrics_page.forget(engine_request)
-
-    def _prepare(self, steps: EngineSteps, engine_request: EngineRequest) -> Callable[[], None]:
-        first = steps.kind == "prefill"
-        tokens = 1 if first else int(engine_request.bursts[engine_request.step_count])
-        last = not len(engine_request.bursts) if first else engine_request.step_count + 1 == len(engine_request.bursts)
-        return self._listeners[engine_request].prepare(tokens, steps.end_s, last=last)
+        for request, stream in ends:
+            self.metrics_page.record_end(request, stream.frames.plan.finish_reason, stream.max_tokens)
+        for request in steps.requests:
+            if request not in self._streams:  # ended, or gone in the middle of the step
+                self.metrics_page.forget(request)

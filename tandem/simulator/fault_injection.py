@@ -14,7 +14,7 @@ from dataclasses import replace
 from tandem.simulator.generation_request import VllmApiError
 from tandem.simulator.response_plan import ResponsePlan, ResponseToken
 from tandem.simulator.settings import FaultSettings, SimulatorSettings
-from tandem.simulator.tokenizer import token_id
+from tandem.simulator.text_generator import token_id
 
 ENDLESS_TOKENS = 1000  # of an endless stream, for each of the knob's `tokens`
 _GARBAGE_PIECES = ("\ufffd", "@@", "}{", "0x", "\u0442\u0442", ";;", "!!", "\u3042")
@@ -31,7 +31,9 @@ def select_fault(settings: SimulatorSettings, number: int, class_: str) -> Fault
     """Return what goes wrong with one request; None for nothing.
 
     Args:
+        settings: the knobs.
         number: of acceptance, from 1.
+        class_: of its prompt.
     """
     for index, fault in enumerate(settings.faults):
         random_share = random.Random(f"{settings.seed}/{index}/{number}").random()  # noqa: S311 - repeatable, not secret
@@ -40,31 +42,30 @@ def select_fault(settings: SimulatorSettings, number: int, class_: str) -> Fault
     return None
 
 
-def build_fault_error(fault: FaultSettings) -> VllmApiError | None:
-    """Return the error that a fault answers with; None where the request is answered."""
-    if fault.kind not in _ERRORS:
-        return None
-    status, kind, message = _ERRORS[fault.kind]
-    after_s = fault.retry_after_s if fault.kind == "status_429" else None
-    return VllmApiError(message, status=status, kind=kind, retry_after_s=after_s)
+def raise_fault_error(fault: FaultSettings) -> None:
+    """Raise the error that a fault answers with, where it is one.
+
+    Raises:
+        VllmApiError: the request is not answered.
+    """
+    if fault.kind in _ERRORS:
+        status, kind, message = _ERRORS[fault.kind]
+        after_s = fault.retry_after_s if fault.kind == "status_429" else None
+        raise VllmApiError(message, status=status, kind=kind, retry_after_s=after_s)
 
 
-def replace_with_garbage(plan: ResponsePlan) -> ResponsePlan:
-    """Return as many tokens of the kind that a broken model says; the last is the same."""
+def spoil_plan(plan: ResponsePlan, fault: FaultSettings) -> ResponsePlan:
+    """Return the answer as a fault spoils it: as garbage of the same length, or as if nobody had asked for an end."""
+    if fault.kind == "endless":
+        visible_tokens = [token for token in plan.tokens if token.visible_text] or list(plan.tokens)
+        return replace(plan, count=ENDLESS_TOKENS * fault.tokens, begin=lambda: itertools.cycle(visible_tokens))
+    if fault.kind != "garbage":
+        return plan
 
     def begin() -> Iterator[ResponseToken]:
         for index, token in enumerate(plan.begin()):
-            yield token if index == plan.count - 1 else _garbage_token(index, token)
+            piece = _GARBAGE_PIECES[index * index % len(_GARBAGE_PIECES)]
+            garbage = ResponseToken(token_id(piece), piece, piece if token.visible_text else "", token.part)
+            yield token if index == plan.count - 1 else garbage  # the last is the same
 
     return replace(plan, begin=begin)
-
-
-def _garbage_token(index: int, token: ResponseToken) -> ResponseToken:
-    piece = _GARBAGE_PIECES[index * index % len(_GARBAGE_PIECES)]
-    return ResponseToken(token_id(piece), piece, piece if token.visible_text else "", token.part)
-
-
-def extend_endlessly(plan: ResponsePlan, fault: FaultSettings) -> ResponsePlan:
-    """Return an answer that goes on as if nobody had asked for an end."""
-    visible_tokens = [token for token in plan.tokens if token.visible_text] or list(plan.tokens)
-    return replace(plan, count=ENDLESS_TOKENS * fault.tokens, begin=lambda: itertools.cycle(visible_tokens))

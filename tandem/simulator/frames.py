@@ -25,7 +25,7 @@ import msgspec
 from tandem.simulator.generation_request import GenerationRequest, VllmApiError
 from tandem.simulator.response_plan import ResponsePlan, ResponseToken
 from tandem.simulator.settings import RuntimeName, SimulatorSettings
-from tandem.simulator.tokenizer import token_id
+from tandem.simulator.text_generator import token_id
 
 END_EVENT = b"data: [DONE]\n\n"
 MODEL_OWNER = "tandem-simulator"  # of the model, where vLLM says `vllm`: nobody shall take this for a runtime
@@ -50,16 +50,16 @@ def build_models_body(settings: SimulatorSettings, created_s: int) -> JsonFields
     """Return the JSON of /v1/models."""
     permission = {
         "id": f"modelperm-{zlib.crc32(settings.model.encode()):08x}",
-        "object": "model_permission", "created": created_s,
+        "object": "model_permission",
+        "created": created_s,
         **dict.fromkeys(("allow_sampling", "allow_logprobs", "allow_view"), True),
         **dict.fromkeys(("allow_create_engine", "allow_search_indices", "allow_fine_tuning", "is_blocking"), False),
-        "organization": "*", "group": None,
-    }  # fmt: skip
-    model_card = {
-        "id": settings.model, "object": "model", "created": created_s, "owned_by": MODEL_OWNER, "root": settings.model,
-        "parent": None, "max_model_len": settings.max_model_len, "permission": [permission],
-    }  # fmt: skip
-    return {"object": "list", "data": [model_card]}
+        "organization": "*",
+        "group": None,
+    }
+    names = {"id": settings.model, "object": "model", "created": created_s, "owned_by": MODEL_OWNER}
+    limits = {"root": settings.model, "parent": None, "max_model_len": settings.max_model_len}
+    return {"object": "list", "data": [{**names, **limits, "permission": [permission]}]}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,84 +92,56 @@ class ResponseFrames:
         if self.request.api == "completions":
             return b""
         choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
-        frame = self._frame(choice)
-        if not self.is_v0:
-            frame |= {"prompt_token_ids": self._prompt_ids(), "prompt_text": None}
-        if self._sends_continuous_usage:
-            frame["usage"] = self._running_usage()
-        return encode_event(frame)
+        ids = {} if self.is_v0 else {"prompt_token_ids": self._prompt_ids(), "prompt_text": None}
+        return encode_event(self._frame(choice) | ids | self._running_usage())
 
     def burst(self, tokens: Sequence[ResponseToken], *, last: bool) -> bytes:
         """Return the frame of one step; nothing where vLLM sends none, for a step of marks alone."""
         first, self._token_count = self._token_count == 0, self._token_count + len(tokens)
-        choice = (
-            self._chat_choice(tokens, last=last) if self.request.api == "chat" else self._plain_choice(tokens, first)
-        )
+        is_chat = self.request.api == "chat"
+        choice = self._chat_choice(tokens, last=last) if is_chat else self._plain_choice(tokens, first=first)
         if choice is None:
             return b""
         if last:
             choice |= {"finish_reason": self.plan.finish_reason, "stop_reason": self.plan.stop_reason}
-        if self.is_v0 and self.request.api == "chat":
+        if self.is_v0 and is_chat:
             choice = {name: value for name, value in choice.items() if value is not None}
-        frame = self._frame(choice)
-        if self._sends_continuous_usage:
-            frame["usage"] = self._running_usage()
-        elif self.is_v0 and self.request.api == "completions":
-            frame["usage"] = None
-        if last and not self.is_v0 and not self._sends_usage:
-            frame["system_fingerprint"] = self._fingerprint
-        return encode_event(frame)
+        frame = self._frame(choice) | ({"usage": None} if self.is_v0 and not is_chat else {}) | self._running_usage()
+        ends_here = last and not (self.request.include_usage and self.counts_usage)
+        return encode_event(frame | (self._fingerprint() if ends_here else {}))
 
     def closing(self) -> bytes:
         """Return what comes after the last burst: usage where it was asked for, and the end."""
-        if not self._sends_usage:
+        if not (self.request.include_usage and self.counts_usage):
             return END_EVENT
-        frame = self._frame() | {"usage": self._usage(self._token_count)}
-        if not self.is_v0:
-            frame["system_fingerprint"] = self._fingerprint
-        return encode_event(frame) + END_EVENT
+        return encode_event(self._frame() | {"usage": self._usage(self._token_count)} | self._fingerprint()) + END_EVENT
 
     def document(self, tokens: Sequence[ResponseToken]) -> JsonFields:
         """Return the whole answer of a request that did not ask for a stream."""
         self._token_count = len(tokens)
-        finish_fields: JsonFields = {"finish_reason": self.plan.finish_reason, "stop_reason": self.plan.stop_reason}
-        choice: JsonFields = {"index": 0, "logprobs": self._logprobs(tokens), **finish_fields}
+        is_chat, content = self.request.api == "chat", _visible_text(tokens, "content")
+        choice: JsonFields = {"index": 0, "logprobs": self._logprobs(tokens)}
+        choice |= {"finish_reason": self.plan.finish_reason, "stop_reason": self.plan.stop_reason}
+        choice |= {"message": self._message(tokens)} if is_chat else {"text": content, "prompt_logprobs": None}
         document = self._frame(choice) | {"object": self._object.removesuffix(".chunk"), "kv_transfer_params": None}
-        if self.counts_usage:
-            document["usage"] = {**self._usage(len(tokens)), "prompt_tokens_details": None}
-        if self.request.api == "chat":
-            choice["message"] = self._message(tokens)
-            document["prompt_logprobs"] = None
-        else:
-            choice |= {"text": _visible_text(tokens, "content"), "prompt_logprobs": None}
+        document |= {"prompt_logprobs": None} if is_chat else {}
+        usage = {**self._usage(len(tokens)), "prompt_tokens_details": None}
         if not self.is_v0:
+            usage["completion_tokens_details"] = None
             choice |= {"token_ids": self._ids(tokens), "routed_experts": None}
-            document |= {"service_tier": None, "system_fingerprint": self._fingerprint, "ec_transfer_params": None,
-                         "metrics": None}  # fmt: skip
-            if self.counts_usage:
-                document["usage"]["completion_tokens_details"] = None
-            prompt_ids_owner = document if self.request.api == "chat" else choice
-            prompt_ids_owner["prompt_token_ids"] = self._prompt_ids()
-            if self.request.api == "chat":
-                document["prompt_text"] = None
-        return document
+            document |= {"service_tier": None, "ec_transfer_params": None, "metrics": None} | self._fingerprint()
+            document |= {"prompt_text": None} if is_chat else {}
+            (document if is_chat else choice)["prompt_token_ids"] = self._prompt_ids()
+        return document | ({"usage": usage} if self.counts_usage else {})
 
     @property
     def _object(self) -> str:
         return "chat.completion.chunk" if self.request.api == "chat" else "text_completion"
 
-    @property
-    def _fingerprint(self) -> str:
-        """Version and eight digits; of which settings vLLM takes them is not rebuilt."""
-        return f"vllm-{self.settings.version}-{zlib.crc32(self.settings.model.encode()):08x}"
-
-    @property
-    def _sends_usage(self) -> bool:
-        return self.request.include_usage and self.counts_usage
-
-    @property
-    def _sends_continuous_usage(self) -> bool:
-        return self.request.include_continuous_usage and self.counts_usage
+    def _fingerprint(self) -> JsonFields:
+        """Return V1's version and eight digits; of which settings vLLM takes them is not rebuilt."""
+        digits = f"{zlib.crc32(self.settings.model.encode()):08x}"
+        return {} if self.is_v0 else {"system_fingerprint": f"vllm-{self.settings.version}-{digits}"}
 
     def _frame(self, *choices: JsonFields) -> JsonFields:
         head = {"id": self.id, "object": self._object, "created": self.created_s, "model": self.model}
@@ -181,39 +153,34 @@ class ResponseFrames:
 
     def _running_usage(self) -> JsonFields:
         """Return what each chunk says of usage, where that was asked for."""
-        usage = self._usage(self._token_count)
-        return usage | {"completion_tokens_details": None} if self.request.api == "chat" and not self.is_v0 else usage
+        if not (self.request.include_continuous_usage and self.counts_usage):
+            return {}
+        details = {"completion_tokens_details": None} if self.request.api == "chat" and not self.is_v0 else {}
+        return {"usage": self._usage(self._token_count) | details}
 
     def _chat_choice(self, tokens: Sequence[ResponseToken], *, last: bool) -> JsonFields | None:
         thought, content = _visible_text(tokens, "think"), _visible_text(tokens, "content")
-        delta: JsonFields = {}
-        if thought:
-            delta["reasoning_content" if self.is_v0 else "reasoning"] = thought
+        delta: JsonFields = {("reasoning_content" if self.is_v0 else "reasoning"): thought} if thought else {}
         if content or any(token.part == "content" for token in tokens):
             delta["content"] = content
         if not delta and not last and not self.request.return_token_ids and self.request.logprobs is None:
             return None
-        if self.is_v0:
-            delta["tool_calls"] = []
+        delta |= {"tool_calls": []} if self.is_v0 else {}
         choice: JsonFields = {"index": 0, "delta": delta, "logprobs": self._logprobs(tokens), "finish_reason": None}
-        if not self.is_v0:
-            choice["token_ids"] = self._ids(tokens)
-        return choice
+        return choice | ({} if self.is_v0 else {"token_ids": self._ids(tokens)})
 
-    def _plain_choice(self, tokens: Sequence[ResponseToken], first: bool) -> JsonFields:
+    def _plain_choice(self, tokens: Sequence[ResponseToken], *, first: bool) -> JsonFields:
         text, logprobs = _visible_text(tokens, "content"), self._logprobs(tokens)
         choice: JsonFields = {"index": 0, "text": text, "logprobs": logprobs} | _NO_END
-        if not self.is_v0:
-            choice["prompt_token_ids"] = self._prompt_ids() if first else None
-            choice["token_ids"] = self._ids(tokens)
-        return choice
+        ids = {"prompt_token_ids": self._prompt_ids() if first else None, "token_ids": self._ids(tokens)}
+        return choice | ({} if self.is_v0 else ids)
 
     def _message(self, tokens: Sequence[ResponseToken]) -> JsonFields:
         thought, content = _visible_text(tokens, "think"), _visible_text(tokens, "content")
         reasoning = {"reasoning_content" if self.is_v0 else "reasoning": thought or None}
         message: JsonFields = {"role": "assistant", "content": content, "tool_calls": [], **reasoning}
-        return message if self.is_v0 else {**message, "refusal": None, "annotations": None, "audio": None,
-                                           "function_call": None}  # fmt: skip
+        absent = dict.fromkeys(("refusal", "annotations", "audio", "function_call"))
+        return message if self.is_v0 else message | absent
 
     def _ids(self, tokens: Sequence[ResponseToken]) -> list[int] | None:
         return [token.id for token in tokens] if self.request.return_token_ids else None
@@ -224,20 +191,21 @@ class ResponseFrames:
     def _logprobs(self, tokens: Sequence[ResponseToken]) -> JsonFields | None:
         if self.request.logprobs is None:
             return None
-        token_logprobs = [_token_alternatives(token, self.request.logprobs) for token in tokens]
+        rows = [_token_alternatives(token, self.request.logprobs) for token in tokens]
         if self.request.api == "chat":
-            rows = [
-                _logprob_fields(*own) | {"top_logprobs": [_logprob_fields(*other) for other in alternatives]}
-                for own, alternatives in token_logprobs
-            ]
-            return {"content": rows}
-        lengths = (len(own[0]) for own, _ in token_logprobs)
+            return {
+                "content": [
+                    _logprob_fields(*own) | {"top_logprobs": [_logprob_fields(*other) for other in alternatives]}
+                    for own, alternatives in rows
+                ]
+            }
+        lengths = (len(own[0]) for own, _ in rows)
         *offsets, self._text_offset = itertools.accumulate(lengths, initial=self._text_offset)
         return {
             "text_offset": offsets,
-            "token_logprobs": [own[1] for own, _ in token_logprobs],
-            "tokens": [own[0] for own, _ in token_logprobs],
-            "top_logprobs": [dict(alternatives or [own]) for own, alternatives in token_logprobs],
+            "token_logprobs": [own[1] for own, _ in rows],
+            "tokens": [own[0] for own, _ in rows],
+            "top_logprobs": [dict(alternatives or [own]) for own, alternatives in rows],
         }
 
 

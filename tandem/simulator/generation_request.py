@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from tandem.simulator.settings import SimulatorSettings
-from tandem.simulator.tokenizer import split_pieces
+from tandem.simulator.text_generator import split_pieces
 
 ApiName = Literal["chat", "completions"]
 
@@ -27,13 +27,22 @@ class VllmApiError(Exception):
     """vLLM answers this with an error.
 
     Args:
-        status: HTTP's. kind: vLLM's word for it. param: the field at fault. retry_after_s: of its header.
+        message: what it says.
+        status: HTTP's.
+        kind: vLLM's word for it.
+        param: the field at fault.
+        retry_after_s: of its header.
     """
 
     def __init__(
-        self, message: str, *, status: int = 400, kind: str = "BadRequestError", param: str = "",
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = "BadRequestError",
+        param: str = "",
         retry_after_s: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(message)
         self.message, self.status, self.kind, self.param = message, status, kind, param or None
         self.retry_after_s = retry_after_s
@@ -116,7 +125,7 @@ def read_generation_request(body: bytes, api: ApiName, settings: SimulatorSettin
     if options and not fields.stream:
         raise VllmApiError("Stream options can only be defined when `stream=True`.", param="stream_options")
     thinking = is_chat and bool((fields.chat_template_kwargs or {}).get("enable_thinking", settings.thinking))
-    text, prompt_pieces = _read_chat_prompt(fields, thinking=thinking) if is_chat else _read_plain_prompt(fields)
+    text, prompt_pieces = _read_prompt(fields, is_chat=is_chat, thinking=thinking)
     max_tokens = fields.max_tokens if is_chat or fields.max_tokens is not None else COMPLETIONS_MAX_TOKENS
     if is_chat and fields.max_completion_tokens is not None:
         max_tokens = fields.max_completion_tokens
@@ -139,31 +148,20 @@ def read_generation_request(body: bytes, api: ApiName, settings: SimulatorSettin
         return_token_ids=bool(fields.return_token_ids) and settings.runtime != "nxdi-v0",
         logprobs=None if logprobs is None or logprobs is False else int(logprobs),
     )
-    _check_limits(generation_request, settings)
+    _check_limits(generation_request, settings.max_model_len)
     return generation_request
 
 
-def _read_chat_prompt(fields: _RequestBody, *, thinking: bool) -> tuple[str, list[str]]:
-    messages = fields.messages
-    if not messages:
-        raise VllmApiError("1 validation error: messages: a list of messages is expected", kind="Bad Request",
-                           param="messages")  # fmt: skip
-    texts = [_message_text(message) for message in messages]
-    prompt_pieces = [piece for text in texts for piece in split_pieces(text)]
-    prompt_pieces += ["<role>"] * _ROLE_TOKENS * (len(messages) + 1) + ["<thought>"] * (
-        0 if thinking else _EMPTY_THOUGHT_TOKENS
-    )
-    return "\n".join(texts), prompt_pieces
-
-
-def _message_text(message: dict[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
-
-
-def _read_plain_prompt(fields: _RequestBody) -> tuple[str, list[str]]:
+def _read_prompt(fields: _RequestBody, *, is_chat: bool, thinking: bool) -> tuple[str, list[str]]:
+    """Return the prompt as one text, and its tokens with those of the chat template."""
+    if is_chat:
+        if not fields.messages:
+            message = "1 validation error: messages: a list of messages is expected"
+            raise VllmApiError(message, kind="Bad Request", param="messages")
+        texts = [_read_message(message) for message in fields.messages]
+        pieces = [piece for text in texts for piece in split_pieces(text)]
+        pieces += ["<role>"] * _ROLE_TOKENS * (len(texts) + 1)
+        return "\n".join(texts), pieces + ["<thought>"] * (0 if thinking else _EMPTY_THOUGHT_TOKENS)
     prompt = fields.prompt
     if isinstance(prompt, list) and len(prompt) == 1:
         prompt = prompt[0]
@@ -172,23 +170,29 @@ def _read_plain_prompt(fields: _RequestBody) -> tuple[str, list[str]]:
     return prompt, split_pieces(prompt) or [""]
 
 
-def _check_limits(generation_request: GenerationRequest, settings: SimulatorSettings) -> None:
-    max_tokens, max_length = generation_request.max_tokens, settings.max_model_len
-    if not all(generation_request.stop):
+def _read_message(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def _check_limits(request: GenerationRequest, max_length: int) -> None:
+    max_tokens, prompt_tokens = request.max_tokens, request.prompt_tokens
+    if not all(request.stop):
         raise VllmApiError("1 validation error: stop: texts are expected", kind="Bad Request", param="stop")
     if max_tokens is not None and max_tokens < 1:
         raise VllmApiError(f"max_tokens must be at least 1, got {max_tokens}.", param="max_tokens")
-    if generation_request.temperature < 0:
-        message = f"temperature must be non-negative, got {generation_request.temperature}."
+    if request.temperature < 0:
+        message = f"temperature must be non-negative, got {request.temperature}."
         raise VllmApiError(message, param="temperature")
-    if (max_tokens or 1) > max_length:
+    output_tokens = max_tokens or 1
+    if output_tokens > max_length:
         message = f"max_tokens={max_tokens} cannot be greater than max_model_len={max_length}."
         raise VllmApiError(message, param="max_tokens")
-    total_tokens = generation_request.prompt_tokens + (max_tokens or 1)
-    if total_tokens > max_length:
-        raise VllmApiError(
-            f"This model's maximum context length is {max_length} tokens. However, you requested {total_tokens} tokens "
-            f"({generation_request.prompt_tokens} in the prompt, {max_tokens or 1} in the completion). Please reduce "
-            "the length of the prompt or the completion.",
-            param="input_tokens",
-        )
+    total = prompt_tokens + output_tokens
+    if total > max_length:
+        parts = f"({prompt_tokens} in the prompt, {output_tokens} in the completion)"
+        message = f"This model's maximum context length is {max_length} tokens. However, you requested {total} tokens "
+        message += f"{parts}. Please reduce the length of the prompt or the completion."
+        raise VllmApiError(message, param="input_tokens")

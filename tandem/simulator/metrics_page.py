@@ -22,7 +22,7 @@ v1/metrics/stats.py, v1/metrics/buckets.py, v1/spec_decode/metrics.py. Unproven:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from prometheus_client import (
@@ -38,11 +38,11 @@ from prometheus_client import (
 from tandem.simulator.engine import EngineRequest, EngineSteps
 from tandem.simulator.settings import SimulatorSettings
 
-TTFT_S = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
-          160.0, 640.0, 2560.0)  # fmt: skip
+_MILLISECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0)
+TTFT_S = (*_MILLISECONDS, 40.0, 80.0, 160.0, 640.0, 2560.0)
 TOKEN_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
-REQUEST_S = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0,
-             960.0, 1920.0, 7680.0)  # fmt: skip
+_SECONDS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
+REQUEST_S = (*_SECONDS, 960.0, 1920.0, 7680.0)
 STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 CHOICES = (1, 2, 5, 10, 20)
 PREEMPTIONS = (1, 2, 3, 4, 5, 10, 20)
@@ -69,23 +69,14 @@ _COUNTERS: tuple[tuple[str, Wire, str], ...] = (
     ("generation_tokens", "both", "tokens generated; on V0 one a sequence and step"),
     ("prompt_tokens_cached", "v1", "prompt tokens found in a cache"),
 )
+_WAITING = "num_requests_waiting_by_reason"
+_SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
+_CACHES = ("device", "host", "p2p", "disk", "external_unspecified")
 _LABELLED: tuple[tuple[type[Counter | Gauge], str, str, tuple[str, ...], str], ...] = (
-    (Gauge, "num_requests_waiting_by_reason", "reason", ("capacity", "deferred"), "requests that wait, by why"),
+    (Gauge, _WAITING, "reason", ("capacity", "deferred"), "requests that wait, by why"),
     (Gauge, "engine_sleep_state", "sleep_state", ("awake", "weights_offloaded", "discard_all"), "it never sleeps"),
-    (
-        Counter,
-        "prompt_tokens_by_source",
-        "source",
-        ("local_compute", "local_cache_hit", "external_kv_transfer"),
-        "prompt tokens by origin",
-    ),
-    (
-        Counter,
-        "prompt_tokens_cached_by_source",
-        "source",
-        ("device", "host", "p2p", "disk", "external_unspecified"),
-        "prompt tokens found in a cache, by cache",
-    ),
+    (Counter, "prompt_tokens_by_source", "source", _SOURCES, "prompt tokens by origin"),
+    (Counter, "prompt_tokens_cached_by_source", "source", _CACHES, "prompt tokens found in a cache, by cache"),
 )
 # the last column: bucket limits; None: those of a request's tokens
 _HISTOGRAMS: tuple[tuple[str, Wire, str, Sequence[float] | None], ...] = (
@@ -143,17 +134,14 @@ class MetricsPage:
         for name, wire, help_text, buckets in _HISTOGRAMS:
             if wire in wires:
                 self._declare(Histogram, name, help_text, buckets=buckets or length_buckets(settings.max_model_len))
-        self._success = Counter(
-            "vllm:request_success", "requests that ended", [*self._labels, "finished_reason"], registry=self.registry
-        )
+        reason_labels = [*self._labels, "finished_reason"]
+        self._success = Counter("vllm:request_success", "requests that ended", reason_labels, registry=self.registry)
         if not self._is_v0:
             for kind, name, label, values, help_text in _LABELLED:
                 self._declare_by_label(kind, name, help_text, label, values)
             self._series["engine_sleep_state", "awake"].set(1)
-            rejections = Counter(
-                "vllm:admission_rejections", "requests refused for a full queue", ["model_name", "reason"],
-                registry=self.registry,
-            )  # fmt: skip
+            texts = ("vllm:admission_rejections", "requests refused for a full queue", ["model_name", "reason"])
+            rejections = Counter(*texts, registry=self.registry)
             self.rejections, _ = (rejections.labels(settings.model, reason) for reason in _REJECTIONS)
             for reason in V1_REASONS:
                 self._count_success(reason, 0)
@@ -184,11 +172,17 @@ class MetricsPage:
             steps: as the engine gave them, after its `end`.
         """
         if steps.kind == "prefill":
-            self._record_prefill(steps.requests[0], steps.end_s)
+            (request,) = steps.requests
+            self._series["prompt_tokens"].inc(request.prompt_tokens)
+            self._series["generation_tokens"].inc()
+            self._series["time_to_first_token_seconds"].observe(steps.end_s - request.arrived_s)
+            self._series["iteration_tokens_total"].observe(request.prompt_tokens + 1)
+            self._last_token_s[request] = steps.end_s
+            if not self._is_v0:
+                self._series["prompt_tokens_by_source", "local_compute"].inc(request.prompt_tokens)
             return
-        count = len(steps.ends_s)
         for number, end_s in enumerate(steps.ends_s):
-            self._record_decode(steps.requests, count - number, float(end_s))
+            self._record_decode(steps.requests, len(steps.ends_s) - number, float(end_s))
 
     def record_end(self, engine_request: EngineRequest, reason: str, max_tokens: int) -> None:
         """Take note of a request that ended.
@@ -200,22 +194,22 @@ class MetricsPage:
         self.forget(engine_request)
         if reason == "abort":
             return
-        output_tokens = int(engine_request.tokens.sum())
-        decode_s = engine_request.end_s - engine_request.first_s
+        request, output_tokens = engine_request, int(engine_request.tokens.sum())
+        decode_s = request.end_s - request.first_s
         observations = {
-            "e2e_request_latency_seconds": engine_request.end_s - engine_request.arrived_s,
-            "request_queue_time_seconds": engine_request.started_s - engine_request.arrived_s,
-            "request_prefill_time_seconds": engine_request.first_s - engine_request.started_s,
+            "e2e_request_latency_seconds": request.end_s - request.arrived_s,
+            "request_queue_time_seconds": request.started_s - request.arrived_s,
+            "request_prefill_time_seconds": request.first_s - request.started_s,
             "request_decode_time_seconds": decode_s,
-            "request_inference_time_seconds": engine_request.end_s - engine_request.started_s,
-            "request_prompt_tokens": engine_request.prompt_tokens,
+            "request_inference_time_seconds": request.end_s - request.started_s,
+            "request_prompt_tokens": request.prompt_tokens,
             "request_generation_tokens": output_tokens,
             "request_max_num_generation_tokens": output_tokens,
             "request_params_n": 1,
             "request_params_max_tokens": max_tokens,
             "request_time_per_output_token_seconds": decode_s / (output_tokens - 1) if output_tokens > 1 else 0.0,
             "request_num_preemptions": 0,
-            "request_prefill_kv_computed_tokens": engine_request.prompt_tokens,
+            "request_prefill_kv_computed_tokens": request.prompt_tokens,
         }
         for name in observations.keys() & self._series.keys():
             self._series[name].observe(observations[name])
@@ -223,15 +217,6 @@ class MetricsPage:
     def forget(self, engine_request: EngineRequest) -> None:
         """Keep nothing of a request that is over."""
         self._last_token_s.pop(engine_request, None)
-
-    def _record_prefill(self, engine_request: EngineRequest, end_s: float) -> None:
-        self._series["prompt_tokens"].inc(engine_request.prompt_tokens)
-        self._series["generation_tokens"].inc()
-        self._series["time_to_first_token_seconds"].observe(end_s - engine_request.arrived_s)
-        self._series["iteration_tokens_total"].observe(engine_request.prompt_tokens + 1)
-        self._last_token_s[engine_request] = end_s
-        if not self._is_v0:
-            self._series["prompt_tokens_by_source", "local_compute"].inc(engine_request.prompt_tokens)
 
     def _record_decode(self, engine_requests: tuple[EngineRequest, ...], steps_from_end: int, end_s: float) -> None:
         step_time_s = self._series["time_per_output_token_seconds" if self._is_v0 else "inter_token_latency_seconds"]
@@ -256,14 +241,11 @@ class MetricsPage:
         settings = self._settings
         self._counts_drafts = not self._is_v0 and settings.uses_speculation and settings.spec_counters == "live"
         if self._is_v0:
-            silent_series = (
-                (Gauge, ("draft_acceptance_rate", "efficiency")),
-                (Counter, ("num_accepted_tokens", "num_draft_tokens", "num_emitted_tokens")),
-            )
-            for kind, names in silent_series:
-                for name in names:
-                    help_text = "never set: Neuron's worker reports none"
-                    kind(f"vllm:spec_decode_{name}", help_text, [*self._labels], registry=self.registry)
+            kinds: dict[str, type[Counter | Gauge]] = {"draft_acceptance_rate": Gauge, "efficiency": Gauge}
+            kinds |= dict.fromkeys(("num_accepted_tokens", "num_draft_tokens", "num_emitted_tokens"), Counter)
+            for name, kind in kinds.items():
+                help_text = "never set: Neuron's worker reports none"
+                kind(f"vllm:spec_decode_{name}", help_text, [*self._labels], registry=self.registry)
         elif settings.uses_speculation:
             self._declare(Counter, "spec_decode_num_drafts", "drafts: one a sequence and step")
             self._declare(Counter, "spec_decode_num_draft_tokens", "tokens drafted")
@@ -289,9 +271,9 @@ class MetricsPage:
 
 
 def build_virtual_page(
-    settings: SimulatorSettings, engine_run: Iterator[tuple[EngineSteps, list[EngineRequest]]]
+    settings: SimulatorSettings, engine_run: Iterable[tuple[EngineSteps, list[EngineRequest]]]
 ) -> MetricsPage:
-    """Return the figures of what `process.run` yields, as the server would show them after it."""
+    """Return the figures of what `run_engine` yields, as the server would show them after it."""
     page = MetricsPage(settings)
     for steps, finished_requests in engine_run:
         page.record_steps(steps)

@@ -14,8 +14,7 @@ from typing import Literal, NamedTuple
 
 from tandem.simulator.generation_request import GenerationRequest
 from tandem.simulator.settings import DEFAULT_CLASS, PromptClassSettings, SimulatorSettings
-from tandem.simulator.text_generator import generate_text
-from tandem.simulator.tokenizer import END_ID, END_THINK_ID, THINK_ID, split_pieces, token_id
+from tandem.simulator.text_generator import END_ID, END_THINK_ID, THINK_ID, generate_text, split_pieces, token_id
 
 ResponsePart = Literal["think", "content"]
 THINK_START, THINK_END = "<think>\n", "\n</think>\n\n"
@@ -76,11 +75,9 @@ def plan_response(generation_request: GenerationRequest, settings: SimulatorSett
     """
     class_ = classify_prompt(generation_request.text, settings)
     class_settings = settings.classes[class_]
-    key = (
-        f"{generation_request.text}\n{generation_request.seed or 0}"
-        if generation_request.temperature
-        else generation_request.text
-    )
+    key = generation_request.text
+    if generation_request.temperature:
+        key += f"\n{generation_request.seed or 0}"
     thought_tokens = class_settings.reasoning_tokens + 2 if generation_request.thinking else 0
     total_tokens = max_tokens if generation_request.ignore_eos else thought_tokens + _answer_length(key, class_settings)
 

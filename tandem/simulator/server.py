@@ -15,12 +15,11 @@ from aiohttp import web
 
 from tandem.simulator import fault_injection
 from tandem.simulator.engine import BatchingEngine, EngineRequest
-from tandem.simulator.engine_loop import EngineLoop, sleep_until
+from tandem.simulator.engine_loop import EngineLoop, ResponseStream, sleep_until
 from tandem.simulator.frames import ResponseFrames, build_error_body, build_models_body
 from tandem.simulator.generation_request import ApiName, GenerationRequest, VllmApiError, read_generation_request
 from tandem.simulator.metrics_page import MetricsPage
 from tandem.simulator.response_plan import ResponsePlan, plan_response
-from tandem.simulator.response_stream import ResponseStream
 from tandem.simulator.server_log import RequestLogEntry, ServerLog
 from tandem.simulator.settings import FaultSettings, SimulatorSettings
 
@@ -30,13 +29,16 @@ APIS: dict[str, ApiName] = {"/v1/chat/completions": "chat", "/v1/completions": "
 # a header of every answer, so that no figure is taken for an accelerator's
 SIMULATION_HEADERS = {"x-tandem-simulated": "1"}
 _SSE_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+_PAGE_HEADERS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+_UNENDED_FAULTS = {"drop", "endless", "restart"}  # whose answers end in no order
 
 
 class SimulatorServer:
     """One simulator on one port.
 
     Args:
-        knobs: what it is. log: where it says what it did.
+        settings: what it is.
+        log: where it says what it did.
     """
 
     def __init__(self, settings: SimulatorSettings, log: ServerLog) -> None:
@@ -49,11 +51,9 @@ class SimulatorServer:
         self._engine_task: asyncio.Task[None] | None = None
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.add_routes([web.post(path, self._complete) for path in APIS])
-        app.add_routes([
-            web.get("/health", self._health), web.get("/ping", self._health), web.post("/ping", self._health),
-            web.get("/version", self._version), web.get("/load", self._load), web.get("/v1/models", self._models),
-            web.get("/metrics", self._metrics),
-        ])  # fmt: skip
+        app.add_routes([web.get(path, self._health) for path in ("/health", "/ping")])
+        app.add_routes([web.post("/ping", self._health), web.get("/metrics", self._metrics)])
+        app.add_routes([web.get(path, self._inform) for path in ("/version", "/load", "/v1/models")])
         app.on_response_prepare.append(_add_simulation_header)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         self._site: web.TCPSite | None = None
@@ -83,9 +83,7 @@ class SimulatorServer:
 
     async def stop(self) -> None:
         """Cut what is open and let go of the port."""
-        if self._engine_task is not None:
-            self._engine_task.cancel()
-        for task in self._tasks:
+        for task in (*self._tasks, *([self._engine_task] if self._engine_task else [])):
             task.cancel()
         self._abort()
         await self._runner.cleanup()
@@ -123,15 +121,16 @@ class SimulatorServer:
                 connection.transport.abort()
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        api = APIS[request.path]
         body = await request.read()
         self._request_count += 1
         entry = RequestLogEntry(
-            request_id=request.headers.get("X-Request-Id") or uuid.uuid4().hex, number=self._request_count, api=api,
+            request_id=request.headers.get("X-Request-Id") or uuid.uuid4().hex,
+            number=self._request_count,
+            api=APIS[request.path],
             accepted_s=time.monotonic(),
-        )  # fmt: skip
+        )
         try:
-            return await self._answer(request, body, api, entry)
+            return await self._answer(request, body, entry)
         except VllmApiError as error:
             entry.status = error.status
             headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else None
@@ -143,108 +142,93 @@ class SimulatorServer:
             entry.ended_s = time.monotonic()
             self._log.write_request(entry)
 
-    async def _answer(
-        self, request: web.Request, body: bytes, api: ApiName, entry: RequestLogEntry
-    ) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, body: bytes, entry: RequestLogEntry) -> web.StreamResponse:
+        settings, engine = self._settings, self._engine_loop.engine
         if time.monotonic() < self._ready_s:
             raise VllmApiError("the server is starting", status=503, kind="Service Unavailable")
-        generation_request = read_generation_request(body, api, self._settings)
-        token_budget = self._settings.max_model_len - generation_request.prompt_tokens
+        generation_request = read_generation_request(body, APIS[request.path], settings)
+        token_budget = settings.max_model_len - generation_request.prompt_tokens
         max_tokens = min(token_budget, generation_request.max_tokens or token_budget)
-        plan = plan_response(generation_request, self._settings, max_tokens)
-        fault = fault_injection.select_fault(self._settings, entry.number, plan.class_)
+        plan = plan_response(generation_request, settings, max_tokens)
+        fault = fault_injection.select_fault(settings, entry.number, plan.class_)
         entry.class_, entry.stream = plan.class_, generation_request.stream
         entry.prompt_tokens = generation_request.prompt_tokens
         entry.reasoning_tokens, entry.fault = plan.reasoning_tokens, fault.kind if fault else None
         if fault is not None:
-            error = fault_injection.build_fault_error(fault)
-            if error is not None:
-                raise error
+            fault_injection.raise_fault_error(fault)
             if fault.kind == "html":
                 return web.Response(text=fault_injection.SIGN_IN_PAGE, content_type="text/html")
             if fault.kind == "restart":
                 task = asyncio.create_task(self._restart(fault.seconds))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-        self._require_queue_space()
-        return await self._generate(request, generation_request, plan, (fault, max_tokens), entry)
-
-    def _require_queue_space(self) -> None:
-        engine, max_queue = self._engine_loop.engine, self._settings.max_queue
-        if max_queue is not None and not engine.has_room and len(engine.waiting) >= max_queue:
-            if self._settings.runtime != "nxdi-v0":
+            plan = fault_injection.spoil_plan(plan, fault)
+        if settings.max_queue is not None and not engine.has_room and len(engine.waiting) >= settings.max_queue:
+            if settings.runtime != "nxdi-v0":
                 self._metrics_page.rejections.inc()
             raise VllmApiError("the queue is full: try again later", status=503, kind="Service Unavailable")
+        frames = self._build_frames(generation_request, plan, fault, entry)
+        return await self._generate(request, ResponseStream(frames, max_tokens, fault, entry), entry)
+
+    def _build_frames(
+        self, request: GenerationRequest, plan: ResponsePlan, fault: FaultSettings | None, entry: RequestLogEntry
+    ) -> ResponseFrames:
+        kind, tokens = (fault.kind, fault.tokens) if fault else (None, 0)
+        return ResponseFrames(
+            request=request,
+            plan=plan,
+            settings=self._settings,
+            counts_usage=kind != "no_usage",
+            id=f"{'chatcmpl' if request.api == 'chat' else 'cmpl'}-{entry.request_id}",
+            model=fault_injection.WRONG_MODEL if kind == "wrong_model" else request.model,
+            extra_tokens=tokens if kind == "wrong_usage" else 0,
+        )
 
     async def _generate(
-        self,
-        request: web.Request,
-        generation_request: GenerationRequest,
-        plan: ResponsePlan,
-        fault_and_limit: tuple[FaultSettings | None, int],
-        entry: RequestLogEntry,
+        self, request: web.Request, stream: ResponseStream, entry: RequestLogEntry
     ) -> web.StreamResponse:
-        fault, max_tokens = fault_and_limit
-        kind = fault.kind if fault else None
-        if kind == "garbage":
-            plan = fault_injection.replace_with_garbage(plan)
-        if fault is not None and kind == "endless":
-            plan = fault_injection.extend_endlessly(plan, fault)
-        frames = ResponseFrames(
-            request=generation_request, plan=plan, settings=self._settings, counts_usage=kind != "no_usage",
-            id=f"{'chatcmpl' if generation_request.api == 'chat' else 'cmpl'}-{entry.request_id}",
-            model=fault_injection.WRONG_MODEL if kind == "wrong_model" else generation_request.model,
-            extra_tokens=fault.tokens if fault is not None and kind == "wrong_usage" else 0,
-        )  # fmt: skip
-        engine_request = EngineRequest(
-            entry.number, plan.class_, generation_request.prompt_tokens, plan.count, entry.accepted_s
-        )
-        stream, engine_loop = ResponseStream(frames, max_tokens, fault, entry), self._engine_loop
+        plan, kind, engine_loop = stream.frames.plan, entry.fault, self._engine_loop
+        engine_request = EngineRequest(entry.number, plan.class_, entry.prompt_tokens, plan.count, entry.accepted_s)
         engine_loop.submit(engine_request, stream)
         try:
-            response = await self._write(request, frames, stream)
+            response = await _write_response(request, stream, entry)
         finally:
             engine_loop.drop(engine_request)
             entry.queued_s = engine_request.started_s - engine_request.arrived_s if engine_request.started_s else None
             entry.drawn = [int(count) for count in engine_request.step_tokens[: engine_request.step_count]]
-        if entry.fault != "gone" and kind not in {"drop", "endless", "restart"}:
+        if entry.fault != "gone" and kind not in _UNENDED_FAULTS:
             entry.finish_reason, entry.stop = plan.finish_reason, plan.stop_reason
-        return response
-
-    async def _write(self, request: web.Request, frames: ResponseFrames, stream: ResponseStream) -> web.StreamResponse:
-        if not frames.request.stream:
-            await stream.wait()
-            return _json_response(frames.document(frames.plan.tokens))
-        response = web.StreamResponse(headers=_SSE_HEADERS)
-        try:
-            await response.prepare(request)
-            await stream.write(request, response)
-            await response.write_eof()
-        except ConnectionError:  # nobody is there to be told
-            stream.note_disconnect()
         return response
 
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response(status=200 if time.monotonic() >= self._ready_s else 503)
 
-    async def _version(self, _: web.Request) -> web.Response:
-        return _json_response({"version": self._settings.version})
-
-    async def _load(self, _: web.Request) -> web.Response:
+    async def _inform(self, request: web.Request) -> web.Response:
+        if request.path == "/v1/models":
+            return _json_response(build_models_body(self._settings, self._created_s))
         engine = self._engine_loop.engine
-        return _json_response({"server_load": len(engine.waiting) + len(engine.running)})
-
-    async def _models(self, _: web.Request) -> web.Response:
-        return _json_response(build_models_body(self._settings, self._created_s))
+        load = {"server_load": len(engine.waiting) + len(engine.running)}
+        return _json_response(load if request.path == "/load" else {"version": self._settings.version})
 
     async def _metrics(self, _: web.Request) -> web.Response:
         engine = self._engine_loop.engine
-        kv_tokens = sum(
-            engine_request.prompt_tokens + 1 + int(engine_request.bursts[: engine_request.step_count].sum())
-            for engine_request in engine.running
-        )
-        page_text = self._metrics_page.render_text(len(engine.waiting), len(engine.running), kv_tokens)
-        return web.Response(body=page_text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        kv_tokens = sum(request.prompt_tokens + int(request.tokens.sum()) for request in engine.running)
+        page = self._metrics_page.render_text(len(engine.waiting), len(engine.running), kv_tokens)
+        return web.Response(body=page, headers=_PAGE_HEADERS)
+
+
+async def _write_response(request: web.Request, stream: ResponseStream, entry: RequestLogEntry) -> web.StreamResponse:
+    if not stream.frames.request.stream:
+        await stream.wait()
+        return _json_response(stream.frames.document(stream.frames.plan.tokens))
+    response = web.StreamResponse(headers=_SSE_HEADERS)
+    try:
+        await response.prepare(request)
+        await stream.write(request, response)
+        await response.write_eof()
+    except ConnectionError:  # nobody is there to be told; a fault may have done it
+        entry.fault = entry.fault or "gone"
+    return response
 
 
 async def _add_simulation_header(_: web.Request, response: web.StreamResponse) -> None:

@@ -77,8 +77,11 @@ class ServerLog:
             return
         try:
             self._write_line(entry)
-        except OSError as error:
-            self._close_after_error(error)
+        except OSError as error:  # go on without the log: whoever is measured must not notice
+            problem = f"the truth log takes no more: {error.strerror}; what was served from here on is not in it"
+            sys.stderr.write(f"error: {problem}\n")
+            self.close()
+            self._file = None
 
     def write_event(self, event_name: str, **fields: Any) -> None:
         """Write what is no request: a restart."""
@@ -92,14 +95,6 @@ class ServerLog:
     def _write_line(self, document: Any) -> None:
         if self._file is not None:
             self._file.write(msgspec.json.encode(document) + b"\n")
-
-    def _close_after_error(self, error: OSError) -> None:
-        """Go on without the log: whoever is measured must not notice."""
-        sys.stderr.write(
-            f"error: the truth log takes no more: {error.strerror}; what was served from here on is not in it\n"
-        )
-        self.close()
-        self._file = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,34 +20,33 @@ DEFAULT_CLASS = "default"
 
 AcceptanceModelName = Literal["nxdi", "vllm", "none"]
 RuntimeName = Literal["nxdi-v0", "native", "vllm-cpu"]
-FaultKind = Literal[
-    "status_500", "status_503", "status_429", "html", "stall", "drop", "no_usage", "wrong_usage", "wrong_model",
-    "slow_first_token", "restart", "garbage", "endless",
-]  # fmt: skip
+StatusFault = Literal["status_500", "status_503", "status_429", "html"]
+TimeFault = Literal["stall", "drop", "slow_first_token", "restart"]
+ContentFault = Literal["no_usage", "wrong_usage", "wrong_model", "garbage", "endless"]
 
 
 class PromptClassSettings(SpecRecord):
     """What the model does with one class of prompts."""
 
-    acceptance: float = Field(default=0.7, ge=0, le=1, description="chance that a draft's token is accepted")
-    output_tokens: int = Field(default=128, ge=1, description="tokens of an answer that ends by itself, its end token")
-    output_spread: int = Field(default=0, ge=0, description="an answer is longer or shorter by up to so many tokens")
-    reasoning_tokens: int = Field(default=32, ge=0, description="tokens of the thought, where thinking is on")
-    form: Literal["prose", "json"] = Field(default="prose", description="an answer is prose, or prose in a JSON object")
-    contains: tuple[str, ...] = Field(default=(), description="a prompt with one of these texts is of this class")
+    acceptance: float = Field(0.7, ge=0, le=1, description="chance that a draft's token is accepted")
+    output_tokens: int = Field(128, ge=1, description="tokens of an answer that ends by itself, its end token")
+    output_spread: int = Field(0, ge=0, description="an answer is longer or shorter by up to so many tokens")
+    reasoning_tokens: int = Field(32, ge=0, description="tokens of the thought, where thinking is on")
+    form: Literal["prose", "json"] = Field("prose", description="an answer is prose, or prose in a JSON object")
+    contains: tuple[str, ...] = Field((), description="a prompt with one of these texts is of this class")
 
 
 class FaultSettings(SpecRecord):
     """One way to fail, and which requests it meets."""
 
-    kind: FaultKind = Field(description="what goes wrong")
-    rate: float = Field(default=0.0, ge=0, le=1, description="share of the requests, drawn from the seed")
-    requests: tuple[int, ...] = Field(default=(), description="these requests, counted from 1 as they are accepted")
-    classes: tuple[str, ...] = Field(default=(), description="only requests of these classes; empty for all")
-    after_bursts: int = Field(default=2, ge=0, description="stall, drop: bursts written before it")
-    seconds: float = Field(default=0.5, ge=0, description="stall, slow_first_token, restart: how long, in seconds")
-    retry_after_s: int = Field(default=1, ge=0, description="status_429: its Retry-After, in seconds")
-    tokens: int = Field(default=7, description="wrong_usage: added to completion_tokens; endless: most tokens, x1000")
+    kind: Literal[StatusFault, TimeFault, ContentFault] = Field(description="what goes wrong")
+    rate: float = Field(0.0, ge=0, le=1, description="share of the requests, drawn from the seed")
+    requests: tuple[int, ...] = Field((), description="these requests, counted from 1 as they are accepted")
+    classes: tuple[str, ...] = Field((), description="only requests of these classes; empty for all")
+    after_bursts: int = Field(2, ge=0, description="stall, drop: bursts written before it")
+    seconds: float = Field(0.5, ge=0, description="stall, slow_first_token, restart: how long, in seconds")
+    retry_after_s: int = Field(1, ge=0, description="status_429: its Retry-After, in seconds")
+    tokens: int = Field(7, description="wrong_usage: added to completion_tokens; endless: most tokens, x1000")
 
 
 class ArtifactRequirement(SpecRecord):
@@ -60,47 +59,39 @@ class ArtifactRequirement(SpecRecord):
 class StartupSettings(SpecRecord):
     """How the server comes up."""
 
-    seconds: float = Field(default=0.0, ge=0, description="until /health says 200, in seconds")
-    artifact: ArtifactRequirement | None = Field(
-        default=None, description="warm from it or not at all; null needs none"
-    )
+    seconds: float = Field(0.0, ge=0, description="until /health says 200, in seconds")
+    artifact: ArtifactRequirement | None = Field(None, description="warm from it or not at all; null needs none")
 
 
 class SimulatorSettings(SpecRecord):
     """One server."""
 
-    model: str = Field(default="twin", min_length=1, description="name that it serves")
-    runtime: RuntimeName = Field(
-        default="vllm-cpu", description="whose frames, errors and metric names: nxdi-v0 is vLLM 0.9.1, the others V1"
-    )
-    version: str = Field(default="0.32.0", description="what /version says")
-    law: AcceptanceModelName = Field(
-        default="none", description="tokens of a step: none 1, vllm up to k + 1, nxdi up to k"
-    )
-    num_speculative_tokens: int = Field(default=0, ge=0, le=64, description="window k; 0 for law none")
+    model: str = Field("twin", min_length=1, description="name that it serves")
+    # nxdi-v0 is vLLM 0.9.1, the others V1
+    runtime: RuntimeName = Field("vllm-cpu", description="whose frames, errors and metric names")
+    version: str = Field("0.32.0", description="what /version says")
+    law: AcceptanceModelName = Field("none", description="tokens of a step: none 1, vllm up to k + 1, nxdi up to k")
+    num_speculative_tokens: int = Field(0, ge=0, le=64, description="window k; 0 for law none")
     classes: dict[str, PromptClassSettings] = Field(
-        default={DEFAULT_CLASS: PromptClassSettings()}, description="class to what it does; `default` takes the rest"
+        {DEFAULT_CLASS: PromptClassSettings()}, description="class to what it does; `default` takes the rest"
     )
     step_ms: tuple[float, ...] = Field(
-        default=(45.0,), min_length=1, description="a decode step at batch 1, 2, ...; the last holds for larger, in ms"
+        (45.0,), min_length=1, description="a decode step at batch 1, 2, ...; the last holds for larger, in ms"
     )
-    draft_ms: float = Field(default=0.0, ge=0, description="one draft forward, paid k times a step, in ms")
-    prefill_base_ms: float = Field(default=50.0, ge=0, description="a prefill without its tokens, in ms")
-    prefill_ms_per_token: float = Field(default=0.2, ge=0, description="each prompt token of a prefill, in ms")
-    jitter: float = Field(default=0.0, ge=0, le=1, description="sigma of the log-normal factor on every step's time")
-    max_num_seqs: int = Field(default=4, ge=1, le=1024, description="most sequences in a batch")
-    max_model_len: int = Field(default=4096, ge=2, description="most tokens of prompt and output together")
-    max_queue: int | None = Field(
-        default=None, ge=0, description="most requests that wait; more get 503; null: no limit"
-    )
-    spec_counters: Literal["live", "flat"] = Field(default="live", description="whether spec_decode counters count")
-    reasoning_parser: bool = Field(
-        default=True, description="thoughts in a field of their own; false: between <think> tags in the content"
-    )
-    thinking: bool = Field(default=False, description="thinking where a request does not say")
-    seed: int = Field(default=0, ge=0, description="of bursts, jitter and faults; never of the text")
+    draft_ms: float = Field(0.0, ge=0, description="one draft forward, paid k times a step, in ms")
+    prefill_base_ms: float = Field(50.0, ge=0, description="a prefill without its tokens, in ms")
+    prefill_ms_per_token: float = Field(0.2, ge=0, description="each prompt token of a prefill, in ms")
+    jitter: float = Field(0.0, ge=0, le=1, description="sigma of the log-normal factor on every step's time")
+    max_num_seqs: int = Field(4, ge=1, le=1024, description="most sequences in a batch")
+    max_model_len: int = Field(4096, ge=2, description="most tokens of prompt and output together")
+    max_queue: int | None = Field(None, ge=0, description="most requests that wait; more get 503; null: no limit")
+    spec_counters: Literal["live", "flat"] = Field("live", description="whether spec_decode counters count")
+    # false: between <think> tags in the content
+    reasoning_parser: bool = Field(True, description="thoughts stand in a field of their own")
+    thinking: bool = Field(False, description="thinking where a request does not say")
+    seed: int = Field(0, ge=0, description="of bursts, jitter and faults; never of the text")
     start: StartupSettings = Field(default_factory=StartupSettings, description="how it comes up")
-    faults: tuple[FaultSettings, ...] = Field(default=(), description="what goes wrong, and when")
+    faults: tuple[FaultSettings, ...] = Field((), description="what goes wrong, and when")
 
     @property
     def uses_speculation(self) -> bool:
@@ -109,36 +100,27 @@ class SimulatorSettings(SpecRecord):
 
     def scale_time(self, factor: float) -> SimulatorSettings:
         """Return the same server on a machine that is `factor` times as fast: every time divided, nothing else."""
-        return self.model_copy(update={
-            "step_ms": tuple(step_ms / factor for step_ms in self.step_ms), "draft_ms": self.draft_ms / factor,
-            "prefill_base_ms": self.prefill_base_ms / factor,
-            "prefill_ms_per_token": self.prefill_ms_per_token / factor,
-        })  # fmt: skip
+        times = ("draft_ms", "prefill_base_ms", "prefill_ms_per_token")
+        steps = tuple(step_ms / factor for step_ms in self.step_ms)
+        return self.model_copy(update={"step_ms": steps, **{name: getattr(self, name) / factor for name in times}})
 
     def find_faults(self, file: str = "knobs") -> Iterator[SpecFault]:
         """Yield what is wrong with the combination of knobs."""
         window, class_names = self.num_speculative_tokens, ", ".join(self.classes) or "no class"
         if self.uses_speculation != (window > 0):
-            allowed = "at least 1 for law vllm or nxdi, 0 for law none"
-            yield SpecFault(
-                file=file, path="num_speculative_tokens", got=f"{window} with law {self.law}", allowed=allowed,
-                change="change one of the two",
-            )  # fmt: skip
+            got, allowed = f"{window} with law {self.law}", "at least 1 for law vllm or nxdi, 0 for law none"
+            yield SpecFault(file, "num_speculative_tokens", got, allowed, "change one of the two")
         if DEFAULT_CLASS not in self.classes:
-            allowed = f"a class {DEFAULT_CLASS!r} among them"
-            yield SpecFault(file=file, path="classes", got=class_names, allowed=allowed, change="add it")
+            yield SpecFault(file, "classes", class_names, f"a class {DEFAULT_CLASS!r} among them", "add it")
         for index, step_ms in enumerate(self.step_ms):
             if step_ms <= 0:
-                path, change = f"step_ms[{index}]", "write a step's milliseconds"
-                yield SpecFault(file=file, path=path, got=str(step_ms), allowed="more than 0", change=change)
+                yield SpecFault(file, f"step_ms[{index}]", str(step_ms), "more than 0", "write a step's milliseconds")
         for index, fault in enumerate(self.faults):
             path = f"faults[{index}]"
             if not (fault.rate or fault.requests):
-                got, change = "neither rate nor requests", "say whom it meets"
-                yield SpecFault(file=file, path=path, got=got, allowed="one of them", change=change)
+                yield SpecFault(file, path, "neither rate nor requests", "one of them", "say whom it meets")
             for name in set(fault.classes) - set(self.classes):
-                got, change = repr(name), "name a class of this file"
-                yield SpecFault(file=file, path=f"{path}.classes", got=got, allowed=class_names, change=change)
+                yield SpecFault(file, f"{path}.classes", repr(name), class_names, "name a class of this file")
 
 
 def read_settings(path: Path) -> SimulatorSettings:

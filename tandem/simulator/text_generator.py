@@ -1,19 +1,36 @@
-"""What the simulator says: English prose without end, varied, about nothing in particular.
+"""What the simulator says, and its own tokenizer: a token is a word with the space before it, a part of one, or a sign.
 
-Invariant: the same key gives the same words, in every process; every piece is one token of `tokenizer`.
+Invariant: the same key gives the same words, in every process; the pieces of a text joined are the text, and a piece
+has one id on every day. It is no real model's tokenizer, and counts are not to be compared with one's.
 """
 
 from __future__ import annotations
 
 import random
+import re
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import yaml
 
+END_ID = 0  # the token with which an answer ends by itself
+THINK_ID, END_THINK_ID = 1, 2  # <think> and </think>
+_PIECE = re.compile(r"\s?\w{1,12}|\s?[^\w\s]|\s+")
+_FIRST_ID, _ID_COUNT = 16, 150_000  # ids below are special; about as many as the vocabularies of Qwen3
 _SENTENCES_OF_A_PARAGRAPH = (3, 6)
 _WORDS_FILE = Path(__file__).with_name("data") / "words.yaml"
+
+
+def split_pieces(text: str) -> list[str]:
+    """Cut a text into its tokens."""
+    return _PIECE.findall(text)
+
+
+def token_id(piece: str) -> int:
+    """Return the id of a piece; two pieces share one by chance once in 150,000 pairs."""
+    return _FIRST_ID + zlib.crc32(piece.encode()) % _ID_COUNT
 
 
 @cache
@@ -27,12 +44,12 @@ def _read_grammar() -> dict[str, list[list[str]]]:
 
 
 def generate_text(key: str, *, paragraphs: bool = True) -> Iterator[str]:
-    """Yield the pieces of a text without end."""
+    """Yield the pieces of a text without end: English prose, varied, about nothing in particular."""
     rng = random.Random(key)  # noqa: S311 - varied, not secret
     is_first = True
     while True:
         for number in range(rng.randint(*_SENTENCES_OF_A_PARAGRAPH)):
-            words = list(_expand("SENTENCE", rng))
+            words = list(_expand_symbol("SENTENCE", rng))
             separator = "" if is_first else "\n\n" if number == 0 and paragraphs else " "
             is_first = False
             if separator == "\n\n":
@@ -43,10 +60,10 @@ def generate_text(key: str, *, paragraphs: bool = True) -> Iterator[str]:
             yield "."
 
 
-def _expand(symbol: str, rng: random.Random) -> Iterator[str]:
+def _expand_symbol(symbol: str, rng: random.Random) -> Iterator[str]:
     """Yield the words of a symbol; what is no symbol is a word."""
     alternatives = _read_grammar().get(symbol)
     for part in rng.choice(alternatives) if alternatives else ():
-        yield from _expand(part, rng)
+        yield from _expand_symbol(part, rng)
     if alternatives is None:
         yield symbol

@@ -13,14 +13,19 @@ from pathlib import Path
 
 from pydantic import Field
 
-from tandem.simulator.settings import DEFAULT_CLASS, PromptClassSettings, SimulatorSettings, check_settings
+from tandem.simulator.settings import (
+    DEFAULT_CLASS,
+    AcceptanceModelName,
+    PromptClassSettings,
+    SimulatorSettings,
+    check_settings,
+)
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.figure import DataFigure, FigureSource
+from tandem.spec.figure import DataFigure, DataFile
 from tandem.spec.record import SpecRecord, parse_record
-from tandem.spec.runtime import Runtime
 
 CALIBRATION_FILE = Path(__file__).with_name("data") / "calibration.yaml"
 THINKING_FAMILIES = ("qwen3",)  # their chat template thinks unless a request says enable_thinking: false
@@ -34,13 +39,12 @@ class TargetStepCost(SpecRecord):
     prefill_ms_per_token: DataFigure[float] = Field(description="each prompt token, in ms")
 
 
-class SimulatorCalibration(SpecRecord):
+class SimulatorCalibration(DataFile):
     """Figures that no spec states."""
 
     targets: dict[str, TargetStepCost] = Field(description="model id to its costs")
     drafts: dict[str, DataFigure[float]] = Field(description="draft id to one forward's share of the target's step")
     acceptance: dict[str, dict[str, DataFigure[float]]] = Field(description="draft id to class to chance of acceptance")
-    sources: dict[str, FigureSource] = Field(description="key to document and date")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,39 +82,37 @@ def build_variant_settings(
     Raises:
         SpecError: the calibration has no figure for a model of the experiment.
     """
-    figures = read_calibration()
+    figures, serving = read_calibration(), experiment.serving
     faults = _find_absent_models(experiment, figures)
     if faults:
         raise SpecError(faults)
-    runtime = catalogue.runtimes[experiment.runtime]
-    has_thinking = catalogue.models[experiment.target].family.value in THINKING_FAMILIES
-    return {
-        variant.name: check_settings(_build_settings(experiment, variant, runtime, profiles).model_copy(
-            update={"thinking": has_thinking, "seed": seed}
-        ))
-        for variant in experiment.all_variants()
-    }  # fmt: skip
-
-
-def _build_settings(
-    experiment: Experiment, variant: Variant, runtime: Runtime, profiles: Mapping[str, PromptClassProfile]
-) -> SimulatorSettings:
-    figures = read_calibration()
-    cost, serving = figures.targets[experiment.target], experiment.serving
-    window = variant.num_speculative_tokens or 0
-    is_plain = variant.mode == "none"
-    draft_share = figures.drafts[variant.draft].value if variant.draft else 0.0
-    return SimulatorSettings(
-        model=experiment.target, runtime="nxdi-v0" if runtime.name == "nxdi-v0" else "native",
+    runtime, cost = catalogue.runtimes[experiment.runtime], figures.targets[experiment.target]
+    law: AcceptanceModelName = "nxdi" if runtime.counters.tokens_per_step.value == "k" else "vllm"
+    plain = SimulatorSettings(
+        model=experiment.target,
+        runtime="nxdi-v0" if runtime.name == "nxdi-v0" else "native",
         version=runtime.versions.vllm.value,
-        law="none" if is_plain else "nxdi" if runtime.counters.tokens_per_step.value == "k" else "vllm",
-        num_speculative_tokens=window, classes=_class_settings(variant, profiles),
-        step_ms=(cost.step_ms.value,), draft_ms=cost.step_ms.value * draft_share,
-        prefill_base_ms=cost.prefill_base_ms.value, prefill_ms_per_token=cost.prefill_ms_per_token.value,
-        max_num_seqs=serving.max_num_seqs, max_model_len=serving.max_model_len,
+        step_ms=(cost.step_ms.value,),
+        prefill_base_ms=cost.prefill_base_ms.value,
+        prefill_ms_per_token=cost.prefill_ms_per_token.value,
+        max_num_seqs=serving.max_num_seqs,
+        max_model_len=serving.max_model_len,
         spec_counters=runtime.counters.speculation.value,
         reasoning_parser=False,  # no rendered server is told to have one
-    )  # fmt: skip
+        thinking=catalogue.models[experiment.target].family.value in THINKING_FAMILIES,
+        seed=seed,
+    )
+    settings = {}
+    for variant in experiment.all_variants():
+        share = figures.drafts[variant.draft].value if variant.draft else 0.0
+        own = {
+            "law": "none" if variant.mode == "none" else law,
+            "num_speculative_tokens": variant.num_speculative_tokens or 0,
+            "draft_ms": cost.step_ms.value * share,
+            "classes": _class_settings(variant, profiles),
+        }
+        settings[variant.name] = check_settings(plain.model_copy(update=own))
+    return settings
 
 
 def _class_settings(variant: Variant, profiles: Mapping[str, PromptClassProfile]) -> dict[str, PromptClassSettings]:
@@ -133,12 +135,10 @@ def _find_absent_models(experiment: Experiment, figures: SimulatorCalibration) -
     lookups: list[tuple[str, str, Mapping[str, object]]] = [("target", experiment.target, figures.targets)]
     for draft in dict.fromkeys(variant.draft for variant in experiment.all_variants() if variant.draft):
         lookups += [("draft", draft, table) for table in (figures.drafts, figures.acceptance)]
+    change = f"add its figures, with their source, to tandem/simulator/data/{CALIBRATION_FILE.name}"
     faults = [
-        SpecFault(
-            file=f"experiments/{experiment.name}.yaml", path=field_name, got=model, allowed=", ".join(table),
-            change=f"add its figures, with their source, to tandem/simulator/data/{CALIBRATION_FILE.name}",
-        )
+        SpecFault(f"experiments/{experiment.name}.yaml", field_name, model, ", ".join(table), change)
         for field_name, model, table in lookups
         if model not in table
-    ]  # fmt: skip
+    ]
     return list(dict.fromkeys(faults))

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from tandem.spec.slug import model_slug
+from tandem.spec.names import model_slug
 
 DIGEST_CHARACTERS = 12
 KEY_VARIABLE = "TANDEM_ARTIFACT_KEY"  # carries `as_fields` as JSON to pods
@@ -75,12 +75,9 @@ class ArtifactKey:
     def name(self) -> str:
         """Return the readable prefix and the digest: the folder of the artifact."""
         draft = [model_slug(self.draft.partition("@")[0]), f"k{self.num_speculative_tokens}"] if self.draft else []
-        parts = [
-            model_slug(self.target.partition("@")[0]), self.mode, *draft,
-            f"tp{self.tensor_parallel_size}", f"lnc{self.logical_neuron_core}",
-            f"b{self.max_num_seqs}", f"s{self.max_model_len}", self.digest,
-        ]  # fmt: skip
-        return "-".join(parts)
+        placement = f"tp{self.tensor_parallel_size}-lnc{self.logical_neuron_core}"
+        parts = [model_slug(self.target.partition("@")[0]), self.mode, *draft, placement]
+        return "-".join([*parts, f"b{self.max_num_seqs}", f"s{self.max_model_len}", self.digest])
 
     @property
     def prefix(self) -> str:
@@ -112,9 +109,8 @@ class ArtifactKey:
         return compare_key_fields(self.as_fields(), other_key.as_fields())
 
     def _canonical(self) -> str:
-        values = {
-            field.name: getattr(self, field.name) for field in fields(self)
-        }  # asdict would copy each at any depth
+        # asdict would copy each at any depth
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
@@ -129,9 +125,8 @@ def compare_key_fields(
     for field in dict.fromkeys([*own_fields, *other_fields]):
         own_value, other_value = own_fields.get(field), other_fields.get(field)
         if isinstance(own_value, Mapping) and isinstance(other_value, Mapping):
-            value_pairs |= {
-                f"{field}.{entry}": pair for entry, pair in compare_key_fields(own_value, other_value).items()
-            }
+            nested_pairs = compare_key_fields(own_value, other_value)
+            value_pairs |= {f"{field}.{entry}": pair for entry, pair in nested_pairs.items()}
         elif own_value != other_value or type(own_value) is not type(other_value):
             value_pairs[field] = (own_value, other_value)
     return value_pairs

@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar, get_args
 
-from tandem.spec.document import YamlDocument, read_document
+from tandem.spec.document import read_document
 from tandem.spec.experiment import Mode
 from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.figure import FigureSource, find_uncited_figures
+from tandem.spec.figure import DataFile, walk_figures
 from tandem.spec.model import ModelConfig
 from tandem.spec.platform import (
     DigestTable,
@@ -24,12 +24,12 @@ from tandem.spec.platform import (
     StandingPrices,
     WatchPrices,
 )
-from tandem.spec.record import SpecRecord, parse_record
+from tandem.spec.record import parse_record
 from tandem.spec.runtime import ProgramCompile, Runtime, RuntimeSpelling
 
 DATA = Path(__file__).parent / "data"
 
-R = TypeVar("R", bound=SpecRecord)
+R = TypeVar("R", bound=DataFile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +55,10 @@ def load_catalogue(data: Path = DATA) -> Catalogue:
         SpecError: a data file is malformed, cites a source it does not list, or omits a mode.
     """
     models = [_read_data_file(ModelConfig, path) for path in sorted((data / "models").glob("*.yaml"))]
-    runtimes = [_read_runtime(path) for path in sorted((data / "runtimes").glob("*.yaml"))]
     platform = data / "platform"
     return Catalogue(
         models={model.id: model for model in models},
-        runtimes={runtime.name: runtime for runtime in runtimes},
+        runtimes={path.stem: _read_runtime(path) for path in sorted((data / "runtimes").glob("*.yaml"))},
         instances=_read_data_file(InstanceTable, platform / "instances.yaml"),
         offerings=_read_data_file(OfferingTable, platform / "offerings.yaml"),
         kubernetes=_read_data_file(KubernetesTable, platform / "kubernetes.yaml"),
@@ -75,64 +74,42 @@ def _read_runtime(path: Path) -> Runtime:
     missing = sorted(set(get_args(Mode)) - {support.mode for support in runtime.modes})
     if missing:
         raise SpecError([_build_fault(path, "modes", f"no entry for {', '.join(missing)}", "one entry for every mode")])
-    flagless = (
-        sorted(_list_compile_settings(runtime.spelling) - _list_flag_settings(runtime.spelling))
-        if runtime.spelling
-        else []
-    )
-    if flagless:
-        raise SpecError([
-            _build_fault(
-                path, "spelling.compile.flags", f"no flag for {', '.join(flagless)}",
-                "one for every setting that a server's loader may be told, or an artifact is compiled without it",
+    if runtime.spelling and isinstance(runtime.spelling.compile, ProgramCompile):  # a server is told by its own flags
+        settings = _list_compile_settings(runtime.spelling, runtime.spelling.compile)
+        flagless = sorted(settings - set(runtime.spelling.compile.flags))
+        if flagless:
+            got, allowed = (
+                f"no flag for {', '.join(flagless)}",
+                "one for every setting that the server's loader may take",
             )
-        ])  # fmt: skip
+            raise SpecError([_build_fault(path, "spelling.compile.flags", got, allowed)])
     return runtime
 
 
-def _list_compile_settings(spelling: RuntimeSpelling) -> set[str]:
+def _list_compile_settings(spelling: RuntimeSpelling, program: ProgramCompile) -> set[str]:
     """Return every Neuron setting that can reach the compiler, where a program of its own must be told it."""
-    compile_spelling = spelling.compile
-    if not isinstance(compile_spelling, ProgramCompile):
-        return set()  # a server is told by its own flags
-    sampling = {f"{compile_spelling.sampling_setting}.{name}" for name in spelling.greedy_sampling}
-    by_mode = {setting for settings in spelling.speculation_neuron_config.values() for setting in settings}
     return {
-        *compile_spelling.loader_declared,
-        *compile_spelling.loader_constants,
-        compile_spelling.window_setting,
-        compile_spelling.sampling_setting,
-        *sampling,
+        *program.loader_declared,
+        *program.loader_constants,
+        program.window_setting,
+        program.sampling_setting,
+        *(f"{program.sampling_setting}.{name}" for name in spelling.greedy_sampling),
         *spelling.constant_neuron_config,
         *spelling.tuning_defaults,
-        *by_mode,
+        *(setting for settings in spelling.speculation_neuron_config.values() for setting in settings),
         *(name for name in spelling.tuning_keys if name not in spelling.tuning_flags),
         *([spelling.async_key] if spelling.async_key else []),
     }
 
 
-def _list_flag_settings(spelling: RuntimeSpelling) -> set[str]:
-    return set(spelling.compile.flags) if isinstance(spelling.compile, ProgramCompile) else set()
-
-
 def _read_data_file(record: type[R], path: Path, **fixed_values: str) -> R:
-    document: YamlDocument = read_document(path, f"{path.parent.name}/{path.name}")
-    value = parse_record(record, document, **fixed_values)
-    sources: dict[str, FigureSource] = value.sources  # type: ignore[attr-defined]  # every data record has the table
-    faults = [
-        _build_fault(path, key_path, f"the source {key!r}", f"a key of sources: {', '.join(sorted(sources))}")
-        for key_path, key in find_uncited_figures(value, sources)
-    ]
-    if faults:
-        raise SpecError(faults)
+    value = parse_record(record, read_document(path, f"{path.parent.name}/{path.name}"), **fixed_values)
+    allowed = f"a key of sources: {', '.join(sorted(value.sources))}"
+    orphans = [(place, figure.source) for place, figure in walk_figures(value) if figure.source not in value.sources]
+    if orphans:
+        raise SpecError(_build_fault(path, place, f"the source {key!r}", allowed) for place, key in orphans)
     return value
 
 
-def _build_fault(path: Path, key_path: str, got: str, allowed_text: str) -> SpecFault:
-    return SpecFault(
-        file=f"{path.parent.name}/{path.name}",
-        path=key_path,
-        got=got,
-        allowed=allowed_text,
-        change="complete the data file",
-    )
+def _build_fault(path: Path, key_path: str, got: str, allowed: str) -> SpecFault:
+    return SpecFault(f"{path.parent.name}/{path.name}", key_path, got, allowed, "complete the data file")

@@ -19,80 +19,51 @@ def match_text(pattern: str, allowed: str) -> Any:
     return Field(pattern=pattern, json_schema_extra={"allowed": allowed})
 
 
+_CIDR = r"[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}"
+_IAM = "arn:aws[a-z-]*:iam::[0-9]{12}:"
+_REGISTRY = r"^[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
+_KEY = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})$"
+_HUB = r"^https://[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$"
+_FOLDER = r"^\.?[A-Za-z0-9_][A-Za-z0-9._-]*(/\.?[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
+_512_LETTERS = "the name of a secret, up to 512 letters, digits and / _ + = . @ -"
+_CLIENT_WORDS = "an IPv4 range such as 10.42.0.0/16, or the id of a security group, sg-..."
+_NAME_WORDS = "lower-case letters, digits and dashes, starting with a letter, at most 63"
+_PURCHASE_WORDS = "instance type and kind, such as trn2.3xlarge spot"
+
 Account = Annotated[str, match_text(r"^[0-9]{12}$", "12 digits in quotes")]
 Region = Annotated[str, match_text(r"^[a-z]{2}(-[a-z]+)+-[0-9]$", "a region name")]
 ZoneId = Annotated[str, match_text(r"^[a-z0-9]+-az[0-9]$", "a zone id such as use2-az1, never a letter")]
-Cidr = Annotated[str, match_text(r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$", "an IPv4 range such as 10.42.0.0/16")]
-ApiClient = Annotated[
-    str,
-    match_text(
-        r"^(sg-[0-9a-f]{8,17}|[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})$",
-        "an IPv4 range such as 10.42.0.0/16, or the id of a security group, sg-...",
-    ),
-]
+Cidr = Annotated[str, match_text(rf"^{_CIDR}$", "an IPv4 range such as 10.42.0.0/16")]
+ApiClient = Annotated[str, match_text(rf"^(sg-[0-9a-f]{{8,17}}|{_CIDR})$", _CLIENT_WORDS)]
 PrincipalArn = Annotated[
     str,
     match_text(
-        r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]+$",
+        rf"^{_IAM}(role|user)/([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]+$",
         "the ARN of one IAM role or user, without wildcards",
     ),
 ]
 Label = Annotated[
     str, match_text(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "lower-case letters, digits and dashes, at most 63")
 ]
-Name = Annotated[
-    str,
-    match_text(
-        r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
-        "lower-case letters, digits and dashes, starting with a letter, at most 63",
-    ),
-]  # of what we make: a Service and a CDK stage both need the letter first
+# of what we make: a Service and a CDK stage both need the letter first
+Name = Annotated[str, match_text(r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$", _NAME_WORDS)]
 SubnetId = Annotated[str, match_text(r"^subnet-[0-9a-f]{8,17}$", "a subnet id")]
 VpcId = Annotated[str, match_text(r"^vpc-[0-9a-f]{8,17}$", "a VPC id")]
-RegistryName = Annotated[
-    str,
-    match_text(
-        r"^[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
-        "a registry host, with or without a path",
-    ),
-]
+RegistryName = Annotated[str, match_text(_REGISTRY, "a registry host, with or without a path")]
 BucketName = Annotated[str, match_text(r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", "a bucket name")]
-KmsKeyArn = Annotated[
-    str,
-    match_text(
-        r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})$",
-        "the ARN of a KMS key by its id, no alias",
-    ),
-]
-HubUrl = Annotated[
-    str,
-    match_text(
-        r"^https://[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$",
-        "an https:// URL without credentials and without end slash",
-    ),
-]
-SecretName = Annotated[
-    str, match_text(r"^[A-Za-z0-9/_+=.@-]{1,512}$", "the name of a secret, up to 512 letters, digits and / _ + = . @ -")
-]
+KmsKeyArn = Annotated[str, match_text(_KEY, "the ARN of a KMS key by its id, no alias")]
+HubUrl = Annotated[str, match_text(_HUB, "an https:// URL without credentials and without end slash")]
+SecretName = Annotated[str, match_text(r"^[A-Za-z0-9/_+=.@-]{1,512}$", _512_LETTERS)]
 ReservationId = Annotated[str, match_text(r"^cr-[0-9a-f]{17}$", "cr- and 17 hexadecimal digits")]
 PricedPurchase = Annotated[
-    str,
-    match_text(
-        r"^[a-z0-9.]+ (capacity-block|reservation|spot|on-demand)$", "instance type and kind, such as trn2.3xlarge spot"
-    ),
+    str, match_text(r"^[a-z0-9.]+ (capacity-block|reservation|spot|on-demand)$", _PURCHASE_WORDS)
 ]
 IndexUrl = Annotated[str, match_text(r"^https://[^\s@]+$", "an https:// URL without a user name")]
 BootstrapQualifier = Annotated[str, match_text(r"^[a-z0-9]{1,10}$", "1 to 10 lower-case letters and digits")]
 KubernetesVersion = Annotated[str, match_text(r"^1\.[0-9]{2}$", 'a minor in quotes, such as "1.36"')]
 RepositoryUrl = Annotated[str, match_text(r"^(https|ssh)://\S+$", "an https:// or ssh:// URL")]
 GitRevision = Annotated[str, match_text(r"^[^\s-]\S*$", "a git revision, without blanks")]
-RelativeFolder = Annotated[
-    str,
-    match_text(
-        r"^\.?[A-Za-z0-9_][A-Za-z0-9._-]*(/\.?[A-Za-z0-9_][A-Za-z0-9._-]*)*$",
-        "a relative folder, without `..`, blanks or end slash",
-    ),
-]
+RelativeFolder = Annotated[str, match_text(_FOLDER, "a relative folder, without `..`, blanks or end slash")]
 SubscriberAddress = Annotated[
     str, match_text(r"^[!-~]{3,1024}$", "an e-mail address, an https:// URL or an ARN, as the protocol has it")
 ]
@@ -100,6 +71,7 @@ PromptClass = Annotated[str, match_text(r"^[a-z0-9][a-z0-9-]{0,31}$", "a prompt 
 RunId = Annotated[
     str, match_text(r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$", "a run id: letters, digits and dashes, at most 128")
 ]
+LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653]  # of CloudWatch Logs
 
 
 def _parse_utc_moment(value: object) -> datetime:
@@ -129,13 +101,11 @@ class NewNetwork(SpecRecord):
     kind: Literal["new"] = Field(description="`new`: Tandem makes the VPC")
     cidr: Cidr = Field(description="address range of the VPC")
     zones: tuple[ZoneId, ...] = Field(
-        min_length=2, max_length=4, description="zone ids of the subnets; EKS needs two, one must be capacity.zone"
+        min_length=2, max_length=4, description="zone ids of the subnets, one of them capacity.zone"
     )
-    nat: Literal["none", "single", "per-zone"] = Field(
-        default="single", description="NAT gateways: none closes the cluster off from the internet"
-    )
+    nat: Literal["none", "single", "per-zone"] = Field("single", description="NAT gateways; none closes the cluster")
     interface_endpoints: bool | None = Field(
-        default=None,
+        None,
         description="interface endpoints for the AWS services that private nodes call, paid by the hour and zone; "
         "null: only with nat none, elsewhere these calls go through the NAT gateway",
     )
@@ -159,9 +129,7 @@ class ExistingNetwork(SpecRecord):
     kind: Literal["existing"] = Field(description="`existing`: the VPC is named by ids and left as it is")
     vpc_id: VpcId = Field(description="the VPC")
     cidr: Cidr = Field(description="its address range")
-    secondary_cidrs: tuple[Cidr, ...] = Field(
-        default=(), max_length=16, description="its further ranges, or those where its interface endpoints answer"
-    )
+    secondary_cidrs: tuple[Cidr, ...] = Field((), max_length=16, description="further ranges, or of its endpoints")
     subnets: tuple[ExistingSubnet, ...] = Field(min_length=2, description="private subnets, in at least two zones")
 
     @property
@@ -173,23 +141,17 @@ class ExistingNetwork(SpecRecord):
 class CdkBootstrap(SpecRecord):
     """How the CDK was bootstrapped in this account and region."""
 
-    qualifier: BootstrapQualifier = Field(default="tandem", description="qualifier given to `cdk bootstrap`")
-    permissions_boundary: str | None = Field(
-        default=None, description="name of a managed policy set as boundary on every role; null for none"
-    )
+    qualifier: BootstrapQualifier = Field("tandem", description="qualifier given to `cdk bootstrap`")
+    permissions_boundary: str | None = Field(None, description="a managed policy's name, as boundary on every role")
 
 
 class ApiEndpoint(SpecRecord):
     """Who reaches the Kubernetes API."""
 
-    access: Literal["private", "public"] = Field(
-        description="private: from the VPC only; public: also from the named ranges"
-    )
-    cidrs: tuple[Cidr, ...] = Field(
-        default=(), description="ranges admitted to a public endpoint; 0.0.0.0/0 is refused"
-    )
+    access: Literal["private", "public"] = Field(description="private: from the VPC only; public: also from cidrs")
+    cidrs: tuple[Cidr, ...] = Field((), description="ranges admitted to a public endpoint; 0.0.0.0/0 is refused")
     clients: tuple[ApiClient, ...] = Field(
-        default=(),
+        (),
         max_length=32,
         description="who reaches the API's private address beside nodes and pods: private ranges, or security groups "
         "of the VPC; none: nobody outside the cluster does",
@@ -199,61 +161,55 @@ class ApiEndpoint(SpecRecord):
 class ClusterAccess(SpecRecord):
     """IAM principals of the four kinds of people; each gets an EKS access entry."""
 
-    admin: tuple[PrincipalArn, ...] = Field(default=(), description="full rights in the cluster")
-    operator: tuple[PrincipalArn, ...] = Field(default=(), description="as an engineer, and reads logs everywhere")
+    admin: tuple[PrincipalArn, ...] = Field((), description="full rights in the cluster")
+    operator: tuple[PrincipalArn, ...] = Field((), description="as an engineer, and reads logs everywhere")
     engineer: tuple[PrincipalArn, ...] = Field(
-        default=(), description="reads state everywhere; starts Jobs and servers in the experiments' namespaces"
+        (), description="reads state everywhere; starts Jobs and servers in the experiments' namespaces"
     )
-    viewer: tuple[PrincipalArn, ...] = Field(default=(), description="reads state everywhere, neither logs nor secrets")
+    viewer: tuple[PrincipalArn, ...] = Field((), description="reads state everywhere, neither logs nor secrets")
 
 
 class SystemNodeSettings(SpecRecord):
     """The small node group that runs add-ons."""
 
     instance_type: Literal["m7i.large", "m7i.xlarge", "m7i.2xlarge"] = Field(
-        default="m7i.xlarge", description="instance type; staging, llmperf and the add-ons share these nodes"
+        "m7i.xlarge", description="instance type; staging, llmperf and the add-ons share these nodes"
     )
-    count: int = Field(default=2, ge=2, le=6, description="nodes; two survive the loss of one")
+    count: int = Field(2, ge=2, le=6, description="nodes; two survive the loss of one")
 
 
 class ClusterSettings(SpecRecord):
     """The EKS cluster."""
 
-    kubernetes: KubernetesVersion = Field(default="1.36", description="Kubernetes minor version")
+    kubernetes: KubernetesVersion = Field("1.36", description="Kubernetes minor version")
     endpoint: ApiEndpoint = Field(description="who reaches the Kubernetes API")
     access: ClusterAccess = Field(description="who may do what in the cluster")
     system_nodes: SystemNodeSettings = Field(default_factory=SystemNodeSettings, description="nodes for add-ons")
-    deletion_protection: bool = Field(
-        default=True, description="EKS refuses to delete the cluster; set false before a teardown"
-    )
+    deletion_protection: bool = Field(True, description="EKS refuses to delete the cluster; false before a teardown")
 
 
 class BucketSettings(SpecRecord):
     """The bucket that holds models and compiled artifacts."""
 
-    existing_bucket: BucketName | None = Field(
-        default=None, description="a bucket of yours; null makes one, which outlives its stack"
-    )
+    existing_bucket: BucketName | None = Field(None, description="a bucket of yours; null makes one, which is kept")
     kms_key_arn: KmsKeyArn | None = Field(
-        default=None,
+        None,
         description="key of yours that encrypts the bucket; its policy must admit this account's IAM; "
         "null: S3's own keys",
     )
-    noncurrent_days: int = Field(default=30, ge=1, le=3650, description="days that old versions of an object are kept")
+    noncurrent_days: int = Field(30, ge=1, le=3650, description="days that old versions of an object are kept")
     usd_per_gb_month: float | None = Field(
-        default=None, ge=0, le=10, description="your price of one GB (2^30 bytes) kept for a month; null shows no cost"
+        None, ge=0, le=10, description="your price of a GiB-month; null shows no cost"
     )
-    usd_per_gb_month_date: date | None = Field(default=None, description="day on which that price was read")
+    usd_per_gb_month_date: date | None = Field(None, description="day on which that price was read")
 
 
 class HubSettings(SpecRecord):
     """Where models are staged from."""
 
-    endpoint: HubUrl | None = Field(
-        default=None, description="a hub of your own that speaks the Hugging Face hub's protocol; null: the public one"
-    )
+    endpoint: HubUrl | None = Field(None, description="a hub with Hugging Face's protocol; null: the public one")
     token_secret: SecretName | None = Field(
-        default=None,
+        None,
         description="name of the Secrets Manager secret, in this account and region, that holds the hub's token; "
         "only staging may read it",
     )
@@ -272,22 +228,17 @@ class CapacitySettings(SpecRecord):
     instance_type: Literal["trn2.48xlarge", "trn2.3xlarge", "trn2u.48xlarge"] = Field(description="instance type")
     kind: Literal["capacity-block", "reservation", "spot", "on-demand"] = Field(description="how it is bought")
     reservation_id: ReservationId | None = Field(
-        default=None,
-        description=f"the Capacity Block or reservation; null or {PLACEHOLDER_RESERVATION_ID}: no Fleet stack yet",
+        None, description=f"the Capacity Block or reservation; null or {PLACEHOLDER_RESERVATION_ID}: no Fleet stack yet"
     )
     zone: ZoneId = Field(description="zone id of the nodes, for a reservation the one it lies in")
-    nodes: int = Field(default=1, ge=1, le=64, description="most nodes the fleet may ever have")
-    usd_per_hour: float = Field(
-        ge=0, le=10000, description="price of one node-hour; read it from your own offer, Tandem knows no price"
-    )
+    nodes: int = Field(1, ge=1, le=64, description="most nodes the fleet may ever have")
+    usd_per_hour: float = Field(ge=0, le=10000, description="price of a node-hour in your own offer: Tandem knows none")
     usd_per_hour_date: date = Field(description="day on which that price was read")
     usd_per_hour_of: PricedPurchase | None = Field(
-        default=None, description="of what that price is; null: not said, so a price of another type may pass"
+        None, description="of what that price is; null: not said, so a price of another type may pass"
     )
-    efa: bool = Field(default=False, description="EFA network cards; not needed within one node")
-    block: CapacityBlock | None = Field(
-        default=None, description="when the Capacity Block starts and ends; null: not said"
-    )
+    efa: bool = Field(False, description="EFA network cards; not needed within one node")
+    block: CapacityBlock | None = Field(None, description="when the Capacity Block starts and ends; null: not said")
 
     @property
     def needs_reservation(self) -> bool:
@@ -326,20 +277,15 @@ class GuardLimits(SpecRecord):
     max_hours: int = Field(ge=1, le=720, description="most hours an accelerator node may live")
     idle_minutes: int = Field(ge=5, le=1440, description="minutes without a run's heartbeat before a stop")
     budget_usd: float = Field(ge=1, le=10_000_000, description="monthly budget whose alarm stops the fleet")
-    people_policies: bool = Field(
-        default=False, description="IAM policies for the four kinds of people and the pipeline, to be attached by hand"
-    )
+    people_policies: bool = Field(False, description="IAM policies for people and the pipeline, to be attached by hand")
 
 
 class ServingAccess(SpecRecord):
     """Who may talk to the servers, and what their containers may do."""
 
-    allowed_namespaces: tuple[Label, ...] = Field(
-        default=(), description="namespaces admitted to port 8000, besides the bench and the metrics agent"
-    )
+    allowed_namespaces: tuple[Label, ...] = Field((), description="namespaces admitted to port 8000, besides our own")
     capabilities: Literal["none", "runtime-default", "neuron"] = Field(
-        default="none",
-        description="Linux capabilities of servers and compilers; neuron adds SYS_ADMIN and IPC_LOCK to the default",
+        "none", description="Linux capabilities of servers and compilers; neuron: the default, SYS_ADMIN, IPC_LOCK"
     )
 
 
@@ -347,9 +293,7 @@ class AlarmSubscription(SpecRecord):
     """One subscriber of the alarms' topic."""
 
     protocol: Literal["email", "https", "sqs", "lambda"] = Field(description="how SNS delivers")
-    endpoint: SubscriberAddress = Field(
-        description="who is told; an e-mail address or URL must confirm once, or it is told nothing"
-    )
+    endpoint: SubscriberAddress = Field(description="who is told; an e-mail address or URL must confirm once before")
 
 
 class ReferenceValue(SpecRecord):
@@ -359,15 +303,9 @@ class ReferenceValue(SpecRecord):
     variant: Name = Field(description="one of its variants")
     prompt_class: PromptClass = Field(description="prompt class as in the run's summary; `all` pools the classes")
     concurrency: int = Field(ge=1, le=1024, description="streams kept open at once, as in the run's summary")
-    ttft_ms: float | None = Field(
-        default=None, gt=0, le=3_600_000, description="median time to first token, in ms; null: no alarm on it"
-    )
-    tpot_ms: float | None = Field(
-        default=None, gt=0, le=3_600_000, description="median time per output token, in ms; null: no alarm on it"
-    )
-    acceptance_length: float | None = Field(
-        default=None, ge=1, le=65, description="median tokens committed by one step; null: no alarm on it"
-    )
+    ttft_ms: float | None = Field(None, gt=0, le=3_600_000, description="median time to first token; null: no alarm")
+    tpot_ms: float | None = Field(None, gt=0, le=3_600_000, description="median time per output token; null: no alarm")
+    acceptance_length: float | None = Field(None, ge=1, le=65, description="median tokens of one step; null: no alarm")
 
 
 class ReferenceRun(SpecRecord):
@@ -380,25 +318,13 @@ class ReferenceRun(SpecRecord):
 class ObservabilitySettings(SpecRecord):
     """What is watched, who is told, and what that may cost."""
 
-    container_insights: bool = Field(
-        default=True, description="CloudWatch Container Insights: nodes, pods, and the servers' own metrics"
-    )
-    alarm_subscriptions: tuple[AlarmSubscription, ...] = Field(default=(), description="who the alarms tell")
-    reference: ReferenceRun | None = Field(
-        default=None, description="the run whose medians the regression alarms hold later ones against; null: none"
-    )
-    regression_percent: float = Field(
-        default=20, gt=0, le=1000, description="percent worse than the reference from which on an alarm fires"
-    )
-    failed_percent: float = Field(
-        default=5, gt=0, le=100, description="percent of a run's requests that failed from which on an alarm fires"
-    )
-    not_ready_minutes: int = Field(
-        default=30, ge=1, le=720, description="minutes without a ready server, beside live nodes, until an alarm fires"
-    )
-    monthly_limit_usd: float = Field(
-        default=150, ge=0, le=1_000_000, description="cost of watching in a month, in USD; more is refused"
-    )
+    container_insights: bool = Field(True, description="Container Insights: nodes, pods, the servers' own metrics")
+    alarm_subscriptions: tuple[AlarmSubscription, ...] = Field((), description="who the alarms tell")
+    reference: ReferenceRun | None = Field(None, description="the run whose medians regression alarms use; or null")
+    regression_percent: float = Field(20, gt=0, le=1000, description="percent worse than the reference that alarms")
+    failed_percent: float = Field(5, gt=0, le=100, description="percent of a run's requests failed that fires an alarm")
+    not_ready_minutes: int = Field(30, ge=1, le=720, description="minutes of live nodes without a ready server")
+    monthly_limit_usd: float = Field(150, ge=0, le=1_000_000, description="USD of watching in a month; more is refused")
 
 
 class Environment(SpecRecord):
@@ -407,9 +333,7 @@ class Environment(SpecRecord):
     name: Name = Field(description="the file's name")
     account: Account = Field(description="AWS account")
     region: Region = Field(description="AWS region")
-    termination_protection: bool = Field(
-        default=True, description="CloudFormation refuses to delete the stacks; set false before a teardown"
-    )
+    termination_protection: bool = Field(True, description="no stack can be deleted; write false before a teardown")
     network: NewNetwork | ExistingNetwork = Field(discriminator="kind", description="the VPC")
     bootstrap: CdkBootstrap = Field(default_factory=CdkBootstrap, description="the CDK's bootstrap")
     cluster: ClusterSettings = Field(description="the EKS cluster")
@@ -423,18 +347,10 @@ class Environment(SpecRecord):
         },
         description="registry host (or host/path) to the mirror that replaces it, charts included",
     )
-    package_index: IndexUrl | None = Field(
-        default=None,
-        description="Python package index that the build of the tools image installs from; null takes the public one",
-    )
-    builds_in_vpc: bool = Field(
-        default=False,
-        description="whether CodeBuild builds the images of ours in the private subnets; false: in AWS's own network",
-    )
+    package_index: IndexUrl | None = Field(None, description="Python package index of builds; null: the public one")
+    builds_in_vpc: bool = Field(False, description="CodeBuild runs in the private subnets; false: in AWS's network")
     tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")
-    log_retention_days: Annotated[
-        Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653], INTEGER_ONLY
-    ] = Field(default=90, description="days that CloudWatch keeps logs")
+    log_retention_days: Annotated[LogDays, INTEGER_ONLY] = Field(90, description="days that CloudWatch keeps logs")
     delivery: CdkDelivery | GitopsDelivery = Field(discriminator="kind", description="who applies the manifests")
     guard: GuardLimits = Field(description="the limits of the stops")
     serving: ServingAccess = Field(default_factory=ServingAccess, description="who may talk to the servers")

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tandem.spec.environment import Label, Name, match_text
+from tandem.spec.names import model_slug
 from tandem.spec.record import INTEGER_ONLY, SpecRecord
-from tandem.spec.slug import model_slug
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
 ModelId = Annotated[
@@ -23,9 +23,11 @@ ModelId = Annotated[
     ),
 ]
 Tokens = Annotated[int, Field(ge=1, le=1_048_576)]
-Buckets = tuple[
-    Annotated[int, Field(ge=1, le=1_048_576, json_schema_extra={"allowed": "a whole number from 1 to 1048576"})], ...
-]
+Window = Annotated[int, Field(ge=1, le=64, json_schema_extra={"allowed": "a whole number from 1 to 64"})]
+Bucket = Annotated[int, Field(ge=1, le=1_048_576, json_schema_extra={"allowed": "a whole number from 1 to 1048576"})]
+Buckets = tuple[Bucket, ...]
+CompilerLevel = Annotated[Literal[1, 2, 3], INTEGER_ONLY]
+CoreSize = Annotated[Literal[1, 2], INTEGER_ONLY]
 
 
 class TuningSettings(SpecRecord):
@@ -34,66 +36,51 @@ class TuningSettings(SpecRecord):
     Where speculation would change that default, the runtime's data names the value that all variants are told.
     """
 
-    fused_qkv: bool | None = Field(default=None, description="one projection for query, key and value")
+    fused_qkv: bool | None = Field(None, description="one projection for query, key and value")
     sequence_parallel_enabled: bool | None = Field(
-        default=None, description="shard activations along the sequence; null is told as false on nxdi-v0"
+        None, description="split activations by token; null: false on nxdi-v0"
     )
-    qkv_kernel_enabled: bool | None = Field(default=None, description="NKI kernel for the QKV projection")
-    attn_kernel_enabled: bool | None = Field(default=None, description="NKI kernel for attention in prefill")
-    mlp_kernel_enabled: bool | None = Field(default=None, description="NKI kernel for the MLP")
-    cc_pipeline_tiling_factor: int | None = Field(default=None, ge=1, le=8, description="tiles of a collective")
-    context_encoding_buckets: Buckets = Field(default=(), description="prefill lengths compiled, in tokens")
-    token_generation_buckets: Buckets = Field(default=(), description="decode lengths compiled, in tokens")
-    num_seqs_buckets: Buckets = Field(default=(), description="native: batch sizes compiled, in sequences")
-    optimization_level: Annotated[Literal[1, 2, 3] | None, INTEGER_ONLY] = Field(
-        default=None, description="native: compiler level"
-    )
+    qkv_kernel_enabled: bool | None = Field(None, description="NKI kernel for the QKV projection")
+    attn_kernel_enabled: bool | None = Field(None, description="NKI kernel for attention in prefill")
+    mlp_kernel_enabled: bool | None = Field(None, description="NKI kernel for the MLP")
+    cc_pipeline_tiling_factor: int | None = Field(None, ge=1, le=8, description="tiles of a collective")
+    context_encoding_buckets: Buckets = Field((), description="prefill lengths compiled, in tokens")
+    token_generation_buckets: Buckets = Field((), description="decode lengths compiled, in tokens")
+    num_seqs_buckets: Buckets = Field((), description="native: batch sizes compiled, in sequences")
+    optimization_level: CompilerLevel | None = Field(None, description="native: compiler level")
 
 
 class ServingSettings(SpecRecord):
     """Everything the variants share."""
 
     tensor_parallel_size: int = Field(ge=1, le=128, description="TP degree, in logical cores")
-    logical_neuron_core: Annotated[Literal[1, 2], INTEGER_ONLY] = Field(
-        description="LNC: physical cores per logical core"
-    )
+    logical_neuron_core: CoreSize = Field(description="LNC: physical cores per logical core")
     devices: int = Field(ge=1, le=16, description="Neuron devices (chips) that one variant claims")
     device_group: Annotated[Literal[4, 8, 16] | None, INTEGER_ONLY] = Field(
         description="size of the connected group all devices must lie in; null where the type has no groups"
     )
     max_num_seqs: int = Field(ge=1, le=1024, description="most sequences in a batch")
     max_model_len: Tokens = Field(description="most tokens of one sequence, prompt and output together")
-    dtype: Literal["bfloat16", "float16"] = Field(default="bfloat16", description="type of weights and activations")
-    async_mode: bool = Field(
-        description="asynchronous execution of decode steps; said explicitly, and the same, in every variant"
-    )
+    dtype: Literal["bfloat16", "float16"] = Field("bfloat16", description="type of weights and activations")
+    async_mode: bool = Field(description="asynchronous decode steps; said explicitly, the same in every variant")
     cpu: int = Field(ge=1, le=192, description="CPUs requested for one server")
     memory_gib: int = Field(ge=8, le=2048, description="memory requested for one server, in GiB")
     shm_gib: int = Field(ge=1, le=256, description="size of /dev/shm, in GiB; counts against memory_gib")
-    copy_artifact: bool = Field(
-        default=False,
-        description="copy the artifact to local disk before serving; false reads the mount; native copies always",
-    )
-    tuning: TuningSettings = Field(
-        default_factory=TuningSettings, description="compile settings; left out: the runtime's defaults"
-    )
+    copy_artifact: bool = Field(False, description="copy the artifact to local disk; native copies it always")
+    tuning: TuningSettings = Field(default_factory=TuningSettings, description="compile settings")
 
 
 class CompileSettings(SpecRecord):
     """Where the artifacts are compiled and what one compile may take; nothing of it changes what is compiled."""
 
     where: Literal["device", "cpu"] = Field(
-        default="device",
+        "device",
         description="device: on the claimed devices; cpu: on a node that you label for it, unproven on every runtime",
     )
-    cpu: int | None = Field(default=None, ge=1, le=192, description="CPUs requested for a compile; null as a server's")
-    memory_gib: int | None = Field(
-        default=None, ge=8, le=2048, description="memory requested for a compile, in GiB; null as a server's"
-    )
-    deadline_hours: int = Field(
-        default=4, ge=1, le=24, description="most hours that the compiler may run, over all attempts"
-    )
-    attempts: int = Field(default=3, ge=1, le=10, description="most attempts, where the failure may pass by itself")
+    cpu: int | None = Field(None, ge=1, le=192, description="CPUs requested for a compile; null as a server's")
+    memory_gib: int | None = Field(None, ge=8, le=2048, description="memory for a compile, in GiB; null as a server's")
+    deadline_hours: int = Field(4, ge=1, le=24, description="most hours that the compiler may run, over all attempts")
+    attempts: int = Field(3, ge=1, le=10, description="most attempts, where the failure may pass by itself")
 
 
 class Variant(SpecRecord):
@@ -101,16 +88,11 @@ class Variant(SpecRecord):
 
     name: Name = Field(description="name of the Deployment and the Service")
     mode: Mode = Field(description="how tokens are decoded; none is plain decoding")
-    draft: ModelId | None = Field(default=None, description="the draft model or head; null for none and medusa")
-    num_speculative_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        le=64,
-        description="window k, null for none; a step commits at most k tokens on nxdi-v0, k + 1 on native",
+    draft: ModelId | None = Field(None, description="the draft model or head; null for none and medusa")
+    num_speculative_tokens: Window | None = Field(
+        None, description="window k, null for none; a step commits at most k tokens on nxdi-v0, k + 1 on native"
     )
-    method: str | None = Field(
-        default=None, description="vLLM's `method`; leave it out, the runtime's own spelling is rendered"
-    )
+    method: str | None = Field(None, description="vLLM's `method`; leave it out: the runtime's own is rendered")
 
 
 class Sweep(SpecRecord):
@@ -119,20 +101,20 @@ class Sweep(SpecRecord):
     prefix: Name = Field(description="start of each variant's name, followed by draft and window")
     mode: Mode = Field(description="mode of every swept variant")
     drafts: tuple[ModelId, ...] = Field(min_length=1, description="draft models")
-    num_speculative_tokens: tuple[
-        Annotated[int, Field(ge=1, le=64, json_schema_extra={"allowed": "a whole number from 1 to 64"})], ...
-    ] = Field(min_length=1, description="windows")
+    num_speculative_tokens: tuple[Window, ...] = Field(min_length=1, description="windows")
 
     def variants(self) -> tuple[Variant, ...]:
         """Return one variant per draft and window, in the order written."""
         return tuple(
             Variant.model_construct(  # no check here: a rule says when such a name is too long
-                name=f"{self.prefix}-{model_slug(draft)}-k{window}", mode=self.mode, draft=draft,
-                num_speculative_tokens=window, method=None,
+                name=f"{self.prefix}-{model_slug(draft)}-k{window}",
+                mode=self.mode,
+                draft=draft,
+                num_speculative_tokens=window,
             )
             for draft in self.drafts
             for window in self.num_speculative_tokens
-        )  # fmt: skip
+        )
 
 
 class Experiment(SpecRecord):
@@ -141,18 +123,16 @@ class Experiment(SpecRecord):
     name: Name = Field(description="the file's name")
     runtime: Label = Field(description="runtime of every variant, a file in tandem/spec/data/runtimes")
     target: ModelId = Field(description="the model served")
-    accept_unproven: bool = Field(
-        default=False, description="admit what no source shows to work on Neuron, such as a head never run there"
-    )
+    accept_unproven: bool = Field(False, description="admit what no source shows to work, such as a new head")
     max_prompt_tokens: Tokens = Field(description="longest prompt of any suite, in tokens of the target")
     max_output_tokens: Tokens = Field(description="longest output of any suite, in tokens of the target")
     serving: ServingSettings = Field(description="what all variants share")
     compile: CompileSettings = Field(default_factory=CompileSettings, description="where the artifacts are compiled")
     variants: tuple[Variant, ...] = Field(min_length=1, description="what is compared")
-    sweep: Sweep | None = Field(default=None, description="further variants, by draft and window")
+    sweep: Sweep | None = Field(None, description="further variants, by draft and window")
     suites: tuple[Literal["post", "real"], ...] = Field(min_length=1, description="prompt suites of a run")
     schedule: Literal["interleaved", "simultaneous"] = Field(
-        default="interleaved", description="one arm at a time in ABBA rounds, or all at once as in the post"
+        "interleaved", description="one arm at a time in ABBA rounds, or all at once as in the post"
     )
 
     def all_variants(self) -> tuple[Variant, ...]:

@@ -15,7 +15,7 @@ from tandem.errors import InputError
 Severity = Literal["refusal", "warning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SpecFault:
     """One fault or one warning.
 
@@ -48,12 +48,10 @@ class SpecFault:
 
     def __str__(self) -> str:
         """Render it as one line, for a log."""
-        parts = [f"{self.place}: {self.path}" if self.path else self.place]
-        if self.got:
-            parts.append(f"got {self.got}")
-        parts += [f"allowed: {self.allowed}", f"change: {self.change}"]
+        place = f"{self.place}: {self.path}" if self.path else self.place
+        got = f"got {self.got}; " if self.got else ""
         tail = "".join(f" [{note}]" for note in (self.rule, self.source) if note)
-        return f"{parts[0]}: {'; '.join(parts[1:])}{tail}"
+        return f"{place}: {got}allowed: {self.allowed}; change: {self.change}{tail}"
 
     def as_dict(self) -> dict[str, object]:
         """Return the fault as the plain values that --json prints."""

@@ -30,18 +30,22 @@ class DataFigure(SpecRecord, Generic[T]):
     source: str = Field(description="key in the file's `sources`")
 
 
-def find_uncited_figures(record: SpecRecord, sources: dict[str, FigureSource]) -> Iterator[tuple[str, str]]:
-    """Yield (key path, source key) of every figure in `record` whose source is not listed."""
-    yield from ((path, figure.source) for path, figure in walk_figures(record, "") if figure.source not in sources)
+class DataFile(SpecRecord):
+    """A data file: figures, and the sources that they cite."""
+
+    sources: dict[str, FigureSource] = Field(description="key to document and date")
+
+    def cite(self, figure: DataFigure[Any]) -> FigureSource:
+        """Return where a figure of this file was read."""
+        return self.sources[figure.source]
 
 
-def walk_figures(value: Any, path: str) -> Iterator[tuple[str, DataFigure[Any]]]:
+def walk_figures(value: Any, path: str = "") -> Iterator[tuple[str, DataFigure[Any]]]:
     """Yield every figure inside `value` with its key path."""
     if isinstance(value, DataFigure):
         yield path, value
     elif isinstance(value, SpecRecord):
-        for name in type(value).model_fields:
-            yield from walk_figures(getattr(value, name), f"{path}.{name}" if path else name)
+        yield from walk_figures({name: getattr(value, name) for name in type(value).model_fields}, path)
     elif isinstance(value, dict):
         for name, item in value.items():
             yield from walk_figures(item, f"{path}.{name}" if path else str(name))

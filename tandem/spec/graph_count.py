@@ -24,10 +24,7 @@ def count_graphs(fields: Mapping[str, Any]) -> int | None:
     if fields.get("nxdi") is None:
         return None
     tuning, longest = fields["tuning"], fields["max_model_len"]
-    bucket_settings = (tuning.get(name) for name in ("context_encoding_buckets", "token_generation_buckets"))
-    return sum(len(buckets) if buckets else _count_default_buckets(longest) for buckets in bucket_settings)
-
-
-def _count_default_buckets(longest: int) -> int:
     # the library rounds the logarithm of the longest, so that no two buckets lie close together
-    return max(0, round(log2(longest)) - int(log2(SHORTEST_BUCKET))) + 1
+    default_count = max(0, round(log2(longest)) - int(log2(SHORTEST_BUCKET))) + 1
+    bucket_settings = (tuning.get(name) for name in ("context_encoding_buckets", "token_generation_buckets"))
+    return sum(len(buckets) if buckets else default_count for buckets in bucket_settings)

@@ -22,7 +22,7 @@ PRIVATE_ECR = re.compile(
 OWN_IMAGE = "{} image"  # built in the account; what it stands on is pulled there
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ImageUse:
     """One image or chart an environment needs.
 
@@ -45,6 +45,11 @@ class ImageUse:
     def pull_reference(self) -> str:
         """What is pulled: the name behind the mirror, by digest once one is known."""
         return f"{self.mirrored}@{self.digest}" if self.digest else self.mirrored
+
+    @property
+    def registry(self) -> str:
+        """The host that publishes it."""
+        return self.reference.partition("/")[0]
 
     @property
     def is_base(self) -> bool:
@@ -83,12 +88,14 @@ def list_image_uses(
         digests[base.reference] = base.digest
     return [
         ImageUse(
-            kind=kind, reference=reference, mirrored=apply_mirror(reference, environment.registry_mirrors),
-            digest=catalogue.digests.find_digest(reference) or digests.get(reference),
-            used_by=tuple(names),
+            kind,
+            reference,
+            apply_mirror(reference, environment.registry_mirrors),
+            catalogue.digests.find_digest(reference) or digests.get(reference),
+            tuple(names),
         )
         for (kind, reference), names in users.items()
-    ]  # fmt: skip
+    ]
 
 
 def pull_name(reference: str, digest: str | None, mirrors: dict[str, str]) -> str:

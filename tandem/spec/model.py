@@ -6,13 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from tandem.spec.figure import DataFigure, FigureSource
-from tandem.spec.record import SpecRecord
+from tandem.spec.figure import DataFigure, DataFile
 
 ModelKind = Literal["causal-lm", "eagle-head", "eagle3-head", "medusa-heads"]
 
 
-class ModelConfig(SpecRecord):
+class ModelConfig(DataFile):
     """A target, a draft or a speculation head.
 
     Shapes: `attention_heads * head_dim` need not equal `hidden_size` (Qwen3). `bytes` counts the safetensors.
@@ -37,7 +36,6 @@ class ModelConfig(SpecRecord):
     dtype: DataFigure[str | None] = Field(description="type of the published weights")
     bytes: DataFigure[int | None] = Field(description="size of the published weights, in bytes")
     gated: DataFigure[bool | None] = Field(description="the hub asks for a token")
-    sources: dict[str, FigureSource] = Field(description="key to document and date")
 
     def revision_or_main(self) -> str:
         """Return the pinned commit, or `main`, which moves, until one is pinned."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tandem.shell_command import quote_command
-from tandem.spec.slug import model_slug
 
 if TYPE_CHECKING:  # a pod that asks for a mount's name has no specification, nor the modules of one
     from tandem.spec.artifact_key import ArtifactKey
@@ -46,6 +45,12 @@ OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without i
 BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
 # what Container Insights writes to, one log group each; the agent makes them itself, kept for ever, where they are not
 CONTAINER_LOG_KINDS = ("application", "dataplane", "host", "performance", "prometheus")
+
+
+def model_slug(model_id: str) -> str:
+    """Return a model's name as a Kubernetes label: `Qwen/Qwen3-1.7B` is `qwen3-1-7b`."""
+    name = model_id.rpartition("/")[2].lower()
+    return "".join(character if character.isalnum() else "-" for character in name).strip("-")
 
 
 def cluster_name(environment: Environment) -> str:
@@ -234,9 +239,8 @@ def stage_job_name(model: ModelConfig) -> str:
 def compile_job_name(key: ArtifactKey) -> str:
     """Return the name of the CronJob that compiles one artifact: as much as fits, and the key's digest."""
     window = [f"k{key.num_speculative_tokens}"] if key.draft else []
-    return _join_name_parts(
-        "compile", "-".join([model_slug(key.target.partition("@")[0]), key.mode, *window]), key.digest
-    )
+    parts = [model_slug(key.target.partition("@")[0]), key.mode, *window]
+    return _join_name_parts("compile", "-".join(parts), key.digest)
 
 
 def compile_label(experiment: Experiment) -> tuple[str, str]:
@@ -250,9 +254,8 @@ def compile_label(experiment: Experiment) -> tuple[str, str]:
 
 def start_command(namespace: str, cron_job: str, *, suffix: str = "1") -> str:
     """Return the command that starts a CronJob once, by hand; `suffix` tells its runs apart."""
-    return quote_command(
-        "kubectl", "-n", namespace, "create", "job", f"--from=cronjob/{cron_job}", f"{cron_job}-{suffix}"
-    )
+    job = (f"--from=cronjob/{cron_job}", f"{cron_job}-{suffix}")
+    return quote_command("kubectl", "-n", namespace, "create", "job", *job)
 
 
 def _join_name_parts(start: str, middle: str, end: str) -> str:
@@ -260,7 +263,7 @@ def _join_name_parts(start: str, middle: str, end: str) -> str:
     return f"{start}-{middle[:middle_characters].strip('-')}-{end}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ResourceName:
     """A computed name held against the limit of its resource.
 
@@ -274,7 +277,11 @@ class ResourceName:
     resource_type: str
     value: str
     limit: int
-    path: str
+    path: str = "name"
+
+    def excess(self) -> int:
+        """Return by how many characters the name is too long; below 0 where it is not."""
+        return len(self.value) - self.limit
 
 
 def environment_names(environment: Environment) -> Iterator[ResourceName]:
@@ -283,27 +290,25 @@ def environment_names(environment: Environment) -> Iterator[ResourceName]:
     S3 63, EKS cluster 100, node group 63, CodeBuild 255, SNS topic 256, CloudWatch dashboard, alarm and namespace
     255, log group 512, IAM role 64, IAM policy 128, Lambda function 64, schedule group 64, SQS queue 80, budget 100.
     """
-    rows = [
-        ("S3 bucket", bucket_name(environment), 63),
-        *([] if environment.artifacts.existing_bucket else [("S3 log bucket", log_bucket_name(environment), 63)]),
-        ("EKS cluster", cluster_name(environment), 100),
-        ("EKS node group", node_group_name(environment), 63),
-        ("CodeBuild project", repository_name(environment, "llmperf"), 255),
-        ("SNS topic", topic_name(environment), 256),
-        ("CloudWatch namespace", simulation_namespace(environment), 255),
-        ("IAM role", scheduler_role_name(environment), 64),
-        ("IAM policy", people_policy_name(environment, "engineer"), 128),
-        ("Lambda function", guard_function_name(environment, "stop"), 64),
-        ("schedule group", schedule_group_name(environment), 64),
-        ("SQS queue", dead_letter_queue_name(environment), 80),
-        ("budget", budget_name(environment), 100),
-        ("log group", container_log_group_name(environment, max(CONTAINER_LOG_KINDS, key=len)), 512),
-    ]
-    yield from (ResourceName(resource_type=kind, value=value, limit=limit, path="name") for kind, value, limit in rows)
+    bucket = ResourceName("S3 bucket", bucket_name(environment), 63)
+    logs = ResourceName("S3 log bucket", log_bucket_name(environment), 63)
+    longest_kind = max(CONTAINER_LOG_KINDS, key=len)
+    yield from (bucket,) if environment.artifacts.existing_bucket else (bucket, logs)
+    yield ResourceName("EKS cluster", cluster_name(environment), 100)
+    yield ResourceName("EKS node group", node_group_name(environment), 63)
+    yield ResourceName("CodeBuild project", repository_name(environment, "llmperf"), 255)
+    yield ResourceName("SNS topic", topic_name(environment), 256)
+    yield ResourceName("CloudWatch namespace", simulation_namespace(environment), 255)
+    yield ResourceName("IAM role", scheduler_role_name(environment), 64)
+    yield ResourceName("IAM policy", people_policy_name(environment, "engineer"), 128)
+    yield ResourceName("Lambda function", guard_function_name(environment, "stop"), 64)
+    yield ResourceName("schedule group", schedule_group_name(environment), 64)
+    yield ResourceName("SQS queue", dead_letter_queue_name(environment), 80)
+    yield ResourceName("budget", budget_name(environment), 100)
+    yield ResourceName("log group", container_log_group_name(environment, longest_kind), 512)
     for index, experiment in enumerate(environment.experiments):
         dashboard = dashboard_name(environment, experiment)
-        path = f"experiments[{index}]"
-        yield ResourceName(resource_type="CloudWatch dashboard", value=dashboard, limit=255, path=path)
+        yield ResourceName("CloudWatch dashboard", dashboard, 255, f"experiments[{index}]")
 
 
 def experiment_names(experiment: Experiment) -> Iterator[ResourceName]:
@@ -312,11 +317,8 @@ def experiment_names(experiment: Experiment) -> Iterator[ResourceName]:
     A label is 63 characters; a Deployment's pods append 17 to its name; a CronJob has 52
     (kubernetes.io/docs/concepts/overview/working-with-objects/names, .../workloads/controllers/cron-jobs).
     """
-    yield ResourceName(
-        resource_type="Kubernetes namespace", value=experiment_namespace(experiment), limit=63, path="name"
-    )
-    volume = f"{experiment.name}-{'0' * 12}-{'0' * BUCKET_CHARACTERS}"
-    yield ResourceName(resource_type="volume", value=volume, limit=63, path="name")
+    yield ResourceName("Kubernetes namespace", experiment_namespace(experiment), 63)
+    yield ResourceName("volume", f"{experiment.name}-{'0' * 12}-{'0' * BUCKET_CHARACTERS}", 63)
     for index, variant in enumerate(experiment.all_variants()):
         path = f"variants[{index}].name" if index < len(experiment.variants) else "sweep.prefix"
-        yield ResourceName(resource_type="Deployment (its pods add 17)", value=variant.name, limit=46, path=path)
+        yield ResourceName("Deployment (its pods add 17)", variant.name, 46, path)

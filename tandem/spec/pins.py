@@ -16,13 +16,15 @@ PLATFORM, RUNTIMES = "tandem/spec/data/platform", "tandem/spec/data/runtimes"
 NO_PIN_TEXT = "not pinned"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class VersionPin:
     """One version that is written down.
 
     Args:
-        component: what has the version. value: the version.
-        file: relative to the repository. key: where in it.
+        component: what has the version.
+        value: the version.
+        file: relative to the repository.
+        key: where in it.
     """
 
     component: str
@@ -37,46 +39,28 @@ def list_pins(
     """Yield the pins of an environment, from the cluster to the runtimes.
 
     Args:
+        environment: whose pins.
         experiments: those it hosts.
+        catalogue: the data files.
     """
     version, kubernetes = environment.cluster.kubernetes, catalogue.kubernetes
-    yield VersionPin(
-        component="Kubernetes", value=version, file=f"environments/{environment.name}.yaml", key="cluster.kubernetes"
-    )
+    yield VersionPin("Kubernetes", version, f"environments/{environment.name}.yaml", "cluster.kubernetes")
     minor, platform = kubernetes.minors.get(version), f"{PLATFORM}/kubernetes.yaml"
     if minor:
-        minor_key = f"minors.{version}"
         release, driver = minor.ami_release.value or NO_PIN_TEXT, minor.neuron_driver.value or "unknown"
-        yield VersionPin(
-            component="node image",
-            value=f"{release}, Neuron driver {driver}",
-            file=platform,
-            key=f"{minor_key}.ami_release",
-        )
+        yield VersionPin("node image", f"{release}, Neuron driver {driver}", platform, f"minors.{version}.ami_release")
         for name, addon in minor.addons.items():
-            yield VersionPin(
-                component=f"add-on {name}",
-                value=addon.value or NO_PIN_TEXT,
-                file=platform,
-                key=f"{minor_key}.addons.{name}",
-            )
+            yield VersionPin(f"add-on {name}", addon.value or NO_PIN_TEXT, platform, f"minors.{version}.addons.{name}")
     if environment.delivery.kind == "cdk":
         layer = f"requirements.in, stacks/kubectl.py, {platform}"
-        yield VersionPin(component="kubectl layer", value=kubernetes.kubectl.value, file=layer, key="kubectl")
-    chart = catalogue.dra_chart
-    yield VersionPin(
-        component="Neuron DRA chart", value=chart.version.value, file=f"{PLATFORM}/neuron-dra-chart.yaml",
-        key="version, digest, images",
-    )  # fmt: skip
+        yield VersionPin("kubectl layer", kubernetes.kubectl.value, layer, "kubectl")
+    chart_file, chart_key = f"{PLATFORM}/neuron-dra-chart.yaml", "version, digest, images"
+    yield VersionPin("Neuron DRA chart", catalogue.dra_chart.version.value, chart_file, chart_key)
     for name in dict.fromkeys(experiment.runtime for experiment in experiments):
         runtime = catalogue.runtimes.get(name)
         if runtime:
-            yield VersionPin(
-                component=f"runtime {name}", value=runtime.image.tag, file=f"{RUNTIMES}/{name}.yaml",
-                key="image.tag, versions, sources",
-            )  # fmt: skip
+            file, key = f"{RUNTIMES}/{name}.yaml", "image.tag, versions, sources"
+            yield VersionPin(f"runtime {name}", runtime.image.tag, file, key)
             digest = catalogue.digests.find_digest(runtime.image.reference)
             if digest:
-                yield VersionPin(
-                    component=f"digest of runtime {name}", value=digest, file=f"{PLATFORM}/digests.yaml", key="digests"
-                )
+                yield VersionPin(f"digest of runtime {name}", digest, f"{PLATFORM}/digests.yaml", "digests")

@@ -9,7 +9,7 @@ from datetime import date
 
 from pydantic import Field
 
-from tandem.spec.figure import DataFigure, FigureSource
+from tandem.spec.figure import DataFigure, DataFile, FigureSource
 from tandem.spec.record import SpecRecord
 
 
@@ -30,25 +30,22 @@ class InstanceType(SpecRecord):
     device_groups: DataFigure[tuple[int, ...]] = Field(description="sizes of the groups the DRA driver publishes")
     device_counts: DataFigure[tuple[int, ...]] = Field(description="claim sizes that can be bound")
     capacity_kinds: DataFigure[tuple[str, ...]] = Field(description="ways to buy it")
-    resource_slice: DataFigure[dict[str, tuple[str, ...]]] | None = Field(
-        default=None, description="group attribute to the id of each group, in device order"
-    )
+    # group attribute to the id of each group, in device order
+    resource_slice: DataFigure[dict[str, tuple[str, ...]]] | None = None
 
 
-class InstanceTable(SpecRecord):
+class InstanceTable(DataFile):
     """The table of instance types."""
 
     instances: dict[str, InstanceType]
-    sources: dict[str, FigureSource]
 
 
-class OfferingTable(SpecRecord):
+class OfferingTable(DataFile):
     """Where an instance type can be had: type -> region -> zone ids."""
 
     offerings: dict[str, dict[str, DataFigure[tuple[str, ...]]]]
     zones: dict[str, DataFigure[tuple[str, ...]]]
     billing_codes: dict[str, DataFigure[str]] = Field(description="region to what begins its usage types on a bill")
-    sources: dict[str, FigureSource]
 
 
 class KubernetesMinor(SpecRecord):
@@ -60,14 +57,13 @@ class KubernetesMinor(SpecRecord):
     addons: dict[str, DataFigure[str | None]] = Field(description="add-on to version; null: EKS's default")
 
 
-class KubernetesTable(SpecRecord):
+class KubernetesTable(DataFile):
     """The table of Kubernetes minors."""
 
     floor: DataFigure[str] = Field(description="oldest minor Tandem renders")
     default: DataFigure[str]
     kubectl: DataFigure[str] = Field(description="minor of the kubectl that the CDK delivers with")
     minors: dict[str, KubernetesMinor]
-    sources: dict[str, FigureSource]
 
 
 class ChartImage(SpecRecord):
@@ -78,7 +74,7 @@ class ChartImage(SpecRecord):
     repository_value: str | None = Field(description="dotted chart value that sets the repository; null: none")
 
 
-class DraChart(SpecRecord):
+class DraChart(DataFile):
     """The Neuron Helm chart with its DRA driver."""
 
     repository: str = Field(description="oci:// URL of the chart")
@@ -89,14 +85,12 @@ class DraChart(SpecRecord):
     driver: DataFigure[str]
     values: DataFigure[dict[str, dict[str, bool | str | int]]] = Field(description="values that must be set")
     images: DataFigure[tuple[ChartImage, ...]]
-    sources: dict[str, FigureSource]
 
 
-class DigestTable(SpecRecord):
+class DigestTable(DataFile):
     """What `tandem images --resolve` read from the registries: `repository:tag` as published -> sha256."""
 
     digests: dict[str, DataFigure[str]] = Field(description="image reference to its digest")
-    sources: dict[str, FigureSource]
 
     def find_digest(self, reference: str) -> str | None:
         """Return the digest of `repository:tag`, or None until it is resolved."""
@@ -113,32 +107,26 @@ class PriceSource(FigureSource):
 class RegionPrices(SpecRecord):
     """What stands in one region while the fleet is parked, in USD; null where no source was read."""
 
-    cluster_hour: DataFigure[float | None] = Field(
-        description="an EKS cluster of a minor in standard support, by the hour"
-    )
+    cluster_hour: DataFigure[float | None] = Field(description="a cluster of a minor in standard support, by the hour")
     nat_gateway_hour: DataFigure[float | None] = Field(description="a NAT gateway, by the hour")
     public_address_hour: DataFigure[float | None] = Field(description="a public IPv4 address, by the hour")
     endpoint_hour: DataFigure[float | None] = Field(description="an interface endpoint in one zone, by the hour")
     volume_gb_month: DataFigure[float | None] = Field(description="a GB of a gp3 volume, by the month")
-    instance_hour: dict[str, DataFigure[float | None]] = Field(
-        description="system nodes' type to an on-demand Linux instance, by the hour"
-    )
+    instance_hour: dict[str, DataFigure[float | None]] = Field(description="type to an on-demand Linux instance's hour")
 
 
-class StandingPrices(SpecRecord):
+class StandingPrices(DataFile):
     """Region to the prices of what stands while the fleet is parked."""
 
     regions: dict[str, RegionPrices]
-    sources: dict[str, PriceSource]
+    sources: dict[str, PriceSource]  # type: ignore[assignment]  # whose sources say more of themselves
 
 
-class WatchPrices(SpecRecord):
+class WatchPrices(DataFile):
     """What watching costs, in USD, in one region."""
 
     region: str
-    metric_month: DataFigure[float] = Field(
-        description="a custom metric for a month; charged for hours in which it is sent"
-    )
+    metric_month: DataFigure[float] = Field(description="a custom metric for a month; charged for hours that send it")
     alarm_metric_month: DataFigure[float] = Field(description="each metric that an alarm of standard resolution reads")
     composite_alarm_month: DataFigure[float] = Field(description="a composite alarm for a month")
     dashboard_month: DataFigure[float] = Field(description="a dashboard for a month")
@@ -148,7 +136,7 @@ class WatchPrices(SpecRecord):
     log_gb_month_stored: DataFigure[float] = Field(description="a GB of logs kept for a month, as it is stored")
     key_month: DataFigure[float] = Field(description="a KMS key for a month")
     put_requests_thousand: DataFigure[float] = Field(description="a thousand PutMetricData requests")
-    sources: dict[str, PriceSource]
+    sources: dict[str, PriceSource]  # type: ignore[assignment]  # whose sources say more of themselves
 
     def is_unverified(self, name: str) -> bool:
         """Return whether the price of this field is not from a text of AWS itself."""

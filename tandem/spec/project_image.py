@@ -71,15 +71,13 @@ class ProjectImage:
         Raises:
             FileNotFoundError: a line of the allow list admits no file.
         """
-        lines = (root / self.allow_list).read_text().splitlines()
-        relative_paths: set[str] = set()
-        for pattern in (line.removeprefix("!") for line in lines if line.startswith("!")):
-            files = [path for path in root.glob(pattern) if path.is_file()]
+        allow_list, paths = root / self.allow_list, set()
+        for pattern in (line[1:] for line in allow_list.read_text().splitlines() if line.startswith("!")):
+            files = [path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file()]
             if not files:
-                allow_list_path = root / self.allow_list
-                raise FileNotFoundError(f"{allow_list_path}: {pattern} is no file; remove the line or add the file")
-            relative_paths.update(path.relative_to(root).as_posix() for path in files)
-        return tuple(sorted(relative_paths))
+                raise FileNotFoundError(f"{allow_list}: {pattern} is no file; remove the line or add the file")
+            paths.update(files)
+        return tuple(sorted(paths))
 
     def tag(self, root: Path = ROOT) -> str:
         """Return the image's tag: 16 hexadecimal digits of the SHA-256 over paths and bytes of its source."""
@@ -87,7 +85,9 @@ class ProjectImage:
 
     def base(self, root: Path = ROOT) -> BaseImage:
         """Return the base that the Dockerfile names."""
-        return _read_base(self, root)
+        match = _BASE.search((root / self.dockerfile).read_text())
+        assert match is not None, f"{self.dockerfile} has no line ARG BASE_IMAGE=repository:tag[@sha256:...]"
+        return BaseImage(reference=match["reference"], digest=match["digest"])
 
     def reference(self, environment: Environment) -> str:
         """Return what a pod of `environment` pulls: `<registry>/<repository>:<tag>`, never behind a mirror."""
@@ -113,16 +113,8 @@ def _compute_tag(image: ProjectImage, root: Path) -> str:
     digest = hashlib.sha256()
     for file in image.source_files(root):
         content = (root / file).read_bytes()
-        digest.update(f"{file}\0{len(content)}\0".encode())
-        digest.update(content)
+        digest.update(f"{file}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:TAG_CHARACTERS]
-
-
-@cache
-def _read_base(image: ProjectImage, root: Path) -> BaseImage:
-    match = _BASE.search((root / image.dockerfile).read_text())
-    assert match is not None, f"{image.dockerfile} has no line ARG BASE_IMAGE=repository:tag[@sha256:...]"
-    return BaseImage(reference=match["reference"], digest=match["digest"])
 
 
 def registry_host(environment: Environment) -> str:

@@ -39,9 +39,8 @@ def _refuse_non_integer(value: object) -> object:
     return value
 
 
-INTEGER_ONLY = BeforeValidator(
-    _refuse_non_integer
-)  # beside Literal[1, ...], which takes true and 1.0 for 1, as Python does
+# beside Literal[1, ...], which takes true and 1.0 for 1, as Python does
+INTEGER_ONLY = BeforeValidator(_refuse_non_integer)
 
 
 def parse_record(record: type[R], document: YamlDocument, **fixed_values: str) -> R:
@@ -55,39 +54,30 @@ def parse_record(record: type[R], document: YamlDocument, **fixed_values: str) -
     Raises:
         SpecError: with one fault per wrong, missing or unknown key.
     """
-    forbidden_keys = [key for key in fixed_values if key in document.data]
-    faults = [_forbidden_key_fault(document, key) for key in forbidden_keys]
-    data = {**document.data, **fixed_values}
+    faults, value = [], None
+    for key in fixed_values:
+        if key in document.data:
+            got, change = repr(document.data[key]), f"delete it: the file's name is the {key}"
+            faults.append(document.build_fault(key, got, "no such key", change))
     try:
-        value = record.model_validate_json(json.dumps(data))
+        value = record.model_validate_json(json.dumps({**document.data, **fixed_values}))
     except ValidationError as error:
-        entries = [dict(entry) for entry in error.errors(include_url=False)]
-        form_faults = [
-            _build_fault(record, document, entry, fixed_values)
-            for entry in entries
-            if not _is_consequence(entry, entries)
-        ]
-        faults += [
-            replace(fault, change="rename the file") if fault.path in fixed_values else fault for fault in form_faults
-        ]
-        raise SpecError([*faults, *_find_placeholder_faults(record, document, faults)]) from None
-    faults += _find_placeholder_faults(record, document, faults)
-    if faults:
-        raise SpecError(faults)
-    return value
-
-
-def _find_placeholder_faults(
-    record: type[SpecRecord], document: YamlDocument, faults: Iterable[SpecFault]
-) -> list[SpecFault]:
-    """Return a fault for each placeholder that the schema itself takes for a text."""
-    fault_paths = {fault.path for fault in faults}
-    placeholder_faults = []
+        entries: list[dict[str, Any]] = [dict(entry) for entry in error.errors(include_url=False)]
+        for entry in entries:
+            place = tuple(entry["loc"])
+            has_inner = any(inner["loc"][: len(place)] == place and inner is not entry for inner in entries)
+            # a list may only be called too short because entries of it are wrong
+            if not (entry["type"] == "too_short" and has_inner):
+                fault = _build_fault(record, document, entry, fixed_values)
+                faults.append(replace(fault, change="rename the file") if fault.path in fixed_values else fault)
+    paths = {fault.path for fault in faults}
     for location in _find_placeholders(document.data):
         _, path = _resolve_location(record, location)
-        if path not in fault_paths:
-            placeholder_faults.append(_placeholder_fault(find_field(record, location, document.data), document, path))
-    return placeholder_faults
+        if path not in paths:  # of a text the schema itself takes the placeholder
+            faults.append(_placeholder_fault(find_field(record, location, document.data), document, path))
+    if value is None or faults:
+        raise SpecError(faults)
+    return value
 
 
 def _find_placeholders(value: object, location: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -101,51 +91,36 @@ def _find_placeholders(value: object, location: tuple[Any, ...] = ()) -> Iterato
 
 def _placeholder_fault(field: FieldInfo | None, document: YamlDocument, path: str) -> SpecFault:
     """Return the fault of a placeholder, with what its field takes."""
-    return SpecFault(
-        file=document.file, path=path, got=FILL_IN,
-        allowed=_item_text(describe_allowed_values(field), path) if field else "your own value",
-        change=_append_description(field, "fill it in"), line=document.lines.get(path),
-    )  # fmt: skip
-
-
-def _is_consequence(entry: dict[str, Any], entries: list[dict[str, Any]]) -> bool:
-    """Return whether a list is only called too short because entries of it are wrong."""
-    depth = len(entry["loc"])
-    return entry["type"] == "too_short" and any(
-        len(nested_entry["loc"]) > depth and nested_entry["loc"][:depth] == entry["loc"] for nested_entry in entries
-    )
-
-
-def _forbidden_key_fault(document: YamlDocument, key: str) -> SpecFault:
-    return SpecFault(
-        file=document.file, path=key, got=repr(document.data[key]), allowed="no such key",
-        change=f"delete it: the file's name is the {key}", line=document.lines.get(key),
-    )  # fmt: skip
+    allowed = _describe_at(path, field) if field else "your own value"
+    return document.build_fault(path, FILL_IN, allowed, _append_description(field, "fill it in"))
 
 
 def _build_fault(
     record: type[SpecRecord], document: YamlDocument, entry: dict[str, Any], fixed_keys: Iterable[str]
 ) -> SpecFault:
-    kind = entry["type"]
+    kind, value = entry["type"], entry["input"]
     schema, path = _resolve_location(record, tuple(entry["loc"]))
-    if kind == "extra_forbidden":
-        return _unknown_key_fault(document, path, schema, fixed_keys if schema is record else ())
     field = schema if isinstance(schema, FieldInfo) else None
-    if entry["input"] == FILL_IN:
+    if kind == "extra_forbidden":
+        key, hidden_keys = path.rpartition(".")[2], set(fixed_keys) if schema is record else set()
+        fields = schema.model_fields if isinstance(schema, type) and issubclass(schema, SpecRecord) else {}
+        keys = sorted(set(fields) - hidden_keys)
+        close_keys = difflib.get_close_matches(key, keys, n=1)
+        change = f"did you mean {close_keys[0]!r}?" if close_keys else "delete it"
+        return document.build_fault(path, f"the unknown key {key!r}", ", ".join(keys), change)
+    if value == FILL_IN:
         return _placeholder_fault(field, document, path)
-    allowed_text = describe_allowed_values(field) if field else "see docs"
-    if kind in {"union_tag_not_found", "union_tag_invalid"}:
-        path, allowed_text = _join_path(path, "kind"), ", ".join(_records_by_kind(schema) or ())
-    line = document.lines.get(path)
+    allowed = describe_allowed_values(field) if field else "see docs"
+    if kind.startswith("union_tag"):
+        path, allowed = _join_path(path, "kind"), ", ".join(_records_by_kind(schema) or ())
+    if kind == "union_tag_invalid":
+        return document.build_fault(path, _spell_value(value.get("kind")), allowed, "write one of them")
     if kind in {"missing", "union_tag_not_found"}:
-        got, change = "nothing", _append_description(field, "add this key")
-        line = document.lines.get(path.rpartition(".")[0]) if "." in path or "[" in path else None
-    elif kind == "union_tag_invalid":
-        got, change = _spell_value(entry["input"].get("kind")), "write one of them"
-    else:
-        got, change = _spell_value(entry["input"]), _append_description(field, _suggest_change(entry))
-        allowed_text = _append_limit(entry, _item_text(allowed_text, path))
-    return SpecFault(file=document.file, path=path, got=got, allowed=allowed_text, change=change, line=line)
+        fault = document.build_fault(path, "nothing", allowed, _append_description(field, "add this key"))
+        return replace(fault, line=document.lines.get(path.rpartition(".")[0]) if "." in path else None)
+    allowed = _describe_at(path, field) if field else allowed
+    change = _append_description(field, _suggest_change(value, kind))
+    return document.build_fault(path, _spell_value(value), _append_limit(entry, allowed), change)
 
 
 def _join_path(path: str, key: str) -> str:
@@ -157,27 +132,36 @@ def _spell_value(value: Any) -> str:
     return text if len(text) <= LONGEST_SPELLING else text[:LONGEST_SPELLING] + "..."
 
 
-def _append_limit(entry: dict[str, Any], allowed_text: str) -> str:
-    context = entry.get("ctx", {})
-    templates = {
-        "greater_than": "more than {gt}", "greater_than_equal": "at least {ge}", "less_than": "less than {lt}",
-        "less_than_equal": "at most {le}", "too_short": "at least {min_length} entries",
-        "too_long": "at most {max_length} entries", "string_too_long": "at most {max_length} characters",
-        "string_too_short": "at least {min_length} characters",
-    }  # fmt: skip
-    template = templates.get(entry["type"])
-    if template and context.get("min_length") == 1:
-        template = template.removesuffix("ies") + "y" if template.endswith("ies") else template.removesuffix("s")
-    return f"{allowed_text}, {template.format(**context)}" if template else allowed_text
+_LIMITS = {
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "too_short": "at least {min_length} entries",
+    "too_long": "at most {max_length} entries",
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "at least {min_length} characters",
+}
 
 
-def _item_text(allowed_text: str, path: str) -> str:
-    return allowed_text.removeprefix("a list, each ") if path.endswith("]") else allowed_text
+def _append_limit(entry: dict[str, Any], allowed: str) -> str:
+    template, context = _LIMITS.get(entry["type"]), entry.get("ctx", {})
+    if template is None:
+        return allowed
+    limit = template.format(**context)
+    if context.get("min_length") == 1:
+        limit = limit.replace("entries", "entry").replace("characters", "character")
+    return f"{allowed}, {limit}"
 
 
-def _suggest_change(entry: dict[str, Any]) -> str:
+def _describe_at(path: str, field: FieldInfo) -> str:
+    """Say what a field takes, or of an entry of a list what each takes."""
+    allowed = describe_allowed_values(field)
+    return allowed.removeprefix("a list, each ") if path.endswith("]") else allowed
+
+
+def _suggest_change(value: object, kind: str) -> str:
     """Say what to do about a value that only its quotes, or their lack, make wrong."""
-    value, kind = entry["input"], entry["type"]
     if kind == "string_type" and isinstance(value, int | float):
         return "put it in quotes"
     if kind in {"int_type", "float_type"} and isinstance(value, str) and value.replace(".", "", 1).isdigit():
@@ -189,18 +173,6 @@ def _append_description(field: FieldInfo | None, advice: str) -> str:
     return f"{advice} ({field.description})" if field and field.description else advice
 
 
-def _unknown_key_fault(document: YamlDocument, path: str, schema: Any, fixed_keys: Iterable[str]) -> SpecFault:
-    key = path.rpartition(".")[2]
-    keys = sorted(schema.model_fields) if isinstance(schema, type) and issubclass(schema, SpecRecord) else []
-    keys = [name for name in keys if name not in fixed_keys]
-    close_keys = difflib.get_close_matches(key, keys, n=1)
-    change = f"did you mean {close_keys[0]!r}?" if close_keys else "delete it"
-    return SpecFault(
-        file=document.file, path=path, got=f"the unknown key {key!r}", allowed=", ".join(keys),
-        change=change, line=document.lines.get(path),
-    )  # fmt: skip
-
-
 def _resolve_location(record: type[SpecRecord], location: tuple[Any, ...]) -> tuple[Any, str]:
     """Follow a pydantic location; return the field (or the record, for an unknown key) and the key path."""
     schema: Any = record
@@ -209,18 +181,13 @@ def _resolve_location(record: type[SpecRecord], location: tuple[Any, ...]) -> tu
         if isinstance(step, int):
             path = f"{path}[{step}]"
             continue
-        record_type = _find_record_type(schema)
-        records_by_kind = _records_by_kind(schema)
-        if records_by_kind is not None and step in records_by_kind:
+        records_by_kind = _records_by_kind(schema) or {}
+        if step in records_by_kind:
             schema = records_by_kind[step]
-            continue
-        if step == "[key]":
-            continue
-        path = _join_path(path, step)
-        if record_type is None or step not in record_type.model_fields:
-            schema = record_type if record_type is not None else schema
-            continue
-        schema = record_type.model_fields[step]
+        elif step != "[key]":
+            record_type = _find_record_type(schema)
+            path = _join_path(path, step)
+            schema = record_type.model_fields.get(step, record_type) if record_type else schema
     return schema, path
 
 
@@ -236,7 +203,10 @@ def find_field(record: type[SpecRecord], steps: Iterable[str | int], data: objec
     schema: Any = record
     for step in steps:
         location.append(step)
-        data = _child_value(data, step)
+        if isinstance(data, list) and isinstance(step, int) and step < len(data):
+            data = data[step]
+        else:
+            data = data.get(step) if isinstance(data, dict) else None
         schema, _ = _resolve_location(record, tuple(location))
         kind = data.get("kind") if isinstance(data, dict) and _records_by_kind(schema) else None
         if isinstance(kind, str):
@@ -244,20 +214,17 @@ def find_field(record: type[SpecRecord], steps: Iterable[str | int], data: objec
     return schema if isinstance(schema, FieldInfo) else None
 
 
-def _child_value(data: object, step: str | int) -> object:
-    """Return what a key or an index leads to; None where there is nothing."""
-    if isinstance(data, list) and isinstance(step, int) and step < len(data):
-        return data[step]
-    return data.get(step) if isinstance(data, dict) else None
-
-
-def _find_record_type(schema: Any) -> type[SpecRecord] | None:
-    """Return the record type inside a field, an optional, a list or a mapping; None for a leaf."""
+def list_record_types(schema: Any) -> list[type[SpecRecord]]:
+    """Return the record types inside a field, an optional, a list or a mapping; none for a leaf."""
     if isinstance(schema, FieldInfo):
         schema = schema.annotation
     if isinstance(schema, type) and issubclass(schema, SpecRecord):
-        return schema
-    return next((record_type for arg in get_args(schema) if (record_type := _find_record_type(arg)) is not None), None)
+        return [schema]
+    return [record_type for argument in get_args(schema) for record_type in list_record_types(argument)]
+
+
+def _find_record_type(schema: Any) -> type[SpecRecord] | None:
+    return next(iter(list_record_types(schema)), None)
 
 
 def _records_by_kind(schema: Any) -> dict[str, type[SpecRecord]] | None:
@@ -296,9 +263,8 @@ def _describe_type(annotation: Any) -> str:
     if origin is Literal:
         return ", ".join(str(arg) for arg in args)
     if origin is Annotated:
-        return next(
-            (description for note in args[1:] if (description := _own_description(note))), None
-        ) or _describe_type(args[0])
+        words = (description for note in args[1:] if (description := _own_description(note)))
+        return next(words, None) or _describe_type(args[0])
     inner = list(dict.fromkeys(_describe_type(arg) for arg in args if arg is not Ellipsis))
     shapes = {tuple: "a list, each {0}", dict: "a mapping, {0} to {0}"}
     return shapes.get(origin, " or ".join(inner)).format(*inner)

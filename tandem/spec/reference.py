@@ -10,18 +10,18 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.record import SpecRecord, describe_allowed_values
+from tandem.spec.record import SpecRecord, describe_allowed_values, list_record_types
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 WIDTH = 120  # columns of a paragraph, as in the code
 STALE = 1  # exit code: a file differs from what would be written
+_LIMITS = {"Gt": "above", "Ge": "from", "Lt": "below", "Le": "to"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,107 +32,68 @@ class SchemaKey:
         path: dotted key path, `[]` after a list, `NAME` for a key of the operator's own.
         only_kind: the `kind` that the leaf belongs to, where a section has several kinds; empty otherwise.
         field: type, limits, default and description.
-        has_no_default: the key must be written wherever its section is.
     """
 
     path: str
     only_kind: str
     field: FieldInfo
-    has_no_default: bool
 
     @property
     def takes(self) -> str:
         """Return the allowed values with their limits."""
         limits = {type(note).__name__: note for note in self.field.metadata}
-        words = [
-            f"{word} {getattr(limits[name], name.lower())}"
-            for name, word in (("Gt", "above"), ("Ge", "from"), ("Lt", "below"), ("Le", "to"))
-            if name in limits
-        ]
-        allowed_text = describe_allowed_values(self.field)
-        return f"{allowed_text}, {' '.join(words)}" if words else allowed_text
+        words = [f"{word} {getattr(limits[name], name.lower())}" for name, word in _LIMITS.items() if name in limits]
+        allowed = describe_allowed_values(self.field)
+        return f"{allowed}, {' '.join(words)}" if words else allowed
 
     @property
     def default(self) -> str:
         """Return the default as YAML spells it, or `required`."""
-        if self.has_no_default:
+        if self.field.is_required():
             return "required"
-        return _format_yaml(self.field.get_default(call_default_factory=True, validated_data={}))
+        value = self.field.get_default(call_default_factory=True, validated_data={})
+        spellings = {"None": "null", "True": "true", "False": "false", "()": "[]"}
+        return spellings.get(str(value), str(value))
 
 
 def walk_schema_keys(record: type[SpecRecord], path: str = "", only_kind: str = "") -> Iterator[SchemaKey]:
     """Yield every leaf of a schema, in its order."""
     for name, field in record.model_fields.items():
         key_path = f"{path}.{name}" if path else name
-        record_types = list(_find_record_types(field.annotation))
-        is_list = _list_origin(field.annotation) is tuple
-        for member in record_types:
-            kind_label = (
-                f"{key_path}.kind: {get_args(member.model_fields['kind'].annotation)[0]}"
-                if len(record_types) > 1
-                else only_kind
-            )
-            yield from walk_schema_keys(member, f"{key_path}[]" if is_list else key_path, kind_label)
-        if not record_types:
-            yield SchemaKey(path=key_path, only_kind=only_kind, field=field, has_no_default=_is_required(field))
-
-
-def _find_record_types(annotation: Any) -> Iterator[type[SpecRecord]]:
-    if isinstance(annotation, type) and issubclass(annotation, SpecRecord):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _find_record_types(argument)
-
-
-def _list_origin(annotation: Any) -> Any:
-    """Return tuple for a list of records, else None."""
-    return tuple if str(annotation).startswith("tuple[") else None
-
-
-def _is_required(field: FieldInfo) -> bool:
-    return field.default is PydanticUndefined and field.default_factory is None
-
-
-def _format_yaml(value: object) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if value in ((), {}):
-        return "[]" if value == () else "{}"
-    return str(value)
+        members = list_record_types(field)
+        for member in members:
+            kind = get_args(member.model_fields["kind"].annotation)[0] if len(members) > 1 else None
+            list_path = f"{key_path}[]" if str(field.annotation).startswith("tuple[") else key_path
+            yield from walk_schema_keys(member, list_path, f"{key_path}.kind: {kind}" if kind else only_kind)
+        if not members:
+            yield SchemaKey(path=key_path, only_kind=only_kind, field=field)
 
 
 def render_reference(record: type[SpecRecord], title: str, intro: str) -> str:
     """Return one file's reference as Markdown: a table of its own keys, then one per section."""
-    sections: dict[str, list[SchemaKey]] = {}
-    for schema_key in walk_schema_keys(record):
-        if schema_key.path != "name":
-            sections.setdefault(schema_key.path.partition(".")[0] if "." in schema_key.path else "", []).append(
-                schema_key
-            )
+    sections: dict[str, list[SchemaKey]] = {"": []}
+    for key in walk_schema_keys(record):
+        if key.path != "name":
+            section, _, inner = key.path.partition(".")
+            sections.setdefault(section.removesuffix("[]") if inner else "", []).append(key)
     notice = "Generated by `make docs` from the schema; a test keeps it current."
     lines = [f"# {title}", "", notice, "", *_wrap_text(intro)]
-    for section, rows in sorted(sections.items(), key=lambda item: item[0] != ""):
+    for section, keys in sections.items():
         if section:
-            field = record.model_fields[section.removesuffix("[]")]
-            optional = "" if _is_required(field) else " May be left out as a whole."
-            section_text = f"{_capitalize_first(field.description or '')}.{optional}"
-            lines += ["", f"## {section.removesuffix('[]')}", "", *_wrap_text(section_text)]
-        lines += [
-            "",
-            "| key | takes | default | meaning |",
-            "|---|---|---|---|",
-            *(_render_row(schema_key) for schema_key in rows),
-        ]
+            field = record.model_fields[section]
+            text = field.description or ""
+            optional = "" if field.is_required() else " May be left out as a whole."
+            lines += ["", f"## {section}", "", *_wrap_text(f"{text[:1].upper()}{text[1:]}.{optional}")]
+        lines += ["", "| key | takes | default | meaning |", "|---|---|---|---|"]
+        for key in keys:
+            kind_note = f" (only with `{key.only_kind}`)" if key.only_kind and not key.path.endswith(".kind") else ""
+            meaning = f"{key.field.description}{kind_note}"
+            lines.append(format_row(f"`{key.path}`", key.takes, key.default, meaning))
     return "\n".join(lines) + "\n"
 
 
-def _render_row(schema_key: SchemaKey) -> str:
-    kind_note = (
-        f" (only with `{schema_key.only_kind}`)"
-        if schema_key.only_kind and not schema_key.path.endswith(".kind")
-        else ""
-    )
-    cells = (f"`{schema_key.path}`", schema_key.takes, schema_key.default, f"{schema_key.field.description}{kind_note}")
+def format_row(*cells: str) -> str:
+    """Return one row of a table in Markdown."""
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -140,27 +101,21 @@ def _wrap_text(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def _capitalize_first(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def render_pages() -> dict[str, str]:
     """Return file name to text of both references."""
+    environment_intro = (
+        "`environments/<name>.yaml` declares one account and region, and the experiments it hosts. Operators own "
+        "it. The file's name is the environment's name. `tandem new NAME` writes a commented starter. Besides "
+        "these types the rules of [rules.md](rules.md) hold."
+    )
+    experiment_intro = (
+        "`experiments/<name>.yaml` declares what is compared. ML engineers own it; it knows no account and no "
+        "region. The file's name is the experiment's name. Besides these types the rules of "
+        "[rules.md](rules.md) hold."
+    )
     return {
-        "environment.md": render_reference(
-            Environment,
-            "An environment file",
-            "`environments/<name>.yaml` declares one account and region, and the experiments it hosts. Operators own "
-            "it. The file's name is the environment's name. `tandem new NAME` writes a commented starter. Besides "
-            "these types the rules of [rules.md](rules.md) hold.",
-        ),
-        "experiment.md": render_reference(
-            Experiment,
-            "An experiment file",
-            "`experiments/<name>.yaml` declares what is compared. ML engineers own it; it knows no account and no "
-            "region. The file's name is the experiment's name. Besides these types the rules of "
-            "[rules.md](rules.md) hold.",
-        ),
+        "environment.md": render_reference(Environment, "An environment file", environment_intro),
+        "experiment.md": render_reference(Experiment, "An experiment file", experiment_intro),
     }
 
 
@@ -171,13 +126,13 @@ def write_pages(texts: dict[str, str], arguments: Iterable[str]) -> int:
         0, or 1 when a page is stale.
     """
     stale = [name for name, text in texts.items() if not (DOCS / name).is_file() or (DOCS / name).read_text() != text]
-    if "--check" in arguments:
-        for name in stale:
-            sys.stderr.write(f"docs/{name} is stale: run `make docs`\n")
-        return STALE if stale else 0
+    is_check = "--check" in arguments
     for name in stale:
-        (DOCS / name).write_text(texts[name])
-    return 0
+        if is_check:
+            sys.stderr.write(f"docs/{name} is stale: run `make docs`\n")
+        else:
+            (DOCS / name).write_text(texts[name])
+    return STALE if stale and is_check else 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from tandem.spec.experiment import Mode
-from tandem.spec.figure import DataFigure, FigureSource
+from tandem.spec.figure import DataFigure, DataFile
 from tandem.spec.record import SpecRecord
 
 SupportVerdict = Literal["served", "unproven", "refused"]
@@ -22,9 +22,7 @@ class RuntimeImage(SpecRecord):
 
     repository: str = Field(description="registry, path and name")
     tag: str = Field(description="tag")
-    vulnerabilities: DataFigure[str | None] = Field(
-        description="known ones in the publisher's words; null for none told"
-    )
+    vulnerabilities: DataFigure[str | None] = Field(description="in the publisher's words; null where it tells none")
 
     @property
     def reference(self) -> str:
@@ -50,10 +48,8 @@ class ModeSupport(SpecRecord):
     verdict: DataFigure[SupportVerdict] = Field(description="served, unproven (needs accept_unproven) or refused")
     target_families: tuple[str, ...] = Field(default=(), description="families it serves; empty for any")
     proven_targets: tuple[str, ...] = Field(default=(), description="targets with a documented run; empty for any")
-    max_num_seqs: DataFigure[int] | None = Field(default=None, description="largest batch; null for no limit")
-    shown_max_num_seqs: DataFigure[int] | None = Field(
-        default=None, description="largest batch of a documented run; null where none is known or any will do"
-    )
+    max_num_seqs: DataFigure[int] | None = Field(None, description="largest batch; null for no limit")
+    shown_max_num_seqs: DataFigure[int] | None = Field(None, description="largest batch of a documented run; or null")
     reason: str = Field(description="why, in one sentence for the operator")
     nearest: str = Field(description="what to write instead, where refused")
 
@@ -62,9 +58,8 @@ class FlagSpelling(SpecRecord):
     """How a program of its own is told one Neuron setting."""
 
     flag: str = Field(description="the flag")
-    takes: Literal["value", "list", "switch", "either"] = Field(
-        description="value or list behind it; switch: there for true, absent for false; either: --x or --no-x"
-    )
+    # a value or list stands behind it; a switch is there for true and absent for false; either is --x or --no-x
+    takes: Literal["value", "list", "switch", "either"] = Field(description="what stands behind it")
 
 
 class CpuCompile(SpecRecord):
@@ -76,7 +71,16 @@ class CpuCompile(SpecRecord):
     platform_variable: str = Field(description="variable that takes the compiler target")
 
 
-class ProgramCompile(SpecRecord):
+class CompileSpelling(SpecRecord):
+    """What both ways to make an artifact have."""
+
+    environment: dict[str, str] = Field(description="variables of every compile, beside a server's")
+    work_variables: dict[str, str] = Field(description="variable to the folder of local disk that it takes")
+    unproven: DataFigure[str | None] = Field(description="what of it no source shows, in a sentence; null for nothing")
+    cpu: CpuCompile = Field(description="how it compiles without devices")
+
+
+class ProgramCompile(CompileSpelling):
     """An artifact is made by a program beside the server, told by flags what the server's loader would take.
 
     The loader's own settings are those it makes of the server's flags before the Neuron settings override them.
@@ -96,22 +100,14 @@ class ProgramCompile(SpecRecord):
     sampling_setting: str = Field(description="setting whose fields are flags of their own")
     flags: dict[str, FlagSpelling] = Field(description="every setting to its flag; sampling's fields as setting.field")
     closing_arguments: tuple[str, ...] = Field(description="arguments of every compile")
-    environment: dict[str, str] = Field(description="variables of every compile")
-    work_variables: dict[str, str] = Field(description="variable to the folder of local disk that it takes")
-    unproven: DataFigure[str | None] = Field(description="what of it no source shows, in a sentence; null for nothing")
-    cpu: CpuCompile = Field(description="how it compiles without devices")
 
 
-class ServerCompile(SpecRecord):
+class ServerCompile(CompileSpelling):
     """An artifact is what the server itself leaves in its cache, started with its own flags until it is healthy."""
 
     kind: Literal["server"] = Field(description="`server`: the server compiles as it starts")
     health_path: str = Field(description="path that answers once everything is compiled")
     dropped_variables: tuple[str, ...] = Field(description="the server's variables that would forbid it to compile")
-    environment: dict[str, str] = Field(description="variables of every compile, beside the server's")
-    work_variables: dict[str, str] = Field(description="variable to the folder of local disk that it takes")
-    unproven: DataFigure[str | None] = Field(description="what of it no source shows, in a sentence; null for nothing")
-    cpu: CpuCompile = Field(description="how it compiles without devices")
 
 
 class RuntimeSpelling(SpecRecord):
@@ -122,28 +118,19 @@ class RuntimeSpelling(SpecRecord):
     neuron_config_key: str | None = Field(description="key the settings are nested under; null for none")
     constant_arguments: tuple[str, ...] = Field(description="arguments of every server")
     constant_neuron_config: dict[str, Plain] = Field(description="settings of every server")
-    greedy_sampling: dict[str, Plain] = Field(
-        description="on_device_sampling_config that both arms get: speculation changes the runtime's own default"
-    )
-    tuning_defaults: dict[str, Plain] = Field(
-        description="settings of serving.tuning whose own default speculation changes, to what every arm is told"
-    )
+    # speculation changes the runtime's own defaults of these two, so every arm is told
+    greedy_sampling: dict[str, Plain] = Field(description="on_device_sampling_config of every server")
+    tuning_defaults: dict[str, Plain] = Field(description="settings of serving.tuning that no file needs to write")
     async_key: str | None = Field(description="Neuron setting that takes async_mode; null where a flag does")
     async_off_arguments: tuple[str, ...] = Field(description="arguments that turn asynchronous execution off")
     speculation_neuron_config: dict[str, dict[str, bool]] = Field(description="mode to the Neuron settings it adds")
-    speculation_methods: dict[str, str | None] = Field(
-        description="mode to vLLM's `method`; null where it is never read and so never written"
-    )
+    speculation_methods: dict[str, str | None] = Field(description="mode to vLLM's `method`; null: it is never read")
     draft_takes_max_model_len: bool = Field(description="the speculative config takes the draft's max_model_len")
     environment: dict[str, str] = Field(description="environment variables of every server, read at run time only")
-    compile_environment: dict[str, str] = Field(
-        description="environment variables of every server that change what is compiled: part of the artifact key"
-    )
+    compile_environment: dict[str, str] = Field(description="those that change what is compiled: part of the key")
     logical_core_variable: str | None = Field(description="environment variable that takes the LNC")
     artifact_variable: str = Field(description="environment variable that takes the artifact's folder")
-    artifact_is_cache: bool = Field(
-        description="the artifact is a cache root that needs locks: copied to local disk, never served from the mount"
-    )
+    artifact_is_cache: bool = Field(description="the artifact is a cache that needs locks: copied to local disk")
     tuning_keys: tuple[str, ...] = Field(description="fields of serving.tuning that it reads")
     tuning_flags: dict[str, str] = Field(description="those of them that are flags, not Neuron settings, to the flag")
     compile: ProgramCompile | ServerCompile = Field(discriminator="kind", description="how an artifact is made")
@@ -153,12 +140,10 @@ class RuntimeCounters(SpecRecord):
     """Which of the server's own figures can be trusted."""
 
     speculation: DataFigure[Literal["live", "flat"]] = Field(description="vLLM's spec_decode counters count, or stay 0")
-    tokens_per_step: DataFigure[Literal["k", "k+1"]] = Field(
-        description="most tokens one speculative step commits, by num_speculative_tokens k"
-    )
+    tokens_per_step: DataFigure[Literal["k", "k+1"]] = Field(description="most tokens that a step of window k commits")
 
 
-class Runtime(SpecRecord):
+class Runtime(DataFile):
     """One runtime; the file's name is its name."""
 
     name: str = Field(description="the file's name")
@@ -175,7 +160,6 @@ class Runtime(SpecRecord):
     needs_vocabulary_match: DataFigure[bool] = Field(description="a head's own vocabulary must equal the target's")
     spelling: RuntimeSpelling | None = Field(description="how it is told; null where not rendered")
     counters: RuntimeCounters = Field(description="which counters work")
-    sources: dict[str, FigureSource] = Field(description="key to document and date")
 
     def mode(self, mode: str) -> ModeSupport:
         """Return what is known of `mode`; a runtime's file lists all of them (checked at load)."""

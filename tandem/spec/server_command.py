@@ -36,33 +36,44 @@ def build_server_command(experiment: Experiment, variant: Variant, catalogue: Ca
 
     The experiment must have passed the rules: its runtime is rendered and its models are known.
     """
-    models, serving = catalogue.models, experiment.serving
+    serving, target = experiment.serving, catalogue.models[experiment.target]
     spelling = catalogue.runtimes[experiment.runtime].spelling
     assert spelling is not None  # a rule refuses runtimes that are not rendered
-    target = models[experiment.target]
-    flag_pairs: list[tuple[str, str]] = [
-        ("--served-model-name", experiment.target),
-        ("--host", "0.0.0.0"),  # noqa: S104  # inside the pod; the network policy decides who arrives
-        ("--port", str(SERVER_PORT)),
-        ("--tensor-parallel-size", str(serving.tensor_parallel_size)),
-        ("--max-num-seqs", str(serving.max_num_seqs)),
-        ("--max-model-len", str(serving.max_model_len)),
-        ("--dtype", serving.dtype),
-        (spelling.neuron_config_flag, _neuron_config(experiment, variant, spelling)),
-    ]
-    tuning = serving.tuning.model_dump()
-    flag_pairs += [
-        (flag, str(tuning[name])) for name, flag in spelling.tuning_flags.items() if tuning[name] is not None
-    ]
+    settings, tuning = neuron_settings(experiment, variant, spelling), serving.tuning.model_dump()
+    flags = {
+        "--served-model-name": experiment.target,
+        "--host": "0.0.0.0",  # noqa: S104  # inside the pod; the network policy decides who arrives
+        "--port": SERVER_PORT,
+        "--tensor-parallel-size": serving.tensor_parallel_size,
+        "--max-num-seqs": serving.max_num_seqs,
+        "--max-model-len": serving.max_model_len,
+        "--dtype": serving.dtype,
+        spelling.neuron_config_flag: json.dumps(
+            {spelling.neuron_config_key: settings} if spelling.neuron_config_key else settings
+        ),
+        **{flag: tuning[name] for name, flag in spelling.tuning_flags.items() if tuning[name] is not None},
+    }
     if variant.mode != "none":
-        flag_pairs.append(("--speculative-config", _speculative_config(experiment, variant, spelling, models)))
-    async_arguments = () if serving.async_mode else spelling.async_off_arguments
+        method = spelling.speculation_methods[variant.mode]
+        config = {
+            **({"method": method} if method else {}),
+            **({"model": model_folder(catalogue.models[variant.draft])} if variant.draft else {}),
+            "num_speculative_tokens": variant.num_speculative_tokens,
+            **({"max_model_len": serving.max_model_len} if spelling.draft_takes_max_model_len else {}),
+        }
+        flags["--speculative-config"] = json.dumps(config)
     # the model comes first and bare: `vllm serve` took --model for a while, later releases do not
-    arguments = (model_folder(target), *(part for pair in flag_pairs for part in pair))
+    arguments = (model_folder(target), *(str(part) for pair in flags.items() for part in pair))
+    async_arguments = () if serving.async_mode else spelling.async_off_arguments
     return ServerCommand(
         command=spelling.command,
         arguments=arguments + spelling.constant_arguments + async_arguments,
-        environment=_server_variables(experiment, spelling),
+        environment={
+            **spelling.compile_environment,
+            **spelling.environment,
+            **lnc_variable(experiment, spelling),
+            spelling.artifact_variable: ARTIFACT_FOLDER,
+        },
     )
 
 
@@ -73,49 +84,19 @@ def model_folder(model: ModelConfig) -> str:
 
 def neuron_settings(experiment: Experiment, variant: Variant, spelling: RuntimeSpelling) -> dict[str, object]:
     """Return the Neuron settings that the server is told, before they are nested and spelt as JSON."""
-    serving = experiment.serving
-    tuning = serving.tuning.model_dump()
+    serving, tuning = experiment.serving, experiment.serving.tuning.model_dump()
     json_keys = [name for name in spelling.tuning_keys if name not in spelling.tuning_flags]
-    tuning_values = {name: tuning[name] for name in json_keys if tuning[name] not in (None, ())}
     return {
         **spelling.constant_neuron_config,
         "on_device_sampling_config": spelling.greedy_sampling,
         **({spelling.async_key: serving.async_mode} if spelling.async_key else {}),
         **spelling.tuning_defaults,
-        **tuning_values,
+        **{name: tuning[name] for name in json_keys if tuning[name] not in (None, ())},
         **spelling.speculation_neuron_config.get(variant.mode, {}),
     }
-
-
-def _neuron_config(experiment: Experiment, variant: Variant, spelling: RuntimeSpelling) -> str:
-    settings = neuron_settings(experiment, variant, spelling)
-    document: dict[str, object] = {spelling.neuron_config_key: settings} if spelling.neuron_config_key else settings
-    return json.dumps(document)
-
-
-def _speculative_config(
-    experiment: Experiment, variant: Variant, spelling: RuntimeSpelling, models: dict[str, ModelConfig]
-) -> str:
-    method = spelling.speculation_methods[variant.mode]
-    config: dict[str, object] = {
-        **({"method": method} if method else {}),
-        **({"model": model_folder(models[variant.draft])} if variant.draft else {}),
-        "num_speculative_tokens": variant.num_speculative_tokens,
-        **({"max_model_len": experiment.serving.max_model_len} if spelling.draft_takes_max_model_len else {}),
-    }
-    return json.dumps(config)
 
 
 def lnc_variable(experiment: Experiment, spelling: RuntimeSpelling) -> dict[str, str]:
     """Return the variable that says the LNC: the same at compile and at serve, or the artifact cannot be loaded."""
     lnc = str(experiment.serving.logical_neuron_core)
     return {spelling.logical_core_variable: lnc} if spelling.logical_core_variable else {}
-
-
-def _server_variables(experiment: Experiment, spelling: RuntimeSpelling) -> dict[str, str]:
-    return {
-        **spelling.compile_environment,
-        **spelling.environment,
-        **lnc_variable(experiment, spelling),
-        spelling.artifact_variable: ARTIFACT_FOLDER,
-    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import re
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -40,14 +40,14 @@ _SAMPLES: tuple[tuple[str, str], ...] = (
     ("1.36", "1.37"),
 )
 _DATES = ("2000-01-01", "2000-01-02")
+_PLAIN_VALUES: dict[Any, list[Any]] = {bool: [False, True], date: list(_DATES)}
 _MIN_SAMPLE_CHARACTERS = 9  # letters; a shorter sample may be a word of any sentence
 
 
 def has_substitute(text: str) -> bool:
     """Return whether a text names a value that no file holds."""
-    return any(
-        sample in text for pair in (*_SAMPLES, _DATES) for sample in pair if len(sample) >= _MIN_SAMPLE_CHARACTERS
-    )
+    samples = (sample for pair in (*_SAMPLES, _DATES) for sample in pair)
+    return any(sample in text for sample in samples if len(sample) >= _MIN_SAMPLE_CHARACTERS)
 
 
 def build_substitutes(
@@ -61,18 +61,17 @@ def build_substitutes(
         faults: of its form.
         name: the file's name.
     """
-    first_record = _repair_record(record, document, tuple(faults), name, 0)
-    second_record = _repair_record(record, document, tuple(faults), name, 1)
-    return (first_record, second_record) if first_record is not None and second_record is not None else None
+    first, second = (_repair_record(record, document, tuple(faults), name, choice) for choice in (0, 1))
+    return (first, second) if first is not None and second is not None else None
 
 
 def _repair_record(
-    record: type[R], document: YamlDocument, faults: tuple[SpecFault, ...], name: str, choice_index: int
+    record: type[R], document: YamlDocument, faults: tuple[SpecFault, ...], name: str, choice: int
 ) -> R | None:
-    """Mend every fault until the record is legal; `choice_index` says with the first or the second legal value."""
+    """Mend every fault until the record is legal; `choice` says with the first or the second legal value."""
     data = copy.deepcopy(document.data)
     for _ in range(MAX_REPAIRS):
-        if not all(_repair_value(record, data, fault, choice_index) for fault in faults):
+        if not all(_repair_value(record, data, fault, choice) for fault in faults):
             return None
         try:
             return parse_record(record, replace(document, data=data), name=name)
@@ -81,14 +80,14 @@ def _repair_record(
     return None
 
 
-def _repair_value(record: type[SpecRecord], data: dict[str, Any], fault: SpecFault, choice_index: int) -> bool:
+def _repair_value(record: type[SpecRecord], data: dict[str, Any], fault: SpecFault, choice: int) -> bool:
     """Put a legal value where a fault is, or take an unknown key away; return whether there was a way.
 
     Args:
         record: the schema.
         data: the file's data, which is changed.
         fault: of its form.
-        choice_index: 0 for the nearest legal value, 1 for another.
+        choice: 0 for the nearest legal value, 1 for another.
     """
     steps: list[Any] = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", fault.path)]
     parent: Any = data
@@ -103,15 +102,14 @@ def _repair_value(record: type[SpecRecord], data: dict[str, Any], fault: SpecFau
         return parent.pop(last_step, None) is not None
     field = find_field(record, steps, data)
     choices = _list_choices(field, value, item=isinstance(last_step, int)) if field is not None else []
-    if not choices:
-        return False
-    parent[last_step] = choices[choice_index % len(choices)]
-    return True
+    if choices:
+        parent[last_step] = choices[choice % len(choices)]
+    return bool(choices)
 
 
 def _list_choices(field: FieldInfo, value: object, *, item: bool) -> list[Any]:
     """Return legal values of a field, or of an item of its list; its default where its type names none."""
-    choices = list(_yield_legal_values(field.annotation, field.metadata, value))
+    choices = _list_legal_values(field.annotation, field.metadata, value)
     if item:
         return [entry for choice in choices if isinstance(choice, list) for entry in choice]
     if choices or field.is_required():
@@ -122,8 +120,8 @@ def _list_choices(field: FieldInfo, value: object, *, item: bool) -> list[Any]:
     return [list(default) if isinstance(default, tuple) else default]
 
 
-def _yield_legal_values(annotation: Any, metadata: Iterable[Any], value: Any) -> Iterator[Any]:
-    """Yield two legal values of a type, that nearest to the given one first.
+def _list_legal_values(annotation: Any, metadata: Iterable[Any], value: Any) -> list[Any]:
+    """Return two legal values of a type, that nearest to the given one first; none of a type without a known one.
 
     Args:
         annotation: the type, as the field declares it.
@@ -131,47 +129,36 @@ def _yield_legal_values(annotation: Any, metadata: Iterable[Any], value: Any) ->
         value: the spoilt value.
     """
     origin, args = get_origin(annotation), get_args(annotation)
+    kinds = [part for part in args if part is not type(None)]
+    values: list[Any] = []
     if origin is Annotated:
         notes = [part for note in args[1:] for part in (note.metadata if isinstance(note, FieldInfo) else [note])]
-        yield from _yield_legal_values(args[0], [*metadata, *notes], value)
+        values = _list_legal_values(args[0], [*metadata, *notes], value)
     elif origin in {Union, types.UnionType}:
-        kinds = [part for part in args if part is not type(None)]
-        if len(kinds) == 1:
-            yield from _yield_legal_values(kinds[0], metadata, value)
+        values = _list_legal_values(kinds[0], metadata, value) if len(kinds) == 1 else []
+    elif origin is Literal and isinstance(args[0], int) and isinstance(value, int | float):
+        values = sorted(args, key=lambda number: (abs(number - value), number))[:2]
     elif origin is Literal:
-        yield from _nearest_words(args, value)
+        values = [args[0], args[-1]]
     elif origin is tuple:
-        yield from ([item] for item in _yield_legal_values(args[0], [], value))
+        values = [[item] for item in _list_legal_values(args[0], [], value)]
     elif annotation in {int, float}:
-        yield from _nearest_numbers(metadata, value)
-    elif annotation is bool:
-        yield from (False, True)
-    elif annotation is date:
-        yield from _DATES
-    elif annotation is str or origin is None:
+        values = _list_bounds(metadata, value)
+    elif annotation in _PLAIN_VALUES:
+        values = _PLAIN_VALUES[annotation]
+    else:
         pattern = next((note.pattern for note in metadata if getattr(note, "pattern", None)), None)
         fitting = [pair for pair in _SAMPLES if pattern and all(re.search(pattern, text) for text in pair)]
-        yield from fitting[0] if fitting else ()
+        values = list(fitting[0]) if fitting else []
+    return values
 
 
-def _nearest_words(args: tuple[Any, ...], value: Any) -> Iterator[Any]:
-    """Yield two of the allowed words: the nearest numbers, or the first and the last."""
-    numbers = [word for word in args if isinstance(word, int)]
-    if numbers and isinstance(value, int | float):
-        nearest = sorted(numbers, key=lambda number: (abs(number - value), number))
-        yield from nearest[:2]
-    else:
-        yield from (args[0], args[-1])
-
-
-def _nearest_numbers(metadata: Iterable[Any], value: Any) -> Iterator[Any]:
-    """Yield the bounds of a number, the nearer one first; 1 and 10000 where it has none."""
+def _list_bounds(metadata: Iterable[Any], value: Any) -> list[Any]:
+    """Return the bounds of a number, the nearer one first; 1 and 10000 where it has none."""
     lowest: Any = 1
     highest: Any = 10_000
     for note in metadata:
         lowest = getattr(note, "ge", getattr(note, "gt", None) and note.gt + 1) or lowest
         highest = getattr(note, "le", None) or highest
-    if isinstance(value, int | float) and not isinstance(value, bool) and value > highest:
-        yield from (highest, lowest)
-    else:
-        yield from (lowest, highest)
+    is_above = isinstance(value, int | float) and not isinstance(value, bool) and value > highest
+    return [highest, lowest] if is_above else [lowest, highest]

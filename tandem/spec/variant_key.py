@@ -15,37 +15,29 @@ def compute_artifact_key(experiment: Experiment, variant: Variant, catalogue: Ca
     runtime, models = catalogue.runtimes[experiment.runtime], catalogue.models
     serving, spelling, versions = experiment.serving, runtime.spelling, runtime.versions
     assert spelling is not None  # a rule refuses runtimes that are not rendered
-    tuning_settings = serving.tuning.model_dump()
     tuning = {
-        name: spelling.tuning_defaults.get(name) if value is None else value for name, value in tuning_settings.items()
+        name: spelling.tuning_defaults.get(name) if value is None else value
+        for name, value in serving.tuning.model_dump().items()
     }
-    speculation = spelling.speculation_neuron_config.get(variant.mode, {})
+    settings = ("tensor_parallel_size", "logical_neuron_core", "max_num_seqs", "max_model_len", "dtype", "async_mode")
     return ArtifactKey(
         runtime=runtime.name,
         image_repository=runtime.image.repository,
         image_tag=runtime.image.tag,
         image_digest=catalogue.digests.find_digest(runtime.image.reference),
-        sdk=versions.sdk.value,
-        neuronx_cc=versions.neuronx_cc.value,
-        nxdi=versions.nxdi.value,
-        plugin=versions.plugin.value,
+        **{name: getattr(versions, name).value for name in ("sdk", "neuronx_cc", "nxdi", "plugin")},
+        **{name: getattr(serving, name) for name in settings},
         platform_target=runtime.platform_target,
         target=models[experiment.target].full_id(),
         draft=models[variant.draft].full_id() if variant.draft else None,
         mode=variant.mode,
         num_speculative_tokens=variant.num_speculative_tokens or 0,
-        tensor_parallel_size=serving.tensor_parallel_size,
         draft_tensor_parallel_size=serving.tensor_parallel_size if variant.draft else None,
-        logical_neuron_core=serving.logical_neuron_core,
-        max_num_seqs=serving.max_num_seqs,
-        max_model_len=serving.max_model_len,
-        dtype=serving.dtype,
         quantization=None,  # no runtime renders quantized weights yet
         kv_cache_quantization=None,
         prefix_caching=False,  # rendered off in every variant: a cache hit would flatter whoever runs second
-        async_mode=serving.async_mode,
         sampling=spelling.greedy_sampling,
         tuning={name: tuning[name] for name in spelling.tuning_keys},
-        neuron_config={**spelling.constant_neuron_config, **speculation},
+        neuron_config={**spelling.constant_neuron_config, **spelling.speculation_neuron_config.get(variant.mode, {})},
         environment=spelling.compile_environment,
     )

@@ -5,10 +5,9 @@ Invariant: form only. What passes here is typed; whether it is legal is said by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from tandem.shell_command import quote_command
 from tandem.spec.document import YamlDocument, read_document
@@ -47,138 +46,95 @@ class Workspace:
     substitutes: tuple[Workspace, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _ParsedFolder(Generic[R]):
+    """The files of one kind: those of good form, and the others as far as they can be mended, each twice."""
+
+    records: dict[str, tuple[YamlDocument, R]]
+    mended: dict[str, tuple[YamlDocument, tuple[R, R]]]
+    faults: list[SpecFault]
+
+
 def load_workspace(environments: Path, experiments: Path, names: tuple[str, ...] = ()) -> Workspace:
     """Read the environments named (all when none is) and every experiment.
 
     Raises:
         SpecError: a folder does not exist, or a named environment has no file.
     """
+    environment_files, experiment_files = _list_files(environments), _list_files(experiments)
     faults: list[SpecFault] = []
-    if not (_list_files(environments) or _list_files(experiments)):
-        faults.append(_empty_folders_fault(environments, experiments))
-    environment_pairs: list[tuple[YamlDocument, Environment]] = []
-    substitute_pairs: list[tuple[YamlDocument, tuple[SpecRecord, SpecRecord]]] = []
-    environment_pairs += _parse_files(environments, names, Environment, faults, substitute_pairs)
-    environment_records = [*(record for _, record in environment_pairs), *(pair[0] for _, pair in substitute_pairs)]
-    experiment_names = {
-        name for record in environment_records if isinstance(record, Environment) for name in record.experiments
-    }
-    present_names = {path.stem for path in _list_files(experiments)}
-    names_to_load = tuple(sorted(experiment_names & present_names)) if names else ()
-    experiment_pairs = (
-        list(_parse_files(experiments, names_to_load, Experiment, faults, substitute_pairs))
-        if names_to_load or not names
-        else []
-    )
-    faults += [
-        _wrong_suffix_fault(path) for folder in (environments, experiments) for path in sorted(folder.glob("*.yml"))
-    ]
-    faults += [
-        _unknown_experiment_fault(document, index, name, sorted(present_names))
-        for document, record in environment_pairs
-        for index, name in enumerate(record.experiments)
-        if name not in present_names
-    ]
-    workspace = _build_workspace(environment_pairs, experiment_pairs)
-    substitute_workspaces = (
-        [
-            _build_workspace(
-                [*environment_pairs, *_select_substitutes(substitute_pairs, Environment, choice_index)],
-                [*experiment_pairs, *_select_substitutes(substitute_pairs, Experiment, choice_index)],
-            )
-            for choice_index in (0, 1)
-        ]
-        if substitute_pairs
-        else []
-    )
-    return replace(workspace, faults=tuple(faults), substitutes=tuple(substitute_workspaces))
-
-
-def _build_workspace(
-    environments: Iterable[tuple[YamlDocument, Environment]], experiments: Iterable[tuple[YamlDocument, Experiment]]
-) -> Workspace:
-    """Join parsed files under their names."""
+    if not (environment_files or experiment_files):
+        got, allowed = f"no .yaml file here, and none in {experiments}", "one environment or experiment at least"
+        change = "start from `tandem new NAME`, or name other folders by --environments and --experiments"
+        faults.append(SpecFault(str(environments), "", got, allowed, change))
+    present = ", ".join(sorted(environment_files)) or "none yet"
+    missing = []
+    for name in names:
+        if name not in environment_files:
+            change = f"name one of these, or make it with `{quote_command('tandem', 'new', name)}`"
+            missing.append(SpecFault(str(environments / f"{name}.yaml"), "", "no such file", present, change))
+    if missing:
+        raise SpecError(missing)
+    places = _parse_files(Environment, {name: environment_files[name] for name in names or environment_files})
+    hosts = [record for _, record in places.records.values()] + [pair[0] for _, pair in places.mended.values()]
+    host_names = {name for host in hosts for name in host.experiments}
+    names_to_load = sorted(host_names & set(experiment_files)) if names else experiment_files
+    pairs = _parse_files(Experiment, {name: experiment_files[name] for name in names_to_load})
+    faults += places.faults + pairs.faults
+    for folder in (environments, experiments):
+        for path in sorted(folder.glob("*.yml")):
+            got, change = "a file that is passed over for its ending, .yml", f"rename it to {path.stem}.yaml"
+            faults.append(SpecFault(str(path), "", got, "files ending in .yaml", change))
+    for document, environment in places.records.values():
+        for index, name in enumerate(environment.experiments):
+            if name not in experiment_files:
+                allowed = ", ".join(sorted(experiment_files)) or "none yet"
+                change = f"write experiments/{name}.yaml, or host another"
+                faults.append(document.build_fault(f"experiments[{index}]", repr(name), allowed, change))
+    choices = (0, 1) if places.mended or pairs.mended else ()
     return Workspace(
-        environments={
-            record.name: SpecFile(document=document, environment=record) for document, record in environments
-        },
-        experiments={record.name: SpecFile(document=document, experiment=record) for document, record in experiments},
+        environments=_wrap_files("environment", places),
+        experiments=_wrap_files("experiment", pairs),
+        faults=tuple(faults),
+        substitutes=tuple(
+            Workspace(
+                environments=_wrap_files("environment", places, choice),
+                experiments=_wrap_files("experiment", pairs, choice),
+            )
+            for choice in choices
+        ),
     )
 
 
-def _select_substitutes(
-    substitute_pairs: Iterable[tuple[YamlDocument, tuple[SpecRecord, SpecRecord]]], kind: type[R], choice_index: int
-) -> Iterator[tuple[YamlDocument, R]]:
-    """Yield the mended records of one kind, with the first or the second legal values."""
-    for document, pair in substitute_pairs:
-        record = pair[choice_index]
-        if isinstance(record, kind):
-            yield document, record
+def _list_files(folder: Path) -> dict[str, Path]:
+    """Return name to file of a folder."""
+    if not folder.is_dir():
+        change = "create it, or name another by --environments or --experiments"
+        raise SpecError([SpecFault(str(folder), "", "no such folder", "a folder of YAML files", change)])
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
-def _parse_files(
-    folder: Path,
-    names: tuple[str, ...],
-    record: type[R],
-    faults: list[SpecFault],
-    substitute_pairs: list[tuple[YamlDocument, tuple[SpecRecord, SpecRecord]]],
-) -> Iterator[tuple[YamlDocument, R]]:
-    files = _list_files(folder)
-    if names:
-        by_name = {path.stem: path for path in files}
-        missing = [name for name in names if name not in by_name]
-        if missing:
-            raise SpecError([_missing_file_fault(folder, name, sorted(by_name)) for name in missing])
-        files = [by_name[name] for name in names]
-    for path in files:
+def _parse_files(record: type[R], files: dict[str, Path]) -> _ParsedFolder[R]:
+    folder: _ParsedFolder[R] = _ParsedFolder({}, {}, [])
+    for name, path in files.items():
         try:
             document = read_document(path)
         except SpecError as error:
-            faults.extend(error.faults)
+            folder.faults.extend(error.faults)
             continue
         try:
-            yield document, parse_record(record, document, name=path.stem)
+            folder.records[name] = document, parse_record(record, document, name=name)
         except SpecError as error:
-            faults.extend(error.faults)
-            pair = build_substitutes(record, document, error.faults, path.stem)
+            folder.faults.extend(error.faults)
+            pair = build_substitutes(record, document, error.faults, name)
             if pair is not None:
-                substitute_pairs.append((document, pair))
+                folder.mended[name] = document, pair
+    return folder
 
 
-def _list_files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise SpecError(
-            [SpecFault(file=str(folder), path="", got="no such folder", allowed="a folder of YAML files",
-                   change="create it, or name another by --environments or --experiments")]
-        )  # fmt: skip
-    return sorted(folder.glob("*.yaml"))
-
-
-def _empty_folders_fault(environments: Path, experiments: Path) -> SpecFault:
-    return SpecFault(
-        file=str(environments), path="", got=f"no .yaml file here, and none in {experiments}",
-        allowed="one environment or experiment at least",
-        change="start from `tandem new NAME`, or name other folders by --environments and --experiments",
-    )  # fmt: skip
-
-
-def _missing_file_fault(folder: Path, name: str, present_names: list[str]) -> SpecFault:
-    return SpecFault(
-        file=str(folder / f"{name}.yaml"), path="", got="no such file", allowed=", ".join(present_names) or "none yet",
-        change=f"name one of these, or make it with `{quote_command('tandem', 'new', name)}`",
-    )  # fmt: skip
-
-
-def _wrong_suffix_fault(path: Path) -> SpecFault:
-    return SpecFault(
-        file=str(path), path="", got="a file that is passed over for its ending, .yml", allowed="files ending in .yaml",
-        change=f"rename it to {path.stem}.yaml",
-    )  # fmt: skip
-
-
-def _unknown_experiment_fault(document: YamlDocument, index: int, name: str, present_names: list[str]) -> SpecFault:
-    path = f"experiments[{index}]"
-    return SpecFault(
-        file=document.file, path=path, got=repr(name), allowed=", ".join(present_names) or "none yet",
-        change=f"write experiments/{name}.yaml, or host another", line=document.lines.get(path),
-    )  # fmt: skip
+def _wrap_files(kind: str, folder: _ParsedFolder[Any], choice: int | None = None) -> dict[str, SpecFile]:
+    """Return the files of a folder by name; with `choice` also the mended ones, in their first or second form."""
+    files = dict(folder.records)
+    if choice is not None:
+        files |= {name: (document, pair[choice]) for name, (document, pair) in folder.mended.items()}
+    return {name: SpecFile(document=document, **{kind: record}) for name, (document, record) in files.items()}

@@ -99,7 +99,7 @@ def test_a_namespace_has_the_environments_name() -> None:
     ],
 )  # fmt: skip
 def test_a_unit_has_cloudwatchs_word(unit: str, word: str) -> None:
-    assert metrics.cloudwatch_unit(metrics.CloudWatchMetric("x", unit, "what it counts", "bench")) == word
+    assert metrics.cloudwatch_unit(metrics.CloudWatchMetric("what it counts", unit=unit)) == word
 
 
 @pytest.mark.parametrize(

@@ -214,16 +214,19 @@ def known() -> Catalogue:
 def judged(
     changes: dict[str, Any], catalogue: Catalogue | None = None, now: datetime | None = NOW
 ) -> tuple[SpecFault, ...]:
-    """Judge the clean pair after `changes`: dotted path to a value or DELETE, beginning with one of these.
+    """Judge the clean pair after `changes`: dotted path of the file that has it to a value or DELETE.
 
-    `environment` and `experiment` are the pair; `twin` is a second environment, whose own faults are left out.
+    `environment.` and `experiment.` before a path say which file is meant where both have the key (`serving` is the
+    experiment's); `twin.` is a second environment, whose own faults are left out.
     """
     files = {"environment": copy.deepcopy(ENVIRONMENT), "experiment": copy.deepcopy(EXPERIMENT)}
     if any(path.startswith("twin.") for path in changes):
         files["twin"] = copy.deepcopy({**ENVIRONMENT, "delivery": {"kind": "cdk"}})
         files["twin"]["capacity"]["reservation_id"] = None
     for path, value in changes.items():
-        _set(files, path, value)
+        first = re.split(r"[.\[]", path)[0]
+        kind = "experiment" if first in Experiment.model_fields else "environment"
+        _set(files, path if first in files else f"{kind}.{path}", value)
     names = {kind: data.pop("name", "pair" if kind == "experiment" else kind) for kind, data in files.items()}
     documents = {kind: YamlDocument(file=f"{kind}.yaml", data=data, lines=_lines(data)) for kind, data in files.items()}
     experiment = documents.pop("experiment")

@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 import test_examples
-from environment_examples import ENVIRONMENT_EXAMPLES
-from example import Example, Vary
-from experiment_examples import EXPERIMENT_EXAMPLES
+from examples import EXAMPLES, Vary
 from known import judged, known
 from test_judge import FURTHER
 
@@ -28,7 +26,6 @@ pytestmark = pytest.mark.proof
 
 ROOT = Path(__file__).parent.parent.parent
 JUDGE = importlib.import_module("tandem.rules.check")
-EXAMPLES: dict[str, Example] = {**EXPERIMENT_EXAMPLES, **ENVIRONMENT_EXAMPLES}
 CORPUS: dict[str, tuple[dict[str, Any], Vary | None]] = {
     **{name: (example.found, example.vary) for name, example in EXAMPLES.items()},
     **{name: (changes, None) for name, (changes, _) in FURTHER.items()},
@@ -50,7 +47,7 @@ def modules() -> Iterator[ModuleType]:
     """Yield each module of rules."""
     for path in sorted((ROOT / "tandem" / "rules").glob("*.py")):
         module = importlib.import_module(f"tandem.rules.{path.stem}")
-        if hasattr(module, "RULES") and path.stem not in {"__init__", "table", "check", "doc"}:
+        if hasattr(module, "RULES") and path.stem not in {"__init__", "check", "doc"}:
             yield module
 
 
@@ -102,7 +99,7 @@ def test_a_disabled_rule_turns_its_test_red(rule: Rule[Any], monkeypatch: pytest
     monkeypatch.setattr(JUDGE, "RULES", tuple(other for other in RULES if other is not rule))
 
     with pytest.raises(AssertionError):
-        test_examples.test_rejects_the_example_at_its_key(rule.id, EXAMPLES[rule.id])
+        test_examples.test_rejects_the_example_at_its_key_and_says_what_to_do(rule.id, EXAMPLES[rule.id])
 
 
 PLACE_IDS = [f"{module.__name__.rpartition('.')[2]}:{line}" for module, _, line in PLACES]

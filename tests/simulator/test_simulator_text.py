@@ -15,8 +15,7 @@ from tandem.bench.suites.suite import Prompt, check_content
 from tandem.simulator.generation_request import GenerationRequest, read_generation_request
 from tandem.simulator.response_plan import ResponsePlan, plan_response
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
-from tandem.simulator.text_generator import generate_text
-from tandem.simulator.tokenizer import END_ID, split_pieces, token_id
+from tandem.simulator.text_generator import END_ID, generate_text, split_pieces, token_id
 
 ROOT = Path(__file__).parents[2]
 PROMPT = Prompt(id="p", class_="default", prompt="Say something.")

@@ -53,12 +53,9 @@ def test_a_byte_of_one_images_own_source_leaves_the_others_tag(source: Path) -> 
     assert TOOLS.tag(source) == TOOLS.tag()
 
 
-@pytest.mark.parametrize(("suites", "runs"), [(("post", "real"), True), (("real",), False)], ids=["post", "real"])
-def test_llmperf_runs_where_the_posts_suite_is_measured(suites: tuple[str, ...], *, runs: bool) -> None:
-    assert has_llmperf(experiment("post").model_copy(update={"suites": suites})) is runs
-
-
-def test_llmperf_runs_beside_no_sweep() -> None:
+def test_llmperf_runs_where_the_posts_suite_is_measured_and_beside_no_sweep() -> None:
+    assert has_llmperf(experiment("post"))
+    assert not has_llmperf(experiment("post").model_copy(update={"suites": ("real",)}))
     assert not has_llmperf(experiment("post-drafts-windows"))
 
 
@@ -119,17 +116,15 @@ def test_a_line_that_admits_no_file_is_an_error_that_names_it(source: Path) -> N
         TOOLS.source_files(source)
 
 
-def test_a_tag_is_16_hexadecimal_digits() -> None:
+def test_a_pod_pulls_16_hexadecimal_digits_from_the_accounts_own_registry_behind_no_mirror() -> None:
+    place = environment("post-us-east-2")
+    host = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
+    mirrored = place.model_copy(update={"registry_mirrors": {host: "m.dev"}})
+
     assert len(TOOLS.tag()) == 16
     assert set(TOOLS.tag()) <= set("0123456789abcdef")
-
-
-def test_a_pod_pulls_from_the_accounts_own_registry() -> None:
-    place = environment("post-us-east-2")
-
-    assert TOOLS.reference(place) == (
-        f"111122223333.dkr.ecr.us-east-2.amazonaws.com/{repository_name(place)}:{TOOLS.tag()}"
-    )
+    assert TOOLS.reference(place) == f"{host}/{repository_name(place)}:{TOOLS.tag()}"
+    assert TOOLS.reference(mirrored) == TOOLS.reference(place)
 
 
 def test_a_region_in_china_has_chinas_suffix() -> None:
@@ -138,23 +133,11 @@ def test_a_region_in_china_has_chinas_suffix() -> None:
     assert registry_host(place) == "111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn"
 
 
-def test_no_mirror_stands_in_front_of_it() -> None:
-    place = environment("post-us-east-2")
-    mirrored = place.model_copy(update={"registry_mirrors": {"111122223333.dkr.ecr.us-east-2.amazonaws.com": "m.dev"}})
+def test_each_environment_has_a_repository_for_each_image() -> None:
+    places = [environment("post-us-east-2").model_copy(update={"name": name}) for name in ("one", "other")]
+    repositories = {image.reference(place).rpartition(":")[0] for image in (TOOLS, LLMPERF) for place in places}
 
-    assert TOOLS.reference(mirrored) == TOOLS.reference(place)
-
-
-def test_two_environments_of_one_account_and_region_do_not_share_a_repository() -> None:
-    place = environment("post-us-east-2")
-
-    assert repository_name(place) != repository_name(place.model_copy(update={"name": "other"}))
-
-
-def test_two_images_of_one_environment_do_not_share_a_repository() -> None:
-    place = environment("post-us-east-2")
-
-    assert len({image.reference(place).rpartition(":")[0] for image in (TOOLS, LLMPERF)}) == 2
+    assert len(repositories) == 4
 
 
 @pytest.mark.parametrize(

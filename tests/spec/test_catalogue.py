@@ -16,7 +16,9 @@ from tandem.spec.environment import CapacitySettings, SystemNodeSettings
 from tandem.spec.experiment import Mode, TuningSettings
 from tandem.spec.faults import SpecError
 from tandem.spec.figure import FigureSource, walk_figures
+from tandem.spec.model import ModelConfig
 from tandem.spec.platform import InstanceType
+from tandem.spec.runtime import Runtime
 
 TODAY = date(2026, 11, 22)  # the day of the last reading; a later reading moves it
 FILES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.yaml"))
@@ -35,17 +37,8 @@ SOURCES = {f"{name} {key}": source for name, record in RECORDS.items() for key, 
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_every_figure_cites_a_source_that_its_file_lists(name: str) -> None:
-    record = RECORDS[name]
-
-    assert {figure.source for _, figure in walk_figures(record, "")} <= set(record.sources)
-
-
-@pytest.mark.parametrize("name", RECORDS)
-def test_no_source_is_listed_in_vain(name: str) -> None:
-    record = RECORDS[name]
-
-    assert set(record.sources) - {figure.source for _, figure in walk_figures(record, "")} == set()
+def test_a_file_lists_the_sources_that_its_figures_cite_and_no_other(name: str) -> None:
+    assert {figure.source for _, figure in walk_figures(RECORDS[name])} == set(RECORDS[name].sources)
 
 
 @pytest.mark.parametrize("source", list(SOURCES.values()), ids=SOURCES)
@@ -54,98 +47,44 @@ def test_a_source_names_a_place_and_a_day_that_has_been(source: FigureSource) ->
     assert len(source.where) > len("no source")
 
 
-@pytest.mark.parametrize("runtime", known().runtimes)
-def test_a_runtime_says_of_every_mode_whether_it_runs(runtime: str) -> None:
-    assert sorted(support.mode for support in known().runtimes[runtime].modes) == sorted(get_args(Mode))
+@pytest.mark.parametrize("runtime", known().runtimes.values(), ids=lambda runtime: runtime.name)
+def test_a_runtime_is_spelt_in_all_modes_that_run_where_it_is_rendered(runtime: Runtime) -> None:
+    spelling = runtime.spelling
+    running = {support.mode for support in runtime.modes if support.verdict.value != "refused"} - {"none"}
+
+    assert sorted(support.mode for support in runtime.modes) == sorted(get_args(Mode))
+    assert (spelling is not None, runtime.not_rendered_because is None) == (runtime.rendered, runtime.rendered)
+    assert spelling is None or running <= set(spelling.speculation_methods)
+    assert spelling is None or running <= set(spelling.speculation_neuron_config)
 
 
-RUNNING = [
-    (runtime.name, support.mode)
-    for runtime in known().runtimes.values()
-    for support in runtime.modes
-    if runtime.rendered and support.verdict.value != "refused" and support.mode != "none"
-]
-
-
-@pytest.mark.parametrize(("runtime", "mode"), RUNNING)
-def test_every_mode_that_runs_is_spelt(runtime: str, mode: str) -> None:
-    spelling = known().runtimes[runtime].spelling
-
-    assert spelling is not None
-    assert mode in spelling.speculation_methods
-    assert mode in spelling.speculation_neuron_config
-
-
-@pytest.mark.parametrize("runtime", known().runtimes)
-def test_a_runtime_is_spelt_exactly_when_it_is_rendered(runtime: str) -> None:
-    found = known().runtimes[runtime]
-
-    assert (found.spelling is not None, found.not_rendered_because is None) == (found.rendered, found.rendered)
-
-
-@pytest.mark.parametrize(
-    "key", sorted({key for each in known().runtimes.values() if each.spelling for key in each.spelling.tuning_keys})
-)
-def test_a_tuning_key_is_one_that_an_experiment_can_declare(key: str) -> None:
-    assert key in TuningSettings.model_fields
-
-
-def test_every_tuning_key_is_read_by_some_runtime() -> None:
+def test_the_runtimes_read_the_tuning_that_an_experiment_can_declare_and_no_other() -> None:
     read = {key for each in known().runtimes.values() if each.spelling for key in each.spelling.tuning_keys}
 
     assert read == set(TuningSettings.model_fields)
 
 
-PROVEN = {
-    target
-    for runtime in known().runtimes.values()
-    for target in (*runtime.proven_targets.value, *(name for mode in runtime.modes for name in mode.proven_targets))
-}
+def test_every_proven_target_has_a_model_file() -> None:
+    proven = {target for runtime in known().runtimes.values() for target in runtime.proven_targets.value}
+    supports = [support for runtime in known().runtimes.values() for support in runtime.modes]
+
+    assert proven | {target for support in supports for target in support.proven_targets} <= set(known().models)
 
 
-@pytest.mark.parametrize("target", sorted(PROVEN))
-def test_a_proven_target_has_a_model_file(target: str) -> None:
-    assert target in known().models
-
-
-@pytest.mark.parametrize("id_", [id_ for id_, model in known().models.items() if model.head_of])
-def test_a_heads_target_has_a_model_file_of_its_width(id_: str) -> None:
-    head = known().models[id_]
-    target = known().models[head.head_of or ""]
-
-    assert head.hidden_size.value == target.hidden_size.value
-
-
-@pytest.mark.parametrize("id_", known().models)
-def test_only_heads_are_heads_of_something(id_: str) -> None:
-    model = known().models[id_]
-
+@pytest.mark.parametrize("model", known().models.values(), ids=lambda model: model.id)
+def test_heads_alone_are_heads_of_something_and_as_wide_as_that(model: ModelConfig) -> None:
     assert (model.kind.value == "causal-lm") == (model.head_of is None)
+    assert model.head_of is None or model.hidden_size.value == known().models[model.head_of].hidden_size.value
 
 
 @pytest.mark.parametrize("kind", get_args(CapacitySettings.model_fields["instance_type"].annotation))
-def test_an_accelerator_type_has_its_figures(kind: str) -> None:
+def test_an_accelerator_type_has_its_figures_and_is_offered(kind: str) -> None:
     instance = known().instances.instances[kind]
     named = set(InstanceType.model_fields) - {"resource_slice"}
 
     assert [name for name in sorted(named) if getattr(instance, name).value is None] == []
-
-
-@pytest.mark.parametrize("kind", get_args(CapacitySettings.model_fields["instance_type"].annotation))
-def test_an_accelerator_type_has_eight_physical_cores_per_device(kind: str) -> None:
-    assert known().instances.instances[kind].physical_cores_per_device.value == 8
-
-
-@pytest.mark.parametrize("kind", get_args(CapacitySettings.model_fields["instance_type"].annotation))
-def test_no_claim_can_be_larger_than_the_type(kind: str) -> None:
-    instance = known().instances.instances[kind]
-    devices = instance.devices.value or 0
-
-    assert max((*instance.device_counts.value, *instance.device_groups.value)) <= devices
-
-
-@pytest.mark.parametrize("kind", get_args(CapacitySettings.model_fields["instance_type"].annotation))
-def test_an_accelerator_type_is_offered_somewhere(kind: str) -> None:
+    assert instance.physical_cores_per_device.value == 8
+    assert max((*instance.device_counts.value, *instance.device_groups.value)) <= (instance.devices.value or 0)
     assert known().offerings.offerings[kind]
 
 
@@ -157,14 +96,12 @@ def test_system_nodes_can_be_had_wherever_accelerators_can(kind: str) -> None:
     assert regions <= set(offerings[kind])
 
 
-OFFERED = [(kind, region) for kind, table in known().offerings.offerings.items() for region in table]
+@pytest.mark.parametrize("kind", known().offerings.offerings)
+def test_an_offering_names_zones_of_its_region(kind: str) -> None:
+    zones = known().offerings.zones
 
-
-@pytest.mark.parametrize(("kind", "region"), OFFERED)
-def test_an_offering_names_zones_of_its_region(kind: str, region: str) -> None:
-    zones = known().offerings.zones[region].value
-
-    assert set(known().offerings.offerings[kind][region].value) <= set(zones)
+    for region, figure in known().offerings.offerings[kind].items():
+        assert set(figure.value) <= set(zones[region].value)
 
 
 def test_the_default_kubernetes_minor_is_known_and_above_the_floor() -> None:
@@ -179,10 +116,8 @@ def test_the_default_node_image_starts_every_rendered_runtime() -> None:
     needed = [each.versions.minimum_driver.value for each in known().runtimes.values() if each.rendered]
 
     assert driver is not None
-    assert all(
-        [int(part) for part in minimum.split(".")] <= [int(part) for part in driver.split(".")]
-        for minimum in needed if minimum
-    )  # fmt: skip
+    for minimum in filter(None, needed):
+        assert [int(part) for part in minimum.split(".")] <= [int(part) for part in driver.split(".")]
 
 
 @pytest.fixture

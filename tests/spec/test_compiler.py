@@ -17,37 +17,18 @@ Settings = dict[str, Any]
 # inference_demo's flags that a compile may carry: flag -> (field of NeuronConfig, what stands behind it)
 # aws-neuron/neuronx-distributed-inference tag v0.6.10598 src/neuronx_distributed_inference/inference_demo.py
 DEMO: dict[str, tuple[str, str]] = {
-    "--torch-dtype": ("torch_dtype", "text"),
-    "--batch-size": ("batch_size", "number"),
-    "--ctx-batch-size": ("ctx_batch_size", "number"),
-    "--padding-side": ("padding_side", "text"),
-    "--seq-len": ("seq_len", "number"),
-    "--max-context-length": ("max_context_length", "number"),
-    "--tp-degree": ("tp_degree", "number"),
-    "--logical-nc-config": ("logical_nc_config", "number"),
-    "--is-continuous-batching": ("is_continuous_batching", "nothing"),
-    "--enable-bucketing": ("enable_bucketing", "nothing"),
-    "--quantized": ("quantized", "nothing"),
-    "--save-sharded-checkpoint": ("save_sharded_checkpoint", "nothing"),
-    "--async-mode": ("async_mode", "nothing"),
-    "--on-device-sampling": ("on_device_sampling", "nothing"),
-    "--do-sample": ("do_sample", "nothing"),
-    "--dynamic": ("dynamic", "nothing"),
-    "--top-k": ("top_k", "number"),
-    "--global-topk": ("global_topk", "number"),
-    "--fused-qkv": ("fused_qkv", "nothing"),
-    "--sequence-parallel-enabled": ("sequence_parallel_enabled", "nothing"),
-    "--qkv-kernel-enabled": ("qkv_kernel_enabled", "nothing"),
-    "--attn-kernel-enabled": ("attn_kernel_enabled", "nothing"),
-    "--no-attn-kernel-enabled": ("attn_kernel_enabled", "no"),
-    "--mlp-kernel-enabled": ("mlp_kernel_enabled", "nothing"),
-    "--cc-pipeline-tiling-factor": ("cc_pipeline_tiling_factor", "number"),
-    "--context-encoding-buckets": ("context_encoding_buckets", "numbers"),
-    "--token-generation-buckets": ("token_generation_buckets", "numbers"),
-    "--speculation-length": ("speculation_length", "number"),
-    "--enable-fused-speculation": ("enable_fused_speculation", "nothing"),
-    "--enable-eagle-speculation": ("enable_eagle_speculation", "nothing"),
-}
+    f"--{word}": (word.replace("-", "_"), behind)
+    for behind, words in {
+        "text": "torch-dtype padding-side",
+        "number": "batch-size ctx-batch-size seq-len max-context-length tp-degree logical-nc-config top-k global-topk "
+        "cc-pipeline-tiling-factor speculation-length",
+        "numbers": "context-encoding-buckets token-generation-buckets",
+        "nothing": "is-continuous-batching enable-bucketing quantized save-sharded-checkpoint async-mode do-sample "
+        "on-device-sampling dynamic fused-qkv sequence-parallel-enabled qkv-kernel-enabled attn-kernel-enabled "
+        "mlp-kernel-enabled enable-fused-speculation enable-eagle-speculation",
+    }.items()
+    for word in words.split()
+} | {"--no-attn-kernel-enabled": ("attn_kernel_enabled", "no")}
 OTHERS = {  # flags that are no setting; --prompt is required by the parser even where nothing is generated
     "--model-type": "text", "--task-type": "text", "--model-path": "text", "--draft-model-path": "text",
     "--compiled-model-path": "text", "--prompt": "text", "--compile-only": "nothing",
@@ -220,30 +201,17 @@ NATIVE = [
 
 
 @pytest.mark.parametrize(("declared", "variant"), NATIVE)
-def test_a_native_artifact_is_made_by_the_servers_own_command(declared: Experiment, variant: Variant) -> None:
-    how, told = build_compile_command(declared, variant, known()), build_server_command(declared, variant, known())
-
-    assert (how.command, how.arguments) == (told.command, told.arguments)
-    assert how.health_url == "http://127.0.0.1:8000/health"
-
-
-@pytest.mark.parametrize(("declared", "variant"), NATIVE)
-def test_a_native_compile_has_the_servers_variables_but_the_one_that_forbids_it(
+def test_a_native_artifact_is_made_by_the_servers_own_command_with_more_patience(
     declared: Experiment, variant: Variant
 ) -> None:
     how, told = build_compile_command(declared, variant, known()), build_server_command(declared, variant, known())
-
-    assert set(told.environment) - set(how.environment) == {"VLLM_NEURON_DISABLE_WARMUP_COMPILE"}
-    assert {name: value for name, value in told.environment.items() if name in how.environment}.items() <= (
-        how.environment.items()
-    )
-
-
-@pytest.mark.parametrize(("declared", "variant"), NATIVE)
-def test_what_a_native_compile_has_beyond_the_server_is_patience(declared: Experiment, variant: Variant) -> None:
-    how, told = build_compile_command(declared, variant, known()), build_server_command(declared, variant, known())
+    shared = {name: value for name, value in told.environment.items() if name in how.environment}
     more = set(how.environment) - set(told.environment)
 
+    assert (how.command, how.arguments) == (told.command, told.arguments)
+    assert how.health_url == "http://127.0.0.1:8000/health"
+    assert set(told.environment) - set(how.environment) == {"VLLM_NEURON_DISABLE_WARMUP_COMPILE"}  # it forbids it
+    assert shared.items() <= how.environment.items()
     assert all(name.endswith(("_TIMEOUT", "_TIMEOUT_S", "_TIMEOUT_SECONDS")) for name in more)
     assert len(more) == 4
 

@@ -18,7 +18,7 @@ from charts.driver import build_driver_release
 from charts.people import render_people
 from charts.tree import render_files
 from stacks.workloads import split_chart
-from tandem.rules.comparison import MAX_CDK_VARIANTS
+from tandem.rules.speculation import MAX_CDK_VARIANTS
 from tandem.spec.experiment import Experiment
 
 pytestmark = pytest.mark.cdk

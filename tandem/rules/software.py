@@ -1,0 +1,205 @@
+"""Which Kubernetes minors, node images and drivers fit, and where images and models come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tandem.rules.contexts import EnvironmentContext, HostingContext
+from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
+from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
+from tandem.spec.platform import KubernetesMinor, KubernetesTable
+
+BY_HAND = "stage them by hand, `python -m tandem.artifacts stage --from DIR`, which asks no hub"
+
+_SUPPORT = "docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"
+_MINORS = f"{DATA}/platform/kubernetes.yaml"
+_CAPABILITIES = "kubernetes.io/docs/concepts/security/pod-security-standards, Baseline, Capabilities"
+_ECR = "docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html"
+_NAT = "docs.aws.amazon.com/vpc/latest/userguide/vpc-nat-gateway.html: the public hub is on the internet"
+RULES = RuleList()
+
+
+def _parse_version(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _list_minors(kubernetes: KubernetesTable) -> list[str]:
+    """Return the known minors from the floor on."""
+    floor = _parse_version(kubernetes.floor.value)
+    return sorted((minor for minor in kubernetes.minors if _parse_version(minor) >= floor), key=_parse_version)
+
+
+def _find_minor(context: EnvironmentContext | HostingContext) -> KubernetesMinor | None:
+    """Return the figures of a legal minor; None where another rule refuses it."""
+    version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
+    return kubernetes.minors[version] if version in _list_minors(kubernetes) else None
+
+
+@RULES.refuse("kubernetes-floor", _SUPPORT, "2026-11-21")
+def _find_old_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The Kubernetes minor is at or above the floor."""
+    version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
+    floor = kubernetes.floor
+    if _parse_version(version) < _parse_version(floor.value):
+        legal = f"{floor.value} or newer: {join_values(_list_minors(kubernetes))}"
+        change, source = f'write "{kubernetes.default.value}"', kubernetes.cite(floor)
+        yield RuleFinding("cluster.kubernetes", f'"{version}"', legal, change, source)
+
+
+@RULES.refuse("kubernetes-known", _MINORS, "2026-11-21")
+def _find_unknown_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The Kubernetes minor is one whose node image and add-ons are known."""
+    version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
+    if version not in kubernetes.minors and _parse_version(version) >= _parse_version(kubernetes.floor.value):
+        change = f'write "{kubernetes.default.value}", or add the minor to {_MINORS}'
+        yield RuleFinding("cluster.kubernetes", f'"{version}"', join_values(_list_minors(kubernetes)), change)
+
+
+@RULES.warn("kubernetes-behind", _SUPPORT, "2026-11-21")
+def _find_minor_behind_default(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The Kubernetes minor is not older than the default."""
+    version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
+    minor, default = _find_minor(context), kubernetes.default.value
+    if minor is not None and _parse_version(version) < _parse_version(default):
+        ends = minor.standard_support_ends
+        got = f'"{version}"' + (f", whose standard support ends {ends.value}" if ends.value else "")
+        change, source = f'write "{default}"', kubernetes.cite(ends)
+        yield RuleFinding("cluster.kubernetes", got, f"{default} or newer", change, source)
+
+
+@RULES.warn("node-image-pinned", _MINORS, "2026-11-21")
+def _find_unpinned_release(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The node image's release is known, and so pinned."""
+    minor = _find_minor(context)
+    if minor is not None and minor.ami_release.value is None:
+        got = f'"{context.environment.cluster.kubernetes}", whose node image release is not known'
+        change = f"write ami_release.value in {_MINORS}; now EKS takes its newest"
+        source = context.catalogue.kubernetes.cite(minor.ami_release)
+        yield RuleFinding("cluster.kubernetes", got, "a pinned release of AL2023_x86_64_NEURON", change, source)
+
+
+@RULES.warn("addons-pinned", _MINORS, "2026-11-21")
+def _find_unpinned_addons(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The version of each add-on is known, and so pinned."""
+    minor, version = _find_minor(context), context.environment.cluster.kubernetes
+    unknown = {name: figure for name, figure in minor.addons.items() if figure.value is None} if minor else {}
+    if unknown:
+        got = f'"{version}", with no known version of {join_values(unknown)}'
+        change = f"write them in {_MINORS}; now EKS takes its default"
+        source = context.catalogue.kubernetes.cite(next(iter(unknown.values())))
+        yield RuleFinding("cluster.kubernetes", got, "a version of each add-on", change, source)
+
+
+@RULES.refuse("driver-minimum", f"{NEURON_SDK} release-notes/components/runtime.rst", "2026-08-21")
+def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
+    """The node image's Neuron driver is at least the runtime's minimum."""
+    runtime, minor = context.runtime, _find_minor(context)
+    minimum = runtime.versions.minimum_driver.value if runtime else None
+    driver = minor.neuron_driver.value if minor else None
+    if runtime is None or minimum is None or driver is None or _parse_version(driver) >= _parse_version(minimum):
+        return
+    kubernetes = context.catalogue.kubernetes
+    drivers = {version: kubernetes.minors[version].neuron_driver.value for version in _list_minors(kubernetes)}
+    fits = [name for name, value in drivers.items() if value and _parse_version(value) >= _parse_version(minimum)]
+    got = context.format_value("runtime", runtime.name) + f", on a node image with driver {driver}"
+    change, source = (
+        f"write cluster.kubernetes: one of {join_values(fits)}",
+        runtime.cite(runtime.versions.minimum_driver),
+    )
+    yield RuleFinding(context.path, got, f"driver {minimum} or newer", change, source)
+
+
+@RULES.refuse("kubectl-skew", "kubernetes.io/releases/version-skew-policy, kubectl", "2026-11-22")
+def _find_kubectl_skew(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The kubectl that the CDK delivers with is at most one minor from the cluster's."""
+    kubernetes, version = context.catalogue.kubernetes, context.environment.cluster.kubernetes
+    skew = abs(_parse_version(version)[1] - _parse_version(kubernetes.kubectl.value)[1])
+    if context.environment.delivery.kind == "cdk" and _find_minor(context) and skew > 1:
+        got, source = (
+            f'"{version}", delivered by kubectl {kubernetes.kubectl.value}',
+            kubernetes.cite(kubernetes.kubectl),
+        )
+        change = "move the kubectl layer in requirements.in, stacks/kubectl.py and kubernetes.yaml, then `make lock`"
+        yield RuleFinding("cluster.kubernetes", got, "a minor at most one from kubectl's", change, source)
+
+
+@RULES.warn("capabilities-few", _CAPABILITIES, "2026-11-22")
+def _find_privileged_pods(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """No namespace is of pod security `privileged`."""
+    if context.environment.serving.capabilities == "neuron":
+        got = "neuron: SYS_ADMIN and IPC_LOCK in namespaces of pod security `privileged`, which refuses no pod"
+        legal = "none or runtime-default, until a node has shown that a server needs more"
+        change = "write none; after a failure for want of a capability runtime-default, and neuron last"
+        yield RuleFinding("serving.capabilities", got, legal, change)
+
+
+def _list_uses(context: EnvironmentContext) -> list[ImageUse]:
+    experiments = [experiment for experiment in context.experiments if experiment.runtime in context.catalogue.runtimes]
+    return list_image_uses(context.environment, experiments, context.catalogue)
+
+
+@RULES.warn("images-pinned", f"{DATA}/platform/digests.yaml", "2026-11-21")
+def _find_unpinned_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Every image is pinned by digest."""
+    references = [use.reference for use in _list_uses(context) if use.kind == "image" and use.digest is None]
+    if references:
+        got = f"{len(references)} images without a digest: {join_values(references)}"
+        legal = "a digest of each, so that nobody can move a tag under it"
+        change = "run `tandem images --resolve` where the registries can be reached, and commit what it writes"
+        yield RuleFinding("experiments", got, legal, change)
+
+
+@RULES.refuse("mirrors-complete", "Tandem's own: one forgotten registry stops a closed cluster", "2026-11-21")
+def _find_unmirrored_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Where one mirror is declared, every image and chart is behind one."""
+    bare_by_host: dict[str, list[str]] = {}
+    for use in _list_uses(context) if context.environment.registry_mirrors else ():
+        references = bare_by_host.setdefault(use.registry, [])
+        references += [use.reference] if use.mirrored == use.reference else []
+    for host, references in bare_by_host.items():
+        if references:
+            got, legal = (
+                f"no mirror for {join_values(references)}",
+                f"a mirror for each of {join_values(bare_by_host)}",
+            )
+            yield RuleFinding("registry_mirrors", got, legal, f"add `{host}: YOUR-MIRROR/{host}`")
+
+
+@RULES.warn("mirrors-closed", f"{_ECR}: none for public.ecr.aws", "2026-11-21")
+def _find_missing_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A network without NAT declares registry mirrors."""
+    if context.is_closed() and not context.environment.registry_mirrors:
+        hosts = dict.fromkeys(use.registry for use in _list_uses(context))
+        got, legal = "no mirrors with network.nat none", f"a mirror for each of {join_values(hosts)}"
+        change = "add mirrors in private ECR, or another way out of the VPC: these registries have no VPC endpoint"
+        yield RuleFinding("registry_mirrors", got, legal, change)
+
+
+@RULES.warn("mirrors-seeded", f"{_ECR}, considerations", "2026-11-22")
+def _find_unseeded_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Where nothing leads out of the VPC, mirrors in private ECR are filled beforehand."""
+    mirrors = [mirror for mirror in context.environment.registry_mirrors.values() if PRIVATE_ECR.match(mirror)]
+    if context.is_closed() and mirrors:
+        legal = "mirrors that hold every image: a pull-through cache fetches nothing for a VPC without a way out"
+        change = f"run what `tandem images {context.environment.name} --seed` prints, where the internet is reached"
+        yield RuleFinding("registry_mirrors", f"{join_values(mirrors)} with network.nat none", legal, change)
+
+
+@RULES.warn("hub-token", f"{DATA}/models, gated", "2026-11-21")
+def _find_missing_token(context: HostingContext) -> Iterable[RuleFinding]:
+    """Where a gated model is hosted, the environment names the secret of the hub's token."""
+    models = [model for _, model in context.models() if model.gated.value]
+    if models and context.environment.hub.token_secret is None:
+        ids = join_values(model.id for model in models)
+        got = f"{context.experiment.name!r}, whose {ids} the hub gives to a token only"
+        change = f"put a token into a secret of Secrets Manager and write its name in hub.token_secret, or {BY_HAND}"
+        legal, source = "hub.token_secret, where models are gated", models[0].cite(models[0].gated)
+        yield RuleFinding(context.path, got, legal, change, source)
+
+
+@RULES.warn("hub-reached", _NAT, "2026-11-21")
+def _find_unreachable_hub(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A network without NAT names a hub that it reaches."""
+    if context.is_closed() and context.environment.hub.endpoint is None:
+        got, legal = "null, the public hub, with network.nat none", "a hub that the VPC can reach"
+        yield RuleFinding("hub.endpoint", got, legal, f"write the endpoint of a hub of your own, or {BY_HAND}")

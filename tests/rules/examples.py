@@ -1,0 +1,636 @@
+"""For every rule one example that it finds and one close by that it does not.
+
+An example changes the clean pair of known.py, by dotted path to a value or DELETE, and the catalogue, by a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+from typing import Any
+
+from known import DELETE, ENVIRONMENT, fig
+
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID
+from tandem.spec.runtime import Runtime
+
+Changes = dict[str, Any]
+Vary = Callable[[Catalogue], Catalogue]
+
+ADMIN = "arn:aws:iam::210987654321:role/Admin"
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@dataclass(frozen=True)
+class Example:
+    """What a rule finds and what it lets pass.
+
+    Args:
+        path: key path that the rule names.
+        found, passed: changes of the clean pair.
+        vary, vary_passed: change of the catalogue for either.
+        also: other rules that the found change breaks too, each at a key of its own.
+    """
+
+    path: str
+    found: Changes = field(default_factory=dict)
+    passed: Changes = field(default_factory=dict)
+    vary: Vary | None = None
+    vary_passed: Vary | None = None
+    also: tuple[str, ...] = ()
+
+
+def runtime(name: str, change: Callable[[Runtime], dict[str, Any]]) -> Vary:
+    """Return a change of one runtime's data."""
+
+    def vary(catalogue: Catalogue) -> Catalogue:
+        old = catalogue.runtimes[name]
+        return with_fields(catalogue, runtimes={**catalogue.runtimes, name: old.model_copy(update=change(old))})
+
+    return vary
+
+
+def mode(name: str, word: str, **update: Any) -> Vary:
+    """Return a change of what one runtime says of one mode."""
+
+    def change(old: Runtime) -> dict[str, Any]:
+        modes = (each.model_copy(update=update) if each.mode == word else each for each in old.modes)
+        return {"modes": tuple(modes)}
+
+    return runtime(name, change)
+
+
+def of_model(id_: str, **update: Any) -> Vary:
+    """Return a change of one model's data."""
+    return lambda catalogue: with_fields(
+        catalogue, models={**catalogue.models, id_: catalogue.models[id_].model_copy(update=update)}
+    )
+
+
+def offered(kind: str, zone: str) -> Vary:
+    """Return offerings of an instance type in one zone of us-east-2."""
+
+    def vary(catalogue: Catalogue) -> Catalogue:
+        table = {**catalogue.offerings.offerings, kind: {"us-east-2": fig((zone,))}}
+        return with_fields(catalogue, offerings=catalogue.offerings.model_copy(update={"offerings": table}))
+
+    return vary
+
+
+def system_node(*, cpu_m: int, memory_mib: int) -> Vary:
+    """Return a type of system nodes with so much to hand out."""
+
+    def vary(catalogue: Catalogue) -> Catalogue:
+        table = catalogue.instances.instances
+        figures = {"allocatable_cpu_m": fig(cpu_m), "allocatable_memory_mib": fig(memory_mib)}
+        node = table["trn2.3xlarge"].model_copy(update=figures)
+        instances = catalogue.instances.model_copy(update={"instances": {**table, "m7i.xlarge": node}})
+        return with_fields(catalogue, instances=instances)
+
+    return vary
+
+
+def kubectl(minor: str) -> Vary:
+    """Return another kubectl for the CDK to deliver with."""
+    return lambda catalogue: with_fields(
+        catalogue, kubernetes=catalogue.kubernetes.model_copy(update={"kubectl": fig(minor)})
+    )
+
+
+def disk(gigabytes: int) -> Vary:
+    """Return a small instance with so much local disk."""
+
+    def vary(catalogue: Catalogue) -> Catalogue:
+        table = catalogue.instances.instances
+        small = table["trn2.3xlarge"].model_copy(update={"nvme_gb": fig(gigabytes)})
+        instances = catalogue.instances.model_copy(update={"instances": {**table, "trn2.3xlarge": small}})
+        return with_fields(catalogue, instances=instances)
+
+    return vary
+
+
+def cited(value: Any, source: str) -> Any:
+    """Return a figure of a real runtime file's source."""
+    return fig(value).model_copy(update={"source": source})
+
+
+def no_digests(catalogue: Catalogue) -> Catalogue:
+    """Forget every digest."""
+    return with_fields(catalogue, digests=catalogue.digests.model_copy(update={"digests": {}}))
+
+
+def no_billing_codes(catalogue: Catalogue) -> Catalogue:
+    """Forget every region's billing code."""
+    return with_fields(catalogue, offerings=catalogue.offerings.model_copy(update={"billing_codes": {}}))
+
+
+def vulnerable(old: Runtime) -> dict[str, Any]:
+    """Let an image have a known vulnerability."""
+    vulnerabilities = old.image.vulnerabilities.model_copy(update={"value": "one HIGH"})
+    return {"image": old.image.model_copy(update={"vulnerabilities": vulnerabilities})}
+
+
+def native(**changes: Any) -> Changes:
+    """Return Llama with an EAGLE3 head on the native runtime, after `changes` of the second variant."""
+    variant = {"name": "fast", "mode": "eagle3", "draft": "made-up/eagle3", "num_speculative_tokens": 3, **changes}
+    return {
+        "runtime": "native",
+        "target": LLAMA,
+        "serving.tensor_parallel_size": 32,
+        "serving.max_num_seqs": 2,
+        "variants[1]": {key: value for key, value in variant.items() if value is not DELETE},
+    }
+
+
+def small(**changes: Any) -> Changes:
+    """Return a clean pair on one chip of a trn2.3xlarge, after `changes` of the serving settings."""
+    serving = {"tensor_parallel_size": 4, "devices": 1, "device_group": None, "cpu": 10, "memory_gib": 96, **changes}
+    return {
+        "capacity.instance_type": "trn2.3xlarge",
+        "capacity.kind": "spot",
+        "capacity.reservation_id": None,
+        **{f"serving.{key}": value for key, value in serving.items()},
+        "compile": DELETE,
+    }
+
+
+def eagle(draft: str, **more: Any) -> Changes:
+    """Return Llama with an EAGLE head on nxdi-v0."""
+    return {"target": LLAMA, "variants[1].mode": "eagle", "variants[1].draft": draft, **more}
+
+
+PLAIN = native(mode="none", draft=DELETE, num_speculative_tokens=DELETE)
+EXISTING = {
+    "kind": "existing",
+    "vpc_id": "vpc-0123456789abcdef0",
+    "cidr": "100.64.0.0/16",
+    "subnets": [{"id": f"subnet-{index}0000000", "zone": f"use2-az{index}"} for index in (1, 2, 3)],
+}
+MIRRORS = {"public.ecr.aws": "mirror.acme.dev/public", "registry.k8s.io": "mirror.acme.dev/k8s"}
+SWEEP = {"prefix": "swept", "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B"], "num_speculative_tokens": [15]}
+
+WIDE = {**SWEEP, "num_speculative_tokens": list(range(2, 31))}
+HUB = {"endpoint": "https://hub.acme.dev"}
+BLOCK = {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"}
+CACHES = {
+    published: f"210987654321.dkr.ecr.us-east-2.amazonaws.com/{prefix}"
+    for published, prefix in (("public.ecr.aws", "public"), ("registry.k8s.io", "k8s"))
+}
+KEY = "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef"
+MAIL = {"protocol": "email", "endpoint": "oncall@acme.dev"}
+VALUE = {"experiment": "pair", "variant": "plain", "prompt_class": "json", "concurrency": 4, "tpot_ms": 45}
+
+
+def reference(*values: dict[str, Any]) -> Changes:
+    """Return a reference run with these values."""
+    return {"observability.reference": {"run": "20261121T101500Z-0123abcd", "values": list(values)}}
+
+
+EXAMPLES: dict[str, Example] = {
+    "region-offers-type": Example(
+        "region", {"region": "us-west-2", "capacity.zone": "usw2-az1", "network.zones": ["usw2-az1", "usw2-az2"]}
+    ),
+    "zone-offers-type": Example("capacity.zone", {"capacity.zone": "use2-az2"}, {"capacity.zone": "use2-az1"}),
+    "zone-of-region": Example("network.zones[1]", {"network.zones": ["use2-az3", "usw2-az1"]}),
+    "zone-has-subnet": Example("capacity.zone", {"network.zones": ["use2-az1", "use2-az2"]}),
+    "system-nodes-offered": Example(
+        "cluster.system_nodes.instance_type",
+        vary=offered("m7i.xlarge", "use2-az4"),
+        vary_passed=offered("m7i.xlarge", "use2-az1"),
+    ),
+    "system-nodes-hold": Example(
+        "cluster.system_nodes",
+        vary=system_node(cpu_m=1999, memory_mib=14162),
+        vary_passed=system_node(cpu_m=2000, memory_mib=14162),
+    ),
+    "capacity-kind": Example(
+        "capacity.kind",
+        {**small(), "capacity.kind": "reservation", "capacity.reservation_id": "cr-0123456789abcdef0"},
+        small(),
+        also=("compile-memory",),
+    ),
+    "reservation-given": Example("capacity.reservation_id", {"capacity.reservation_id": PLACEHOLDER_RESERVATION_ID}),
+    "reservation-used": Example(
+        "capacity.reservation_id", {"capacity.kind": "spot"}, {"capacity.kind": "spot", "capacity.reservation_id": None}
+    ),
+    "reservation-own": Example(
+        "capacity.reservation_id",
+        {"twin.capacity.reservation_id": "cr-0123456789abcdef0"},
+        {"twin.capacity.reservation_id": "cr-0123456789abcdef1"},
+    ),
+    "block-kind": Example(
+        "capacity.block", {"capacity.kind": "reservation", "capacity.block": BLOCK}, {"capacity.block": BLOCK}
+    ),
+    "block-order": Example(
+        "capacity.block.ends",
+        {"capacity.block": {**BLOCK, "ends": BLOCK["starts"]}},
+        {"capacity.block": {**BLOCK, "ends": "2026-12-01T11:31:00Z"}},
+    ),
+    "block-length": Example(
+        "capacity.block.ends",
+        {"capacity.block": {**BLOCK, "ends": "2027-06-02T11:31:00Z"}},
+        {"capacity.block": {**BLOCK, "ends": "2027-06-02T11:30:00Z"}},
+    ),
+    "block-over": Example(
+        "capacity.block.ends",
+        {"capacity.block": {"starts": "2026-11-21T11:30:00Z", "ends": "2026-11-22T11:30:00Z"}},
+        {"capacity.block": {"starts": "2026-11-21T11:30:00Z", "ends": "2026-11-22T12:01:00Z"}},
+    ),
+    "price-to-come": Example(
+        "capacity.usd_per_hour_date",
+        {"capacity.usd_per_hour_date": "2026-11-24"},
+        {"capacity.usd_per_hour_date": "2026-11-23"},
+    ),
+    "account-real": Example("account", {"account": "111122223333"}, also=("principal-own",)),
+    "budget-holds-run": Example("guard.budget_usd", {"guard.budget_usd": 286}, {"guard.budget_usd": 287}),
+    "budget-own": Example(
+        "tags",
+        {"guard.budget_usd": 572, "twin.guard.budget_usd": 2000},
+        {"guard.budget_usd": 573, "twin.guard.budget_usd": 2000},
+    ),
+    "budget-by-hand": Example(
+        "region",
+        {
+            **small(),
+            "region": "ap-southeast-4",
+            "capacity.zone": "apse4-az3",
+            "network.zones": ["apse4-az1", "apse4-az3"],
+        },
+        small(),
+        also=("compile-memory",),
+    ),
+    "billing-code": Example("region", vary=no_billing_codes),
+    "storage-price-dated": Example(
+        "artifacts.usd_per_gb_month_date",
+        {"artifacts.usd_per_gb_month": 0.02},
+        {"artifacts.usd_per_gb_month": 0.02, "artifacts.usd_per_gb_month_date": "2026-11-21"},
+    ),
+    "idle-before-max": Example(
+        "guard.idle_minutes",
+        {"guard.max_hours": 1, "guard.idle_minutes": 60},
+        {"guard.max_hours": 1, "guard.idle_minutes": 59},
+        also=("compile-before-guard",),
+    ),
+    "efa-needless": Example("capacity.efa", {"capacity.efa": True}),
+    "kubernetes-floor": Example("cluster.kubernetes", {"cluster.kubernetes": "1.34"}),
+    "kubernetes-known": Example("cluster.kubernetes", {"cluster.kubernetes": "1.38"}),
+    "kubernetes-behind": Example("cluster.kubernetes", {"cluster.kubernetes": "1.35"}),
+    "node-image-pinned": Example("cluster.kubernetes", {"cluster.kubernetes": "1.37"}, also=("addons-pinned",)),
+    "addons-pinned": Example("cluster.kubernetes", {"cluster.kubernetes": "1.37"}, also=("node-image-pinned",)),
+    "driver-minimum": Example(
+        "experiments[0]",
+        {**native(), "cluster.kubernetes": "1.37"},
+        native(),
+        also=("node-image-pinned", "addons-pinned"),
+    ),
+    "images-pinned": Example("experiments", vary=no_digests),
+    "kubectl-skew": Example(
+        "cluster.kubernetes",
+        {"delivery": {"kind": "cdk"}},
+        {"delivery": {"kind": "cdk"}},
+        vary=kubectl("1.34"),
+        vary_passed=kubectl("1.35"),
+    ),
+    "capabilities-few": Example(
+        "serving.capabilities",
+        {"environment.serving": {"capabilities": "neuron"}},
+        {"environment.serving": {"capabilities": "runtime-default"}},
+    ),
+    "mirrors-complete": Example(
+        "registry_mirrors",
+        {"registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"}},
+        {"registry_mirrors": MIRRORS},
+    ),
+    "hub-reached": Example(
+        "hub.endpoint",
+        {"network.nat": "none", "registry_mirrors": MIRRORS},
+        {"network.nat": "none", "registry_mirrors": MIRRORS, "hub": {"endpoint": "https://hub.acme.dev"}},
+    ),
+    "mirrors-closed": Example(
+        "registry_mirrors", {"network.nat": "none", "hub": HUB}, {"network.nat": "none", "registry_mirrors": MIRRORS}
+    ),
+    "mirrors-seeded": Example(
+        "registry_mirrors",
+        {"network.nat": "none", "registry_mirrors": CACHES, "hub": HUB},
+        {"network.nat": "none", "registry_mirrors": MIRRORS, "hub": HUB},
+    ),
+    "range-valid": Example("network.cidr", {"network.cidr": "10.42.0.1/16"}, {"network.cidr": "10.42.0.0/16"}),
+    "range-size": Example("network.cidr", {"network.cidr": "10.42.0.0/24"}, {"network.cidr": "10.42.0.0/20"}),
+    "range-private": Example("network.cidr", {"network.cidr": "8.8.0.0/16"}, {"network": EXISTING}),
+    "zones-two": Example("network.zones", {"network.zones": ["use2-az3", "use2-az3"]}),
+    "subnet-once": Example("network.zones[2]", {"network.zones": ["use2-az1", "use2-az3", "use2-az3"]}),
+    "ranges-apart": Example(
+        "network.secondary_cidrs[0]",
+        {"network": {**EXISTING, "secondary_cidrs": ["100.64.4.0/22"]}},
+        {"network": {**EXISTING, "secondary_cidrs": ["100.65.0.0/16"]}},
+    ),
+    "closed-needs-endpoints": Example(
+        "network.interface_endpoints",
+        {"network.nat": "none", "network.interface_endpoints": False, "registry_mirrors": MIRRORS, "hub": HUB},
+        {"network.nat": "none", "registry_mirrors": MIRRORS, "hub": HUB},
+    ),
+    "clients-private": Example(
+        "cluster.endpoint.clients[0]",
+        {"cluster.endpoint.clients": ["203.0.113.0/24"]},
+        {"cluster.endpoint.clients": ["10.8.0.0/16", "100.64.0.0/10", "sg-0123456789abcdef0"]},
+    ),
+    "endpoint-named": Example(
+        "cluster.endpoint.cidrs",
+        {"cluster.endpoint.access": "public"},
+        {"cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"]}},
+    ),
+    "endpoint-open": Example(
+        "cluster.endpoint.cidrs[0]",
+        {"cluster.endpoint": {"access": "public", "cidrs": ["0.0.0.0/0"]}},
+        {"cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"]}},
+    ),
+    "endpoint-routed": Example(
+        "cluster.endpoint.cidrs[1]",
+        {"cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.0/24", "10.0.0.0/8"]}},
+        {"cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"]}},
+    ),
+    "endpoint-unused": Example("cluster.endpoint.cidrs", {"cluster.endpoint.cidrs": ["203.0.113.0/24"]}),
+    "admin-named": Example("cluster.access.admin", {"cluster.access.admin": []}),
+    "principal-once": Example(
+        "cluster.access.viewer[0]", {"cluster.access.viewer": [ADMIN]}, {"cluster.access.viewer": [f"{ADMIN}2"]}
+    ),
+    "example-leftover": Example(
+        "cluster.access.viewer[0]",
+        {"cluster.access.viewer": ["arn:aws:iam::111122223333:role/Viewer"]},
+        {"cluster.access.viewer": ["arn:aws:iam::210987654321:role/111122223333000"]},
+    ),
+    "principal-own": Example(
+        "cluster.access.viewer[0]",
+        {"cluster.access.viewer": ["arn:aws:iam::999999999999:role/Viewer"]},
+        {"cluster.access.viewer": ["arn:aws:iam::210987654321:role/Viewer"]},
+    ),
+    "price-own": Example(
+        "capacity.usd_per_hour_of",
+        {"capacity.usd_per_hour_of": "trn2.48xlarge spot"},
+        {"capacity.usd_per_hour_of": "trn2.48xlarge capacity-block"},
+    ),
+    "boundary-name": Example(
+        "bootstrap.permissions_boundary",
+        {"bootstrap.permissions_boundary": "arn:aws:iam::210987654321:policy/Boundary"},
+        {"bootstrap.permissions_boundary": "Boundary"},
+    ),
+    "repository-readable": Example("delivery.repo_url", {"delivery.repo_url": "https:///x"}),
+    "repository-real": Example(
+        "delivery.repo_url", {"delivery.repo_url": "https://git.example.com/x.git"}, {"delivery": {"kind": "cdk"}}
+    ),
+    "repository-secret": Example(
+        "delivery.repo_url",
+        {"delivery.repo_url": "https://me:secret@git.acme.dev/x.git"},
+        {"delivery.repo_url": "ssh://git@git.acme.dev/x.git"},
+    ),
+    "path-own": Example(
+        "delivery.path",
+        {"twin.delivery": ENVIRONMENT["delivery"]},
+        {"twin.delivery": {**ENVIRONMENT["delivery"], "path": "manifests/twin"}},
+    ),
+    "path-rendered": Example(
+        "delivery.path", {"delivery.path": "manifests"}, {"delivery.path": "clusters/environment"}
+    ),
+    "variants-sent": Example("experiments", {"delivery": {"kind": "cdk"}, "sweep": WIDE}, {"sweep": WIDE}),
+    "subscription-endpoint": Example(
+        "observability.alarm_subscriptions[1].endpoint",
+        {"observability.alarm_subscriptions": [MAIL, {"protocol": "https", "endpoint": "http://pager.acme.dev/hook"}]},
+        {
+            "observability.alarm_subscriptions": [
+                MAIL,
+                {"protocol": "https", "endpoint": "https://pager.acme.dev/hook"},
+                {"protocol": "sqs", "endpoint": "arn:aws:sqs:us-east-2:210987654321:pager"},
+                {"protocol": "lambda", "endpoint": "arn:aws:lambda:us-east-2:210987654321:function:page:live"},
+            ]
+        },
+    ),
+    "alarms-heard": Example("observability.alarm_subscriptions", {"observability.alarm_subscriptions": []}),
+    "subscription-once": Example(
+        "observability.alarm_subscriptions[1]",
+        {"observability.alarm_subscriptions": [MAIL, MAIL]},
+        {"observability.alarm_subscriptions": [MAIL, {**MAIL, "endpoint": "manager@acme.dev"}]},
+    ),
+    "reference-experiment": Example(
+        "observability.reference.values[0].experiment", reference({**VALUE, "experiment": "pear"}), reference(VALUE)
+    ),
+    "reference-variant": Example(
+        "observability.reference.values[0].variant",
+        reference({**VALUE, "variant": "fest"}),
+        reference({**VALUE, "variant": "fast"}),
+    ),
+    "reference-acceptance": Example(
+        "observability.reference.values[0].acceptance_length",
+        reference({**VALUE, "acceptance_length": 1.0}),
+        reference({**VALUE, "variant": "fast", "acceptance_length": 4.5}),
+    ),
+    "reference-figure": Example(
+        "observability.reference.values[0]",
+        reference({**VALUE, "tpot_ms": None}),
+        reference({**VALUE, "tpot_ms": None, "ttft_ms": 180}),
+    ),
+    "reference-once": Example(
+        "observability.reference.values[1]",
+        reference(VALUE, {**VALUE, "tpot_ms": 46}),
+        reference(VALUE, {**VALUE, "concurrency": 1}),
+    ),
+    "hosted-once": Example("experiments[1]", {"experiments": ["pair", "pair"]}),
+    "environment-name": Example(
+        "name", {"environment.name": "e" * 46}, {"environment.name": "e" * 37}, also=("path-rendered",)
+    ),
+    "experiment-name": Example("variants[1].name", {"variants[1].name": "v" * 47}, {"variants[1].name": "v" * 46}),
+    "experiment-folder": Example("name", {"experiment.name": "gitops"}, {"experiment.name": "gitops-2"}),
+    "environment-words": Example(
+        "name", {"environment.name": "prod-notify"}, {"environment.name": "prod-notifying"}, also=("path-rendered",)
+    ),
+    "bucket-name": Example(
+        "artifacts.existing_bucket",
+        {"artifacts.existing_bucket": "my..models"},
+        {"artifacts.existing_bucket": "my.models"},
+    ),
+    "bucket-key": Example(
+        "artifacts.kms_key_arn",
+        {"artifacts.kms_key_arn": KEY.replace("us-east-2", "us-east-1")},
+        {"artifacts.kms_key_arn": KEY},
+    ),
+    "tags-fit": Example("tags.aws:team", {"tags": {"aws:team": "x"}}, {"tags": {"team": "research + more"}}),
+    "runtime-known": Example("runtime", {"runtime": "nxdi-v9"}),
+    "runtime-rendered": Example("runtime", {"runtime": "nxdi-v1"}),
+    "target-family": Example("target", {"target": "made-up/moe"}, eagle("made-up/eagle-whole"), also=("draft-family",)),
+    "target-unproven": Example("target", {**PLAIN, "target": "made-up/llama-9B"}, native()),
+    "target-unproven-accepted": Example(
+        "target",
+        {**PLAIN, "target": "made-up/llama-9B", "accept_unproven": True},
+        {**native(), "accept_unproven": True},
+    ),
+    "image-vulnerable": Example("runtime", vary=runtime("nxdi-v0", vulnerable)),
+    "target-known": Example("target", {"target": "Qwen/Qwen3-23B"}),
+    "target-kind": Example("target", {"target": "made-up/medusa"}),
+    "draft-known": Example("variants[1].draft", {"variants[1].draft": "Qwen/Qwen3-1.6B"}),
+    "draft-by-mode": Example("variants[1].draft", {"variants[1].draft": None}),
+    "draft-kind": Example("variants[1].draft", {"variants[1].draft": "made-up/eagle3-qwen"}),
+    "model-unpinned": Example("variants[1].draft", vary=of_model("Qwen/Qwen3-1.7B", revision=fig(None))),
+    "model-gated": Example(
+        "target", {"hub": {"token_secret": "tandem/hub"}}, vary=of_model("Qwen/Qwen3-32B", gated=fig(True))
+    ),
+    "mode-served": Example("variants[1].mode", {"variants[1].mode": "vanilla"}, eagle("made-up/eagle-whole")),
+    "mode-batch": Example(
+        "serving.max_num_seqs",
+        vary=mode("nxdi-v0", "fused", max_num_seqs=cited(2, "features")),
+        vary_passed=mode("nxdi-v0", "fused", max_num_seqs=cited(4, "features")),
+    ),
+    "mode-unproven": Example(
+        "variants[1].mode",
+        {
+            "runtime": "native",
+            "variants[1].mode": "eagle3",
+            "variants[1].draft": "made-up/eagle3-qwen",
+            "serving.max_num_seqs": 2,
+        },
+        native(),
+    ),
+    "mode-unproven-accepted": Example(
+        "variants[1].mode",
+        {"accept_unproven": True},
+        vary=mode("nxdi-v0", "fused", verdict=cited("unproven", "loader")),
+    ),
+    "tokens-by-mode": Example("variants[1].num_speculative_tokens", {"variants[1].num_speculative_tokens": None}),
+    "method-read": Example("variants[1].method", {"variants[1].method": "eagle"}, native(method="eagle3")),
+    "window-gains": Example(
+        "variants[1].num_speculative_tokens",
+        {"variants[1].num_speculative_tokens": 1},
+        native(num_speculative_tokens=1),
+    ),
+    "window-long": Example(
+        "variants[1].num_speculative_tokens", {"variants[1].num_speculative_tokens": 11}, {"sweep": SWEEP}
+    ),
+    "batch-shown": Example("serving.max_num_seqs", {"serving.max_num_seqs": 8}, {"serving.max_num_seqs": 4}),
+    "baseline": Example(
+        "variants",
+        {"variants[0]": {"name": "plain", "mode": "fused", "draft": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 5}},
+        {"variants[1]": {"name": "control", "mode": "none"}},
+    ),
+    "two-variants": Example("variants", {"variants": [{"name": "plain", "mode": "none"}]}),
+    "variant-once": Example("variants[1].name", {"variants[1].name": "plain"}),
+    "suite-once": Example("suites[2]", {"suites": ["post", "real", "post"]}, {"suites": ["post", "real"]}),
+    "tokenizer-equal": Example(
+        "variants[1].draft",
+        {"target": LLAMA, "variants[1].draft": "Qwen/Qwen3-1.7B"},
+        {"target": LLAMA, "variants[1].draft": "meta-llama/Llama-3.2-1B"},
+        also=("draft-family",),
+    ),
+    "vocabulary-equal": Example("variants[1].draft", {"variants[1].draft": "made-up/other-rows"}),
+    "draft-family": Example("variants[1].draft", {"variants[1].draft": "made-up/other-family"}),
+    "draft-smaller": Example("variants[1].draft", {"variants[1].draft": "Qwen/Qwen3-32B"}),
+    "head-of-target": Example("variants[1].draft", native(draft="made-up/eagle3-qwen"), native()),
+    "head-hidden-size": Example("variants[1].draft", native(draft="made-up/eagle3-narrow"), native()),
+    "head-vocabulary": Example(
+        "variants[1].draft", eagle("made-up/eagle"), eagle("made-up/eagle-whole"), also=("head-output",)
+    ),
+    "head-output": Example("variants[1].draft", eagle("made-up/eagle-whole"), native()),
+    "length-holds": Example("serving.max_model_len", {"max_prompt_tokens": 418}, {"max_prompt_tokens": 417}),
+    "length-made-for": Example("serving.max_model_len", {"variants[1].draft": "made-up/short"}),
+    "length-tiled": Example(
+        "serving.max_model_len", {"serving.max_model_len": 1025}, {**native(), "serving.max_model_len": 1025}
+    ),
+    "buckets-ascend": Example(
+        "serving.tuning.context_encoding_buckets",
+        {"serving.tuning.context_encoding_buckets": [512, 256, 1024]},
+        {"serving.tuning.context_encoding_buckets": [256, 512, 1024]},
+    ),
+    "buckets-complete": Example(
+        "serving.tuning.num_seqs_buckets",
+        {**native(), "serving.tuning.num_seqs_buckets": [1]},
+        {**native(), "serving.tuning.num_seqs_buckets": [1, 2]},
+    ),
+    "kernels-short": Example(
+        "serving.tuning.mlp_kernel_enabled",
+        {"serving.tuning.mlp_kernel_enabled": True},
+        {"serving.tuning.mlp_kernel_enabled": True, "serving.max_model_len": 2048},
+    ),
+    "tuning-read": Example(
+        "serving.tuning.optimization_level",
+        {"serving.tuning.optimization_level": 2},
+        {**native(), "serving.tuning.optimization_level": 2},
+    ),
+    "async-alike": Example("serving.async_mode", {**native(), "serving.async_mode": True}, native()),
+    "async-plain": Example("serving.async_mode", {"serving.async_mode": True}),
+    "compile-mode": Example(
+        "compile.where",
+        {**native(), "compile.where": "cpu", "accept_unproven": True},
+        {"compile.where": "cpu", "accept_unproven": True},
+        also=("compile-unproven-accepted",),
+    ),
+    "compile-unproven": Example("compile.where", {"compile.where": "cpu"}, {"compile.where": "device"}),
+    "compile-unproven-accepted": Example("compile.where", {"compile.where": "cpu", "accept_unproven": True}),
+    "compile-shm": Example(
+        "compile.memory_gib", {"compile.memory_gib": 16}, {"compile.memory_gib": 17}, also=("compile-memory",)
+    ),
+    "compile-fits": Example("experiments[0]", {"compile.cpu": 191}, {"compile": {"cpu": 190, "memory_gib": 1891}}),
+    "compile-memory": Example(
+        "compile.memory_gib", {"compile.memory_gib": 699}, {**native(), "compile.memory_gib": DELETE}
+    ),
+    "compiles-side-by-side": Example("experiments[0]", {"compile.memory_gib": 946}, {"compile.memory_gib": 945}),
+    "disk-fits": Example(
+        "experiments[0]",
+        small(tensor_parallel_size=4),
+        small(tensor_parallel_size=4),
+        vary=disk(370),
+        vary_passed=disk(380),
+        also=("compile-memory",),
+    ),
+    "compile-before-guard": Example("experiments[0]", {"compile.deadline_hours": 8}, {"compile.deadline_hours": 7}),
+    "sequence-divides": Example(
+        "serving.tuning.sequence_parallel_enabled",
+        {"serving.tuning.sequence_parallel_enabled": True, "serving.tuning.context_encoding_buckets": [72, 1024]},
+        {"serving.tuning.sequence_parallel_enabled": True},
+    ),
+    "eagle-sequence": Example(
+        "serving.tuning.sequence_parallel_enabled",
+        eagle("made-up/eagle-whole", **{"serving.tuning.sequence_parallel_enabled": True}),
+        {"serving.tuning.sequence_parallel_enabled": True},
+        also=("head-output",),
+    ),
+    "hub-token": Example(
+        "experiments[0]",
+        vary=of_model("Qwen/Qwen3-32B", gated=fig(True)),
+        passed={"hub": {"token_secret": "tandem/hub"}},
+        vary_passed=of_model("Qwen/Qwen3-32B", gated=fig(True)),
+        also=("model-gated",),
+    ),
+    "cores-present": Example(
+        "serving.tensor_parallel_size",
+        {"serving.tensor_parallel_size": 64},
+        {"serving.tensor_parallel_size": 64, "serving.logical_neuron_core": 1},
+    ),
+    "cores-idle": Example(
+        "serving.tensor_parallel_size",
+        {"serving.tensor_parallel_size": 16},
+        {"serving.tensor_parallel_size": 16, "serving.devices": 4, "serving.cpu": 45},
+    ),
+    "degree-divides": Example("serving.tensor_parallel_size", {"variants[1].draft": "made-up/odd-width"}),
+    "degree-pads": Example("serving.tensor_parallel_size", vary=of_model("Qwen/Qwen3-32B", attention_heads=fig(40))),
+    "group-holds": Example("serving.device_group", {"serving.device_group": 4}),
+    "device-count": Example(
+        "experiments[0]",
+        {"serving.devices": 2, "serving.tensor_parallel_size": 8, "serving.cpu": 20, "serving.memory_gib": 200},
+        {"serving.devices": 4, "serving.tensor_parallel_size": 16, "serving.cpu": 45},
+    ),
+    "cores-bound": Example(
+        "experiments[0]", small(devices=4, tensor_parallel_size=16), small(), also=("device-count", "compile-memory")
+    ),
+    "group-published": Example("experiments[0]", small(device_group=4), small(), also=("compile-memory",)),
+    "group-named": Example("experiments[0]", {"serving.device_group": 16}),
+    "shm-in-memory": Example("serving.shm_gib", {"serving.shm_gib": 256}, {"serving.shm_gib": 255}),
+    "cpu-fits": Example("experiments[0]", {"serving.cpu": 96}, {"serving.cpu": 95}, also=("compiles-side-by-side",)),
+    "memory-fits": Example("experiments[0]", {"serving.memory_gib": 947}, {"serving.memory_gib": 945}),
+    "device-memory": Example(
+        "experiments[0]",
+        vary=of_model("Qwen/Qwen3-32B", bytes=fig(900000000000)),
+        vary_passed=of_model("Qwen/Qwen3-32B", bytes=fig(700000000000)),
+    ),
+    "arms-at-once": Example(
+        "experiments[0]", {"schedule": "simultaneous", "sweep": SWEEP}, {"schedule": "simultaneous"}
+    ),
+}
