@@ -361,7 +361,7 @@ def run(options: argparse.Namespace) -> int:
     if not used_names:
         raise InputError(
             "nothing is said to be in use, so everything would go",
-            change="name each id@revision and artifact key that is used by --used; `tandem artifacts collect` knows "
+            change="name each id@revision and artifact key that is used by --used; `tandem artifacts gc` knows "
             "them from the experiments",
         )  # fmt: skip
     store = open_store(options.bucket)

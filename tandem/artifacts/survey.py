@@ -94,7 +94,7 @@ def _describe_incomplete_set(stored_set: StoredSet) -> tuple[State | None, tuple
     if stored_set.condition in {"newer", "unread"} and stored_set.fault is not None:
         return stored_set.condition, (stored_set.fault.problem, stored_set.fault.change)
     import_commands = (
-        quote_command("tandem", "artifacts", "adopt", "--refused", run) for run in stored_set.rejection_runs
+        quote_command("tandem", "artifacts", "import", "--refused", run) for run in stored_set.rejection_runs
     )
     rejection_notes = (f"an upload refused and kept it: {command}" for command in import_commands)
     return stored_set.condition, (stored_set.damage or stored_set.writer, *rejection_notes)

@@ -148,7 +148,15 @@ def _store_artifact(
 def _record_rejection(work: Path, kept_url: str, run_name: str, faults: Sequence[str]) -> StaleError:
     """Return the refusal of what is kept, and leave it for a restart of this container, which need not hash again."""
     import_command = quote_command(
-        "tandem", "artifacts", "adopt", "--refused", run_name, "--env", "ENVIRONMENT", "--variant", "EXPERIMENT/VARIANT"
+        "tandem",
+        "artifacts",
+        "import",
+        "--refused",
+        run_name,
+        "--env",
+        "ENVIRONMENT",
+        "--variant",
+        "EXPERIMENT/VARIANT",
     )
     rejection = {
         "what": format_faults(faults), "where": f"{kept_url}/",
@@ -246,7 +254,7 @@ def _require_outcome(work: Path) -> CompileOutcome:
         raise InputError(
             problem, where=str(path),
             change="see the log of the compile container; an artifact from elsewhere is taken in by "
-            "`tandem artifacts adopt`",
+            "`tandem artifacts import`",
         )  # fmt: skip
     return outcome
 

@@ -9,20 +9,21 @@ Exit codes: 0 raised; 1 not wanted after all; 2 bad input, not allowed now, or a
 
 from __future__ import annotations
 
-import argparse
-import math
 import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from tandem.cli import fleet
-from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.outcome import format_count, print_json
-from tandem.cli.selection import Selection
+from tandem.cli.console import format_count, print_json, print_line, print_rows
+from tandem.cli.flags import EnvironmentName, Name, Names, require_range
+from tandem.cli.inputs import CommandInputs, read_legal_inputs
+from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
-from tandem.spec.catalogue import Catalogue
+from tandem.shell_command import build_cdk_command, build_tandem_command
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
@@ -33,54 +34,107 @@ if TYPE_CHECKING:
     from tandem.ops.node_admission import NodeAdmission
     from tandem.ops.stop_paths import StopPath
 
-MAX_RUN_PREFIX_CHARACTERS = (
-    40  # of its first part, so that all of a run's name is one that tandem.guard.fleet_start takes
-)
+MAX_RUN_PREFIX_CHARACTERS = 40  # so that all of a run's name is one that tandem.guard.fleet_start takes
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what `tandem start` takes."""
-    parser.add_argument("--env", required=True, metavar="NAME", help="the environment whose fleet it is")
-    parser.add_argument(
-        "--hours", required=True, type=_parse_hours, metavar="H", help="then it is stopped, whoever uses it"
-    )
-    parser.add_argument("--experiment", metavar="NAME", help="whose servers may take the nodes; none: nobody's")
-    parser.add_argument("--only", metavar="NAME,...", help="variants of it; as many as fit, in its file's order")
-    parser.add_argument("--compile", action="store_true", help="for the experiment's compile jobs, and no server")
-    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="instances to raise (default 1)")
-    parser.add_argument("--run", metavar="ID", help="name of the run; made of the experiment and the time by default")
-    parser.add_argument("--yes", action="store_true", help="ask nothing")
-    parser.add_argument("--accept-unarmed", action="store_true",
-                        help="start although a path would not stop the fleet; the lease says so")  # fmt: skip
-
-
-def start(selection: Selection, options: argparse.Namespace) -> ExitCode:
-    """Raise an environment's fleet through the AWS API.
+def start(
+    *,
+    env: EnvironmentName,
+    hours: Annotated[float, Parameter(metavar="H", validator=require_range(1e-9, 1e9, "hours above 0"))],
+    experiment: Name | None = None,
+    variants: Names = (),
+    for_compile: Annotated[bool, Parameter(name="--compile")] = False,
+    nodes: Annotated[int, Parameter(metavar="N")] = 1,
+    run: Annotated[str | None, Parameter(metavar="ID")] = None,
+    yes: bool = False,
+    accept_unarmed: bool = False,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Raise the fleet for so many hours, behind a lease and an armed stop.
 
     Args:
-        selection: the folders of declared files.
-        options: as of `add_flags`.
+        env: the environment whose fleet it is
+        hours: then it is stopped, whoever uses it
+        experiment: whose servers may take the nodes; none: nobody's
+        variants: variants of it; as many as fit, in its file's order
+        for_compile: for the experiment's compile jobs, and no server
+        nodes: instances to raise
+        run: name of the run; made of the experiment and the time by default
+        yes: ask nothing
+        accept_unarmed: start although a path would not stop the fleet; the lease says so
 
     Raises:
-        SpecError: a declared file is refused.
+        TandemError: a declared file is refused, nothing can be raised now, or AWS failed.
     """
-    inputs = read_legal_inputs(replace(selection, names=(options.env,), strict=False))
+    inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
+    from tandem.cli.start_report import StartPlan  # noqa: PLC0415 - boto3
     from tandem.guard.config import AwsClients  # noqa: PLC0415
     from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
     from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
+    from tandem.ops.status import current_time  # noqa: PLC0415
 
     try:
-        experiment = _select_experiment(environment, inputs.list_experiments(environment), options)
-        admission = _compute_admission(environment, experiment, inputs.catalogue, options)
+        chosen = _select_experiment(inputs, experiment, nodes=nodes, needs_experiment=bool(variants) or for_compile)
+        admission = _compute_admission(inputs, chosen, variants, nodes=nodes, for_compile=for_compile)
         aws_session = create_session()
         caller = require_account(environment, aws_session)
         clients, limits = AwsClients.create(environment.region, aws_session), build_guard_config(environment)
-        plan = _build_plan(environment, experiment, admission, options)
-        plan = _check_paths(plan, clients, aws_session, limits, skips_arm_check=options.accept_unarmed)
-        return _start_fleet(selection, options, plan, (clients, limits), caller)
+        now = current_time()
+        run_prefix = (chosen.name if chosen else "by-hand")[:MAX_RUN_PREFIX_CHARACTERS].rstrip("-")
+        plan = StartPlan(
+            environment=environment,
+            experiment=chosen,
+            admission=admission,
+            hours=hours,
+            nodes=nodes,
+            run=run or f"{run_prefix}-{now:%Y%m%d-%H%M%S}",
+            compiles=for_compile,
+            now=now,
+        )
+        plan = _check_paths(plan, clients, aws_session, limits, skips_arm_check=accept_unarmed)
+        return _start_fleet(selection, plan, clients, limits, caller, asks=not yes)
     except TandemError as fault:
-        return fleet.report_failure(fleet.explain_fault(fault, environment), selection)
+        raise fleet.explain_fault(fault, environment) from fault
+
+
+def _select_experiment(
+    inputs: CommandInputs, name: str | None, *, nodes: int, needs_experiment: bool
+) -> Experiment | None:
+    environment = inputs.environments()[0]
+    where, capacity = f"environment {environment.name}", environment.capacity
+    if capacity.awaits_reservation:
+        change = "write capacity.reservation_id and deploy Fleet"
+        raise InputError("it has no Fleet stack yet", where=where, change=change)
+    if not 0 < nodes <= capacity.nodes:
+        change = "name fewer, or raise capacity.nodes and deploy Fleet"
+        raise InputError(f"--nodes {nodes} is not within 1 to {capacity.nodes}", where=where, change=change)
+    if name is None and needs_experiment:
+        change = "add --experiment NAME"
+        raise InputError("--compile and --variants are of an experiment", where=where, change=change)
+    experiments = {experiment.name: experiment for experiment in inputs.list_experiments(environment)}
+    if name is not None and name not in experiments:
+        change = f"name one of: {', '.join(experiments)}"
+        raise InputError(f"it hosts no experiment {name!r}", where=where, change=change)
+    return experiments[name] if name is not None else None
+
+
+def _compute_admission(
+    inputs: CommandInputs, experiment: Experiment | None, names: Sequence[str], *, nodes: int, for_compile: bool
+) -> NodeAdmission:
+    from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers  # noqa: PLC0415
+
+    if experiment is None:
+        return NodeAdmission(labels={})
+    if for_compile:
+        return admit_compile_jobs(experiment)
+    variant_names = [variant.name for variant in experiment.all_variants()]
+    unknown_names = sorted(set(names) - set(variant_names))
+    if unknown_names:
+        problem, where = f"it has no variant {', '.join(unknown_names)}", f"experiment {experiment.name}"
+        raise InputError(problem, where=where, change=f"name some of: {', '.join(variant_names)}")
+    environment = inputs.environments()[0]
+    return admit_servers(environment, experiment, inputs.catalogue, nodes=nodes, variant_names=list(names))
 
 
 def _check_paths(
@@ -123,8 +177,9 @@ def _require_deployed(
         return
     if not cluster_exists(clients, limits):
         raise fleet.build_not_deployed_error(environment, f"EKS knows no cluster {limits.cluster}")
-    raise InputError("it is half deployed: a cluster and no node group", where=limits.node_group_description,
-                       change=fleet.deploy_command(environment, "Fleet"))  # fmt: skip
+    change = build_cdk_command("deploy", environment.name, "Fleet")
+    where = limits.node_group_description
+    raise InputError("it is half deployed: a cluster and no node group", where=where, change=change)
 
 
 def _require_free(plan: StartPlan, limits: GuardConfig, fleet_state: FleetState) -> None:
@@ -133,29 +188,29 @@ def _require_free(plan: StartPlan, limits: GuardConfig, fleet_state: FleetState)
     Raises:
         InputError: one of them does.
     """
-    name, lease = plan.environment.name, fleet_state.lease
-    if fleet_state.fence and fleet_state.fence.is_closed:
+    name, fence, lease = plan.environment.name, fleet_state.fence, fleet_state.lease
+    release_command = build_tandem_command("stop --release", name)
+    if fence and fence.is_closed:
         has_instances = any(instance.is_ours for instance in fleet_state.instances)
-        wait_command = f"{fleet.tandem_command('stop', '--wait', '--env', name)}, then " if has_instances else ""
+        wait_command = f"{build_tandem_command('stop --wait', name)}, then " if has_instances else ""
+        stopped = f"{fence.who} stopped the fleet at {fleet.format_moment(fence.at, plan.now)}: {fence.why}"
         raise InputError(
-            f"a fence blocks this start: {fleet_state.fence.who} stopped the fleet at "
-            f"{fleet.format_moment(fleet_state.fence.at, plan.now)}: {fleet_state.fence.why}",
-            where=limits.replace_prefix(fleet_state.fence.prefix).url("stop.json"),
-            change=f"when the reason is gone: {wait_command}{fleet.tandem_command('stop', '--clear', '--env', name)}",
-        )  # fmt: skip
-    if lease and plan.now >= lease.deadline:
-        raise InputError(
-            f"the lease of run {lease.run} ended at {fleet.format_moment(lease.deadline, plan.now)}",
-            where=limits.replace_prefix(lease.prefix).url("lease.json"),
-            change="the reaper fences it within minutes; then "
-            f"{fleet.tandem_command('stop', '--clear', '--env', name)}",
+            f"a fence blocks this start: {stopped}",
+            where=limits.replace_prefix(fence.prefix).url("stop.json"),
+            change=f"when the reason is gone: {wait_command}{release_command}",
         )
-    if lease and lease.run != plan.run:
-        raise InputError(
-            f"run {lease.run} of {lease.who} has the fleet until {fleet.format_moment(lease.deadline, plan.now)}",
-            where=limits.replace_prefix(lease.prefix).url("lease.json"),
-            change=f"wait, or end it: {fleet.tandem_command('stop', '--end', '--env', name, '--run', lease.run)}",
-        )
+    if lease is None:
+        return
+    where, deadline = (
+        limits.replace_prefix(lease.prefix).url("lease.json"),
+        fleet.format_moment(lease.deadline, plan.now),
+    )
+    if plan.now >= lease.deadline:
+        change = f"the reaper fences it within minutes; then {release_command}"
+        raise InputError(f"the lease of run {lease.run} ended at {deadline}", where=where, change=change)
+    if lease.run != plan.run:
+        change = f"wait, or end it: {build_tandem_command('stop --end', name, '--run', lease.run)}"
+        raise InputError(f"run {lease.run} of {lease.who} has the fleet until {deadline}", where=where, change=change)
 
 
 def _require_armed(plan: StartPlan, paths: Sequence[StopPath]) -> None:
@@ -169,125 +224,57 @@ def _require_armed(plan: StartPlan, paths: Sequence[StopPath]) -> None:
     unarmed_paths = [path for path in paths if path.state == "unarmed"]
     if not unarmed_paths:
         return
+    count = format_count(len(unarmed_paths), "path")
     reasons = "; ".join(f"{path.name}: {path.sentence}" for path in unarmed_paths)
     mend_commands = " and ".join(dict.fromkeys(describe_path_fix(path, plan.environment) for path in unarmed_paths))
     raise InputError(
-        f"{format_count(len(unarmed_paths), 'path')} that should stop the fleet would not: {reasons}",
+        f"{count} that should stop the fleet would not: {reasons}",
         where=f"environment {plan.environment.name}",
         change=f"mend it: {mend_commands}; or add --accept-unarmed, which stands in the lease",
-    )  # fmt: skip
-
-
-def _parse_hours(text: str) -> float:
-    try:
-        hours = float(text)
-    except ValueError:
-        hours = math.nan
-    if not 0 < hours < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of hours above 0")
-    return hours
-
-
-def _select_experiment(
-    environment: Environment, experiments: list[Experiment], options: argparse.Namespace
-) -> Experiment | None:
-
-    location = f"environment {environment.name}"
-    if environment.capacity.awaits_reservation:
-        raise InputError("it has no Fleet stack yet", where=location,
-                           change="write capacity.reservation_id and deploy Fleet")  # fmt: skip
-    if not 0 < options.nodes <= environment.capacity.nodes:
-        raise InputError(
-            f"--nodes {options.nodes} is not within 1 to {environment.capacity.nodes}",
-            where=location,
-            change="name fewer, or raise capacity.nodes and deploy Fleet",
-        )
-    if options.experiment is None:
-        if options.compile or options.only:
-            raise InputError(
-                "--compile and --only are of an experiment", where=location, change="add --experiment NAME"
-            )
-        return None
-    experiments_by_name = {experiment.name: experiment for experiment in experiments}
-    if options.experiment not in experiments_by_name:
-        raise InputError(f"it hosts no experiment {options.experiment!r}", where=location,
-                           change=f"name one of: {', '.join(experiments_by_name)}")  # fmt: skip
-    return experiments_by_name[options.experiment]
-
-
-def _compute_admission(
-    environment: Environment, experiment: Experiment | None, catalogue: Catalogue, options: argparse.Namespace
-) -> NodeAdmission:
-    from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers  # noqa: PLC0415
-
-    if experiment is None:
-        return NodeAdmission(labels={})
-    if options.compile:
-        return admit_compile_jobs(experiment)
-    requested_names = [name for name in (options.only or "").split(",") if name]
-    variant_names = [variant.name for variant in experiment.all_variants()]
-    unknown_names = sorted(set(requested_names) - set(variant_names))
-    if unknown_names:
-        raise InputError(
-            f"it has no variant {', '.join(unknown_names)}",
-            where=f"experiment {experiment.name}",
-            change=f"name some of: {', '.join(variant_names)}",
-        )
-    return admit_servers(environment, experiment, catalogue, nodes=options.nodes, variant_names=requested_names)
-
-
-def _build_plan(
-    environment: Environment, experiment: Experiment | None, admission: NodeAdmission, options: argparse.Namespace
-) -> StartPlan:
-    from tandem.cli.start_report import StartPlan  # noqa: PLC0415 - boto3
-    from tandem.ops.status import current_time  # noqa: PLC0415
-
-    now = current_time()
-    run_prefix = (experiment.name if experiment else "by-hand")[:MAX_RUN_PREFIX_CHARACTERS].rstrip("-")
-    return StartPlan(
-        environment=environment, experiment=experiment, admission=admission, hours=options.hours, nodes=options.nodes,
-        run=options.run or f"{run_prefix}-{now:%Y%m%d-%H%M%S}", compiles=options.compile, now=now,
-    )  # fmt: skip
+    )
 
 
 def _start_fleet(
-    selection: Selection,
-    options: argparse.Namespace,
-    plan: StartPlan,
-    clients_and_limits: tuple[AwsClients, GuardConfig],
-    caller: str,
+    selection: Selection, plan: StartPlan, clients: AwsClients, limits: GuardConfig, caller: str, *, asks: bool
 ) -> ExitCode:
+    """Show the plan, ask, raise and say what comes next."""
     from tandem.cli import start_report as report  # noqa: PLC0415 - boto3
     from tandem.guard.fleet_start import raise_fleet  # noqa: PLC0415
     from tandem.ops.status import current_time  # noqa: PLC0415
 
-    clients, limits = clients_and_limits
+    name = plan.environment.name
     limits, notes = _read_reservation(clients, limits, plan)
-    for line in report.format_plan(plan, limits, notes):
-        print(line, flush=True, file=sys.stderr if selection.as_json else sys.stdout)
-    if not options.yes and not _confirm_start(plan):
+    print_line(f"{name}: start run {plan.run}", stderr=selection.as_json)
+    print_rows(report.list_plan_rows(plan, limits, notes), stderr=selection.as_json)
+    if asks and not _confirm_start(plan):
         if selection.as_json:
-            print_json({"environment": plan.environment.name, "raised": False, "exit_code": int(ExitCode.STALE)})
+            print_json({"environment": name, "raised": False, "exit_code": int(ExitCode.STALE)})
         print("nothing was done", file=sys.stderr)
         return ExitCode.STALE
     try:
         raise_result = raise_fleet(
-            clients, limits, run=plan.run, hours=plan.hours, nodes=plan.nodes, node_labels=plan.admission.labels,
-            experiment=plan.experiment.name if plan.experiment else None, who=caller, beats=False, now=current_time(),
+            clients,
+            limits,
+            run=plan.run,
+            hours=plan.hours,
+            nodes=plan.nodes,
+            node_labels=plan.admission.labels,
+            experiment=plan.experiment.name if plan.experiment else None,
+            who=caller,
+            beats=False,
+            now=current_time(),
             unarmed_paths=plan.exempt_path_names,
-        )  # fmt: skip
+        )
     except KeyboardInterrupt:
-        name = plan.environment.name
-        status_command = fleet.tandem_command("status", "--env", name)
-        print(f"interrupted: the fleet may be raised all the same. See: {status_command}; "
-              f"end it: {fleet.tandem_command('stop', '--env', name)}; go on: the same command with "
-              f"{shlex.join(['--run', plan.run])}", file=sys.stderr)  # fmt: skip
+        status, stop = (build_tandem_command(verb, name) for verb in ("status", "stop"))
+        again = f"the same command with {shlex.join(['--run', plan.run])}"
+        state = "interrupted: the fleet may be raised all the same"
+        print(f"{state}. See: {status}; end it: {stop}; go on: {again}", file=sys.stderr)
         raise
     if selection.as_json:
         print_json(report.result_as_dict(plan, limits, raise_result, notes))
     else:
-        for line in report.format_result(plan, raise_result):
-            print(line)
+        print_rows(report.list_result_rows(plan, raise_result))
     return ExitCode.DONE
 
 
@@ -299,24 +286,19 @@ def _read_reservation(clients: AwsClients, limits: GuardConfig, plan: StartPlan)
     if not plan.environment.capacity.needs_reservation:
         return limits, []
     try:
-        capacity_reservation = read_reservation(clients.ec2, plan.environment)
+        reservation = read_reservation(clients.ec2, plan.environment)
     except AccessDeniedError as fault:
         return limits, [f"unknown: {fault.problem}; {fault.change}"]
-    if capacity_reservation is None:
+    if reservation is None:
         return limits, [f"EC2 knows no {limits.reservation_id} in this account and region: nothing could be launched"]
-    notes = [f"{capacity_reservation.id} is {capacity_reservation.state}"]
+    notes = [f"{reservation.id} is {reservation.state}"]
     if limits.capacity_kind != "capacity-block":
         return limits, notes
-    if limits.block_ends and capacity_reservation.ends and capacity_reservation.ends != limits.block_ends:
-        notes.append(
-            f"EC2 says that it ends {capacity_reservation.ends:%Y-%m-%d %H:%M} UTC, capacity.block "
-            f"{limits.block_ends:%H:%M}"
-        )
-    return replace(
-        limits,
-        block_starts=capacity_reservation.starts or limits.block_starts,
-        block_ends=capacity_reservation.ends or limits.block_ends,
-    ), notes
+    if limits.block_ends and reservation.ends and reservation.ends != limits.block_ends:
+        end = f"{reservation.ends:%Y-%m-%d %H:%M} UTC"
+        notes.append(f"EC2 says that it ends {end}, capacity.block {limits.block_ends:%H:%M}")
+    starts, ends = reservation.starts or limits.block_starts, reservation.ends or limits.block_ends
+    return replace(limits, block_starts=starts, block_ends=ends), notes
 
 
 def _confirm_start(plan: StartPlan) -> bool:
@@ -326,7 +308,7 @@ def _confirm_start(plan: StartPlan) -> bool:
         InputError: there is nobody to be asked.
     """
     if not sys.stdin.isatty():
-        raise InputError("nobody is there to be asked", where=f"environment {plan.environment.name}",
-                           change="read the plan, then add --yes")  # fmt: skip
+        where, change = f"environment {plan.environment.name}", "read the plan, then add --yes"
+        raise InputError("nobody is there to be asked", where=where, change=change)
     print("  raise it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tandem.cli.fleet import format_moment, format_row, tandem_command
-from tandem.cli.outcome import format_count
+from tandem.cli.console import VerbatimText, format_count
+from tandem.cli.fleet import TextRow, format_moment
+from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -62,22 +62,21 @@ class StartPlan:
         return self.hours * self.nodes * self.environment.capacity.usd_per_hour
 
 
-def format_plan(plan: StartPlan, limits: GuardConfig, notes: Sequence[str]) -> Iterator[str]:
+def list_plan_rows(plan: StartPlan, limits: GuardConfig, notes: Sequence[str]) -> Iterator[TextRow]:
     """Yield what will be done, for how much, and what will end it."""
     capacity = plan.environment.capacity
-    yield f"{plan.environment.name}: start run {plan.run}"
-    yield from format_row("fleet", f"0 -> {plan.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})")
-    for note in notes:
-        yield from format_row("reserved", note)
-    yield from format_row("until", format_moment(plan.deadline, plan.now))
-    yield from format_row("admits", _format_admission(plan))
-    yield from format_row("cost", _format_cost(plan))
-    for index, (name, effect) in enumerate(_list_stop_paths(plan, limits)):
-        yield from format_row("stops" if index == 0 else "", f"{name:<9} {_describe_trouble(plan, name) or effect}")
+    yield "fleet", f"0 -> {plan.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
+    yield from (("reserved", note) for note in notes)
+    yield "until", format_moment(plan.deadline, plan.now)
+    yield "admits", _format_admission(plan)
+    yield "cost", _format_cost(plan)
+    stop_paths = list(_list_stop_paths(plan, limits))
+    for index, (name, effect) in enumerate(stop_paths):
+        yield "stops" if index == 0 else "", f"{name:<9} {_describe_trouble(plan, name) or effect}"
     absent_names = [path.name for path in plan.paths if path.state == "absent"]
     if absent_names:
-        present_names = " and ".join(name for name, _ in _list_stop_paths(plan, limits) if name not in absent_names)
-        yield from format_row("", f"without the {' and '.join(absent_names)} this start needs {present_names}")
+        present_names = " and ".join(name for name, _ in stop_paths if name not in absent_names)
+        yield "", f"without the {' and '.join(absent_names)} this start needs {present_names}"
 
 
 def _describe_trouble(plan: StartPlan, name: str) -> str:
@@ -96,7 +95,7 @@ def _format_admission(plan: StartPlan) -> str:
     variant_names = ", ".join(variant.name for variant in plan.admission.variants)
     if plan.admission.waiting_variants:
         waiting_names = ", ".join(variant.name for variant in plan.admission.waiting_variants)
-        return f"{variant_names}; no room for {waiting_names} (--only chooses, --nodes makes room)"
+        return f"{variant_names}; no room for {waiting_names} (--variants chooses, --nodes makes room)"
     return variant_names
 
 
@@ -119,21 +118,22 @@ def _list_stop_paths(plan: StartPlan, limits: GuardConfig) -> Iterator[tuple[str
     yield "budget", f"{guard.budget_usd:,.2f} USD a month (guard.budget_usd): {effect}; its figures are hours late"
 
 
-def format_result(plan: StartPlan, raise_result: RaiseReport) -> Iterator[str]:
+def list_result_rows(plan: StartPlan, raise_result: RaiseReport) -> Iterator[TextRow]:
     """Yield what was done and what comes next."""
     name, lease = plan.environment.name, raise_result.lease
-    prefix = "was raised before; " if raise_result.was_present else ""
-    yield from format_row(
-        "raised", f"{prefix}EKS wants {format_count(raise_result.nodes, 'instance')}; a node joins some minutes later"
+    prefix, count = (
+        "was raised before; " if raise_result.was_present else "",
+        format_count(raise_result.nodes, "instance"),
     )
-    yield from format_row("run", f"{lease.run}, deadline {format_moment(lease.deadline, plan.now)}; it cannot be moved")
+    yield "raised", f"{prefix}EKS wants {count}; a node joins some minutes later"
+    yield "run", f"{lease.run}, deadline {format_moment(lease.deadline, plan.now)}; it cannot be moved"
     if plan.exempt_path_names:
-        yield from format_row("unarmed", f"accepted, and written into the lease: {', '.join(plan.exempt_path_names)}")
-    yield from format_row("watch", tandem_command("status", "--env", name))
-    yield from format_row("end", f"{tandem_command('stop', '--end', '--env', name)} when the run is done")
-    yield from format_row("stop", f"{tandem_command('stop', '--env', name)} in an emergency: a fence stays behind it")
+        yield "unarmed", f"accepted, and written into the lease: {', '.join(plan.exempt_path_names)}"
+    yield "watch", VerbatimText(build_tandem_command("status", name))
+    yield "end", VerbatimText(f"{build_tandem_command('stop --end', name)}  # when the run is done")
+    yield "stop", VerbatimText(f"{build_tandem_command('stop', name)}  # in an emergency: a fence stays behind it")
     for index, line in enumerate(list_next_commands(plan)):
-        yield f"  {'next' if index == 0 else '':<10}{line}"
+        yield "next" if index == 0 else "", VerbatimText(line)
 
 
 def list_next_commands(plan: StartPlan) -> list[str]:
@@ -141,22 +141,17 @@ def list_next_commands(plan: StartPlan) -> list[str]:
     name, experiment = plan.environment.name, plan.experiment
     if experiment is None:
         return []
-    space = names.experiment_namespace(experiment)
+    kubectl = ("kubectl", "-n", names.experiment_namespace(experiment))
     if plan.compiles:
-        listing = tandem_command("artifacts", "list", "--env", name)
-        return [f"{listing}  # prints the command of each artifact to compile; {VPC_NOTE[:-1]}",
-                shlex.join(["kubectl", "-n", space, "get", "jobs"])]  # fmt: skip
-    scale = [shlex.join(["kubectl", "-n", space, "scale", "deploy", variant.name, "--replicas=1"])
-             for variant in plan.admission.variants]  # fmt: skip
-    only = (
-        ["--only", ",".join(variant.name for variant in plan.admission.variants)]
-        if plan.admission.waiting_variants
-        else []
-    )
-    bench = tandem_command(
-        "bench", "run", "--env", name, "--experiment", experiment.name, "--publish", "--out", f"runs/{plan.run}", *only
-    )
-    return [VPC_NOTE, *scale, shlex.join(["kubectl", "-n", space, "get", "pods", "-o", "wide"]), bench]
+        listing = build_tandem_command("artifacts list", name)
+        note = f"prints the command of each artifact to compile; {VPC_NOTE[:-1]}"
+        return [f"{listing}  # {note}", quote_command(*kubectl, "get", "jobs")]
+    variant_names = [variant.name for variant in plan.admission.variants]
+    scale = [quote_command(*kubectl, "scale", "deploy", variant, "--replicas=1") for variant in variant_names]
+    chosen = ["--variants", ",".join(variant_names)] if plan.admission.waiting_variants else []
+    flags = ["--experiment", experiment.name, "--publish", "--out", f"runs/{plan.run}", *chosen]
+    pods = quote_command(*kubectl, "get", "pods", "-o", "wide")
+    return [VPC_NOTE, *scale, pods, build_tandem_command("bench run", name, *flags)]
 
 
 def result_as_dict(

@@ -1,27 +1,17 @@
-"""How `tandem status` says what it saw: lines within a screen's width, or one JSON document."""
+"""How `tandem status` says what it saw: rows for a person, or one JSON document."""
 
 from __future__ import annotations
 
-import shlex
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tandem.cli.fleet import (
-    LABEL_COLUMNS,
-    WIDTH,
-    format_clock,
-    format_concern,
-    format_distance,
-    format_moment,
-    format_row,
-    format_span,
-)
-from tandem.cli.outcome import format_count
+from tandem.cli.console import VerbatimText, format_count, print_rows
+from tandem.cli.fleet import TextRow, format_clock, format_distance, format_moment, format_span, list_warning_rows
 from tandem.cli.status_summary import choose_next_step, conclude_status
 from tandem.guard.pass_metrics import FLEET_USD
+from tandem.shell_command import build_tandem_command
 
 if TYPE_CHECKING:
     from tandem.ops.status import StatusReport
@@ -29,35 +19,40 @@ if TYPE_CHECKING:
     from tandem.ops.stop_paths import StopPath
 
 UNKNOWN_TEXT = "unknown, see above"
+PAYMENT_NOTES = {
+    "capacity-block": "; the block was paid when bought, so much of it is used by these",
+    "reservation": "; a reservation is paid whether it is used or not",
+}
 
 
-def format_status(status: StatusReport, concerns: Sequence[StatusWarning]) -> Iterator[str]:
-    """Yield what is printed: the conclusion, what needs attention with its next command, then every detail."""
-    environment = status.environment
-    yield from textwrap.wrap(
-        conclude_status(status, concerns), WIDTH, subsequent_indent="    ", break_long_words=False,
-        break_on_hyphens=False,
-    )  # fmt: skip
-    for concern in concerns:
-        yield from format_concern(concern)
-    for source, reason in status.unknown.items():
-        yield from format_row("unknown", f"{source}: {reason}")
-    yield f"  {'next':<{LABEL_COLUMNS - 2}}{choose_next_step(status)}"
-    yield from format_row("account", f"{environment.account}, {environment.region}; {status.now:%Y-%m-%d %H:%M} UTC")
-    yield from format_row("fleet", _format_fleet(status))
+def print_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> None:
+    """Print the conclusion, what needs attention with its next command, then every detail."""
+    print_rows([(conclude_status(status, warnings),)], indent=0, label_columns=0)
+    print_rows(_list_status_rows(status, warnings))
+
+
+def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -> Iterator[TextRow]:
+    environment, now = status.environment, status.now
+    for warning in warnings:
+        yield from list_warning_rows(warning)
+    yield from (("unknown", f"{source}: {reason}") for source, reason in status.unknown.items())
+    yield "next", VerbatimText(choose_next_step(status))
+    yield "account", f"{environment.account}, {environment.region}; {now:%Y-%m-%d %H:%M} UTC"
+    yield "fleet", _format_fleet(status)
     for machine in status.nodes:
-        age = f"{format_span(status.now - machine.launched)} old"
-        stranger = "" if machine.ours else "  NOT OURS"
-        yield f"    {machine.id:<20}{machine.type:<16}{machine.zone:<12}{machine.state:<15}{age}{stranger}"
-    yield from format_row("cost", _format_cost(status))
+        age = f"{format_span(now - machine.launched)} old{'' if machine.ours else '  NOT OURS'}"
+        text = f"{machine.id:<20}{machine.type:<16}{machine.zone:<12}{machine.state:<15}{age}"
+        yield "", VerbatimText(text)
+    yield "cost", _format_cost(status)
     if status.deployment != "nothing":
-        yield from format_row("fence", _format_fence(status))
-        yield from format_row("lease", _format_lease(status))
-        yield from format_row("heartbeat", _format_heartbeat(status))
+        yield "fence", _format_fence(status)
+        yield "lease", _format_lease(status)
+        yield "heartbeat", _format_heartbeat(status)
         for index, path in enumerate(status.paths):
-            yield from format_row("stops" if index == 0 else "", f"{path.name:<9} {describe_path(path, status.now)}")
-    yield from _format_capacity(status)
-    yield from format_row("alarms", _format_alarms(status))
+            yield "stops" if index == 0 else "", f"{path.name:<9} {describe_path(path, now)}"
+    yield from _list_capacity_rows(status)
+    alarms = f"in ALARM: {', '.join(status.alarms)}" if status.alarms else "none in ALARM"
+    yield "alarms", UNKNOWN_TEXT if "alarms" in status.unknown else alarms
 
 
 def describe_path(path: StopPath, now: datetime) -> str:
@@ -78,28 +73,20 @@ def _format_fleet(status: StatusReport) -> str:
         group_text = f"node group {UNKNOWN_TEXT}"
     else:
         group_text = f"node group {group.status}: desired {group.desired}, min {group.minimum}, max {group.maximum}"
-    instances_text = (
-        "instances unknown" if "instances" in status.unknown else f"{format_count(len(status.nodes), 'instance')}"
-    )
-    return f"{instances_text} of {capacity.kind} {capacity.instance_type}; {group_text}"
+    count = "instances unknown" if "instances" in status.unknown else format_count(len(status.nodes), "instance")
+    return f"{count} of {capacity.kind} {capacity.instance_type}; {group_text}"
 
 
 def _format_cost(status: StatusReport) -> str:
     if status.deployment == "nothing" and not status.nodes:
         return "nothing is deployed"
-    capacity = status.environment.capacity
-    payment_note = {"capacity-block": "; the block was paid when bought, so much of it is used by these",
-            "reservation": "; a reservation is paid whether it is used or not"}.get(capacity.kind, "")  # fmt: skip
-    price = f"{capacity.usd_per_hour:.2f} USD (your figure of {capacity.usd_per_hour_date})"
+    capacity, parts = status.environment.capacity, []
     if "instances" in status.unknown:
-        running_costs = ["unknown, as the instances are"]
+        parts = ["unknown, as the instances are"]
     elif status.nodes:
-        running_costs = [
-            f"{status.cost_usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x {price}"
-        ]
-    else:
-        running_costs = []
-    return "; ".join([*running_costs, _format_bill(status)]) + payment_note
+        price = f"{capacity.usd_per_hour:.2f} USD (your figure of {capacity.usd_per_hour_date})"
+        parts = [f"{status.cost_usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x {price}"]
+    return "; ".join([*parts, _format_bill(status)]) + PAYMENT_NOTES.get(capacity.kind, "")
 
 
 def _format_bill(status: StatusReport) -> str:
@@ -115,42 +102,33 @@ def _format_bill(status: StatusReport) -> str:
 
 
 def _format_fence(status: StatusReport) -> str:
-    fence = status.fleet.fence
+    fence, now = status.fleet.fence, status.now
     if "fence" in status.unknown:
         return UNKNOWN_TEXT
     if fence is None or not fence.is_closed:
-        release_note = f" (lifted {format_moment(fence.at, status.now)} by {fence.who})" if fence else ""
-        return f"none{release_note}"
-    passes = f"{fence.passes} pass{'' if fence.passes == 1 else 'es'}"
-    look_note = f", looked at {format_distance(fence.last_look, status.now)}" if fence.last_look else ""
-    termination_note = (
-        f", {format_count(len(fence.terminated), 'instance')} terminated by id" if fence.terminated else ""
-    )
-    release_command = f"tandem stop --clear --env {shlex.quote(status.environment.name)}"
-    return (
-        f"{fence.state} since {format_moment(fence.at, status.now)}, by {fence.who}: {fence.why} "
-        f"({passes}{look_note}{termination_note}); it blocks the next start until {release_command}"
-    )
+        return f"none (lifted {format_moment(fence.at, now)} by {fence.who})" if fence else "none"
+    details = f"{fence.passes} pass{'' if fence.passes == 1 else 'es'}"
+    details += f", looked at {format_distance(fence.last_look, now)}" if fence.last_look else ""
+    details += f", {format_count(len(fence.terminated), 'instance')} terminated by id" if fence.terminated else ""
+    release_command = build_tandem_command("stop --release", status.environment.name)
+    since = f"{fence.state} since {format_moment(fence.at, now)}, by {fence.who}: {fence.why}"
+    return f"{since} ({details}); it blocks the next start until {release_command}"
 
 
 def _format_lease(status: StatusReport) -> str:
-    lease = status.fleet.lease
+    lease, now = status.fleet.lease, status.now
     if "lease" in status.unknown:
         return UNKNOWN_TEXT
     if lease is None:
         return "none"
     experiment_note = f" of experiment {lease.experiment}" if lease.experiment else ""
-    is_live = status.fleet.live_lease is not None
-    end_note = "" if is_live else "ENDED: fenced, " if status.fleet.is_fenced else "ENDED, "
-    words = [
-        f"run {lease.run}{experiment_note} by {lease.who}",
-        f"{end_note}deadline {format_moment(lease.deadline, status.now)}",
-        f"for {format_count(lease.nodes, 'node')}",
-    ]
+    end_note = "" if status.fleet.live_lease else "ENDED: fenced, " if status.fleet.is_fenced else "ENDED, "
+    words = [f"run {lease.run}{experiment_note} by {lease.who}"]
+    words += [f"{end_note}deadline {format_moment(lease.deadline, now)}", f"for {format_count(lease.nodes, 'node')}"]
     if (status.fleet.desired_size or 0) > lease.nodes:
         words.append(f"the node group wants {status.fleet.desired_size}")
     if lease.ending:
-        words.append(f"ending since {format_moment(lease.ending, status.now)}")
+        words.append(f"ending since {format_moment(lease.ending, now)}")
     if lease.unarmed:
         words.append(f"unarmed accepted: {', '.join(lease.unarmed)}")
     if lease.prefix and lease.prefix != status.guard_config.prefix:
@@ -168,13 +146,11 @@ def _format_heartbeat(status: StatusReport) -> str:
         return "none expected: raised by hand, the deadline alone ends it"
     if beat is None:
         return f"none yet; the lease began {format_distance(lease.created, status.now)}"
-    return (
-        f"{format_clock(beat, status.now)} ({format_distance(beat, status.now)}); a stop after "
-        f"{status.guard_config.idle_minutes:g} min"
-    )
+    distance, idle_minutes = format_distance(beat, status.now), status.guard_config.idle_minutes
+    return f"{format_clock(beat, status.now)} ({distance}); a stop after {idle_minutes:g} min"
 
 
-def _format_capacity(status: StatusReport) -> Iterator[str]:
+def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
     capacity, reservation = status.environment.capacity, status.reservation
     if not capacity.needs_reservation:
         return
@@ -182,59 +158,56 @@ def _format_capacity(status: StatusReport) -> Iterator[str]:
     if reservation is None:
         state = UNKNOWN_TEXT if "reservation" in status.unknown else "EC2 knows none of this id"
         waits = "none yet: capacity.reservation_id is not written"
-        yield from format_row(label, waits if capacity.awaits_reservation else f"{capacity.reservation_id}: {state}")
+        yield label, waits if capacity.awaits_reservation else f"{capacity.reservation_id}: {state}"
         return
-    times = [f"{word} {format_moment(moment, status.now)}"
-             for word, moment in (("starts", reservation.starts), ("ends", reservation.ends)) if moment]  # fmt: skip
+    moments = {"starts": reservation.starts, "ends": reservation.ends}
+    times = [f"{word} {format_moment(moment, status.now)}" for word, moment in moments.items() if moment]
     usage = f"{reservation.total - reservation.available} of {format_count(reservation.total, 'instance')} in use"
-    yield from format_row(label, ", ".join([f"{reservation.id} {reservation.state}", usage, *times]))
-    idle_text = (
-        "unknown, as the instances are" if "instances" in status.unknown else "yes" if status.is_block_idle else "no"
-    )
-    yield from format_row("idle", idle_text if status.is_block_active else "no: it is not active")
+    yield label, ", ".join([f"{reservation.id} {reservation.state}", usage, *times])
+    if not status.is_block_active:
+        idle_text = "no: it is not active"
+    elif "instances" in status.unknown:
+        idle_text = "unknown, as the instances are"
+    else:
+        idle_text = "yes" if status.is_block_idle else "no"
+    yield "idle", idle_text
 
 
-def _format_alarms(status: StatusReport) -> str:
-    if "alarms" in status.unknown:
-        return UNKNOWN_TEXT
-    return f"in ALARM: {', '.join(status.alarms)}" if status.alarms else "none in ALARM"
-
-
-def status_as_dict(status: StatusReport, concerns: Sequence[StatusWarning]) -> dict[str, Any]:
+def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> dict[str, Any]:
     """Return the JSON document: times in ISO 8601 and UTC, null for what is not there or not known."""
-    fleet_state, capacity = status.fleet, status.environment.capacity
+    fleet_state, capacity, unknown = status.fleet, status.environment.capacity, status.unknown
     machines = [
         {**_convert_fields(asdict(machine)), "age_s": int((status.now - machine.launched).total_seconds())}
         for machine in status.nodes
     ]
     return {
         "environment": status.environment.name,
-        "conclusion": conclude_status(status, concerns),
-        "next": choose_next_step(status).command,
+        "conclusion": conclude_status(status, warnings),
+        "next": choose_next_step(status).partition("  # ")[0],
         "account": status.environment.account,
         "region": status.environment.region,
         "now": status.now.isoformat(),
         "deployed": status.deployment,
-        "instances": None if "instances" in status.unknown else machines,
-        "node_hours": None if "instances" in status.unknown else round(status.node_hours, 4),
-        "usd": None if "instances" in status.unknown else round(status.cost_usd, 2),
+        "instances": None if "instances" in unknown else machines,
+        "node_hours": None if "instances" in unknown else round(status.node_hours, 4),
+        "usd": None if "instances" in unknown else round(status.cost_usd, 2),
         "usd_per_hour": capacity.usd_per_hour,
         "usd_per_hour_date": capacity.usd_per_hour_date.isoformat(),
         "prepaid": capacity.kind == "capacity-block",
         "node_group": _convert_fields(asdict(status.node_group)) if status.node_group else None,
         "fence": _convert_fields(asdict(fleet_state.fence)) if fleet_state.fence else None,
-        "fenced": None if "fence" in status.unknown else fleet_state.is_fenced,
+        "fenced": None if "fence" in unknown else fleet_state.is_fenced,
         "lease": _convert_fields(asdict(fleet_state.lease)) if fleet_state.lease else None,
-        "lease_live": None if {"lease", "fence"} & set(status.unknown) else fleet_state.live_lease is not None,
+        "lease_live": None if {"lease", "fence"} & set(unknown) else fleet_state.live_lease is not None,
         "heartbeat": fleet_state.heartbeat.isoformat() if fleet_state.heartbeat else None,
         "bill": _convert_fields(asdict(status.bill)) if status.bill else None,
         "stops": [path_as_dict(path) for path in status.paths],
         "schedules": [asdict(schedule) for schedule in status.schedules],
         "reservation": _convert_fields(asdict(status.reservation)) if status.reservation else None,
-        "idle_block": None if "reservation" in status.unknown else status.is_block_idle,
-        "alarms": None if "alarms" in status.unknown else list(status.alarms),
-        "unknown": dict(status.unknown),
-        "attention": [{"problem": concern.problem, "change": concern.change} for concern in concerns],
+        "idle_block": None if "reservation" in unknown else status.is_block_idle,
+        "alarms": None if "alarms" in unknown else list(status.alarms),
+        "unknown": dict(unknown),
+        "attention": [{"problem": warning.problem, "change": warning.change} for warning in warnings],
     }
 
 
@@ -246,13 +219,4 @@ def path_as_dict(path: StopPath) -> dict[str, Any]:
 
 
 def _convert_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    def convert_value(field_value: Any) -> Any:
-        return (
-            field_value.isoformat()
-            if isinstance(field_value, datetime)
-            else list(field_value)
-            if isinstance(field_value, tuple)
-            else field_value
-        )
-
-    return {name: convert_value(field_value) for name, field_value in fields.items()}
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()}

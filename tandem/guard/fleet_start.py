@@ -56,7 +56,7 @@ MIN_HOURS = 0.25  # a shorter lease could end before its nodes run
 SCHEDULE_TARGET_ARN = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 # Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
 RETRY_POLICY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
-LATE_START_ADVICE = "the reaper fences it within minutes; then tandem stop --clear, and start again"
+LATE_START_ADVICE = "the reaper fences it within minutes; then tandem stop --release, and start again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +189,7 @@ class _FleetStart:
             raise InputError(
                 f"fenced by {fence.who} at {fence.at:%Y-%m-%d %H:%M} UTC: {fence.why}",
                 where=self.config.replace_prefix(fence.prefix).url(FENCE_KEY),
-                change=f"tandem status --env {name}; when the reason is gone, tandem stop --clear --env {name}",
+                change=f"tandem status --env {name}; when the reason is gone, tandem stop --release --env {name}",
             )  # fmt: skip
 
     def _require_no_other_lease(self) -> None:
@@ -208,7 +208,7 @@ class _FleetStart:
         if lease.deadline <= now:
             raise InputError(
                 f"the lease of run {lease.run} ended at {deadline_text}", where=where,
-                change=f"the reaper fences it within minutes; then tandem stop --clear --env {name}",
+                change=f"the reaper fences it within minutes; then tandem stop --release --env {name}",
             )  # fmt: skip
         if lease.run != self.lease.run:
             raise InputError(

@@ -59,7 +59,7 @@ def test_a_set_that_an_upload_refused_says_how_it_is_taken_in_all_the_same() -> 
     found = row(made_up(KEY.prefix, "run-1/a", "run-1/tandem-refused.json", whole=False))
 
     assert (found.state, found.why[-1]) == (
-        "partial", "an upload refused and kept it: tandem artifacts adopt --refused run-1",
+        "partial", "an upload refused and kept it: tandem artifacts import --refused run-1",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`tandem artifacts adopt`: a folder becomes the artifact of a declared variant, or is refused."""
+"""`tandem artifacts import`: a folder becomes the artifact of a declared variant, or is refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folder(need: BucketNeed, tmp_path: Path) -> Path:
 @pytest.fixture
 def run(specs: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def act(*more: str, variant: str = "post/qwen-vllm", where: Path = folder) -> tuple[int, str, str]:
-        code = main(["artifacts", "adopt", str(where), "--env", ENV, "--variant", variant, *folders(specs), *more])
+        code = main(["artifacts", "import", str(where), "--env", ENV, "--variant", variant, *folders(specs), *more])
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -50,7 +50,7 @@ def test_an_adopted_artifact_is_listed_as_present(
     main(["artifacts", "list", "--env", ENV, *folders(specs), "--json"])
 
     rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)["rows"]}
-    assert (code, out.splitlines()[0], rows[need.name]) == (0, f"adopted: {need.name}", "present")
+    assert (code, out.splitlines()[0], rows[need.name]) == (0, f"imported: {need.name}", "present")
 
 
 def test_what_is_unproven_of_it_is_said(run: Run) -> None:

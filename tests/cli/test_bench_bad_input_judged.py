@@ -369,11 +369,8 @@ def test_what_cannot_be_read_is_refused_with_its_place(run: Run, capsys: pytest.
 def test_a_margin_out_of_range_is_refused(run: Run, capsys: pytest.CaptureFixture[str], margin: str) -> None:
     run.flags = [f"--margin={margin}"]
 
-    with pytest.raises(SystemExit) as left:
-        run.report()
-
-    assert left.value.code == 2
-    assert f"argument --margin: '{margin}'; allowed:" in capsys.readouterr().err
+    assert run.report() == 2
+    assert "--margin" in capsys.readouterr().err
 
 
 def test_every_second_record_gone_is_fewer_pairs_and_another_interval(run: Run) -> None:

@@ -72,7 +72,7 @@ def test_with_json_a_fault_of_the_world_is_a_document_too(
     monkeypatch.setattr("tandem.cli.program._run_command", fails)
 
     assert main(["check", "--json", *folders(specs)]) == 3
-    said = {"fault": {"problem": "the disk is gone", "where": "", "change": ""}, "exit_code": 3}
+    said = {"error": {"problem": "the disk is gone", "where": "", "change": ""}, "exit_code": 3}
     assert json.loads(capsys.readouterr().out) == said
 
 

@@ -154,8 +154,8 @@ def test_an_operator_starts_stops_and_clears(deployed: Fleet, become, front: Fau
     assert asked(front) <= wanted("stop")
 
     front.forget()
-    assert deployed.tandem("stop", "--clear") == 0
-    assert (deployed.get(POINTER_KEY)["run"], asked(front) <= wanted("stop --clear")) == (None, True)
+    assert deployed.tandem("stop", "--release") == 0
+    assert (deployed.get(POINTER_KEY)["run"], asked(front) <= wanted("stop --release")) == (None, True)
 
 
 @pytest.mark.proof

@@ -63,7 +63,7 @@ def test_a_measurement_of_the_pair_stands_beside_their_logs(then, tmp_path, capf
     capfd.readouterr()
 
     logs = [str(tmp_path / f"{name}.jsonl") for name in ("qwen-vllm", "qwen-sd-vllm")]
-    assert main(["bench", "truth", str(run), "--log", *logs, "--json"]) == 0
+    assert main(["bench", "verify", str(run), "--log", *logs, "--json"]) == 0
 
     found = json.loads(capfd.readouterr().out)
     assert found["left_out"] == 0
@@ -80,5 +80,5 @@ def test_a_log_of_another_server_leaves_nothing_to_compare(then, tmp_path, capfd
         "--warm-up", "0", "--out", str(run),
     ) in WHOLE  # fmt: skip
 
-    assert main(["bench", "truth", str(run), "--log", str(log)]) == 3
+    assert main(["bench", "verify", str(run), "--log", str(log)]) == 3
     assert "left out: 28 requests" in capfd.readouterr().out

@@ -63,8 +63,8 @@ def test_after_a_stop_a_start_is_refused_until_the_fence_is_lifted(
     fleet.tandem("stop", "--wait")
 
     refused = fleet.tandem("start", *YES, "--run", "second")
-    assert "tandem stop --clear" in capsys.readouterr().err
-    fleet.tandem("stop", "--clear")
+    assert "tandem stop --release" in capsys.readouterr().err
+    fleet.tandem("stop", "--release")
 
     assert (refused, fleet.tandem("start", *YES, "--run", "third")) == (2, 0)
 
@@ -99,7 +99,7 @@ def test_variants_without_room_are_named(fleet: Fleet, capsys: pytest.CaptureFix
 
 
 def test_only_chooses_variants(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    said = started(fleet, capsys, *POST, "--only", "qwen-sd-vllm")
+    said = started(fleet, capsys, *POST, "--variants", "qwen-sd-vllm")
 
     assert said["labels"] == {"raise.tandem/qwen-sd-vllm": "post"}
 
@@ -298,8 +298,8 @@ def test_another_run_is_refused_while_a_lease_lives(fleet: Fleet, capsys: pytest
         (("--nodes", "3"), "capacity.nodes"),
         (("--nodes", "0"), "capacity.nodes"),
         (("--experiment", "dev"), "name one of: post"),
-        (("--only", "qwen-vllm"), "add --experiment NAME"),
-        ((*POST, "--only", "fast"), "name some of: qwen-vllm, qwen-sd-vllm"),
+        (("--variants", "qwen-vllm"), "add --experiment NAME"),
+        ((*POST, "--variants", "fast"), "name some of: qwen-vllm, qwen-sd-vllm"),
         (("--run", "a/b"), "1 to 59 letters"),
     ],
 )
@@ -313,8 +313,7 @@ def test_bad_flags_give_2_and_what_to_write(
 
 @pytest.mark.parametrize("hours", ["0", "-1", "nan", "inf", "soon"])
 def test_hours_are_a_number_above_0(hours: str, fleet: Fleet) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        fleet.tandem("start", f"--hours={hours}", "--yes")
+    assert fleet.tandem("start", f"--hours={hours}", "--yes") == 2
 
 
 def test_an_environment_without_a_reservation_has_no_fleet(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
@@ -380,7 +379,7 @@ def test_a_fence_refuses_before_any_plan_is_shown(fleet: Fleet, capsys: pytest.C
 
     assert fleet.tandem("start", *YES) == 2
     out, err = capsys.readouterr()
-    assert (out, f"tandem stop --clear --env {fleet.name}" in err) == ("", True)
+    assert (out, f"tandem stop --release --env {fleet.name}" in err) == ("", True)
     assert ("maintenance" in err, f"s3://{fleet.guarded.bucket}/{FENCE_KEY}" in err) == (True, True)
 
 

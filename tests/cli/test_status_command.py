@@ -154,7 +154,7 @@ def test_a_fence_on_a_parked_fleet_needs_nobody_and_names_what_lifts_it(
 
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert (code, "stopped, nothing runs, a fence blocks the next start" in first) == (0, True)
-    assert f"tandem stop --clear --env {fleet.name}" in second
+    assert f"tandem stop --release --env {fleet.name}" in second
 
 
 def test_after_a_stop_the_bill_stays(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

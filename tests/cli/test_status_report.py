@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shlex
 from dataclasses import replace
@@ -12,7 +14,7 @@ import pytest
 from fleet_seen import BLOCK, FOUND, NOW, fence, instance, lease, seen, status
 
 from tandem.cli.fleet import format_span
-from tandem.cli.status_report import format_status, status_as_dict
+from tandem.cli.status_report import print_status, status_as_dict
 from tandem.guard.schedules import ForeignSchedule
 from tandem.ops.reservation import CapacityReservation
 from tandem.ops.status import FleetBill, StatusReport
@@ -26,8 +28,14 @@ PAID = CapacityReservation(
 LOST = {"instances": "AccessDenied", "lease": "AccessDenied", "heartbeat": "AccessDenied", "alarms": "AccessDenied"}
 
 
+def lines(found: StatusReport) -> list[str]:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        print_status(found, list_warnings(found))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
 def said(found: StatusReport) -> str:
-    return " ".join("\n".join(format_status(found, list_warnings(found))).split())
+    return " ".join("\n".join(lines(found)).split())
 
 
 def test_a_block_says_state_use_and_hours() -> None:
@@ -78,7 +86,7 @@ def test_every_line_fits_a_screen() -> None:
     look = seen(*(instance(f"i-{number:017}") for number in range(3)), fence=fence(why="many words " * 30))
     found = status(look, BLOCK, reservation=PAID, alarms=("post-us-east-2-a-long-name",) * 9, unknown=LOST)
 
-    assert [line for line in format_status(found, list_warnings(found)) if len(line) > 100] == []
+    assert [line for line in lines(found) if len(line) > 100] == []
 
 
 @pytest.mark.parametrize(
@@ -111,7 +119,7 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
         (
             status(seen(lease=lease(), fence=fence(state="stopped")), bill=BILL),
             "stopped, nothing runs, about 143.20 USD in the last 4 h 00 min, a fence blocks the next start",
-            "tandem stop --clear --env",
+            "tandem stop --release --env",
         ),
         (
             status(seen(instance(), lease=lease(ending=NOW - timedelta(minutes=3)))),
@@ -133,7 +141,7 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
     ],
 )  # fmt: skip
 def test_the_first_line_concludes_and_the_next_command_follows(found: StatusReport, first: str, second: str) -> None:
-    printed = list(format_status(found, list_warnings(found)))
+    printed = lines(found)
 
     assert " ".join(" ".join(printed[:2]).split()).startswith(f"post-us-east-2: {first}")
     [following] = [line for line in printed if line.startswith("  next ")]
@@ -142,7 +150,7 @@ def test_the_first_line_concludes_and_the_next_command_follows(found: StatusRepo
 
 def test_what_needs_attention_stands_before_the_details() -> None:
     found = status(seen(instance()), alarms=("an-alarm",))
-    labels = [line.split()[0] for line in format_status(found, list_warnings(found)) if line[2:3].strip()]
+    labels = [line.split()[0] for line in lines(found) if line[2:3].strip()]
 
     assert labels.index("attention") < labels.index("next") < labels.index("fleet")
 
@@ -166,7 +174,7 @@ def test_a_schedules_name_is_quoted_in_the_command_that_deletes_it() -> None:
     foreign = ForeignSchedule(name="x; curl evil", state="ENABLED", target_arn="arn:aws:lambda:x")
     found = status(seen(), schedules=(foreign,))
 
-    [command] = [line for line in format_status(found, list_warnings(found)) if "delete-schedule" in line]
+    [command] = [line for line in lines(found) if "delete-schedule" in line]
     assert shlex.split(command)[-1] == "x; curl evil"
 
 

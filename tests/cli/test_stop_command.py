@@ -196,7 +196,7 @@ def test_a_broken_experiment_keeps_nobody_from_stopping(fleet: Fleet) -> None:
 def test_clear_lifts_the_fence(fleet: Fleet) -> None:
     fleet.tandem("stop")
 
-    code = fleet.tandem("stop", "--clear")
+    code = fleet.tandem("stop", "--release")
 
     assert (code, fleet.get(FENCE_KEY)["state"]) == (0, "lifted")
 
@@ -206,14 +206,14 @@ def test_clear_is_refused_while_an_instance_lives(fleet: Fleet, capsys: pytest.C
     fleet.scale(1)
     fleet.tandem("stop")
 
-    code = fleet.tandem("stop", "--clear")
+    code = fleet.tandem("stop", "--release")
 
     assert (code, "the fleet is not gone" in capsys.readouterr().err) == (2, True)
     assert fleet.get(FENCE_KEY)["state"] == "stopping"
 
 
 def test_clear_without_a_fence_is_refused(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fleet.tandem("stop", "--clear") == 2
+    assert fleet.tandem("stop", "--release") == 2
     assert "there is no fence" in capsys.readouterr().err
 
 
@@ -301,7 +301,7 @@ def test_a_destroyed_environment_whose_bucket_stayed_has_nothing_to_stop(
     code = undeployed.tandem("stop")
 
     err = capsys.readouterr().err
-    assert (code, "nothing to stop" in err, f"tandem stop --env {undeployed.name} --clear" in err) == (2, True, True)
+    assert (code, "nothing to stop" in err, f"tandem stop --env {undeployed.name} --release" in err) == (2, True, True)
 
 
 def test_a_half_deployed_environment_is_fenced(undeployed: Fleet) -> None:
@@ -504,7 +504,7 @@ def test_an_end_behind_a_fence_is_refused_and_names_the_release(
 
     code = fleet.tandem("stop", "--end")
 
-    assert (code, f"tandem stop --clear --env {fleet.name}" in capsys.readouterr().err) == (2, True)
+    assert (code, f"tandem stop --release --env {fleet.name}" in capsys.readouterr().err) == (2, True)
 
 
 def test_an_end_that_aws_denies_gives_3(fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]) -> None:
@@ -543,7 +543,7 @@ def test_a_reason_in_another_encoding_is_no_traceback(fleet: Fleet, capsys: pyte
 
 
 def test_clear_of_what_was_never_deployed_is_bad_input(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    code = undeployed.tandem("stop", "--clear")
+    code = undeployed.tandem("stop", "--release")
 
     assert (code, "it is not deployed: its bucket does not exist" in capsys.readouterr().err) == (2, True)
 
