@@ -28,8 +28,8 @@ from tandem.artifacts.explain import (
 )
 from tandem.cli import artifacts_report as report
 from tandem.cli.bucket_context import BucketContext, load_bucket_context
-from tandem.cli.console import print_fault, print_json
-from tandem.cli.flags import EnvironmentName, require_range, require_single
+from tandem.cli.console import print_fault, print_json, print_result
+from tandem.cli.flags import EnvironmentName, Whole, require_range, require_single
 from tandem.cli.recompile import MANIFESTS, read_manifests
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, ExternalError, InputError
@@ -95,10 +95,8 @@ def explain(a: str, b: str, /, *, env: EnvironmentName, selection: Selection = D
         return list_artifact_sides(read_inventory(store), store.url(""))
 
     first_side, second_side = (resolve_key(word, variant_sides, list_stored_sides) for word in (a, b))
-    if selection.as_json:
-        print_json(serialize_differences(first_side, second_side))
-    else:
-        print("\n".join(format_differences(first_side, second_side)))
+    lines = format_differences(first_side, second_side)
+    print_result(serialize_differences(first_side, second_side), lines, as_json=selection.as_json)
     return ExitCode.DONE
 
 
@@ -106,7 +104,7 @@ def explain(a: str, b: str, /, *, env: EnvironmentName, selection: Selection = D
 def collect_garbage(
     *,
     env: EnvironmentName,
-    days: Annotated[int, Parameter(metavar="N", validator=require_range(0, MAX_DAYS, "days"))] = DEFAULT_DAYS,
+    days: Annotated[Whole, Parameter(validator=require_range(0, MAX_DAYS, "days"))] = DEFAULT_DAYS,
     keep: Annotated[tuple[str, ...], Parameter(metavar="NAME")] = (),
     delete: bool = False,
     selection: Selection = DEFAULTS,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from tandem.cli.bench_flags import NO_FLAGS, RunFlags, restore_flags
-from tandem.cli.console import print_json
+from tandem.cli.console import print_result
 from tandem.cli.flags import EnvironmentName, Name, Price, RunFolder, Share
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
@@ -54,8 +54,7 @@ def measure(flags: RunFlags = NO_FLAGS, *, selection: Selection = DEFAULTS) -> E
     import uvloop  # noqa: PLC0415 - this command alone needs an event loop
 
     from tandem.bench.run import MeasurementRun  # noqa: PLC0415 - aiohttp, numpy
-    from tandem.cli.bench_arms import build_flag_error  # noqa: PLC0415
-    from tandem.cli.bench_settings import build_settings  # noqa: PLC0415
+    from tandem.cli.bench_settings import build_flag_error, build_settings  # noqa: PLC0415
 
     settings = build_settings(selection, flags)
     folder = flags.resume or flags.out
@@ -127,10 +126,7 @@ def compare(
     from tandem.report.comparison_table import render_lines  # noqa: PLC0415
 
     comparison = compare_runs(before, after, margin=MARGIN if margin is None else margin)
-    if selection.as_json:
-        print_json(msgspec.to_builtins(comparison))
-    else:
-        print("\n".join(render_lines(comparison)))
+    print_result(msgspec.to_builtins(comparison), render_lines(comparison), as_json=selection.as_json)
     return ExitCode.VOID if comparison.before.void or comparison.after.void else ExitCode.DONE
 
 
@@ -151,10 +147,7 @@ def verify(
     from tandem.bench.ground_truth import compare_ground_truth, format_lines  # noqa: PLC0415 - numpy
 
     comparison = compare_ground_truth(folder, log)
-    if selection.as_json:
-        print_json(asdict(comparison))
-    else:
-        print("\n".join(format_lines(comparison)))
+    print_result(asdict(comparison), format_lines(comparison), as_json=selection.as_json)
     return ExitCode.DONE if comparison.rows else ExitCode.EXTERNAL_FAILURE
 
 
@@ -191,12 +184,10 @@ def convert(folder: RunFolder, /, *, selection: Selection = DEFAULTS) -> ExitCod
     from tandem.bench.convert import convert_run  # noqa: PLC0415 - the bench is loaded when it runs
 
     names = [path.name for path in convert_run(folder)]
-    if selection.as_json:
-        print_json({"folder": str(folder), "files": names, "exit_code": int(ExitCode.DONE)})
-    elif names:
-        print(f"converted {' and '.join(names)} in {folder}; the old files are kept as *-schema1.jsonl")
-    else:
-        print(f"the records in {folder} need no conversion")
+    text = f"converted {' and '.join(names)} in {folder}; the old files are kept as *-schema1.jsonl"
+    text = text if names else f"the records in {folder} need no conversion"
+    document = {"folder": str(folder), "files": names, "exit_code": int(ExitCode.DONE)}
+    print_result(document, [text], as_json=selection.as_json)
     return ExitCode.DONE
 
 

@@ -21,6 +21,7 @@ from tandem.cli.flags import (
     Names,
     Price,
     RunFolder,
+    Whole,
     read_each,
     read_last,
     require_range,
@@ -138,7 +139,7 @@ LENGTH = Group("length", show=False, validator=EXCLUSIVE)
 OUTPUT = Group("Output", validator=require_single, sort_key=0)
 
 ArmUrl = tuple[str | None, str]
-Count = Annotated[int, Parameter(metavar="N", validator=require_range(1, MAX_COUNT))]
+Count = Annotated[Whole, Parameter(validator=require_range(1, MAX_COUNT))]
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=1)]
 
 
@@ -231,11 +232,11 @@ class RunFlags:
     rounds: Annotated[Count | None, Parameter(group=(SCHEDULE, LENGTH))] = None
     duration: Annotated[float | None, Parameter(group=(SCHEDULE, LENGTH)), _declare(parse_duration, "T")] = None
     control_rounds: Annotated[
-        int | None, Parameter(group=SCHEDULE, metavar="N", validator=require_range(0, MAX_CONTROL_ROUNDS))
+        Whole | None, Parameter(group=SCHEDULE, validator=require_range(0, MAX_CONTROL_ROUNDS))
     ] = None
     repeats: Annotated[Count, Parameter(group=SCHEDULE)] = 1
     mixed: Annotated[bool, Parameter(group=SCHEDULE)] = False
-    seed: Annotated[int, Parameter(group=SCHEDULE, metavar="N", validator=require_range(0, MAX_SEED))] = 0
+    seed: Annotated[Whole, Parameter(group=SCHEDULE, validator=require_range(0, MAX_SEED))] = 0
     warm_up: Annotated[int | None, Parameter(group=SCHEDULE), _declare(parse_warm_up, "N|auto")] = None
     timeouts: Annotated[dict[str, float] | None, Parameter(group=SCHEDULE), _declare(parse_timeouts, "WHAT:S,...")] = (
         None

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from tandem.cli import monitoring_cost, recompile, recompile_report
+from tandem.cli import monitoring_cost, recompile
 from tandem.cli.console import compute_exit_code, format_count, print_json, print_line, print_rows, print_spec_faults
 from tandem.cli.inputs import CommandInputs, read_inputs
 from tandem.cli.selection import DEFAULTS, Selection
@@ -63,7 +63,7 @@ def check(
     warnings = format_count(len(inputs.faults) - refusals, "warning")
     print_line(f"{environments}, {experiments}: {format_count(refusals, 'error')}, {warnings}")
     if old_snapshot:
-        recompile_report.print_comparisons(old_snapshot, comparisons, inputs)
+        recompile.print_comparisons(old_snapshot, comparisons, inputs)
     _print_costs(inputs, verbose=verbose)
     _print_pins([pin for environment in inputs.environments() for pin in _list_pins(inputs, environment)])
     return code
@@ -86,7 +86,7 @@ def _build_document(
             for name, watching_cost in inputs.watching_costs.items()
         },
         "parked": {name: parked_cost_as_dict(cost) for name, cost in costs.items() if cost},
-        "recompiles": recompile_report.comparisons_as_dict(old_snapshot, comparisons, inputs) if old_snapshot else None,
+        "recompiles": recompile.comparisons_as_dict(old_snapshot, comparisons, inputs) if old_snapshot else None,
         "pins": {
             environment.name: [asdict(pin) for pin in _list_pins(inputs, environment)] for environment in environments
         },

@@ -96,6 +96,14 @@ def print_json(value: Mapping[str, Any]) -> None:
     print(text)
 
 
+def print_result(document: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
+    """Print one JSON document, or for a person the lines."""
+    if as_json:
+        print_json(document)
+    else:
+        print(*lines, sep="\n")
+
+
 def print_fault(fault: TandemError, *, as_json: bool = False, done: Mapping[str, Any] | None = None) -> ExitCode:
     """Print what a command refuses or what failed on standard error, and return the exit code.
 

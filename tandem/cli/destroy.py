@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -21,15 +21,17 @@ from tandem.cli.console import format_count, print_json, print_rows
 from tandem.cli.flags import EnvironmentName, require_range
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError
+from tandem.ops.account import require_account
+from tandem.ops.destroy.account import AccountClients
+from tandem.ops.destroy.gitops import list_gitops_objects
+from tandem.ops.destroy.stack_deletion import TeardownSettings
+from tandem.ops.destroy.steps import destroy_environment as take_down
+from tandem.ops.destroy.survey import PermanentResource, TeardownSurvey, survey_teardown
+from tandem.ops.leftovers import LeftoverReport, search_leftovers
 from tandem.shell_command import clean_text, quote_command
 from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError
 from tandem.spec.workspace import load_workspace
-
-if TYPE_CHECKING:
-    from tandem.ops.destroy.account import AccountClients
-    from tandem.ops.destroy.survey import PermanentResource, TeardownSurvey
-    from tandem.ops.leftovers import LeftoverReport
 
 UNITS = ("KiB", "MiB", "GiB", "TiB")
 UNIT_STEP = 1024
@@ -83,12 +85,6 @@ def _destroy_environment(
     adopted_stacks: frozenset[str],
     poll_s: float,
 ) -> ExitCode:
-    from tandem.ops.account import require_account  # noqa: PLC0415 - boto3
-    from tandem.ops.destroy.account import AccountClients  # noqa: PLC0415
-    from tandem.ops.destroy.stack_deletion import TeardownSettings  # noqa: PLC0415
-    from tandem.ops.destroy.steps import destroy_environment as take_down  # noqa: PLC0415
-    from tandem.ops.destroy.survey import survey_teardown  # noqa: PLC0415
-    from tandem.ops.leftovers import search_leftovers  # noqa: PLC0415
 
     name, place = environment.name, f"account {environment.account}, {environment.region}"
     _print_progress(f"{name}: {place}; looking, nothing is changed yet")
@@ -118,7 +114,6 @@ def _print_progress(line: str) -> None:
 
 
 def _list_survey_rows(account: AccountClients, survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
-    from tandem.ops.destroy.gitops import list_gitops_objects  # noqa: PLC0415 - boto3
 
     for item in survey.deletions:
         count, adopted = format_count(item.resource_count, "resource"), ", adopted" if item.stack.is_adoptable else ""

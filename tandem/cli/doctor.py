@@ -16,17 +16,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from tandem.cli import image_digests
 from tandem.cli.console import print_json, print_line, print_rows
 from tandem.cli.flags import EnvironmentName
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
+from tandem.ops.account import create_session, require_account
+from tandem.ops.doctor import CheckResult, DoctorContext, exit_code, run_checks
+from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.doctor.call_policy import DOCTOR_CALLS, PROOF_CALLS, build_policy
+from tandem.ops.doctor.context import MissingImageError, RegistryError
+from tandem.ops.doctor.runner import run_stop_proof
 from tandem.spec.environment import Environment
-
-if TYPE_CHECKING:
-    from tandem.ops.doctor import CheckResult
 
 CHECK_COLUMNS = 22  # of a level and the name of a check
 LEVELS = ("ok", "warn", "fail", "unknown")
@@ -63,9 +66,6 @@ def doctor(
     """
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
-    from tandem.ops.doctor import DoctorContext, exit_code, run_checks  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor.account import AllowlistedAccount  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor.call_policy import build_policy  # noqa: PLC0415 - boto3
 
     if policy:
         print_json(build_policy(environment, with_proof=prove_stop))
@@ -109,11 +109,6 @@ def list_check_rows(line: CheckResult) -> Iterator[tuple[str, ...]]:
 
 def _prove_stop(environment: Environment) -> CheckResult:
     """Fire the one-shot stop; SIGTERM ends the proof as Ctrl-C does, so that its schedule goes too."""
-    from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor.account import AllowlistedAccount  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor.call_policy import DOCTOR_CALLS, PROOF_CALLS  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor.runner import run_stop_proof  # noqa: PLC0415 - boto3
-
     aws_session = create_session()
     require_account(environment, aws_session)
     account = AllowlistedAccount(environment, aws_session, (*DOCTOR_CALLS, *PROOF_CALLS))
@@ -134,8 +129,6 @@ def _interrupt_on_sigterm() -> Iterator[None]:
 
 
 def _resolve_digest(reference: str) -> str:
-    from tandem.cli import image_digests  # noqa: PLC0415 - the only part that asks registries
-    from tandem.ops.doctor.context import MissingImageError, RegistryError  # noqa: PLC0415 - beside its only use
 
     try:
         return image_digests.resolve_digest(reference, image_digests.open_public_registry)

@@ -58,6 +58,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 EXCLUSIVE = MutuallyExclusive()  # type: ignore[no-untyped-call]  # of a group: one flag alone may be given
 
+Whole = Annotated[int, Parameter(converter=read_last(int), metavar="N")]  # 1.5 is refused, not rounded
 Names = Annotated[tuple[str, ...], Parameter(converter=read_last(split_names), metavar="NAME,...", n_tokens=1)]
 EnvironmentName = Annotated[str, Parameter(name="--env", metavar="NAME")]
 Name = Annotated[str, Parameter(metavar="NAME")]

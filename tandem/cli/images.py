@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
-from tandem.cli.console import VerbatimText, format_count, print_json, print_line, print_rows
+from tandem.cli.console import VerbatimText, format_count, print_json, print_line, print_result, print_rows
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
@@ -42,20 +43,14 @@ def images(
         # a base of ours is pinned where it is named, in its Dockerfile, because the tag of what is built depends on it
         references = {use.reference for group in uses.values() for use in group if not use.is_base}
         digests = resolve_digests(sorted(references), DATA / "platform" / "digests.yaml")
-        count = format_count(len(digests), "digest")
-        if selection.as_json:
-            print_json({"digests": digests})
-        else:
-            print(f"wrote {count}; render again: an artifact key holds its image's digest")
+        text = f"wrote {format_count(len(digests), 'digest')}; render again: an artifact key holds its image's digest"
+        print_result({"digests": digests}, [text], as_json=selection.as_json)
         return ExitCode.DONE
     if seed:
         commands = {
             name: list(list_seed_commands(environment, uses[name])) for name, environment in environments.items()
         }
-        if selection.as_json:
-            print_json({"seed": commands})
-        else:
-            print("\n".join(line for lines in commands.values() for line in lines))
+        print_result({"seed": commands}, itertools.chain(*commands.values()), as_json=selection.as_json)
         return ExitCode.DONE
     if selection.as_json:
         print_json({"images": {name: [asdict(use) for use in group] for name, group in uses.items()}})

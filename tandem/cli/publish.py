@@ -15,27 +15,26 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tandem.bench import datapoints
+from tandem.bench.datapoints import DatapointRow, RoundDatapoints
 from tandem.bench.fault import BenchError
+from tandem.bench.folder import RECORDS_FILE
+from tandem.bench.manifest import RunManifest, read_manifest, run_id
+from tandem.bench.settings import RunSettings
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.console import format_count, print_json
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.errors import ExitCode, ExternalError, InputError
 from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS
+from tandem.publish.batch import RoundFigures, SeriesValues
+from tandem.publish.clients import PublishClients, connect
+from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-
-if TYPE_CHECKING:
-    from tandem.bench.datapoints import DatapointRow, RoundDatapoints
-    from tandem.bench.manifest import RunManifest
-    from tandem.bench.settings import RunSettings
-    from tandem.publish.batch import RoundFigures
-    from tandem.publish.clients import PublishClients
-    from tandem.publish.publisher import PublishReport, RunDestination
 
 FINAL_FILES = ("summary.json", "manifest.json")  # what says that a run is there, after all that it names
 RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", *FINAL_FILES)
@@ -69,9 +68,6 @@ def publish_folder(
         BenchError: the folder holds no run, or another environment's.
         TandemError: the folder is of another kind of servers, or is written to; AWS refused, or is out of reach.
     """
-    from tandem.bench.manifest import read_manifest  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.publish.clients import connect  # noqa: PLC0415 - boto3
-
     run_manifest = read_manifest(folder)
     target = find_target(selection, environment, run_manifest, experiment)
     require_server_kind(run_manifest, target, is_simulation=is_simulation)
@@ -198,8 +194,6 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _build_destination(target: PublishTarget, run_manifest: RunManifest) -> RunDestination:
-    from tandem.bench.manifest import run_id  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.publish.publisher import RunDestination  # noqa: PLC0415 - boto3
 
     return RunDestination(
         environment=target.environment.name,
@@ -220,8 +214,6 @@ def _publish_rounds(
     files: Iterable[str],
     end_s: float = float("inf"),
 ) -> PublishReport:
-    from tandem.bench import datapoints  # noqa: PLC0415 - numpy
-    from tandem.publish.publisher import RunPublisher  # noqa: PLC0415 - boto3
 
     publisher = RunPublisher(destination, folder, clients, end_s=end_s)
     rounds = (
@@ -239,9 +231,6 @@ def build_figures(points: RoundDatapoints, folder: Path, experiment: str) -> Rou
         folder: of the run.
         experiment: the dimension.
     """
-    from tandem.bench.folder import RECORDS_FILE  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.publish.batch import RoundFigures, SeriesValues  # noqa: PLC0415 - numpy
-
     series = tuple(
         SeriesValues(
             metric=row.metric, dimensions=tuple(list_dimensions(experiment, row)), at_s=row.at_s, values=row.values
@@ -293,9 +282,6 @@ class RoundPublisher:
         Raises:
             TandemError: AWS refused, or is out of reach; the next call goes on.
         """
-        from tandem.bench.manifest import read_manifest  # noqa: PLC0415 - the bench is loaded when it runs
-        from tandem.publish.clients import connect  # noqa: PLC0415 - boto3
-
         run_manifest, region = read_manifest(self.folder), self.target.environment.region
         files = RUN_FILES if run_manifest.ended is not None else ()
         try:

@@ -16,21 +16,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import yaml
 from cyclopts import Parameter
 
+from tandem.bench.suites.suite import BUILT_IN, load_suite
 from tandem.cli.console import print_json
-from tandem.cli.flags import Name, require_range
+from tandem.cli.flags import Name, Whole, require_range
 from tandem.cli.inputs import read_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
+from tandem.simulator.settings import SimulatorSettings
+from tandem.simulator.variant_settings import PromptClassProfile, build_variant_settings
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError, SpecFault
-
-if TYPE_CHECKING:
-    from tandem.simulator.settings import SimulatorSettings
-    from tandem.simulator.variant_settings import PromptClassProfile
 
 READY_TIMEOUT_S, POLL_S = 60.0, 0.2
 LAST_PORT = 65_535
@@ -52,9 +53,9 @@ class SimulatorProcess:
 def simulate(
     *then: Annotated[str, Parameter(metavar="-- COMMAND")],
     experiment: Name,
-    port: Annotated[int, Parameter(metavar="P", validator=require_range(0, LAST_PORT))] = 0,
+    port: Annotated[Whole, Parameter(metavar="P", validator=require_range(0, LAST_PORT))] = 0,
     log: Annotated[Path | None, Parameter(metavar="DIR")] = None,
-    seed: Annotated[int, Parameter(metavar="N")] = 0,
+    seed: Whole = 0,
     time_scale: Annotated[
         float, Parameter(metavar="X", validator=require_range(1 / MAX_TIME_SCALE, MAX_TIME_SCALE))
     ] = 1.0,
@@ -79,9 +80,6 @@ def simulate(
         RuntimeError: a server did not come up.
         OSError: a folder cannot be written.
     """
-    from tandem.simulator.variant_settings import build_variant_settings  # noqa: PLC0415 - numpy and pydantic records
-    from tandem.spec.catalogue import load_catalogue  # noqa: PLC0415
-
     declared = _read_experiment(selection, experiment)
     declared_settings = build_variant_settings(declared, load_catalogue(), dict(list_sketches()), seed=seed)
     settings = {name: settings.scale_time(time_scale) for name, settings in declared_settings.items()}
@@ -115,9 +113,6 @@ def _read_experiment(selection: Selection, name: str) -> Experiment:
 
 def list_sketches() -> Iterator[tuple[str, PromptClassProfile]]:
     """Yield the classes of the built-in suites; of texts that contain each other the longer class first."""
-    from tandem.bench.suites.suite import BUILT_IN, load_suite  # noqa: PLC0415
-    from tandem.simulator.variant_settings import PromptClassProfile  # noqa: PLC0415
-
     sketches = []
     for suite in map(load_suite, BUILT_IN):
         for name in suite.classes:
@@ -135,8 +130,6 @@ def list_sketches() -> Iterator[tuple[str, PromptClassProfile]]:
 
 
 def _write_settings(settings: Mapping[str, SimulatorSettings], folder: Path) -> list[Path]:
-    import yaml  # noqa: PLC0415 - already loaded, by the specs
-
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for name, variant_settings in settings.items():
@@ -147,11 +140,7 @@ def _write_settings(settings: Mapping[str, SimulatorSettings], folder: Path) -> 
 
 
 def _serve_variants(
-    commands: Mapping[str, list[str]],
-    settings: Mapping[str, SimulatorSettings],
-    then: Sequence[str],
-    *,
-    as_json: bool,
+    commands: Mapping[str, list[str]], settings: Mapping[str, SimulatorSettings], then: Sequence[str], *, as_json: bool
 ) -> ExitCode:
     """Start the servers, say where they listen, and wait; whatever happens, all end."""
     stop_event = threading.Event()

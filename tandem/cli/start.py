@@ -11,30 +11,77 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from tandem.cli import fleet
-from tandem.cli.console import format_count, print_json, print_line, print_rows
-from tandem.cli.flags import EnvironmentName, Name, Names, require_range
+from tandem.cli.console import VerbatimText, format_count, print_json, print_line, print_rows
+from tandem.cli.flags import EnvironmentName, Name, Names, Whole, require_range
+from tandem.cli.fleet import TextRow, format_moment
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
-from tandem.shell_command import build_cdk_command, build_tandem_command
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.fleet_start import RaiseReport, raise_fleet, require_valid_request
+from tandem.guard.observe import FleetState, observe_fleet
+from tandem.ops.account import create_session, require_account
+from tandem.ops.faults import AccessDeniedError
+from tandem.ops.guard_config import build_guard_config
+from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers
+from tandem.ops.reservation import read_reservation
+from tandem.ops.status import cluster_exists, current_time
+from tandem.ops.status_warnings import describe_path_fix
+from tandem.ops.stop_paths import PathClients, StopPath, fleet_capacity_kind, read_standing_paths
+from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
+from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
-if TYPE_CHECKING:
-    from tandem.cli.start_report import StartPlan
-    from tandem.guard.config import AwsClients, GuardConfig
-    from tandem.guard.observe import FleetState
-    from tandem.ops.node_admission import NodeAdmission
-    from tandem.ops.stop_paths import StopPath
-
+VPC_NOTE = "inside the VPC, where the Kubernetes API answers:"
 MAX_RUN_PREFIX_CHARACTERS = 40  # so that all of a run's name is one that tandem.guard.fleet_start takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPlan:
+    """What is to be raised.
+
+    Args:
+        experiment: whose servers or compile jobs may take the nodes; None: nobody's.
+        hours: from `now` to the deadline.
+        compiles: whether for compile jobs.
+        paths: reaper and budget, as they stand before the start.
+        kind: of the capacity that the node group is deployed with; empty: as declared.
+    """
+
+    environment: Environment
+    experiment: Experiment | None
+    admission: NodeAdmission
+    hours: float
+    nodes: int
+    run: str
+    compiles: bool
+    now: datetime
+    paths: Sequence[StopPath] = ()
+    kind: str = ""
+
+    @property
+    def exempt_path_names(self) -> tuple[str, ...]:
+        """Return the names of the paths that are not armed and that whoever starts accepts."""
+        return tuple(path.name for path in self.paths if path.state == "unarmed")
+
+    @property
+    def deadline(self) -> datetime:
+        """Return when it is stopped."""
+        return self.now + timedelta(hours=self.hours)
+
+    @property
+    def usd(self) -> float:
+        """Return what it costs at most, at the declared price; of a block it is paid already."""
+        return self.hours * self.nodes * self.environment.capacity.usd_per_hour
 
 
 def start(
@@ -44,7 +91,7 @@ def start(
     experiment: Name | None = None,
     variants: Names = (),
     for_compile: Annotated[bool, Parameter(name="--compile")] = False,
-    nodes: Annotated[int, Parameter(metavar="N")] = 1,
+    nodes: Whole = 1,
     run: Annotated[str | None, Parameter(metavar="ID")] = None,
     yes: bool = False,
     accept_unarmed: bool = False,
@@ -68,11 +115,6 @@ def start(
     """
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
-    from tandem.cli.start_report import StartPlan  # noqa: PLC0415 - boto3
-    from tandem.guard.config import AwsClients  # noqa: PLC0415
-    from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
-    from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
-    from tandem.ops.status import current_time  # noqa: PLC0415
 
     try:
         chosen = _select_experiment(inputs, experiment, nodes=nodes, needs_experiment=bool(variants) or for_compile)
@@ -122,7 +164,6 @@ def _select_experiment(
 def _compute_admission(
     inputs: CommandInputs, experiment: Experiment | None, names: Sequence[str], *, nodes: int, for_compile: bool
 ) -> NodeAdmission:
-    from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers  # noqa: PLC0415
 
     if experiment is None:
         return NodeAdmission(labels={})
@@ -145,10 +186,6 @@ def _check_paths(
     Raises:
         TandemError: nothing can be raised now.
     """
-    from tandem.guard.fleet_start import require_valid_request  # noqa: PLC0415
-    from tandem.guard.observe import observe_fleet  # noqa: PLC0415
-    from tandem.ops.stop_paths import PathClients, fleet_capacity_kind, read_standing_paths  # noqa: PLC0415 - boto3
-
     require_valid_request(limits, run=plan.run, hours=plan.hours, nodes=plan.nodes)
     fleet_state = observe_fleet(clients, limits, plan.now)
     _require_deployed(plan.environment, clients, limits, fleet_state)
@@ -169,8 +206,6 @@ def _require_deployed(
         InputError: nothing, or a cluster without its node group, is deployed.
         ExternalError: EKS could not be asked.
     """
-    from tandem.ops.status import cluster_exists  # noqa: PLC0415
-
     if "NoSuchBucket" in fleet_state.unknown.get("fence", ""):
         raise fleet.build_not_deployed_error(environment, "its bucket does not exist")
     if fleet_state.has_node_group is not False:
@@ -193,7 +228,7 @@ def _require_free(plan: StartPlan, limits: GuardConfig, fleet_state: FleetState)
     if fence and fence.is_closed:
         has_instances = any(instance.is_ours for instance in fleet_state.instances)
         wait_command = f"{build_tandem_command('stop --wait', name)}, then " if has_instances else ""
-        stopped = f"{fence.who} stopped the fleet at {fleet.format_moment(fence.at, plan.now)}: {fence.why}"
+        stopped = f"{fence.who} stopped the fleet at {format_moment(fence.at, plan.now)}: {fence.why}"
         raise InputError(
             f"a fence blocks this start: {stopped}",
             where=limits.replace_prefix(fence.prefix).url("stop.json"),
@@ -201,10 +236,7 @@ def _require_free(plan: StartPlan, limits: GuardConfig, fleet_state: FleetState)
         )
     if lease is None:
         return
-    where, deadline = (
-        limits.replace_prefix(lease.prefix).url("lease.json"),
-        fleet.format_moment(lease.deadline, plan.now),
-    )
+    where, deadline = (limits.replace_prefix(lease.prefix).url("lease.json"), format_moment(lease.deadline, plan.now))
     if plan.now >= lease.deadline:
         change = f"the reaper fences it within minutes; then {release_command}"
         raise InputError(f"the lease of run {lease.run} ended at {deadline}", where=where, change=change)
@@ -219,8 +251,6 @@ def _require_armed(plan: StartPlan, paths: Sequence[StopPath]) -> None:
     Raises:
         InputError: one of them is not armed.
     """
-    from tandem.ops.status_warnings import describe_path_fix  # noqa: PLC0415 - boto3
-
     unarmed_paths = [path for path in paths if path.state == "unarmed"]
     if not unarmed_paths:
         return
@@ -238,14 +268,10 @@ def _start_fleet(
     selection: Selection, plan: StartPlan, clients: AwsClients, limits: GuardConfig, caller: str, *, asks: bool
 ) -> ExitCode:
     """Show the plan, ask, raise and say what comes next."""
-    from tandem.cli import start_report as report  # noqa: PLC0415 - boto3
-    from tandem.guard.fleet_start import raise_fleet  # noqa: PLC0415
-    from tandem.ops.status import current_time  # noqa: PLC0415
-
     name = plan.environment.name
     limits, notes = _read_reservation(clients, limits, plan)
     print_line(f"{name}: start run {plan.run}", stderr=selection.as_json)
-    print_rows(report.list_plan_rows(plan, limits, notes), stderr=selection.as_json)
+    print_rows(list_plan_rows(plan, limits, notes), stderr=selection.as_json)
     if asks and not _confirm_start(plan):
         if selection.as_json:
             print_json({"environment": name, "raised": False, "exit_code": int(ExitCode.STALE)})
@@ -272,17 +298,14 @@ def _start_fleet(
         print(f"{state}. See: {status}; end it: {stop}; go on: {again}", file=sys.stderr)
         raise
     if selection.as_json:
-        print_json(report.result_as_dict(plan, limits, raise_result, notes))
+        print_json(result_as_dict(plan, limits, raise_result, notes))
     else:
-        print_rows(report.list_result_rows(plan, raise_result))
+        print_rows(list_result_rows(plan, raise_result))
     return ExitCode.DONE
 
 
 def _read_reservation(clients: AwsClients, limits: GuardConfig, plan: StartPlan) -> tuple[GuardConfig, list[str]]:
     """Return the limits with the block's hours as EC2 says them, and what is to be known of the reservation."""
-    from tandem.ops.faults import AccessDeniedError  # noqa: PLC0415 - boto3
-    from tandem.ops.reservation import read_reservation  # noqa: PLC0415
-
     if not plan.environment.capacity.needs_reservation:
         return limits, []
     try:
@@ -312,3 +335,124 @@ def _confirm_start(plan: StartPlan) -> bool:
         raise InputError("nobody is there to be asked", where=where, change=change)
     print("  raise it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def list_plan_rows(plan: StartPlan, limits: GuardConfig, notes: Sequence[str]) -> Iterator[TextRow]:
+    """Yield what will be done, for how much, and what will end it."""
+    capacity = plan.environment.capacity
+    yield "fleet", f"0 -> {plan.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
+    yield from (("reserved", note) for note in notes)
+    yield "until", format_moment(plan.deadline, plan.now)
+    yield "admits", _format_admission(plan)
+    yield "cost", _format_cost(plan)
+    stop_paths = list(_list_stop_paths(plan, limits))
+    for index, (name, effect) in enumerate(stop_paths):
+        yield "stops" if index == 0 else "", f"{name:<9} {_describe_trouble(plan, name) or effect}"
+    absent_names = [path.name for path in plan.paths if path.state == "absent"]
+    if absent_names:
+        present_names = " and ".join(name for name, _ in stop_paths if name not in absent_names)
+        yield "", f"without the {' and '.join(absent_names)} this start needs {present_names}"
+
+
+def _describe_trouble(plan: StartPlan, name: str) -> str:
+    """Return what is wrong with a path; empty for one that is armed."""
+    path = next((path for path in plan.paths if path.name == name), None)
+    if path is None or path.state == "armed":
+        return ""
+    return f"NOT ARMED, accepted: {path.sentence}" if path.state == "unarmed" else f"{path.state}: {path.sentence}"
+
+
+def _format_admission(plan: StartPlan) -> str:
+    if plan.experiment is None:
+        return "nobody: no label is set; name an --experiment, or label the nodes yourself"
+    if plan.compiles:
+        return f"compile jobs of {plan.experiment.name}"
+    variant_names = ", ".join(variant.name for variant in plan.admission.variants)
+    if plan.admission.waiting_variants:
+        waiting_names = ", ".join(variant.name for variant in plan.admission.waiting_variants)
+        return f"{variant_names}; no room for {waiting_names} (--variants chooses, --nodes makes room)"
+    return variant_names
+
+
+def _format_cost(plan: StartPlan) -> str:
+    capacity = plan.environment.capacity
+    figure = f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
+    text = f"{plan.usd:,.2f} USD at most: {plan.hours:g} h x {format_count(plan.nodes, 'node')} x {figure}"
+    if capacity.kind == "capacity-block":
+        return f"{text}; the block is paid already, this much of it is used"
+    return f"{text}; the reservation is paid already" if capacity.kind == "reservation" else text
+
+
+def _list_stop_paths(plan: StartPlan, limits: GuardConfig) -> Iterator[tuple[str, str]]:
+    guard = plan.environment.guard
+    yield "schedule", f"{format_moment(plan.deadline, plan.now)}: calls EKS itself, once; armed before the raise"
+    block_end = f", the block's end {format_moment(limits.block_ends, plan.now)}" if limits.block_ends else ""
+    yield "reaper", f"every 5 min: the deadline, an age of {guard.max_hours} h (guard.max_hours){block_end}"
+    kind = plan.kind or limits.capacity_kind
+    effect = "only tells people: a block is paid" if kind == "capacity-block" else "stops the fleet"
+    yield "budget", f"{guard.budget_usd:,.2f} USD a month (guard.budget_usd): {effect}; its figures are hours late"
+
+
+def list_result_rows(plan: StartPlan, raise_result: RaiseReport) -> Iterator[TextRow]:
+    """Yield what was done and what comes next."""
+    name, lease = plan.environment.name, raise_result.lease
+    prefix, count = (
+        "was raised before; " if raise_result.was_present else "",
+        format_count(raise_result.nodes, "instance"),
+    )
+    yield "raised", f"{prefix}EKS wants {count}; a node joins some minutes later"
+    yield "run", f"{lease.run}, deadline {format_moment(lease.deadline, plan.now)}; it cannot be moved"
+    if plan.exempt_path_names:
+        yield "unarmed", f"accepted, and written into the lease: {', '.join(plan.exempt_path_names)}"
+    yield "watch", VerbatimText(build_tandem_command("status", name))
+    yield "end", VerbatimText(f"{build_tandem_command('stop --end', name)}  # when the run is done")
+    yield "stop", VerbatimText(f"{build_tandem_command('stop', name)}  # in an emergency: a fence stays behind it")
+    for index, line in enumerate(list_next_commands(plan)):
+        yield "next" if index == 0 else "", VerbatimText(line)
+
+
+def list_next_commands(plan: StartPlan) -> list[str]:
+    """Return the commands that use the fleet, each on a line of its own, and where they work."""
+    name, experiment = plan.environment.name, plan.experiment
+    if experiment is None:
+        return []
+    kubectl = ("kubectl", "-n", names.experiment_namespace(experiment))
+    if plan.compiles:
+        listing = build_tandem_command("artifacts list", name)
+        note = f"prints the command of each artifact to compile; {VPC_NOTE[:-1]}"
+        return [f"{listing}  # {note}", quote_command(*kubectl, "get", "jobs")]
+    variant_names = [variant.name for variant in plan.admission.variants]
+    scale = [quote_command(*kubectl, "scale", "deploy", variant, "--replicas=1") for variant in variant_names]
+    chosen = ["--variants", ",".join(variant_names)] if plan.admission.waiting_variants else []
+    flags = ["--experiment", experiment.name, "--publish", "--out", f"runs/{plan.run}", *chosen]
+    pods = quote_command(*kubectl, "get", "pods", "-o", "wide")
+    return [VPC_NOTE, *scale, pods, build_tandem_command("bench run", name, *flags)]
+
+
+def result_as_dict(
+    plan: StartPlan, limits: GuardConfig, raise_result: RaiseReport, notes: Sequence[str]
+) -> dict[str, Any]:
+    """Return the JSON document."""
+    capacity, lease = plan.environment.capacity, raise_result.lease
+    return {
+        "environment": plan.environment.name,
+        "run": lease.run,
+        "deadline": lease.deadline.isoformat(),
+        "raised_before": raise_result.was_present,
+        "nodes": raise_result.nodes,
+        "labels": dict(lease.node_label),
+        "waiting": [variant.name for variant in plan.admission.waiting_variants],
+        "usd_at_most": round(plan.usd, 2),
+        "usd_per_hour": capacity.usd_per_hour,
+        "usd_per_hour_date": capacity.usd_per_hour_date.isoformat(),
+        "prepaid": capacity.needs_reservation,
+        "schedule": raise_result.schedule_arn,
+        "stops": [
+            {"name": name, "does": effect, "trouble": _describe_trouble(plan, name) or None}
+            for name, effect in _list_stop_paths(plan, limits)
+        ],
+        "unarmed": list(plan.exempt_path_names),
+        "reservation": list(notes),
+        "next": [line for line in list_next_commands(plan) if line != VPC_NOTE],
+        "exit_code": 0,
+    }

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 
 from cyclopts import Parameter
 
-from tandem.cli.console import print_json
+from tandem.cli.console import print_result
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.rules.naming import FOLDER_NAMES
@@ -103,11 +103,9 @@ def new(
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    if selection.as_json:
-        print_json({"written": [str(path) for path in texts]})
-    else:
-        print(*(f"wrote {path}" for path in texts), sep="\n")
-        print(f"next: `{quote_command('tandem', 'check', name)}` lists each FILL_IN with what it takes")
+    next_step = f"next: `{quote_command('tandem', 'check', name)}` lists each FILL_IN with what it takes"
+    lines = [*(f"wrote {path}" for path in texts), next_step]
+    print_result({"written": [str(path) for path in texts]}, lines, as_json=selection.as_json)
     return ExitCode.DONE
 
 

@@ -10,22 +10,32 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Group, Parameter
 
 from tandem.cli import fleet
-from tandem.cli.console import VerbatimText, format_count, print_fault, print_json, print_line, print_rows
+from tandem.cli.console import VerbatimText, format_count, print_fault, print_json, print_line, print_result, print_rows
 from tandem.cli.flags import EXCLUSIVE, EnvironmentName
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
+from tandem.guard.apply import PassReport, stop_fleet
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.normal_end import end_lease
+from tandem.guard.observe import FleetState
+from tandem.guard.release import release_fence
+from tandem.guard.schedules import list_foreign_schedules
+from tandem.guard.values import CALL_ERRORS, describe_error
+from tandem.ops import stop_progress
+from tandem.ops.account import create_client, create_session, require_account
+from tandem.ops.caller import ShortTimeoutSession, identify_caller
+from tandem.ops.guard_config import build_guard_config
+from tandem.ops.status import cluster_exists, current_time
+from tandem.ops.status_warnings import build_schedule_warning
+from tandem.ops.stop_function import has_denial, invoke_stop_function
+from tandem.ops.stop_paths import read_reaper_path
 from tandem.shell_command import build_tandem_command
 from tandem.spec.environment import Environment
-
-if TYPE_CHECKING:
-    from tandem.guard.apply import PassReport
-    from tandem.guard.config import AwsClients, GuardConfig
-    from tandem.guard.observe import FleetState
 
 RUNBOOK = "docs/runbook.md#fleet-will-not-go-to-zero"
 DEFAULT_REASON = "an operator asked for it"
@@ -56,10 +66,6 @@ def stop(
         TandemError: the environment's file has not the form of one, it is not allowed now, or AWS failed.
     """
     environment = fleet.read_environment(selection, env)
-    from tandem.guard.config import AwsClients  # noqa: PLC0415
-    from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
-    from tandem.ops.caller import identify_caller  # noqa: PLC0415
-    from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
 
     try:
         if run and not end:
@@ -82,9 +88,6 @@ def stop(
 
 def _end_run(selection: Selection, clients: AwsClients, limits: GuardConfig, caller: str, run: str | None) -> ExitCode:
     """End a run without a fence, and wait until EC2 lists no instance."""
-    from tandem.guard.normal_end import end_lease  # noqa: PLC0415 - boto3
-    from tandem.ops.status import current_time  # noqa: PLC0415
-
     name, stream = limits.environment, sys.stderr if selection.as_json else sys.stdout
 
     def print_step(sentence: str) -> None:
@@ -106,22 +109,18 @@ def _end_run(selection: Selection, clients: AwsClients, limits: GuardConfig, cal
         state = "interrupted: the lease says that it ends, and the reaper stops what is left after 30 min"
         print(f"{state}. Go on: {again}", file=sys.stderr)
         raise
-    if selection.as_json:
-        print_json({"environment": name, "run": report.run, "done": list(report.actions), "exit_code": 0})
-    else:
-        print_line(f"{name}: run {report.run} has ended; next: {_build_start_command(name)}")
+    text = f"{name}: run {report.run} has ended; next: {_build_start_command(name)}"
+    document = {"environment": name, "run": report.run, "done": list(report.actions), "exit_code": 0}
+    print_result(document, [text], as_json=selection.as_json)
     return ExitCode.DONE
 
 
 def _release_fence(selection: Selection, clients: AwsClients, limits: GuardConfig, caller: str) -> ExitCode:
-    from tandem.guard.release import release_fence  # noqa: PLC0415
-    from tandem.ops.status import current_time  # noqa: PLC0415 - boto3
 
     fence, name = release_fence(clients, limits, who=caller, now=current_time()), limits.environment
-    if selection.as_json:
-        print_json({"environment": name, "fence": fence.state, "by": fence.who, "exit_code": 0})
-    else:
-        print_line(f"{name}: the fence is lifted; next: {_build_start_command(name)}")
+    text = f"{name}: the fence is lifted; next: {_build_start_command(name)}"
+    document = {"environment": name, "fence": fence.state, "by": fence.who, "exit_code": 0}
+    print_result(document, [text], as_json=selection.as_json)
     return ExitCode.DONE
 
 
@@ -139,8 +138,6 @@ def _stop_fleet(
     why: str,
     follows: bool,
 ) -> ExitCode:
-    from tandem.guard.apply import stop_fleet  # noqa: PLC0415 - boto3
-    from tandem.ops.status import current_time  # noqa: PLC0415
 
     report = stop_fleet(clients, limits, who=who, why=why, run=None, now=current_time())
     report = _delegate_stop(environment, report, caller=who, reason=why)
@@ -169,8 +166,6 @@ def _stop_fleet(
 
 def _delegate_stop(environment: Environment, report: PassReport, *, caller: str, reason: str) -> PassReport:
     """Return the report; where these credentials may not do all of it, with what the stop function did for them."""
-    from tandem.ops.stop_function import has_denial, invoke_stop_function  # noqa: PLC0415
-
     if not has_denial(report.failures):
         return report
     try:
@@ -188,8 +183,6 @@ def _require_cluster(environment: Environment, clients: AwsClients, limits: Guar
         InputError: the environment was never deployed, or is destroyed.
         ExternalError: EKS could not be asked.
     """
-    from tandem.ops.status import cluster_exists  # noqa: PLC0415
-
     if cluster_exists(clients, limits):
         return
     release_command = build_tandem_command("stop", environment.name, "--release")
@@ -205,10 +198,6 @@ def _explain_reaper_silence(
     environment: Environment, clients: AwsClients, limits: GuardConfig, fleet_state: FleetState
 ) -> str:
     """Return why nobody does the rest; "" where the reaper looks, or where that cannot be seen."""
-    from tandem.ops.account import create_client, create_session  # noqa: PLC0415 - boto3
-    from tandem.ops.caller import ShortTimeoutSession  # noqa: PLC0415
-    from tandem.ops.stop_paths import read_reaper_path  # noqa: PLC0415
-
     try:
         functions = create_client(environment, "lambda", ShortTimeoutSession(create_session()))
         path = read_reaper_path(clients.cloudwatch, functions, environment, limits, fleet_state)
@@ -219,10 +208,6 @@ def _explain_reaper_silence(
 
 def _list_schedule_rows(clients: AwsClients, limits: GuardConfig, report: PassReport) -> Iterator[fleet.TextRow]:
     """Yield what of the guard's group may raise the fleet behind this fence, and how it is deleted."""
-    from tandem.guard.schedules import list_foreign_schedules  # noqa: PLC0415 - boto3
-    from tandem.guard.values import CALL_ERRORS, describe_error  # noqa: PLC0415
-    from tandem.ops.status_warnings import build_schedule_warning  # noqa: PLC0415
-
     if "lease" in report.fleet.unknown:
         return  # its own schedule could not be told from a foreign one
     try:
@@ -265,8 +250,6 @@ def _list_report_rows(
 def _follow_stop(
     selection: Selection, clients: AwsClients, limits: GuardConfig, report: PassReport
 ) -> list[dict[str, str]]:
-    from tandem.ops import stop_progress  # noqa: PLC0415 - boto3
-    from tandem.ops.status import current_time  # noqa: PLC0415
 
     changes = []
     try:

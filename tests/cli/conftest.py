@@ -23,11 +23,7 @@ LOADER = Loader()  # reads the model of each service once: EC2's alone takes hal
 
 @pytest.fixture
 def undeployed(
-    specs: Path,
-    endpoint: AwsEndpoint,
-    aws: dict[str, str],
-    proxy: FaultProxy,
-    monkeypatch: pytest.MonkeyPatch,
+    specs: Path, endpoint: AwsEndpoint, aws: dict[str, str], proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Fleet]:
     """An environment of a new name of which nothing exists; commands reach the endpoint through the fault proxy."""
     assert aws

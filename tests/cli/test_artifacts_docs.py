@@ -39,7 +39,7 @@ def commands(start: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("words", commands("tandem artifacts") + commands("tandem check"), ids=" ".join)
-def test_every_command_of_the_documents_parses(words: list[str]) -> None:
+def test_every_command_of_the_documents_parses(words):
     command = "check" if words and not {"list", "explain", "gc", "import"} & {words[0]} else "artifacts"
     words = [word for word in words if word != "..."]
     if command == "artifacts" and "--env" not in words:
@@ -51,7 +51,7 @@ def test_every_command_of_the_documents_parses(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", commands("python -m tandem.artifacts"), ids=" ".join)
-def test_every_command_of_the_module_in_the_documents_parses(words: list[str]) -> None:
+def test_every_command_of_the_module_in_the_documents_parses(words):
     assert words[0] in COMMANDS
     parser = argparse.ArgumentParser()
     import_module(f"tandem.artifacts.{MODULES.get(words[0], words[0])}").add_arguments(parser)
@@ -67,7 +67,7 @@ def refusals() -> Iterator[str]:
             yield from (part.strip() for part in re.split(r"\.\.\.|\d+", message) if len(part.split()) > 1)
 
 
-def test_every_refusal_of_the_documents_is_in_the_code() -> None:
+def test_every_refusal_of_the_documents_is_in_the_code():
     code = " ".join(path.read_text() for path in (ROOT / "tandem" / "artifacts").rglob("*.py"))
     joined = re.sub(r'"\s*\n\s*f?"', "", code)
     fields = {"num_speculative_tokens: artifact", ", deployment"}
@@ -131,7 +131,7 @@ def become(principal: RolePrincipal, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.endpoint
 @pytest.mark.parametrize("command", [name for name in rights() if "stage" not in name])
-def test_the_documented_rights_are_enough(act: Any, command: str) -> None:
+def test_the_documented_rights_are_enough(act, command):
     assert act(command) == 0
 
 
@@ -154,7 +154,5 @@ SPARED = {
         if (command, right) not in SPARED
     ],
 )
-def test_without_one_of_the_documented_rights_the_command_fails_and_names_it(
-    act: Any, capsys: pytest.CaptureFixture[str], command: str, right: str
-) -> None:
+def test_without_one_of_the_documented_rights_the_command_fails_and_names_it(act, capsys, command, right):
     assert (act(command, right), right in capsys.readouterr().err) == (3, True)

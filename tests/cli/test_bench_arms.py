@@ -12,9 +12,8 @@ from measured import record, run_manifest, write_run
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.request_table import read_request_table
-from tandem.cli.bench_arms import assign_placements, select_arms
 from tandem.cli.bench_flags import RunFlags
-from tandem.cli.bench_settings import build_settings
+from tandem.cli.bench_settings import assign_placements, build_settings, select_arms
 from tandem.cli.selection import Selection
 from tandem.judge.claims.eligibility import explain_unasked
 

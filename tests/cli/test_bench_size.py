@@ -21,8 +21,7 @@ from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.settings import RunSettings
 from tandem.bench.suites.suite import load_suite
 from tandem.bench.warm_up import SHORT_TOKENS
-from tandem.cli.bench_arms import RunArms
-from tandem.cli.bench_settings import build_settings
+from tandem.cli.bench_settings import RunArms, build_settings
 from tandem.cli.program import main
 from tandem.cli.selection import Selection
 
@@ -255,8 +254,7 @@ def test_the_page_has_the_plan_of_the_default():
 
 
 @pytest.mark.parametrize(
-    ("row", "field"),
-    [("concurrency", "concurrency"), ("tokens of an answer, at most", "max_tokens")],
+    ("row", "field"), [("concurrency", "concurrency"), ("tokens of an answer, at most", "max_tokens")]
 )
 def test_the_page_has_the_figures_of_the_sizes(row, field):
     [cells] = re.findall(rf"^\| {row} \| (.*) \|$", PAGE, flags=re.MULTILINE)
