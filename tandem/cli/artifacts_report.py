@@ -182,13 +182,13 @@ def print_plan(report: GcReport, *, delete: bool) -> None:
         stored_set = removal.stored_set
         parts = [removal.description, format_size(removal.size), _format_age(stored_set.last_write_at, report.now)]
         print_line(f"  {stored_set.name}")
-        print_rows([(", ".join(parts),)], indent=4, label_columns=0)
+        print_rows([(", ".join(parts),)], indent=4)
     if report.plan.retentions:
         print_line("kept, though nobody uses it")
     for retention in report.plan.retentions:
         text = f"{format_size(retention.stored_set.size)}, {retention.explanation}"
         print_line(f"  {retention.stored_set.name}")
-        print_rows([(text,)], indent=4, label_columns=0)
+        print_rows([(text,)], indent=4)
 
 
 def print_summary(report: GcReport, freed_bytes: int, *, delete: bool) -> None:
@@ -251,7 +251,7 @@ def print_import(import_result: ImportResult, context: BucketContext) -> None:
         print_line(f"imported: {import_result.name}")
         rows = [VerbatimText(f"{files}, in {location}{manifest.folder}/")]
         rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]]
-    print_rows(([row] for row in rows), label_columns=0)
+    print_rows([row] for row in rows)
 
 
 def import_as_dict(import_result: ImportResult, context: BucketContext) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tandem.errors import ExitCode
 from tandem.spec.environment import Environment
 from tandem.spec.pins import VersionPin, list_pins
 
-USD_COLUMNS = 10  # a figure and its mark
+USD_COLUMNS = 11  # a figure and its mark
 
 
 def check(
@@ -98,7 +98,7 @@ def _print_costs(inputs: CommandInputs, *, verbose: bool) -> None:
         cost = compute_environment_cost(inputs, environment)
         if cost is not None:
             print_line(f"{environment.name}: {format_parked_cost(cost)}")
-            print_rows(list_cost_rows(cost) if verbose else (), label_columns=USD_COLUMNS - 1)
+            print_rows(list_cost_rows(cost) if verbose else (), label_columns=USD_COLUMNS)
     for name, watching_cost in inputs.watching_costs.items():
         limit = _read_monthly_limit(inputs, name)
         print_line(f"{name}: watching costs at most {watching_cost.usd:.2f} USD a month (limit {limit:g})")
@@ -106,7 +106,7 @@ def _print_costs(inputs: CommandInputs, *, verbose: bool) -> None:
         sentences = monitoring_cost.list_blind_spots(inputs.workspace, name)
         if sentences:
             short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in sentences)
-            print_rows([(f"{name}: beyond its alarms: {short} (why: --json)",)], indent=0, label_columns=0)
+            print_rows([(f"{name}: beyond its alarms: {short} (why: --json)",)], indent=0)
 
 
 def _list_pins(inputs: CommandInputs, environment: Environment) -> Iterator[VersionPin]:

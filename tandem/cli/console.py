@@ -63,20 +63,20 @@ def print_rows(
     """Print labelled texts below each other, each folded below itself within the console's width.
 
     Args:
-        rows: labels, then a text; VerbatimText is not folded, and no word is.
+        rows: labels, where there are some, then a text; VerbatimText is not folded, and no word is.
         indent: columns before each row.
-        label_columns: columns of the labels; of longer ones the text stands on the next line.
+        label_columns: from a row's first label to its text, which stands on the next line where the labels are longer.
         stderr: print on standard error.
     """
     console = open_console(stderr=stderr)
-    start = indent + label_columns + 2 * bool(label_columns)
     for *labels, text in rows:
         label = clean_text("  ".join(labels))
         style = STYLES.get(labels[0].strip(), "") if labels else ""
+        start = indent + (label_columns if labels else 0)
         lines, columns = [clean_text(text)], max(console.width - start, MIN_COLUMNS)
         if not isinstance(text, VerbatimText):
             lines = textwrap.wrap(lines[0], columns, break_long_words=False, break_on_hyphens=False)
-        if len(label) > label_columns:
+        if labels and len(label) >= label_columns:
             console.print(Text(" " * indent + label, style=style), soft_wrap=True)
             label = ""
         for line in lines or [""]:

@@ -72,7 +72,9 @@ def destroy(
             poll_s=poll_s,
         )
     except KeyboardInterrupt:
-        _print_progress("interrupted: CloudFormation goes on with what it was asked; the same command goes on there")
+        _print_progress(
+            "interrupted: CloudFormation goes on with what it was asked; the same command goes on from there"
+        )
         raise
 
 
@@ -91,7 +93,7 @@ def _destroy_environment(
     caller = require_account(environment)
     account = AccountClients(environment=environment, adopted_stacks=adopted_stacks)
     survey = survey_teardown(account, gitops_gone=gitops_gone)
-    print_rows([("as", caller), *_list_survey_rows(account, survey)], indent=0, label_columns=5, stderr=True)
+    print_rows([("as", caller), *_list_survey_rows(account, survey)], indent=0, label_columns=7, stderr=True)
     if survey.deletions:
         _confirm_name(name, typed_name)
         take_down(account, TeardownSettings(poll_s=poll_s), _print_progress)

@@ -31,7 +31,7 @@ from tandem.ops.doctor.context import MissingImageError, RegistryError
 from tandem.ops.doctor.runner import run_stop_proof
 from tandem.spec.environment import Environment
 
-CHECK_COLUMNS = 22  # of a level and the name of a check
+CHECK_COLUMNS = 24  # of a level and the name of a check
 LEVELS = ("ok", "warn", "fail", "unknown")
 VERDICTS = {
     ExitCode.DONE: "nothing stands in the way",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DAYS_FROM_HOURS = 48  # hours from which a span is told in days
 
-TextRow = tuple[str, str]
+TextRow = tuple[str, ...]
 
 
 def read_environment(selection: Selection, name: str) -> Environment:

@@ -333,7 +333,7 @@ def print_comparisons(old_snapshot: KeySnapshot, comparisons: list[KeyComparison
         if comparison.skip_reason:
             skips.setdefault(comparison.skip_reason, []).append("/".join(filter(None, comparison.place)))
     rows = ((f"not compared, {reason}: {', '.join(places)}",) for reason, places in skips.items())
-    print_rows(rows, indent=0, label_columns=0)
+    print_rows(rows, indent=0)
 
 
 def comparisons_as_dict(
@@ -428,7 +428,7 @@ def _print_change(change: VariantChange, experiment: str) -> None:
     elif verdict == "recompiles":
         verdict, name = "recompiles because", ", ".join(describe_differences(change.differences or {}))
     text = f"{experiment}/{change.variant}: {verdict}{'' if verdict == 'same artifact' else f' {name}'}"
-    print_rows([(text,)], indent=4, label_columns=0)
+    print_rows([(text,)], indent=4)
     if change.compiles and change.differences:
         print_line(f"      compiles {change.new_name}")
         print_line(f"      until applied, serves {change.old_name or 'the artifact that it has'}")

@@ -43,7 +43,7 @@ def show(*names: str, strict: bool = False, verbose: bool = False, selection: Se
     else:
         for environment in inputs.environments():
             print_line(f"{environment.name}: account {environment.account}, {environment.region}")
-            print_rows(_list_rows(inputs, environment, verbose=verbose))
+            print_rows(_list_rows(inputs, environment, verbose=verbose), label_columns=12)
             print_line("  next")
             for command in list_next_commands(environment, folders):
                 print(f"    {command}")
@@ -109,7 +109,7 @@ def _list_rows(inputs: CommandInputs, environment: Environment, *, verbose: bool
     cost = compute_environment_cost(inputs, environment)
     if cost is not None:
         yield "cost", format_parked_cost(cost)
-        yield from (("", f"{usd}  {part}") for usd, part in (list_cost_rows(cost) if verbose else ()))
+        yield from (("", VerbatimText(f"{usd}  {part}")) for usd, part in (list_cost_rows(cost) if verbose else ()))
     price = f"{capacity.usd_per_hour:.2f} USD per node-hour (your figure of {capacity.usd_per_hour_date})"
     yield "", f"a run at {price}, guard.max_hours"
     for experiment in inputs.list_experiments(environment):

@@ -65,7 +65,7 @@ def status(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode
 
 def print_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> None:
     """Print the conclusion, what needs attention with its next command, then every detail."""
-    print_rows([(conclude_status(status, warnings),)], indent=0, label_columns=0)
+    print_rows([(conclude_status(status, warnings),)], indent=0)
     print_rows(_list_status_rows(status, warnings))
 
 
@@ -79,8 +79,8 @@ def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -
     yield "fleet", _format_fleet(status)
     for machine in status.nodes:
         age = f"{format_span(now - machine.launched)} old{'' if machine.ours else '  NOT OURS'}"
-        text = f"{machine.id:<20}{machine.type:<16}{machine.zone:<12}{machine.state:<15}{age}"
-        yield "", VerbatimText(text)
+        text = f"  {machine.id:<20}{machine.type:<16}{machine.zone:<12}{machine.state:<15}{age}"
+        yield (VerbatimText(text),)
     yield "cost", _format_cost(status)
     if status.deployment != "nothing":
         yield "fence", _format_fence(status)

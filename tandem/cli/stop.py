@@ -243,7 +243,7 @@ def _list_report_rows(
         yield "then", f"the reaper, a Lambda function in the account that looks every 5 min, {action}"
     yield "follow", VerbatimText(f"{build_tandem_command('stop', name)} --wait")
     yield "", VerbatimText(build_tandem_command("status", name))
-    note = "lifts the fence, once no instance lives; no start before"
+    note = "lifts the fence, once no instance lives"
     yield "again", VerbatimText(f"{build_tandem_command('stop', name)} --release  # {note}")
 
 

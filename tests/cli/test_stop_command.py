@@ -143,7 +143,7 @@ def test_a_document_of_a_follower_that_gave_up_has_what_was_done(fleet, proxy, c
     code = fleet.tandem("stop", "--wait", "--json")
 
     said = json.loads(capsys.readouterr().out)
-    assert (code, said["exit_code"], "instances" in said["fault"]["problem"]) == (3, 3, True)
+    assert (code, said["exit_code"], "instances" in said["error"]["problem"]) == (3, 3, True)
     assert [line for line in said["done"] if "set to 0" in line]
 
 
