@@ -58,7 +58,7 @@ demo: setup ## the main job: check, synthesize, render, deploy locally, measure 
 		--suite post real --classes repeat,open,repetition,json,open-ended --prompts-per-class 12 --concurrency 4 \
 		--max-tokens 48 --thinking off --rounds 4 --warm-up 4 --out $(MEASURED)/run > $(MEASURED).txt || test $$? -eq 4
 	@echo "==> 7/8 each figure beside the servers' own truth, and what a count of chunks makes of it"
-	$(BIN)/tandem bench truth $(MEASURED)/run --log $(MEASURED)/truth/*.jsonl
+	$(BIN)/tandem bench verify $(MEASURED)/run --log $(MEASURED)/truth/*.jsonl
 	@echo "==> 8/8 the verdict; a difference within 10 % is no difference here; open the page on the last line"
 	$(BIN)/tandem bench report $(MEASURED)/run --margin 0.1
 

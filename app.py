@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import _node  # noqa: F401  # before anything imports jsii
+from tandem.cli.console import format_count, print_spec_faults
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.monitoring_cost import build_scope
-from tandem.cli.outcome import format_count, print_faults
 from tandem.cli.selection import Selection
 from tandem.errors import ExitCode
 from tandem.spec.catalogue import Catalogue
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
             )
         )
     except SpecError as error:
-        print_faults(error.faults)
+        print_spec_faults(error.faults)
         return int(ExitCode.BAD_INPUT)
     if inputs.faults:
         sys.stderr.write(f"{format_count(len(inputs.faults), 'warning')}: `tandem check` lists them\n")

@@ -202,7 +202,7 @@ def _run_bench(asked: Asked, arms: dict[str, CpuVllmServer]) -> int:
         "--suite", str(asked.suite), "--concurrency", "1", "--rounds", str(asked.rounds),
         "--prompts-per-class", str(asked.prompts_per_class), "--warm-up", asked.warm_up,
         *(["--classes", asked.classes] if asked.classes else []),
-        "--max-tokens", str(MAX_TOKENS), "--ask", "token-ids", "--out", str(asked.folder / asked.name),
+        "--max-tokens", str(MAX_TOKENS), "--record", "token-ids", "--out", str(asked.folder / asked.name),
     ]  # fmt: skip
     running = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr)
     try:

@@ -43,7 +43,7 @@ from tandem.bench.terminal_text import clean_text
 from tandem.bench.warm_up import WarmUpOutcome, warm_up_arm
 
 EndReason = Literal["done", "interrupted", "failed", "duration"]
-OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: asked where --ask names them
+OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: asked where --record names them
 MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; it may open more while it runs
 
 

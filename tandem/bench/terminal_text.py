@@ -27,11 +27,11 @@ class PrintableStream:
     """A text stream that shows control characters as signs; line ends stay.
 
     Args:
-        stream: what is written to.
+        stream: what is written to; `raw_stream` for a writer that makes its own text printable.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self._stream = self.raw_stream = stream
 
     def write(self, text: str) -> int:
         """Write a text without its control characters."""

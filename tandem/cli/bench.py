@@ -1,4 +1,4 @@
-"""`tandem bench run|report|truth|compare|publish`: measure servers, read again, hold against others, send to AWS.
+"""`tandem bench`: measure servers, read a run again, verify, compare and publish it.
 
 Invariant: plan and progress go to standard error, the table or JSON to standard output; whatever ends a run, what it
 recorded is kept and reported on. aiohttp, numpy and uvloop are loaded by these commands alone, and when they run.
@@ -10,190 +10,185 @@ is published; 130 interrupted.
 
 from __future__ import annotations
 
-import argparse
-import os
 import resource
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from tandem.cli.bench_flags import (
-    REPORT_CODES,
-    add_compare_flags,
-    add_publish_flags,
-    add_report_flags,
-    add_run_flags,
-)
-from tandem.cli.outcome import print_json
-from tandem.cli.selection import Selection
-from tandem.errors import ExitCode, TandemError
+from cyclopts import App, Parameter
+
+from tandem.cli.bench_flags import NO_FLAGS, RunFlags, restore_flags
+from tandem.cli.console import print_result
+from tandem.cli.flags import EnvironmentName, Name, Price, RunFolder, Share
+from tandem.cli.selection import DEFAULTS, Selection
+from tandem.errors import ExitCode
 from tandem.shell_command import quote_command
-from tandem.spec.faults import SpecError
 
 if TYPE_CHECKING:
     from tandem.bench.run import RunOutcome
-    from tandem.bench.run_size import RunSize
-    from tandem.bench.settings import RunSettings
-    from tandem.cli.publish import RoundPublisher
 
-DEFAULT_SUITES = ("real",)
 MIN_SOCKETS = 512  # an open loop has as many as its servers are slow
-EXIT_CODES = (
+RUN_CODES = (
     "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm was unreachable, "
     "a cell has no data, the disk is full, or with --publish not all is published; 4 void: a control failed, nothing "
     "may be concluded; 130 interrupted"
 )
+REPORT_CODES = (
+    "exit codes: 0 judged; 1 some requests failed or were never recorded; 2 bad input; 3 an arm has a class in which "
+    "nothing succeeded; 4 void: a control failed, nothing may be concluded"
+)
 COMPARE_CODES = "exit codes: 0 compared; 2 bad input; 4 one of the runs is void, nothing may be concluded"
 
-
-def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> None:
-    """Declare the verbs and what each takes; `shared` has the options of every command."""
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    description = "measure OpenAI-compatible servers, side by side"
-    add_run_flags(
-        verbs.add_parser("run", help=description, description=description, epilog=EXIT_CODES, parents=[shared])
-    )
-    description = "judge a run from its records: every figure again, the verdict, and the report to open"
-    add_report_flags(
-        verbs.add_parser("report", help=description, description=description, epilog=REPORT_CODES, parents=[shared])
-    )
-    description = "print each figure beside what the servers themselves logged"
-    truth = verbs.add_parser("truth", help=description, description=description, epilog=parser.epilog, parents=[shared])
-    truth.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
-    truth.add_argument(
-        "--log",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="FILE",
-        help="logs of `tandem simulate --log`, one each",
-    )
-    description = "rewrite the records of an earlier Tandem in the form that this one reads"
-    convert = verbs.add_parser(
-        "convert", help=description, description=description, epilog=parser.epilog, parents=[shared]
-    )
-    convert.add_argument("folder", type=Path, metavar="RUN", help="the folder that a run wrote")
-    description = "hold two runs beside each other, such as before and after an upgrade"
-    add_compare_flags(
-        verbs.add_parser("compare", help=description, description=description, epilog=COMPARE_CODES, parents=[shared])
-    )
-    description = "send a run's figures to CloudWatch and its records to S3, as far as they are not there"
-    add_publish_flags(
-        verbs.add_parser("publish", help=description, description=description, epilog=parser.epilog, parents=[shared])
-    )
+app = App(name="bench")
 
 
-def bench(selection: Selection, options: argparse.Namespace) -> ExitCode:
-    """Run one verb.
-
-    Args:
-        selection: the folders of declared files, for --env.
-        options: `verb` and the verb's own.
+@app.command(name="run", help_epilogue=RUN_CODES, config=restore_flags, sort_key=0)
+def measure(flags: RunFlags = NO_FLAGS, *, selection: Selection = DEFAULTS) -> ExitCode:
+    """Measure OpenAI-compatible servers, side by side.
 
     Raises:
-        SpecError: a declared file is refused.
+        TandemError: flags contradict each other, an arm cannot be measured, or the disk takes no more.
         KeyboardInterrupt: the run was interrupted; what it recorded is reported before.
     """
-    try:
-        if options.verb == "truth":
-            return _verify_run(options.folder, options.log, selection)
-        if options.verb == "convert":
-            return _convert_run(options.folder, selection)
-        if options.verb == "publish":
-            from tandem.cli.publish import publish_folder  # noqa: PLC0415 - the rules of an environment
-
-            return publish_folder(selection, options)
-        if options.verb == "compare":
-            from tandem.cli.bench_compare import print_comparison  # noqa: PLC0415 - numpy, scipy
-
-            return print_comparison(options.before, options.after, margin=options.margin, as_json=selection.as_json)
-        return (
-            _report_run(options.folder, options, selection)
-            if options.verb == "report"
-            else _measure_servers(selection, options)
-        )
-    except SpecError:
-        raise  # told by the program, with every fault of the file
-    except TandemError as fault:
-        _print_fault(fault, as_json=selection.as_json)
-        return ExitCode(fault.exit_code)
-
-
-def _print_fault(fault: TandemError, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"error": fault.as_dict(), "exit_code": int(fault.exit_code)})
-    from tandem.bench.terminal_text import clean_text  # noqa: PLC0415 - the bench is loaded when it runs
-
-    for line in str(fault).splitlines():
-        print(f"error: {clean_text(line)}", file=sys.stderr)
-
-
-def _report_run(folder: Path, options: argparse.Namespace | None, selection: Selection) -> ExitCode:
-    from tandem.cli.bench_report import report_run  # noqa: PLC0415 - numpy
-
-    return report_run(folder, options, selection.as_json)
-
-
-def _verify_run(folder: Path, logs: Sequence[Path], selection: Selection) -> ExitCode:
-    from tandem.bench.ground_truth import compare_ground_truth, format_lines  # noqa: PLC0415 - numpy
-
-    comparison = compare_ground_truth(folder, logs)
-    if selection.as_json:
-        print_json(asdict(comparison))
-    else:
-        print("\n".join(format_lines(comparison)))
-    return ExitCode.DONE if comparison.rows else ExitCode.EXTERNAL_FAILURE
-
-
-def _convert_run(folder: Path, selection: Selection) -> ExitCode:
-    from tandem.bench.convert import convert_run  # noqa: PLC0415 - the bench is loaded when it runs
-
-    names = [path.name for path in convert_run(folder)]
-    if selection.as_json:
-        print_json({"folder": str(folder), "files": names, "exit_code": int(ExitCode.DONE)})
-    elif names:
-        print(f"converted {' and '.join(names)} in {folder}; the old files are kept as *-schema1.jsonl")
-    else:
-        print(f"the records in {folder} need no conversion")
-    return ExitCode.DONE
-
-
-def _measure_servers(selection: Selection, options: argparse.Namespace) -> ExitCode:
-    import uvloop  # noqa: PLC0415 - this verb alone needs an event loop
+    import uvloop  # noqa: PLC0415 - this command alone needs an event loop
 
     from tandem.bench.run import MeasurementRun  # noqa: PLC0415 - aiohttp, numpy
-    from tandem.cli.bench_resume_flags import restore_flags  # noqa: PLC0415 - the bench is loaded when it runs
+    from tandem.cli.bench_settings import build_flag_error, build_settings  # noqa: PLC0415
 
-    options = restore_flags(options)
-    settings = _build_settings(selection, options)
-    folder = options.resume or options.out
+    settings = build_settings(selection, flags)
+    folder = flags.resume or flags.out
+    assert folder is not None, "the command line refuses a run without a folder"
     _raise_file_limit(len(settings.arms) * max((*(settings.concurrency or ()), MIN_SOCKETS)))
-    publisher = _build_publisher(selection, options, settings, folder)
+    publisher = None
+    if flags.publish is not None:
+        from tandem.cli.publish import build_publisher  # noqa: PLC0415 - the rules of an environment
+
+        publisher = build_publisher(selection, flags, settings, folder)
+    elif flags.simulated:
+        change = "add --publish, or drop it"
+        raise build_flag_error("--simulated without --publish", "both, for simulated servers", change)
     run = MeasurementRun(
-        settings=settings, folder=folder, resume=options.resume is not None, on_round=publisher,
+        settings=settings,
+        folder=folder,
+        resume=flags.resume is not None,
+        on_round=publisher,
         check=publisher.check if publisher else None,
-    )  # fmt: skip
+    )
     outcome = uvloop.run(run.run())
     publish_code = publisher.finish() if publisher else ExitCode.DONE
     return max(_report_outcome(outcome, folder, selection), publish_code)
 
 
-def _build_publisher(
-    selection: Selection, options: argparse.Namespace, settings: RunSettings, folder: Path
-) -> RoundPublisher | None:
-    if options.publish is None:
-        if options.simulated:
-            from tandem.cli.bench_arms import build_flag_error  # noqa: PLC0415 - the bench is loaded when it runs
+@app.command(help_epilogue=REPORT_CODES)
+def report(
+    folder: RunFolder,
+    /,
+    *,
+    margin: Share | None = None,
+    price: Price | None = None,
+    tokenizer: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    figures: bool = False,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Judge a run: every figure again, the verdict, and the page to open.
 
-            raise build_flag_error(
-                "--simulated without --publish", "both, for simulated servers", "add --publish, or drop it"
-            )
-        return None
-    from tandem.cli.publish import build_publisher  # noqa: PLC0415 - the rules of an environment
+    Args:
+        folder: what a run wrote
+        margin: a difference within it is `same` (default 0.05)
+        price: of what the run occupied; else the run's own
+        tokenizer: the target's tokenizer.json, where servers give no token ids
+        figures: the figures alone, without a verdict
+    """
+    from tandem.cli.bench_report import report_run  # noqa: PLC0415 - numpy
+    from tandem.judge.schema import MARGIN  # noqa: PLC0415
+    from tandem.judge.verdict import JudgeOptions  # noqa: PLC0415 - scipy
 
-    return build_publisher(selection, options, settings, folder)
+    options = JudgeOptions(margin=MARGIN if margin is None else margin, usd_per_hour=price, tokenizer=tokenizer)
+    return report_run(folder, None if figures else options, as_json=selection.as_json)
+
+
+@app.command(help_epilogue=COMPARE_CODES)
+def compare(
+    before: RunFolder, after: RunFolder, /, *, margin: Share | None = None, selection: Selection = DEFAULTS
+) -> ExitCode:
+    """Hold two runs beside each other, such as before and after an upgrade.
+
+    Args:
+        before: folder of the earlier run
+        after: folder of the later run
+        margin: a difference within it is `same` (default 0.05)
+    """
+    import msgspec  # noqa: PLC0415 - loaded when a run is read
+
+    from tandem.judge.compare.comparison import compare_runs  # noqa: PLC0415 - numpy, scipy
+    from tandem.judge.schema import MARGIN  # noqa: PLC0415
+    from tandem.report.comparison_table import render_lines  # noqa: PLC0415
+
+    comparison = compare_runs(before, after, margin=MARGIN if margin is None else margin)
+    print_result(msgspec.to_builtins(comparison), render_lines(comparison), as_json=selection.as_json)
+    return ExitCode.VOID if comparison.before.void or comparison.after.void else ExitCode.DONE
+
+
+@app.command
+def verify(
+    folder: RunFolder,
+    /,
+    *,
+    log: Annotated[tuple[Path, ...], Parameter(metavar="FILE", consume_multiple=1)],
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Print each figure beside what the servers themselves logged.
+
+    Args:
+        folder: what a run wrote
+        log: logs of `tandem simulate --log`, one each
+    """
+    from tandem.bench.ground_truth import compare_ground_truth, format_lines  # noqa: PLC0415 - numpy
+
+    comparison = compare_ground_truth(folder, log)
+    print_result(asdict(comparison), format_lines(comparison), as_json=selection.as_json)
+    return ExitCode.DONE if comparison.rows else ExitCode.EXTERNAL_FAILURE
+
+
+@app.command
+def publish(
+    folder: RunFolder,
+    /,
+    *,
+    env: EnvironmentName,
+    experiment: Name | None = None,
+    simulated: bool = False,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Send a run's figures to CloudWatch and its records to S3, as far as they are not there.
+
+    Args:
+        folder: what a run wrote
+        env: the environment to whose account it goes
+        experiment: which of its experiments was measured
+        simulated: the servers are simulated; figures go to a namespace apart
+    """
+    from tandem.cli.publish import publish_folder  # noqa: PLC0415 - the rules of an environment
+
+    return publish_folder(selection, folder, env, experiment, is_simulation=simulated)
+
+
+@app.command
+def convert(folder: RunFolder, /, *, selection: Selection = DEFAULTS) -> ExitCode:
+    """Rewrite the records of an earlier Tandem in the form that this one reads.
+
+    Args:
+        folder: what a run wrote
+    """
+    from tandem.bench.convert import convert_run  # noqa: PLC0415 - the bench is loaded when it runs
+
+    names = [path.name for path in convert_run(folder)]
+    text = f"converted {' and '.join(names)} in {folder}; the old files are kept as *-schema1.jsonl"
+    text = text if names else f"the records in {folder} need no conversion"
+    document = {"folder": str(folder), "files": names, "exit_code": int(ExitCode.DONE)}
+    print_result(document, [text], as_json=selection.as_json)
+    return ExitCode.DONE
 
 
 def _raise_file_limit(socket_count: int) -> None:
@@ -208,119 +203,22 @@ def _report_outcome(outcome: RunOutcome, folder: Path, selection: Selection) -> 
     """Report on what there is, and say what ended the run.
 
     Raises:
+        TandemError: a fault ended it.
         KeyboardInterrupt: it was interrupted.
     """
     from tandem.bench.folder import RECORDS_FILE  # noqa: PLC0415 - the bench is loaded when it runs
+    from tandem.cli.bench_report import report_run  # noqa: PLC0415 - numpy
+    from tandem.judge.verdict import JudgeOptions  # noqa: PLC0415 - scipy
 
-    code = ExitCode.DONE
+    code, is_interrupted = ExitCode.DONE, outcome.reason == "interrupted"
     if outcome.has_folder and (folder / RECORDS_FILE).exists() and not (outcome.fault and selection.as_json):
-        figures_alone = outcome.reason == "interrupted"  # who has interrupted waits for no verdict; `report` gives it
-        code = _report_run(folder, argparse.Namespace(figures=True) if figures_alone else None, selection)
-    if outcome.reason == "interrupted":
-        if outcome.has_folder:
-            resume = quote_command("tandem", "bench", "run", "--resume", str(folder))
-            print(f"interrupted; go on with: {resume}", file=sys.stderr)
+        # who has interrupted waits for no verdict; `report` gives it
+        code = report_run(folder, None if is_interrupted else JudgeOptions(), as_json=selection.as_json)
+    if is_interrupted and outcome.has_folder:
+        resume = quote_command("tandem", "bench", "run", "--resume", str(folder))
+        print(f"interrupted; go on with: {resume}", file=sys.stderr)
+    if is_interrupted:
         raise KeyboardInterrupt
     if outcome.fault is not None:
         raise outcome.fault
     return code
-
-
-def _build_settings(selection: Selection, options: argparse.Namespace) -> RunSettings:
-    from tandem.bench.manifest import Timeouts  # noqa: PLC0415
-    from tandem.bench.settings import RunSettings  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.bench.suites.suite import load_suite, narrow_suites  # noqa: PLC0415
-    from tandem.cli.bench_arms import assign_placements, read_previous_run, select_arms  # noqa: PLC0415
-    from tandem.cli.bench_resume_flags import parse_flags  # noqa: PLC0415
-
-    size, run_arms, previous_run = (
-        _choose_size(options),
-        select_arms(selection, options),
-        read_previous_run(options.resume),
-    )
-    size = size.keep_manifest_size(previous_run) if previous_run else size
-    names = dict.fromkeys(options.suite or size.select_names(run_arms.suites) or DEFAULT_SUITES)
-    suites = tuple(load_suite(name, llmperf_source=options.llmperf_source) for name in names)
-    _refuse_duplicate_names([suite.name for suite in suites])
-    suites = narrow_suites(suites, options.classes) if options.classes else size.narrow_suites(suites)
-    size = size.fit_files(suites)
-    longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
-    limits = [limit for limit in (run_arms.most_tokens, size.max_tokens) if limit is not None and limit < longest]
-    return RunSettings(
-        arms=assign_placements(run_arms.arms, options.placement, previous_run),
-        environment=run_arms.environment,
-        experiment=run_arms.experiment,
-        instance_type=run_arms.instance_type,
-        api_key=_read_api_key(options.api_key_env),
-        suites=suites,
-        schedule=options.schedule or run_arms.schedule or "interleaved",
-        seed=options.seed,
-        api=options.api,
-        thinking=None if options.thinking is None else options.thinking == "on",
-        temperature=options.temperature,
-        max_tokens=options.max_tokens or min(limits, default=None),
-        concurrency=options.concurrency or (None if options.rate else size.concurrency),
-        rate_per_s=options.rate,
-        rounds=None if options.duration is not None else options.rounds or size.rounds,
-        control_rounds=size.control_rounds if options.control_rounds is None else options.control_rounds,
-        repeats=options.repeats,
-        prompts_per_class=options.prompts_per_class or size.prompts_per_class,
-        mixes_classes=options.mixed,
-        duration_s=options.duration,
-        timeouts=Timeouts(**options.time_outs),
-        warm_up=options.warm_up,
-        extras=options.ask,
-        goodput=options.goodput,
-        price_usd_per_hour=options.price,
-        flags=parse_flags(getattr(options, "words", ())),
-    )
-
-
-def _choose_size(options: argparse.Namespace) -> RunSize:
-    """Return the size that the flags name.
-
-    Raises:
-        BenchError: two sizes, or fewer rounds than the verdict of a quick run needs.
-    """
-    from tandem.bench.run_size import DEFAULT_SIZE, FULL_SIZE, QUICK_SIZE  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.bench.schedule import FEWEST_ROUNDS  # noqa: PLC0415
-    from tandem.cli.bench_arms import build_flag_error  # noqa: PLC0415
-
-    if options.quick and options.full:
-        raise build_flag_error("--full beside --quick", "one size of a run", "drop one of them")
-    if options.quick and options.rounds is not None and options.rounds < FEWEST_ROUNDS:
-        raise build_flag_error(
-            f"--rounds {options.rounds} beside --quick", f"at least {FEWEST_ROUNDS} rounds: fewer give no verdict",
-            "drop --rounds, or drop --quick for figures alone",
-        )  # fmt: skip
-    return QUICK_SIZE if options.quick else FULL_SIZE if options.full else DEFAULT_SIZE
-
-
-def _refuse_duplicate_names(names: list[str]) -> None:
-    """Refuse suites that records could not tell apart.
-
-    Raises:
-        BenchError: two files have one name.
-    """
-    duplicate = next((name for name in names if names.count(name) > 1), None)
-    if duplicate is not None:
-        from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
-
-        raise BenchError(f"two suites are named {duplicate}", where="--suite", change="rename one of the files")
-
-
-def _read_api_key(variable: str | None) -> str | None:
-    """Return the servers' API key.
-
-    Raises:
-        BenchError: the variable is not set.
-    """
-    if variable is None:
-        return None
-    key = os.environ.get(variable)
-    if not key:
-        from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
-
-        raise BenchError(f"the variable {variable} is not set", where="--api-key-env",
-                         change=quote_command("export", f"{variable}=KEY"))  # fmt: skip
-    return key

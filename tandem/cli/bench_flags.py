@@ -1,190 +1,51 @@
-"""The flags of `tandem bench run` and `publish`, each refused with what is allowed.
+"""The flags of `tandem bench run`, each refused with what is allowed; and those of a run that goes on.
 
-Invariant: nothing of the bench is loaded here, so that every other command starts as quickly as before.
+Invariant: nothing of the bench is loaded here before a run goes on, so that every other command starts quickly. A flag
+that is given again beside `--resume` stands before the recorded one; whether it contradicts the run is then said as of
+any other setting, with both values.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, ArgumentCollection, Group, Parameter, Token
+
+from tandem.cli.flags import (
+    EXCLUSIVE,
+    Name,
+    Names,
+    Price,
+    RunFolder,
+    Whole,
+    read_each,
+    read_last,
+    require_range,
+    require_single,
+    split_names,
+)
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 NAME_RULE = "up to 63 letters, digits, '.', '_' and '-', the first a letter or digit"
 SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600}
 TIMEOUT_FIELDS = {"connect": "connect_s", "first-token": "first_token_s", "gap": "gap_s", "whole": "whole_s"}
 GOODPUT_METRICS = ("ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s")  # figures of one request
-EXTRA_FIELDS = {"token-ids": "token_ids", "logprobs": "logprobs"}
-SIMULATED_HELP = "the servers are simulated; figures go to a namespace apart"
-MAX_CONTROL_ROUNDS = 1000
-MAX_CONCURRENCY, MAX_COUNT, MAX_SEED = 4096, 1_000_000, 2**63 - 1
+RECORDED_FIELDS = {"token-ids": "token_ids", "logprobs": "logprobs"}
+MAX_CONTROL_ROUNDS, MAX_CONCURRENCY, MAX_COUNT, MAX_SEED = 1000, 4096, 1_000_000, 2**63 - 1
 
-
-REPORT_CODES = (
-    "exit codes: 0 judged; 1 some requests failed or were never recorded; 2 bad input; 3 an arm has a class in which "
-    "nothing succeeded; 4 void: a control failed, nothing may be concluded"
-)
-
-
-def add_run_flags(run: argparse.ArgumentParser) -> None:
-    """Declare every flag of `tandem bench run`."""
-    _add_arm_flags(run)
-    _add_request_flags(run)
-    _add_schedule_flags(run)
-    out = run.add_argument_group("output").add_mutually_exclusive_group(required=True)
-    out.add_argument("--out", type=Path, metavar="DIR", help="a new folder for the run")
-    out.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR; its manifest has all flags")
-
-
-def add_report_flags(report: argparse.ArgumentParser) -> None:
-    """Declare what `tandem bench report` takes."""
-    report.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
-    report.add_argument(
-        "--margin", type=parse_margin, metavar="SHARE", help="a difference within it is `same` (default 0.05)"
-    )
-    report.add_argument(
-        "--price",
-        type=build_number_parser("USD an hour"),
-        metavar="USD_PER_HOUR",
-        help="of what the run occupied; else the run's own",
-    )
-    report.add_argument(
-        "--tokenizer", type=Path, metavar="FILE", help="the target's tokenizer.json, where servers give no token ids"
-    )
-    report.add_argument("--figures", action="store_true", help="the figures alone, without a verdict")
-
-
-def add_compare_flags(compare: argparse.ArgumentParser) -> None:
-    """Declare what `tandem bench compare` takes."""
-    compare.add_argument("before", type=Path, metavar="DIR_A", help="the folder of the earlier run")
-    compare.add_argument("after", type=Path, metavar="DIR_B", help="the folder of the later run")
-    compare.add_argument(
-        "--margin", type=parse_margin, metavar="SHARE", help="a difference within it is `same` (default 0.05)"
-    )
-
-
-def add_publish_flags(publish: argparse.ArgumentParser) -> None:
-    """Declare what `tandem bench publish` takes."""
-    publish.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
-    publish.add_argument("--env", required=True, metavar="NAME", help="the environment to whose account it goes")
-    publish.add_argument("--experiment", metavar="NAME", help="which of its experiments was measured")
-    publish.add_argument("--simulated", action="store_true", help=SIMULATED_HELP)
-
-
-def _add_arm_flags(run: argparse.ArgumentParser) -> None:
-    arms = run.add_argument_group("arms", "either servers by address, or an experiment's own inside its cluster")
-    arms.add_argument(
-        "--baseline", type=parse_arm, metavar="[NAME=]URL", help="the server that others are compared with"
-    )
-    arms.add_argument(
-        "--variant",
-        type=parse_arm,
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="[NAME=]URL",
-        help="others; repeatable",
-    )
-    arms.add_argument(
-        "--model", nargs="+", action="extend", default=[], metavar="[NAME=]M",
-        help="the model's served name; NAME=M for one arm",
-    )  # fmt: skip
-    arms.add_argument("--env", metavar="NAME", help="the environment inside whose cluster this runs")
-    arms.add_argument("--experiment", metavar="NAME", help="its experiment: servers, model, suites and schedule")
-    arms.add_argument(
-        "--only", type=parse_names, metavar="NAME,...", help="these variants of the experiment; the first is A"
-    )
-    arms.add_argument(
-        "--publish", nargs="?", const="", metavar="ENV",
-        help="send each round to CloudWatch and S3; ENV where servers are named by address, with --experiment",
-    )  # fmt: skip
-    arms.add_argument("--simulated", action="store_true", help=f"with --publish: {SIMULATED_HELP}")
-    arms.add_argument(
-        "--placement", type=parse_placement, nargs="+", action="extend", default=[], metavar="NAME=WORD",
-        help="where an arm's server runs, as base=first-half; kept in every record",
-    )  # fmt: skip
-    arms.add_argument("--api-key-env", metavar="VARIABLE", help="variable that holds the servers' API key")
-
-
-def _add_request_flags(run: argparse.ArgumentParser) -> None:
-    size_group = run.add_argument_group("size", "how much is asked; each flag below stands before it")
-    size_group.add_argument(
-        "--quick", action="store_true", help="three classes, 6 prompts of each, 192 tokens: minutes, and a verdict"
-    )
-    size_group.add_argument(
-        "--full", action="store_true", help="every prompt, with the loads and the answers that its suite states"
-    )
-    request_group = run.add_argument_group("what is asked")
-    request_group.add_argument(
-        "--suite", nargs="+", action="extend", default=[], metavar="S", help="post, real or FILE.jsonl (default real)"
-    )
-    request_group.add_argument(
-        "--classes", type=parse_names, default=(), metavar="NAME,...", help="of the suites; all by default"
-    )
-    request_group.add_argument(
-        "--prompts-per-class", type=parse_count, metavar="N", help="the first N of each (default 8; of a file all)"
-    )
-    request_group.add_argument(
-        "--max-tokens", type=parse_count, metavar="N",
-        help="of an answer; a prompt may state fewer (default 560; of a file what it states)",
-    )  # fmt: skip
-    request_group.add_argument("--api", choices=("chat", "completions"), default="chat", help="(default chat)")
-    request_group.add_argument(
-        "--thinking", choices=("on", "off"), help="say it to the chat template; the model's own default"
-    )
-    request_group.add_argument(
-        "--temperature", type=parse_temperature, default=0.0, metavar="T", help="(default 0.0, greedy)"
-    )
-    request_group.add_argument(
-        "--ask", type=parse_extras, default=frozenset(), metavar="token-ids,logprobs", help="keep these too"
-    )
-    request_group.add_argument(
-        "--llmperf-source", type=Path, metavar="DIR", help="checkout of llmperf, for the suite post's eighth case"
-    )
-
-
-def _add_schedule_flags(run: argparse.ArgumentParser) -> None:
-    schedule_group = run.add_argument_group("when")
-    load = schedule_group.add_mutually_exclusive_group()
-    load.add_argument("--concurrency", type=parse_concurrencies, metavar="N,...", help="closed loops (default 4)")
-    load.add_argument(
-        "--rate", type=build_number_parser("requests a second"), metavar="R", help="an open loop: arrivals a second"
-    )
-    schedule_group.add_argument(
-        "--schedule",
-        choices=("interleaved", "simultaneous"),
-        help="one arm at a time, A B B A (default), or all at once",
-    )
-    length = schedule_group.add_mutually_exclusive_group()
-    length.add_argument("--rounds", type=parse_count, metavar="N", help="(default 4; fewer give no verdict)")
-    length.add_argument("--duration", type=parse_duration, metavar="T", help="repeat rounds for so long: 180m, 3h, 90s")
-    schedule_group.add_argument(
-        "--control-rounds", type=parse_control_rounds, metavar="N",
-        help="rounds of the baseline against itself: the noise floor (default 1; 0 is off)",
-    )  # fmt: skip
-    schedule_group.add_argument(
-        "--repeats", type=parse_count, default=1, metavar="N", help="of each prompt in a round (default 1)"
-    )
-    schedule_group.add_argument(
-        "--mixed", action="store_true", help="all classes of a suite together, not one at a time"
-    )
-    schedule_group.add_argument(
-        "--seed", type=parse_seed, default=0, metavar="N", help="of orders, arrivals and sampling (default 0)"
-    )
-    schedule_group.add_argument(
-        "--warm-up", type=parse_warm_up, metavar="N|auto", help="requests for each arm, or until stable (default auto)"
-    )
-    schedule_group.add_argument(
-        "--time-outs", type=parse_timeouts, default={}, metavar="WHAT:S,...",
-        help="connect:10,first-token:120,gap:60,whole:600, in seconds (these are the defaults)",
-    )  # fmt: skip
-    schedule_group.add_argument(
-        "--goodput", type=parse_goodput_limits, metavar="METRIC:LIMIT,...", help="as ttft_ms:500,tpot_ms:30"
-    )
-    schedule_group.add_argument(
-        "--price", type=build_number_parser("USD an hour"), metavar="USD_PER_HOUR", help="of what the run occupies"
-    )
+RENAMED_FLAGS = {"--ask": "--record", "--time-outs": "--timeouts", "--only": "--variants"}
+"""Words of a manifest that an earlier version wrote."""
+CHANGEABLE_FLAGS = frozenset({"--out", "--resume", "--placement", "--goodput", "--price"})
+"""What is no setting of a run, or may change while it goes on: the manifest holds the last one in its own field."""
+COMMON_FLAGS = frozenset({"--environments", "--experiments", "--json", "--recorded"})
+EXCLUSIVE_FLAGS = (("--rounds", "--duration"), ("--concurrency", "--rate"))
+SIZE_FLAGS = ("--quick", "--full")
+UNRECORDED_FLAG_DEFAULTS = {"--record": "no extras", "--warm-up": "auto"}
+"""What no field of the manifest holds as it was asked, with the words for its default."""
 
 
 def parse_arm(text: str) -> tuple[str | None, str]:
@@ -193,11 +54,9 @@ def parse_arm(text: str) -> tuple[str | None, str]:
     if "=" in text.partition("://")[0]:
         name, _, url = text.partition("=")
         if not NAME_PATTERN.fullmatch(name):
-            raise argparse.ArgumentTypeError(f"name {name!r}; allowed: {NAME_RULE}")
+            raise ValueError(f"name {name!r}; allowed: {NAME_RULE}")
     if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", url):
-        raise argparse.ArgumentTypeError(
-            f"{url!r} is no address; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1"
-        )
+        raise ValueError(f"{url!r} is no address; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1")
     return name, url
 
 
@@ -205,73 +64,41 @@ def parse_placement(text: str) -> tuple[str, str]:
     """Return an arm's NAME and the word for where its server runs."""
     name, _, word = text.partition("=")
     if not NAME_PATTERN.fullmatch(name) or not NAME_PATTERN.fullmatch(word):
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: NAME=WORD, each {NAME_RULE}")
+        raise ValueError(f"{text!r}; allowed: NAME=WORD, each {NAME_RULE}")
     return name, word
 
 
-def parse_control_rounds(text: str) -> int:
-    """Return a number of control rounds."""
-    return _parse_whole(text, 0, MAX_CONTROL_ROUNDS)
-
-
-def parse_count(text: str) -> int:
-    """Return a whole number from 1 on."""
-    return _parse_whole(text, 1, MAX_COUNT)
+def parse_whole(text: str, minimum: int, maximum: int, alternative: str = "") -> int:
+    """Return a whole number within its bounds."""
+    if not text.strip().isascii() or not text.strip().isdecimal() or not minimum <= int(text) <= maximum:
+        raise ValueError(f"{text!r}; allowed: {alternative}a whole number from {minimum} to {maximum}")
+    return int(text)
 
 
 def parse_concurrencies(text: str) -> tuple[int, ...]:
     """Return concurrencies, each once."""
-    return tuple(dict.fromkeys(_parse_whole(part, 1, MAX_CONCURRENCY) for part in text.split(",")))
-
-
-def parse_seed(text: str) -> int:
-    """Return a seed."""
-    return _parse_whole(text, 0, MAX_SEED)
+    return tuple(dict.fromkeys(parse_whole(part, 1, MAX_CONCURRENCY) for part in text.split(",")))
 
 
 def parse_warm_up(text: str) -> int | None:
     """Return a number of requests; None for auto."""
-    return None if text == "auto" else _parse_whole(text, 0, MAX_COUNT, "auto, or ")
-
-
-def parse_temperature(text: str) -> float:
-    """Return a sampling temperature."""
-    return _parse_number(text, 0.0, 2.0, "a number from 0 to 2")
-
-
-def build_number_parser(label: str) -> Callable[[str], float]:
-    """Return a reader of numbers from a millionth to a million."""
-
-    def parse_number(text: str) -> float:
-        return _parse_number(text, 1e-6, 1e6, f"{label}, from 0.000001 to 1000000")
-
-    return parse_number
-
-
-def parse_margin(text: str) -> float:
-    """Return a share of a speed-up."""
-    return _parse_number(text, 0.001, 1.0, "a share from 0.001 to 1, as 0.05")
+    return None if text == "auto" else parse_whole(text, 0, MAX_COUNT, "auto, or ")
 
 
 def parse_duration(text: str) -> float:
     """Return a length of time in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
     if not match or float(match[1]) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a number and s, m or h, as 180m")
+        raise ValueError(f"{text!r}; allowed: a number and s, m or h, as 180m")
     return float(match[1]) * SECONDS_BY_UNIT[match[2]]
 
 
-def parse_names(text: str) -> tuple[str, ...]:
-    """Return names, each once."""
-    return tuple(dict.fromkeys(part for part in text.split(",") if part))
-
-
-def parse_extras(text: str) -> frozenset[str]:
-    """Return the fields of what is asked beside the answer."""
-    for word in parse_names(text):
-        if word not in EXTRA_FIELDS:
-            raise argparse.ArgumentTypeError(f"{word!r}; allowed: {', '.join(EXTRA_FIELDS)}")
-    return frozenset(EXTRA_FIELDS[word] for word in parse_names(text))
+def parse_record_fields(text: str) -> frozenset[str]:
+    """Return the fields of what is recorded beside the answer."""
+    for word in split_names(text):
+        if word not in RECORDED_FIELDS:
+            raise ValueError(f"{word!r}; allowed: {', '.join(RECORDED_FIELDS)}")
+    return frozenset(RECORDED_FIELDS[word] for word in split_names(text))
 
 
 def parse_timeouts(text: str) -> dict[str, float]:
@@ -289,22 +116,205 @@ def _parse_pairs(text: str, names: tuple[str, ...]) -> dict[str, float]:
     for part in text.split(","):
         name, _, value = part.partition(":")
         if name not in names:
-            raise argparse.ArgumentTypeError(f"{name!r}; allowed: {', '.join(names)}, each as NAME:NUMBER")
-        pairs[name] = _parse_number(value, 1e-6, 1e6, f"{name}: a number above 0")
+            raise ValueError(f"{name!r}; allowed: {', '.join(names)}, each as NAME:NUMBER")
+        try:
+            pairs[name] = float(value)
+        except ValueError:
+            pairs[name] = -1.0
+        if not 1e-6 <= pairs[name] <= 1e6:  # noqa: PLR2004 - NaN too
+            raise ValueError(f"{value!r}; allowed: {name}: a number above 0")
     return pairs
 
 
-def _parse_whole(text: str, minimum: int, maximum: int, alternative: str = "") -> int:
-    if not text.strip().isascii() or not text.strip().isdecimal() or not minimum <= int(text) <= maximum:
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: {alternative}a whole number from {minimum} to {maximum}")
-    return int(text)
+def _declare(read: Callable[[str], Any], metavar: str) -> Parameter:
+    return Parameter(converter=read_last(read), metavar=metavar, n_tokens=1, accepts_keys=False)
 
 
-def _parse_number(text: str, minimum: float, maximum: float, requirement: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not minimum <= value <= maximum:  # NaN too
-        raise argparse.ArgumentTypeError(f"{text!r}; allowed: {requirement}")
-    return value
+ARMS = Group("Arms", help="either servers by address, or an experiment's own inside its cluster", sort_key=1)
+SIZE = Group("Size", help="how much is asked; each flag below stands before it", sort_key=2)
+REQUESTS = Group("What is asked", sort_key=3)
+SCHEDULE = Group("When", sort_key=4)
+LOAD = Group("load", show=False, validator=EXCLUSIVE)
+LENGTH = Group("length", show=False, validator=EXCLUSIVE)
+OUTPUT = Group("Output", validator=require_single, sort_key=0)
+
+ArmUrl = tuple[str | None, str]
+Count = Annotated[Whole, Parameter(validator=require_range(1, MAX_COUNT))]
+Words = Annotated[tuple[str, ...], Parameter(consume_multiple=1)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFlags:
+    """What `tandem bench run` takes.
+
+    Args:
+        out: a new folder for the run
+        resume: go on with the run in DIR; its manifest has all flags
+        baseline: the server that others are compared with
+        variant: others; repeatable
+        model: the model's served name; NAME=M for one arm
+        env: the environment inside whose cluster this runs
+        experiment: its experiment: servers, model, suites and schedule
+        variants: these variants of the experiment; the first is A
+        publish: send each round to CloudWatch and S3; ENV where servers are named by address, with --experiment
+        simulated: with --publish: the servers are simulated; figures go to a namespace apart
+        placement: where an arm's server runs, as base=first-half; kept in every record
+        api_key_env: variable that holds the servers' API key
+        quick: three classes, 6 prompts of each, 192 tokens: minutes, and a verdict
+        full: every prompt, with the loads and the answers that its suite states
+        suite: post, real or FILE.jsonl (default real)
+        classes: of the suites; all by default
+        prompts_per_class: the first N of each (default 8; of a file all)
+        max_tokens: of an answer; a prompt may state fewer (default 560; of a file what it states)
+        api: which endpoint is asked
+        thinking: say it to the chat template; the model's own default
+        temperature: of the sampling; 0 is greedy (default 0)
+        record: also record token ids or log-probabilities
+        llmperf_source: checkout of llmperf, for the suite post's eighth case
+        concurrency: closed loops (default 4)
+        rate: an open loop: arrivals a second
+        schedule: one arm at a time, A B B A (default), or all at once
+        rounds: how many (default 4; fewer give no verdict)
+        duration: repeat rounds for so long: 180m, 3h, 90s
+        control_rounds: rounds of the baseline against itself: the noise floor (default 1; 0 is off)
+        repeats: of each prompt in a round
+        mixed: all classes of a suite together, not one at a time
+        seed: of orders, arrivals and sampling (default 0)
+        warm_up: requests for each arm, or until stable (default auto)
+        timeouts: connect:10,first-token:120,gap:60,whole:600, in seconds (these are the defaults)
+        goodput: as ttft_ms:500,tpot_ms:30
+        price: of what the run occupies
+        recorded: the flags that were given, as the manifest keeps them
+    """
+
+    out: Annotated[RunFolder | None, Parameter(group=OUTPUT)] = None
+    resume: Annotated[RunFolder | None, Parameter(group=OUTPUT)] = None
+    baseline: Annotated[ArmUrl | None, Parameter(group=ARMS), _declare(parse_arm, "[NAME=]URL")] = None
+    variant: Annotated[
+        tuple[ArmUrl, ...],
+        Parameter(group=ARMS, converter=read_each(parse_arm), metavar="[NAME=]URL", consume_multiple=1, n_tokens=1),
+    ] = ()
+    model: Annotated[Words, Parameter(group=ARMS, metavar="[NAME=]M")] = ()
+    env: Annotated[Name | None, Parameter(group=ARMS)] = None
+    experiment: Annotated[Name | None, Parameter(group=ARMS)] = None
+    variants: Annotated[Names, Parameter(group=ARMS)] = ()
+    publish: Annotated[tuple[str, ...] | None, Parameter(group=ARMS, metavar="[ENV]", consume_multiple=(0, 1))] = None
+    simulated: Annotated[bool, Parameter(group=ARMS)] = False
+    placement: Annotated[
+        tuple[tuple[str, str], ...],
+        Parameter(
+            group=ARMS, converter=read_each(parse_placement), metavar="NAME=WORD", consume_multiple=1, n_tokens=1
+        ),
+    ] = ()
+    api_key_env: Annotated[str | None, Parameter(group=ARMS, metavar="VARIABLE")] = None
+    quick: Annotated[bool, Parameter(group=SIZE)] = False
+    full: Annotated[bool, Parameter(group=SIZE)] = False
+    suite: Annotated[Words, Parameter(group=REQUESTS, metavar="S")] = ()
+    classes: Annotated[Names, Parameter(group=REQUESTS)] = ()
+    prompts_per_class: Annotated[Count | None, Parameter(group=REQUESTS)] = None
+    max_tokens: Annotated[Count | None, Parameter(group=REQUESTS)] = None
+    api: Annotated[Literal["chat", "completions"], Parameter(group=REQUESTS)] = "chat"
+    thinking: Annotated[Literal["on", "off"] | None, Parameter(group=REQUESTS)] = None
+    temperature: Annotated[float, Parameter(group=REQUESTS, metavar="T", validator=require_range(0, 2))] = 0.0
+    record: Annotated[
+        frozenset[str], Parameter(group=REQUESTS), _declare(parse_record_fields, "token-ids,logprobs")
+    ] = frozenset()
+    llmperf_source: Annotated[RunFolder | None, Parameter(group=REQUESTS)] = None
+    concurrency: Annotated[
+        tuple[int, ...] | None, Parameter(group=(SCHEDULE, LOAD)), _declare(parse_concurrencies, "N,...")
+    ] = None
+    rate: Annotated[
+        float | None,
+        Parameter(group=(SCHEDULE, LOAD), metavar="R", validator=require_range(1e-6, 1e6, "requests a second")),
+    ] = None
+    schedule: Annotated[Literal["interleaved", "simultaneous"] | None, Parameter(group=SCHEDULE)] = None
+    rounds: Annotated[Count | None, Parameter(group=(SCHEDULE, LENGTH))] = None
+    duration: Annotated[float | None, Parameter(group=(SCHEDULE, LENGTH)), _declare(parse_duration, "T")] = None
+    control_rounds: Annotated[
+        Whole | None, Parameter(group=SCHEDULE, validator=require_range(0, MAX_CONTROL_ROUNDS))
+    ] = None
+    repeats: Annotated[Count, Parameter(group=SCHEDULE)] = 1
+    mixed: Annotated[bool, Parameter(group=SCHEDULE)] = False
+    seed: Annotated[Whole, Parameter(group=SCHEDULE, validator=require_range(0, MAX_SEED))] = 0
+    warm_up: Annotated[int | None, Parameter(group=SCHEDULE), _declare(parse_warm_up, "N|auto")] = None
+    timeouts: Annotated[dict[str, float] | None, Parameter(group=SCHEDULE), _declare(parse_timeouts, "WHAT:S,...")] = (
+        None
+    )
+    goodput: Annotated[
+        dict[str, float] | None, Parameter(group=SCHEDULE), _declare(parse_goodput_limits, "METRIC:LIMIT,...")
+    ] = None
+    price: Annotated[Price | None, Parameter(group=SCHEDULE)] = None
+    recorded: Annotated[Any, Parameter(show=False)] = None
+
+
+NO_FLAGS = RunFlags()
+
+
+def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Note the flags that were given; with `--resume`, take each flag that was not given from the run's manifest.
+
+    Args:
+        arguments: of the command line; those of the manifest are added.
+
+    Raises:
+        BenchError: the folder holds no run, the run recorded no flags and none are given, or a flag contradicts one
+            that no other setting shows.
+    """
+    by_flag = {argument.name: argument for argument in arguments if argument.name not in COMMON_FLAGS}
+    flags = {
+        flag: _read_values(flag, argument.tokens)
+        for flag, argument in by_flag.items()
+        if argument.tokens and flag not in CHANGEABLE_FLAGS
+    }
+    if by_flag["--resume"].tokens:
+        folder = Path(by_flag["--resume"].tokens[-1].value)
+        old_flags = {
+            flag: values for flag, values in _read_old_flags(folder, flags).items() if not _is_replaced(flag, flags)
+        }
+        for flag, values in old_flags.items():
+            words = [Token(keyword=flag, value=value, source="manifest") for value in values]
+            implicit_value = () if flag == "--publish" else True
+            by_flag[flag].tokens += words or [Token(keyword=flag, implicit_value=implicit_value, source="manifest")]
+        flags |= old_flags
+    recorded = next(argument for argument in arguments if argument.name == "--recorded")
+    recorded.tokens.append(Token(keyword="--recorded", implicit_value=flags, source="tandem"))
+
+
+def _read_values(flag: str, tokens: list[Token]) -> tuple[str, ...]:
+    """Return a flag's values as text, none for a switch; files by their whole path."""
+    from tandem.bench.suites.suite import BUILT_IN  # noqa: PLC0415 - the bench is loaded when it runs
+
+    texts = [token.value for token in tokens if token.value]
+    is_file = flag in {"--llmperf-source", "--suite"}
+    return tuple(str(Path(text).absolute()) if is_file and text not in BUILT_IN else text for text in texts)
+
+
+def _read_old_flags(folder: Path, new_flags: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the flags of the run's manifest in today's words; none of a run of which all are given again."""
+    from tandem.bench import folder as folders  # noqa: PLC0415 - the bench is loaded when it runs
+    from tandem.bench.fault import BenchError  # noqa: PLC0415
+    from tandem.bench.manifest import FILE, read_manifest  # noqa: PLC0415
+
+    folders.check_folder(folder, resume=True)
+    old_flags = {RENAMED_FLAGS.get(flag, flag): values for flag, values in read_manifest(folder).flags.items()}
+    where, another_run = str(folder / FILE), "or begin another run: --out DIR"
+    if not old_flags and not {"--baseline", "--env"} & set(new_flags):
+        problem = "this run recorded no flags: an earlier version began it"
+        raise BenchError(problem, where=where, change="give the same flags again, beside --resume")
+    for flag in SIZE_FLAGS if old_flags else ():
+        if flag in new_flags and flag not in old_flags:
+            problem = f"{flag} was not given when this run began"
+            raise BenchError(problem, where=where, change=f"leave {flag} out, {another_run}")
+    for flag, default in UNRECORDED_FLAG_DEFAULTS.items() if old_flags else ():
+        old_value, new_value = (" ".join(flags.get(flag, (default,))) for flags in (old_flags, new_flags))
+        if flag in new_flags and old_value != new_value:
+            problem = f"{flag} was {old_value} when this run began and is {new_value} now"
+            raise BenchError(problem, where=where, change=f"leave {flag} out, {another_run}")
+    return old_flags
+
+
+def _is_replaced(flag: str, new_flags: Mapping[str, tuple[str, ...]]) -> bool:
+    """Return whether a flag given now stands in the place of a recorded one."""
+    rivals = {flag, *(name for pair in EXCLUSIVE_FLAGS if flag in pair for name in pair)}
+    return not rivals.isdisjoint(new_flags)

@@ -2,14 +2,10 @@
 
 Invariant: every figure comes from the records; a folder that may not be written to is reported on all the same; the
 last line is the report's path where one was written. scipy and the chart library are loaded for a verdict alone.
-
-Exit codes: 0 judged; 1 some requests failed, or are not recorded; 2 bad input; 3 an arm has a class in which nothing
-succeeded; 4 void: a control failed, nothing may be concluded.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,19 +17,19 @@ from tandem.bench.fault import ExternalBenchError
 from tandem.bench.manifest import RunManifest
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.summary import RecordSummary
-from tandem.cli.outcome import print_json
+from tandem.cli.console import print_json
 from tandem.errors import ExitCode
 
 if TYPE_CHECKING:
     from tandem.judge.verdict import JudgeOptions
 
 
-def report_run(folder: Path, options: argparse.Namespace | None, as_json: bool) -> ExitCode:
+def report_run(folder: Path, options: JudgeOptions | None, *, as_json: bool) -> ExitCode:
     """Compute and print all that a run's records say, and write summary.json, verdict.json and the report.
 
     Args:
         folder: what `tandem bench run --out` wrote.
-        options: of `tandem bench report`; None judges as the run was asked.
+        options: by which the run is judged; None prints the figures alone.
         as_json: print the verdict as JSON, or the summary where there is no verdict, instead of tables.
 
     Returns:
@@ -51,28 +47,26 @@ def report_run(folder: Path, options: argparse.Namespace | None, as_json: bool) 
     except ExternalBenchError as fault:
         print(f"warning: {fault}", file=sys.stderr)
     code = _compute_exit_code(run_summary, table.run)
-    figures_alone = options is not None and options.figures
     if not as_json:
         summary_table.write_table(run_summary, sys.stdout)
-    elif figures_alone:
+    elif options is None:
         print_json(msgspec.to_builtins(run_summary))
-    return code if figures_alone else max(code, _judge_run(table, options, run_summary, as_json=as_json))
+    return code if options is None else max(code, _judge_run(table, options, run_summary, as_json=as_json))
 
 
-def _judge_run(
-    table: RequestTable, options: argparse.Namespace | None, run_summary: RecordSummary, *, as_json: bool
-) -> ExitCode:
+def _judge_run(table: RequestTable, options: JudgeOptions, run_summary: RecordSummary, *, as_json: bool) -> ExitCode:
     """Judge, print and write; whether it is void."""
     from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415 - scipy
     from tandem.report import terminal  # noqa: PLC0415
 
+    notes = sys.stderr if as_json else sys.stdout
     reason = explain_unjudged(table.run)
     if reason is not None:
         if as_json:
             print_json(msgspec.to_builtins(run_summary))
-        print(f"no verdict: {reason}", file=sys.stderr if as_json else sys.stdout)
+        print(f"no verdict: {reason}", file=notes)
         return ExitCode.DONE
-    verdict = judge_run(table, _build_judge_options(options), run_summary.notes)
+    verdict = judge_run(table, options, run_summary.notes)
     if as_json:
         print_json(msgspec.to_builtins(verdict))
     else:
@@ -81,23 +75,10 @@ def _judge_run(
         save_verdict(table.folder, verdict)
         from tandem.report.page import write_report  # noqa: PLC0415 - the chart library
 
-        print(write_report(verdict, table, table.folder).html, file=sys.stderr if as_json else sys.stdout)
+        print(write_report(verdict, table, table.folder).html, file=notes)
     except ExternalBenchError as fault:
         print(f"warning: {fault}", file=sys.stderr)
     return ExitCode.VOID if verdict.controls.void else ExitCode.DONE
-
-
-def _build_judge_options(options: argparse.Namespace | None) -> JudgeOptions:
-    from tandem.judge.schema import MARGIN  # noqa: PLC0415
-    from tandem.judge.verdict import JudgeOptions  # noqa: PLC0415 - scipy
-
-    if options is None:
-        return JudgeOptions()
-    return JudgeOptions(
-        margin=options.margin if options.margin is not None else MARGIN,
-        usd_per_hour=options.price,
-        tokenizer=options.tokenizer,
-    )
 
 
 def _compute_exit_code(run_summary: RecordSummary, run_manifest: RunManifest) -> ExitCode:

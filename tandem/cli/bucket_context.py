@@ -7,7 +7,7 @@ be read is told, so that nobody takes the unknown for unused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.artifacts.needs import BucketNeed, list_needs, merge_needs
@@ -45,6 +45,11 @@ class BucketContext:
         """Return the bucket's name."""
         return names.bucket_name(self.environment)
 
+    @property
+    def subject(self) -> str:
+        """Return the names of all who use the bucket."""
+        return " and ".join([self.environment.name, *self.sharing])
+
 
 def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     """Load an environment and whoever shares its bucket, of the same folders.
@@ -52,45 +57,34 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     Raises:
         SpecError: the environment or what it hosts is refused.
     """
-    all_inputs = read_inputs(replace(selection, names=(), strict=False))
-    environment = next((candidate for candidate in all_inputs.environments() if candidate.name == name), None)
-    if environment is None or _find_refusals(
-        all_inputs, {_spec_path(selection.environments, name)}, selection, [environment]
-    ):
-        read_legal_inputs(
-            replace(selection, names=(name,), strict=False)
-        )  # raises with what is wrong of this one alone
+    all_inputs = read_inputs(selection.narrow(()))
+    environments = {environment.name: environment for environment in all_inputs.environments()}
+    environment = environments.pop(name, None)
+    own_file = {_spec_path(selection.environments, name)}
+    if environment is None or _find_refusals(all_inputs, own_file, selection, [environment]):
+        read_legal_inputs(selection.narrow((name,)))  # raises with what is wrong of this one alone
     assert environment is not None
-    experiments = all_inputs.list_experiments(environment)
-    sharing = [
-        sharing_environment
-        for sharing_environment in all_inputs.environments()
-        if sharing_environment.name != name and names.bucket_name(sharing_environment) == names.bucket_name(environment)
-    ]
+    bucket = names.bucket_name(environment)
+    sharing = [sharer for sharer in environments.values() if names.bucket_name(sharer) == bucket]
     parsed_files = {declaration.document.file for declaration in all_inputs.workspace.environments.values()}
-    files = {
-        str(path) for path in selection.environments.glob("*.yaml")
-    } - parsed_files  # nobody knows which bucket these name
-    files |= {_spec_path(selection.environments, sharing_environment.name) for sharing_environment in sharing}
+    # nobody knows which bucket the others name
+    files = {str(path) for path in selection.environments.glob("*.yaml")} - parsed_files
+    files |= {_spec_path(selection.environments, sharer.name) for sharer in sharing}
     unread = _find_refusals(all_inputs, files, selection, sharing)
     refused_files = {fault.file for fault in unread}
-    needs_by_environment = {
-        sharing_environment.name: list_needs(
-            [
-                experiment
-                for experiment in all_inputs.list_experiments(sharing_environment)
-                if _spec_path(selection.experiments, experiment.name) not in refused_files
-            ],
-            all_inputs.catalogue,
-        )
-        for sharing_environment in sharing
-    }
+
+    def list_legal_experiments(sharer: Environment) -> list[Experiment]:
+        hosted = all_inputs.list_experiments(sharer)
+        return [item for item in hosted if _spec_path(selection.experiments, item.name) not in refused_files]
+
+    catalogue, experiments = all_inputs.catalogue, all_inputs.list_experiments(environment)
+    other_needs = {sharer.name: list_needs(list_legal_experiments(sharer), catalogue) for sharer in sharing}
     return BucketContext(
         environment=environment,
         experiments=tuple(experiments),
-        catalogue=all_inputs.catalogue,
-        needs=merge_needs(list_needs(experiments, all_inputs.catalogue), needs_by_environment),
-        sharing=tuple(needs_by_environment),
+        catalogue=catalogue,
+        needs=merge_needs(list_needs(experiments, catalogue), other_needs),
+        sharing=tuple(other_needs),
         unread=unread,
     )
 
@@ -99,9 +93,8 @@ def _find_refusals(
     all_inputs: CommandInputs, files: set[str], selection: Selection, environments: Sequence[Environment]
 ) -> tuple[SpecFault, ...]:
     """Return the refusals of environment files, and of what the environments host."""
-    files = files | {
-        _spec_path(selection.experiments, name) for environment in environments for name in environment.experiments
-    }
+    hosted_names = {name for environment in environments for name in environment.experiments}
+    files = files | {_spec_path(selection.experiments, name) for name in hosted_names}
     return tuple(fault for fault in all_inputs.faults if fault.severity == "refusal" and fault.file in files)
 
 

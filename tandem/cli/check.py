@@ -6,140 +6,125 @@ costs, refuses one whose watching costs more than it admits, and tells what no a
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
-from tandem.cli import monitoring_cost, recompile, recompile_report
-from tandem.cli.cost_report import (
-    build_parked_cost_dict,
-    compute_environment_cost,
-    format_parked_cost,
-    list_part_lines,
-)
+from cyclopts import Parameter
+
+from tandem.cli import monitoring_cost, recompile
+from tandem.cli.console import compute_exit_code, format_count, print_json, print_line, print_rows, print_spec_faults
 from tandem.cli.inputs import CommandInputs, read_inputs
-from tandem.cli.outcome import compute_exit_code, format_count, print_faults, print_json
-from tandem.cli.selection import Selection, add_name_flags
+from tandem.cli.selection import DEFAULTS, Selection
+from tandem.cli.show import compute_environment_cost, format_parked_cost, list_cost_rows, parked_cost_as_dict
 from tandem.errors import ExitCode
 from tandem.spec.environment import Environment
 from tandem.spec.pins import VersionPin, list_pins
 
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    add_name_flags(parser)
-    parser.add_argument("--verbose", action="store_true", help="the parts of the parked cost too")
-    parser.add_argument(
-        "--against", type=Path, metavar="PATH",
-        help="what artifact keys are compared with: an experiment file, a folder of them, rendered manifests (default)",
-    )  # fmt: skip
+USD_COLUMNS = 11  # a figure and its mark
 
 
-def check(selection: Selection, against: Path | None = None) -> ExitCode:
-    """Print every fault and warning of the named environments and the experiments they host.
+def check(
+    *names: str,
+    strict: bool = False,
+    verbose: bool = False,
+    against: Annotated[Path | None, Parameter(metavar="PATH")] = None,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Check specs by schema and rules; what an edit recompiles and costs.
 
     Args:
-        selection: environments and folders.
-        against: what the artifact keys are compared with: an experiment file, a folder of them, or rendered
-            manifests; None for manifests/, where that is. It never changes the exit code.
+        names: environments; all when none is named
+        strict: refuse what is only warned of
+        verbose: the parts of the parked cost too
+        against: what artifact keys are compared with: an experiment file, a folder of them, rendered manifests
+            (default); it never changes the exit code
 
     Raises:
         SpecError: a folder or a named file does not exist, or `against` is none of these.
     """
-    inputs = read_inputs(selection, now=datetime.now(tz=UTC))
-    code = compute_exit_code(inputs.faults, strict=selection.strict)
-    old_snapshot = _read_old_snapshot(against, inputs)
+    inputs = read_inputs(selection.narrow(names), now=datetime.now(tz=UTC))
+    code = compute_exit_code(inputs.faults, strict=strict)
+    old_snapshot = None
+    if against is not None:
+        old_snapshot = recompile.read_snapshot(against, inputs)
+    elif recompile.MANIFESTS.is_dir():
+        old_snapshot = recompile.read_manifests(recompile.MANIFESTS)
     comparisons = recompile.compare_experiment_keys(old_snapshot, inputs) if old_snapshot else []
     if selection.as_json:
-        print_json(
-            {
-                "environments": sorted(inputs.workspace.environments),
-                "experiments": sorted(inputs.workspace.experiments),
-                "faults": [fault.as_dict() for fault in inputs.faults],
-                "watching": {
-                    name: {
-                        **monitoring_cost.cost_as_dict(watching_cost, _monthly_limit_usd(inputs, name)),
-                        "unwatched": list(monitoring_cost.list_blind_spots(inputs.workspace, name)),
-                    }
-                    for name, watching_cost in inputs.watching_costs.items()
-                },
-                "parked": {
-                    environment.name: build_parked_cost_dict(cost)
-                    for environment in inputs.environments()
-                    if (cost := compute_environment_cost(inputs, environment))
-                },
-                "recompiles": recompile_report.comparisons_as_dict(old_snapshot, comparisons, inputs)
-                if old_snapshot
-                else None,
-                "pins": {
-                    environment.name: [asdict(pin) for pin in _list_environment_pins(inputs, environment)]
-                    for environment in inputs.environments()
-                },
-                "exit_code": int(code),
-            }
-        )
+        print_json(_build_document(inputs, old_snapshot, comparisons) | {"exit_code": int(code)})
         return code
-    print_faults(inputs.faults)
+    print_spec_faults(inputs.faults)
     refusals = sum(fault.severity == "refusal" for fault in inputs.faults)
-    print(
-        f"{format_count(len(inputs.workspace.environments), 'environment')}, "
-        f"{format_count(len(inputs.workspace.experiments), 'experiment')}: "
-        f"{format_count(refusals, 'error')}, {format_count(len(inputs.faults) - refusals, 'warning')}"
-    )
-    for line in recompile_report.format_comparisons(old_snapshot, comparisons, inputs) if old_snapshot else ():
-        print(line)
-    for line in (*_format_parked_costs(inputs, verbose=selection.verbose), *_format_watching_costs(inputs)):
-        print(line)
-    for line in _format_pins(inputs):
-        print(line)
+    environments = format_count(len(inputs.workspace.environments), "environment")
+    experiments = format_count(len(inputs.workspace.experiments), "experiment")
+    warnings = format_count(len(inputs.faults) - refusals, "warning")
+    print_line(f"{environments}, {experiments}: {format_count(refusals, 'error')}, {warnings}")
+    if old_snapshot:
+        recompile.print_comparisons(old_snapshot, comparisons, inputs)
+    _print_costs(inputs, verbose=verbose)
+    _print_pins([pin for environment in inputs.environments() for pin in _list_pins(inputs, environment)])
     return code
 
 
-def _format_parked_costs(inputs: CommandInputs, *, verbose: bool) -> Iterator[str]:
+def _build_document(
+    inputs: CommandInputs, old_snapshot: recompile.KeySnapshot | None, comparisons: list[recompile.KeyComparison]
+) -> dict[str, object]:
+    environments = inputs.environments()
+    costs = {environment.name: compute_environment_cost(inputs, environment) for environment in environments}
+    return {
+        "environments": sorted(inputs.workspace.environments),
+        "experiments": sorted(inputs.workspace.experiments),
+        "faults": [fault.as_dict() for fault in inputs.faults],
+        "watching": {
+            name: {
+                **monitoring_cost.cost_as_dict(watching_cost, _read_monthly_limit(inputs, name)),
+                "unwatched": list(monitoring_cost.list_blind_spots(inputs.workspace, name)),
+            }
+            for name, watching_cost in inputs.watching_costs.items()
+        },
+        "parked": {name: parked_cost_as_dict(cost) for name, cost in costs.items() if cost},
+        "recompiles": recompile.comparisons_as_dict(old_snapshot, comparisons, inputs) if old_snapshot else None,
+        "pins": {
+            environment.name: [asdict(pin) for pin in _list_pins(inputs, environment)] for environment in environments
+        },
+    }
+
+
+def _print_costs(inputs: CommandInputs, *, verbose: bool) -> None:
     for environment in inputs.environments():
         cost = compute_environment_cost(inputs, environment)
         if cost is not None:
-            yield f"{environment.name}: {format_parked_cost(cost)}"
-            yield from list_part_lines(cost, "  ") if verbose else ()
+            print_line(f"{environment.name}: {format_parked_cost(cost)}")
+            print_rows(list_cost_rows(cost) if verbose else (), label_columns=USD_COLUMNS)
+    for name, watching_cost in inputs.watching_costs.items():
+        limit = _read_monthly_limit(inputs, name)
+        print_line(f"{name}: watching costs at most {watching_cost.usd:.2f} USD a month (limit {limit:g})")
+        print_rows(monitoring_cost.list_cost_rows(watching_cost), label_columns=USD_COLUMNS)
+        sentences = monitoring_cost.list_blind_spots(inputs.workspace, name)
+        if sentences:
+            short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in sentences)
+            print_rows([(f"{name}: beyond its alarms: {short} (why: --json)",)], indent=0)
 
 
-def _list_environment_pins(inputs: CommandInputs, environment: Environment) -> Iterator[VersionPin]:
+def _list_pins(inputs: CommandInputs, environment: Environment) -> Iterator[VersionPin]:
     return list_pins(environment, inputs.list_experiments(environment), inputs.catalogue)
 
 
-def _format_pins(inputs: CommandInputs) -> Iterator[str]:
+def _print_pins(pins: Sequence[VersionPin]) -> None:
     """Name each pin once, whatever number of environments has it; each add-on stands in --json."""
-    pins = dict.fromkeys(
-        pin for environment in inputs.environments() for pin in _list_environment_pins(inputs, environment)
-    )
+    pins = list(dict.fromkeys(pins))
     component_pins = [pin for pin in pins if not pin.component.startswith("add-on ")]
-    if not component_pins:
-        return
-    yield (
-        f"pins that move together, {format_count(len(pins) - len(component_pins), 'add-on')} beside these "
-        "(docs/upgrade.md):"
-    )
-    for pin in component_pins:
-        yield f"  {pin.component} {pin.value}"
-        yield f"    {pin.file}: {pin.key}"
+    if component_pins:
+        add_ons = format_count(len(pins) - len(component_pins), "add-on")
+        print_line(f"pins that move together, {add_ons} beside these (docs/upgrade.md):")
+        for pin in component_pins:
+            print_line(f"  {pin.component} {pin.value}")
+            print_line(f"    {pin.file}: {pin.key}")
 
 
-def _format_watching_costs(inputs: CommandInputs) -> Iterator[str]:
-    for name, watching_cost in inputs.watching_costs.items():
-        yield from monitoring_cost.format_cost(name, watching_cost, _monthly_limit_usd(inputs, name))
-        sentences = monitoring_cost.list_blind_spots(inputs.workspace, name)
-        if sentences:
-            yield monitoring_cost.format_blind_spots(name, sentences)
-
-
-def _monthly_limit_usd(inputs: CommandInputs, name: str) -> float:
+def _read_monthly_limit(inputs: CommandInputs, name: str) -> float:
     environment = inputs.workspace.environments[name].environment
     return environment.observability.monthly_limit_usd if environment else 0.0
-
-
-def _read_old_snapshot(against: Path | None, inputs: CommandInputs) -> recompile.KeySnapshot | None:
-    if against is not None:
-        return recompile.read_snapshot(against, inputs)
-    return recompile.read_manifests(recompile.MANIFESTS) if recompile.MANIFESTS.is_dir() else None

@@ -11,31 +11,28 @@ is needed failed or could not be seen.
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from tandem.cli import fleet
+from tandem.cli import image_digests
+from tandem.cli.console import print_json, print_line, print_rows
+from tandem.cli.flags import EnvironmentName
 from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.outcome import print_json
-from tandem.cli.selection import Selection
-from tandem.errors import ExitCode, TandemError
-from tandem.shell_command import clean_text
+from tandem.cli.selection import DEFAULTS, Selection
+from tandem.errors import ExitCode
+from tandem.ops.account import create_session, require_account
+from tandem.ops.doctor import CheckResult, DoctorContext, exit_code, run_checks
+from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.doctor.call_policy import DOCTOR_CALLS, PROOF_CALLS, build_policy
+from tandem.ops.doctor.context import MissingImageError, RegistryError
+from tandem.ops.doctor.runner import run_stop_proof
 from tandem.spec.environment import Environment
 
-if TYPE_CHECKING:
-    from tandem.ops.doctor import CheckResult
-
-WIDTH = 100  # columns
+CHECK_COLUMNS = 24  # of a level and the name of a check
 LEVELS = ("ok", "warn", "fail", "unknown")
-LEVEL_COLUMNS, CHECK_COLUMNS = 9, 15  # columns of a line's first two words
-TEXT_COLUMN = 2 + LEVEL_COLUMNS + CHECK_COLUMNS
 VERDICTS = {
     ExitCode.DONE: "nothing stands in the way",
     ExitCode.STALE: "nothing stands in the way, but not all is ok",
@@ -48,91 +45,79 @@ PROOF_VERDICTS = {
 }
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what `tandem doctor` takes."""
-    parser.add_argument("--env", required=True, metavar="NAME", help="the environment")
-    parser.add_argument("--strict", action="store_true", help="exit 1 where a line is not ok")
-    parser.add_argument("--policy", action="store_true", help="print the IAM policy that it needs, and ask nothing")
-    parser.add_argument(
-        "--prove-stop", action="store_true",
-        help="fire the one-shot stop once at a fleet at 0, and see that EKS takes it; minutes, raises nothing",
-    )  # fmt: skip
-
-
-def doctor(selection: Selection, options: argparse.Namespace) -> ExitCode:
-    """Examine an environment's account.
+def doctor(
+    *,
+    env: EnvironmentName,
+    strict: bool = False,
+    policy: bool = False,
+    prove_stop: bool = False,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Ask the account whether an environment can be deployed and raised; or prove its one-shot stop.
 
     Args:
-        selection: the folders of declared files.
-        options: `env`, `strict`, `policy` and `prove_stop`.
+        env: the environment
+        strict: exit 1 where a line is not ok
+        policy: print the IAM policy that it needs, and ask nothing
+        prove_stop: fire the one-shot stop once at a fleet at 0, and see that EKS takes it; minutes, raises nothing
 
     Raises:
-        SpecError: a declared file is refused.
+        TandemError: a declared file is refused, or the stop cannot be proven now.
     """
-    inputs = read_legal_inputs(replace(selection, names=(options.env,), strict=False))
+    inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
-    from tandem.ops.doctor import DoctorContext, exit_code, run_checks  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor.account import AllowlistedAccount  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor.call_policy import build_policy  # noqa: PLC0415 - boto3
 
-    if options.policy:
-        print_json(build_policy(environment, with_proof=options.prove_stop))
+    if policy:
+        print_json(build_policy(environment, with_proof=prove_stop))
         return ExitCode.DONE
-    if options.prove_stop:
-        return _prove_stop(selection, environment, strict=options.strict)
-    subject = DoctorContext(
-        environment=environment, experiments=tuple(inputs.list_experiments(environment)), catalogue=inputs.catalogue,
-        now=datetime.now(tz=UTC), resolve_digest=_resolve_digest,
-    )  # fmt: skip
-    lines = run_checks(subject, AllowlistedAccount(environment))
-    return _report_checks(selection, environment, lines, ExitCode(exit_code(lines, strict=options.strict)), VERDICTS)
-
-
-def _report_checks(
-    selection: Selection,
-    environment: Environment,
-    lines: Sequence[CheckResult],
-    code: ExitCode,
-    verdicts: Mapping[ExitCode, str],
-) -> ExitCode:
-    if selection.as_json:
-        print_json({
-            "environment": environment.name, "account": environment.account, "region": environment.region,
-            "lines": [line.as_json() for line in lines], "counts": _count_levels(lines), "exit_code": int(code),
-        })  # fmt: skip
+    if prove_stop:
+        lines: Sequence[CheckResult] = [_prove_stop(environment)]
     else:
-        print("\n".join(_format_checks(environment, lines, code, verdicts)))
+        context = DoctorContext(
+            environment=environment,
+            experiments=tuple(inputs.list_experiments(environment)),
+            catalogue=inputs.catalogue,
+            now=datetime.now(tz=UTC),
+            resolve_digest=_resolve_digest,
+        )
+        lines = run_checks(context, AllowlistedAccount(environment))
+    code = ExitCode(exit_code(lines, strict=strict))
+    counts = {level: sum(line.level == level for line in lines) for level in LEVELS}
+    if selection.as_json:
+        place = {"environment": environment.name, "account": environment.account, "region": environment.region}
+        results = {"lines": [line.as_json() for line in lines], "counts": counts, "exit_code": int(code)}
+        print_json(place | results)
+        return code
+    print_line(f"{environment.name}: account {environment.account}, {environment.region}")
+    for group in dict.fromkeys(line.group for line in lines):
+        print_line(group)
+        for line in (line for line in lines if line.group == group):
+            print_rows(list_check_rows(line), label_columns=CHECK_COLUMNS)
+            if line.command:
+                print_line(f"      {line.command}")
+    verdict = (PROOF_VERDICTS if prove_stop else VERDICTS)[code]
+    print_line(f"{verdict}: {', '.join(f'{count} {level}' for level, count in counts.items())}; exit code {int(code)}")
     return code
 
 
-def _prove_stop(selection: Selection, environment: Environment, *, strict: bool) -> ExitCode:
-    """Fire the one-shot stop, and say what came of it; a refusal is told as a start's is."""
-    from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor import exit_code  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor.account import AllowlistedAccount  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor.call_policy import DOCTOR_CALLS, PROOF_CALLS  # noqa: PLC0415 - boto3
-    from tandem.ops.doctor.runner import run_stop_proof  # noqa: PLC0415 - boto3
-
-    try:
-        aws_session = create_session()
-        require_account(environment, aws_session)
-        with _interrupt_on_sigterm():
-            line = run_stop_proof(
-                AllowlistedAccount(environment, aws_session, (*DOCTOR_CALLS, *PROOF_CALLS)), _print_stderr
-            )
-    except TandemError as error:
-        return fleet.report_failure(error, selection)
-    return _report_checks(selection, environment, [line], ExitCode(exit_code([line], strict=strict)), PROOF_VERDICTS)
+def list_check_rows(line: CheckResult) -> Iterator[tuple[str, ...]]:
+    """Yield what was seen and what to do."""
+    yield line.level.ljust(7), line.check, line.said
+    if line.do:
+        yield "", f"do   {line.do}"
 
 
-def _print_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def _prove_stop(environment: Environment) -> CheckResult:
+    """Fire the one-shot stop; SIGTERM ends the proof as Ctrl-C does, so that its schedule goes too."""
+    aws_session = create_session()
+    require_account(environment, aws_session)
+    account = AllowlistedAccount(environment, aws_session, (*DOCTOR_CALLS, *PROOF_CALLS))
+    with _interrupt_on_sigterm():
+        return run_stop_proof(account, lambda text: print(text, file=sys.stderr, flush=True))
 
 
 @contextmanager
 def _interrupt_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the proof as Ctrl-C does, so that its schedule goes too."""
-
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
@@ -144,50 +129,14 @@ def _interrupt_on_sigterm() -> Iterator[None]:
 
 
 def _resolve_digest(reference: str) -> str:
-    from tandem.cli import image_digests  # noqa: PLC0415 - the only part that asks registries
-    from tandem.ops.doctor.context import MissingImageError, RegistryError  # noqa: PLC0415 - beside its only use
 
     try:
         return image_digests.resolve_digest(reference, image_digests.open_public_registry)
     except image_digests.UnknownTagError as error:
         raise MissingImageError(f"its registry has no {reference}") from error
     except image_digests.ResolveError as error:
-        raise RegistryError(_describe_cause(error)) from error
-
-
-def _describe_cause(error: BaseException) -> str:
-    """Return what a registry's client says at last, without what it was doing when it failed."""
-    cause = error.__cause__ or error
-    inner_error = cause.args[0] if cause.args else cause
-    return " ".join(str(getattr(inner_error, "reason", cause)).split()) or type(cause).__name__
-
-
-def _count_levels(lines: Sequence[CheckResult]) -> dict[str, int]:
-    return {level: sum(line.level == level for line in lines) for level in LEVELS}
-
-
-def _format_checks(
-    environment: Environment, lines: Sequence[CheckResult], code: ExitCode, verdicts: Mapping[ExitCode, str]
-) -> Iterator[str]:  # fmt: skip
-    yield f"{environment.name}: account {environment.account}, {environment.region}"
-    for group in dict.fromkeys(line.group for line in lines):
-        yield group
-        yield from (row for line in lines if line.group == group for row in _format_check(line))
-    counts = ", ".join(f"{count} {level}" for level, count in _count_levels(lines).items())
-    yield f"{verdicts[code]}: {counts}; exit code {int(code)}"
-
-
-def _format_check(line: CheckResult) -> Iterator[str]:
-    """Return a line within the width of a screen, but for a command, which must be typed as it stands."""
-    yield from _wrap_text(line.said, f"  {line.level:<{LEVEL_COLUMNS}}{line.check:<{CHECK_COLUMNS}}")
-    if line.do:
-        yield from _wrap_text(line.do, f"{'':<{TEXT_COLUMN}}do   ")
-    if line.command:
-        yield f"{'':<6}{clean_text(line.command)}"
-
-
-def _wrap_text(text: str, start: str) -> list[str]:
-    return textwrap.wrap(
-        clean_text(text), WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False,
-        break_on_hyphens=False,
-    )  # fmt: skip
+        # what the registry's client says at last, without what it was doing when it failed
+        cause = error.__cause__ or error
+        inner_error = cause.args[0] if cause.args else cause
+        reason = " ".join(str(getattr(inner_error, "reason", cause)).split())
+        raise RegistryError(reason or type(cause).__name__) from error

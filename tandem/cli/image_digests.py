@@ -1,6 +1,6 @@
 """Ask registries for the digest behind a tag and keep it in the data, with its date.
 
-Invariant: only `tandem images --resolve` comes here; synthesis never does.
+Invariant: only `tandem images --resolve` and `tandem doctor` come here; synthesis never does.
 """
 
 from __future__ import annotations
@@ -49,32 +49,16 @@ def resolve_digests(
     """
     digests = {reference: resolve_digest(reference, open_registry) for reference in references}
     today = datetime.now(tz=UTC).date().isoformat()
-    hosts = sorted({reference.partition("/")[0] for reference in references})
     old_data = yaml.safe_load(file.read_text()) if file.exists() else {}
-    digest_entries = {
-        **(old_data.get("digests") or {}),
-        **{
-            reference: {"value": digest, "source": _source_key(reference, today)}
-            for reference, digest in digests.items()
-        },
-    }
-    source_ids = {figure["source"] for figure in digest_entries.values()}
-    sources = {
-        **(old_data.get("sources") or {}),
-        **{
-            f"{host}-{today}": {"where": f"{host}, manifest digest by registry API v2", "date": today} for host in hosts
-        },
-    }
-    body = {
-        "digests": dict(sorted(digest_entries.items())),
-        "sources": {key: sources[key] for key in sorted(source_ids)},
-    }
+    entries, sources = dict(old_data.get("digests") or {}), dict(old_data.get("sources") or {})
+    for reference, digest in digests.items():
+        host = reference.partition("/")[0]
+        entries[reference] = {"value": digest, "source": f"{host}-{today}"}
+        sources[f"{host}-{today}"] = {"where": f"{host}, manifest digest by registry API v2", "date": today}
+    used_sources = sorted({entry["source"] for entry in entries.values()})
+    body = {"digests": dict(sorted(entries.items())), "sources": {key: sources[key] for key in used_sources}}
     file.write_text(HEADER + yaml.safe_dump(body, sort_keys=False))
     return digests
-
-
-def _source_key(reference: str, today: str) -> str:
-    return f"{reference.partition('/')[0]}-{today}"
 
 
 def resolve_digest(reference: str, open_registry: Callable[[str, str], DXF] = open_public_registry) -> str:

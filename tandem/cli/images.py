@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
+import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
+from tandem.cli.console import VerbatimText, format_count, print_json, print_line, print_result, print_rows
 from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.outcome import format_count, print_json
-from tandem.cli.selection import Selection, add_name_flags
+from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.shell_command import quote_command
 from tandem.spec.catalogue import DATA
@@ -16,73 +16,59 @@ from tandem.spec.environment import Environment
 from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    add_name_flags(parser)
-    parser.add_argument(
-        "--seed", action="store_true", help="print the commands that fill pull-through caches before a first deploy"
-    )
-    parser.add_argument("--resolve", action="store_true", help="online: ask the registries and write the digests")
-
-
-def images(selection: Selection, *, resolve: bool, seed: bool = False) -> ExitCode:
-    """List every image and chart of the named environments.
+def images(
+    *names: str, strict: bool = False, seed: bool = False, resolve: bool = False, selection: Selection = DEFAULTS
+) -> ExitCode:
+    """List what an environment pulls and what must be mirrored.
 
     Args:
-        selection: environments and folders.
-        resolve: ask the registries for digests, and write them.
-        seed: print in place of the list what pulls each image through its mirror for the first time.
+        names: environments; all when none is named
+        strict: refuse what is only warned of
+        seed: print the commands that fill pull-through caches before a first deploy
+        resolve: online: ask the registries and write the digests
 
     Raises:
         SpecError: a spec is refused.
         ResolveError: a registry does not answer or does not know a tag.
     """
-    inputs = read_legal_inputs(replace(selection, strict=False))
+    inputs = read_legal_inputs(selection.narrow(names))
+    environments = {environment.name: environment for environment in inputs.environments()}
     uses = {
-        environment.name: list_image_uses(environment, inputs.list_experiments(environment), inputs.catalogue)
-        for environment in inputs.environments()
+        name: list_image_uses(environment, inputs.list_experiments(environment), inputs.catalogue)
+        for name, environment in environments.items()
     }
     if resolve:
         from tandem.cli.image_digests import resolve_digests  # noqa: PLC0415  # the only part that needs a network
 
         # a base of ours is pinned where it is named, in its Dockerfile, because the tag of what is built depends on it
-        references = {
-            use.reference for environment_uses in uses.values() for use in environment_uses if not use.is_base
-        }
+        references = {use.reference for group in uses.values() for use in group if not use.is_base}
         digests = resolve_digests(sorted(references), DATA / "platform" / "digests.yaml")
-        if selection.as_json:
-            print_json({"digests": digests})
-        else:
-            print(
-                f"wrote {format_count(len(digests), 'digest')}; render again: an artifact key holds its image's digest"
-            )
+        text = f"wrote {format_count(len(digests), 'digest')}; render again: an artifact key holds its image's digest"
+        print_result({"digests": digests}, [text], as_json=selection.as_json)
         return ExitCode.DONE
     if seed:
         commands = {
-            environment.name: list(list_seed_commands(environment, uses[environment.name]))
-            for environment in inputs.environments()
+            name: list(list_seed_commands(environment, uses[name])) for name, environment in environments.items()
         }
-        if selection.as_json:
-            print_json({"seed": commands})
-        else:
-            print("\n".join(line for lines in commands.values() for line in lines))
+        print_result({"seed": commands}, itertools.chain(*commands.values()), as_json=selection.as_json)
         return ExitCode.DONE
-    has_unpinned_image = any(use.digest is None for environment_uses in uses.values() for use in environment_uses)
-    code = ExitCode.STALE if selection.strict and has_unpinned_image else ExitCode.DONE
     if selection.as_json:
-        print_json(
-            {"images": {name: [asdict(use) for use in environment_uses] for name, environment_uses in uses.items()}}
-        )
-        return code
-    for name, environment_uses in uses.items():
-        print(name)
-        for use in environment_uses:
-            print(f"  {use.kind:<6} {use.reference}")
-            if use.mirrored != use.reference:
-                print(f"         mirror  {use.mirrored}")
-            print(f"         digest  {use.digest or 'not pinned: tandem images --resolve'}")
-            print(f"         used by {', '.join(use.used_by)}")
-    return code
+        print_json({"images": {name: [asdict(use) for use in group] for name, group in uses.items()}})
+    else:
+        for name, group in uses.items():
+            print_line(name)
+            for use in group:
+                print_rows(_list_rows(use), label_columns=7)
+    has_unpinned_image = any(use.digest is None for group in uses.values() for use in group)
+    return ExitCode.STALE if strict and has_unpinned_image else ExitCode.DONE
+
+
+def _list_rows(use: ImageUse) -> Iterator[tuple[str, str]]:
+    yield use.kind, VerbatimText(use.reference)
+    if use.mirrored != use.reference:
+        yield "", VerbatimText(f"mirror   {use.mirrored}")
+    yield "", VerbatimText(f"digest   {use.digest or 'not pinned: tandem images --resolve'}")
+    yield "", f"used by  {', '.join(use.used_by)}"
 
 
 def list_seed_commands(environment: Environment, uses: Iterable[ImageUse]) -> Iterator[str]:
@@ -97,9 +83,8 @@ def list_seed_commands(environment: Environment, uses: Iterable[ImageUse]) -> It
     hosts = {match["host"]: match["region"] for use in mirror_uses if (match := PRIVATE_ECR.match(use.mirrored))}
     for host, region in sorted(hosts.items()):
         password = quote_command("aws", "ecr", "get-login-password", "--region", region)
-        for tool in ("docker", "helm registry"):
-            login = quote_command(*tool.split(), "login", "--username", "AWS", "--password-stdin", host)
-            yield f"{password} | {login}"
+        for tool in (["docker"], ["helm", "registry"]):
+            yield f"{password} | {quote_command(*tool, 'login', '--username', 'AWS', '--password-stdin', host)}"
     for use in mirror_uses:
         if use.mirrored.partition("/")[0] not in hosts:
             continue

@@ -28,9 +28,8 @@ class CommandInputs:
 
     def environments(self) -> list[Environment]:
         """Return the environments of good form, in the order of their names."""
-        return [
-            declaration.environment for declaration in self.workspace.environments.values() if declaration.environment
-        ]
+        declarations = self.workspace.environments.values()
+        return [declaration.environment for declaration in declarations if declaration.environment]
 
     def list_experiments(self, environment: Environment) -> list[Experiment]:
         """Return the experiments an environment hosts, in its own order."""
@@ -49,19 +48,14 @@ def read_inputs(selection: Selection, now: datetime | None = None) -> CommandInp
         SpecError: a folder or a named file does not exist.
     """
     workspace = load_workspace(selection.environments, selection.experiments, selection.names)
-    data_catalogue = load_catalogue()
-    faults = workspace.faults + check_workspace(workspace, data_catalogue, now)
+    catalogue = load_catalogue()
+    faults = workspace.faults + check_workspace(workspace, catalogue, now)
     costs = monitoring_cost.compute_costs(workspace, faults)
     return CommandInputs(
         workspace=workspace,
-        catalogue=data_catalogue,
+        catalogue=catalogue,
         watching_costs=costs,
-        faults=(
-            *faults,
-            *monitoring_cost.list_cost_faults(workspace, costs),
-            *monitoring_cost.list_alarm_faults(workspace, costs),
-            *monitoring_cost.list_reference_faults(workspace, costs),
-        ),
+        faults=(*faults, *monitoring_cost.list_faults(workspace, costs)),
     )
 
 

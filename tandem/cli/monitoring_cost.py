@@ -5,12 +5,11 @@ Invariant: what is said of an environment here is said of one that broke no rule
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from tandem.bench.suites.suite import Suite, load_suite
+from tandem.bench.suites.suite import load_suite
 from tandem.metrics import ALL_VALUES
 from tandem.monitoring import alarms
 from tandem.monitoring.alarm import MAX_ALARMS
@@ -25,7 +24,8 @@ from tandem.spec.workspace import Workspace
 LIMIT_PATH = "observability.monthly_limit_usd"
 MIN_ROW_USD = 0.005  # a row below half a cent is in the total alone
 UNVERIFIED_MARK = "?"
-_WIDTH = 100
+
+read_suite = cache(load_suite)  # the built-in suites are all that an experiment may name: each is read once
 
 
 def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> MonitoringScope:
@@ -35,12 +35,10 @@ def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> 
         environment: of good form.
         experiments: that it hosts, in its order.
     """
-    return MonitoringScope(
-        environment=environment,
-        experiments=tuple(
-            ExperimentScope(experiment=experiment, traffic=_compute_traffic(experiment)) for experiment in experiments
-        ),
+    scopes = (
+        ExperimentScope(experiment=experiment, traffic=_compute_traffic(experiment)) for experiment in experiments
     )
+    return MonitoringScope(environment=environment, experiments=tuple(scopes))
 
 
 def _compute_traffic(experiment: Experiment) -> SuiteTraffic:
@@ -48,17 +46,11 @@ def _compute_traffic(experiment: Experiment) -> SuiteTraffic:
 
     Another load is watched all the same: it has series of its own, which the dashboards' variables do not offer.
     """
-    suites = [_load_suite(name) for name in experiment.suites]
+    suites = [read_suite(name) for name in experiment.suites]
     return SuiteTraffic(
         suites={suite.name: suite.classes for suite in suites},
         concurrencies=tuple(sorted({streams for suite in suites for streams in suite.defaults.concurrency})),
     )
-
-
-@cache
-def _load_suite(name: str) -> Suite:
-    """Read one of the built-in suites, which are all that an experiment may name, once for all that ask it."""
-    return load_suite(name)
 
 
 def compute_costs(workspace: Workspace, faults: Iterable[SpecFault]) -> dict[str, MonitoringCost]:
@@ -70,9 +62,7 @@ def compute_costs(workspace: Workspace, faults: Iterable[SpecFault]) -> dict[str
         declarations = [workspace.experiments.get(entry) for entry in environment.experiments] if environment else []
         files = {declaration.document.file, *(entry.document.file for entry in declarations if entry)}
         if environment and not files & refused_files and all(entry and entry.experiment for entry in declarations):
-            cost_by_name[name] = compute_monitoring_cost(
-                build_scope(environment, [entry.experiment for entry in declarations if entry and entry.experiment])
-            )
+            cost_by_name[name] = compute_monitoring_cost(_read_scope(workspace, name))
     return cost_by_name
 
 
@@ -94,97 +84,75 @@ def _read_scope(workspace: Workspace, name: str) -> MonitoringScope:
     return build_scope(environment, [entry for entry in experiments if entry])
 
 
-def format_blind_spots(name: str, sentences: Sequence[str]) -> str:
-    """Return what `tandem check` prints of it, within a screen; the reasons are in `--json`."""
-    short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in sentences)
-    text = f"{name}: beyond its alarms: {short} (why: --json)"
-    return textwrap.fill(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]) -> Iterator[SpecFault]:
+    """Yield what is wrong with the watching of environments that are legal.
 
-
-def list_cost_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]) -> Iterator[SpecFault]:
-    """Yield a refusal for each environment whose watching may cost more than it admits."""
+    A refusal for one whose watching may cost more than it admits, or that has more alarms than its template takes. A
+    warning for each reference value of a cell that no suite asks: its alarm would never fire. Another suite or load may
+    be asked by flags of `tandem bench run`, so that it may stand.
+    """
     for name, cost in cost_by_name.items():
-        declaration = workspace.environments[name]
-        limit = declaration.environment.observability.monthly_limit_usd if declaration.environment else cost.usd
+        document, scope = workspace.environments[name].document, _read_scope(workspace, name)
+        limit = scope.environment.observability.monthly_limit_usd
         if cost.usd > limit:
             dearest = max(cost.parts, key=lambda part: part.usd)
+            part_text = f"{dearest.usd:.2f} of it are {dearest.name}: {dearest.explanation}"
             yield SpecFault(
-                file=declaration.document.file, path=LIMIT_PATH, got=f"{limit:g}",
+                file=document.file,
+                path=LIMIT_PATH,
+                got=f"{limit:g}",
                 allowed=f"at least {cost.usd:.2f}: what watching may cost in a month",
-                change=f"raise it, or declare fewer variants or experiments; {dearest.usd:.2f} of it are "
-                f"{dearest.name}: {dearest.explanation}",
-                line=declaration.document.lines.get(LIMIT_PATH),
-            )  # fmt: skip
-
-
-def list_alarm_faults(workspace: Workspace, environment_names: Iterable[str]) -> Iterator[SpecFault]:
-    """Yield a refusal for each environment with more alarms than its template takes.
-
-    Args:
-        workspace: of what was declared.
-        environment_names: names of environments that are legal, with all that they host.
-    """
-    for name in environment_names:
-        declaration = workspace.environments[name]
-        count = len(alarms.build_alarms(_read_scope(workspace, name)).alarms)
+                change=f"raise it, or declare fewer variants or experiments; {part_text}",
+                line=document.lines.get(LIMIT_PATH),
+            )
+        count = len(alarms.build_alarms(scope).alarms)
         if count > MAX_ALARMS:
             yield SpecFault(
-                file=declaration.document.file, path="experiments", got=f"{count} alarms on what is hosted",
+                file=document.file,
+                path="experiments",
+                got=f"{count} alarms on what is hosted",
                 allowed=f"at most {MAX_ALARMS}, since a template takes 500 resources",
                 change="host fewer variants in this environment, or take values out of observability.reference",
-                line=declaration.document.lines.get("experiments"),
-            )  # fmt: skip
+                line=document.lines.get("experiments"),
+            )
+        yield from _list_reference_faults(document, scope)
 
 
-def list_reference_faults(workspace: Workspace, environment_names: Iterable[str]) -> Iterator[SpecFault]:
-    """Yield a warning for each reference value of a cell that no suite asks: its alarm would never fire.
-
-    Another suite or load may be asked by flags of `tandem bench run`, so that it may stand.
-
-    Args:
-        workspace: of what was declared.
-        environment_names: names of environments that are legal, with all that they host.
-    """
-    for name in environment_names:
-        declaration = workspace.environments[name]
-        reference = declaration.environment.observability.reference if declaration.environment else None
-        for index, value in enumerate(reference.values if reference else ()):
-            experiment = workspace.experiments[value.experiment].experiment
-            traffic = _compute_traffic(experiment) if experiment else SuiteTraffic(suites={}, concurrencies=())
-            path = f"observability.reference.values[{index}]"
-            classes, loads = (*traffic.classes, ALL_VALUES), traffic.concurrencies
-            if value.prompt_class not in classes:
-                yield _build_reference_fault(declaration.document, f"{path}.prompt_class", value.prompt_class, classes)
-            if value.concurrency not in loads:
-                yield _build_reference_fault(declaration.document, f"{path}.concurrency", value.concurrency, loads)
-
-
-def _build_reference_fault(
-    document: YamlDocument, path: str, value: object, known_values: Iterable[object]
-) -> SpecFault:
-    return SpecFault(
-        file=document.file, path=path, got=f"{value}, which no suite of the experiment asks",
-        allowed=", ".join(map(str, known_values)),
-        change="write one of them, or measure it by a flag of `tandem bench run`: until then its alarm sees nothing",
-        line=document.lines.get(path), severity="warning",
-    )  # fmt: skip
+def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> Iterator[SpecFault]:
+    traffic_by_experiment = {entry.experiment.name: entry.traffic for entry in scope.experiments}
+    reference = scope.environment.observability.reference
+    for index, value in enumerate(reference.values if reference else ()):
+        traffic = traffic_by_experiment.get(value.experiment, SuiteTraffic(suites={}, concurrencies=()))
+        known_values: dict[str, tuple[object, ...]] = {
+            "prompt_class": (*traffic.classes, ALL_VALUES),
+            "concurrency": traffic.concurrencies,
+        }
+        for key, known in known_values.items():
+            if getattr(value, key) not in known:
+                path = f"observability.reference.values[{index}].{key}"
+                yield SpecFault(
+                    file=document.file,
+                    path=path,
+                    got=f"{getattr(value, key)}, which no suite of the experiment asks",
+                    allowed=", ".join(map(str, known)),
+                    change="write one of them, or measure it by a flag of `tandem bench run`: until then its alarm "
+                    "sees nothing",
+                    line=document.lines.get(path),
+                    severity="warning",
+                )
 
 
-def format_cost(name: str, watching_cost: MonitoringCost, limit: float) -> Iterator[str]:
-    """Yield what `tandem check` prints of one environment's watching."""
-    yield f"{name}: watching costs at most {watching_cost.usd:.2f} USD a month (limit {limit:g})"
+def list_cost_rows(watching_cost: MonitoringCost) -> Iterator[tuple[str, str]]:
+    """Yield the parts of what watching an environment costs: USD, and of what."""
     for part in watching_cost.parts:
         if part.usd >= MIN_ROW_USD:
             mark = UNVERIFIED_MARK if part.name in watching_cost.unverified_parts else " "
-            yield f"  {part.usd:9.2f}{mark} {part.name}: {part.explanation}"
-    yield (
-        f"  {watching_cost.whole_month_usd:9.2f}  if the fleet lived all {HOURS_PER_MONTH:.0f} hours of a "
-        "month; the budget "
-        f"buys {watching_cost.hours:.1f}"
-    )
+            yield f"{part.usd:9.2f}{mark}", f"{part.name}: {part.explanation}"
+    hours = f"{HOURS_PER_MONTH:.0f} hours of a month; the budget buys {watching_cost.hours:.1f}"
+    yield f"{watching_cost.whole_month_usd:9.2f}", f"if the fleet lived all {hours}"
     if watching_cost.unverified_parts:
-        yield f"  {UNVERIFIED_MARK} price not verified: read in others' records of AWS's prices, not in AWS's own text"
-    yield f"  prices of {watching_cost.region}; another region may ask more"
+        yield UNVERIFIED_MARK, "price not verified: read in others' records of AWS's prices, not in AWS's own text"
+    yield "", f"prices of {watching_cost.region}; another region may ask more"
 
 
 def cost_as_dict(watching_cost: MonitoringCost, limit: float) -> dict[str, Any]:
@@ -196,10 +164,8 @@ def cost_as_dict(watching_cost: MonitoringCost, limit: float) -> dict[str, Any]:
         "whole_month_usd": round(watching_cost.whole_month_usd, 2),
         "prices_of": watching_cost.region,
         "parts": [
-            {
-                "name": part.name, "usd": round(part.usd, 4), "amount": round(part.amount, 4), "price": part.price,
-                "says": part.explanation, "verified": part.name not in watching_cost.unverified_parts,
-            }
+            {"name": part.name, "usd": round(part.usd, 4), "amount": round(part.amount, 4), "price": part.price}
+            | {"says": part.explanation, "verified": part.name not in watching_cost.unverified_parts}
             for part in watching_cost.parts
         ],
-    }  # fmt: skip
+    }

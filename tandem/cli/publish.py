@@ -1,40 +1,40 @@
 """`tandem bench publish DIR` and `tandem bench run --publish`: what was measured, to CloudWatch and S3.
 
-Invariant: nothing is asked of AWS before folder, environment, experiment and arms are known to fit; a run that was
-measured stays measured whatever becomes of its publishing. boto3 is loaded when something is published.
-
-Exit codes of `publish_folder`: 0 all of it is published, now or before; 2 bad input; 3 AWS failed, or something is
-left for a later publish, or was given up now (which is told once).
+Invariant: nothing is asked of AWS before folder, environment, experiment and arms are known to fit; a run is of one
+experiment alone, whose variants its arms are; a run that was measured stays measured whatever becomes of its
+publishing. boto3 is loaded when something is published.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import difflib
 import fcntl
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tandem.cli.experiment_match import MeasuredRun, find_measured_experiment, list_dimensions
+from tandem.bench import datapoints
+from tandem.bench.datapoints import DatapointRow, RoundDatapoints
+from tandem.bench.fault import BenchError
+from tandem.bench.folder import RECORDS_FILE
+from tandem.bench.manifest import RunManifest, read_manifest, run_id
+from tandem.bench.settings import RunSettings
+from tandem.cli.bench_flags import RunFlags
+from tandem.cli.console import format_count, print_json
 from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.outcome import format_count, print_json
 from tandem.cli.selection import Selection
 from tandem.errors import ExitCode, ExternalError, InputError
+from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS
+from tandem.publish.batch import RoundFigures, SeriesValues
+from tandem.publish.clients import PublishClients, connect
+from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-
-if TYPE_CHECKING:
-    from tandem.bench.datapoints import RoundDatapoints
-    from tandem.bench.manifest import RunManifest
-    from tandem.publish.batch import RoundFigures
-    from tandem.publish.clients import PublishClients
-    from tandem.publish.publisher import PublishReport, RunDestination
 
 FINAL_FILES = ("summary.json", "manifest.json")  # what says that a run is there, after all that it names
 RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", *FINAL_FILES)
@@ -48,55 +48,50 @@ class PublishTarget:
     experiment: Experiment
 
 
-def publish_folder(selection: Selection, options: argparse.Namespace) -> ExitCode:
+def publish_folder(
+    selection: Selection, folder: Path, environment: str, experiment: str | None, *, is_simulation: bool
+) -> ExitCode:
     """Publish what of a run's folder is not published yet.
 
     Args:
         selection: the folders of declared files.
-        options: `folder`, `env`, `experiment` and `simulated`.
+        folder: of the run.
+        environment, experiment: their names; None for the only experiment that fits.
+        is_simulation: whether the user says that an arm is simulated.
+
+    Returns:
+        DONE when all of it is published, now or before; EXTERNAL_FAILURE when something is left for a later publish,
+        or was given up now (which is told once).
 
     Raises:
         SpecError: a declared file is refused.
         BenchError: the folder holds no run, or another environment's.
         TandemError: the folder is of another kind of servers, or is written to; AWS refused, or is out of reach.
     """
-    from tandem.bench import manifest  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.publish.clients import connect  # noqa: PLC0415 - boto3
-
-    run_manifest = manifest.read_manifest(options.folder)
-    target = find_target(selection, options.env, run_manifest, options.experiment)
-    require_server_kind(run_manifest, target, is_simulation=options.simulated)
+    run_manifest = read_manifest(folder)
+    target = find_target(selection, environment, run_manifest, experiment)
+    require_server_kind(run_manifest, target, is_simulation=is_simulation)
     destination = _build_destination(target, run_manifest)
-    with _lock_folder(options.folder):
-        report = _publish_rounds(destination, options.folder, connect(target.environment.region), files=RUN_FILES)
+    with _lock_folder(folder):
+        report = _publish_rounds(destination, folder, connect(target.environment.region), files=RUN_FILES)
     code = ExitCode.DONE if report.is_whole else ExitCode.EXTERNAL_FAILURE
     results_url = f"s3://{destination.bucket}/{destination.prefix}"
     if selection.as_json:
-        print_json(
-            {
-                "namespace": destination.namespace,
-                "experiment": destination.experiment,
-                "run": destination.run_id,
-                "results": results_url,
-                "rounds": report.rounds,
-                "batches": report.sent,
-                "objects": report.stored,
-                "lost": report.lost,
-                "left": report.left,
-                "notes": report.notes,
-                "exit_code": int(code),
-            }
-        )
+        where = {"namespace": destination.namespace, "experiment": destination.experiment, "run": destination.run_id}
+        counts = {"rounds": report.rounds, "batches": report.sent, "objects": report.stored}
+        messages = {"lost": report.lost, "left": report.left, "notes": report.notes}
+        print_json({**where, "results": results_url, **counts, **messages, "exit_code": int(code)})
     else:
-        print(
-            f"{format_count(len(report.rounds), 'round')} in {format_count(report.sent, 'request')} to "
-            f"{destination.namespace}, {format_count(report.stored, 'object')} to {results_url}"
-        )
+        rounds, requests = format_count(len(report.rounds), "round"), format_count(report.sent, "request")
+        objects = format_count(report.stored, "object")
+        print(f"{rounds} in {requests} to {destination.namespace}, {objects} to {results_url}")
     _print_messages(report)
     return code
 
 
-def find_target(selection: Selection, environment: str, run: MeasuredRun, experiment: str | None) -> PublishTarget:
+def find_target(
+    selection: Selection, environment: str, run: RunManifest | RunSettings, experiment: str | None
+) -> PublishTarget:
     """Return where a run is published to.
 
     Args:
@@ -107,21 +102,48 @@ def find_target(selection: Selection, environment: str, run: MeasuredRun, experi
 
     Raises:
         SpecError: a declared file is refused.
-        BenchError: the environment hosts no such experiment.
+        BenchError: the environment hosts no such experiment, none or several fit, or an arm is no variant of it.
         InputError: the run is another's.
     """
     if run.environment not in {None, environment} or (run.environment and experiment not in {None, run.experiment}):
         raise InputError(
-            f"the servers of {run.environment}/{run.experiment} were measured", where="--env, --experiment",
+            f"the servers of {run.environment}/{run.experiment} were measured",
+            where="--env, --experiment",
             change=f"publish it there: {quote_command('--env', str(run.environment))}",
-        )  # fmt: skip
-    inputs = read_legal_inputs(replace(selection, names=(environment,), strict=False))
+        )
+    inputs = read_legal_inputs(selection.narrow((environment,)))
     hosting_environment = inputs.environments()[0]
-    experiments = inputs.list_experiments(hosting_environment)
-    return PublishTarget(
-        environment=hosting_environment,
-        experiment=find_measured_experiment(hosting_environment, experiments, run, experiment),
-    )
+    experiments = {hosted.name: hosted for hosted in inputs.list_experiments(hosting_environment)}
+    variants = {name: [variant.name for variant in hosted.all_variants()] for name, hosted in experiments.items()}
+    arms = [arm.name for arm in run.arms]
+    name = experiment or run.experiment or _match_experiment(environment, variants, arms)
+    if name not in variants:
+        suggestions = difflib.get_close_matches(name, variants, n=1)
+        other_names = f"it hosts {', '.join(variants) or 'none'}: name one of them"
+        change = f"did you mean {suggestions[0]}?" if suggestions else other_names
+        raise BenchError(f"{environment} hosts no experiment {name}", where="--experiment", change=change)
+    unknown_arms = [arm for arm in arms if arm not in variants[name]]
+    if unknown_arms:
+        problem = f"{name} has no variant {' and no '.join(unknown_arms)}; its variants are {', '.join(variants[name])}"
+        change = "name the experiment that was measured: --experiment NAME"
+        raise BenchError(problem, where="the run's arms", change=change)
+    return PublishTarget(environment=hosting_environment, experiment=experiments[name])
+
+
+def _match_experiment(environment: str, variants: Mapping[str, Sequence[str]], arms: Sequence[str]) -> str:
+    """Return the one experiment whose variants the arms are."""
+    matches = [name for name, variant_names in variants.items() if set(arms) <= set(variant_names)]
+    if len(matches) > 1:
+        problem = f"{' and '.join(matches)} have these arms alike"
+        raise BenchError(problem, where="--experiment", change="name the one that was measured")
+    if not matches:
+        hosted = "; ".join(f"{name}: {', '.join(variant_names)}" for name, variant_names in variants.items())
+        raise BenchError(
+            f"no experiment of {environment} has the arms {', '.join(arms)} ({hosted or 'it hosts none'})",
+            where="the run's arms",
+            change="name the environment that hosts what was measured; arms have their names of --baseline NAME=URL",
+        )
+    return matches[0]
 
 
 def require_server_kind(run_manifest: RunManifest, target: PublishTarget, *, is_simulation: bool) -> None:
@@ -138,18 +160,14 @@ def require_server_kind(run_manifest: RunManifest, target: PublishTarget, *, is_
         InputError: the user says the contrary of the manifest.
     """
     if run_manifest.simulated and not is_simulation:
-        simulated_namespace = names.simulation_namespace(target.environment)
-        raise InputError(
-            "an arm of this run is a simulated server", where="--simulated",
-            change=f"add it: figures go to {simulated_namespace}",
-        )  # fmt: skip
+        change = f"add it: figures go to {names.simulation_namespace(target.environment)}"
+        raise InputError("an arm of this run is a simulated server", where="--simulated", change=change)
     if is_simulation and not run_manifest.simulated:
         problem = "no arm of this run is" if run_manifest.simulated is False else "this run does not say that an arm is"
         raise InputError(f"{problem} a simulated server", where="--simulated", change="drop it, or measure again")
     if run_manifest.simulated is None:
-        _print_stderr(
-            "note: nobody asked these servers whether they are simulated; their figures are published as real ones"
-        )
+        note = "nobody asked these servers whether they are simulated; their figures are published as real ones"
+        print(f"note: {note}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -161,21 +179,21 @@ def _lock_folder(folder: Path) -> Iterator[None]:
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ExternalError(
-                "a run is writing to it, or another process publishes it", where=str(folder),
-                change="wait for its end; `tandem bench run --publish` publishes each round by itself",
-            ) from None  # fmt: skip
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise ExternalError(
+            "a run is writing to it, or another process publishes it",
+            where=str(folder),
+            change="wait for its end; `tandem bench run --publish` publishes each round by itself",
+        ) from None
+    try:
         yield
     finally:
         os.close(descriptor)
 
 
 def _build_destination(target: PublishTarget, run_manifest: RunManifest) -> RunDestination:
-    from tandem.bench.manifest import run_id  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.publish.publisher import RunDestination  # noqa: PLC0415 - boto3
 
     return RunDestination(
         environment=target.environment.name,
@@ -189,11 +207,13 @@ def _build_destination(target: PublishTarget, run_manifest: RunManifest) -> RunD
 
 
 def _publish_rounds(
-    destination: RunDestination, folder: Path, clients: PublishClients, *, files: Iterable[str],
+    destination: RunDestination,
+    folder: Path,
+    clients: PublishClients,
+    *,
+    files: Iterable[str],
     end_s: float = float("inf"),
-) -> PublishReport:  # fmt: skip
-    from tandem.bench import datapoints  # noqa: PLC0415 - numpy
-    from tandem.publish.publisher import RunPublisher  # noqa: PLC0415 - boto3
+) -> PublishReport:
 
     publisher = RunPublisher(destination, folder, clients, end_s=end_s)
     rounds = (
@@ -211,31 +231,31 @@ def build_figures(points: RoundDatapoints, folder: Path, experiment: str) -> Rou
         folder: of the run.
         experiment: the dimension.
     """
-    from tandem.bench.folder import RECORDS_FILE  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.publish.batch import RoundFigures, SeriesValues  # noqa: PLC0415 - numpy
-
+    series = tuple(
+        SeriesValues(
+            metric=row.metric, dimensions=tuple(list_dimensions(experiment, row)), at_s=row.at_s, values=row.values
+        )
+        for row in points.rows
+    )
     return RoundFigures(
         number=points.number,
         is_complete=points.is_complete,
-        series=tuple(
-            SeriesValues(
-                metric=row.metric, dimensions=tuple(list_dimensions(experiment, row)), at_s=row.at_s, values=row.values
-            )
-            for row in points.rows
-        ),
+        series=series,
         records_file=folder / RECORDS_FILE,
         ranges=points.ranges,
     )
 
 
+def list_dimensions(experiment: str, row: DatapointRow) -> Iterable[tuple[str, str]]:
+    """Return the dimensions under which a row is published."""
+    load = f"rate-{row.rate_per_s:g}" if row.rate_per_s is not None else str(row.concurrency or ALL_VALUES)
+    return zip(BENCH_DIMENSIONS, (experiment, row.arm, row.class_, load), strict=True)
+
+
 def _print_messages(report: PublishReport) -> None:
     for kind, sentences in (("note", report.notes), ("error", report.lost), ("error", report.left)):
         for sentence in sentences:
-            _print_stderr(f"{kind}: {sentence}")
-
-
-def _print_stderr(line: str) -> None:
-    print(line, file=sys.stderr)
+            print(f"{kind}: {sentence}", file=sys.stderr)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -262,18 +282,12 @@ class RoundPublisher:
         Raises:
             TandemError: AWS refused, or is out of reach; the next call goes on.
         """
-        from tandem.bench import manifest  # noqa: PLC0415 - the bench is loaded when it runs
-        from tandem.publish.clients import connect  # noqa: PLC0415 - boto3
-
-        run_manifest = manifest.read_manifest(self.folder)
+        run_manifest, region = read_manifest(self.folder), self.target.environment.region
+        files = RUN_FILES if run_manifest.ended is not None else ()
         try:
-            self._clients = self._clients or connect(
-                self.target.environment.region, connect_s=3.0, read_s=5.0, attempts=3
-            )
-            self._report = _publish_rounds(
-                _build_destination(self.target, run_manifest), self.folder, self._clients, end_s=end_s,
-                files=RUN_FILES if run_manifest.ended is not None else (),
-            )  # fmt: skip
+            self._clients = self._clients or connect(region, connect_s=3.0, read_s=5.0, attempts=3)
+            destination = _build_destination(self.target, run_manifest)
+            self._report = _publish_rounds(destination, self.folder, self._clients, end_s=end_s, files=files)
             self._losses += self._report.lost
             self._fault = None
         except Exception as fault:
@@ -291,7 +305,7 @@ class RoundPublisher:
     def finish(self) -> ExitCode:
         """Say what is not published after the run; 0 where all is, or nothing was there to be published."""
         if self._fault is not None:
-            _print_stderr(f"error: not all of the run is published: {self._fault}")
+            print(f"error: not all of the run is published: {self._fault}", file=sys.stderr)
             return ExitCode.EXTERNAL_FAILURE
         if self._report is None:
             return ExitCode.DONE
@@ -300,14 +314,12 @@ class RoundPublisher:
         return ExitCode.DONE if self._report.is_whole else ExitCode.EXTERNAL_FAILURE
 
 
-def build_publisher(
-    selection: Selection, options: argparse.Namespace, run: MeasuredRun, folder: Path
-) -> RoundPublisher:
+def build_publisher(selection: Selection, flags: RunFlags, run: RunSettings, folder: Path) -> RoundPublisher:
     """Return what publishes a run that is about to begin, with --publish.
 
     Args:
         selection: the folders of declared files.
-        options: `publish`, `env`, `experiment` and `simulated`.
+        flags: of the run.
         run: what is measured.
         folder: where it is written.
 
@@ -316,15 +328,12 @@ def build_publisher(
         BenchError: the arms are no variants of an experiment that the environment hosts.
         InputError: no environment is named, or two.
     """
-    environment = options.publish or options.env
+    environment = (flags.publish or (None,))[0] or flags.env
     if environment is None:
-        raise InputError(
-            "no environment is named", where="--publish", change="name it: --publish ENV --experiment NAME"
-        )
-    if options.env not in {None, environment}:
-        raise InputError(
-            f"{environment} is another environment than that of --env, {options.env}", where="--publish",
-            change="drop its value",
-        )  # fmt: skip
-    target = find_target(selection, environment, run, options.experiment)
-    return RoundPublisher(target=target, folder=folder, is_simulation=options.simulated)
+        change = "name it: --publish ENV --experiment NAME"
+        raise InputError("no environment is named", where="--publish", change=change)
+    if flags.env not in {None, environment}:
+        problem = f"{environment} is another environment than that of --env, {flags.env}"
+        raise InputError(problem, where="--publish", change="drop its value")
+    target = find_target(selection, environment, run, flags.experiment)
+    return RoundPublisher(target=target, folder=folder, is_simulation=flags.simulated)

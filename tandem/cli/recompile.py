@@ -1,25 +1,28 @@
 """What an edit compiles again: the artifact keys of two states of the declared files, held against each other.
 
 Invariant: two files or folders are compared and nothing else: no git, no network, no clock. Equal means equal
-in every field of the key, whichever release wrote them.
+in every field of the key, whichever release wrote them. An edit that compiles nothing is told in one line, and no
+figure of a cost is Tandem's own.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from tandem.artifacts.explain import Differences, compute_key_name
+from tandem.artifacts.explain import Differences, compute_key_name, describe_differences
+from tandem.cli.console import format_count, print_line, print_rows
 from tandem.cli.inputs import CommandInputs
 from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, compare_key_fields
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import read_document
+from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.graph_count import count_graphs
@@ -40,9 +43,9 @@ FIELDS_PATTERN = re.compile(rf"^data:\n  {re.escape(KEY_ENTRY)}: '(.*)'$", re.MU
 UNREADABLE = "its manifest cannot be read: `tandem render` writes it again"
 NO_KEYS = "rendered by a release that wrote no keys"
 
-ChangeVerdict = Literal["same artifact", "recompiles", "new", "gone"]
 KeyFields = Mapping[str, Any]
 ExperimentPath = tuple[str, str]  # environment, experiment; an empty environment is any
+PlaceKeys = Mapping[str, KeyFields] | str  # variant to the plain fields of its key, or why no key can be told
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -53,17 +56,17 @@ class KeySnapshot:
 
     Args:
         where: the file or folder, for a person.
-        places: place to variant to the plain fields of its key, or to why no key can be told.
+        places: place to keys.
         environments: those it speaks of; None for any.
         only_experiment: the one experiment it speaks of; None for any.
     """
 
     where: str
-    places: Mapping[ExperimentPath, Mapping[str, KeyFields] | str]
+    places: Mapping[ExperimentPath, PlaceKeys]
     environments: frozenset[str] | None = None
     only_experiment: str | None = None
 
-    def find_keys(self, place: ExperimentPath) -> Mapping[str, KeyFields] | str | None:
+    def find_keys(self, place: ExperimentPath) -> PlaceKeys | None:
         """Return what it knows of a place: None where it knows the environment, and nothing of the experiment."""
         environment, experiment = place
         if self.environments is not None and environment not in self.environments:
@@ -73,7 +76,7 @@ class KeySnapshot:
     def owners(self, environment: str) -> dict[str, str]:
         """Return key to the experiment/variant that has it, of all that share the environment's bucket."""
         return {
-            serialize_key(fields): f"{experiment}/{variant}"
+            _serialize_key(fields): f"{experiment}/{variant}"
             for (place_environment, experiment), variants in self.places.items()
             if place_environment in {environment, ""} and not isinstance(variants, str)
             for variant, fields in variants.items()
@@ -94,7 +97,7 @@ class VariantChange:
     """
 
     variant: str
-    verdict: ChangeVerdict
+    verdict: Literal["same artifact", "recompiles", "new", "gone"]
     old_name: str | None = None
     new_name: str | None = None
     differences: Differences | None = None
@@ -126,26 +129,29 @@ class KeyComparison:
         """The artifacts that nobody had before, each with the number of its graphs."""
         return {str(change.new_name): change.graphs for change in self.changes if change.compiles}
 
-    @property
-    def has_changes(self) -> bool:
-        """Whether a variant has another artifact than before, or none."""
-        return any(change.verdict != "same artifact" for change in self.changes)
-
 
 def compare_experiment_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[KeyComparison]:
     """Hold what is declared now against `old_snapshot`, place by place; what is gone altogether comes last."""
     new_keys = {
         place: keys
-        for place, keys in compute_declared_keys(inputs).items()
+        for place, keys in _compute_declared_keys(inputs).items()
         if old_snapshot.only_experiment in {None, place[1]}
     }
     environments = {environment.name for environment in inputs.environments()}
-    comparisons = [_compare_place(place, old_snapshot, place_keys) for place, place_keys in new_keys.items()]
     old_places = [place for place in old_snapshot.places if place not in new_keys and place[0] in environments]
-    return comparisons + [_compare_place(place, old_snapshot, {}) for place in old_places]
+    comparisons = []
+    for place, new in {**new_keys, **{place: {} for place in old_places}}.items():
+        old = old_snapshot.find_keys(place)
+        if isinstance(new, str) or isinstance(old, str):
+            reason = new if isinstance(new, str) else old
+            comparisons.append(KeyComparison(place=place, skip_reason=str(reason)))
+        else:
+            changes = tuple(_list_changes(old or {}, new, old_snapshot.owners(place[0])))
+            comparisons.append(KeyComparison(place=place, changes=changes))
+    return comparisons
 
 
-def compute_declared_keys(inputs: CommandInputs) -> dict[ExperimentPath, Mapping[str, KeyFields] | str]:
+def _compute_declared_keys(inputs: CommandInputs) -> dict[ExperimentPath, PlaceKeys]:
     """Return the keys of everything declared, by where it is hosted; of what the rules refused the reason."""
     places = {
         (environment.name, experiment.name): experiment
@@ -153,27 +159,24 @@ def compute_declared_keys(inputs: CommandInputs) -> dict[ExperimentPath, Mapping
         for experiment in inputs.list_experiments(environment)
     }
     hosted_names = {experiment for _, experiment in places}
-    other_experiments = {
+    declarations = inputs.workspace.experiments
+    places |= {
         ("", name): item.experiment
-        for name, item in inputs.workspace.experiments.items()
+        for name, item in declarations.items()
         if item.experiment and name not in hosted_names
     }
     refused_files = {fault.file for fault in inputs.faults if fault.severity == "refusal"}
-    files = {name: item.document.file for name, item in inputs.workspace.experiments.items()}
     return {
         place: REFUSAL_TEXT
-        if files[experiment.name] in refused_files
-        else compute_variant_keys(experiment, inputs.catalogue)
-        for place, experiment in (places | other_experiments).items()
+        if declarations[experiment.name].document.file in refused_files
+        else _compute_variant_keys(experiment, inputs.catalogue)
+        for place, experiment in places.items()
     }
 
 
-def compute_variant_keys(experiment: Experiment, catalogue: Catalogue) -> dict[str, KeyFields]:
-    """Return variant to the plain fields of its key, of an experiment that has passed the rules."""
-    return {
-        variant.name: compute_artifact_key(experiment, variant, catalogue).as_fields()
-        for variant in experiment.all_variants()
-    }
+def _compute_variant_keys(experiment: Experiment, catalogue: Catalogue) -> dict[str, KeyFields]:
+    variants = experiment.all_variants()
+    return {variant.name: compute_artifact_key(experiment, variant, catalogue).as_fields() for variant in variants}
 
 
 def read_snapshot(path: Path, inputs: CommandInputs) -> KeySnapshot:
@@ -182,24 +185,34 @@ def read_snapshot(path: Path, inputs: CommandInputs) -> KeySnapshot:
     Raises:
         SpecError: there is nothing of the kind, or a file of it is malformed.
     """
-    if path.is_file():
-        experiment_names = sorted(inputs.workspace.experiments)
-        if path.stem not in experiment_names:
-            raise SpecError([_build_name_fault(path, experiment_names)])
-        return KeySnapshot(
-            where=str(path), places=_read_experiments([path], inputs.catalogue), only_experiment=path.stem
-        )
-    files = sorted(path.glob("*.yaml"))
     if path.is_dir() and _find_trees(path):
         return read_manifests(path)
-    if files:
-        return KeySnapshot(where=str(path), places=_read_experiments(files, inputs.catalogue))
-    raise SpecError([_build_path_fault(path)])
+    files = [path] if path.is_file() else sorted(path.glob("*.yaml"))
+    experiment_names = sorted(inputs.workspace.experiments)
+    if path.is_file() and path.stem not in experiment_names:
+        got, change = f"{path.stem}, the name of no declared experiment", "name the file after the experiment that it"
+        change += " is to be compared with"
+        raise SpecError(
+            [SpecFault(file=str(path), path="", got=got, allowed=", ".join(experiment_names), change=change)]
+        )
+    if not files:
+        got = "nothing to compare with" if path.exists() else "no such file or folder"
+        allowed = "an experiment file, a folder of them, or a folder that `tandem render` wrote"
+        change = "name one of these by --against"
+        raise SpecError([SpecFault(file=str(path), path="", got=got, allowed=allowed, change=change)])
+    places: dict[ExperimentPath, PlaceKeys] = {}
+    for file in files:
+        experiment = parse_record(Experiment, read_document(file), name=file.stem)
+        unknown_name = _find_unknown_name(experiment, inputs.catalogue)
+        places["", experiment.name] = (
+            f"{file} names {unknown_name}" if unknown_name else _compute_variant_keys(experiment, inputs.catalogue)
+        )
+    return KeySnapshot(where=str(path), places=places, only_experiment=path.stem if path.is_file() else None)
 
 
 def read_manifests(folder: Path) -> KeySnapshot:
     """Read the keys that rendered Deployments carry, below `folder` or in the tree of one environment."""
-    places: dict[ExperimentPath, Mapping[str, KeyFields] | str] = {}
+    places: dict[ExperimentPath, PlaceKeys] = {}
     for tree in _find_trees(folder):
         for servers in sorted(tree.glob(f"*/{SERVERS_FILE}")):
             keys = servers.parent.parent / KEYS_FILE
@@ -215,7 +228,7 @@ def _find_trees(folder: Path) -> list[Path]:
     return environment_trees or ([folder.resolve()] if any(folder.glob(f"*/{SERVERS_FILE}")) else [])
 
 
-def _parse_rendered_keys(servers: str, storage: str) -> dict[str, KeyFields] | str:
+def _parse_rendered_keys(servers: str, storage: str) -> PlaceKeys:
     """Return Deployment to key, of those that carry one; in words why there is none."""
     fields_by_server: dict[str, KeyFields] = {}
     try:
@@ -251,27 +264,12 @@ def _parse_server_key(document: str, maps: Mapping[str, str]) -> tuple[str, str]
     """Return name and key of a Deployment that another program has written again."""
     body = yaml.load(document, Loader=_Loader)  # noqa: S506 - the safe one, in C
     pod = body["spec"]["template"]["spec"]
-    entries = (
-        entry
-        for part in ("initContainers", "containers")
-        for container in pod.get(part, ())
-        for entry in container["env"]
-    )
+    containers = [container for part in ("initContainers", "containers") for container in pod.get(part, ())]
+    entries = (entry for container in containers for entry in container["env"])
     key_entry = next(entry for entry in entries if entry["name"] == KEY_VARIABLE)
     if "value" in key_entry:
         return body["metadata"]["name"], key_entry["value"]
     return body["metadata"]["name"], maps[key_entry["valueFrom"]["configMapKeyRef"]["name"]]
-
-
-def _read_experiments(files: list[Path], catalogue: Catalogue) -> dict[ExperimentPath, Mapping[str, KeyFields] | str]:
-    places: dict[ExperimentPath, Mapping[str, KeyFields] | str] = {}
-    for path in files:
-        experiment = parse_record(Experiment, read_document(path), name=path.stem)
-        unknown_name = _find_unknown_name(experiment, catalogue)
-        places["", experiment.name] = (
-            f"{path} names {unknown_name}" if unknown_name else compute_variant_keys(experiment, catalogue)
-        )
-    return places
 
 
 def _find_unknown_name(experiment: Experiment, catalogue: Catalogue) -> str | None:
@@ -284,45 +282,21 @@ def _find_unknown_name(experiment: Experiment, catalogue: Catalogue) -> str | No
     return f"the model {unknown_models[0]}, which this release does not know" if unknown_models else None
 
 
-def _compare_place(
-    place: ExperimentPath, old_snapshot: KeySnapshot, new: Mapping[str, KeyFields] | str
-) -> KeyComparison:
-    old = old_snapshot.find_keys(place)
-    for keys in (new, old):
-        if isinstance(keys, str):
-            return KeyComparison(place=place, skip_reason=keys)
-    assert not isinstance(new, str)
-    assert not isinstance(old, str)
-    return KeyComparison(place=place, changes=tuple(_list_changes(old or {}, new, old_snapshot.owners(place[0]))))
-
-
 def _list_changes(
     old: Mapping[str, KeyFields], new: Mapping[str, KeyFields], owners: Mapping[str, str]
 ) -> Iterator[VariantChange]:
     """Yield what becomes of each variant; `owners` is who had an artifact before."""
     for variant, fields in new.items():
-        old_fields, new_name, previous_owner = (
-            old.get(variant),
-            compute_key_name(fields),
-            owners.get(serialize_key(fields)),
-        )
-        if old_fields is None:
-            yield VariantChange(
-                variant=variant,
-                verdict="new",
-                new_name=new_name,
-                previous_owner=previous_owner,
-                graphs=count_graphs(fields),
-            )
-            continue
-        changed_fields = compare_key_fields(old_fields, fields)
+        old_fields = old.get(variant)
+        changed_fields = None if old_fields is None else compare_key_fields(old_fields, fields)
+        is_same = old_fields is not None and not changed_fields
         yield VariantChange(
             variant=variant,
-            verdict="recompiles" if changed_fields else "same artifact",
-            old_name=compute_key_name(old_fields),
-            new_name=new_name,
+            verdict="new" if old_fields is None else "same artifact" if is_same else "recompiles",
+            old_name=None if old_fields is None else compute_key_name(old_fields),
+            new_name=compute_key_name(fields),
             differences=changed_fields,
-            previous_owner=previous_owner if changed_fields else None,
+            previous_owner=None if is_same else owners.get(_serialize_key(fields)),
             graphs=count_graphs(fields),
         )
     for variant, fields in old.items():
@@ -330,24 +304,143 @@ def _list_changes(
             yield VariantChange(variant=variant, verdict="gone", old_name=compute_key_name(fields))
 
 
-def serialize_key(fields: KeyFields) -> str:
+def _serialize_key(fields: KeyFields) -> str:
     """Return what two keys share exactly when all their fields are equal, whichever release wrote them."""
     return json.dumps(fields, sort_keys=True)
 
 
-def _build_name_fault(path: Path, experiment_names: list[str]) -> SpecFault:
-    return SpecFault(
-        file=str(path),
-        path="",
-        got=f"{path.stem}, the name of no declared experiment",
-        allowed=", ".join(experiment_names),
-        change="name the file after the experiment that it is to be compared with",
+def print_comparisons(old_snapshot: KeySnapshot, comparisons: list[KeyComparison], inputs: CommandInputs) -> None:
+    """Say for a person what the edit compiles."""
+    changed = [
+        comparison
+        for comparison in comparisons
+        if any(change.verdict != "same artifact" for change in comparison.changes)
+    ]
+    if changed:
+        print_line(f"what differs from {old_snapshot.where}:")
+    elif any(comparison.skip_reason is None for comparison in comparisons):
+        print_line(f"nothing is compiled again: every variant keeps the artifact that {old_snapshot.where} names")
+    for environment in (*inputs.environments(), None):
+        name = environment.name if environment else ""
+        comparisons_here = [comparison for comparison in changed if comparison.place[0] == name]
+        if comparisons_here:
+            print_line(f"  {name or 'in no environment'}: {_format_bill(comparisons_here, environment, inputs)}")
+        for comparison in comparisons_here:
+            for change in comparison.changes:
+                _print_change(change, comparison.place[1])
+    skips: dict[str, list[str]] = {}
+    for comparison in comparisons:
+        if comparison.skip_reason:
+            skips.setdefault(comparison.skip_reason, []).append("/".join(filter(None, comparison.place)))
+    rows = ((f"not compared, {reason}: {', '.join(places)}",) for reason, places in skips.items())
+    print_rows(rows, indent=0)
+
+
+def comparisons_as_dict(
+    old_snapshot: KeySnapshot, comparisons: list[KeyComparison], inputs: CommandInputs
+) -> dict[str, Any]:
+    """Return the same as the plain values that --json prints."""
+    bills = {environment.name: compute_bill(comparisons, environment, inputs) for environment in inputs.environments()}
+    return {
+        "against": old_snapshot.where,
+        "environments": {
+            name: {"artifacts": bill.artifacts, "graphs": bill.graphs, "most_usd": bill.most_usd}
+            for name, bill in bills.items()
+        },
+        "experiments": [
+            {
+                "environment": comparison.place[0] or None,
+                "experiment": comparison.place[1],
+                "not_compared": comparison.skip_reason,
+                "variants": [_change_as_dict(change) for change in comparison.changes],
+            }
+            for comparison in comparisons
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileBill:
+    """What an edit compiles in one environment.
+
+    Args:
+        artifacts: their number; two experiments that need the same one compile it once.
+        graphs: of all of them; None where a runtime decides it by itself.
+        most_usd: the declared deadline of each at the declared price of a node-hour; None where one is compiled on
+            a node whose price is not declared.
+    """
+
+    artifacts: int
+    graphs: int | None
+    most_usd: float | None
+
+
+def compute_bill(comparisons: Iterable[KeyComparison], environment: Environment, inputs: CommandInputs) -> CompileBill:
+    """Return what an edit compiles in an environment, and the most that this can cost."""
+    settings_by_experiment = {
+        experiment.name: experiment.compile for experiment in inputs.list_experiments(environment)
+    }
+    graphs: dict[str, int | None] = {}
+    hours: dict[str, float | None] = {}
+    for comparison in comparisons:
+        environment_name, experiment = comparison.place
+        if environment_name == environment.name and experiment in settings_by_experiment:
+            settings = settings_by_experiment[experiment]
+            graphs |= comparison.compiles
+            hours |= dict.fromkeys(comparison.compiles, settings.deadline_hours if settings.where == "device" else None)
+    total_graphs, total_hours = _sum_values(graphs), _sum_values(hours)
+    return CompileBill(
+        artifacts=len(graphs),
+        graphs=None if total_graphs is None else int(total_graphs),
+        most_usd=None if total_hours is None else total_hours * environment.capacity.usd_per_hour,
     )
 
 
-def _build_path_fault(path: Path) -> SpecFault:
-    return SpecFault(
-        file=str(path), path="", got="nothing to compare with" if path.exists() else "no such file or folder",
-        allowed="an experiment file, a folder of them, or a folder that `tandem render` wrote",
-        change="name one of these by --against",
-    )  # fmt: skip
+def _sum_values(values: Mapping[str, float | None]) -> float | None:
+    known_values = [value for value in values.values() if value is not None]
+    return sum(known_values) if len(known_values) == len(values) else None
+
+
+def _format_bill(comparisons: list[KeyComparison], environment: Environment | None, inputs: CommandInputs) -> str:
+    if environment is None:
+        names = {name for comparison in comparisons for name in comparison.compiles}
+        return f"{format_count(len(names), 'artifact')} to compile" if names else "nothing to compile"
+    bill = compute_bill(comparisons, environment, inputs)
+    if not bill.artifacts:
+        return "nothing to compile"
+    graphs = f" ({format_count(bill.graphs, 'graph')})" if bill.graphs else ""
+    summary = f"{format_count(bill.artifacts, 'artifact')}{graphs} to compile"
+    if bill.most_usd is None:
+        return f"{summary}, on a CPU node: its price is not declared"
+    price = f"deadline_hours x {environment.capacity.usd_per_hour:.2f}"
+    return f"{summary}, at most {bill.most_usd:.2f} USD ({price})"
+
+
+def _print_change(change: VariantChange, experiment: str) -> None:
+    verdict: str = change.verdict
+    name = change.new_name
+    if verdict == "gone":
+        verdict, name = "gone, its artifact stays until collected:", change.old_name or "unnamed"
+    elif change.previous_owner is not None:
+        verdict, name = "nothing to compile, it takes the artifact of", change.previous_owner
+    elif verdict == "new":
+        verdict = "new, compiles"
+    elif verdict == "recompiles":
+        verdict, name = "recompiles because", ", ".join(describe_differences(change.differences or {}))
+    text = f"{experiment}/{change.variant}: {verdict}{'' if verdict == 'same artifact' else f' {name}'}"
+    print_rows([(text,)], indent=4)
+    if change.compiles and change.differences:
+        print_line(f"      compiles {change.new_name}")
+        print_line(f"      until applied, serves {change.old_name or 'the artifact that it has'}")
+
+
+def _change_as_dict(change: VariantChange) -> dict[str, Any]:
+    return {
+        "variant": change.variant,
+        "verdict": change.verdict,
+        "compiles": change.compiles,
+        "was": change.old_name,
+        "now": change.new_name,
+        "same_as": change.previous_owner,
+        "differences": {field: {"was": was, "now": now} for field, (was, now) in (change.differences or {}).items()},
+    }

@@ -2,51 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+Folder = Annotated[Path, Parameter(metavar="DIR")]
 
 
+@Parameter(name="*", group=Group("In every command", sort_key=9))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """What the user chose, the same for every command.
 
     Args:
-        environments, experiments: folders of declared files.
-        names: environments; empty for all.
-        strict: refuse what is only warned of.
-        as_json: print one JSON document instead of lines.
-        verbose: print the parts of a figure too.
+        environments: folder of environment files
+        experiments: folder of experiment files
+        as_json: print one JSON document
+        names: environments; empty for all
+        strict: refuse what is only warned of
     """
 
-    environments: Path
-    experiments: Path
-    names: tuple[str, ...] = ()
-    strict: bool = False
-    as_json: bool = False
-    verbose: bool = False
+    environments: Folder = Path("environments")
+    experiments: Folder = Path("experiments")
+    as_json: Annotated[bool, Parameter(name="--json")] = False
+    names: Annotated[tuple[str, ...], Parameter(parse=False)] = ()
+    strict: Annotated[bool, Parameter(parse=False)] = False
+
+    def narrow(self, names: Iterable[str], *, strict: bool = False) -> Selection:
+        """Return the selection of these environments, each once."""
+        return replace(self, names=tuple(dict.fromkeys(names)), strict=strict)
 
 
-def add_selection_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare the flags that every command has."""
-    parser.add_argument("--environments", type=Path, default=Path("environments"), metavar="DIR", help="folder")
-    parser.add_argument("--experiments", type=Path, default=Path("experiments"), metavar="DIR", help="folder")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def add_name_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare the environments that a command is about, and how strictly it is."""
-    parser.add_argument("names", nargs="*", metavar="NAME", help="environments; all when none is named")
-    parser.add_argument("--strict", action="store_true", help="refuse what is only warned of")
-
-
-def read_selection(options: argparse.Namespace) -> Selection:
-    """Return what the flags chose."""
-    return Selection(
-        environments=options.environments,
-        experiments=options.experiments,
-        names=tuple(dict.fromkeys(getattr(options, "names", ()))),
-        strict=getattr(options, "strict", False),
-        as_json=options.json,
-        verbose=getattr(options, "verbose", False),
-    )
+DEFAULTS = Selection()

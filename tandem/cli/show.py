@@ -1,56 +1,87 @@
-"""`tandem show`: what an environment is, in the words an operator needs before a deploy."""
+"""`tandem show`: what an environment is and costs, in the words an operator needs before a deploy."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from tandem.cli.cost_report import (
-    build_parked_cost_dict,
-    compute_environment_cost,
-    format_parked_cost,
-    list_part_lines,
-)
+from tandem.cli.console import VerbatimText, compute_exit_code, print_json, print_line, print_rows
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
-from tandem.cli.outcome import compute_exit_code, print_json
-from tandem.cli.selection import Selection, add_name_flags
+from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
+from tandem.monitoring.standing_cost import ParkedCost, compute_parked_cost
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
-from tandem.spec import names
+from tandem.spec import names as physical_names
 from tandem.spec.budgets import compute_run_usd
-from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import SpecFault
 from tandem.spec.project_image import PROJECT_IMAGES
 from tandem.spec.variant_key import compute_artifact_key
 
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    add_name_flags(parser)
-    parser.add_argument("--verbose", action="store_true", help="the parts of the parked cost too")
+UNKNOWN = "?"
 
 
-def show(selection: Selection) -> ExitCode:
-    """Summarize the named environments (all when none is).
+def show(*names: str, strict: bool = False, verbose: bool = False, selection: Selection = DEFAULTS) -> ExitCode:
+    """Summarize: variants, artifact keys, cost, warnings, next commands.
+
+    Args:
+        names: environments; all when none is named
+        strict: refuse what is only warned of
+        verbose: the parts of the parked cost too
 
     Raises:
         SpecError: a spec is refused, or with `strict` warned of.
     """
-    inputs, folders = read_legal_inputs(selection), _list_foreign_folders(selection)
+    inputs = read_legal_inputs(selection.narrow(names, strict=strict))
+    # of files outside this repository
+    folders = {"environments": str(selection.environments), "experiments": str(selection.experiments)}
+    folders = {key: folder for key, folder in folders.items() if folder != key}
+    documents = [_environment_as_dict(inputs, environment, folders) for environment in inputs.environments()]
     if selection.as_json:
-        print_json(
-            {
-                "environments": [
-                    _environment_as_dict(inputs, environment, folders) for environment in inputs.environments()
-                ]
-            }
-        )
+        print_json({"environments": documents})
     else:
         for environment in inputs.environments():
-            print("\n".join(_format_environment(inputs, environment, folders, verbose=selection.verbose)))
-    return compute_exit_code(inputs.faults, strict=selection.strict)
+            print_line(f"{environment.name}: account {environment.account}, {environment.region}")
+            print_rows(_list_rows(inputs, environment, verbose=verbose), label_columns=12)
+            print_line("  next")
+            for command in list_next_commands(environment, folders):
+                print(f"    {command}")
+    return compute_exit_code(inputs.faults, strict=strict)
+
+
+def compute_environment_cost(inputs: CommandInputs, environment: Environment) -> ParkedCost | None:
+    """Return an environment's parked cost; None where it, or what it hosts, is refused."""
+    watching_cost = inputs.watching_costs.get(environment.name)
+    if watching_cost is None:
+        return None
+    return compute_parked_cost(environment, watching_cost, inputs.catalogue.standing_prices)
+
+
+def format_parked_cost(cost: ParkedCost) -> str:
+    """Return the figure in one clause; `at least` where a part's price is not known."""
+    bound = "at least " if cost.is_lower_bound else ""
+    return f"{bound}{cost.usd:.2f} USD a month while parked; {cost.run_usd:.2f} USD for a run of {cost.run_hours} h"
+
+
+def list_cost_rows(cost: ParkedCost) -> Iterator[tuple[str, str]]:
+    """Yield the parts of the parked cost: USD, and of what."""
+    for part in cost.parts:
+        usd = UNKNOWN if part.usd is None else f"{part.usd:.2f}"
+        yield f"{usd:>9}", f"{part.name}: {part.explanation}"
+    if cost.is_lower_bound:
+        yield f"{UNKNOWN:>9}", "no price of this region: tandem/spec/data/platform/standing-prices.yaml"
+    yield "", "without what moves or grows: bytes through NAT, flow logs, requests, the bucket"
+
+
+def parked_cost_as_dict(cost: ParkedCost) -> dict[str, Any]:
+    """Return the parked cost as `--json` prints it."""
+    parts = [
+        {"name": part.name, "says": part.explanation, "usd": None if part.usd is None else round(part.usd, 2)}
+        for part in cost.parts
+    ]
+    run = {"run_usd": round(cost.run_usd, 2), "run_hours": cost.run_hours}
+    return {"usd_month": round(cost.usd, 2), "lower_bound": cost.is_lower_bound, **run, "parts": parts}
 
 
 def format_speculation(variant: Variant) -> str:
@@ -61,82 +92,65 @@ def format_speculation(variant: Variant) -> str:
     return f"{variant.mode}{draft} k={variant.num_speculative_tokens}"
 
 
-def _list_stacks(environment: Environment) -> list[str]:
-    return [names.stack_name(environment, kind) for kind in names.stack_kinds(environment)]
+def list_stacks(environment: Environment) -> list[str]:
+    """Return the names of an environment's stacks."""
+    return [physical_names.stack_name(environment, kind) for kind in physical_names.stack_kinds(environment)]
 
 
-def _format_environment(
-    inputs: CommandInputs, environment: Environment, folders: Mapping[str, str], *, verbose: bool
-) -> Iterator[str]:
+def _list_rows(inputs: CommandInputs, environment: Environment, *, verbose: bool) -> Iterator[tuple[str, str]]:
     capacity = environment.capacity
-    yield f"\n{environment.name}: account {environment.account}, {environment.region}"
-    yield f"  stacks      {', '.join(_list_stacks(environment))}"
-    if environment.capacity.awaits_reservation:
-        yield "              Fleet is left out until capacity.reservation_id names your reservation"
-    yield f"  cluster     {names.cluster_name(environment)}, Kubernetes {environment.cluster.kubernetes}"
-    yield f"  bucket      {names.bucket_name(environment)}, each artifact in artifacts/<key>/"
-    for image in PROJECT_IMAGES:
-        yield f"  {image.name:<11} {image.reference(environment)}"
-    yield f"  nodes       0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
+    yield "stacks", ", ".join(list_stacks(environment))
+    if capacity.awaits_reservation:
+        yield "", "Fleet is left out until capacity.reservation_id names your reservation"
+    yield "cluster", f"{physical_names.cluster_name(environment)}, Kubernetes {environment.cluster.kubernetes}"
+    yield "bucket", f"{physical_names.bucket_name(environment)}, each artifact in artifacts/<key>/"
+    yield from ((image.name, VerbatimText(image.reference(environment))) for image in PROJECT_IMAGES)
+    yield "nodes", f"0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
     cost = compute_environment_cost(inputs, environment)
     if cost is not None:
-        yield f"  cost        {format_parked_cost(cost)}"
-        yield from list_part_lines(cost, " " * 14) if verbose else ()
-    yield (
-        f"              a run at {capacity.usd_per_hour:.2f} USD per node-hour (your figure of "
-        f"{capacity.usd_per_hour_date}), guard.max_hours"
-    )
+        yield "cost", format_parked_cost(cost)
+        yield from (("", VerbatimText(f"{usd}  {part}")) for usd, part in (list_cost_rows(cost) if verbose else ()))
+    price = f"{capacity.usd_per_hour:.2f} USD per node-hour (your figure of {capacity.usd_per_hour_date})"
+    yield "", f"a run at {price}, guard.max_hours"
     for experiment in inputs.list_experiments(environment):
-        yield from _format_experiment(experiment, inputs.catalogue)
-    warnings = (
-        f"  warning     {fault.path}: {fault.got}; {fault.change}"
-        for fault in _list_environment_faults(inputs, environment)
-    )
-    yield from dict.fromkeys(warnings)
-    yield "  next"
-    yield from (f"    {command}" for command in list_next_commands(environment, folders))
+        title, serving = inputs.catalogue.runtimes[experiment.runtime].title, experiment.serving
+        yield "experiment", f"{experiment.name}: {experiment.target} on {title}, TP {serving.tensor_parallel_size}"
+        variants = experiment.all_variants()
+        name_width = max(len(variant.name) for variant in variants)
+        speculation_width = max(len(format_speculation(variant)) for variant in variants)
+        for variant in variants:
+            key = compute_artifact_key(experiment, variant, inputs.catalogue).name
+            speculation = format_speculation(variant).ljust(speculation_width)
+            yield "", VerbatimText(f"{variant.name:<{name_width}}  {speculation}  {key}")
+        yield "", "the only difference is what stands above; flags, image, devices and requests are equal"
+    for text in dict.fromkeys(
+        f"{fault.path}: {fault.got}; {fault.change}" for fault in _list_faults(inputs, environment)
+    ):
+        yield "warning", text
 
 
-def _format_experiment(experiment: Experiment, catalogue: Catalogue) -> Iterator[str]:
-    runtime = catalogue.runtimes[experiment.runtime]
-    tensor_parallel_size = experiment.serving.tensor_parallel_size
-    yield f"  experiment  {experiment.name}: {experiment.target} on {runtime.title}, TP {tensor_parallel_size}"
-    variants = experiment.all_variants()
-    name_width = max(len(variant.name) for variant in variants)
-    speculation_width = max(len(format_speculation(variant)) for variant in variants)
-    for variant in variants:
-        key = compute_artifact_key(experiment, variant, catalogue).name
-        yield f"    {variant.name:<{name_width}}  {format_speculation(variant):<{speculation_width}}  {key}"
-    yield "    the only difference is what stands above; flags, image, devices and requests are equal"
-
-
-def _list_environment_faults(inputs: CommandInputs, environment: Environment) -> list[SpecFault]:
-    files = {inputs.workspace.environments[environment.name].document.file}
-    files |= {
-        inputs.workspace.experiments[experiment.name].document.file
-        for experiment in inputs.list_experiments(environment)
-    }
+def _list_faults(inputs: CommandInputs, environment: Environment) -> list[SpecFault]:
+    hosted = [inputs.workspace.experiments[experiment.name] for experiment in inputs.list_experiments(environment)]
+    declarations = [inputs.workspace.environments[environment.name], *hosted]
+    files = {declaration.document.file for declaration in declarations}
     return [fault for fault in inputs.faults if fault.file in files]
 
 
-def _list_foreign_folders(selection: Selection) -> dict[str, str]:
-    """Return the folders of files outside this repository; none for its own."""
-    folders = {"environments": selection.environments, "experiments": selection.experiments}
-    return {key: str(folder) for key, folder in folders.items() if str(folder) != key}
-
-
 def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> list[str]:
-    """Return the commands that bring this environment from files to servers, in order."""
+    """Return the commands that bring this environment from files to servers, in order.
+
+    Args:
+        environment: of good form.
+        folders: flag to folder, of files outside this repository.
+    """
     context = [word for key, folder in folders.items() for word in ("-c", f"{key}={folder}")]
     options = [word for key, folder in folders.items() for word in (f"--{key}", folder)]
     boundary, qualifier = environment.bootstrap.permissions_boundary, environment.bootstrap.qualifier
-    bootstrap = quote_command(
-        "npx", "cdk", "bootstrap", f"aws://{environment.account}/{environment.region}", "--qualifier", qualifier,
-        "--toolkit-stack-name", f"CDKToolkit-{qualifier}",
-        *(["--custom-permissions-boundary", boundary] if boundary else []),
-    )  # fmt: skip
-    deploys = [build_cdk_command(verb, environment.name, "*", *context) for verb in ("diff", "deploy")]
-    commands = [bootstrap, *deploys]
+    flags = ["--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}"]
+    flags += ["--custom-permissions-boundary", boundary] if boundary else []
+    place = f"aws://{environment.account}/{environment.region}"
+    commands = [quote_command("npx", "cdk", "bootstrap", place, *flags)]
+    commands += [build_cdk_command(verb, environment.name, "*", *context) for verb in ("diff", "deploy")]
     if environment.delivery.kind == "gitops":
         folder = f"manifests/{environment.name}/gitops"
         commands.append(f"git push, then once: {quote_command('kubectl', 'apply', '-k', folder)}")
@@ -147,37 +161,32 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
 def _environment_as_dict(
     inputs: CommandInputs, environment: Environment, folders: Mapping[str, str]
 ) -> dict[str, object]:
-    capacity, cost = environment.capacity, compute_environment_cost(inputs, environment)
+    cost = compute_environment_cost(inputs, environment)
     return {
         "name": environment.name,
         "account": environment.account,
         "region": environment.region,
-        "stacks": _list_stacks(environment),
-        "cluster": names.cluster_name(environment),
-        "bucket": names.bucket_name(environment),
+        "stacks": list_stacks(environment),
+        "cluster": physical_names.cluster_name(environment),
+        "bucket": physical_names.bucket_name(environment),
         **{f"{image.name}_image": image.reference(environment) for image in PROJECT_IMAGES},
-        "capacity": capacity.model_dump(mode="json"),
+        "capacity": environment.capacity.model_dump(mode="json"),
         "max_usd": compute_run_usd(environment),
-        "parked": build_parked_cost_dict(cost) if cost else None,
-        "experiments": [
-            _experiment_as_dict(experiment, inputs.catalogue) for experiment in inputs.list_experiments(environment)
-        ],
-        "warnings": [fault.as_dict() for fault in _list_environment_faults(inputs, environment)],
+        "parked": parked_cost_as_dict(cost) if cost else None,
+        "experiments": [_experiment_as_dict(inputs, experiment) for experiment in inputs.list_experiments(environment)],
+        "warnings": [fault.as_dict() for fault in _list_faults(inputs, environment)],
         "next": list_next_commands(environment, folders),
     }
 
 
-def _experiment_as_dict(experiment: Experiment, catalogue: Catalogue) -> dict[str, object]:
-    return {
-        "name": experiment.name,
-        "runtime": experiment.runtime,
-        "target": experiment.target,
-        "variants": [
-            {
-                "name": variant.name,
-                "difference": format_speculation(variant),
-                "artifact": compute_artifact_key(experiment, variant, catalogue).prefix,
-            }
-            for variant in experiment.all_variants()
-        ],
-    }
+def _experiment_as_dict(inputs: CommandInputs, experiment: Experiment) -> dict[str, object]:
+    variants = [
+        {
+            "name": variant.name,
+            "difference": format_speculation(variant),
+            "artifact": compute_artifact_key(experiment, variant, inputs.catalogue).prefix,
+        }
+        for variant in experiment.all_variants()
+    ]
+    identity = {"name": experiment.name, "runtime": experiment.runtime, "target": experiment.target}
+    return {**identity, "variants": variants}

@@ -6,7 +6,6 @@ classes are those of the built-in suites. aiohttp, numpy and the suites are load
 
 from __future__ import annotations
 
-import argparse
 import select
 import signal
 import subprocess
@@ -14,24 +13,27 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
+import yaml
+from cyclopts import Parameter
+
+from tandem.bench.suites.suite import BUILT_IN, load_suite
+from tandem.cli.console import print_json
+from tandem.cli.flags import Name, Whole, require_range
 from tandem.cli.inputs import read_inputs
-from tandem.cli.outcome import print_json
-from tandem.cli.selection import Selection
+from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
+from tandem.simulator.settings import SimulatorSettings
+from tandem.simulator.variant_settings import PromptClassProfile, build_variant_settings
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError, SpecFault
 
-if TYPE_CHECKING:
-    from tandem.bench.suites.suite import Prompt
-    from tandem.simulator.settings import SimulatorSettings
-    from tandem.simulator.variant_settings import PromptClassProfile
-
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S, POLL_S = 60.0, 0.2
 LAST_PORT = 65_535
 MAX_TIME_SCALE = 100.0  # then a step is half a millisecond, as late as a chunk is written
 OVERRUN_FACTOR = 2  # an answer that is meant to run into max_tokens is longer by this factor
@@ -48,121 +50,86 @@ class SimulatorProcess:
     url: str
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.add_argument("--experiment", required=True, metavar="NAME", help="an experiment file's name")
-    parser.add_argument(
-        "--port", type=_parse_port, default=0, metavar="P", help="of the first server, the next have the next"
-    )
-    parser.add_argument("--log", type=Path, metavar="DIR", help="folder for the truth logs, VARIANT.jsonl")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of bursts and jitter; never of the text")
-    parser.add_argument(
-        "--time-scale",
-        type=_parse_factor,
-        default=1.0,
-        metavar="X",
-        help="every time of the servers divided by X (default 1)",
-    )
-    parser.add_argument(
-        "--write", type=Path, metavar="DIR", help="write VARIANT.yaml there, to be edited; start nothing"
-    )
-    parser.add_argument(
-        "then", nargs="*", metavar="-- COMMAND",
-        help="run it while they serve, then end with its exit code; {VARIANT} in it becomes that server's URL",
-    )  # fmt: skip
+def simulate(
+    *then: Annotated[str, Parameter(metavar="-- COMMAND")],
+    experiment: Name,
+    port: Annotated[Whole, Parameter(metavar="P", validator=require_range(0, LAST_PORT))] = 0,
+    log: Annotated[Path | None, Parameter(metavar="DIR")] = None,
+    seed: Whole = 0,
+    time_scale: Annotated[
+        float, Parameter(metavar="X", validator=require_range(1 / MAX_TIME_SCALE, MAX_TIME_SCALE))
+    ] = 1.0,
+    write: Annotated[Path | None, Parameter(metavar="DIR")] = None,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Start simulated servers of an experiment, without an accelerator.
 
+    They wait for SIGINT or SIGTERM, or for the end of a command.
 
-def _parse_port(text: str) -> int:
-    """Read a port; argparse tells what is no number, too."""
-    port = int(text)
-    if not 0 <= port <= LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{port} is no port: 0 to {LAST_PORT}")
-    return port
-
-
-def _parse_factor(text: str) -> float:
-    """Read how much faster; argparse tells what is no number, too."""
-    factor = float(text)
-    if not 1 / MAX_TIME_SCALE <= factor <= MAX_TIME_SCALE:
-        raise argparse.ArgumentTypeError(f"{text} is no factor: {1 / MAX_TIME_SCALE:g} to {MAX_TIME_SCALE:g}")
-    return factor
-
-
-def simulate(selection: Selection, options: argparse.Namespace) -> ExitCode:
-    """Start every variant's server, say where they listen, and wait for SIGINT or SIGTERM, or for a command's end.
+    Args:
+        then: run it while they serve, then end with its exit code; {VARIANT} in it becomes that server's URL
+        experiment: an experiment file's name
+        port: of the first server, the next have the next
+        log: folder for the truth logs, VARIANT.jsonl
+        seed: of bursts and jitter; never of the text (default 0)
+        time_scale: every time of the servers divided by X
+        write: write VARIANT.yaml there, to be edited; start nothing
 
     Raises:
         SpecError: there is no such experiment, it is refused, or a model of it has no figures.
         RuntimeError: a server did not come up.
         OSError: a folder cannot be written.
     """
-    from tandem.simulator.variant_settings import build_variant_settings  # noqa: PLC0415 - numpy and pydantic records, for this command alone
-    from tandem.spec.catalogue import load_catalogue  # noqa: PLC0415
-
-    experiment = _read_experiment(selection, options.experiment)
-    declared_settings = build_variant_settings(experiment, load_catalogue(), dict(list_sketches()), seed=options.seed)
-    settings = {
-        name: variant_settings.scale_time(options.time_scale) for name, variant_settings in declared_settings.items()
-    }
-    if options.write is not None:
-        for path in _write_settings(settings, options.write):
-            print(path)
+    declared = _read_experiment(selection, experiment)
+    declared_settings = build_variant_settings(declared, load_catalogue(), dict(list_sketches()), seed=seed)
+    settings = {name: settings.scale_time(time_scale) for name, settings in declared_settings.items()}
+    if write is not None:
+        print(*_write_settings(settings, write), sep="\n")
         return ExitCode.DONE
-    if options.log is not None:
-        options.log.mkdir(parents=True, exist_ok=True)
+    if log is not None:
+        log.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tandem-simulate-") as folder:
         files = _write_settings(settings, Path(folder))
-        return _serve_variants(files, settings, options, as_json=selection.as_json)
+        commands = {}
+        for number, file in enumerate(files):
+            log_options = ["--log", str(log / f"{file.stem}.jsonl")] if log else []
+            options = ["--knobs", str(file), "--port", str(port and port + number), "--with-parent", *log_options]
+            commands[file.stem] = [sys.executable, "-m", "tandem.simulator", *options]
+        return _serve_variants(commands, settings, then, as_json=selection.as_json)
 
 
 def _read_experiment(selection: Selection, name: str) -> Experiment:
-    all_inputs = read_inputs(replace(selection, names=(), strict=False))
+    inputs = read_inputs(selection.narrow(()))
     file = str(selection.experiments / f"{name}.yaml")
-    refusals = [fault for fault in all_inputs.faults if fault.file == file and fault.severity == "refusal"]
+    refusals = [fault for fault in inputs.faults if fault.file == file and fault.severity == "refusal"]
     if refusals:
         raise SpecError(refusals)
-    declaration = all_inputs.workspace.experiments.get(name)
+    declaration = inputs.workspace.experiments.get(name)
     if declaration is None or declaration.experiment is None:
-        experiment_names = ", ".join(sorted(all_inputs.workspace.experiments)) or "none yet"
-        raise SpecError(
-            [SpecFault(file=file, path="", got="no such file", allowed=experiment_names, change="name one of these")]
-        )
+        names = ", ".join(sorted(inputs.workspace.experiments)) or "none yet"
+        raise SpecError([SpecFault(file=file, path="", got="no such file", allowed=names, change="name one of these")])
     return declaration.experiment
 
 
 def list_sketches() -> Iterator[tuple[str, PromptClassProfile]]:
     """Yield the classes of the built-in suites; of texts that contain each other the longer class first."""
-    from tandem.bench.suites.suite import BUILT_IN, load_suite  # noqa: PLC0415
-
-    suites = [load_suite(name) for name in BUILT_IN]
-    classes = [
-        (name, suite.class_prompts(name), suite.defaults.max_tokens) for suite in suites for name in suite.classes
-    ]
-    classes.sort(key=lambda class_entry: -min(len(_read_user_text(prompt)) for prompt in class_entry[1]))
-    for name, prompts, max_tokens in classes:
-        yield name, _build_sketch(prompts, max_tokens)
-
-
-def _read_user_text(prompt: Prompt) -> str:
-    return prompt.as_messages()[-1]["content"]
-
-
-def _build_sketch(prompts: Sequence[Prompt], max_tokens: int) -> PromptClassProfile:
-    from tandem.simulator.variant_settings import PromptClassProfile  # noqa: PLC0415
-
-    shortest = min(prompt.max_tokens or max_tokens for prompt in prompts)
-    runs_on = any("to-limit" in prompt.check for prompt in prompts)
-    return PromptClassProfile(
-        texts=tuple(_read_user_text(prompt) for prompt in prompts),
-        output_tokens=shortest * OVERRUN_FACTOR if runs_on else int(shortest * LENGTH_SHARE),
-        output_spread=0 if runs_on else int(shortest * SPREAD_SHARE),
-        as_json=any("json" in prompt.check for prompt in prompts),
-    )
+    sketches = []
+    for suite in map(load_suite, BUILT_IN):
+        for name in suite.classes:
+            prompts = suite.class_prompts(name)
+            shortest = min(prompt.max_tokens or suite.defaults.max_tokens for prompt in prompts)
+            runs_on = any("to-limit" in prompt.check for prompt in prompts)
+            profile = PromptClassProfile(
+                texts=tuple(prompt.as_messages()[-1]["content"] for prompt in prompts),
+                output_tokens=shortest * OVERRUN_FACTOR if runs_on else int(shortest * LENGTH_SHARE),
+                output_spread=0 if runs_on else int(shortest * SPREAD_SHARE),
+                as_json=any("json" in prompt.check for prompt in prompts),
+            )
+            sketches.append((name, profile))
+    yield from sorted(sketches, key=lambda sketch: -min(map(len, sketch[1].texts)))
 
 
-def _write_settings(settings: dict[str, SimulatorSettings], folder: Path) -> list[Path]:
-    import yaml  # noqa: PLC0415 - already loaded, by the specs
-
+def _write_settings(settings: Mapping[str, SimulatorSettings], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for name, variant_settings in settings.items():
@@ -173,46 +140,48 @@ def _write_settings(settings: dict[str, SimulatorSettings], folder: Path) -> lis
 
 
 def _serve_variants(
-    files: Sequence[Path], settings: dict[str, SimulatorSettings], options: argparse.Namespace, *, as_json: bool
+    commands: Mapping[str, list[str]], settings: Mapping[str, SimulatorSettings], then: Sequence[str], *, as_json: bool
 ) -> ExitCode:
+    """Start the servers, say where they listen, and wait; whatever happens, all end."""
     stop_event = threading.Event()
     previous_handlers = {
         number: signal.signal(number, lambda *_: stop_event.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     processes: list[subprocess.Popen[str]] = []
     try:
-        for number, file in enumerate(files):
-            processes.append(_start_server(file, options.port and options.port + number, options.log))
+        for command in commands.values():
+            process = subprocess.Popen(  # noqa: S603 - this project's own program
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # an interrupt at the terminal is this process's to pass on
+            )
+            processes.append(process)
         servers = [
-            SimulatorProcess(name=file.stem, process=process, url=_read_url(file.stem, process, stop_event))
-            for file, process in zip(files, processes, strict=True)
+            SimulatorProcess(name=name, process=process, url=_read_url(name, process, stop_event))
+            for name, process in zip(commands, processes, strict=True)
         ]
         _print_servers(servers, settings, as_json=as_json)
-        if not options.then:
+        if not then:
             return _wait_servers(servers, stop_event)
-        command = [fill_urls(word, servers) for word in options.then]
-        processes.append(subprocess.Popen(command, text=True))  # noqa: S603 - the user's own command
+        words = [fill_urls(word, servers) for word in then]
+        processes.append(subprocess.Popen(words, text=True))  # noqa: S603 - the user's own command
         return _wait_servers(servers, stop_event, processes[-1])
     finally:
-        _end_processes(processes)
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.communicate()
         for number, handler in previous_handlers.items():
             signal.signal(number, handler)
-
-
-def _start_server(file: Path, port: int, log: Path | None) -> subprocess.Popen[str]:
-    log_options = ["--log", str(log / f"{file.stem}.jsonl")] if log else []
-    command = [sys.executable, "-m", "tandem.simulator", "--knobs", str(file), "--port", str(port), "--with-parent"]
-    return subprocess.Popen(  # noqa: S603 - this project's own program
-        [*command, *log_options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        start_new_session=True,  # an interrupt at the terminal is this process's to pass on
-    )  # fmt: skip
 
 
 def _read_url(name: str, process: subprocess.Popen[str], stop_event: threading.Event) -> str:
     assert process.stdout is not None
     deadline_s = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline_s and not stop_event.is_set():
-        if select.select([process.stdout], [], [], 0.2)[0]:
+        if select.select([process.stdout], [], [], POLL_S)[0]:
             line = process.stdout.readline()
             if line:
                 return line.split()[1]
@@ -220,47 +189,28 @@ def _read_url(name: str, process: subprocess.Popen[str], stop_event: threading.E
     if stop_event.is_set():
         raise KeyboardInterrupt
     code = process.poll()
-    reason = (
-        f"it was not ready after {READY_TIMEOUT_S:.0f} s"
-        if code is None
-        else f"exit code {code}, see what it said above"
-    )
+    reason = f"exit code {code}, see what it said above"
+    reason = f"it was not ready after {READY_TIMEOUT_S:.0f} s" if code is None else reason
     raise RuntimeError(f"the simulator of {name} did not come up: {reason}")
 
 
 def _print_servers(
-    servers: Sequence[SimulatorProcess], settings: dict[str, SimulatorSettings], *, as_json: bool
+    servers: Sequence[SimulatorProcess], settings: Mapping[str, SimulatorSettings], *, as_json: bool
 ) -> None:
-    if as_json:
-        print_json(
-            {
-                "servers": [
-                    {
-                        "name": server.name,
-                        "url": server.url,
-                        "model": settings[server.name].model,
-                        "law": settings[server.name].law,
-                        "num_speculative_tokens": settings[server.name].num_speculative_tokens,
-                    }
-                    for server in servers
-                ]
-            }
-        )
-        sys.stdout.flush()
-        return
+    rows = []
     for server in servers:
-        variant_settings = settings[server.name]
-        speculation = (
-            f"up to {variant_settings.num_speculative_tokens} drafted"
-            if variant_settings.uses_speculation
-            else "plain decoding"
-        )
-        print(
-            f"{server.name} {server.url} {variant_settings.model}, {speculation}, step "
-            f"{variant_settings.step_ms[0]:g} ms"
-        )
-    print("times and acceptance are assumed or inferred: tandem/simulator/data/calibration.yaml", file=sys.stderr)
-    print("ready", flush=True)
+        own = settings[server.name]
+        row = {"name": server.name, "url": server.url, "model": own.model, "law": own.law}
+        rows.append({**row, "num_speculative_tokens": own.num_speculative_tokens})
+        speculation = f"up to {own.num_speculative_tokens} drafted" if own.uses_speculation else "plain decoding"
+        if not as_json:
+            print(f"{server.name} {server.url} {own.model}, {speculation}, step {own.step_ms[0]:g} ms")
+    if as_json:
+        print_json({"servers": rows})
+    else:
+        print("times and acceptance are assumed or inferred: tandem/simulator/data/calibration.yaml", file=sys.stderr)
+        print("ready")
+    sys.stdout.flush()
 
 
 def fill_urls(word: str, servers: Sequence[SimulatorProcess]) -> str:
@@ -275,20 +225,12 @@ def _wait_servers(
     stop_event: threading.Event,
     command_process: subprocess.Popen[str] | None = None,
 ) -> ExitCode:
-    while not stop_event.wait(0.2):
+    while not stop_event.wait(POLL_S):
         if command_process is not None and command_process.poll() is not None:
             is_exit_code = command_process.returncode in set(ExitCode)
             return ExitCode(command_process.returncode) if is_exit_code else ExitCode.EXTERNAL_FAILURE
         for server in servers:
-            if server.process.poll() is not None:
-                raise RuntimeError(
-                    f"the simulator of {server.name} ended by itself with exit code {server.process.returncode}"
-                )
+            code = server.process.poll()
+            if code is not None:
+                raise RuntimeError(f"the simulator of {server.name} ended by itself with exit code {code}")
     return ExitCode.DONE
-
-
-def _end_processes(processes: Sequence[subprocess.Popen[str]]) -> None:
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.communicate()

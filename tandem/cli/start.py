@@ -9,78 +9,173 @@ Exit codes: 0 raised; 1 not wanted after all; 2 bad input, not allowed now, or a
 
 from __future__ import annotations
 
-import argparse
-import math
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from tandem.cli import fleet
-from tandem.cli.inputs import read_legal_inputs
-from tandem.cli.outcome import format_count, print_json
-from tandem.cli.selection import Selection
+from tandem.cli.console import VerbatimText, format_count, print_json, print_line, print_rows
+from tandem.cli.flags import EnvironmentName, Name, Names, Whole, require_range
+from tandem.cli.fleet import TextRow, format_moment
+from tandem.cli.inputs import CommandInputs, read_legal_inputs
+from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
-from tandem.spec.catalogue import Catalogue
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.fleet_start import RaiseReport, raise_fleet, require_valid_request
+from tandem.guard.observe import FleetState, observe_fleet
+from tandem.ops.account import create_session, require_account
+from tandem.ops.faults import AccessDeniedError
+from tandem.ops.guard_config import build_guard_config
+from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers
+from tandem.ops.reservation import read_reservation
+from tandem.ops.status import cluster_exists, current_time
+from tandem.ops.status_warnings import describe_path_fix
+from tandem.ops.stop_paths import PathClients, StopPath, fleet_capacity_kind, read_standing_paths
+from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
+from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
-if TYPE_CHECKING:
-    from tandem.cli.start_report import StartPlan
-    from tandem.guard.config import AwsClients, GuardConfig
-    from tandem.guard.observe import FleetState
-    from tandem.ops.node_admission import NodeAdmission
-    from tandem.ops.stop_paths import StopPath
-
-MAX_RUN_PREFIX_CHARACTERS = (
-    40  # of its first part, so that all of a run's name is one that tandem.guard.fleet_start takes
-)
+VPC_NOTE = "inside the VPC, where the Kubernetes API answers:"
+MAX_RUN_PREFIX_CHARACTERS = 40  # so that all of a run's name is one that tandem.guard.fleet_start takes
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what `tandem start` takes."""
-    parser.add_argument("--env", required=True, metavar="NAME", help="the environment whose fleet it is")
-    parser.add_argument(
-        "--hours", required=True, type=_parse_hours, metavar="H", help="then it is stopped, whoever uses it"
-    )
-    parser.add_argument("--experiment", metavar="NAME", help="whose servers may take the nodes; none: nobody's")
-    parser.add_argument("--only", metavar="NAME,...", help="variants of it; as many as fit, in its file's order")
-    parser.add_argument("--compile", action="store_true", help="for the experiment's compile jobs, and no server")
-    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="instances to raise (default 1)")
-    parser.add_argument("--run", metavar="ID", help="name of the run; made of the experiment and the time by default")
-    parser.add_argument("--yes", action="store_true", help="ask nothing")
-    parser.add_argument("--accept-unarmed", action="store_true",
-                        help="start although a path would not stop the fleet; the lease says so")  # fmt: skip
-
-
-def start(selection: Selection, options: argparse.Namespace) -> ExitCode:
-    """Raise an environment's fleet through the AWS API.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPlan:
+    """What is to be raised.
 
     Args:
-        selection: the folders of declared files.
-        options: as of `add_flags`.
+        experiment: whose servers or compile jobs may take the nodes; None: nobody's.
+        hours: from `now` to the deadline.
+        compiles: whether for compile jobs.
+        paths: reaper and budget, as they stand before the start.
+        kind: of the capacity that the node group is deployed with; empty: as declared.
+    """
+
+    environment: Environment
+    experiment: Experiment | None
+    admission: NodeAdmission
+    hours: float
+    nodes: int
+    run: str
+    compiles: bool
+    now: datetime
+    paths: Sequence[StopPath] = ()
+    kind: str = ""
+
+    @property
+    def exempt_path_names(self) -> tuple[str, ...]:
+        """Return the names of the paths that are not armed and that whoever starts accepts."""
+        return tuple(path.name for path in self.paths if path.state == "unarmed")
+
+    @property
+    def deadline(self) -> datetime:
+        """Return when it is stopped."""
+        return self.now + timedelta(hours=self.hours)
+
+    @property
+    def usd(self) -> float:
+        """Return what it costs at most, at the declared price; of a block it is paid already."""
+        return self.hours * self.nodes * self.environment.capacity.usd_per_hour
+
+
+def start(
+    *,
+    env: EnvironmentName,
+    hours: Annotated[float, Parameter(metavar="H", validator=require_range(1e-9, 1e9, "hours above 0"))],
+    experiment: Name | None = None,
+    variants: Names = (),
+    for_compile: Annotated[bool, Parameter(name="--compile")] = False,
+    nodes: Whole = 1,
+    run: Annotated[str | None, Parameter(metavar="ID")] = None,
+    yes: bool = False,
+    accept_unarmed: bool = False,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Raise the fleet for so many hours, behind a lease and an armed stop.
+
+    Args:
+        env: the environment whose fleet it is
+        hours: then it is stopped, whoever uses it
+        experiment: whose servers may take the nodes; none: nobody's
+        variants: variants of it; as many as fit, in its file's order
+        for_compile: for the experiment's compile jobs, and no server
+        nodes: instances to raise
+        run: name of the run; made of the experiment and the time by default
+        yes: ask nothing
+        accept_unarmed: start although a path would not stop the fleet; the lease says so
 
     Raises:
-        SpecError: a declared file is refused.
+        TandemError: a declared file is refused, nothing can be raised now, or AWS failed.
     """
-    inputs = read_legal_inputs(replace(selection, names=(options.env,), strict=False))
+    inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
-    from tandem.guard.config import AwsClients  # noqa: PLC0415
-    from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
-    from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
 
     try:
-        experiment = _select_experiment(environment, inputs.list_experiments(environment), options)
-        admission = _compute_admission(environment, experiment, inputs.catalogue, options)
+        chosen = _select_experiment(inputs, experiment, nodes=nodes, needs_experiment=bool(variants) or for_compile)
+        admission = _compute_admission(inputs, chosen, variants, nodes=nodes, for_compile=for_compile)
         aws_session = create_session()
         caller = require_account(environment, aws_session)
         clients, limits = AwsClients.create(environment.region, aws_session), build_guard_config(environment)
-        plan = _build_plan(environment, experiment, admission, options)
-        plan = _check_paths(plan, clients, aws_session, limits, skips_arm_check=options.accept_unarmed)
-        return _start_fleet(selection, options, plan, (clients, limits), caller)
+        now = current_time()
+        run_prefix = (chosen.name if chosen else "by-hand")[:MAX_RUN_PREFIX_CHARACTERS].rstrip("-")
+        plan = StartPlan(
+            environment=environment,
+            experiment=chosen,
+            admission=admission,
+            hours=hours,
+            nodes=nodes,
+            run=run or f"{run_prefix}-{now:%Y%m%d-%H%M%S}",
+            compiles=for_compile,
+            now=now,
+        )
+        plan = _check_paths(plan, clients, aws_session, limits, skips_arm_check=accept_unarmed)
+        return _start_fleet(selection, plan, clients, limits, caller, asks=not yes)
     except TandemError as fault:
-        return fleet.report_failure(fleet.explain_fault(fault, environment), selection)
+        raise fleet.explain_fault(fault, environment) from fault
+
+
+def _select_experiment(
+    inputs: CommandInputs, name: str | None, *, nodes: int, needs_experiment: bool
+) -> Experiment | None:
+    environment = inputs.environments()[0]
+    where, capacity = f"environment {environment.name}", environment.capacity
+    if capacity.awaits_reservation:
+        change = "write capacity.reservation_id and deploy Fleet"
+        raise InputError("it has no Fleet stack yet", where=where, change=change)
+    if not 0 < nodes <= capacity.nodes:
+        change = "name fewer, or raise capacity.nodes and deploy Fleet"
+        raise InputError(f"--nodes {nodes} is not within 1 to {capacity.nodes}", where=where, change=change)
+    if name is None and needs_experiment:
+        change = "add --experiment NAME"
+        raise InputError("--compile and --variants are of an experiment", where=where, change=change)
+    experiments = {experiment.name: experiment for experiment in inputs.list_experiments(environment)}
+    if name is not None and name not in experiments:
+        change = f"name one of: {', '.join(experiments)}"
+        raise InputError(f"it hosts no experiment {name!r}", where=where, change=change)
+    return experiments[name] if name is not None else None
+
+
+def _compute_admission(
+    inputs: CommandInputs, experiment: Experiment | None, names: Sequence[str], *, nodes: int, for_compile: bool
+) -> NodeAdmission:
+
+    if experiment is None:
+        return NodeAdmission(labels={})
+    if for_compile:
+        return admit_compile_jobs(experiment)
+    variant_names = [variant.name for variant in experiment.all_variants()]
+    unknown_names = sorted(set(names) - set(variant_names))
+    if unknown_names:
+        problem, where = f"it has no variant {', '.join(unknown_names)}", f"experiment {experiment.name}"
+        raise InputError(problem, where=where, change=f"name some of: {', '.join(variant_names)}")
+    environment = inputs.environments()[0]
+    return admit_servers(environment, experiment, inputs.catalogue, nodes=nodes, variant_names=list(names))
 
 
 def _check_paths(
@@ -91,10 +186,6 @@ def _check_paths(
     Raises:
         TandemError: nothing can be raised now.
     """
-    from tandem.guard.fleet_start import require_valid_request  # noqa: PLC0415
-    from tandem.guard.observe import observe_fleet  # noqa: PLC0415
-    from tandem.ops.stop_paths import PathClients, fleet_capacity_kind, read_standing_paths  # noqa: PLC0415 - boto3
-
     require_valid_request(limits, run=plan.run, hours=plan.hours, nodes=plan.nodes)
     fleet_state = observe_fleet(clients, limits, plan.now)
     _require_deployed(plan.environment, clients, limits, fleet_state)
@@ -115,16 +206,15 @@ def _require_deployed(
         InputError: nothing, or a cluster without its node group, is deployed.
         ExternalError: EKS could not be asked.
     """
-    from tandem.ops.status import cluster_exists  # noqa: PLC0415
-
     if "NoSuchBucket" in fleet_state.unknown.get("fence", ""):
         raise fleet.build_not_deployed_error(environment, "its bucket does not exist")
     if fleet_state.has_node_group is not False:
         return
     if not cluster_exists(clients, limits):
         raise fleet.build_not_deployed_error(environment, f"EKS knows no cluster {limits.cluster}")
-    raise InputError("it is half deployed: a cluster and no node group", where=limits.node_group_description,
-                       change=fleet.deploy_command(environment, "Fleet"))  # fmt: skip
+    change = build_cdk_command("deploy", environment.name, "Fleet")
+    where = limits.node_group_description
+    raise InputError("it is half deployed: a cluster and no node group", where=where, change=change)
 
 
 def _require_free(plan: StartPlan, limits: GuardConfig, fleet_state: FleetState) -> None:
@@ -133,29 +223,26 @@ def _require_free(plan: StartPlan, limits: GuardConfig, fleet_state: FleetState)
     Raises:
         InputError: one of them does.
     """
-    name, lease = plan.environment.name, fleet_state.lease
-    if fleet_state.fence and fleet_state.fence.is_closed:
+    name, fence, lease = plan.environment.name, fleet_state.fence, fleet_state.lease
+    release_command = build_tandem_command("stop --release", name)
+    if fence and fence.is_closed:
         has_instances = any(instance.is_ours for instance in fleet_state.instances)
-        wait_command = f"{fleet.tandem_command('stop', '--wait', '--env', name)}, then " if has_instances else ""
+        wait_command = f"{build_tandem_command('stop --wait', name)}, then " if has_instances else ""
+        stopped = f"{fence.who} stopped the fleet at {format_moment(fence.at, plan.now)}: {fence.why}"
         raise InputError(
-            f"a fence blocks this start: {fleet_state.fence.who} stopped the fleet at "
-            f"{fleet.format_moment(fleet_state.fence.at, plan.now)}: {fleet_state.fence.why}",
-            where=limits.replace_prefix(fleet_state.fence.prefix).url("stop.json"),
-            change=f"when the reason is gone: {wait_command}{fleet.tandem_command('stop', '--clear', '--env', name)}",
-        )  # fmt: skip
-    if lease and plan.now >= lease.deadline:
-        raise InputError(
-            f"the lease of run {lease.run} ended at {fleet.format_moment(lease.deadline, plan.now)}",
-            where=limits.replace_prefix(lease.prefix).url("lease.json"),
-            change="the reaper fences it within minutes; then "
-            f"{fleet.tandem_command('stop', '--clear', '--env', name)}",
+            f"a fence blocks this start: {stopped}",
+            where=limits.replace_prefix(fence.prefix).url("stop.json"),
+            change=f"when the reason is gone: {wait_command}{release_command}",
         )
-    if lease and lease.run != plan.run:
-        raise InputError(
-            f"run {lease.run} of {lease.who} has the fleet until {fleet.format_moment(lease.deadline, plan.now)}",
-            where=limits.replace_prefix(lease.prefix).url("lease.json"),
-            change=f"wait, or end it: {fleet.tandem_command('stop', '--end', '--env', name, '--run', lease.run)}",
-        )
+    if lease is None:
+        return
+    where, deadline = (limits.replace_prefix(lease.prefix).url("lease.json"), format_moment(lease.deadline, plan.now))
+    if plan.now >= lease.deadline:
+        change = f"the reaper fences it within minutes; then {release_command}"
+        raise InputError(f"the lease of run {lease.run} ended at {deadline}", where=where, change=change)
+    if lease.run != plan.run:
+        change = f"wait, or end it: {build_tandem_command('stop --end', name, '--run', lease.run)}"
+        raise InputError(f"run {lease.run} of {lease.who} has the fleet until {deadline}", where=where, change=change)
 
 
 def _require_armed(plan: StartPlan, paths: Sequence[StopPath]) -> None:
@@ -164,159 +251,77 @@ def _require_armed(plan: StartPlan, paths: Sequence[StopPath]) -> None:
     Raises:
         InputError: one of them is not armed.
     """
-    from tandem.ops.status_warnings import describe_path_fix  # noqa: PLC0415 - boto3
-
     unarmed_paths = [path for path in paths if path.state == "unarmed"]
     if not unarmed_paths:
         return
+    count = format_count(len(unarmed_paths), "path")
     reasons = "; ".join(f"{path.name}: {path.sentence}" for path in unarmed_paths)
     mend_commands = " and ".join(dict.fromkeys(describe_path_fix(path, plan.environment) for path in unarmed_paths))
     raise InputError(
-        f"{format_count(len(unarmed_paths), 'path')} that should stop the fleet would not: {reasons}",
+        f"{count} that should stop the fleet would not: {reasons}",
         where=f"environment {plan.environment.name}",
         change=f"mend it: {mend_commands}; or add --accept-unarmed, which stands in the lease",
-    )  # fmt: skip
-
-
-def _parse_hours(text: str) -> float:
-    try:
-        hours = float(text)
-    except ValueError:
-        hours = math.nan
-    if not 0 < hours < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of hours above 0")
-    return hours
-
-
-def _select_experiment(
-    environment: Environment, experiments: list[Experiment], options: argparse.Namespace
-) -> Experiment | None:
-
-    location = f"environment {environment.name}"
-    if environment.capacity.awaits_reservation:
-        raise InputError("it has no Fleet stack yet", where=location,
-                           change="write capacity.reservation_id and deploy Fleet")  # fmt: skip
-    if not 0 < options.nodes <= environment.capacity.nodes:
-        raise InputError(
-            f"--nodes {options.nodes} is not within 1 to {environment.capacity.nodes}",
-            where=location,
-            change="name fewer, or raise capacity.nodes and deploy Fleet",
-        )
-    if options.experiment is None:
-        if options.compile or options.only:
-            raise InputError(
-                "--compile and --only are of an experiment", where=location, change="add --experiment NAME"
-            )
-        return None
-    experiments_by_name = {experiment.name: experiment for experiment in experiments}
-    if options.experiment not in experiments_by_name:
-        raise InputError(f"it hosts no experiment {options.experiment!r}", where=location,
-                           change=f"name one of: {', '.join(experiments_by_name)}")  # fmt: skip
-    return experiments_by_name[options.experiment]
-
-
-def _compute_admission(
-    environment: Environment, experiment: Experiment | None, catalogue: Catalogue, options: argparse.Namespace
-) -> NodeAdmission:
-    from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers  # noqa: PLC0415
-
-    if experiment is None:
-        return NodeAdmission(labels={})
-    if options.compile:
-        return admit_compile_jobs(experiment)
-    requested_names = [name for name in (options.only or "").split(",") if name]
-    variant_names = [variant.name for variant in experiment.all_variants()]
-    unknown_names = sorted(set(requested_names) - set(variant_names))
-    if unknown_names:
-        raise InputError(
-            f"it has no variant {', '.join(unknown_names)}",
-            where=f"experiment {experiment.name}",
-            change=f"name some of: {', '.join(variant_names)}",
-        )
-    return admit_servers(environment, experiment, catalogue, nodes=options.nodes, variant_names=requested_names)
-
-
-def _build_plan(
-    environment: Environment, experiment: Experiment | None, admission: NodeAdmission, options: argparse.Namespace
-) -> StartPlan:
-    from tandem.cli.start_report import StartPlan  # noqa: PLC0415 - boto3
-    from tandem.ops.status import current_time  # noqa: PLC0415
-
-    now = current_time()
-    run_prefix = (experiment.name if experiment else "by-hand")[:MAX_RUN_PREFIX_CHARACTERS].rstrip("-")
-    return StartPlan(
-        environment=environment, experiment=experiment, admission=admission, hours=options.hours, nodes=options.nodes,
-        run=options.run or f"{run_prefix}-{now:%Y%m%d-%H%M%S}", compiles=options.compile, now=now,
-    )  # fmt: skip
+    )
 
 
 def _start_fleet(
-    selection: Selection,
-    options: argparse.Namespace,
-    plan: StartPlan,
-    clients_and_limits: tuple[AwsClients, GuardConfig],
-    caller: str,
+    selection: Selection, plan: StartPlan, clients: AwsClients, limits: GuardConfig, caller: str, *, asks: bool
 ) -> ExitCode:
-    from tandem.cli import start_report as report  # noqa: PLC0415 - boto3
-    from tandem.guard.fleet_start import raise_fleet  # noqa: PLC0415
-    from tandem.ops.status import current_time  # noqa: PLC0415
-
-    clients, limits = clients_and_limits
+    """Show the plan, ask, raise and say what comes next."""
+    name = plan.environment.name
     limits, notes = _read_reservation(clients, limits, plan)
-    for line in report.format_plan(plan, limits, notes):
-        print(line, flush=True, file=sys.stderr if selection.as_json else sys.stdout)
-    if not options.yes and not _confirm_start(plan):
+    print_line(f"{name}: start run {plan.run}", stderr=selection.as_json)
+    print_rows(list_plan_rows(plan, limits, notes), stderr=selection.as_json)
+    if asks and not _confirm_start(plan):
         if selection.as_json:
-            print_json({"environment": plan.environment.name, "raised": False, "exit_code": int(ExitCode.STALE)})
+            print_json({"environment": name, "raised": False, "exit_code": int(ExitCode.STALE)})
         print("nothing was done", file=sys.stderr)
         return ExitCode.STALE
     try:
         raise_result = raise_fleet(
-            clients, limits, run=plan.run, hours=plan.hours, nodes=plan.nodes, node_labels=plan.admission.labels,
-            experiment=plan.experiment.name if plan.experiment else None, who=caller, beats=False, now=current_time(),
+            clients,
+            limits,
+            run=plan.run,
+            hours=plan.hours,
+            nodes=plan.nodes,
+            node_labels=plan.admission.labels,
+            experiment=plan.experiment.name if plan.experiment else None,
+            who=caller,
+            beats=False,
+            now=current_time(),
             unarmed_paths=plan.exempt_path_names,
-        )  # fmt: skip
+        )
     except KeyboardInterrupt:
-        name = plan.environment.name
-        status_command = fleet.tandem_command("status", "--env", name)
-        print(f"interrupted: the fleet may be raised all the same. See: {status_command}; "
-              f"end it: {fleet.tandem_command('stop', '--env', name)}; go on: the same command with "
-              f"{shlex.join(['--run', plan.run])}", file=sys.stderr)  # fmt: skip
+        status, stop = (build_tandem_command(verb, name) for verb in ("status", "stop"))
+        again = f"the same command with {shlex.join(['--run', plan.run])}"
+        state = "interrupted: the fleet may be raised all the same"
+        print(f"{state}. See: {status}; end it: {stop}; go on: {again}", file=sys.stderr)
         raise
     if selection.as_json:
-        print_json(report.result_as_dict(plan, limits, raise_result, notes))
+        print_json(result_as_dict(plan, limits, raise_result, notes))
     else:
-        for line in report.format_result(plan, raise_result):
-            print(line)
+        print_rows(list_result_rows(plan, raise_result))
     return ExitCode.DONE
 
 
 def _read_reservation(clients: AwsClients, limits: GuardConfig, plan: StartPlan) -> tuple[GuardConfig, list[str]]:
     """Return the limits with the block's hours as EC2 says them, and what is to be known of the reservation."""
-    from tandem.ops.faults import AccessDeniedError  # noqa: PLC0415 - boto3
-    from tandem.ops.reservation import read_reservation  # noqa: PLC0415
-
     if not plan.environment.capacity.needs_reservation:
         return limits, []
     try:
-        capacity_reservation = read_reservation(clients.ec2, plan.environment)
+        reservation = read_reservation(clients.ec2, plan.environment)
     except AccessDeniedError as fault:
         return limits, [f"unknown: {fault.problem}; {fault.change}"]
-    if capacity_reservation is None:
+    if reservation is None:
         return limits, [f"EC2 knows no {limits.reservation_id} in this account and region: nothing could be launched"]
-    notes = [f"{capacity_reservation.id} is {capacity_reservation.state}"]
+    notes = [f"{reservation.id} is {reservation.state}"]
     if limits.capacity_kind != "capacity-block":
         return limits, notes
-    if limits.block_ends and capacity_reservation.ends and capacity_reservation.ends != limits.block_ends:
-        notes.append(
-            f"EC2 says that it ends {capacity_reservation.ends:%Y-%m-%d %H:%M} UTC, capacity.block "
-            f"{limits.block_ends:%H:%M}"
-        )
-    return replace(
-        limits,
-        block_starts=capacity_reservation.starts or limits.block_starts,
-        block_ends=capacity_reservation.ends or limits.block_ends,
-    ), notes
+    if limits.block_ends and reservation.ends and reservation.ends != limits.block_ends:
+        end = f"{reservation.ends:%Y-%m-%d %H:%M} UTC"
+        notes.append(f"EC2 says that it ends {end}, capacity.block {limits.block_ends:%H:%M}")
+    starts, ends = reservation.starts or limits.block_starts, reservation.ends or limits.block_ends
+    return replace(limits, block_starts=starts, block_ends=ends), notes
 
 
 def _confirm_start(plan: StartPlan) -> bool:
@@ -326,7 +331,128 @@ def _confirm_start(plan: StartPlan) -> bool:
         InputError: there is nobody to be asked.
     """
     if not sys.stdin.isatty():
-        raise InputError("nobody is there to be asked", where=f"environment {plan.environment.name}",
-                           change="read the plan, then add --yes")  # fmt: skip
+        where, change = f"environment {plan.environment.name}", "read the plan, then add --yes"
+        raise InputError("nobody is there to be asked", where=where, change=change)
     print("  raise it? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def list_plan_rows(plan: StartPlan, limits: GuardConfig, notes: Sequence[str]) -> Iterator[TextRow]:
+    """Yield what will be done, for how much, and what will end it."""
+    capacity = plan.environment.capacity
+    yield "fleet", f"0 -> {plan.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
+    yield from (("reserved", note) for note in notes)
+    yield "until", format_moment(plan.deadline, plan.now)
+    yield "admits", _format_admission(plan)
+    yield "cost", _format_cost(plan)
+    stop_paths = list(_list_stop_paths(plan, limits))
+    for index, (name, effect) in enumerate(stop_paths):
+        yield "stops" if index == 0 else "", f"{name:<9} {_describe_trouble(plan, name) or effect}"
+    absent_names = [path.name for path in plan.paths if path.state == "absent"]
+    if absent_names:
+        present_names = " and ".join(name for name, _ in stop_paths if name not in absent_names)
+        yield "", f"without the {' and '.join(absent_names)} this start needs {present_names}"
+
+
+def _describe_trouble(plan: StartPlan, name: str) -> str:
+    """Return what is wrong with a path; empty for one that is armed."""
+    path = next((path for path in plan.paths if path.name == name), None)
+    if path is None or path.state == "armed":
+        return ""
+    return f"NOT ARMED, accepted: {path.sentence}" if path.state == "unarmed" else f"{path.state}: {path.sentence}"
+
+
+def _format_admission(plan: StartPlan) -> str:
+    if plan.experiment is None:
+        return "nobody: no label is set; name an --experiment, or label the nodes yourself"
+    if plan.compiles:
+        return f"compile jobs of {plan.experiment.name}"
+    variant_names = ", ".join(variant.name for variant in plan.admission.variants)
+    if plan.admission.waiting_variants:
+        waiting_names = ", ".join(variant.name for variant in plan.admission.waiting_variants)
+        return f"{variant_names}; no room for {waiting_names} (--variants chooses, --nodes makes room)"
+    return variant_names
+
+
+def _format_cost(plan: StartPlan) -> str:
+    capacity = plan.environment.capacity
+    figure = f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
+    text = f"{plan.usd:,.2f} USD at most: {plan.hours:g} h x {format_count(plan.nodes, 'node')} x {figure}"
+    if capacity.kind == "capacity-block":
+        return f"{text}; the block is paid already, this much of it is used"
+    return f"{text}; the reservation is paid already" if capacity.kind == "reservation" else text
+
+
+def _list_stop_paths(plan: StartPlan, limits: GuardConfig) -> Iterator[tuple[str, str]]:
+    guard = plan.environment.guard
+    yield "schedule", f"{format_moment(plan.deadline, plan.now)}: calls EKS itself, once; armed before the raise"
+    block_end = f", the block's end {format_moment(limits.block_ends, plan.now)}" if limits.block_ends else ""
+    yield "reaper", f"every 5 min: the deadline, an age of {guard.max_hours} h (guard.max_hours){block_end}"
+    kind = plan.kind or limits.capacity_kind
+    effect = "only tells people: a block is paid" if kind == "capacity-block" else "stops the fleet"
+    yield "budget", f"{guard.budget_usd:,.2f} USD a month (guard.budget_usd): {effect}; its figures are hours late"
+
+
+def list_result_rows(plan: StartPlan, raise_result: RaiseReport) -> Iterator[TextRow]:
+    """Yield what was done and what comes next."""
+    name, lease = plan.environment.name, raise_result.lease
+    prefix, count = (
+        "was raised before; " if raise_result.was_present else "",
+        format_count(raise_result.nodes, "instance"),
+    )
+    yield "raised", f"{prefix}EKS wants {count}; a node joins some minutes later"
+    yield "run", f"{lease.run}, deadline {format_moment(lease.deadline, plan.now)}; it cannot be moved"
+    if plan.exempt_path_names:
+        yield "unarmed", f"accepted, and written into the lease: {', '.join(plan.exempt_path_names)}"
+    yield "watch", VerbatimText(build_tandem_command("status", name))
+    yield "end", VerbatimText(f"{build_tandem_command('stop --end', name)}  # when the run is done")
+    yield "stop", VerbatimText(f"{build_tandem_command('stop', name)}  # in an emergency: a fence stays behind it")
+    for index, line in enumerate(list_next_commands(plan)):
+        yield "next" if index == 0 else "", VerbatimText(line)
+
+
+def list_next_commands(plan: StartPlan) -> list[str]:
+    """Return the commands that use the fleet, each on a line of its own, and where they work."""
+    name, experiment = plan.environment.name, plan.experiment
+    if experiment is None:
+        return []
+    kubectl = ("kubectl", "-n", names.experiment_namespace(experiment))
+    if plan.compiles:
+        listing = build_tandem_command("artifacts list", name)
+        note = f"prints the command of each artifact to compile; {VPC_NOTE[:-1]}"
+        return [f"{listing}  # {note}", quote_command(*kubectl, "get", "jobs")]
+    variant_names = [variant.name for variant in plan.admission.variants]
+    scale = [quote_command(*kubectl, "scale", "deploy", variant, "--replicas=1") for variant in variant_names]
+    chosen = ["--variants", ",".join(variant_names)] if plan.admission.waiting_variants else []
+    flags = ["--experiment", experiment.name, "--publish", "--out", f"runs/{plan.run}", *chosen]
+    pods = quote_command(*kubectl, "get", "pods", "-o", "wide")
+    return [VPC_NOTE, *scale, pods, build_tandem_command("bench run", name, *flags)]
+
+
+def result_as_dict(
+    plan: StartPlan, limits: GuardConfig, raise_result: RaiseReport, notes: Sequence[str]
+) -> dict[str, Any]:
+    """Return the JSON document."""
+    capacity, lease = plan.environment.capacity, raise_result.lease
+    return {
+        "environment": plan.environment.name,
+        "run": lease.run,
+        "deadline": lease.deadline.isoformat(),
+        "raised_before": raise_result.was_present,
+        "nodes": raise_result.nodes,
+        "labels": dict(lease.node_label),
+        "waiting": [variant.name for variant in plan.admission.waiting_variants],
+        "usd_at_most": round(plan.usd, 2),
+        "usd_per_hour": capacity.usd_per_hour,
+        "usd_per_hour_date": capacity.usd_per_hour_date.isoformat(),
+        "prepaid": capacity.needs_reservation,
+        "schedule": raise_result.schedule_arn,
+        "stops": [
+            {"name": name, "does": effect, "trouble": _describe_trouble(plan, name) or None}
+            for name, effect in _list_stop_paths(plan, limits)
+        ],
+        "unarmed": list(plan.exempt_path_names),
+        "reservation": list(notes),
+        "next": [line for line in list_next_commands(plan) if line != VPC_NOTE],
+        "exit_code": 0,
+    }

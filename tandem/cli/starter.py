@@ -5,15 +5,16 @@ Invariant: `tandem check` refuses nothing of what is written but the placeholder
 
 from __future__ import annotations
 
-import argparse
 import re
+from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
 from string import Template
-from typing import get_args
+from typing import Annotated, Literal, get_args
 
-from tandem.cli.outcome import print_json
-from tandem.cli.selection import Selection
+from cyclopts import Parameter
+
+from tandem.cli.console import print_result
+from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.rules.naming import FOLDER_NAMES
 from tandem.shell_command import quote_command
@@ -22,10 +23,10 @@ from tandem.spec.environment import CapacitySettings
 from tandem.spec.faults import SpecError, SpecFault
 
 NAME_PATTERN = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")  # short enough for every name made from it
+NAME_RULE = "lower-case letters, digits and dashes, starting with a letter, ending with none, at most 30; not "
 
-
-INSTANCE_TYPES = get_args(CapacitySettings.model_fields["instance_type"].annotation)
-CAPACITY_KINDS = get_args(CapacitySettings.model_fields["kind"].annotation)
+INSTANCE_TYPES: tuple[str, ...] = get_args(CapacitySettings.model_fields["instance_type"].annotation)
+CAPACITY_KINDS: tuple[str, ...] = get_args(CapacitySettings.model_fields["kind"].annotation)
 MAX_ZONES = 3
 
 NETWORKS = {
@@ -58,129 +59,104 @@ SERVING = {  # what fits one server of the post's pair
 }
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.add_argument("name", metavar="NAME", help="name of the environment and the experiment")
-    parser.add_argument(
-        "--type", choices=INSTANCE_TYPES, default=INSTANCE_TYPES[0], help=f"instance type (default {INSTANCE_TYPES[0]})"
-    )
-    parser.add_argument(
-        "--kind",
-        choices=CAPACITY_KINDS,
-        default=CAPACITY_KINDS[0],
-        help=f"how it is bought (default {CAPACITY_KINDS[0]})",
-    )
-    parser.add_argument("--region", metavar="R", help="AWS region (default: the first known to offer the type)")
-    parser.add_argument("--vpc", choices=tuple(NETWORKS), default="new", help="who makes the VPC (default new)")
-
-
-def new(options: argparse.Namespace, selection: Selection) -> ExitCode:
-    """Write environments/NAME.yaml and experiments/NAME.yaml.
+def new(
+    name: str,
+    /,
+    *,
+    instance_type: Annotated[str, Parameter(name="--type", choices=INSTANCE_TYPES)] = INSTANCE_TYPES[0],
+    kind: Annotated[str, Parameter(choices=CAPACITY_KINDS)] = CAPACITY_KINDS[0],
+    region: Annotated[str | None, Parameter(metavar="R")] = None,
+    vpc: Literal["new", "existing"] = "new",
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Write a commented starter of both files.
 
     Args:
-        options: `name`, `type`, `kind`, `region` and `vpc`.
-        selection: the folders.
+        name: of the environment and the experiment
+        instance_type: what the nodes are
+        kind: how they are bought
+        region: AWS region (default: the first known to offer the type)
+        vpc: who makes the VPC
 
     Raises:
         SpecError: the name is no label, one of the files exists, or the type is not sold so or there.
     """
-    name, spec_catalogue = options.name, load_catalogue()
-    spec_paths = {folder / f"{name}.yaml" for folder in (selection.environments, selection.experiments)}
-    faults = [_build_exists_fault(path) for path in sorted(spec_paths) if path.exists()] + _list_name_faults(name)
-    faults += _list_offering_faults(options, spec_catalogue)
+    catalogue = load_catalogue()
+    region = region or next(iter(catalogue.offerings.offerings[instance_type]))
+    environment_file, experiment_file = (
+        folder / f"{name}.yaml" for folder in (selection.environments, selection.experiments)
+    )
+    faults = [
+        SpecFault(file=str(path), path="", got="an existing file", allowed="a new name", change="choose another name")
+        for path in dict.fromkeys((environment_file, experiment_file))
+        if path.exists()
+    ]
+    faults += _list_faults(name, instance_type, kind, region, catalogue)
     if faults:
         raise SpecError(faults)
     texts = {
-        selection.environments / f"{name}.yaml": _environment_text(options, spec_catalogue),
-        selection.experiments / f"{name}.yaml": _experiment_text(options, spec_catalogue),
+        environment_file: _environment_text(
+            name, instance_type=instance_type, kind=kind, region=region, vpc=vpc, catalogue=catalogue
+        ),
+        experiment_file: _experiment_text(name, instance_type, catalogue),
     }
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    if selection.as_json:
-        print_json({"written": [str(path) for path in texts]})
-    else:
-        for path in texts:
-            print(f"wrote {path}")
-        print(f"next: `{quote_command('tandem', 'check', name)}` lists each FILL_IN with what it takes")
+    next_step = f"next: `{quote_command('tandem', 'check', name)}` lists each FILL_IN with what it takes"
+    lines = [*(f"wrote {path}" for path in texts), next_step]
+    print_result({"written": [str(path) for path in texts]}, lines, as_json=selection.as_json)
     return ExitCode.DONE
 
 
-def _environment_text(options: argparse.Namespace, spec_catalogue: Catalogue) -> str:
-    """Return the environment's file."""
-    region = _select_region(options, spec_catalogue)
-    offered_zones = spec_catalogue.offerings.offerings[options.type][region].value
-    zone = offered_zones[0]
-    zones = [zone, *(other_zone for other_zone in spec_catalogue.offerings.zones[region].value if other_zone != zone)][
-        :MAX_ZONES
-    ]
-    has_reservation = options.kind in {"capacity-block", "reservation"}
-    values = {
-        "name": options.name, "region": region, "type": options.type, "kind": options.kind, "zone": zone,
-        "offered": ", ".join(offered_zones), "zones": ", ".join(sorted(zones)),
-        "subnets": "\n".join(f"    - {{id: FILL_IN, zone: {zone_id}}}" for zone_id in sorted(zones)),
-    }  # fmt: skip
+def _list_faults(name: str, instance_type: str, kind: str, region: str, catalogue: Catalogue) -> Iterator[SpecFault]:
+    """Yield what is wrong of the name, and what the data say against the type's region and kind.
+
+    Source: offerings.yaml and instances.yaml in tandem/spec/data/platform, each dated.
+    """
+    if not NAME_PATTERN.fullmatch(name) or name in FOLDER_NAMES:
+        allowed = f"{NAME_RULE}{', '.join(sorted(FOLDER_NAMES))}"
+        yield SpecFault(file=f"{name}.yaml", path="", got=repr(name), allowed=allowed, change="choose another name")
+    regions = catalogue.offerings.offerings[instance_type]
+    if region not in regions:
+        change = "write one of them; where your account is offered it elsewhere, add the row to "
+        yield SpecFault(
+            file="--region",
+            path="",
+            got=f"{region} for {instance_type}",
+            allowed=", ".join(sorted(regions)),
+            change=f"{change}tandem/spec/data/platform/offerings.yaml",
+        )
+    kinds = catalogue.instances.instances[instance_type].capacity_kinds.value
+    if kind not in kinds:
+        got, change = f"{kind} for {instance_type}", "write one of them"
+        yield SpecFault(file="--kind", path="", got=got, allowed=", ".join(kinds), change=change)
+
+
+def _environment_text(name: str, *, instance_type: str, kind: str, region: str, vpc: str, catalogue: Catalogue) -> str:
+    offered_zones = catalogue.offerings.offerings[instance_type][region].value
+    # the nodes' zone and the first others of the region
+    zones = sorted([*dict.fromkeys((offered_zones[0], *catalogue.offerings.zones[region].value))][:MAX_ZONES])
+    values = {"name": name, "region": region, "type": instance_type, "kind": kind, "zone": offered_zones[0]}
+    values |= {"offered": ", ".join(offered_zones), "zones": ", ".join(zones)}
+    values["subnets"] = "\n".join(f"    - {{id: FILL_IN, zone: {zone}}}" for zone in zones)
     parts = {
-        "network": NETWORKS[options.vpc], "reservation": RESERVATION_LINES if has_reservation else ZONE_LINE,
-        "price": PRICES[options.kind], "block": BLOCK_LINE if options.kind == "capacity-block" else "",
-    }  # fmt: skip
+        "network": NETWORKS[vpc],
+        "reservation": RESERVATION_LINES if kind in {"capacity-block", "reservation"} else ZONE_LINE,
+        "price": PRICES[kind],
+        "block": BLOCK_LINE if kind == "capacity-block" else "",
+    }
     texts = {key: Template(text).substitute(values) for key, text in parts.items()}
     return _read_template("environment.yaml").substitute({**values, **texts})
 
 
-def _experiment_text(options: argparse.Namespace, spec_catalogue: Catalogue) -> str:
+def _experiment_text(name: str, instance_type: str, catalogue: Catalogue) -> str:
     """Return the experiment's file, with settings that fit the instance type."""
-    instance = spec_catalogue.instances.instances[options.type]
+    instance = catalogue.instances.instances[instance_type]
     counts = ", ".join(str(count) for count in instance.device_counts.value)
     serving = SERVING[max(count for count in SERVING if count <= (instance.devices.value or 1))]
-    return _read_template("experiment.yaml").substitute(name=options.name, counts=counts, **serving)
+    return _read_template("experiment.yaml").substitute(name=name, counts=counts, **serving)
 
 
 def _read_template(file: str) -> Template:
     return Template((files("tandem") / "cli" / "templates" / file).read_text())
-
-
-def _select_region(options: argparse.Namespace, spec_catalogue: Catalogue) -> str:
-    """Return the region asked for, else the first that is known to offer the type."""
-    return str(options.region or next(iter(spec_catalogue.offerings.offerings[options.type])))
-
-
-def _list_offering_faults(options: argparse.Namespace, spec_catalogue: Catalogue) -> list[SpecFault]:
-    """Return what the data say against the type's region and kind.
-
-    Source: offerings.yaml and instances.yaml in tandem/spec/data/platform, each dated.
-    """
-    regions = spec_catalogue.offerings.offerings[options.type]
-    kinds = spec_catalogue.instances.instances[options.type].capacity_kinds.value
-    faults = []
-    if _select_region(options, spec_catalogue) not in regions:
-        faults.append(SpecFault(
-            file="--region", path="", got=f"{options.region} for {options.type}", allowed=", ".join(sorted(regions)),
-            change="write one of them; where your account is offered it elsewhere, add the row to "
-            "tandem/spec/data/platform/offerings.yaml",
-        ))  # fmt: skip
-    if options.kind not in kinds:
-        faults.append(SpecFault(
-            file="--kind", path="", got=f"{options.kind} for {options.type}", allowed=", ".join(kinds),
-            change="write one of them",
-        ))  # fmt: skip
-    return faults
-
-
-def _build_exists_fault(path: Path) -> SpecFault:
-    return SpecFault(
-        file=str(path), path="", got="an existing file", allowed="a new name", change="choose another name"
-    )
-
-
-def _list_name_faults(name: str) -> list[SpecFault]:
-    if NAME_PATTERN.fullmatch(name) and name not in FOLDER_NAMES:
-        return []
-    return [
-        SpecFault(
-            file=f"{name}.yaml", path="", got=repr(name),
-            allowed="lower-case letters, digits and dashes, starting with a letter, ending with none, at most 30; "
-            f"not {', '.join(sorted(FOLDER_NAMES))}",
-            change="choose another name",
-        )
-    ]  # fmt: skip

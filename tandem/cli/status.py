@@ -1,54 +1,357 @@
 """`tandem status`: what a fleet is, what it has cost since its launch, and what will end it.
 
+One sentence concludes and the command that comes next follows it; then every detail, in rows or as one JSON document.
+Invariant: what is unknown is said to be unknown and is never taken for nothing, for parked or for fine.
+
 Exit codes: 0 nothing needs attention; 1 something does; 2 bad input; 3 something could not be read.
 """
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
 
 from tandem.cli import fleet
-from tandem.cli.outcome import print_json
-from tandem.cli.selection import Selection
-from tandem.errors import ExitCode, TandemError
+from tandem.cli.console import VerbatimText, format_count, print_json, print_rows
+from tandem.cli.flags import EnvironmentName
+from tandem.cli.fleet import TextRow, format_clock, format_distance, format_moment, format_span, list_warning_rows
+from tandem.cli.selection import DEFAULTS, Selection
+from tandem.errors import ExitCode
+from tandem.guard.lease import Lease
+from tandem.guard.observe import FleetInstance
+from tandem.guard.pass_metrics import FLEET_USD
+from tandem.ops import status as status_reader
+from tandem.ops.account import create_session, require_account
+from tandem.ops.guard_config import build_guard_config
+from tandem.ops.status import StatusReport
+from tandem.ops.status_warnings import StatusWarning, list_warnings
+from tandem.ops.stop_paths import StopPath
+from tandem.shell_command import build_cdk_command, build_tandem_command
+
+UNKNOWN_TEXT = "unknown, see above"
+PAYMENT_NOTES = {
+    "capacity-block": "; the block was paid when bought, so much of it is used by these",
+    "reservation": "; a reservation is paid whether it is used or not",
+}
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what `tandem status` takes."""
-    parser.add_argument("--env", required=True, metavar="NAME", help="the environment")
-
-
-def status(selection: Selection, options: argparse.Namespace) -> ExitCode:
-    """Look at an environment's fleet through the AWS API.
+def status(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode:
+    """Show the fleet, what it has cost since its launch, and what will end it.
 
     Args:
-        selection: the folders of declared files.
-        options: `env`.
+        env: the environment
 
     Raises:
-        SpecError: the environment's file has not the form of one.
+        TandemError: the environment's file has not the form of one, or the account is another.
     """
-    environment = fleet.read_environment(selection, options.env)
-    from tandem.cli import status_report as report  # noqa: PLC0415 - boto3
-    from tandem.ops import status as status_reader  # noqa: PLC0415
-    from tandem.ops.account import create_session, require_account  # noqa: PLC0415
-    from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
-    from tandem.ops.status_warnings import list_warnings  # noqa: PLC0415
+    environment = fleet.read_environment(selection, env)
 
-    try:
-        aws_session = create_session()
-        require_account(environment, aws_session)
-        other_names = fleet.list_other_environments(selection, environment.name)
-        fleet_status = status_reader.read_status(
-            environment, build_guard_config(environment), status_reader.current_time(), other_names, aws_session
-        )
-    except TandemError as fault:
-        return fleet.report_failure(fault, selection)
-    open_concerns = list_warnings(fleet_status)
-    code = ExitCode.EXTERNAL_FAILURE if fleet_status.unknown else ExitCode.STALE if open_concerns else ExitCode.DONE
+    aws_session = create_session()
+    require_account(environment, aws_session)
+    other_names = sorted(path.stem for path in selection.environments.glob("*.yaml") if path.stem != environment.name)
+    fleet_status = status_reader.read_status(
+        environment, build_guard_config(environment), status_reader.current_time(), other_names, aws_session
+    )
+    warnings = list_warnings(fleet_status)
+    code = ExitCode.EXTERNAL_FAILURE if fleet_status.unknown else ExitCode.STALE if warnings else ExitCode.DONE
     if selection.as_json:
-        print_json(report.status_as_dict(fleet_status, open_concerns) | {"exit_code": int(code)})
+        print_json(status_as_dict(fleet_status, warnings) | {"exit_code": int(code)})
     else:
-        for line in report.format_status(fleet_status, open_concerns):
-            print(line)
+        print_status(fleet_status, warnings)
     return code
+
+
+def print_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> None:
+    """Print the conclusion, what needs attention with its next command, then every detail."""
+    print_rows([(conclude_status(status, warnings),)], indent=0)
+    print_rows(_list_status_rows(status, warnings))
+
+
+def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -> Iterator[TextRow]:
+    environment, now = status.environment, status.now
+    for warning in warnings:
+        yield from list_warning_rows(warning)
+    yield from (("unknown", f"{source}: {reason}") for source, reason in status.unknown.items())
+    yield "next", VerbatimText(choose_next_step(status))
+    yield "account", f"{environment.account}, {environment.region}; {now:%Y-%m-%d %H:%M} UTC"
+    yield "fleet", _format_fleet(status)
+    for machine in status.nodes:
+        age = f"{format_span(now - machine.launched)} old{'' if machine.ours else '  NOT OURS'}"
+        text = f"  {machine.id:<20}{machine.type:<16}{machine.zone:<12}{machine.state:<15}{age}"
+        yield (VerbatimText(text),)
+    yield "cost", _format_cost(status)
+    if status.deployment != "nothing":
+        yield "fence", _format_fence(status)
+        yield "lease", _format_lease(status)
+        yield "heartbeat", _format_heartbeat(status)
+        for index, path in enumerate(status.paths):
+            yield "stops" if index == 0 else "", f"{path.name:<9} {describe_path(path, now)}"
+    yield from _list_capacity_rows(status)
+    alarms = f"in ALARM: {', '.join(status.alarms)}" if status.alarms else "none in ALARM"
+    yield "alarms", UNKNOWN_TEXT if "alarms" in status.unknown else alarms
+
+
+def describe_path(path: StopPath, now: datetime) -> str:
+    """Return a path's state, when it acts next, and its sentence."""
+    mark = {"unarmed": "NOT ARMED: ", "unknown": "unknown: "}.get(path.state, "")
+    moment_text = f"{format_moment(path.at, now)}: " if path.at else ""
+    return f"{mark}{moment_text}{path.sentence}"
+
+
+def _format_fleet(status: StatusReport) -> str:
+    capacity, group = status.environment.capacity, status.node_group
+    if status.deployment == "nothing":
+        group_text = "not deployed, or destroyed: no cluster of this name"
+    elif status.deployment == "cluster":
+        reason = ": it waits for capacity.reservation_id" if capacity.awaits_reservation else ""
+        group_text = f"half deployed: a cluster and no node group{reason}"
+    elif group is None:
+        group_text = f"node group {UNKNOWN_TEXT}"
+    else:
+        group_text = f"node group {group.status}: desired {group.desired}, min {group.minimum}, max {group.maximum}"
+    count = "instances unknown" if "instances" in status.unknown else format_count(len(status.nodes), "instance")
+    return f"{count} of {capacity.kind} {capacity.instance_type}; {group_text}"
+
+
+def _format_cost(status: StatusReport) -> str:
+    if status.deployment == "nothing" and not status.nodes:
+        return "nothing is deployed"
+    capacity, parts = status.environment.capacity, []
+    if "instances" in status.unknown:
+        parts = ["unknown, as the instances are"]
+    elif status.nodes:
+        price = f"{capacity.usd_per_hour:.2f} USD (your figure of {capacity.usd_per_hour_date})"
+        parts = [f"{status.cost_usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x {price}"]
+    return "; ".join([*parts, _format_bill(status)]) + PAYMENT_NOTES.get(capacity.kind, "")
+
+
+def _format_bill(status: StatusReport) -> str:
+    """Return what the guard counted, also of instances that are gone; never a figure where none could be read."""
+    bill = status.bill
+    if bill is None:
+        return "what the fleet cost before is unknown" + (", see above" if "bill" in status.unknown else "")
+    period = f"since the lease of run {bill.run} began" if bill.run else "in the last 24 h"
+    source = f"({FLEET_USD} in {status.guard_config.namespace}, the reaper's count)"
+    if bill.usd is None:
+        return f"unknown what it cost {period}: the reaper counted nothing {source}"
+    return f"about {bill.usd:,.2f} USD {period} {source}" if bill.usd else f"nothing ran {period} {source}"
+
+
+def _format_fence(status: StatusReport) -> str:
+    fence, now = status.fleet.fence, status.now
+    if "fence" in status.unknown:
+        return UNKNOWN_TEXT
+    if fence is None or not fence.is_closed:
+        return f"none (lifted {format_moment(fence.at, now)} by {fence.who})" if fence else "none"
+    details = f"{fence.passes} pass{'' if fence.passes == 1 else 'es'}"
+    details += f", looked at {format_distance(fence.last_look, now)}" if fence.last_look else ""
+    details += f", {format_count(len(fence.terminated), 'instance')} terminated by id" if fence.terminated else ""
+    release_command = build_tandem_command("stop --release", status.environment.name)
+    since = f"{fence.state} since {format_moment(fence.at, now)}, by {fence.who}: {fence.why}"
+    return f"{since} ({details}); it blocks the next start until {release_command}"
+
+
+def _format_lease(status: StatusReport) -> str:
+    lease, now = status.fleet.lease, status.now
+    if "lease" in status.unknown:
+        return UNKNOWN_TEXT
+    if lease is None:
+        return "none"
+    experiment_note = f" of experiment {lease.experiment}" if lease.experiment else ""
+    end_note = "" if status.fleet.live_lease else "ENDED: fenced, " if status.fleet.is_fenced else "ENDED, "
+    words = [f"run {lease.run}{experiment_note} by {lease.who}"]
+    words += [f"{end_note}deadline {format_moment(lease.deadline, now)}", f"for {format_count(lease.nodes, 'node')}"]
+    if (status.fleet.desired_size or 0) > lease.nodes:
+        words.append(f"the node group wants {status.fleet.desired_size}")
+    if lease.ending:
+        words.append(f"ending since {format_moment(lease.ending, now)}")
+    if lease.unarmed:
+        words.append(f"unarmed accepted: {', '.join(lease.unarmed)}")
+    if lease.prefix and lease.prefix != status.guard_config.prefix:
+        words.append(f"it lies in the old place s3://{status.guard_config.bucket}/{lease.prefix}")
+    return "; ".join(words)
+
+
+def _format_heartbeat(status: StatusReport) -> str:
+    lease, beat = status.fleet.live_lease, status.fleet.heartbeat
+    if "heartbeat" in status.unknown or "lease" in status.unknown:
+        return UNKNOWN_TEXT
+    if lease is None:
+        return "none: no live lease"
+    if not lease.beats:
+        return "none expected: raised by hand, the deadline alone ends it"
+    if beat is None:
+        return f"none yet; the lease began {format_distance(lease.created, status.now)}"
+    distance, idle_minutes = format_distance(beat, status.now), status.guard_config.idle_minutes
+    return f"{format_clock(beat, status.now)} ({distance}); a stop after {idle_minutes:g} min"
+
+
+def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
+    capacity, reservation = status.environment.capacity, status.reservation
+    if not capacity.needs_reservation:
+        return
+    label = "block" if capacity.kind == "capacity-block" else "reserved"
+    if reservation is None:
+        state = UNKNOWN_TEXT if "reservation" in status.unknown else "EC2 knows none of this id"
+        waits = "none yet: capacity.reservation_id is not written"
+        yield label, waits if capacity.awaits_reservation else f"{capacity.reservation_id}: {state}"
+        return
+    moments = {"starts": reservation.starts, "ends": reservation.ends}
+    times = [f"{word} {format_moment(moment, status.now)}" for word, moment in moments.items() if moment]
+    usage = f"{reservation.total - reservation.available} of {format_count(reservation.total, 'instance')} in use"
+    yield label, ", ".join([f"{reservation.id} {reservation.state}", usage, *times])
+    if not status.is_block_active:
+        idle_text = "no: it is not active"
+    elif "instances" in status.unknown:
+        idle_text = "unknown, as the instances are"
+    else:
+        idle_text = "yes" if status.is_block_idle else "no"
+    yield "idle", idle_text
+
+
+def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> dict[str, Any]:
+    """Return the JSON document: times in ISO 8601 and UTC, null for what is not there or not known."""
+    fleet_state, capacity, unknown = status.fleet, status.environment.capacity, status.unknown
+    machines = [
+        {**_convert_fields(asdict(machine)), "age_s": int((status.now - machine.launched).total_seconds())}
+        for machine in status.nodes
+    ]
+    return {
+        "environment": status.environment.name,
+        "conclusion": conclude_status(status, warnings),
+        "next": choose_next_step(status).partition("  # ")[0],
+        "account": status.environment.account,
+        "region": status.environment.region,
+        "now": status.now.isoformat(),
+        "deployed": status.deployment,
+        "instances": None if "instances" in unknown else machines,
+        "node_hours": None if "instances" in unknown else round(status.node_hours, 4),
+        "usd": None if "instances" in unknown else round(status.cost_usd, 2),
+        "usd_per_hour": capacity.usd_per_hour,
+        "usd_per_hour_date": capacity.usd_per_hour_date.isoformat(),
+        "prepaid": capacity.kind == "capacity-block",
+        "node_group": _convert_fields(asdict(status.node_group)) if status.node_group else None,
+        "fence": _convert_fields(asdict(fleet_state.fence)) if fleet_state.fence else None,
+        "fenced": None if "fence" in unknown else fleet_state.is_fenced,
+        "lease": _convert_fields(asdict(fleet_state.lease)) if fleet_state.lease else None,
+        "lease_live": None if {"lease", "fence"} & set(unknown) else fleet_state.live_lease is not None,
+        "heartbeat": fleet_state.heartbeat.isoformat() if fleet_state.heartbeat else None,
+        "bill": _convert_fields(asdict(status.bill)) if status.bill else None,
+        "stops": [path_as_dict(path) for path in status.paths],
+        "schedules": [asdict(schedule) for schedule in status.schedules],
+        "reservation": _convert_fields(asdict(status.reservation)) if status.reservation else None,
+        "idle_block": None if "reservation" in unknown else status.is_block_idle,
+        "alarms": None if "alarms" in unknown else list(status.alarms),
+        "unknown": dict(unknown),
+        "attention": [{"problem": warning.problem, "change": warning.change} for warning in warnings],
+    }
+
+
+def path_as_dict(path: StopPath) -> dict[str, Any]:
+    """Return a path's row: `state` is armed, unarmed, absent or unknown; `arm_state` is null for the last two."""
+    arm_state = {"armed": True, "unarmed": False}.get(path.state)
+    moment = path.at.isoformat() if path.at else None
+    return {"name": path.name, "state": path.state, "armed": arm_state, "at": moment, "said": path.sentence}
+
+
+def _convert_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()}
+
+
+def conclude_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> str:
+    """Return the first line: what the fleet does now, and whether somebody has to look after it."""
+    parts = [next(_list_fleet_sentences(status))]
+    if "fence" in status.unknown and status.deployment != "nothing":
+        parts.append("unknown whether a fence stands")
+    elif status.fleet.is_fenced and status.deployment != "nothing" and not _list_own_instances(status):
+        parts.append("a fence blocks the next start")
+    if warnings:
+        parts.append(f"{format_count(len(warnings), 'thing')} {'needs' if len(warnings) == 1 else 'need'} attention")
+    if status.unknown:
+        parts.append(f"{format_count(len(status.unknown), 'thing')} could not be read")
+    elif not warnings and status.deployment != "nothing":
+        parts.append("nothing needs attention")
+    return f"{status.environment.name}: {', '.join(parts)}"
+
+
+def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
+    """Yield every sentence that holds, the most urgent first."""
+    fleet_state, instances = status.fleet, _list_own_instances(status)
+    if "instances" in status.unknown:
+        yield "unknown whether anything runs: EC2 could not be asked"
+    if instances:
+        yield f"{_describe_running(status, instances)}, {status.cost_usd:,.2f} USD so far"
+    if status.deployment == "nothing":
+        yield "not deployed"
+    if status.deployment == "cluster":
+        yield "half deployed: a cluster and no node group, nothing runs"
+    if "node group" in status.unknown:
+        yield "nothing runs, unknown what the node group wants"
+    lease = fleet_state.live_lease
+    lease_text = f"under {_describe_lease(status, lease)}" if lease else "without a live lease"
+    if fleet_state.desired_size and fleet_state.has_owner_tag:
+        yield f"nothing runs yet, {format_count(fleet_state.desired_size, 'node')} wanted {lease_text}"
+    if lease:
+        yield f"nothing runs, {_describe_lease(status, lease)} stands"
+    # what a fleet that is gone has cost; nothing where nothing was counted, which the cost row explains
+    bill = status.bill
+    cost = (
+        f", about {bill.usd:,.2f} USD in the last {format_span(status.now - bill.since)}" if bill and bill.usd else ""
+    )
+    yield f"{'stopped' if fleet_state.is_fenced else 'parked'}, nothing runs{cost}"
+
+
+def _describe_running(status: StatusReport, instances: Sequence[FleetInstance]) -> str:
+    fleet_state, lease = status.fleet, status.fleet.live_lease
+    if fleet_state.is_fenced:
+        return f"a stop is under way: {format_count(len(instances), 'instance')} alive"
+    if lease and lease.ending:
+        return f"run {lease.run} is ending: {format_count(len(instances), 'instance')} alive"
+    nodes_text = f"{format_count(len(instances), 'node')} {'runs' if len(instances) == 1 else 'run'}"
+    if {"lease", "fence"} & set(status.unknown):
+        return f"{nodes_text}, unknown under which lease"
+    return f"{nodes_text} {f'under {_describe_lease(status, lease)}' if lease else 'without a live lease'}"
+
+
+def _describe_lease(status: StatusReport, lease: Lease) -> str:
+    return f"lease {lease.run} until {format_moment(lease.deadline, status.now)}"
+
+
+def _list_own_instances(status: StatusReport) -> list[FleetInstance]:
+    return [instance for instance in status.fleet.instances if instance.is_ours]
+
+
+def choose_next_step(status: StatusReport) -> str:
+    """Return the command that comes next and its purpose as a comment, which a shell passes over."""
+    command, purpose = next(_list_next_steps(status))
+    return f"{command}  # {purpose}"
+
+
+def _list_next_steps(status: StatusReport) -> Iterator[tuple[str, str]]:
+    """Yield every command that would do, with its purpose, the most urgent first."""
+    environment, fleet_state, instances = status.environment, status.fleet, _list_own_instances(status)
+    name = environment.name
+    end_step = build_tandem_command("stop --end", name), "ends the run; in an emergency: without --end"
+    if "instances" in status.unknown:
+        yield build_tandem_command("stop", name), "stops the fleet unseen"
+    if instances and fleet_state.is_fenced:
+        yield build_tandem_command("stop", name, "--wait"), "follows the stop to its end"
+    if fleet_state.live_lease and (instances or fleet_state.desired_size):
+        yield end_step
+    if instances or (fleet_state.desired_size and fleet_state.has_owner_tag):
+        yield build_tandem_command("stop", name), "stops it"
+    if status.deployment == "nothing":
+        yield build_cdk_command("deploy", name), "deploys it"
+    if status.deployment == "cluster":
+        awaits_reservation = environment.capacity.awaits_reservation
+        purpose = "once capacity.reservation_id is written" if awaits_reservation else "makes the node group"
+        yield build_cdk_command("deploy", name, "Fleet"), purpose
+    if fleet_state.is_fenced:
+        yield build_tandem_command("stop --release", name), "lifts the fence; no start before"
+    if fleet_state.live_lease:
+        yield end_step
+    if {"fence", "lease", "node group"} & set(status.unknown):
+        yield build_tandem_command("status", name), "once AWS answers"
+    yield f"{build_tandem_command('start', name)} --hours H --experiment NAME", "raises nodes"

@@ -5,105 +5,96 @@ Exit codes: 0 done; 2 bad input, or not allowed now; 3 something of the stop cou
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Annotated
+
+from cyclopts import Group, Parameter
 
 from tandem.cli import fleet
-from tandem.cli.outcome import format_count, print_json
-from tandem.cli.selection import Selection
+from tandem.cli.console import VerbatimText, format_count, print_fault, print_json, print_line, print_result, print_rows
+from tandem.cli.flags import EXCLUSIVE, EnvironmentName
+from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
+from tandem.guard.apply import PassReport, stop_fleet
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.normal_end import end_lease
+from tandem.guard.observe import FleetState
+from tandem.guard.release import release_fence
+from tandem.guard.schedules import list_foreign_schedules
+from tandem.guard.values import CALL_ERRORS, describe_error
+from tandem.ops import stop_progress
+from tandem.ops.account import create_client, create_session, require_account
+from tandem.ops.caller import ShortTimeoutSession, identify_caller
+from tandem.ops.guard_config import build_guard_config
+from tandem.ops.status import cluster_exists, current_time
+from tandem.ops.status_warnings import build_schedule_warning
+from tandem.ops.stop_function import has_denial, invoke_stop_function
+from tandem.ops.stop_paths import read_reaper_path
+from tandem.shell_command import build_tandem_command
 from tandem.spec.environment import Environment
-
-if TYPE_CHECKING:
-    from tandem.guard.apply import PassReport
-    from tandem.guard.config import AwsClients, GuardConfig
-    from tandem.guard.observe import FleetState
 
 RUNBOOK = "docs/runbook.md#fleet-will-not-go-to-zero"
 DEFAULT_REASON = "an operator asked for it"
+ACTIONS = Group("Instead of fencing alone", validator=EXCLUSIVE, sort_key=1)
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what `tandem stop` takes."""
-    parser.add_argument("--env", required=True, metavar="NAME", help="the environment whose fleet it is")
-    parser.add_argument(
-        "--why", default=DEFAULT_REASON, metavar="TEXT", help="written into the fence, for whoever meets it"
-    )
-    action_group = parser.add_mutually_exclusive_group()
-    action_group.add_argument("--wait", action="store_true", help="follow until EC2 lists no instance")
-    action_group.add_argument(
-        "--clear", action="store_true", help="lift the fence, so that the fleet may be raised again"
-    )
-    action_group.add_argument(
-        "--end", action="store_true", help="the normal end of a run: no fence, the next start needs none"
-    )
-    parser.add_argument("--run", metavar="ID", help="with --end: refuse where another run has the fleet")
-
-
-def stop(selection: Selection, options: argparse.Namespace) -> ExitCode:
-    """Stop an environment's fleet through the AWS API, end its run, or lift the fence.
+def stop(
+    *,
+    env: EnvironmentName,
+    why: Annotated[str, Parameter(metavar="TEXT")] = DEFAULT_REASON,
+    run: Annotated[str | None, Parameter(metavar="ID")] = None,
+    wait: Annotated[bool, Parameter(group=ACTIONS)] = False,
+    release: Annotated[bool, Parameter(group=ACTIONS)] = False,
+    end: Annotated[bool, Parameter(group=ACTIONS)] = False,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Stop the fleet: fence it and set it to 0; or lift the fence.
 
     Args:
-        selection: the folders of declared files.
-        options: as of `add_flags`.
+        env: the environment whose fleet it is
+        why: written into the fence, for whoever meets it
+        run: with --end: refuse where another run has the fleet
+        wait: follow until EC2 lists no instance
+        release: lift the fence, so that the fleet may be raised again
+        end: the normal end of a run: no fence, the next start needs none
 
     Raises:
-        SpecError: the environment's file has not the form of one.
+        TandemError: the environment's file has not the form of one, it is not allowed now, or AWS failed.
     """
-    environment = fleet.read_environment(selection, options.env)
-    from tandem.guard.config import AwsClients  # noqa: PLC0415
-    from tandem.ops.account import create_session, require_account  # noqa: PLC0415 - boto3
-    from tandem.ops.guard_config import build_guard_config  # noqa: PLC0415
+    environment = fleet.read_environment(selection, env)
 
     try:
-        if options.run and not options.end:
+        if run and not end:
             raise InputError("--run is of --end alone", where=environment.name, change="add --end, or leave it out")
         aws_session = create_session()
         limits = build_guard_config(environment)
         clients = AwsClients.create(environment.region, aws_session)
-        if options.clear:
-            return _release_fence(selection, environment, clients, limits, require_account(environment, aws_session))
-        if options.end:
-            return _end_run(selection, clients, limits, require_account(environment, aws_session), options.run)
-        caller = _identify_caller(environment, aws_session, clients, limits)
-        return _stop_fleet(selection, environment, (clients, limits), caller, options)
+        if release:
+            return _release_fence(selection, clients, limits, require_account(environment, aws_session))
+        if end:
+            return _end_run(selection, clients, limits, require_account(environment, aws_session), run)
+        caller = identify_caller(environment, aws_session, clients, limits)
+        if caller.doubt:
+            doubt = f"who asks for this stop is unknown: {caller.doubt}; the stop goes on"
+            print(f"warning: {doubt}", file=sys.stderr)
+        return _stop_fleet(selection, environment, clients, limits, who=caller.who, why=why, follows=wait)
     except TandemError as fault:
-        return fleet.report_failure(fleet.explain_fault(fault, environment), selection)
-
-
-def _identify_caller(environment: Environment, aws_session: Any, clients: AwsClients, limits: GuardConfig) -> str:
-    """Return who stops; where STS does not say, say so and go on.
-
-    Raises:
-        ExternalError: the credentials are of another account, or there are none.
-    """
-    from tandem.ops.caller import identify_caller  # noqa: PLC0415 - boto3
-
-    caller = identify_caller(environment, aws_session, clients, limits)
-    if caller.doubt:
-        print(f"warning: who asks for this stop is unknown: {caller.doubt}; the stop goes on", file=sys.stderr)
-    return caller.who
+        raise fleet.explain_fault(fault, environment) from fault
 
 
 def _end_run(selection: Selection, clients: AwsClients, limits: GuardConfig, caller: str, run: str | None) -> ExitCode:
     """End a run without a fence, and wait until EC2 lists no instance."""
-    from tandem.guard.normal_end import end_lease  # noqa: PLC0415 - boto3
-    from tandem.ops.status import current_time  # noqa: PLC0415
+    name, stream = limits.environment, sys.stderr if selection.as_json else sys.stdout
 
     def print_step(sentence: str) -> None:
         with contextlib.suppress(BrokenPipeError):  # an end goes on where nobody reads it, as under `| head`
-            print(
-                f"    {current_time():%H:%M:%S}  {sentence}",
-                flush=True,
-                file=sys.stderr if selection.as_json else sys.stdout,
-            )
+            print(f"    {current_time():%H:%M:%S}  {sentence}", flush=True, file=stream)
 
-    print_step(f"{limits.environment}: {caller} ends {f'run {run}' if run else 'the run'}; no fence stays behind it")
+    print_step(f"{name}: {caller} ends {f'run {run}' if run else 'the run'}; no fence stays behind it")
     try:
         report = end_lease(
             clients,
@@ -114,63 +105,60 @@ def _end_run(selection: Selection, clients: AwsClients, limits: GuardConfig, cal
             log=print_step,
         )
     except KeyboardInterrupt:
-        words = ["stop", "--end", "--env", limits.environment, *(["--run", run] if run else [])]
-        print(f"interrupted: the lease says that it ends, and the reaper stops what is left after 30 min. Go on: "
-              f"{fleet.tandem_command(*words)}", file=sys.stderr)  # fmt: skip
+        again = build_tandem_command("stop --end", name, *(["--run", run] if run else []))
+        state = "interrupted: the lease says that it ends, and the reaper stops what is left after 30 min"
+        print(f"{state}. Go on: {again}", file=sys.stderr)
         raise
-    if selection.as_json:
-        print_json({"environment": limits.environment, "run": report.run, "done": list(report.actions), "exit_code": 0})
-    else:
-        start = fleet.tandem_command("start", "--env", limits.environment)
-        print(f"{limits.environment}: run {report.run} has ended; next: {start} --hours H --experiment NAME")
+    text = f"{name}: run {report.run} has ended; next: {_build_start_command(name)}"
+    document = {"environment": name, "run": report.run, "done": list(report.actions), "exit_code": 0}
+    print_result(document, [text], as_json=selection.as_json)
     return ExitCode.DONE
 
 
-def _release_fence(
-    selection: Selection, environment: Environment, clients: AwsClients, limits: GuardConfig, caller: str
-) -> ExitCode:
-    from tandem.guard.release import release_fence  # noqa: PLC0415
-    from tandem.ops.status import current_time  # noqa: PLC0415 - boto3
+def _release_fence(selection: Selection, clients: AwsClients, limits: GuardConfig, caller: str) -> ExitCode:
 
-    fence = release_fence(clients, limits, who=caller, now=current_time())
-    if selection.as_json:
-        print_json({"environment": limits.environment, "fence": fence.state, "by": fence.who, "exit_code": 0})
-    else:
-        start = fleet.tandem_command("start", "--env", environment.name)
-        print(f"{limits.environment}: the fence is lifted; next: {start} --hours H --experiment NAME")
+    fence, name = release_fence(clients, limits, who=caller, now=current_time()), limits.environment
+    text = f"{name}: the fence is lifted; next: {_build_start_command(name)}"
+    document = {"environment": name, "fence": fence.state, "by": fence.who, "exit_code": 0}
+    print_result(document, [text], as_json=selection.as_json)
     return ExitCode.DONE
+
+
+def _build_start_command(name: str) -> str:
+    return f"{build_tandem_command('start', name)} --hours H --experiment NAME"
 
 
 def _stop_fleet(
     selection: Selection,
     environment: Environment,
-    clients_and_limits: tuple[AwsClients, GuardConfig],
-    caller: str,
-    options: argparse.Namespace,
+    clients: AwsClients,
+    limits: GuardConfig,
+    *,
+    who: str,
+    why: str,
+    follows: bool,
 ) -> ExitCode:
-    from tandem.guard.apply import stop_fleet  # noqa: PLC0415 - boto3
-    from tandem.ops.status import current_time  # noqa: PLC0415
 
-    clients, limits = clients_and_limits
-    report = stop_fleet(clients, limits, who=caller, why=options.why, run=None, now=current_time())
-    report = _delegate_stop(environment, report, caller=caller, reason=options.why)
+    report = stop_fleet(clients, limits, who=who, why=why, run=None, now=current_time())
+    report = _delegate_stop(environment, report, caller=who, reason=why)
     fleet_state = report.fleet
     if fleet_state.has_node_group is False and not fleet_state.instances and "instances" not in fleet_state.unknown:
         _require_cluster(environment, clients, limits, has_fence="fence" not in fleet_state.unknown)
     code = ExitCode.EXTERNAL_FAILURE if report.failures else ExitCode.DONE
     if not selection.as_json:
-        reaper_silence = _explain_reaper_silence(environment, clients, limits, fleet_state)
-        rows = _format_report(environment, report, wait=options.wait, reaper_silence=reaper_silence)
-        for line in (*rows, *_format_schedules(clients, limits, report)):
-            print(line, flush=True)
+        silence = _explain_reaper_silence(environment, clients, limits, fleet_state)
+        print_line(f"{environment.name}: stop")
+        print_rows(_list_report_rows(environment, report, follows=follows, reaper_silence=silence))
+        print_rows(_list_schedule_rows(clients, limits, report))
+        sys.stdout.flush()
     for sentence in report.failures:
-        print(f"error: {sentence}", file=sys.stderr)
+        print_line(f"error: {sentence}", stderr=True)
     if report.failures:
         print(f"  change   {RUNBOOK}; the reaper tries again every 5 min", file=sys.stderr)
     try:
-        changes = _follow_stop(selection, clients, limits, report) if options.wait else []
+        changes = _follow_stop(selection, clients, limits, report) if follows else []
     except TandemError as fault:
-        return fleet.report_failure(fault, selection, report.as_json())
+        return print_fault(fault, as_json=selection.as_json, done=report.as_json())
     if selection.as_json:
         print_json(report.as_json() | {"followed": changes, "exit_code": int(code)})
     return code
@@ -178,17 +166,14 @@ def _stop_fleet(
 
 def _delegate_stop(environment: Environment, report: PassReport, *, caller: str, reason: str) -> PassReport:
     """Return the report; where these credentials may not do all of it, with what the stop function did for them."""
-    from tandem.ops.stop_function import has_denial, invoke_stop_function  # noqa: PLC0415
-
     if not has_denial(report.failures):
         return report
     try:
         actions = invoke_stop_function(environment, who=caller, why=reason)
     except TandemError as fault:
         return replace(report, failures=(*report.failures, f"the stop function was asked for it: {fault}"))
-    return replace(
-        report, actions=(*report.actions, *(f"by the stop function: {action}" for action in actions)), failures=()
-    )
+    own_actions = tuple(f"by the stop function: {action}" for action in actions)
+    return replace(report, actions=(*report.actions, *own_actions), failures=())
 
 
 def _require_cluster(environment: Environment, clients: AwsClients, limits: GuardConfig, *, has_fence: bool) -> None:
@@ -198,27 +183,21 @@ def _require_cluster(environment: Environment, clients: AwsClients, limits: Guar
         InputError: the environment was never deployed, or is destroyed.
         ExternalError: EKS could not be asked.
     """
-    from tandem.ops.status import cluster_exists  # noqa: PLC0415
-
     if cluster_exists(clients, limits):
         return
-    release_command = fleet.tandem_command("stop", "--env", environment.name, "--clear")
+    release_command = build_tandem_command("stop", environment.name, "--release")
     release_note = f"; the fence that now stands in {limits.bucket}: {release_command}"
     raise InputError(
         f"it is not deployed: there is neither cluster {limits.cluster} nor an instance of it: nothing to stop",
         where=f"{environment.name} in account {environment.account}, {environment.region}",
         change=f"see that the name is meant{release_note if has_fence else ''}",
-    )  # fmt: skip
+    )
 
 
 def _explain_reaper_silence(
     environment: Environment, clients: AwsClients, limits: GuardConfig, fleet_state: FleetState
 ) -> str:
     """Return why nobody does the rest; "" where the reaper looks, or where that cannot be seen."""
-    from tandem.ops.account import create_client, create_session  # noqa: PLC0415 - boto3
-    from tandem.ops.caller import ShortTimeoutSession  # noqa: PLC0415
-    from tandem.ops.stop_paths import read_reaper_path  # noqa: PLC0415
-
     try:
         functions = create_client(environment, "lambda", ShortTimeoutSession(create_session()))
         path = read_reaper_path(clients.cloudwatch, functions, environment, limits, fleet_state)
@@ -227,63 +206,50 @@ def _explain_reaper_silence(
     return path.sentence if path.state == "unarmed" else ""
 
 
-def _format_schedules(clients: AwsClients, limits: GuardConfig, report: PassReport) -> Iterator[str]:
+def _list_schedule_rows(clients: AwsClients, limits: GuardConfig, report: PassReport) -> Iterator[fleet.TextRow]:
     """Yield what of the guard's group may raise the fleet behind this fence, and how it is deleted."""
-    from tandem.guard.schedules import list_foreign_schedules  # noqa: PLC0415 - boto3
-    from tandem.guard.values import CALL_ERRORS, describe_error  # noqa: PLC0415
-    from tandem.ops.status_warnings import build_schedule_warning  # noqa: PLC0415
-
     if "lease" in report.fleet.unknown:
         return  # its own schedule could not be told from a foreign one
     try:
         schedules = list_foreign_schedules(clients, limits, report.fleet.lease)
     except CALL_ERRORS as error:
-        yield from fleet.format_row("unknown", f"schedules: {describe_error(error)}")
+        yield "unknown", f"schedules: {describe_error(error)}"
         return
     for schedule in schedules:
-        yield from fleet.format_concern(build_schedule_warning(limits, schedule))
+        yield from fleet.list_warning_rows(build_schedule_warning(limits, schedule))
 
 
-def _format_report(environment: Environment, report: PassReport, *, wait: bool, reaper_silence: str) -> list[str]:
-    """Return what was done, and who does the rest."""
+def _list_report_rows(
+    environment: Environment, report: PassReport, *, follows: bool, reaper_silence: str
+) -> Iterator[fleet.TextRow]:
+    """Yield what was done, and who does the rest."""
     name, instances = environment.name, report.fleet.instances
-    stop_command, status_command = (
-        fleet.tandem_command("stop", "--env", name),
-        fleet.tandem_command("status", "--env", name),
-    )
-    rows = [f"{name}: stop", *(line for sentence in report.actions for line in fleet.format_row("done", sentence))]
-    for source, reason in report.fleet.unknown.items():
-        rows += fleet.format_row("unknown", f"{source}: {reason}")
+    yield from (("done", sentence) for sentence in report.actions)
+    yield from (("unknown", f"{source}: {reason}") for source, reason in report.fleet.unknown.items())
     if "instances" in report.fleet.unknown:
-        rows += fleet.format_row("alive", "unknown: EC2 could not be asked")
+        yield "alive", "unknown: EC2 could not be asked"
     elif instances:
         ids = ", ".join(instance.id for instance in instances)
-        rows += fleet.format_row("alive", f"{format_count(len(instances), 'instance')}: {ids}")
+        yield "alive", f"{format_count(len(instances), 'instance')}: {ids}"
     else:
-        rows += fleet.format_row("alive", "EC2 lists no instance")
+        yield "alive", "EC2 lists no instance"
     if reaper_silence:
-        rows += fleet.format_row(
-            "attention", f"the reaper is {reaper_silence}: nobody ends by id what EKS leaves; {RUNBOOK}"
-        )
-    if wait:
-        return [*rows, *fleet.format_row("following", "until EC2 lists none; Ctrl-C ends this command, not the stop")]
+        yield "attention", f"the reaper is {reaper_silence}: nobody ends by id what EKS leaves; {RUNBOOK}"
+    if follows:
+        yield "following", "until EC2 lists none; Ctrl-C ends this command, not the stop"
+        return
     if not reaper_silence:
-        reaper_action = "sees that EC2 lists none, and after a grace of 10 min terminates by id what is left"
-        rows += fleet.format_row(
-            "then", f"the reaper, a Lambda function in the account that looks every 5 min, {reaper_action}"
-        )
-    rows += fleet.format_row("follow", f"{stop_command} --wait, or {status_command}")
-    return [
-        *rows,
-        *fleet.format_row("again", f"{stop_command} --clear lifts the fence, once no instance lives; no start before"),
-    ]
+        action = "sees that EC2 lists none, and after a grace of 10 min terminates by id what is left"
+        yield "then", f"the reaper, a Lambda function in the account that looks every 5 min, {action}"
+    yield "follow", VerbatimText(f"{build_tandem_command('stop', name)} --wait")
+    yield "", VerbatimText(build_tandem_command("status", name))
+    note = "lifts the fence, once no instance lives"
+    yield "again", VerbatimText(f"{build_tandem_command('stop', name)} --release  # {note}")
 
 
 def _follow_stop(
     selection: Selection, clients: AwsClients, limits: GuardConfig, report: PassReport
 ) -> list[dict[str, str]]:
-    from tandem.ops import stop_progress  # noqa: PLC0415 - boto3
-    from tandem.ops.status import current_time  # noqa: PLC0415
 
     changes = []
     try:
@@ -292,7 +258,7 @@ def _follow_stop(
             if not selection.as_json:
                 print(f"    {change_time:%H:%M:%S}  {line}", flush=True)
     except KeyboardInterrupt:
-        status_command = fleet.tandem_command("status", "--env", limits.environment)
+        status_command = build_tandem_command("status", limits.environment)
         print(f"the stop goes on without this command: {status_command}", file=sys.stderr)
         raise
     if not selection.as_json:

@@ -57,7 +57,7 @@ SCHEDULE_TARGET_ARN = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 # Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
 RETRY_POLICY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
 RETRY_ADVICE = "nothing was raised; try again"
-LATE_START_ADVICE = "the reaper fences it within minutes; then tandem stop --clear, and start again"
+LATE_START_ADVICE = "the reaper fences it within minutes; then tandem stop --release, and start again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ class _FleetStart:
         if fence is not None and fence.is_closed:
             raise self._refuse(
                 f"fenced by {fence.who} at {fence.at:%Y-%m-%d %H:%M} UTC: {fence.why}",
-                f"{self.status_command}; when the reason is gone, tandem stop --clear --env {self.config.environment}",
+                f"{self.status_command}; when the reason is gone, {self.stop_command} --release",
                 self.config.replace_prefix(fence.prefix).url(FENCE_KEY),
             )
         self._require_no_other_lease()
@@ -196,7 +196,7 @@ class _FleetStart:
         deadline_text = f"{lease.deadline:%Y-%m-%d %H:%M} UTC"
         if lease.deadline <= now:
             problem = f"the lease of run {lease.run} ended at {deadline_text}"
-            advice = f"the reaper fences it within minutes; then tandem stop --clear --env {name}"
+            advice = f"the reaper fences it within minutes; then tandem stop --release --env {name}"
         elif lease.ending is not None:
             problem = f"run {lease.run} of {lease.who} ends since {lease.ending:%Y-%m-%d %H:%M} UTC"
             advice = (

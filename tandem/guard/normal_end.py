@@ -94,7 +94,7 @@ class _NormalEnd:
         fleet.require_known("fence", "lease", where=name, **blind)
         if fleet.fence is not None and fleet.is_fenced:
             raise InputError(f"{fleet.fence.who} fenced it: {fleet.fence.why}", where=name,
-                               change=f"the stop ends the fleet; then tandem stop --clear --env {name}")  # fmt: skip
+                               change=f"the stop ends the fleet; then tandem stop --release --env {name}")  # fmt: skip
         if fleet.lease is None or fleet.pointer is None:
             fault = fleet.pointer.fault if fleet.pointer else ""
             raise InputError(fault or "there is no lease, so nothing to end", where=name,

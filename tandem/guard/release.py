@@ -26,7 +26,7 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
         ExternalError: AWS could not be asked, or somebody stops at this moment.
     """
     fleet = observe_fleet(clients, config, now)
-    release_command = f"tandem stop --clear --env {config.environment}"
+    release_command = f"tandem stop --release --env {config.environment}"
     fleet.require_known(
         "fence", "lease", "node group", "instances", where=config.environment,
         consequence="the fence stays", change=f"{release_command} once AWS answers",

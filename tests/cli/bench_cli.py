@@ -20,7 +20,16 @@ import pytest  # noqa: E402
 from independent_server import MODEL, Schedule, Server  # noqa: E402
 from planned import suite_file  # noqa: E402
 
+from tandem.cli.bench_flags import RunFlags  # noqa: E402
+from tandem.cli.program import app  # noqa: E402
+
 READY_S = 30
+
+
+def run_flags(*words: str) -> RunFlags:
+    """The flags of `tandem bench run` as the command line reads them."""
+    flags: RunFlags = app.parse_args(["bench", "run", *words])[1].arguments["flags"]
+    return flags
 
 
 class Pair:

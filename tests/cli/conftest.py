@@ -21,13 +21,15 @@ __all__ = ["aws", "bucket", "clients", "endpoint", "front", "proxied", "proxy", 
 LOADER = Loader()  # reads the model of each service once: EC2's alone takes half a second
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Print as into a pipe, whatever terminal the tests run in."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def undeployed(
-    specs: Path,
-    endpoint: AwsEndpoint,
-    aws: dict[str, str],
-    proxy: FaultProxy,
-    monkeypatch: pytest.MonkeyPatch,
+    specs: Path, endpoint: AwsEndpoint, aws: dict[str, str], proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Fleet]:
     """An environment of a new name of which nothing exists; commands reach the endpoint through the fault proxy."""
     assert aws

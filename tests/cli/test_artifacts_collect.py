@@ -1,4 +1,4 @@
-"""`tandem artifacts collect`: what the declared files use is safe, whoever declares it; the rest goes when told to."""
+"""`tandem artifacts gc`: what the declared files use is safe, whoever declares it; the rest goes when told to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 from bucket_specs import ENV, copy_environment, folders, needed, store_needs, write_environment
-from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from stored_sets import keys, put_lease, put_set
 
@@ -40,7 +39,7 @@ def mine(specs: Path, bucket: str, aws: dict[str, str], monkeypatch: pytest.Monk
 @pytest.fixture
 def run(mine: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     def act(*more: str) -> tuple[int, str, str]:
-        code = main(["artifacts", "collect", "--env", ENV, *folders(mine), *more])
+        code = main(["artifacts", "gc", "--env", ENV, *folders(mine), *more])
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -64,7 +63,7 @@ def write_manifest(mine: Path, fields: dict[str, Any], environment: str = ENV) -
     return path
 
 
-def test_without_delete_nothing_goes(run: Run, store: ObjectStore) -> None:
+def test_without_delete_nothing_goes(run, store):
     put_set(store, STALE, "run")
     before = keys(store)
 
@@ -75,7 +74,7 @@ def test_without_delete_nothing_goes(run: Run, store: ObjectStore) -> None:
     )  # fmt: skip
 
 
-def test_with_delete_what_nobody_uses_goes_and_what_is_used_stays(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_with_delete_what_nobody_uses_goes_and_what_is_used_stays(run, mine, store):
     store_needs(store, needed(mine))
     before = keys(store)
     put_set(store, STALE, "run")
@@ -85,7 +84,7 @@ def test_with_delete_what_nobody_uses_goes_and_what_is_used_stays(run: Run, mine
     assert (code, keys(store), f"deleted: {STALE}" in out) == (0, before, True)
 
 
-def test_a_second_run_finds_nothing(run: Run, store: ObjectStore) -> None:
+def test_a_second_run_finds_nothing(run, store):
     put_set(store, STALE, "run")
     run("--delete")
 
@@ -93,7 +92,7 @@ def test_a_second_run_finds_nothing(run: Run, store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize(("days", "goes"), [("39", True), ("41", False)])
-def test_what_is_younger_than_the_days_stays(run: Run, store: ObjectStore, days: str, goes: bool) -> None:
+def test_what_is_younger_than_the_days_stays(run, store, days, goes):
     put_set(store, STALE, "run")
 
     run("--delete", "--days", days)
@@ -101,7 +100,7 @@ def test_what_is_younger_than_the_days_stays(run: Run, store: ObjectStore, days:
     assert (keys(store) == set()) is goes
 
 
-def test_what_is_freed_is_told_in_bytes_and_money(run: Run, store: ObjectStore) -> None:
+def test_what_is_freed_is_told_in_bytes_and_money(run, store):
     put_set(store, STALE, "run", files={"big": bytes(8 << 20)})
 
     told = json.loads(run("--delete", "--json")[1])
@@ -110,7 +109,7 @@ def test_what_is_freed_is_told_in_bytes_and_money(run: Run, store: ObjectStore) 
     assert told["usd_per_month"] == pytest.approx(told["size"] / 2**30 * 0.025)
 
 
-def test_json_is_one_document_with_every_set(run: Run, store: ObjectStore) -> None:
+def test_json_is_one_document_with_every_set(run, store):
     put_set(store, STALE, "run")
     put_lease(store, "artifacts/held-000000000000", held=True)
 
@@ -120,9 +119,7 @@ def test_json_is_one_document_with_every_set(run: Run, store: ObjectStore) -> No
     assert [each["prefix"] for each in told["kept"]] == ["artifacts/held-000000000000"]
 
 
-def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(
-    run: Run, mine: Path, store: ObjectStore
-) -> None:
+def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(run, mine, store):
     copy_environment(mine, "other", "post-drafts-windows")
     store_needs(store, needed(mine))
     before = keys(store)
@@ -152,9 +149,7 @@ def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(
     ],
     ids=["malformed environment", "missing experiment", "malformed experiment", "refused experiment"],
 )
-def test_nothing_goes_while_it_is_not_known_what_the_others_use(
-    run: Run, mine: Path, store: ObjectStore, spoil: Callable[[Path], object]
-) -> None:
+def test_nothing_goes_while_it_is_not_known_what_the_others_use(run, mine, store, spoil):
     put_set(store, STALE, "run")
     before = keys(store)
     spoil(mine)
@@ -164,7 +159,7 @@ def test_nothing_goes_while_it_is_not_known_what_the_others_use(
     assert (code, keys(store), "error: " in err) == (2, before, True)
 
 
-def test_an_environment_of_another_bucket_does_not_matter(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_an_environment_of_another_bucket_does_not_matter(run, mine, store):
     put_set(store, STALE, "run")
     other = copy_environment(mine, "other", "no-such-experiment")
     other.write_text(other.read_text().replace("existing_bucket: artifacts-", "existing_bucket: elsewhere-"))
@@ -172,7 +167,7 @@ def test_an_environment_of_another_bucket_does_not_matter(run: Run, mine: Path, 
     assert (run("--delete")[0], keys(store)) == (0, set())
 
 
-def test_what_a_rendered_server_loads_stays_though_nobody_declares_it(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_what_a_rendered_server_loads_stays_though_nobody_declares_it(run, mine, store):
     key = old_key(mine)
     put_set(store, key.prefix, "run", key.as_fields())
     put_set(store, "models/" + str(key.draft).replace("@", "/"), "", {"id": "a", "revision": "b"})
@@ -184,7 +179,7 @@ def test_what_a_rendered_server_loads_stays_though_nobody_declares_it(run: Run, 
     assert keys(store) == before
 
 
-def test_what_a_server_rendered_by_another_release_loads_stays(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_what_a_server_rendered_by_another_release_loads_stays(run, mine, store):
     fields = {**old_key(mine).as_fields(), "a_newer_field": 1}
     put_set(store, STALE, "run", fields)
     before = keys(store)
@@ -195,7 +190,7 @@ def test_what_a_server_rendered_by_another_release_loads_stays(run: Run, mine: P
     assert keys(store) == before
 
 
-def test_nothing_goes_while_a_rendered_server_cannot_be_read(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_nothing_goes_while_a_rendered_server_cannot_be_read(run, mine, store):
     put_set(store, STALE, "run")
     write_manifest(mine, {}).write_text("kind: Deployment\n")
 
@@ -204,7 +199,7 @@ def test_nothing_goes_while_a_rendered_server_cannot_be_read(run: Run, mine: Pat
     assert (code, "render again" in err, keys(store) != set()) == (2, True, True)
 
 
-def test_rendered_servers_of_other_buckets_do_not_matter(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_rendered_servers_of_other_buckets_do_not_matter(run, mine, store):
     key = old_key(mine)
     put_set(store, key.prefix, "run", key.as_fields())
     write_manifest(mine, key.as_fields(), "elsewhere")
@@ -214,7 +209,7 @@ def test_rendered_servers_of_other_buckets_do_not_matter(run: Run, mine: Path, s
     assert keys(store) == set()
 
 
-def test_what_is_named_to_be_kept_stays(run: Run, store: ObjectStore) -> None:
+def test_what_is_named_to_be_kept_stays(run, store):
     put_set(store, STALE, "run")
     before = keys(store)
 
@@ -223,7 +218,7 @@ def test_what_is_named_to_be_kept_stays(run: Run, store: ObjectStore) -> None:
     assert keys(store) == before
 
 
-def test_a_name_to_keep_that_is_stored_nowhere_gives_2_and_deletes_nothing(run: Run, store: ObjectStore) -> None:
+def test_a_name_to_keep_that_is_stored_nowhere_gives_2_and_deletes_nothing(run, store):
     put_set(store, STALE, "run")
     before = keys(store)
 
@@ -232,16 +227,14 @@ def test_a_name_to_keep_that_is_stored_nowhere_gives_2_and_deletes_nothing(run: 
     assert (code, keys(store), "tiny-000000000000" in err) == (2, before, True)
 
 
-def test_a_versioned_bucket_of_the_operators_own_says_when_space_is_free(run: Run, store: ObjectStore) -> None:
+def test_a_versioned_bucket_of_the_operators_own_says_when_space_is_free(run, store):
     store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"})
     put_set(store, STALE, "run")
 
     assert "they are paid for until its own lifecycle rules remove them" in run()[1]
 
 
-def test_a_bucket_of_tandems_own_says_for_how_many_days_old_versions_are_paid(
-    run: Run, mine: Path, store: ObjectStore, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bucket_of_tandems_own_says_for_how_many_days_old_versions_are_paid(run, mine, store, bucket, monkeypatch):
     file = mine / "environments" / f"{ENV}.yaml"
     file.write_text(file.read_text().replace(f"existing_bucket: {bucket}", "noncurrent_days: 12"))
     monkeypatch.setattr(names, "bucket_name", lambda _: bucket)
@@ -251,27 +244,24 @@ def test_a_bucket_of_tandems_own_says_for_how_many_days_old_versions_are_paid(
     assert "paid for 12 days more (artifacts.noncurrent_days)" in run()[1]
 
 
-def test_who_may_not_delete_is_told_which_right_is_missing(
-    mine: Path, proxied: ObjectStore, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_may_not_delete_is_told_which_right_is_missing(mine, proxied, proxy, capsys):
     put_set(proxied, STALE, "run")
     proxy.use(FaultRule(operation="DeleteObjects", fault=ACCESS_DENIED_FAULT))
 
-    code = main(["artifacts", "collect", "--env", ENV, *folders(mine), "--delete"])
+    code = main(["artifacts", "gc", "--env", ENV, *folders(mine), "--delete"])
 
     err = capsys.readouterr().err
     assert (code, "s3:DeleteObject" in err, "operator" in err) == (3, True, True)
 
 
 @pytest.mark.parametrize("days", ["-1", "1.5", "x"])
-def test_days_that_are_none_are_refused(run: Run, days: str) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        run("--days", days)
+def test_days_that_are_none_are_refused(run, days):
+    assert run("--days", days)[0] == 2
 
 
 def test_what_is_rendered_beside_the_declared_files_stays_wherever_the_command_runs(
-    run: Run, mine: Path, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run, mine, store, tmp_path, monkeypatch
+):
     served = old_key(mine)
     put_set(store, served.prefix, "run", served.as_fields())
     write_manifest(mine, served.as_fields())

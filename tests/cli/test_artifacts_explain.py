@@ -13,7 +13,6 @@ import pytest
 from bucket_specs import ENV, folders, needed, write_environment
 from stored_sets import put_set
 
-from tandem.artifacts.store import ObjectStore
 from tandem.cli.program import main
 from tandem.spec.artifact_key import ArtifactKey
 
@@ -36,7 +35,7 @@ def fused(specs: Path) -> ArtifactKey:
                                         and need.kind == "artifact"))  # fmt: skip
 
 
-def test_two_variants_differ_in_their_speculation_fields_only(run: Run) -> None:
+def test_two_variants_differ_in_their_speculation_fields_only(run):
     differences = json.loads(run("post/qwen-vllm", "post/qwen-sd-vllm", "--json")[1])["differences"]
 
     assert set(differences) == {
@@ -45,19 +44,19 @@ def test_two_variants_differ_in_their_speculation_fields_only(run: Run) -> None:
     }  # fmt: skip
 
 
-def test_a_difference_is_told_with_both_values(run: Run) -> None:
+def test_a_difference_is_told_with_both_values(run):
     out = run("post-drafts-windows/qwen-sd-qwen3-1-7b-k5", "post/qwen-sd-vllm")[1]
 
     assert out.splitlines()[4:] == ["num_speculative_tokens 5 -> 7"]
 
 
-def test_two_variants_of_one_artifact_are_said_to_be_the_same(run: Run) -> None:
+def test_two_variants_of_one_artifact_are_said_to_be_the_same(run):
     code, out, _ = run("post/qwen-vllm", "post-drafts-windows/qwen-vllm")
 
     assert (code, out.splitlines()[-1]) == (0, "the same artifact: every field of the key is equal")
 
 
-def test_declared_keys_are_compared_without_boto3(specs: Path) -> None:
+def test_declared_keys_are_compared_without_boto3(specs):
     code = (
         "import sys; from tandem.cli.program import main; main(sys.argv[1:]); "
         "sys.exit(any(name.split('.')[0] == 'boto3' for name in sys.modules))"
@@ -69,7 +68,7 @@ def test_declared_keys_are_compared_without_boto3(specs: Path) -> None:
     assert done.returncode == 0
 
 
-def test_an_unknown_word_gives_2_and_names_the_nearest(specs: Path, run: Run, bucket: str, aws: dict[str, str]) -> None:
+def test_an_unknown_word_gives_2_and_names_the_nearest(specs, run, bucket, aws):
     assert aws
     write_environment(specs, bucket)
 
@@ -79,7 +78,7 @@ def test_an_unknown_word_gives_2_and_names_the_nearest(specs: Path, run: Run, bu
 
 
 @pytest.mark.endpoint
-def test_a_stored_artifact_is_named_by_its_digest(specs: Path, run: Run, store: ObjectStore) -> None:
+def test_a_stored_artifact_is_named_by_its_digest(specs, run, store):
     write_environment(specs, store.bucket)
     old = replace(fused(specs), num_speculative_tokens=9)
     put_set(store, old.prefix, "run", old.as_fields())
@@ -93,7 +92,7 @@ def test_a_stored_artifact_is_named_by_its_digest(specs: Path, run: Run, store: 
 
 
 @pytest.mark.endpoint
-def test_a_folder_is_compared_with_a_variant(specs: Path, run: Run, tmp_path: Path, store: ObjectStore) -> None:
+def test_a_folder_is_compared_with_a_variant(specs, run, tmp_path, store):
     other = replace(fused(specs), max_num_seqs=2)
     put_set(store, other.prefix, "run", other.as_fields())
     manifest = store.read(f"{other.prefix}/tandem-manifest.json")

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 from bucket_specs import ENV, PRICE, copy_environment, folders, needed, store_needs, write_environment
-from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from stored_sets import put, put_lease, put_set
 
 from tandem.artifacts.needs import BucketNeed
-from tandem.artifacts.store import ObjectStore
 from tandem.cli.program import main
 from tandem.spec.artifact_key import ArtifactKey
 
@@ -49,20 +47,20 @@ def artifact(mine: Path) -> BucketNeed:
     return needed(mine)[-1]
 
 
-def test_an_empty_bucket_lacks_everything(run: Run) -> None:
+def test_an_empty_bucket_lacks_everything(run):
     assert [(row["kind"], row["state"]) for row in rows(run).values()] == [
         ("model", "missing"), ("model", "missing"), ("artifact", "missing"), ("artifact", "missing"),
     ]  # fmt: skip
 
 
-def test_what_is_missing_comes_with_the_commands_that_make_it_models_first(run: Run, mine: Path) -> None:
+def test_what_is_missing_comes_with_the_commands_that_make_it_models_first(run, mine):
     out = run()[1]
 
     commands = [line.strip() for line in out.splitlines() if line.startswith("  kubectl")]
     assert commands == [need.command for need in needed(mine)]
 
 
-def test_what_is_stored_is_present_and_needs_no_command(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_what_is_stored_is_present_and_needs_no_command(run, mine, store):
     store_needs(store, needed(mine))
 
     out = run()[1]
@@ -70,22 +68,20 @@ def test_what_is_stored_is_present_and_needs_no_command(run: Run, mine: Path, st
 
 
 @pytest.mark.parametrize(("whole", "code"), [(True, 0), (False, 1)])
-def test_strict_gives_1_when_something_needed_is_not_whole(
-    run: Run, mine: Path, store: ObjectStore, whole: bool, code: int
-) -> None:
+def test_strict_gives_1_when_something_needed_is_not_whole(run, mine, store, whole, code):
     store_needs(store, needed(mine) if whole else needed(mine)[1:])
 
     assert (run()[0], run("--strict")[0]) == (0, code)
 
 
-def test_strict_does_not_mind_what_the_rules_warn_of(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_strict_does_not_mind_what_the_rules_warn_of(run, mine, store):
     store_needs(store, needed(mine))
     assert main(["check", ENV, "--strict", *folders(mine)]) == 1
 
     assert run("--strict")[0] == 0
 
 
-def test_a_row_has_size_age_and_users(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_a_row_has_size_age_and_users(run, mine, store):
     store_needs(store, needed(mine))
 
     target = rows(run)[next(need.name for need in needed(mine) if "Qwen3-32B" in need.name and need.kind == "model")]
@@ -93,7 +89,7 @@ def test_a_row_has_size_age_and_users(run: Run, mine: Path, store: ObjectStore) 
     assert (target["size"] > 0, target["age_days"] < 1) == (True, True)
 
 
-def test_a_month_costs_the_declared_price_of_the_stored_bytes(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_a_month_costs_the_declared_price_of_the_stored_bytes(run, mine, store):
     need = artifact(mine)
     put_set(store, need.prefix, "run", need.fields, {"big": bytes(1 << 20)})
 
@@ -102,7 +98,7 @@ def test_a_month_costs_the_declared_price_of_the_stored_bytes(run: Run, mine: Pa
     assert "(your figure of 2026-11-20)" in run()[1]
 
 
-def test_without_a_price_no_money_is_shown(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_without_a_price_no_money_is_shown(run, mine, store):
     file = mine / "environments" / f"{ENV}.yaml"
     file.write_text(file.read_text().replace(PRICE, ""))
     store_needs(store, needed(mine))
@@ -110,7 +106,7 @@ def test_without_a_price_no_money_is_shown(run: Run, mine: Path, store: ObjectSt
     assert "USD" not in run()[1]
 
 
-def test_a_stale_artifact_names_the_nearest_needed_and_the_fields(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_a_stale_artifact_names_the_nearest_needed_and_the_fields(run, mine, store):
     key = ArtifactKey.from_fields(next(need.fields for need in needed(mine) if need.fields.get("mode") == "fused"))
     old = replace(key, num_speculative_tokens=5)
     put_set(store, old.prefix, "run", old.as_fields())
@@ -119,9 +115,7 @@ def test_a_stale_artifact_names_the_nearest_needed_and_the_fields(run: Run, mine
     assert (row["state"], row["why"]) == ("stale", [f"nearest needed {key.name}:", "num_speculative_tokens 5 -> 7"])
 
 
-def test_a_damaged_artifact_is_to_be_removed_before_it_is_compiled_again(
-    run: Run, mine: Path, store: ObjectStore, bucket: str
-) -> None:
+def test_a_damaged_artifact_is_to_be_removed_before_it_is_compiled_again(run, mine, store, bucket):
     store_needs(store, needed(mine))
     need = artifact(mine)
     store.delete([f"{need.prefix}/run/config.json"])
@@ -131,7 +125,7 @@ def test_a_damaged_artifact_is_to_be_removed_before_it_is_compiled_again(
     assert row["commands"] == [f"aws s3 rm s3://{bucket}/{need.prefix}/tandem-manifest.json", need.command]
 
 
-def test_what_a_job_is_making_says_who_and_asks_for_no_other_job(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_what_a_job_is_making_says_who_and_asks_for_no_other_job(run, mine, store):
     need = artifact(mine)
     put_lease(store, need.prefix, held=True, holder="compile-7")
 
@@ -139,7 +133,7 @@ def test_what_a_job_is_making_says_who_and_asks_for_no_other_job(run: Run, mine:
     assert (row["state"], row["why"][0][:23], row["commands"]) == ("partial", "held by compile-7 until", [])
 
 
-def test_a_bucket_full_of_bad_manifests_still_shows_the_rest(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_a_bucket_full_of_bad_manifests_still_shows_the_rest(run, mine, store):
     store_needs(store, needed(mine))
     file = b'{"schema_version": 1, "kind": "artifact", "name": "c", "folder": "", "fields": {}, "made": {}, '
     for name, body in {
@@ -156,7 +150,7 @@ def test_a_bucket_full_of_bad_manifests_still_shows_the_rest(run: Run, mine: Pat
     assert [found[need.name]["state"] for need in needed(mine)] == ["present"] * 4
 
 
-def test_what_another_environment_uses_of_the_bucket_is_not_stale(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_what_another_environment_uses_of_the_bucket_is_not_stale(run, mine, store):
     copy_environment(mine, "other", "post-drafts-windows")
     store_needs(store, needed(mine))
 
@@ -165,7 +159,7 @@ def test_what_another_environment_uses_of_the_bucket_is_not_stale(run: Run, mine
     assert ["other:post-drafts-windows/qwen-sd-qwen3-0-6b-k5"] in [row["used_by"] for row in found.values()]
 
 
-def test_an_environment_that_cannot_be_read_is_told_and_the_list_goes_on(run: Run, mine: Path) -> None:
+def test_an_environment_that_cannot_be_read_is_told_and_the_list_goes_on(run, mine):
     (mine / "environments" / "broken.yaml").write_text("region: 1\n")
 
     code, out, _ = run()
@@ -173,7 +167,7 @@ def test_an_environment_that_cannot_be_read_is_told_and_the_list_goes_on(run: Ru
     assert (code, f"not counted, for it is refused: {mine}/environments/broken.yaml" in out) == (0, True)
 
 
-def test_every_line_but_commands_and_addresses_fits_a_screen(run: Run, mine: Path, store: ObjectStore) -> None:
+def test_every_line_but_commands_and_addresses_fits_a_screen(run, mine, store):
     copy_environment(mine, "other", "post-drafts-windows")
     store_needs(store, needed(mine)[:3])
     put(store, f"{needed(mine)[4].prefix}/tandem-manifest.json", b"{")
@@ -184,9 +178,7 @@ def test_every_line_but_commands_and_addresses_fits_a_screen(run: Run, mine: Pat
     assert [line for line in wide if not line.startswith(("  kubectl", "  aws s3 rm"))] == []
 
 
-def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(
-    mine: Path, proxied: ObjectStore, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(mine, proxied, proxy, capsys):
     store_needs(proxied, needed(mine))
     proxy.use(FaultRule(operation="GetObject", path=f"/*/{artifact(mine).prefix}/*", fault=ACCESS_DENIED_FAULT))
 
@@ -198,9 +190,7 @@ def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(
     )  # fmt: skip
 
 
-def test_a_denied_bucket_gives_3_and_names_the_right_that_is_missing(
-    mine: Path, proxied: ObjectStore, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_denied_bucket_gives_3_and_names_the_right_that_is_missing(mine, proxied, proxy, capsys):
     assert proxied
     proxy.use(FaultRule(operation="ListObjectsV2", fault=ACCESS_DENIED_FAULT))
 
@@ -209,9 +199,7 @@ def test_a_denied_bucket_gives_3_and_names_the_right_that_is_missing(
     assert (code, "s3:ListBucket" in capsys.readouterr().err) == (3, True)
 
 
-def test_a_missing_bucket_gives_2_and_says_which_stack_makes_it(
-    specs: Path, aws: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_bucket_gives_2_and_says_which_stack_makes_it(specs, aws, capsys):
     assert aws
     write_environment(specs, "no-such-bucket-anywhere")
 
@@ -221,7 +209,7 @@ def test_a_missing_bucket_gives_2_and_says_which_stack_makes_it(
     assert (code, "no-such-bucket-anywhere" in err and "does not exist" in err, "Traceback" in err) == (2, True, False)
 
 
-def test_a_fault_as_json_is_one_document(specs: Path, aws: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_as_json_is_one_document(specs, aws, capsys):
     assert aws
     write_environment(specs, "no-such-bucket-anywhere")
 
@@ -230,20 +218,20 @@ def test_a_fault_as_json_is_one_document(specs: Path, aws: dict[str, str], capsy
     assert json.loads(capsys.readouterr().out)["exit_code"] == 2
 
 
-def test_an_unknown_environment_gives_2_and_names_the_known(run: Run) -> None:
+def test_an_unknown_environment_gives_2_and_names_the_known(run):
     code, _, err = run(env="prod")
 
     assert (code, ENV in err) == (2, True)
 
 
-def test_an_environment_whose_experiment_is_refused_gives_2(run: Run, mine: Path) -> None:
+def test_an_environment_whose_experiment_is_refused_gives_2(run, mine):
     file = mine / "experiments" / "post.yaml"
     file.write_text(file.read_text().replace("tensor_parallel_size: 32", "tensor_parallel_size: 63"))
 
     assert run()[0] == 2
 
 
-def test_the_region_is_the_environments(run: Run, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_region_is_the_environments(run, mine, monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     seen: list[str] = []
     monkeypatch.setattr(

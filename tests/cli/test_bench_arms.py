@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import msgspec
 import pytest
+from bench_cli import run_flags
 from measured import record, run_manifest, write_run
 
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.request_table import read_request_table
-from tandem.cli.bench import _build_settings
-from tandem.cli.bench_arms import assign_placements, select_arms
-from tandem.cli.program import _build_parser
+from tandem.cli.bench_flags import RunFlags
+from tandem.cli.bench_settings import assign_placements, build_settings, select_arms
 from tandem.cli.selection import Selection
 from tandem.judge.claims.eligibility import explain_unasked
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
-
-
-def options(**changed: object) -> argparse.Namespace:
-    given = {
-        "env": None, "experiment": None, "only": None, "publish": None, "baseline": None, "variant": [], "model": None,
-    }  # fmt: skip
-    return argparse.Namespace(**(given | changed))
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +27,7 @@ def _at_the_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def post():
-    return select_arms(CHOSEN, options(env="post-us-east-2", experiment="post"))
+    return select_arms(CHOSEN, RunFlags(env="post-us-east-2", experiment="post"))
 
 
 def test_the_arms_are_the_variants_at_their_services(post):
@@ -50,7 +42,7 @@ def test_the_environment_and_the_experiment_are_named(post):
 
 
 def test_servers_by_address_belong_to_no_environment():
-    chosen = select_arms(CHOSEN, options(baseline=(None, "http://h:1"), model="m"))
+    chosen = select_arms(CHOSEN, RunFlags(baseline=(None, "http://h:1"), model=("m",)))
 
     assert (chosen.environment, chosen.experiment) == (None, None)
 
@@ -86,7 +78,9 @@ def test_suites_schedule_and_longest_answer_come_from_the_experiment(post):
 
 
 def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
-    chosen = select_arms(CHOSEN, options(env="post-us-east-2", experiment="post", only=("qwen-sd-vllm", "qwen-vllm")))
+    chosen = select_arms(
+        CHOSEN, RunFlags(env="post-us-east-2", experiment="post", variants=("qwen-sd-vllm", "qwen-vllm"))
+    )
 
     assert [(arm.name, arm.role) for arm in chosen.arms] == [("qwen-sd-vllm", "baseline"), ("qwen-vllm", "variant")]
 
@@ -94,7 +88,7 @@ def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
 def test_arms_without_a_name_are_numbered():
     chosen = select_arms(
         CHOSEN,
-        options(baseline=(None, "http://h:1"), variant=[(None, "http://h:2"), (None, "http://h:3")], model="m"),
+        RunFlags(baseline=(None, "http://h:1"), variant=((None, "http://h:2"), (None, "http://h:3")), model=("m",)),
     )
 
     assert [arm.name for arm in chosen.arms] == ["baseline", "variant", "variant-2"]
@@ -127,9 +121,9 @@ def test_there_is_one_control_round_or_as_many_as_the_resumed_run_had(tmp_path, 
     if recorded is not None:
         write_run(tmp_path, [], control_rounds=recorded)
         where = ["--resume", str(tmp_path)]
-    given = _build_parser().parse_args(["bench", "run", "--baseline", "http://h:1", "--model", "m", *flags, *where])
+    given = run_flags("--baseline", "http://h:1", "--model", "m", *flags, *where)
 
-    assert _build_settings(CHOSEN, given).control_rounds == asked
+    assert build_settings(CHOSEN, given).control_rounds == asked
 
 
 def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
@@ -151,7 +145,7 @@ def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
 )
 def test_a_model_is_for_all_arms_or_for_one(words, models):
     arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2", "c=http://h:3"]
-    given = _build_parser().parse_args(["bench", "run", *arms, "--model", *words, "--out", "x"])
+    given = run_flags(*arms, "--model", *words, "--out", "x")
 
     assert [arm.model for arm in select_arms(CHOSEN, given).arms] == models
 
@@ -167,7 +161,7 @@ def test_a_model_is_for_all_arms_or_for_one(words, models):
 )
 def test_a_model_of_no_arm_or_too_few_is_refused(words, said):
     arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2"]
-    given = _build_parser().parse_args(["bench", "run", *arms, "--model", *words, "--out", "x"])
+    given = run_flags(*arms, "--model", *words, "--out", "x")
 
     with pytest.raises(BenchError, match=said):
         select_arms(CHOSEN, given)

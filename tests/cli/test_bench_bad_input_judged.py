@@ -246,10 +246,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "no record": (lambda run: run.files.update({"records.jsonl": b""}), 4, "base was never asked; spec was never"),
     "rounds without a record": (
         lambda run: run.files.update(
-            {
-                "records.jsonl": b"",
-                "rounds.jsonl": b'{"round":0,"wall_s":9.0,"client_cpu":0.1,"lag_p90_s":0.0}\n',
-            }
+            {"records.jsonl": b"", "rounds.jsonl": b'{"round":0,"wall_s":9.0,"client_cpu":0.1,"lag_p90_s":0.0}\n'}
         ),
         4,
         "base was never asked; spec was never",
@@ -269,7 +266,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
 
 
 @pytest.mark.parametrize("case", JUDGED)
-def test_what_can_be_judged_is_judged(run: Run, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_what_can_be_judged_is_judged(run, capsys, case):
     spoil, code, sentence = JUDGED[case]
     spoil(run)
 
@@ -353,7 +350,7 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_read_is_refused_with_its_place(run: Run, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_what_cannot_be_read_is_refused_with_its_place(run, capsys, case):
     spoil, place, sentence = REFUSED[case]
     spoil(run)
 
@@ -366,17 +363,14 @@ def test_what_cannot_be_read_is_refused_with_its_place(run: Run, capsys: pytest.
 
 
 @pytest.mark.parametrize("margin", ["0", "-1", "nan", "inf", "2", "five"])
-def test_a_margin_out_of_range_is_refused(run: Run, capsys: pytest.CaptureFixture[str], margin: str) -> None:
+def test_a_margin_out_of_range_is_refused(run, capsys, margin):
     run.flags = [f"--margin={margin}"]
 
-    with pytest.raises(SystemExit) as left:
-        run.report()
-
-    assert left.value.code == 2
-    assert f"argument --margin: '{margin}'; allowed:" in capsys.readouterr().err
+    assert run.report() == 2
+    assert "--margin" in capsys.readouterr().err
 
 
-def test_every_second_record_gone_is_fewer_pairs_and_another_interval(run: Run) -> None:
+def test_every_second_record_gone_is_fewer_pairs_and_another_interval(run):
     run.report()
     whole = run.verdict()
     run.rows = run.rows[::2]
@@ -391,7 +385,7 @@ def test_every_second_record_gone_is_fewer_pairs_and_another_interval(run: Run) 
         assert ends[1][1] - ends[1][0] > ends[0][1] - ends[0][0]
 
 
-def test_the_order_of_the_lines_changes_nothing_that_is_concluded(run: Run) -> None:
+def test_the_order_of_the_lines_changes_nothing_that_is_concluded(run):
     run.report()
     whole = run.verdict()
     run.rows = run.rows[1::2] + run.rows[::2]
@@ -401,9 +395,7 @@ def test_the_order_of_the_lines_changes_nothing_that_is_concluded(run: Run) -> N
         assert run.verdict()[part] == whole[part], part
 
 
-def test_a_folder_in_the_verdicts_way_is_named_and_the_rest_is_said(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_in_the_verdicts_way_is_named_and_the_rest_is_said(run, capsys):
     (run.folder / "verdict.json" / "full").mkdir(parents=True)
 
     assert run.report() == 0
@@ -413,7 +405,7 @@ def test_a_folder_in_the_verdicts_way_is_named_and_the_rest_is_said(
     assert said.err.startswith(f"warning: {run.folder}/verdict.json: the verdict cannot be written: Is a directory")
 
 
-def test_a_clock_of_a_second_boot_is_named_and_speed_ups_hold(run: Run) -> None:
+def test_a_clock_of_a_second_boot_is_named_and_speed_ups_hold(run):
     run.report()
     whole = run.verdict()["cells"]
     run.change(run.rows[24:], start_s=3.0)
@@ -424,7 +416,7 @@ def test_a_clock_of_a_second_boot_is_named_and_speed_ups_hold(run: Run) -> None:
     assert any("records.jsonl:25: the machine was booted anew" in note for note in run.verdict()["notes"])
 
 
-def test_megabytes_of_text_are_compared(run: Run) -> None:
+def test_megabytes_of_text_are_compared(run):
     run.change(run.of(), text="word " * 20_000)
     run.change(run.of("spec", "chat"), text="word " * 20_000 + "more")
     run.report()
@@ -435,7 +427,7 @@ def test_megabytes_of_text_are_compared(run: Run) -> None:
 
 
 @pytest.mark.proof
-def test_a_class_of_5000_letters_is_drawn(tmp_path: Path) -> None:
+def test_a_class_of_5000_letters_is_drawn(tmp_path):
     run = Run(tmp_path / "run")
     run.change(run.of(class_="chat"), **{"class": "c" * 5000})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from measured import record, write_run
 
 from tandem.bench.manifest import SuiteEntry
@@ -26,7 +25,7 @@ def runs(folder: Path, **changes: object) -> list[str]:
     ]
 
 
-def test_two_runs_that_were_compared_give_code_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_runs_that_were_compared_give_code_0(tmp_path, capsys):
     assert main(["bench", "compare", *runs(tmp_path)]) == 0
 
     told = capsys.readouterr().out
@@ -34,7 +33,7 @@ def test_two_runs_that_were_compared_give_code_0(tmp_path: Path, capsys: pytest.
     assert "no noise floor" in told
 
 
-def test_json_has_what_differs_and_every_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_what_differs_and_every_row(tmp_path, capsys):
     assert main(["bench", "compare", *runs(tmp_path, seed=9), "--json"]) == 0
 
     said = json.loads(capsys.readouterr().out)
@@ -43,7 +42,7 @@ def test_json_has_what_differs_and_every_row(tmp_path: Path, capsys: pytest.Capt
     assert {row["class"] for row in said["rows"]} == {"repeat"}
 
 
-def test_a_simulated_run_is_held_against_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_simulated_run_is_held_against_no_other(tmp_path, capsys):
     assert main(["bench", "compare", *runs(tmp_path, simulated=True)]) == 0
 
     told = capsys.readouterr().out
@@ -51,7 +50,7 @@ def test_a_simulated_run_is_held_against_no_other(tmp_path: Path, capsys: pytest
     assert "differs: simulated (so nothing is called): False -> True" in told
 
 
-def test_suites_of_other_content_give_code_2_and_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_suites_of_other_content_give_code_2_and_a_sentence(tmp_path, capsys):
     other = SuiteEntry(name="real", sha256="1" * 64, prompts=24, classes=("repeat",))
 
     assert main(["bench", "compare", *runs(tmp_path, suites=(other,))]) == 2
@@ -61,13 +60,13 @@ def test_suites_of_other_content_give_code_2_and_a_sentence(tmp_path: Path, caps
     assert "Traceback" not in told
 
 
-def test_a_folder_that_is_no_run_gives_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_no_run_gives_code_2(tmp_path, capsys):
     assert main(["bench", "compare", runs(tmp_path)[0], str(tmp_path / "nothing")]) == 2
 
     assert "nothing/manifest.json" in capsys.readouterr().err
 
 
-def test_a_run_without_records_gives_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_records_gives_code_2(tmp_path, capsys):
     before, after = runs(tmp_path)
     (Path(after) / "records.jsonl").unlink()
 
@@ -76,9 +75,7 @@ def test_a_run_without_records_gives_code_2(tmp_path: Path, capsys: pytest.Captu
     assert "records.jsonl" in capsys.readouterr().err
 
 
-def test_a_run_in_which_a_control_failed_gives_code_4(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_in_which_a_control_failed_gives_code_4(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(compare, "check_controls", lambda _: RunControls(void=("the client was the bottleneck",)))
 

@@ -29,54 +29,51 @@ def run(tmp_path: Path, *flags: str) -> int:
         (("--baseline", "ftp://127.0.0.1"), "is no address"),
         (("--concurrency", "1,0"), "'0'; allowed: a whole number from 1 to 4096"),
         (("--concurrency", "four"), "'four'; allowed: a whole number"),
-        (("--concurrency", "1", "--rate", "2"), "not allowed with argument --concurrency"),
-        (("--rate", "0"), "'0'; allowed: requests a second, from 0.000001 to 1000000"),
-        (("--rate", "nan"), "'nan'; allowed: requests a second, from 0.000001 to 1000000"),
-        (("--rounds", "0"), "'0'; allowed: a whole number from 1"),
-        (("--rounds", "1", "--duration", "1h"), "not allowed with argument --rounds"),
+        (("--concurrency", "1", "--rate", "2"), "Mutually exclusive arguments: {--concurrency, --rate}"),
+        (("--rate", "0"), "--rate. Allowed: requests a second, from 0.000001 to 1000000"),
+        (("--rate", "nan"), "--rate. Allowed: requests a second"),
+        (("--rounds", "0"), '"0" for --rounds. Allowed: from 1'),
+        (("--rounds", "1", "--duration", "1h"), "Mutually exclusive arguments: {--rounds, --duration}"),
         (("--duration", "180"), "'180'; allowed: a number and s, m or h, as 180m"),
         (("--schedule", "abba"), "interleaved"),
-        (("--seed", "-1"), "'-1'; allowed: a whole number from 0"),
-        (("--temperature", "3"), "'3'; allowed: a number from 0 to 2"),
-        (("--thinking", "maybe"), "'on', 'off'"),
-        (("--api", "responses"), "'chat', 'completions'"),
-        (("--ask", "tokens"), "'tokens'; allowed: token-ids, logprobs"),
+        (("--seed", "-1"), "--seed. Allowed: from 0"),
+        (("--temperature", "3"), "--temperature. Allowed: from 0 to 2"),
+        (("--thinking", "maybe"), '"on", "off"'),
+        (("--api", "responses"), '"chat", "completions"'),
+        (("--record", "tokens"), "'tokens'; allowed: token-ids, logprobs"),
         (("--warm-up", "until"), "'until'; allowed: auto, or a whole number"),
-        (("--time-outs", "first:3"), "'first'; allowed: connect, first-token, gap, whole"),
-        (("--time-outs", "gap:0"), "gap: a number above 0"),
+        (("--timeouts", "first:3"), "'first'; allowed: connect, first-token, gap, whole"),
+        (("--timeouts", "gap:0"), "gap: a number above 0"),
         (("--goodput", "ttft:500"), "'ttft'; allowed: ttft_ms, tpot_ms"),
         (("--goodput", "ttft_ms"), "ttft_ms: a number above 0"),
-        (("--price", "-1"), "'-1'; allowed: USD an hour, from 0.000001 to 1000000"),
-        (("--prompts-per-class", "0"), "'0'; allowed: a whole number from 1"),
+        (("--price", "-1"), "--price. Allowed: USD an hour, from 0.000001 to 1000000"),
+        (("--prompts-per-class", "0"), "Allowed: from 1"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, said):
-    with pytest.raises(SystemExit) as ended:
-        run(tmp_path, *flags)
-
-    assert ended.value.code == 2
-    assert said in " ".join(capsys.readouterr().err.split())
+    assert run(tmp_path, *flags) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ((), "no --baseline; allowed: servers by address, or --env and --experiment; add --baseline"),
+        ((), "no --baseline; allowed: servers by address, or --env and --experiment"),
         (("--baseline", "http://127.0.0.1:9"), "no --model"),
         ((*ARMS, "--variant", "baseline=http://127.0.0.1:8"), "two arms are named 'baseline'; allowed: each name once"),
-        ((*ARMS, "--only", "x"), "--only without --env"),
+        ((*ARMS, "--variants", "x"), "--variants without --env"),
         (("--experiment", "post"), "--experiment without --env"),
         ((*ARMS, "--env", "post-us-east-2"), "--baseline beside --env"),
         (("--env", "post-us-east-2"), "no --experiment; allowed: post, post-drafts-windows"),
         (("--env", "post-us-east-2", "--experiment", "pots"), "did you mean 'post'?"),
         (
-            ("--env", "post-us-east-2", "--experiment", "post", "--only", "x"),
+            ("--env", "post-us-east-2", "--experiment", "post", "--variants", "x"),
             "post has no variant 'x'; allowed: qwen-vl",
         ),
         ((*ARMS, "--api-key-env", "TANDEM_NO_SUCH_KEY"), "the variable TANDEM_NO_SUCH_KEY is not set"),
         ((*ARMS, "--suite", "rael"), "did you mean 'real'?"),
-        ((*ARMS, "--quick", "--full"), "--full beside --quick; allowed: one size of a run; drop one of them"),
+        ((*ARMS, "--quick", "--full"), "--full beside --quick; allowed: one size of a run"),
         ((*ARMS, "--quick", "--rounds", "1"), "drop --rounds, or drop --quick for figures alone"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",

@@ -48,9 +48,7 @@ def judged(tmp_path: Path) -> Path:
     return write_pair(tmp_path / "run")
 
 
-def test_a_run_is_reported_as_a_table_and_its_summary_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_reported_as_a_table_and_its_summary_is_written(tmp_path, capsys):
     folder = write_run(tmp_path / "run", [record()])
 
     assert main(["bench", "report", str(folder)]) == 0
@@ -60,9 +58,7 @@ def test_a_run_is_reported_as_a_table_and_its_summary_is_written(
 
 
 @pytest.mark.parametrize("flags", [[], ["--figures"]], ids=["one arm", "asked for figures alone"])
-def test_json_without_a_verdict_is_the_summary(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
-) -> None:
+def test_json_without_a_verdict_is_the_summary(tmp_path, capsys, flags):
     folder = write_run(tmp_path / "run", [record(text="é")])
 
     assert main(["bench", "report", str(folder), "--json", *flags]) == 0
@@ -70,14 +66,12 @@ def test_json_without_a_verdict_is_the_summary(
     assert json.loads(capsys.readouterr().out) == json.loads((folder / "summary.json").read_text())
 
 
-def test_failed_requests_give_code_1(tmp_path: Path) -> None:
+def test_failed_requests_give_code_1(tmp_path):
     assert main(["bench", "report", str(write_run(tmp_path / "run", [record(), failed()]))]) == 1
 
 
 @pytest.mark.parametrize(("planned", "code"), [(2, 0), (3, 1), (None, 0)])
-def test_requests_that_were_planned_and_are_not_recorded_give_code_1(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], planned: int | None, code: int
-) -> None:
+def test_requests_that_were_planned_and_are_not_recorded_give_code_1(tmp_path, capsys, planned, code):
     both = [record(), record(request_id="other", prompt_id="other")]
     folder = write_run(tmp_path / "run", both, plan=PlanTotals(requests=planned))
 
@@ -85,13 +79,13 @@ def test_requests_that_were_planned_and_are_not_recorded_give_code_1(
     assert ("2 of 3 planned requests are recorded" in capsys.readouterr().out) == (code == 1)
 
 
-def test_a_cell_in_which_nothing_succeeded_gives_code_3(tmp_path: Path) -> None:
+def test_a_cell_in_which_nothing_succeeded_gives_code_3(tmp_path):
     folder = write_run(tmp_path / "run", [record(), failed(class_="chat")])
 
     assert main(["bench", "report", str(folder)]) == 3
 
 
-def test_a_request_that_was_cut_and_asked_again_is_no_failure(tmp_path: Path) -> None:
+def test_a_request_that_was_cut_and_asked_again_is_no_failure(tmp_path):
     records = [record(), failed(error="interrupted"), record(request_id="r-0~1")]
 
     assert main(["bench", "report", str(write_run(tmp_path / "run", records))]) == 0
@@ -100,9 +94,7 @@ def test_a_request_that_was_cut_and_asked_again_is_no_failure(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
-def test_a_bad_line_gives_code_2_and_its_place(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: list[str]
-) -> None:
+def test_a_bad_line_gives_code_2_and_its_place(tmp_path, capsys, as_json):
     folder = write_run(tmp_path / "run", [record()])
     with (folder / "records.jsonl").open("a") as file:
         file.write("{}\n")
@@ -114,15 +106,13 @@ def test_a_bad_line_gives_code_2_and_its_place(
     assert "Traceback" not in said.err
 
 
-def test_a_folder_that_is_no_run_gives_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_no_run_gives_code_2(tmp_path, capsys):
     assert main(["bench", "report", str(tmp_path / "nothing")]) == 2
 
     assert "manifest.json: the manifest cannot be read: No such file or directory" in capsys.readouterr().err
 
 
-def test_a_folder_that_takes_no_summary_is_reported_all_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_takes_no_summary_is_reported_all_the_same(tmp_path, capsys):
     folder = write_run(tmp_path / "run", [record(chunks=chunks((0.2, "text", 8)))])
     (folder / "summary.json.new").mkdir()
 
@@ -134,9 +124,7 @@ def test_a_folder_that_takes_no_summary_is_reported_all_the_same(
     assert "the summary cannot be written" in said.err
 
 
-def test_a_run_of_one_arm_says_that_there_is_nothing_to_compare(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_one_arm_says_that_there_is_nothing_to_compare(tmp_path, capsys):
     assert main(["bench", "report", str(write_run(tmp_path / "run", [record()]))]) == 0
 
     assert capsys.readouterr().out.endswith(
@@ -145,7 +133,7 @@ def test_a_run_of_one_arm_says_that_there_is_nothing_to_compare(
     assert not (tmp_path / "run" / "verdict.json").exists()
 
 
-def test_llmperfs_records_have_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_llmperfs_records_have_no_verdict(tmp_path, capsys):
     folder = write_any(tmp_path / "run", [record(generator="llmperf")], generator="llmperf")
 
     main(["bench", "report", str(folder)])
@@ -153,7 +141,7 @@ def test_llmperfs_records_have_no_verdict(tmp_path: Path, capsys: pytest.Capture
     assert "no verdict: llmperf's records have neither prompts nor tokens" in capsys.readouterr().out
 
 
-def test_the_last_line_is_the_page_to_open(judged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_is_the_page_to_open(judged, capsys):
     assert main(["bench", "report", str(judged)]) == 0
 
     said = capsys.readouterr().out
@@ -163,20 +151,20 @@ def test_the_last_line_is_the_page_to_open(judged: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.usefixtures("no_page")
-def test_json_is_the_verdict_as_it_is_written(judged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_verdict_as_it_is_written(judged, capsys):
     assert main(["bench", "report", str(judged), "--json"]) == 0
 
     assert json.loads(capsys.readouterr().out) == json.loads((judged / "verdict.json").read_text())
 
 
-def test_figures_alone_write_no_verdict(judged: Path) -> None:
+def test_figures_alone_write_no_verdict(judged):
     assert main(["bench", "report", str(judged), "--figures"]) == 0
 
     assert not (judged / "verdict.json").exists()
 
 
 @pytest.mark.usefixtures("no_page")
-def test_a_baseline_that_differs_from_itself_gives_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_baseline_that_differs_from_itself_gives_code_4(tmp_path, capsys):
     folder = write_pair(tmp_path / "run", control=1.4)
 
     assert main(["bench", "report", str(folder)]) == 4
@@ -185,7 +173,7 @@ def test_a_baseline_that_differs_from_itself_gives_code_4(tmp_path: Path, capsys
 
 
 @pytest.mark.usefixtures("no_page")
-def test_a_wider_margin_calls_a_small_difference_the_same(tmp_path: Path) -> None:
+def test_a_wider_margin_calls_a_small_difference_the_same(tmp_path):
     folder = write_pair(tmp_path / "run", factor=1.08)
     verdicts = []
     for margin in ("0.05", "0.1"):
@@ -196,7 +184,7 @@ def test_a_wider_margin_calls_a_small_difference_the_same(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("no_page")
-def test_a_price_is_stated_beside_the_tokens_it_bought(judged: Path) -> None:
+def test_a_price_is_stated_beside_the_tokens_it_bought(judged):
     main(["bench", "report", str(judged), "--price", "36"])
 
     cost = json.loads((judged / "verdict.json").read_text())["cost"][0]
@@ -206,7 +194,7 @@ def test_a_price_is_stated_beside_the_tokens_it_bought(judged: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_page")
-def test_a_verdict_says_how_it_is_made_again(judged: Path) -> None:
+def test_a_verdict_says_how_it_is_made_again(judged):
     main(["bench", "report", str(judged), "--margin", "0.1", "--price", "36"])
 
     assert json.loads((judged / "verdict.json").read_text())["recompute"][0] == (
@@ -215,7 +203,7 @@ def test_a_verdict_says_how_it_is_made_again(judged: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_page")
-def test_the_files_that_a_verdict_names_are_all_it_needs(judged: Path, tmp_path: Path) -> None:
+def test_the_files_that_a_verdict_names_are_all_it_needs(judged, tmp_path):
     (judged / "rounds.jsonl").write_text('{"round":1,"wall_s":9.0,"client_cpu":0.99,"lag_p90_s":0.0}\n')
     main(["bench", "report", str(judged)])
     verdict = (judged / "verdict.json").read_bytes()
@@ -234,7 +222,7 @@ def test_the_files_that_a_verdict_names_are_all_it_needs(judged: Path, tmp_path:
 
 @pytest.mark.usefixtures("no_page")
 @pytest.mark.parametrize("price", ["123456.789", "0.000123456789"])
-def test_a_price_is_repeated_to_its_last_digit(judged: Path, price: str) -> None:
+def test_a_price_is_repeated_to_its_last_digit(judged, price):
     main(["bench", "report", str(judged), "--price", price])
     command = json.loads((judged / "verdict.json").read_text())["recompute"][0].split()
 
@@ -243,9 +231,7 @@ def test_a_price_is_repeated_to_its_last_digit(judged: Path, price: str) -> None
 
 
 @pytest.mark.usefixtures("no_page")
-def test_a_folder_that_takes_no_verdict_is_judged_all_the_same(
-    judged: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_takes_no_verdict_is_judged_all_the_same(judged, capsys):
     (judged / "verdict.json.new").mkdir()
 
     assert main(["bench", "report", str(judged)]) == 0
@@ -256,7 +242,7 @@ def test_a_folder_that_takes_no_verdict_is_judged_all_the_same(
 
 
 @pytest.mark.proof
-def test_thousands_of_classes_are_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_thousands_of_classes_are_judged(tmp_path, capsys):
     folder = write_pair(tmp_path / "run", classes=tuple(f"class-{number}" for number in range(1000)))
 
     assert main(["bench", "report", str(folder)]) == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from bench_cli import run_flags
 from planned import suite_file
 
 from tandem.bench import manifest
@@ -20,9 +21,8 @@ from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.settings import RunSettings
 from tandem.bench.suites.suite import load_suite
 from tandem.bench.warm_up import SHORT_TOKENS
-from tandem.cli.bench import _build_settings
-from tandem.cli.bench_resume_flags import parse_flags, restore_flags
-from tandem.cli.program import _build_parser
+from tandem.cli.bench_settings import RunArms, build_settings
+from tandem.cli.program import main
 from tandem.cli.selection import Selection
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
@@ -45,7 +45,7 @@ def own_file(tmp_path: Path) -> str:
 
 
 def settings(*flags: str, arms: tuple[str, ...] = SERVERS) -> RunSettings:
-    return _build_settings(CHOSEN, _build_parser().parse_args(["bench", "run", *arms, *flags, "--out", "x"]))
+    return build_settings(CHOSEN, run_flags(*arms, *flags, "--out", "x"))
 
 
 def build_manifest(asked: RunSettings, *flags: str) -> manifest.RunManifest:
@@ -53,16 +53,12 @@ def build_manifest(asked: RunSettings, *flags: str) -> manifest.RunManifest:
     answers = [
         ProbeResult(offers=manifest.ServerOffers(), version=None, models=frozenset("m"), model_ids=("m",))
     ] * len(asked.arms)
-    recorded = parse_flags(("bench", "run", *SERVERS, *flags, "--out", "x"))
+    recorded = run_flags(*SERVERS, *flags, "--out", "x").recorded
     return msgspec.structs.replace(create_manifest(asked, asked.plan(), answers), flags=recorded)
 
 
 def resumed(folder: Path) -> RunSettings:
-    """The settings of `--resume DIR` alone."""
-    words = ["bench", "run", "--resume", str(folder)]
-    options = _build_parser().parse_args(words)
-    options.words = tuple(words)
-    return _build_settings(CHOSEN, restore_flags(options))
+    return build_settings(CHOSEN, run_flags("--resume", str(folder)))
 
 
 def expected_s(*flags: str, arms: tuple[str, ...] = SERVERS) -> float:
@@ -168,10 +164,8 @@ def test_named_classes_stand_before_the_size(size):
 
 
 def test_an_experiments_lower_limit_stands_before_the_size(monkeypatch):
-    from tandem.cli import bench_arms  # noqa: PLC0415 - the command imports it when it runs
-
-    short = bench_arms.RunArms(arms=settings().arms, suites=("real",), most_tokens=550)
-    monkeypatch.setattr(bench_arms, "select_arms", lambda *_: short)
+    short = RunArms(arms=settings().arms, suites=("real",), most_tokens=550)
+    monkeypatch.setattr("tandem.cli.bench_settings.select_arms", lambda *_: short)
 
     assert [longest_answer(settings(*size)) for size in ((), ("--full",), ("--quick",))] == [550, 550, 192]
 
@@ -260,8 +254,7 @@ def test_the_page_has_the_plan_of_the_default():
 
 
 @pytest.mark.parametrize(
-    ("row", "field"),
-    [("concurrency", "concurrency"), ("tokens of an answer, at most", "max_tokens")],
+    ("row", "field"), [("concurrency", "concurrency"), ("tokens of an answer, at most", "max_tokens")]
 )
 def test_the_page_has_the_figures_of_the_sizes(row, field):
     [cells] = re.findall(rf"^\| {row} \| (.*) \|$", PAGE, flags=re.MULTILINE)
@@ -270,9 +263,8 @@ def test_the_page_has_the_figures_of_the_sizes(row, field):
 
 
 def test_the_help_has_the_figures_of_the_sizes(capsys):
-    with pytest.raises(SystemExit):
-        _build_parser().parse_args(["bench", "run", "--help"])
-    text = " ".join(capsys.readouterr().out.split())
+    main(["bench", "run", "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", "").split())
 
     assert f"three classes, {QUICK_SIZE.prompts_per_class} prompts of each, {QUICK_SIZE.max_tokens} tokens" in text
     assert f"(default {DEFAULT_SIZE.prompts_per_class}; of a file all)" in text

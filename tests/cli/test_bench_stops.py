@@ -201,9 +201,9 @@ def finished(pair, tmp_path_factory):
         (("--seed", "7"), "seed was 0 when this run began and is 7 now"),
         (("--rate", "2.5"), "concurrency was [2] when this run began and is [] now"),
         (("--warm-up", "3"), "--warm-up was 0 when this run began and is 3 now"),
-        (("--ask", "logprobs"), "--ask was no extras when this run began and is logprobs now"),
-        (("--full",), "--full was not given when this run began; leave --full out"),
-        (("--quick", "--rounds", "4"), "--quick was not given when this run began; leave --quick out"),
+        (("--record", "logprobs"), "--record was no extras when this run began and is logprobs now"),
+        (("--full",), "--full was not given when this run began"),
+        (("--quick", "--rounds", "4"), "--quick was not given when this run began"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

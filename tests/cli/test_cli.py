@@ -28,24 +28,24 @@ def spoil(specs: Path, old: str, new: str, file: str = "environments/post-us-eas
     path.write_text(text.replace(old, new))
 
 
-def test_check_passes_the_committed_specs(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_passes_the_committed_specs(specs, capsys):
     code = main(["check", *folders(specs)])
 
     assert code == 0
     assert "3 environments, 5 experiments: 0 errors" in capsys.readouterr().out
 
 
-def test_check_with_strict_gives_1_where_there_are_only_warnings(specs: Path) -> None:
+def test_check_with_strict_gives_1_where_there_are_only_warnings(specs):
     assert main(["check", "--strict", *folders(specs)]) == 1
 
 
-def test_check_gives_2_for_a_bad_value(specs: Path) -> None:
+def test_check_gives_2_for_a_bad_value(specs):
     spoil(specs, "kind: capacity-block", "kind: rented")
 
     assert main(["check", *folders(specs)]) == 2
 
 
-def test_check_names_file_line_value_and_allowed(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_file_line_value_and_allowed(specs, capsys):
     spoil(specs, "kind: capacity-block", "kind: rented")
 
     main(["check", *folders(specs)])
@@ -55,7 +55,7 @@ def test_check_names_file_line_value_and_allowed(specs: Path, capsys: pytest.Cap
     assert allowed == "  allowed  capacity-block, reservation, spot, on-demand"
 
 
-def test_check_tells_a_warning_that_several_files_share_once(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_tells_a_warning_that_several_files_share_once(specs, capsys):
     main(["check", *folders(specs)])
 
     err = capsys.readouterr().err
@@ -63,20 +63,18 @@ def test_check_tells_a_warning_that_several_files_share_once(specs: Path, capsys
     assert err.count("  also     ") > 0
 
 
-def test_with_json_a_fault_of_the_world_is_a_document_too(
-    specs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_with_json_a_fault_of_the_world_is_a_document_too(specs, monkeypatch, capsys):
     def fails(*_: object) -> None:
         raise OSError("the disk is gone")
 
     monkeypatch.setattr("tandem.cli.program._run_command", fails)
 
     assert main(["check", "--json", *folders(specs)]) == 3
-    said = {"fault": {"problem": "the disk is gone", "where": "", "change": ""}, "exit_code": 3}
+    said = {"error": {"problem": "the disk is gone", "where": "", "change": ""}, "exit_code": 3}
     assert json.loads(capsys.readouterr().out) == said
 
 
-def test_check_as_json_holds_every_fault(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_as_json_holds_every_fault(specs, capsys):
     spoil(specs, "kind: capacity-block", "kind: rented")
 
     main(["check", "--json", *folders(specs)])
@@ -85,19 +83,17 @@ def test_check_as_json_holds_every_fault(specs: Path, capsys: pytest.CaptureFixt
     assert [fault["path"] for fault in faults if fault["severity"] == "refusal"] == ["capacity.kind"]
 
 
-def test_check_of_an_unknown_environment_gives_2_and_names_the_known(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_of_an_unknown_environment_gives_2_and_names_the_known(specs, capsys):
     code = main(["check", "prod", *folders(specs)])
 
     assert (code, "post-us-east-2" in capsys.readouterr().err) == (2, True)
 
 
-def test_check_of_a_missing_folder_gives_2(tmp_path: Path) -> None:
+def test_check_of_a_missing_folder_gives_2(tmp_path):
     assert main(["check", "--environments", str(tmp_path / "none")]) == 2
 
 
-def test_a_bad_file_gives_no_traceback(specs: Path) -> None:
+def test_a_bad_file_gives_no_traceback(specs):
     (specs / "environments" / "post-us-east-2.yaml").write_bytes(b"\xff\xfe\x00")
 
     command = [sys.executable, "-m", "tandem", "check", *folders(specs)]
@@ -106,18 +102,18 @@ def test_a_bad_file_gives_no_traceback(specs: Path) -> None:
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
 
-def test_new_overwrites_nothing(tmp_path: Path) -> None:
+def test_new_overwrites_nothing(tmp_path):
     main(["new", "prod", *folders(tmp_path)])
 
     assert main(["new", "prod", *folders(tmp_path)]) == 2
 
 
 @pytest.mark.parametrize("name", ["Prod", "1st", "a b", "x" * 31, "a/b", "", "prod-", "é", "gitops", "a\n"])
-def test_new_refuses_a_name_that_is_no_label(tmp_path: Path, name: str) -> None:
+def test_new_refuses_a_name_that_is_no_label(tmp_path, name):
     assert main(["new", name, *folders(tmp_path)]) == 2
 
 
-def test_show_names_the_only_difference_of_the_arms(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_names_the_only_difference_of_the_arms(specs, capsys):
     main(["show", "post-us-east-2", *folders(specs)])
 
     out = capsys.readouterr().out
@@ -127,16 +123,14 @@ def test_show_names_the_only_difference_of_the_arms(specs: Path, capsys: pytest.
     ]
 
 
-def test_show_prints_the_price_with_its_date(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_the_price_with_its_date(specs, capsys):
     main(["show", "post-us-east-2", *folders(specs)])
 
     assert "35.76 USD per node-hour (your figure of 2026-05-31)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["show", "check"])
-def test_one_figure_says_what_a_parked_environment_costs(
-    specs: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_one_figure_says_what_a_parked_environment_costs(specs, capsys, command):
     main([command, "post-us-east-2", *folders(specs)])
 
     lines = [line for line in capsys.readouterr().out.splitlines() if "USD a month while parked" in line]
@@ -145,15 +139,13 @@ def test_one_figure_says_what_a_parked_environment_costs(
 
 
 @pytest.mark.parametrize("command", ["show", "check"])
-def test_verbose_prints_the_parts_of_the_parked_cost(
-    specs: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_verbose_prints_the_parts_of_the_parked_cost(specs, capsys, command):
     main([command, "--verbose", "post-us-east-2", *folders(specs)])
 
     assert "73.00  EKS control plane: 1 cluster" in capsys.readouterr().out
 
 
-def test_an_unknown_price_is_a_question_mark_and_at_least(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_price_is_a_question_mark_and_at_least(specs, capsys):
     main(["show", "--verbose", "dev-trn2-3xlarge", *folders(specs)])
 
     out = capsys.readouterr().out
@@ -161,32 +153,26 @@ def test_an_unknown_price_is_a_question_mark_and_at_least(specs: Path, capsys: p
     assert "  cost        at least " in out
 
 
-def test_show_leaves_fleet_out_while_the_reservation_is_a_placeholder(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_leaves_fleet_out_while_the_reservation_is_a_placeholder(specs, capsys):
     main(["show", "--json", "post-us-east-2", *folders(specs)])
 
     assert "post-us-east-2-Fleet" not in json.loads(capsys.readouterr().out)["environments"][0]["stacks"]
 
 
-def test_show_tells_the_cdk_where_files_outside_the_repository_are(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_tells_the_cdk_where_files_outside_the_repository_are(specs, capsys):
     main(["show", "post-us-east-2", *folders(specs)])
 
     assert f"-c env=post-us-east-2 -c environments={specs}/environments" in capsys.readouterr().out
 
 
-def test_show_ends_with_the_command_that_says_what_to_stage_and_compile(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_ends_with_the_command_that_says_what_to_stage_and_compile(specs, capsys):
     main(["show", "post-us-east-2", *folders(specs)])
 
     last = capsys.readouterr().out.splitlines()[-1].split()
     assert last == ["tandem", "artifacts", "list", "--env", "post-us-east-2", *folders(specs)]
 
 
-def test_show_bootstraps_with_the_declared_boundary(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_bootstraps_with_the_declared_boundary(specs, capsys):
     spoil(specs, "  qualifier: tandem", "  qualifier: tandem\n  permissions_boundary: TeamBoundary")
 
     main(["show", "post-us-east-2", *folders(specs)])
@@ -194,14 +180,14 @@ def test_show_bootstraps_with_the_declared_boundary(specs: Path, capsys: pytest.
     assert "--custom-permissions-boundary TeamBoundary" in capsys.readouterr().out
 
 
-def test_images_lists_the_runtime_image_and_the_chart(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_lists_the_runtime_image_and_the_chart(specs, capsys):
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
     kinds = [use["kind"] for use in json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]]
     assert (kinds[0], "chart" in kinds) == ("image", True)
 
 
-def test_images_shows_the_mirror_beside_the_published_name(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_shows_the_mirror_beside_the_published_name(specs, capsys):
     host = "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public"
     spoil(specs, "log_retention_days: 90", f"registry_mirrors: {{public.ecr.aws: {host}}}\nlog_retention_days: 90")
 
@@ -211,7 +197,7 @@ def test_images_shows_the_mirror_beside_the_published_name(specs: Path, capsys: 
     assert all(use["mirrored"].startswith(host) for use in uses if use["reference"].startswith("public.ecr.aws"))
 
 
-def test_images_names_the_digest_of_the_pinned_chart(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_names_the_digest_of_the_pinned_chart(specs, capsys):
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
     (chart,) = [
@@ -220,7 +206,7 @@ def test_images_names_the_digest_of_the_pinned_chart(specs: Path, capsys: pytest
     assert chart["digest"] == load_catalogue().dra_chart.digest.value
 
 
-def test_images_seed_pulls_each_image_through_its_mirror(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_seed_pulls_each_image_through_its_mirror(specs, capsys):
     host = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
     path = specs / "environments" / "post-us-east-2.yaml"
     mirrors = f"registry_mirrors:\n  public.ecr.aws: {host}/public\n  registry.k8s.io: {host}/k8s\n"
@@ -237,9 +223,7 @@ def test_images_seed_pulls_each_image_through_its_mirror(specs: Path, capsys: py
     assert not any("library/python" in " ".join(words) for words in pulls)
 
 
-def test_images_resolve_as_json_is_json(
-    specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_resolve_as_json_is_json(specs, capsys, monkeypatch):
     monkeypatch.setattr(
         "tandem.cli.image_digests.resolve_digests", lambda references, _: dict.fromkeys(references, "d")
     )
@@ -249,11 +233,11 @@ def test_images_resolve_as_json_is_json(
     assert set(json.loads(capsys.readouterr().out)["digests"].values()) == {"d"}
 
 
-def test_images_with_strict_gives_1_while_an_image_is_unpinned(specs: Path) -> None:
+def test_images_with_strict_gives_1_while_an_image_is_unpinned(specs):
     assert main(["images", "--strict", *folders(specs)]) == 1
 
 
-def test_render_check_gives_1_for_a_stale_folder(specs: Path, tmp_path: Path) -> None:
+def test_render_check_gives_1_for_a_stale_folder(specs, tmp_path):
     command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
     main(command)
     next((tmp_path / "out").rglob("serve.yaml")).write_text("stale")
@@ -261,16 +245,14 @@ def test_render_check_gives_1_for_a_stale_folder(specs: Path, tmp_path: Path) ->
     assert main([*command, "--check"]) == 1
 
 
-def test_render_check_gives_0_for_a_fresh_folder(specs: Path, tmp_path: Path) -> None:
+def test_render_check_gives_0_for_a_fresh_folder(specs, tmp_path):
     command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
     main(command)
 
     assert main([*command, "--check"]) == 0
 
 
-def test_render_says_what_it_wrote_and_what_it_removed(
-    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_says_what_it_wrote_and_what_it_removed(specs, tmp_path, capsys):
     command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
     main(command)
     (tmp_path / "out" / "dev-trn2-3xlarge" / "extra.yaml").write_text("a: 1")
@@ -282,9 +264,7 @@ def test_render_says_what_it_wrote_and_what_it_removed(
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]] == ["wrote", "removed"]
 
 
-def test_check_names_the_pins_that_move_together_and_their_files(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_names_the_pins_that_move_together_and_their_files(specs, capsys):
     main(["check", "dev-trn2-3xlarge", *folders(specs)])
 
     lines = capsys.readouterr().out.splitlines()
@@ -295,9 +275,7 @@ def test_check_names_the_pins_that_move_together_and_their_files(
     ]
 
 
-def test_render_says_to_deploy_workloads_before_a_new_experiment_is_synced(
-    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_says_to_deploy_workloads_before_a_new_experiment_is_synced(specs, tmp_path, capsys):
     command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
 
     main(command)
@@ -309,17 +287,13 @@ def test_render_says_to_deploy_workloads_before_a_new_experiment_is_synced(
     assert "Workloads" not in capsys.readouterr().out
 
 
-def test_render_asks_for_no_deploy_where_the_cdk_delivers(
-    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_asks_for_no_deploy_where_the_cdk_delivers(specs, tmp_path, capsys):
     main(["render", "post-us-east-2", "--out", str(tmp_path / "out"), *folders(specs), "--json"])
 
     assert json.loads(capsys.readouterr().out)["deploy_first"] == []
 
 
-def test_render_says_in_words_that_a_folder_is_not_its_own(
-    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_says_in_words_that_a_folder_is_not_its_own(specs, tmp_path, capsys):
     (tmp_path / "dev-trn2-3xlarge").mkdir()
     (tmp_path / "dev-trn2-3xlarge" / "mine.txt").write_text("mine")
 
@@ -328,7 +302,7 @@ def test_render_says_in_words_that_a_folder_is_not_its_own(
     assert (code, "a folder of other files" in capsys.readouterr().err) == (2, True)
 
 
-def test_render_check_gives_1_for_a_tree_that_no_environment_has(specs: Path, tmp_path: Path) -> None:
+def test_render_check_gives_1_for_a_tree_that_no_environment_has(specs, tmp_path):
     command = ["render", "--out", str(tmp_path / "out"), *folders(specs)]
     (specs / "environments" / "post-us-east-2.yaml").unlink()  # the largest: two are enough
     main(command)
@@ -337,9 +311,7 @@ def test_render_check_gives_1_for_a_tree_that_no_environment_has(specs: Path, tm
     assert main([*command, "--check"]) == 1
 
 
-def test_render_names_the_tree_that_no_environment_has(
-    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_names_the_tree_that_no_environment_has(specs, tmp_path, capsys):
     command = ["render", "--out", str(tmp_path / "out"), *folders(specs)]
     (specs / "environments" / "post-us-east-2.yaml").unlink()
     main(command)
@@ -350,7 +322,7 @@ def test_render_names_the_tree_that_no_environment_has(
     assert "orphan dev-trn2-3xlarge" in capsys.readouterr().out
 
 
-def test_render_refuses_an_illegal_spec_and_writes_nothing(specs: Path, tmp_path: Path) -> None:
+def test_render_refuses_an_illegal_spec_and_writes_nothing(specs, tmp_path):
     spoil(specs, "tensor_parallel_size: 32", "tensor_parallel_size: 64", "experiments/post.yaml")
 
     code = main(["render", "post-us-east-2", "--out", str(tmp_path / "out"), *folders(specs)])
@@ -358,7 +330,7 @@ def test_render_refuses_an_illegal_spec_and_writes_nothing(specs: Path, tmp_path
     assert (code, (tmp_path / "out").exists()) == (2, False)
 
 
-def test_check_alone_judges_dates_by_the_clock(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_alone_judges_dates_by_the_clock(specs, capsys):
     path = specs / "environments" / "post-us-east-2.yaml"
     path.write_text(re.sub(r"usd_per_hour_date: \S+", "usd_per_hour_date: 9999-01-01", path.read_text()))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from dxf import DXF
@@ -45,7 +44,7 @@ def plain_http(host: str, repository: str) -> DXF:
     return DXF(host, repository, insecure=True, timeout=5)
 
 
-def test_a_resolved_digest_is_read_back_by_the_catalogue(host: str, tmp_path: Path) -> None:
+def test_a_resolved_digest_is_read_back_by_the_catalogue(host, tmp_path):
     file = tmp_path / "digests.yaml"
 
     resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)
@@ -53,7 +52,7 @@ def test_a_resolved_digest_is_read_back_by_the_catalogue(host: str, tmp_path: Pa
     assert parse_record(DigestTable, read_document(file)).find_digest(f"{host}/neuron/server:1.0") == DIGEST
 
 
-def test_a_resolved_digest_carries_source_and_date(host: str, tmp_path: Path) -> None:
+def test_a_resolved_digest_carries_source_and_date(host, tmp_path):
     file = tmp_path / "digests.yaml"
 
     resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)
@@ -63,7 +62,7 @@ def test_a_resolved_digest_carries_source_and_date(host: str, tmp_path: Path) ->
     assert digests.sources[figure.source].where.startswith(host)
 
 
-def test_resolving_keeps_what_was_known(host: str, tmp_path: Path) -> None:
+def test_resolving_keeps_what_was_known(host, tmp_path):
     file = tmp_path / "digests.yaml"
     file.write_text(
         'digests: {"a.example/b:1": {value: sha256:00, source: s}}\nsources: {s: {where: w, date: 2026-01-01}}\n'
@@ -74,7 +73,7 @@ def test_resolving_keeps_what_was_known(host: str, tmp_path: Path) -> None:
     assert parse_record(DigestTable, read_document(file)).find_digest("a.example/b:1") == "sha256:00"
 
 
-def test_an_unknown_tag_is_named_and_the_file_left_alone(host: str, tmp_path: Path) -> None:
+def test_an_unknown_tag_is_named_and_the_file_left_alone(host, tmp_path):
     file = tmp_path / "digests.yaml"
 
     with pytest.raises(ResolveError, match=r"neuron/server:2.0"):
@@ -83,16 +82,16 @@ def test_an_unknown_tag_is_named_and_the_file_left_alone(host: str, tmp_path: Pa
     assert not file.exists()
 
 
-def test_a_registry_that_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_a_registry_that_does_not_answer_is_named(tmp_path):
     with pytest.raises(ResolveError, match=r"127.0.0.1:9"):
         resolve_digests(["127.0.0.1:9/neuron/server:1.0"], tmp_path / "digests.yaml", plain_http)
 
 
-def test_a_pinned_image_is_asked_for_by_its_digest(host: str) -> None:
+def test_a_pinned_image_is_asked_for_by_its_digest(host):
     assert resolve_digest(f"{host}/neuron/server@{DIGEST}", plain_http) == DIGEST
 
 
-def test_an_image_that_is_not_there_is_told_from_a_registry_that_does_not_answer(host: str) -> None:
+def test_an_image_that_is_not_there_is_told_from_a_registry_that_does_not_answer(host):
     with pytest.raises(UnknownTagError):
         resolve_digest(f"{host}/neuron/server@sha256:{'0' * 64}", plain_http)
     with pytest.raises(ResolveError) as silent:

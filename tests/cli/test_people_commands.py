@@ -105,7 +105,7 @@ def stacks(fleet: Fleet) -> list[str]:
 
 
 @pytest.mark.proof
-def test_a_viewer_sees_all_that_status_shows(deployed: Fleet, become, front, capsys: pytest.CaptureFixture) -> None:
+def test_a_viewer_sees_all_that_status_shows(deployed, become, front, capsys):
     become("viewer")
 
     code = deployed.tandem("status", "--json")
@@ -115,7 +115,7 @@ def test_a_viewer_sees_all_that_status_shows(deployed: Fleet, become, front, cap
 
 
 @pytest.mark.parametrize("kind", ["viewer", pytest.param("engineer", marks=pytest.mark.proof)])
-def test_who_may_not_start_is_denied_and_nothing_is_raised(deployed: Fleet, become, kind: PeopleKind, capsys) -> None:
+def test_who_may_not_start_is_denied_and_nothing_is_raised(deployed, become, kind, capsys):
     who = become(kind)
 
     code = deployed.tandem("start", "--hours", "1", "--yes")
@@ -128,7 +128,7 @@ def test_who_may_not_start_is_denied_and_nothing_is_raised(deployed: Fleet, beco
     assert deployed.states() == []
 
 
-def test_who_may_not_destroy_is_denied_and_nothing_goes(deployed: Fleet, become, capsys) -> None:
+def test_who_may_not_destroy_is_denied_and_nothing_goes(deployed, become, capsys):
     who = become("engineer")
 
     code = deployed.tandem("destroy", "--yes-i-mean", deployed.name)
@@ -140,7 +140,7 @@ def test_who_may_not_destroy_is_denied_and_nothing_goes(deployed: Fleet, become,
 
 
 @pytest.mark.proof
-def test_an_operator_starts_stops_and_clears(deployed: Fleet, become, front: FaultProxy, capsys) -> None:
+def test_an_operator_starts_stops_and_clears(deployed, become, front, capsys):
     become("operator")
 
     started = deployed.tandem("start", "--hours", "1", "--yes")
@@ -154,12 +154,12 @@ def test_an_operator_starts_stops_and_clears(deployed: Fleet, become, front: Fau
     assert asked(front) <= wanted("stop")
 
     front.forget()
-    assert deployed.tandem("stop", "--clear") == 0
-    assert (deployed.get(POINTER_KEY)["run"], asked(front) <= wanted("stop --clear")) == (None, True)
+    assert deployed.tandem("stop", "--release") == 0
+    assert (deployed.get(POINTER_KEY)["run"], asked(front) <= wanted("stop --release")) == (None, True)
 
 
 @pytest.mark.proof
-def test_an_operator_destroys_what_is_not_protected(deployed: Fleet, become, front: FaultProxy, capsys) -> None:
+def test_an_operator_destroys_what_is_not_protected(deployed, become, front, capsys):
     become("operator")
 
     code = deployed.tandem("destroy", "--yes-i-mean", deployed.name, "--poll-s", "0.05", "--json")
@@ -171,7 +171,7 @@ def test_an_operator_destroys_what_is_not_protected(deployed: Fleet, become, fro
 
 
 @pytest.mark.proof
-def test_what_is_protected_is_an_admins_to_destroy(deployed: Fleet, become, front: FaultProxy, capsys) -> None:
+def test_what_is_protected_is_an_admins_to_destroy(deployed, become, front, capsys):
     name = names.stack_name(deployed.environment, "Observability")
     deployed.client("cloudformation").update_termination_protection(StackName=name, EnableTerminationProtection=True)
     words = ["--yes-i-mean", deployed.name, "--poll-s", "0.05"]

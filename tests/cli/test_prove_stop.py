@@ -88,7 +88,7 @@ def lease(fleet: Fleet, minutes: float) -> None:
 # it is proven
 
 
-def test_eks_takes_the_call_and_nothing_is_left_behind(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_eks_takes_the_call_and_nothing_is_left_behind(fleet, capsys):
     assert fleet.tandem(*PROVE) == 0
 
     told = capsys.readouterr().out
@@ -99,7 +99,7 @@ def test_eks_takes_the_call_and_nothing_is_left_behind(fleet: Fleet, capsys: pyt
     assert (schedules(fleet), letters(fleet), fleet.states()) == ([], ["0", "0"], [])
 
 
-def test_json_says_the_same(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_says_the_same(fleet, capsys):
     fleet.tandem(*PROVE, "--json")
 
     said = json.loads(capsys.readouterr().out)
@@ -107,7 +107,7 @@ def test_json_says_the_same(fleet: Fleet, capsys: pytest.CaptureFixture[str]) ->
     assert (said["lines"][0]["check"], said["lines"][0]["level"]) == ("prove-stop", "ok")
 
 
-def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet: Fleet, waiting: Callable[..., None]) -> None:
+def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet, waiting):
     group, sent = fleet.guarded.schedule_group, []
 
     def read(_: float) -> None:
@@ -128,13 +128,13 @@ def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet: Fleet
         assert sent[0][name] == start[name]
 
 
-def test_it_is_proven_behind_a_fence_too(fleet: Fleet) -> None:
+def test_it_is_proven_behind_a_fence_too(fleet):
     fleet.tandem("stop")
 
     assert fleet.tandem(*PROVE) == 0
 
 
-def test_it_is_proven_again(fleet: Fleet) -> None:
+def test_it_is_proven_again(fleet):
     assert [fleet.tandem(*PROVE), fleet.tandem(*PROVE)] == [0, 0]
 
 
@@ -148,7 +148,7 @@ def refused(fleet: Fleet, proxy: FaultProxy) -> int:
     return code
 
 
-def test_a_raised_fleet_is_left_alone(fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_raised_fleet_is_left_alone(fleet, proxy, capsys):
     fleet.scale(1)
 
     assert refused(fleet, proxy) == 2
@@ -156,48 +156,46 @@ def test_a_raised_fleet_is_left_alone(fleet: Fleet, proxy: FaultProxy, capsys: p
     assert "a proof is fired at a fleet at 0 alone" in capsys.readouterr().err
 
 
-def test_a_live_lease_is_left_alone(fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_live_lease_is_left_alone(fleet, proxy, capsys):
     lease(fleet, minutes=60)
 
     assert refused(fleet, proxy) == 2
     assert "run r1 of anna has the fleet until" in capsys.readouterr().err
 
 
-def test_a_lease_that_is_not_understood_may_be_one(fleet: Fleet, proxy: FaultProxy) -> None:
+def test_a_lease_that_is_not_understood_may_be_one(fleet, proxy):
     fleet.put("lease.json", {"schema": 1, "who": "anna"})
 
     assert refused(fleet, proxy) == 2
 
 
-def test_a_lease_that_has_ended_keeps_nobody_from_it(fleet: Fleet) -> None:
+def test_a_lease_that_has_ended_keeps_nobody_from_it(fleet):
     lease(fleet, minutes=-1)
 
     assert fleet.tandem(*PROVE) == 0
 
 
-def test_another_tools_node_group_is_left_alone(undeployed: Fleet, proxy: FaultProxy) -> None:
+def test_another_tools_node_group_is_left_alone(undeployed, proxy):
     undeployed.deploy(tags={"owner": "somebody"})
 
     assert refused(undeployed, proxy) == 2
 
 
-def test_without_a_node_group_there_is_nothing_to_send_to(
-    undeployed: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_node_group_there_is_nothing_to_send_to(undeployed, proxy, capsys):
     undeployed.deploy(group=False)
 
     assert refused(undeployed, proxy) == 2
     assert "deploy Fleet first" in capsys.readouterr().err
 
 
-def test_a_group_that_is_being_updated_is_left_alone(fleet: Fleet, proxy: FaultProxy) -> None:
+def test_a_group_that_is_being_updated_is_left_alone(fleet, proxy):
     fleet.endpoint.set_fleet(knobs.FleetBehavior(refuses_update=True))
 
     assert refused(fleet, proxy) == 2
 
 
 @pytest.mark.parametrize("operation", ["GetObject", "DescribeNodegroup", "DescribeInstances", "ListUpdates"])
-def test_what_cannot_be_seen_before_keeps_it_from_being_fired(fleet: Fleet, proxy: FaultProxy, operation: str) -> None:
+def test_what_cannot_be_seen_before_keeps_it_from_being_fired(fleet, proxy, operation):
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
     assert refused(fleet, proxy) == 3
@@ -206,9 +204,7 @@ def test_what_cannot_be_seen_before_keeps_it_from_being_fired(fleet: Fleet, prox
 # it fails, or is not known
 
 
-def test_a_throttled_target_proves_nothing_and_its_letter_is_taken_out(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_throttled_target_proves_nothing_and_its_letter_is_taken_out(fleet, capsys):
     fleet.endpoint.set_fleet(knobs.FleetBehavior(throttles=True, retry_delay_s=0.05))
 
     assert fleet.tandem(*PROVE) == 3
@@ -218,9 +214,7 @@ def test_a_throttled_target_proves_nothing_and_its_letter_is_taken_out(
     assert (schedules(fleet), letters(fleet)) == ([], ["0", "0"])
 
 
-def test_a_payload_that_scheduler_does_not_take_fails(
-    fleet: Fleet, saying: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_payload_that_scheduler_does_not_take_fails(fleet, saying, capsys):
     saying({"clusterName": fleet.guarded.cluster, "nodegroupName": fleet.guarded.node_group})
 
     assert fleet.tandem(*PROVE) == 3
@@ -229,9 +223,7 @@ def test_a_payload_that_scheduler_does_not_take_fails(
     assert "correct the payload in tandem/guard/fleet_start.py" in told
 
 
-def test_a_payload_that_eks_does_not_take_fails_with_the_letters_words(
-    fleet: Fleet, saying: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_payload_that_eks_does_not_take_fails_with_the_letters_words(fleet, saying, capsys):
     fleet.endpoint.set_fleet(BROKEN)
     saying({"ClusterName": fleet.guarded.cluster, "NodegroupName": fleet.guarded.node_group,
             "ScalingConfig": {"minSize": 0, "desiredSize": 0}})  # fmt: skip
@@ -243,7 +235,7 @@ def test_a_payload_that_eks_does_not_take_fails_with_the_letters_words(
     assert letters(fleet) == ["0", "0"]
 
 
-def test_a_letter_of_somebody_elses_is_left_in_the_queue(fleet: Fleet) -> None:
+def test_a_letter_of_somebody_elses_is_left_in_the_queue(fleet):
     sqs = fleet.client("sqs")
     url = sqs.get_queue_url(QueueName=names.dead_letter_queue_name(fleet.environment))["QueueUrl"]
     arn = {"DataType": "String", "StringValue": "arn:aws:scheduler:us-east-2:1:schedule/g/stop-r1"}
@@ -253,9 +245,7 @@ def test_a_letter_of_somebody_elses_is_left_in_the_queue(fleet: Fleet) -> None:
     assert sum(map(int, letters(fleet))) == 1
 
 
-def test_an_update_that_never_ends_is_no_proof(
-    fleet: Fleet, proxy: FaultProxy, waiting: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_update_that_never_ends_is_no_proof(fleet, proxy, waiting, capsys):
     fleet.endpoint.set_fleet(knobs.FleetBehavior(ignores_request=True))
     proxy.forget()
     waiting(time.sleep, ahead_s=0.0, monotonic=lambda: 1000.0 if proxy.requests("DescribeUpdate") else 0.0)
@@ -264,9 +254,7 @@ def test_an_update_that_never_ends_is_no_proof(
     assert "not done it yet" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_schedule_that_somebody_took_away_is_told(
-    fleet: Fleet, waiting: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_schedule_that_somebody_took_away_is_told(fleet, waiting, capsys):
     times = iter([0.0, 1.0, 1000.0])
 
     def starts(_: float) -> None:
@@ -279,16 +267,14 @@ def test_a_schedule_that_somebody_took_away_is_told(
     assert "a start took it away" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_group_of_schedules_that_is_missing_asks_for_guard(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_of_schedules_that_is_missing_asks_for_guard(fleet, capsys):
     fleet.client("scheduler").delete_schedule_group(Name=fleet.guarded.schedule_group)
 
     assert fleet.tandem(*PROVE) == 3
     assert "deploy Guard" in capsys.readouterr().out
 
 
-def test_a_stop_in_the_same_minute_leaves_it_unknown(
-    fleet: Fleet, waiting: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stop_in_the_same_minute_leaves_it_unknown(fleet, waiting, capsys):
     stopped: list[int] = []
 
     def stops(for_s: float) -> None:
@@ -308,9 +294,7 @@ def test_a_stop_in_the_same_minute_leaves_it_unknown(
     [("CreateSchedule", "scheduler:CreateSchedule"), ("ReceiveMessage", "sqs:ReceiveMessage"),
      ("DescribeUpdate", "eks:DescribeUpdate")],
 )  # fmt: skip
-def test_a_denied_call_names_what_to_allow(
-    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], operation: str, action: str
-) -> None:
+def test_a_denied_call_names_what_to_allow(fleet, proxy, capsys, operation, action):
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
     assert fleet.tandem(*PROVE) == 3
@@ -322,7 +306,7 @@ def test_a_denied_call_names_what_to_allow(
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_proof_leaves_no_schedule(fleet: Fleet, waiting: Callable[..., None], how: int) -> None:
+def test_an_interrupted_proof_leaves_no_schedule(fleet, waiting, how):
     there: list[str] = []
 
     def interrupted(_: float) -> None:
@@ -340,7 +324,7 @@ def test_an_interrupted_proof_leaves_no_schedule(fleet: Fleet, waiting: Callable
     assert schedules(fleet) == []
 
 
-def test_what_a_lost_answer_left_is_deleted_too(fleet: Fleet, proxy: FaultProxy) -> None:
+def test_what_a_lost_answer_left_is_deleted_too(fleet, proxy):
     proxy.use(FaultRule(operation="CreateSchedule", fault=AnswerLossFault()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stop_proof, "START_DELAY_S", 60.0)
@@ -349,9 +333,7 @@ def test_what_a_lost_answer_left_is_deleted_too(fleet: Fleet, proxy: FaultProxy)
     assert schedules(fleet) == []
 
 
-def test_the_policy_has_the_proofs_rights_where_it_is_asked_for(
-    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_policy_has_the_proofs_rights_where_it_is_asked_for(undeployed, capsys):
     undeployed.tandem("doctor", "--policy")
     plain = capsys.readouterr().out
     undeployed.tandem(*PROVE, "--policy")

@@ -71,14 +71,14 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_with_the_printed_policy_and_the_roles_rights_it_is_proven(proven: Any) -> None:
+def test_with_the_printed_policy_and_the_roles_rights_it_is_proven(proven):
     code, fleet = proven(*proven.rights)
 
     listed = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)["Schedules"]
     assert (code, listed) == (0, [])
 
 
-def test_a_role_that_scheduler_may_not_have_asks_for_guard(proven: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_role_that_scheduler_may_not_have_asks_for_guard(proven, capsys):
     code, _ = proven(*proven.rights, trust=None)
 
     said = told(capsys)
@@ -87,7 +87,7 @@ def test_a_role_that_scheduler_may_not_have_asks_for_guard(proven: Any, capsys: 
     assert "do deploy Guard" in said
 
 
-def test_a_role_without_its_right_fails_with_the_letters_words(proven: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_role_without_its_right_fails_with_the_letters_words(proven, capsys):
     code, _ = proven(proven.rights[1])
 
     said = told(capsys)
@@ -97,7 +97,7 @@ def test_a_role_without_its_right_fails_with_the_letters_words(proven: Any, caps
     assert "do deploy Guard" in said
 
 
-def test_who_may_not_pass_the_role_is_told_so(proven: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_who_may_not_pass_the_role_is_told_so(proven, capsys):
     code, _ = proven(*proven.rights, without="iam:PassRole")
 
     assert code == 3

@@ -34,12 +34,12 @@ def alone(tmp_path):
     return run
 
 
-def test_a_command_is_given_the_address_of_a_server_that_is_ready(then, capfd) -> None:
+def test_a_command_is_given_the_address_of_a_server_that_is_ready(then, capfd):
     assert then(sys.executable, "-c", ASK, "{qwen-sd-vllm}", "{other}") == 0
     assert capfd.readouterr().out.splitlines()[-1] == "200 {other}"
 
 
-def test_it_ends_with_the_commands_own_exit_code_and_its_servers(alone, tmp_path) -> None:
+def test_it_ends_with_the_commands_own_exit_code_and_its_servers(alone, tmp_path):
     note = tmp_path / "url"
     code = alone("sh", "-c", f'printf %s "$1" > {note}; exit 4', "sh", "{qwen-vllm}")
 
@@ -47,12 +47,12 @@ def test_it_ends_with_the_commands_own_exit_code_and_its_servers(alone, tmp_path
     assert main(["bench", "run", "--baseline", note.read_text(), "--model", "m", "--out", str(tmp_path / "run")]) == 3
 
 
-def test_an_exit_code_of_no_meaning_here_says_that_the_world_failed(alone) -> None:
+def test_an_exit_code_of_no_meaning_here_says_that_the_world_failed(alone):
     assert alone("sh", "-c", "exit 77") == 3
 
 
 @pytest.mark.proof
-def test_a_measurement_of_the_pair_stands_beside_their_logs(then, tmp_path, capfd) -> None:
+def test_a_measurement_of_the_pair_stands_beside_their_logs(then, tmp_path, capfd):
     run = tmp_path / "run"
     assert then(
         sys.executable, "-m", "tandem", "bench", "run", "--baseline", "qwen-vllm={qwen-vllm}",
@@ -63,7 +63,7 @@ def test_a_measurement_of_the_pair_stands_beside_their_logs(then, tmp_path, capf
     capfd.readouterr()
 
     logs = [str(tmp_path / f"{name}.jsonl") for name in ("qwen-vllm", "qwen-sd-vllm")]
-    assert main(["bench", "truth", str(run), "--log", *logs, "--json"]) == 0
+    assert main(["bench", "verify", str(run), "--log", *logs, "--json"]) == 0
 
     found = json.loads(capfd.readouterr().out)
     assert found["left_out"] == 0
@@ -71,7 +71,7 @@ def test_a_measurement_of_the_pair_stands_beside_their_logs(then, tmp_path, capf
 
 
 @pytest.mark.proof
-def test_a_log_of_another_server_leaves_nothing_to_compare(then, tmp_path, capfd) -> None:
+def test_a_log_of_another_server_leaves_nothing_to_compare(then, tmp_path, capfd):
     log, run = tmp_path / "other.jsonl", tmp_path / "run"
     log.write_text('{"request_id": "other", "accepted_s": 1.0, "bursts": [[2.0, 1]]}\n')
     assert then(
@@ -80,5 +80,5 @@ def test_a_log_of_another_server_leaves_nothing_to_compare(then, tmp_path, capfd
         "--warm-up", "0", "--out", str(run),
     ) in WHOLE  # fmt: skip
 
-    assert main(["bench", "truth", str(run), "--log", str(log)]) == 3
+    assert main(["bench", "verify", str(run), "--log", str(log)]) == 3
     assert "left out: 28 requests" in capfd.readouterr().out

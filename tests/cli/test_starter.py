@@ -52,9 +52,7 @@ def filled(text: str) -> str:
 
 
 @pytest.mark.parametrize(("kind_of", "bought", "region", "vpc"), EVERY, ids=lambda value: value)
-def test_check_refuses_nothing_new_but_placeholders(
-    tmp_path: Path, kind_of: str, bought: str, region: str, vpc: str
-) -> None:
+def test_check_refuses_nothing_new_but_placeholders(tmp_path, kind_of, bought, region, vpc):
     assert write(tmp_path, "--type", kind_of, "--kind", bought, "--region", region, "--vpc", vpc) == 0
 
     faults = read_inputs(selection(tmp_path), now=datetime.now(tz=UTC)).faults
@@ -67,7 +65,7 @@ def test_check_refuses_nothing_new_but_placeholders(
 
 
 @pytest.mark.parametrize(("kind_of", "bought", "region", "vpc"), EVERY, ids=lambda value: value)
-def test_filled_in_it_breaks_no_rule(tmp_path: Path, kind_of: str, bought: str, region: str, vpc: str) -> None:
+def test_filled_in_it_breaks_no_rule(tmp_path, kind_of, bought, region, vpc):
     write(tmp_path, "--type", kind_of, "--kind", bought, "--region", region, "--vpc", vpc)
     path = tmp_path / "environments" / "mine.yaml"
     path.write_text(filled(path.read_text()))
@@ -87,21 +85,19 @@ def test_filled_in_it_breaks_no_rule(tmp_path: Path, kind_of: str, bought: str, 
         (("--type", "trn2.3xlarge", "--region", "us-east-2"), "ap-south-2, ap-southeast-4, sa-east-1"),
     ],
 )
-def test_what_is_not_sold_is_refused_with_what_is(
-    tmp_path: Path, flags: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_sold_is_refused_with_what_is(tmp_path, flags, said, capsys):
     assert write(tmp_path, *flags) == 2
     assert f"allowed  {said}" in capsys.readouterr().err
     assert list(tmp_path.rglob("*.yaml")) == []
 
 
-def test_no_price_is_written(tmp_path: Path) -> None:
+def test_no_price_is_written(tmp_path):
     write(tmp_path)
 
     assert "usd_per_hour: FILL_IN" in (tmp_path / "environments" / "mine.yaml").read_text()
 
 
-def test_check_tells_each_placeholder_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_tells_each_placeholder_in_one_line(tmp_path, capsys):
     write(tmp_path)
     chosen = selection(tmp_path)
     where = ["--environments", str(chosen.environments), "--experiments", str(chosen.experiments)]
@@ -114,7 +110,7 @@ def test_check_tells_each_placeholder_in_one_line(tmp_path: Path, capsys: pytest
     assert lines[0].endswith("mine.yaml:4: account: 12 digits in quotes")
 
 
-def test_another_type_than_the_price_is_of_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_type_than_the_price_is_of_is_noticed(tmp_path, capsys):
     write(tmp_path)
     path = tmp_path / "environments" / "mine.yaml"
     path.write_text(filled(path.read_text()).replace("kind: capacity-block", "kind: on-demand"))

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from fleet_world import Fleet, write_environment
 
@@ -53,7 +52,7 @@ def schedule(fleet: Fleet, at: datetime) -> None:
     )  # fmt: skip
 
 
-def test_a_parked_fleet_needs_nobody(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_parked_fleet_needs_nobody(fleet, capsys):
     code = fleet.tandem("status")
 
     said = capsys.readouterr().out
@@ -61,7 +60,7 @@ def test_a_parked_fleet_needs_nobody(fleet: Fleet, capsys: pytest.CaptureFixture
     assert f"next      tandem start --env {fleet.name} --hours H --experiment NAME" in said
 
 
-def test_an_instance_is_shown_with_type_zone_state_and_age(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_instance_is_shown_with_type_zone_state_and_age(fleet, capsys):
     fleet.endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
     fleet.scale(1)
     [real] = fleet.instances()
@@ -73,7 +72,7 @@ def test_an_instance_is_shown_with_type_zone_state_and_age(fleet: Fleet, capsys:
     assert line.endswith("running        2 h 00 min old")
 
 
-def test_money_is_hours_since_launch_times_the_declared_price(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_money_is_hours_since_launch_times_the_declared_price(fleet, capsys):
     fleet.endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
     fleet.scale(2)
 
@@ -84,16 +83,14 @@ def test_money_is_hours_since_launch_times_the_declared_price(fleet: Fleet, caps
     assert found["usd_per_hour_date"] == "2026-05-31"
 
 
-def test_an_instance_without_a_lease_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_instance_without_a_lease_needs_attention(fleet, capsys):
     fleet.scale(1)
 
     assert fleet.tandem("status") == 1
     assert "alive without a live lease" in capsys.readouterr().out
 
 
-def test_an_instance_with_a_live_lease_and_its_schedule_needs_nobody(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_instance_with_a_live_lease_and_its_schedule_needs_nobody(fleet, capsys):
     lease(fleet, hours=2)
     schedule(fleet, NOW + timedelta(hours=2))
     fleet.scale(1)
@@ -103,7 +100,7 @@ def test_an_instance_with_a_live_lease_and_its_schedule_needs_nobody(
     assert (code, "run r1 of experiment post" in capsys.readouterr().out) == (0, True)
 
 
-def test_a_live_lease_without_its_schedule_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_live_lease_without_its_schedule_needs_attention(fleet, capsys):
     lease(fleet, hours=2)
     fleet.scale(1)
 
@@ -114,7 +111,7 @@ def test_a_live_lease_without_its_schedule_needs_attention(fleet: Fleet, capsys:
     assert "schedule stops nothing: stop-r1 is missing" in [one["problem"] for one in found["attention"]]
 
 
-def test_each_path_says_when_it_acts(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_path_says_when_it_acts(fleet, capsys):
     lease(fleet, hours=2)
     schedule(fleet, NOW + timedelta(hours=2))
     fleet.scale(1)
@@ -126,7 +123,7 @@ def test_each_path_says_when_it_acts(fleet: Fleet, capsys: pytest.CaptureFixture
     assert "2,000.00 USD this month, next at 100 %; stops the fleet" in stops["budget"]["said"]
 
 
-def test_a_lease_that_ended_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lease_that_ended_needs_attention(fleet, capsys):
     lease(fleet, hours=-1)
     fleet.scale(1)
 
@@ -136,7 +133,7 @@ def test_a_lease_that_ended_needs_attention(fleet: Fleet, capsys: pytest.Capture
     assert any("the lease of run r1 ended" in one["problem"] for one in found["attention"])
 
 
-def test_a_fence_beside_live_instances_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fence_beside_live_instances_needs_attention(fleet, capsys):
     fleet.scale(1)
     fence(fleet)
 
@@ -145,19 +142,17 @@ def test_a_fence_beside_live_instances_needs_attention(fleet: Fleet, capsys: pyt
     assert (found["exit_code"], found["fenced"], found["fence"]["why"]) == (1, True, "enough")
 
 
-def test_a_fence_on_a_parked_fleet_needs_nobody_and_names_what_lifts_it(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fence_on_a_parked_fleet_needs_nobody_and_names_what_lifts_it(fleet, capsys):
     fence(fleet, "stopped")
 
     code = fleet.tandem("status")
 
     first, second = capsys.readouterr().out.splitlines()[:2]
     assert (code, "stopped, nothing runs, a fence blocks the next start" in first) == (0, True)
-    assert f"tandem stop --clear --env {fleet.name}" in second
+    assert f"tandem stop --release --env {fleet.name}" in second
 
 
-def test_after_a_stop_the_bill_stays(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_after_a_stop_the_bill_stays(fleet, capsys):
     lease(fleet, hours=2)
     fleet.looked(2.98, 2.98)
     fence(fleet, "stopped")
@@ -168,7 +163,7 @@ def test_after_a_stop_the_bill_stays(fleet: Fleet, capsys: pytest.CaptureFixture
     assert "about 5.96 USD in the last" in found["conclusion"]
 
 
-def test_without_a_lease_the_bill_is_of_the_last_day(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_lease_the_bill_is_of_the_last_day(fleet, capsys):
     fleet.looked(2.98)
 
     fleet.tandem("status")
@@ -178,9 +173,7 @@ def test_without_a_lease_the_bill_is_of_the_last_day(fleet: Fleet, capsys: pytes
     assert f"cost about 2.98 USD in the last 24 h {source}" in said
 
 
-def test_a_bill_of_which_nothing_was_counted_is_unknown_and_never_zero(
-    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bill_of_which_nothing_was_counted_is_unknown_and_never_zero(undeployed, capsys):
     undeployed.deploy()
 
     undeployed.tandem("status")
@@ -189,7 +182,7 @@ def test_a_bill_of_which_nothing_was_counted_is_unknown_and_never_zero(
     assert ("unknown what it cost in the last 24 h" in said, "0.00 USD so far" in said) == (True, False)
 
 
-def test_a_deploy_of_minutes_ago_is_not_unarmed(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deploy_of_minutes_ago_is_not_unarmed(undeployed, capsys):
     undeployed.deploy()
     undeployed.make_reaper()
 
@@ -200,9 +193,7 @@ def test_a_deploy_of_minutes_ago_is_not_unarmed(undeployed: Fleet, capsys: pytes
     assert "reaper unknown: deployed 0 min ago; its first pass comes within 5 min" in said
 
 
-def test_a_schedule_of_no_lease_needs_attention_and_names_its_deletion(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_schedule_of_no_lease_needs_attention_and_names_its_deletion(fleet, capsys):
     fleet.make_foreign_schedule("nightly")
 
     code = fleet.tandem("status")
@@ -212,7 +203,7 @@ def test_a_schedule_of_no_lease_needs_attention_and_names_its_deletion(
     assert (code, delete in capsys.readouterr().out) == (1, True)
 
 
-def test_a_budget_that_is_spent_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_that_is_spent_needs_attention(fleet, capsys):
     fleet.forget_alert(100)
     fleet.alert(100, state="ALARM")
 
@@ -222,7 +213,7 @@ def test_a_budget_that_is_spent_needs_attention(fleet: Fleet, capsys: pytest.Cap
     assert (code, "budget stops nothing: 0.00 of 2,000.00 USD this month, spent: no further alert" in said) == (1, True)
 
 
-def test_a_node_group_of_another_kind_needs_attention(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_group_of_another_kind_needs_attention(undeployed, capsys):
     undeployed.deploy(tags=names.resource_tags(undeployed.environment) | {CAPACITY_KIND_TAG: "capacity-block"})
     undeployed.looked()
 
@@ -234,14 +225,14 @@ def test_a_node_group_of_another_kind_needs_attention(undeployed: Fleet, capsys:
     assert found["stops"][2]["state"] == "absent"
 
 
-def test_a_broken_neighbour_keeps_nobody_from_looking(fleet: Fleet) -> None:
+def test_a_broken_neighbour_keeps_nobody_from_looking(fleet):
     shutil.rmtree(fleet.specs / "experiments")
     (fleet.specs / "environments" / "neighbour.yaml").write_bytes(b"\xff\xfe")
 
     assert fleet.tandem("status") == 0
 
 
-def test_a_missing_heartbeat_is_told_with_what_it_does(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_heartbeat_is_told_with_what_it_does(fleet, capsys):
     lease(fleet, hours=2, beats=True)
     schedule(fleet, NOW + timedelta(hours=2))
     fleet.scale(1)
@@ -252,16 +243,14 @@ def test_a_missing_heartbeat_is_told_with_what_it_does(fleet: Fleet, capsys: pyt
     assert (found["heartbeat"], "the missing heartbeat" in reaper["said"]) == (None, True)
 
 
-def test_a_reaper_that_is_silent_needs_attention(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reaper_that_is_silent_needs_attention(undeployed, capsys):
     undeployed.deploy()
 
     assert undeployed.tandem("status") == 1
     assert "reaper stops nothing: silent" in capsys.readouterr().out
 
 
-def test_a_reaper_that_is_silent_does_not_look_alive_after_a_stop(
-    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_reaper_that_is_silent_does_not_look_alive_after_a_stop(undeployed, capsys):
     undeployed.deploy()
     undeployed.tandem("stop")
     capsys.readouterr()
@@ -271,7 +260,7 @@ def test_a_reaper_that_is_silent_does_not_look_alive_after_a_stop(
     assert (code, "NOT ARMED: silent" in capsys.readouterr().out) == (1, True)
 
 
-def test_a_budget_that_is_missing_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_that_is_missing_needs_attention(fleet, capsys):
     fleet.client("budgets").delete_budget(
         AccountId=fleet.environment.account, BudgetName=names.budget_name(fleet.environment)
     )
@@ -289,7 +278,7 @@ def alarm(fleet: Fleet, name: str) -> None:
     client.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="test")
 
 
-def test_an_alarm_in_alarm_is_named(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_alarm_in_alarm_is_named(fleet, capsys):
     alarm(fleet, names.alarm_name(fleet.environment, "stop", "failed"))
 
     found = seen(fleet, capsys)
@@ -297,13 +286,13 @@ def test_an_alarm_in_alarm_is_named(fleet: Fleet, capsys: pytest.CaptureFixture[
     assert (found["alarms"], found["exit_code"]) == ([f"{fleet.name}-stop-failed"], 1)
 
 
-def test_the_alarm_of_a_parked_fleet_is_no_fault(fleet: Fleet) -> None:
+def test_the_alarm_of_a_parked_fleet_is_no_fault(fleet):
     alarm(fleet, names.alarm_name(fleet.environment, "parked"))
 
     assert fleet.tandem("status") == 0
 
 
-def test_the_alarms_of_an_environment_of_a_longer_name_are_not_shown(fleet: Fleet) -> None:
+def test_the_alarms_of_an_environment_of_a_longer_name_are_not_shown(fleet):
     file = fleet.specs / "environments" / f"{fleet.name}.yaml"
     file.with_name(f"{fleet.name}-eu.yaml").write_text(file.read_text())
     alarm(fleet, f"{fleet.name}-eu-stop-failed")
@@ -311,9 +300,7 @@ def test_the_alarms_of_an_environment_of_a_longer_name_are_not_shown(fleet: Flee
     assert fleet.tandem("status") == 0
 
 
-def test_another_tools_node_group_of_the_same_name_is_said_to_be_anothers(
-    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_tools_node_group_of_the_same_name_is_said_to_be_anothers(undeployed, capsys):
     undeployed.deploy(tags={"owner": "eksctl"})
     undeployed.looked()
     undeployed.scale(1)
@@ -323,7 +310,7 @@ def test_another_tools_node_group_of_the_same_name_is_said_to_be_anothers(
     assert (found["exit_code"], found["node_group"]["owned"], found["instances"][0]["ours"]) == (1, False, False)
 
 
-def test_an_environment_that_was_never_deployed_is_told(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_environment_that_was_never_deployed_is_told(undeployed, capsys):
     code = undeployed.tandem("status")
 
     first, second = capsys.readouterr().out.splitlines()[:2]
@@ -331,7 +318,7 @@ def test_an_environment_that_was_never_deployed_is_told(undeployed: Fleet, capsy
     assert f"npx cdk deploy '{undeployed.name}/*' -c env={undeployed.name}" in second
 
 
-def test_a_half_deployed_environment_is_told(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_half_deployed_environment_is_told(undeployed, capsys):
     undeployed.deploy(group=False)
     undeployed.looked()
 
@@ -350,9 +337,7 @@ RIGHTS = {
 @pytest.mark.parametrize(
     ("service", "operation"), [call for call in STATUS_CALLS if call[1] not in {"GetCallerIdentity", *SELDOM}]
 )
-def test_what_is_denied_is_unknown_with_its_right_and_never_fine(
-    service: str, operation: str, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_denied_is_unknown_with_its_right_and_never_fine(service, operation, fleet, proxy, capsys):
     kind = "capacity-block" if operation == "DescribeCapacityReservations" else "on-demand"
     fleet = Fleet(endpoint=fleet.endpoint, specs=fleet.specs, name=fleet.name)
     if kind == "capacity-block":
@@ -368,9 +353,7 @@ def test_what_is_denied_is_unknown_with_its_right_and_never_fine(
     assert RIGHTS.get(operation, f"{service}:{operation}") in said
 
 
-def test_a_denied_cluster_leaves_open_what_is_deployed(
-    undeployed: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_denied_cluster_leaves_open_what_is_deployed(undeployed, proxy, capsys):
     undeployed.deploy(group=False)
     proxy.use(FaultRule(operation="DescribeCluster", fault=ACCESS_DENIED_FAULT))
 
@@ -381,7 +364,7 @@ def test_a_denied_cluster_leaves_open_what_is_deployed(
     )  # fmt: skip
 
 
-def test_every_call_is_one_of_the_declared(fleet: Fleet, proxy: FaultProxy) -> None:
+def test_every_call_is_one_of_the_declared(fleet, proxy):
     lease(fleet, hours=2)
 
     fleet.tandem("status")
@@ -393,9 +376,7 @@ def test_every_call_is_one_of_the_declared(fleet: Fleet, proxy: FaultProxy) -> N
     }  # fmt: skip
 
 
-def test_credentials_of_another_account_give_2_and_ask_nothing_else(
-    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_of_another_account_give_2_and_ask_nothing_else(fleet, proxy, capsys, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "999988887777")
     proxy.forget()
 
@@ -405,9 +386,7 @@ def test_credentials_of_another_account_give_2_and_ask_nothing_else(
     assert {one.operation for one in proxy.log} == {"GetCallerIdentity"}
 
 
-def test_no_credentials_give_3_and_what_to_do(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_credentials_give_3_and_what_to_do(fleet, capsys, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
 
@@ -417,14 +396,14 @@ def test_no_credentials_give_3_and_what_to_do(
     assert (code, "there are no AWS credentials" in err, "log in" in err) == (3, True, True)
 
 
-def test_an_unknown_environment_gives_2(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_environment_gives_2(fleet, capsys):
     fleet.name = "nowhere"
 
     assert fleet.tandem("status") == 2
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_every_line_fits_a_screen(fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_line_fits_a_screen(fleet, proxy, capsys):
     lease(fleet, hours=2)
     fleet.scale(2)
     fence(fleet)
@@ -437,9 +416,7 @@ def test_every_line_fits_a_screen(fleet: Fleet, proxy: FaultProxy, capsys: pytes
     assert wide == []
 
 
-def test_a_profile_that_is_nowhere_is_bad_input(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_that_is_nowhere_is_bad_input(fleet, capsys, monkeypatch):
     monkeypatch.setenv("AWS_PROFILE", "nobody")
 
     assert fleet.tandem("status") == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shlex
 from dataclasses import replace
@@ -12,7 +14,7 @@ import pytest
 from fleet_seen import BLOCK, FOUND, NOW, fence, instance, lease, seen, status
 
 from tandem.cli.fleet import format_span
-from tandem.cli.status_report import format_status, status_as_dict
+from tandem.cli.status import print_status, status_as_dict
 from tandem.guard.schedules import ForeignSchedule
 from tandem.ops.reservation import CapacityReservation
 from tandem.ops.status import FleetBill, StatusReport
@@ -26,31 +28,37 @@ PAID = CapacityReservation(
 LOST = {"instances": "AccessDenied", "lease": "AccessDenied", "heartbeat": "AccessDenied", "alarms": "AccessDenied"}
 
 
+def lines(found: StatusReport) -> list[str]:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        print_status(found, list_warnings(found))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
 def said(found: StatusReport) -> str:
-    return " ".join("\n".join(format_status(found, list_warnings(found))).split())
+    return " ".join("\n".join(lines(found)).split())
 
 
-def test_a_block_says_state_use_and_hours() -> None:
+def test_a_block_says_state_use_and_hours():
     text = said(status(seen(instance(), lease=lease()), BLOCK, reservation=PAID))
 
     assert "block cr-0123456789abcdef0 active, 1 of 2 instances in use, starts 10:00 UTC (2 h 00 min ago)" in text
     assert "ends 2026-11-22 08:00 UTC (in 20 h 00 min) idle no" in text
 
 
-def test_a_blocks_money_is_said_to_be_paid() -> None:
+def test_a_blocks_money_is_said_to_be_paid():
     assert "the block was paid when bought" in said(status(seen(), BLOCK, reservation=PAID))
 
 
-def test_an_idle_block_is_yes() -> None:
+def test_an_idle_block_is_yes():
     assert "idle yes" in said(status(seen(), BLOCK, reservation=PAID))
 
 
-def test_a_block_that_is_not_written_yet_is_said() -> None:
+def test_a_block_that_is_not_written_yet_is_said():
     assert FOUND is not None
     assert "block none yet: capacity.reservation_id is not written" in said(status(seen(), FOUND))
 
 
-def test_what_is_unknown_is_nowhere_said_to_be_none() -> None:
+def test_what_is_unknown_is_nowhere_said_to_be_none():
     text = said(status(replace(seen(), unknown={"instances": "AccessDenied"}), unknown=LOST))  # type: ignore[dict-item]
 
     for row in ("instances unknown", "cost unknown", "lease unknown", "heartbeat unknown", "alarms unknown"):
@@ -58,7 +66,7 @@ def test_what_is_unknown_is_nowhere_said_to_be_none() -> None:
     assert "nothing needs attention" not in text
 
 
-def test_what_is_unknown_is_null_in_json() -> None:
+def test_what_is_unknown_is_null_in_json():
     found = status(seen(), unknown=LOST | {"fence": "AccessDenied", "reservation": "AccessDenied"})
 
     document = json.loads(json.dumps(status_as_dict(found, ())))
@@ -67,18 +75,18 @@ def test_what_is_unknown_is_null_in_json() -> None:
     assert {name: document[name] for name in nulls} == dict.fromkeys(nulls)
 
 
-def test_a_fence_says_who_why_since_when_and_how_far() -> None:
+def test_a_fence_says_who_why_since_when_and_how_far():
     found = status(seen(fence=fence(passes=3, last_look=NOW - timedelta(minutes=1), terminated=("i-1",))))
 
     told = "stopping since 11:58 UTC (2 min ago), by ana: enough (3 passes, looked at 1 min ago, 1 instance terminated"
     assert f"fence {told} by id)" in said(found)
 
 
-def test_every_line_fits_a_screen() -> None:
+def test_every_line_fits_a_screen():
     look = seen(*(instance(f"i-{number:017}") for number in range(3)), fence=fence(why="many words " * 30))
     found = status(look, BLOCK, reservation=PAID, alarms=("post-us-east-2-a-long-name",) * 9, unknown=LOST)
 
-    assert [line for line in format_status(found, list_warnings(found)) if len(line) > 100] == []
+    assert [line for line in lines(found) if len(line) > 100] == []
 
 
 @pytest.mark.parametrize(
@@ -86,7 +94,7 @@ def test_every_line_fits_a_screen() -> None:
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (3600, "1 h 00 min"), (172799, "47 h 59 min"),
      (172800, "2 d 0 h")],
 )  # fmt: skip
-def test_a_span_is_said_in_its_own_unit(seconds: int, text: str) -> None:
+def test_a_span_is_said_in_its_own_unit(seconds, text):
     assert format_span(timedelta(seconds=seconds)) == text
 
 
@@ -111,7 +119,7 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
         (
             status(seen(lease=lease(), fence=fence(state="stopped")), bill=BILL),
             "stopped, nothing runs, about 143.20 USD in the last 4 h 00 min, a fence blocks the next start",
-            "tandem stop --clear --env",
+            "tandem stop --release --env",
         ),
         (
             status(seen(instance(), lease=lease(ending=NOW - timedelta(minutes=3)))),
@@ -132,22 +140,22 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
         (status(seen(), unknown={"fence": "denied"}), "parked, nothing runs, unknown whether a fence", "status"),
     ],
 )  # fmt: skip
-def test_the_first_line_concludes_and_the_next_command_follows(found: StatusReport, first: str, second: str) -> None:
-    printed = list(format_status(found, list_warnings(found)))
+def test_the_first_line_concludes_and_the_next_command_follows(found, first, second):
+    printed = lines(found)
 
     assert " ".join(" ".join(printed[:2]).split()).startswith(f"post-us-east-2: {first}")
     [following] = [line for line in printed if line.startswith("  next ")]
     assert second in following
 
 
-def test_what_needs_attention_stands_before_the_details() -> None:
+def test_what_needs_attention_stands_before_the_details():
     found = status(seen(instance()), alarms=("an-alarm",))
-    labels = [line.split()[0] for line in format_status(found, list_warnings(found)) if line[2:3].strip()]
+    labels = [line.split()[0] for line in lines(found) if line[2:3].strip()]
 
     assert labels.index("attention") < labels.index("next") < labels.index("fleet")
 
 
-def test_a_lease_says_its_nodes_its_end_and_what_was_accepted() -> None:
+def test_a_lease_says_its_nodes_its_end_and_what_was_accepted():
     ending = lease(ending=NOW - timedelta(minutes=3), unarmed=("reaper", "budget"), prefix="guard/old/")
     text = said(status(replace(seen(instance(), lease=ending), desired_size=64)))
 
@@ -156,21 +164,21 @@ def test_a_lease_says_its_nodes_its_end_and_what_was_accepted() -> None:
         assert words in text
 
 
-def test_a_bill_that_could_not_be_read_is_unknown_and_never_zero() -> None:
+def test_a_bill_that_could_not_be_read_is_unknown_and_never_zero():
     text = said(status(seen(), unknown={"bill": "AccessDenied"}))
 
     assert ("cost what the fleet cost before is unknown" in text, "0.00" in text) == (True, False)
 
 
-def test_a_schedules_name_is_quoted_in_the_command_that_deletes_it() -> None:
+def test_a_schedules_name_is_quoted_in_the_command_that_deletes_it():
     foreign = ForeignSchedule(name="x; curl evil", state="ENABLED", target_arn="arn:aws:lambda:x")
     found = status(seen(), schedules=(foreign,))
 
-    [command] = [line for line in format_status(found, list_warnings(found)) if "delete-schedule" in line]
+    [command] = [line for line in lines(found) if "delete-schedule" in line]
     assert shlex.split(command)[-1] == "x; curl evil"
 
 
-def test_the_state_of_a_path_is_a_word_in_json() -> None:
+def test_the_state_of_a_path_is_a_word_in_json():
     paths = tuple(StopPath(name="budget", state=state, sentence="s") for state in get_args(PathState))
 
     stops = status_as_dict(status(seen(), paths=paths), ())["stops"]

@@ -15,14 +15,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import (
     ACCESS_DENIED_FAULT,
     THROTTLING_FAULT,
     AnswerCutFault,
     DropFault,
     FaultRule,
-    ProxyFault,
     StatusFault,
 )
 from fleet_world import Fleet
@@ -45,7 +43,7 @@ def size(fleet: Fleet) -> int:
     return int(said["nodegroup"]["scalingConfig"]["desiredSize"])
 
 
-def test_a_stop_ends_every_instance(fleet: Fleet) -> None:
+def test_a_stop_ends_every_instance(fleet):
     fleet.scale(2)
 
     code = fleet.tandem("stop")
@@ -54,7 +52,7 @@ def test_a_stop_ends_every_instance(fleet: Fleet) -> None:
     assert (code, fleet.states()) == (0, [])
 
 
-def test_a_stop_leaves_a_fence_with_who_and_why(fleet: Fleet) -> None:
+def test_a_stop_leaves_a_fence_with_who_and_why(fleet):
     fleet.scale(1)
 
     fleet.tandem("stop", "--why", "the bench hangs")
@@ -64,7 +62,7 @@ def test_a_stop_leaves_a_fence_with_who_and_why(fleet: Fleet) -> None:
     assert fence["who"].startswith("arn:aws:iam::111122223333:")
 
 
-def test_without_wait_it_says_who_finishes_it(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_wait_it_says_who_finishes_it(fleet, capsys):
     fleet.endpoint.set_fleet(LASTING)
     fleet.scale(1)
 
@@ -74,7 +72,7 @@ def test_without_wait_it_says_who_finishes_it(fleet: Fleet, capsys: pytest.Captu
     assert ("the reaper" in out, f"tandem stop --env {fleet.name} --wait" in out) == (True, True)
 
 
-def test_a_reaper_that_is_silent_is_not_promised(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reaper_that_is_silent_is_not_promised(undeployed, capsys):
     undeployed.deploy()
     undeployed.scale(1)
 
@@ -86,7 +84,7 @@ def test_a_reaper_that_is_silent_is_not_promised(undeployed: Fleet, capsys: pyte
     )  # fmt: skip
 
 
-def test_wait_ends_when_ec2_lists_none_and_says_each_change(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wait_ends_when_ec2_lists_none_and_says_each_change(fleet, capsys):
     fleet.scale(1)
     [one] = fleet.instances()
 
@@ -97,9 +95,7 @@ def test_wait_ends_when_ec2_lists_none_and_says_each_change(fleet: Fleet, capsys
     assert f"{one['InstanceId']} is gone" in out
 
 
-def test_wait_follows_the_reaper_to_the_end_where_eks_ends_nobody(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wait_follows_the_reaper_to_the_end_where_eks_ends_nobody(fleet, capsys, monkeypatch):
     fleet.endpoint.set_fleet(LASTING)
     fleet.scale(1)
     minutes = itertools.count(6, 6)
@@ -115,9 +111,7 @@ def test_wait_follows_the_reaper_to_the_end_where_eks_ends_nobody(
     assert (code, fleet.states(), "fence: terminating" in capsys.readouterr().out) == (0, [], True)
 
 
-def test_an_interrupt_of_wait_leaves_the_stop_to_go_on(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_of_wait_leaves_the_stop_to_go_on(fleet, capsys, monkeypatch):
     fleet.scale(1)
     fleet.endpoint.set_fleet(knobs.FleetBehavior(stop_delay_s=0.6))
     with monkeypatch.context() as patch:
@@ -132,9 +126,7 @@ def interrupted(_: float) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_follower_that_sees_nothing_gives_up_and_says_that_the_stop_goes_on(
-    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_follower_that_sees_nothing_gives_up_and_says_that_the_stop_goes_on(fleet, proxy, capsys):
     fleet.scale(1)
     proxy.use(FaultRule(operation="DescribeInstances", fault=ACCESS_DENIED_FAULT))
 
@@ -144,20 +136,18 @@ def test_a_follower_that_sees_nothing_gives_up_and_says_that_the_stop_goes_on(
     fleet.until([])
 
 
-def test_a_document_of_a_follower_that_gave_up_has_what_was_done(
-    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_document_of_a_follower_that_gave_up_has_what_was_done(fleet, proxy, capsys):
     fleet.scale(1)
     proxy.use(FaultRule(operation="DescribeInstances", fault=ACCESS_DENIED_FAULT, skip=1))
 
     code = fleet.tandem("stop", "--wait", "--json")
 
     said = json.loads(capsys.readouterr().out)
-    assert (code, said["exit_code"], "instances" in said["fault"]["problem"]) == (3, 3, True)
+    assert (code, said["exit_code"], "instances" in said["error"]["problem"]) == (3, 3, True)
     assert [line for line in said["done"] if "set to 0" in line]
 
 
-def test_a_reaper_that_does_not_look_is_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reaper_that_does_not_look_is_told(fleet, monkeypatch):
     fleet.endpoint.set_fleet(LASTING)
     fleet.scale(1)
     monkeypatch.setattr("tandem.ops.stop_progress.time.sleep", lambda _: fleet.endpoint.set_fleet(QUICK))
@@ -174,7 +164,7 @@ def test_a_reaper_that_does_not_look_is_told(fleet: Fleet, monkeypatch: pytest.M
     assert said[-1] == "the reaper has not looked since: see docs/runbook.md#fleet-will-not-go-to-zero"
 
 
-def test_a_stop_twice_is_a_stop(fleet: Fleet) -> None:
+def test_a_stop_twice_is_a_stop(fleet):
     fleet.scale(1)
 
     codes = [fleet.tandem("stop", "--why", "first"), fleet.tandem("stop", "--why", "second")]
@@ -183,7 +173,7 @@ def test_a_stop_twice_is_a_stop(fleet: Fleet) -> None:
     assert (codes, fleet.get(FENCE_KEY)["why"]) == ([0, 0], "first")
 
 
-def test_a_broken_experiment_keeps_nobody_from_stopping(fleet: Fleet) -> None:
+def test_a_broken_experiment_keeps_nobody_from_stopping(fleet):
     fleet.scale(1)
     (fleet.specs / "experiments" / "post.yaml").write_text("variants: nonsense")
 
@@ -193,31 +183,31 @@ def test_a_broken_experiment_keeps_nobody_from_stopping(fleet: Fleet) -> None:
     assert code == 0
 
 
-def test_clear_lifts_the_fence(fleet: Fleet) -> None:
+def test_clear_lifts_the_fence(fleet):
     fleet.tandem("stop")
 
-    code = fleet.tandem("stop", "--clear")
+    code = fleet.tandem("stop", "--release")
 
     assert (code, fleet.get(FENCE_KEY)["state"]) == (0, "lifted")
 
 
-def test_clear_is_refused_while_an_instance_lives(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_clear_is_refused_while_an_instance_lives(fleet, capsys):
     fleet.endpoint.set_fleet(LASTING)
     fleet.scale(1)
     fleet.tandem("stop")
 
-    code = fleet.tandem("stop", "--clear")
+    code = fleet.tandem("stop", "--release")
 
     assert (code, "the fleet is not gone" in capsys.readouterr().err) == (2, True)
     assert fleet.get(FENCE_KEY)["state"] == "stopping"
 
 
-def test_clear_without_a_fence_is_refused(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fleet.tandem("stop", "--clear") == 2
+def test_clear_without_a_fence_is_refused(fleet, capsys):
+    assert fleet.tandem("stop", "--release") == 2
     assert "there is no fence" in capsys.readouterr().err
 
 
-def test_json_is_one_document_with_what_was_done(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_document_with_what_was_done(fleet, capsys):
     fleet.scale(1)
 
     fleet.tandem("stop", "--wait", "--json")
@@ -233,9 +223,7 @@ def test_json_is_one_document_with_what_was_done(fleet: Fleet, capsys: pytest.Ca
         ("UpdateNodegroupConfig", False), ("Publish", True),
     ],
 )  # fmt: skip
-def test_what_is_denied_gives_3_and_is_named_and_all_else_is_done(
-    operation: str, stops: bool, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_denied_gives_3_and_is_named_and_all_else_is_done(operation, stops, fleet, proxy, capsys):
     fleet.scale(1)
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
@@ -248,9 +236,7 @@ def test_what_is_denied_gives_3_and_is_named_and_all_else_is_done(
     assert (size(fleet) == 0) == stops or operation == "DescribeNodegroup"
 
 
-def test_a_fence_that_cannot_be_read_is_told_and_hinders_no_stop(
-    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fence_that_cannot_be_read_is_told_and_hinders_no_stop(fleet, proxy, capsys):
     fleet.scale(1)
     proxy.use(FaultRule(operation="GetObject", fault=ACCESS_DENIED_FAULT))
 
@@ -260,9 +246,7 @@ def test_a_fence_that_cannot_be_read_is_told_and_hinders_no_stop(
     assert (code, "unknown   fence: AccessDenied" in capsys.readouterr().out) == (0, True)
 
 
-def test_credentials_of_another_account_touch_nothing(
-    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_of_another_account_touch_nothing(fleet, proxy, capsys, monkeypatch):
     fleet.scale(1)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "999988887777")
     proxy.forget()
@@ -273,9 +257,7 @@ def test_credentials_of_another_account_touch_nothing(
     assert {one.operation for one in proxy.log} == {"GetCallerIdentity"}
 
 
-def test_no_credentials_give_3(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_credentials_give_3(fleet, capsys, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
 
@@ -283,17 +265,13 @@ def test_no_credentials_give_3(
     assert "there are no AWS credentials" in capsys.readouterr().err
 
 
-def test_an_environment_that_was_never_deployed_has_nothing_to_stop(
-    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_environment_that_was_never_deployed_has_nothing_to_stop(undeployed, capsys):
     code = undeployed.tandem("stop")
 
     assert (code, "nothing to stop" in capsys.readouterr().err) == (2, True)
 
 
-def test_a_destroyed_environment_whose_bucket_stayed_has_nothing_to_stop(
-    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_destroyed_environment_whose_bucket_stayed_has_nothing_to_stop(undeployed, capsys):
     undeployed.client("s3").create_bucket(
         Bucket=undeployed.guarded.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
     )
@@ -301,10 +279,10 @@ def test_a_destroyed_environment_whose_bucket_stayed_has_nothing_to_stop(
     code = undeployed.tandem("stop")
 
     err = capsys.readouterr().err
-    assert (code, "nothing to stop" in err, f"tandem stop --env {undeployed.name} --clear" in err) == (2, True, True)
+    assert (code, "nothing to stop" in err, f"tandem stop --env {undeployed.name} --release" in err) == (2, True, True)
 
 
-def test_a_half_deployed_environment_is_fenced(undeployed: Fleet) -> None:
+def test_a_half_deployed_environment_is_fenced(undeployed):
     undeployed.deploy(group=False)
 
     code = undeployed.tandem("stop")
@@ -312,9 +290,7 @@ def test_a_half_deployed_environment_is_fenced(undeployed: Fleet) -> None:
     assert (code, undeployed.get(FENCE_KEY)["state"]) == (0, "stopped")
 
 
-def test_another_tools_node_group_of_the_same_name_is_left_alone(
-    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_tools_node_group_of_the_same_name_is_left_alone(undeployed, capsys):
     undeployed.deploy(tags={"owner": "eksctl"})
     undeployed.scale(1)
 
@@ -324,7 +300,7 @@ def test_another_tools_node_group_of_the_same_name_is_left_alone(
     assert "another's" in capsys.readouterr().err
 
 
-def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed, monkeypatch):
     undeployed.deploy(tags={"owner": "eksctl"})
     undeployed.scale(1)
     pauses: list[float] = []
@@ -333,9 +309,7 @@ def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed: Fleet, monkeyp
     assert (undeployed.tandem("stop", "--wait"), undeployed.states(), len(pauses)) == (3, ["running"], 1)
 
 
-def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(
-    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(fleet, proxy, capsys):
     fleet.scale(1)
     proxy.use(FaultRule(operation="UpdateNodegroupConfig", fault=ACCESS_DENIED_FAULT))
 
@@ -351,9 +325,7 @@ STS_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", STS_FAULTS.values(), ids=STS_FAULTS)
-def test_a_stop_goes_on_where_sts_gives_no_answer(
-    fault: ProxyFault, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stop_goes_on_where_sts_gives_no_answer(fault, fleet, proxy, capsys):
     fleet.scale(1)
     proxy.use(FaultRule(operation="GetCallerIdentity", fault=fault))
 
@@ -365,9 +337,7 @@ def test_a_stop_goes_on_where_sts_gives_no_answer(
     assert "Traceback" not in err
 
 
-def test_a_page_in_the_place_of_sts_hinders_no_stop(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_in_the_place_of_sts_hinders_no_stop(fleet, capsys, monkeypatch):
     fleet.scale(1)
     with http_page(b"<html>log in to the guest network</html>") as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
@@ -399,9 +369,7 @@ def http_page(page: bytes) -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(
-    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(fleet, proxy, capsys):
     fleet.scale(1)
     account = fleet.environment.account
     file = fleet.specs / "environments" / f"{fleet.name}.yaml"
@@ -416,7 +384,7 @@ def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(
     assert {one.operation for one in proxy.log} == {"GetCallerIdentity", "DescribeNodegroup"}
 
 
-def test_a_missing_folder_of_experiments_keeps_nobody_from_stopping(fleet: Fleet) -> None:
+def test_a_missing_folder_of_experiments_keeps_nobody_from_stopping(fleet):
     fleet.scale(1)
     shutil.rmtree(fleet.specs / "experiments")
 
@@ -426,7 +394,7 @@ def test_a_missing_folder_of_experiments_keeps_nobody_from_stopping(fleet: Fleet
     assert code == 0
 
 
-def test_a_broken_neighbour_keeps_nobody_from_stopping(fleet: Fleet) -> None:
+def test_a_broken_neighbour_keeps_nobody_from_stopping(fleet):
     fleet.scale(1)
     (fleet.specs / "environments" / "neighbour.yaml").write_bytes(b"\xff\xfe")
 
@@ -436,9 +404,7 @@ def test_a_broken_neighbour_keeps_nobody_from_stopping(fleet: Fleet) -> None:
     assert code == 0
 
 
-def test_a_schedule_of_no_lease_is_named_with_the_command_that_deletes_it(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_schedule_of_no_lease_is_named_with_the_command_that_deletes_it(fleet, capsys):
     fleet.make_foreign_schedule("nightly")
 
     fleet.tandem("stop")
@@ -458,9 +424,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_an_end_takes_the_fleet_and_the_lease_away_and_leaves_no_fence(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_end_takes_the_fleet_and_the_lease_away_and_leaves_no_fence(fleet, capsys):
     fleet.tandem(*END)
     fleet.until(["running"])
     capsys.readouterr()
@@ -474,7 +438,7 @@ def test_an_end_takes_the_fleet_and_the_lease_away_and_leaves_no_fence(
 
 
 @pytest.mark.usefixtures("at_once")
-def test_an_end_as_json_is_one_document(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_end_as_json_is_one_document(fleet, capsys):
     fleet.tandem(*END)
     capsys.readouterr()
 
@@ -485,9 +449,7 @@ def test_an_end_as_json_is_one_document(fleet: Fleet, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("flags", "word"), [((), "there is no lease"), (("--run", "other"), "has the lease")])
-def test_an_end_of_no_lease_or_anothers_is_refused(
-    flags: tuple[str, ...], word: str, fleet: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_end_of_no_lease_or_anothers_is_refused(flags, word, fleet, capsys):
     if flags:
         fleet.tandem(*END)
 
@@ -496,18 +458,16 @@ def test_an_end_of_no_lease_or_anothers_is_refused(
     assert (code, word in capsys.readouterr().err) == (2, True)
 
 
-def test_an_end_behind_a_fence_is_refused_and_names_the_release(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_end_behind_a_fence_is_refused_and_names_the_release(fleet, capsys):
     fleet.tandem(*END)
     fleet.tandem("stop")
 
     code = fleet.tandem("stop", "--end")
 
-    assert (code, f"tandem stop --clear --env {fleet.name}" in capsys.readouterr().err) == (2, True)
+    assert (code, f"tandem stop --release --env {fleet.name}" in capsys.readouterr().err) == (2, True)
 
 
-def test_an_end_that_aws_denies_gives_3(fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_end_that_aws_denies_gives_3(fleet, proxy, capsys):
     fleet.tandem(*END)
     proxy.use(FaultRule(operation="UpdateNodegroupConfig", fault=ACCESS_DENIED_FAULT))
 
@@ -516,9 +476,7 @@ def test_an_end_that_aws_denies_gives_3(fleet: Fleet, proxy: FaultProxy, capsys:
     assert (code, "AccessDenied" in capsys.readouterr().err) == (3, True)
 
 
-def test_an_interrupted_end_says_how_it_goes_on(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_end_says_how_it_goes_on(fleet, capsys, monkeypatch):
     fleet.endpoint.set_fleet(LASTING)
     fleet.tandem(*END)
     fleet.until(["running"])
@@ -529,12 +487,12 @@ def test_an_interrupted_end_says_how_it_goes_on(
     assert (code, f"tandem stop --end --env {fleet.name} --run mine" in capsys.readouterr().err) == (130, True)
 
 
-def test_a_run_is_named_with_end_alone(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_named_with_end_alone(fleet, capsys):
     assert fleet.tandem("stop", "--run", "mine") == 2
     assert "--run is of --end alone" in capsys.readouterr().err
 
 
-def test_a_reason_in_another_encoding_is_no_traceback(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reason_in_another_encoding_is_no_traceback(fleet, capsys):
     fleet.scale(1)
 
     code = fleet.tandem("stop", "--why", "caf\udce9")  # as Python reads Latin-1 from a command line
@@ -542,13 +500,13 @@ def test_a_reason_in_another_encoding_is_no_traceback(fleet: Fleet, capsys: pyte
     assert (code, fleet.get(FENCE_KEY)["why"], capsys.readouterr().err) == (0, "caf\ufffd", "")
 
 
-def test_clear_of_what_was_never_deployed_is_bad_input(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
-    code = undeployed.tandem("stop", "--clear")
+def test_clear_of_what_was_never_deployed_is_bad_input(undeployed, capsys):
+    code = undeployed.tandem("stop", "--release")
 
     assert (code, "it is not deployed: its bucket does not exist" in capsys.readouterr().err) == (2, True)
 
 
-def test_every_line_fits_a_screen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_line_fits_a_screen(fleet, capsys):
     fleet.endpoint.set_fleet(LASTING)
     fleet.scale(2)
 
@@ -557,9 +515,7 @@ def test_every_line_fits_a_screen(fleet: Fleet, capsys: pytest.CaptureFixture[st
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 100] == []
 
 
-def test_a_profile_that_is_nowhere_is_bad_input(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_that_is_nowhere_is_bad_input(fleet, capsys, monkeypatch):
     monkeypatch.setenv("AWS_PROFILE", "nobody")
 
     assert fleet.tandem("stop") == 2

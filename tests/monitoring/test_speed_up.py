@@ -13,7 +13,7 @@ from rehearsal.cloudwatch.expression import evaluate_range
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.bench.datapoints import read_rounds
 from tandem.bench.summary import summarize_run
-from tandem.cli.experiment_match import list_dimensions
+from tandem.cli.publish import list_dimensions
 from tandem.metrics import CATALOGUE
 from tandem.monitoring import experiment_dashboard
 from tandem.monitoring.scope import ExperimentScope, SuiteTraffic

@@ -221,6 +221,6 @@ def _judge_raised_fleet(context: DoctorContext, fleet: FleetState) -> Iterator[C
     elif fleet.is_fenced and fleet.fence is not None:
         yield warn_finding(f"{node_group} is at 0 behind a fence, of {fleet.fence.who}: {fleet.fence.why}",
                    "lift it before the next start",
-                   build_tandem_command("stop", environment.name, "--clear"))  # fmt: skip
+                   build_tandem_command("stop", environment.name, "--release"))  # fmt: skip
     elif not fleet.unknown:
         yield ok_finding(f"{node_group} is ours, at 0, without an instance")

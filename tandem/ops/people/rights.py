@@ -34,9 +34,9 @@ class IamRight:
 
 _VIEWER_KINDS: tuple[PeopleKind, ...] = ("viewer", PIPELINE)
 _OBSERVE_COMMANDS = (
-    "status", "doctor", "stop by the function", "stop", "stop --end", "stop --clear", "start", "relabel", "destroy",
+    "status", "doctor", "stop by the function", "stop", "stop --end", "stop --release", "start", "relabel", "destroy",
 )  # fmt: skip
-_ARTIFACT_COMMANDS = ("artifacts list and explain", "artifacts adopt", "artifacts collect")
+_ARTIFACT_COMMANDS = ("artifacts list and explain", "artifacts import", "artifacts gc")
 
 RIGHTS = (
     # viewer, and what of it a pipeline needs
@@ -163,7 +163,7 @@ RIGHTS = (
     IamRight(
         kinds=("engineer",),
         target="artifacts",
-        commands=("artifacts adopt", "artifacts collect"),
+        commands=("artifacts import", "artifacts gc"),
         actions=(
             "s3:AbortMultipartUpload",
             "s3:ListMultipartUploadParts",
@@ -184,7 +184,7 @@ RIGHTS = (
         kinds=("engineer",),
         target="bucket's key",
         actions=("kms:GenerateDataKey",),
-        reason="what S3 asks of whoever writes an object under a customer key: artifacts adopt, bench publish, start",
+        reason="what S3 asks of whoever writes an object under a customer key: artifacts import, bench publish, start",
     ),
     IamRight(
         kinds=("engineer",), target="own metrics", commands=("bench publish",), actions=("cloudwatch:PutMetricData",)
@@ -205,11 +205,11 @@ RIGHTS = (
         reason="sees whether the reaper can run, and makes it look now: docs/runbook.md",
     ),
     # operator
-    IamRight(kinds=("operator",), target="fence", commands=("stop", "stop --clear"), actions=("s3:PutObject",)),
+    IamRight(kinds=("operator",), target="fence", commands=("stop", "stop --release"), actions=("s3:PutObject",)),
     IamRight(
         kinds=("operator",),
         target="leases",
-        commands=("start", "stop --end", "stop --clear", "relabel"),
+        commands=("start", "stop --end", "stop --release", "relabel"),
         actions=("s3:PutObject",),
     ),
     IamRight(
@@ -242,7 +242,7 @@ RIGHTS = (
     IamRight(
         kinds=("operator",),
         target="schedules",
-        commands=("start", "stop --end", "stop --clear", "doctor --prove-stop"),
+        commands=("start", "stop --end", "stop --release", "doctor --prove-stop"),
         actions=("scheduler:CreateSchedule", "scheduler:DeleteSchedule"),
     ),
     IamRight(
@@ -384,18 +384,18 @@ RIGHTS = (
             "sqs:ReceiveMessage",
         ),
     ),
-    IamRight(kinds=("admin",), target="artifacts", commands=("artifacts collect",), actions=("s3:DeleteObject",)),
+    IamRight(kinds=("admin",), target="artifacts", commands=("artifacts gc",), actions=("s3:DeleteObject",)),
     IamRight(
         kinds=("admin",),
         target="models",
-        commands=("artifacts collect",),
+        commands=("artifacts gc",),
         actions=(
             "s3:AbortMultipartUpload",
             "s3:DeleteObject",
             "s3:PutObject",
         ),
     ),
-    IamRight(kinds=("admin",), target="bucket", commands=("artifacts collect",), actions=("s3:GetBucketVersioning",)),
+    IamRight(kinds=("admin",), target="bucket", commands=("artifacts gc",), actions=("s3:GetBucketVersioning",)),
     # pipeline
     IamRight(
         kinds=(PIPELINE,),

@@ -1,0 +1,266 @@
+"""What a run is asked to do, and of whom: the settings that `tandem bench run` makes of its flags and declared files.
+
+Invariant: a flag stands before the size of the run, and the size before an experiment's suites. What the declared files
+know of an arm goes into the manifest; the bench itself never reads them. Arms come from files that have passed the
+rules, the baseline first. Who names servers by address waits for no rule.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tandem.bench.fault import BenchError
+from tandem.bench.manifest import FILE, ManifestArm, RunManifest, Speculation, Timeouts, read_manifest
+from tandem.bench.run_size import DEFAULT_SIZE, FULL_SIZE, QUICK_SIZE, RunSize
+from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.settings import RunSettings
+from tandem.bench.suites.suite import Suite, load_suite, narrow_suites
+from tandem.cli.bench_flags import RunFlags
+from tandem.cli.selection import Selection
+from tandem.shell_command import quote_command
+
+DEFAULT_SUITES = ("real",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunArms:
+    """What a run starts from.
+
+    Args:
+        arms: the baseline first.
+        environment, experiment, instance_type: their names; None for servers by address.
+        suites, schedule: of the experiment; none for servers by address.
+        most_tokens: the longest answer the experiment's servers give; None where that is not known.
+    """
+
+    arms: tuple[ManifestArm, ...]
+    environment: str | None = None
+    experiment: str | None = None
+    instance_type: str | None = None
+    suites: tuple[str, ...] = ()
+    schedule: Literal["interleaved", "simultaneous"] | None = None
+    most_tokens: int | None = None
+
+
+def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
+    """Return the settings of a run.
+
+    Args:
+        selection: the folders of declared files, for --env.
+        flags: of the command line and of a manifest.
+
+    Raises:
+        BenchError: flags contradict each other, or a suite cannot be read.
+        SpecError: a declared file is refused.
+    """
+    size, run_arms, previous_run = _choose_size(flags), select_arms(selection, flags), _read_previous_run(flags.resume)
+    size = size.keep_manifest_size(previous_run) if previous_run else size
+    suites = _load_suites(flags, size, run_arms)
+    size = size.fit_files(suites)
+    longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
+    limits = [limit for limit in (run_arms.most_tokens, size.max_tokens) if limit is not None and limit < longest]
+    return RunSettings(
+        arms=assign_placements(run_arms.arms, flags.placement, previous_run),
+        environment=run_arms.environment,
+        experiment=run_arms.experiment,
+        instance_type=run_arms.instance_type,
+        api_key=_read_api_key(flags.api_key_env),
+        suites=suites,
+        schedule=flags.schedule or run_arms.schedule or "interleaved",
+        seed=flags.seed,
+        api=flags.api,
+        thinking=None if flags.thinking is None else flags.thinking == "on",
+        temperature=flags.temperature,
+        max_tokens=flags.max_tokens or min(limits, default=None),
+        concurrency=flags.concurrency or (None if flags.rate else size.concurrency),
+        rate_per_s=flags.rate,
+        rounds=None if flags.duration is not None else flags.rounds or size.rounds,
+        control_rounds=size.control_rounds if flags.control_rounds is None else flags.control_rounds,
+        repeats=flags.repeats,
+        prompts_per_class=flags.prompts_per_class or size.prompts_per_class,
+        mixes_classes=flags.mixed,
+        duration_s=flags.duration,
+        timeouts=Timeouts(**(flags.timeouts or {})),
+        warm_up=flags.warm_up,
+        extras=flags.record,
+        goodput=flags.goodput,
+        price_usd_per_hour=flags.price,
+        flags=flags.recorded or {},
+    )
+
+
+def _choose_size(flags: RunFlags) -> RunSize:
+    if flags.quick and flags.full:
+        raise build_flag_error("--full beside --quick", "one size of a run", "drop one of them")
+    if flags.quick and flags.rounds is not None and flags.rounds < FEWEST_ROUNDS:
+        allowed = f"at least {FEWEST_ROUNDS} rounds: fewer give no verdict"
+        change = "drop --rounds, or drop --quick for figures alone"
+        raise build_flag_error(f"--rounds {flags.rounds} beside --quick", allowed, change)
+    return QUICK_SIZE if flags.quick else FULL_SIZE if flags.full else DEFAULT_SIZE
+
+
+def _read_previous_run(folder: Path | None) -> RunManifest | None:
+    """Return the manifest of the run that goes on; None of a new one, or where the folder holds no run."""
+    return read_manifest(folder) if folder is not None and (folder / FILE).is_file() else None
+
+
+def _load_suites(flags: RunFlags, size: RunSize, run_arms: RunArms) -> tuple[Suite, ...]:
+    words = dict.fromkeys(flags.suite or size.select_names(run_arms.suites) or DEFAULT_SUITES)
+    suites = tuple(load_suite(word, llmperf_source=flags.llmperf_source) for word in words)
+    names = [suite.name for suite in suites]
+    for name in (name for name in names if names.count(name) > 1):  # records could not tell them apart
+        raise BenchError(f"two suites are named {name}", where="--suite", change="rename one of the files")
+    return narrow_suites(suites, flags.classes) if flags.classes else size.narrow_suites(suites)
+
+
+def _read_api_key(variable: str | None) -> str | None:
+    key = os.environ.get(variable) if variable else None
+    if variable and not key:
+        change = quote_command("export", f"{variable}=KEY")
+        raise BenchError(f"the variable {variable} is not set", where="--api-key-env", change=change)
+    return key
+
+
+def select_arms(selection: Selection, flags: RunFlags) -> RunArms:
+    """Return the arms that the flags name.
+
+    Raises:
+        BenchError: flags that contradict each other or lack something; the environment hosts no such experiment, or it
+            has no such variant.
+        SpecError: a declared file is refused.
+    """
+    if flags.env is None and (flags.experiment is None or flags.publish):
+        return RunArms(arms=_build_address_arms(flags))
+    address_flags = {"--baseline": flags.baseline, "--variant": flags.variant, "--model": flags.model}
+    for flag in (flag for flag, value in address_flags.items() if value):
+        allowed = "--env and --experiment, or servers by address"
+        raise build_flag_error(f"{flag} beside --env", allowed, "drop one of them")
+    if flags.env is None:
+        change = "add --env NAME: where the experiment's servers are"
+        raise build_flag_error("--experiment without --env", "both", change)
+    return _select_hosted_arms(selection.narrow((flags.env,)), flags)
+
+
+def assign_placements(
+    arms: Sequence[ManifestArm], placements: Sequence[tuple[str, str]], previous_run: RunManifest | None
+) -> tuple[ManifestArm, ...]:
+    """Return the arms with their placements: as said now, else as before.
+
+    Raises:
+        BenchError: a placement of no arm, or two of one.
+    """
+    placement_by_arm = {arm.name: arm.placement for arm in (previous_run.arms if previous_run else ())}
+    names = [arm.name for arm in arms]
+    for name, word in placements:
+        if name not in names:
+            raise build_flag_error(f"--placement names no arm {name!r}", ", ".join(names), "name an arm")
+        if [arm_name for arm_name, _ in placements].count(name) > 1:
+            raise build_flag_error(f"--placement places {name!r} twice", "each arm once", "drop one of them")
+        placement_by_arm[name] = word
+    return tuple(msgspec.structs.replace(arm, placement=placement_by_arm.get(arm.name)) for arm in arms)
+
+
+def build_flag_error(problem: str, requirement: str, change: str) -> BenchError:
+    """Return a refusal of flags."""
+    return BenchError(f"{problem}; allowed: {requirement}", change=change)
+
+
+def _build_address_arms(flags: RunFlags) -> tuple[ManifestArm, ...]:
+    if not flags.baseline or not flags.model:
+        flag = "--model" if flags.baseline else "--baseline"
+        raise build_flag_error(f"no {flag}", "servers by address, or --env and --experiment", f"add {flag}")
+    if flags.variants:
+        raise build_flag_error("--variants without --env", "variants of an experiment", "drop --variants")
+    servers = [flags.baseline, *flags.variant]
+    default_names = ["baseline", "variant", *(f"variant-{number}" for number in range(2, len(servers)))]
+    names = [name or default_names[index] for index, (name, _) in enumerate(servers)]
+    for name in (name for name in names if names.count(name) > 1):
+        raise build_flag_error(f"two arms are named {name!r}", "each name once", "name them apart: NAME=URL")
+    models = _parse_models(flags.model, names)
+    return tuple(
+        ManifestArm(name=name, role="variant" if index else "baseline", url=url, model=models[name])
+        for index, (name, (_, url)) in enumerate(zip(names, servers, strict=True))
+    )
+
+
+def _parse_models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Return each arm's model: its own NAME=M, else the one for all.
+
+    Raises:
+        BenchError: a model of no arm, two of one, or an arm without one.
+    """
+    models: dict[str | None, str] = {}
+    for word in words:
+        name, equals, model = word.partition("=")
+        arm = name if equals else None
+        if arm is not None and arm not in names:
+            raise build_flag_error(f"--model names no arm {arm!r}", ", ".join(names), "name an arm: NAME=MODEL")
+        if arm in models:
+            whose = f"two models of {arm!r}" if arm else "two models for all arms"
+            allowed = "one, and NAME=MODEL for each that differs"
+            raise build_flag_error(f"--model has {whose}", allowed, "drop one of them")
+        models[arm] = model if equals else word
+    for name in (name for name in names if name not in models and None not in models):
+        raise build_flag_error(f"no --model of {name!r}", "one of each arm, or one for all", f"add {name}=MODEL")
+    return {name: models.get(name) or models[None] for name in names}
+
+
+def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
+    """Return the variants of an experiment: as --variants has them, else the one without speculation first."""
+    from tandem.cli.inputs import read_legal_inputs  # noqa: PLC0415 - the rules of an environment
+    from tandem.spec import names  # noqa: PLC0415
+    from tandem.spec.images import pull_name  # noqa: PLC0415
+    from tandem.spec.variant_key import compute_artifact_key  # noqa: PLC0415
+
+    inputs = read_legal_inputs(selection)
+    environment = inputs.environments()[0]
+    hosted = {experiment.name: experiment for experiment in inputs.list_experiments(environment)}
+    if flags.experiment is None and len(hosted) != 1:
+        raise build_flag_error("no --experiment", ", ".join(hosted), f"{environment.name} hosts several: name one")
+    name = flags.experiment or next(iter(hosted))
+    if name not in hosted:
+        suggestions = difflib.get_close_matches(name, hosted, n=1)
+        change = f"did you mean {suggestions[0]!r}?" if suggestions else "name one of them"
+        raise build_flag_error(f"{environment.name} hosts no experiment {name!r}", ", ".join(hosted), change)
+    experiment = hosted[name]
+    variants = {variant.name: variant for variant in experiment.all_variants()}
+    for variant_name in (variant_name for variant_name in flags.variants if variant_name not in variants):
+        problem = f"{experiment.name} has no variant {variant_name!r}"
+        raise build_flag_error(problem, ", ".join(variants), "name its variants")
+    # the first without speculation is the baseline: a rule refuses to have none; sorting keeps the order of the rest
+    baseline = next(variant for variant in variants.values() if variant.mode == "none")
+    chosen_names = flags.variants or sorted(variants, key=lambda variant_name: variant_name != baseline.name)
+    image = inputs.catalogue.runtimes[experiment.runtime].image.reference
+    image = pull_name(image, inputs.catalogue.digests.find_digest(image), environment.registry_mirrors)
+    arms = tuple(
+        ManifestArm(
+            name=variant.name,
+            role="variant" if index else "baseline",
+            url=f"http://{variant.name}.{names.experiment_namespace(experiment)}.svc:{names.SERVER_PORT}",
+            model=experiment.target,
+            artifact_key=compute_artifact_key(experiment, variant, inputs.catalogue).name,
+            image=image,
+            runtime=experiment.runtime,
+            speculation=Speculation(
+                method=None if variant.mode == "none" else variant.mode,
+                num_speculative_tokens=variant.num_speculative_tokens,
+            ),
+        )
+        for index, variant in enumerate(variants[variant_name] for variant_name in chosen_names)
+    )
+    return RunArms(
+        arms=arms,
+        environment=environment.name,
+        experiment=experiment.name,
+        instance_type=environment.capacity.instance_type,
+        suites=experiment.suites,
+        schedule=experiment.schedule,
+        most_tokens=experiment.max_output_tokens,
+    )

@@ -1,0 +1,172 @@
+"""The one console: rows, faults and JSON documents; colours and the terminal's width where a terminal reads.
+
+Invariant: a text of others moves no cursor. What a person pastes stands on one line, however long it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from tandem.bench.terminal_text import clean_text
+from tandem.errors import ExitCode, TandemError
+from tandem.spec.faults import SpecError, SpecFault
+
+PIPE_WIDTH = 100  # columns where no terminal and no COLUMNS says another width
+LABEL_COLUMNS = 10
+MIN_COLUMNS = 20  # of a text on the narrowest terminal
+STYLES = {"error": "bold red", "warning": "yellow", "attention": "yellow", "unknown": "yellow"}
+
+
+class VerbatimText(str):
+    """A text that is never folded: a command or a path to be pasted."""
+
+    __slots__ = ()
+
+
+class PipeConsole(Console):
+    """A console whose reader may go: the program decides what that means."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the error of the closed pipe reach the program.
+
+        Raises:
+            BrokenPipeError: always.
+        """
+        raise BrokenPipeError
+
+
+def open_console(*, stderr: bool = False) -> Console:
+    """Return a console on standard output or error as it is now, with no markup of its own."""
+    stream = sys.stderr if stderr else sys.stdout
+    stream = getattr(stream, "raw_stream", stream)
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+    return PipeConsole(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def print_line(text: str, *, style: str = "", stderr: bool = False) -> None:
+    """Print one line that is never folded; its first word may have a style."""
+    word, separator, rest = clean_text(text).partition(" ")
+    open_console(stderr=stderr).print(Text.assemble((word, style), separator, rest), soft_wrap=True)
+
+
+def print_rows(
+    rows: Iterable[Sequence[str]], *, indent: int = 2, label_columns: int = LABEL_COLUMNS, stderr: bool = False
+) -> None:
+    """Print labelled texts below each other, each folded below itself within the console's width.
+
+    Args:
+        rows: labels, where there are some, then a text; VerbatimText is not folded, and no word is.
+        indent: columns before each row.
+        label_columns: from a row's first label to its text, which stands on the next line where the labels are longer.
+        stderr: print on standard error.
+    """
+    console = open_console(stderr=stderr)
+    for *labels, text in rows:
+        label = clean_text("  ".join(labels))
+        style = STYLES.get(labels[0].strip(), "") if labels else ""
+        start = indent + (label_columns if labels else 0)
+        lines, columns = [clean_text(text)], max(console.width - start, MIN_COLUMNS)
+        if not isinstance(text, VerbatimText):
+            lines = textwrap.wrap(lines[0], columns, break_long_words=False, break_on_hyphens=False)
+        if labels and len(label) >= label_columns:
+            console.print(Text(" " * indent + label, style=style), soft_wrap=True)
+            label = ""
+        for line in lines or [""]:
+            head = Text(f"{' ' * indent}{label}".ljust(start if line else 0), style=style)
+            console.print(head + line, soft_wrap=True)
+            label = ""
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON document on standard output; what a terminal would act on is written as an escape."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    if not text.replace("\n", "").isprintable():
+        text = "".join(
+            character if character == "\n" or clean_text(character) == character else json.dumps(character)[1:-1]
+            for character in text
+        )
+    print(text)
+
+
+def print_result(document: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
+    """Print one JSON document, or for a person the lines."""
+    if as_json:
+        print_json(document)
+    else:
+        print(*lines, sep="\n")
+
+
+def print_fault(fault: TandemError, *, as_json: bool = False, done: Mapping[str, Any] | None = None) -> ExitCode:
+    """Print what a command refuses or what failed on standard error, and return the exit code.
+
+    Args:
+        fault: with every fault of a declared file, or one.
+        as_json: print `{"error": {...}, "exit_code": n}` on standard output too.
+        done: what the document has of what was done before.
+    """
+    faults = fault.faults if isinstance(fault, SpecError) else ()
+    is_warning = bool(faults) and all(spec_fault.severity == "warning" for spec_fault in faults)
+    code = ExitCode.STALE if is_warning else fault.exit_code
+    if as_json:
+        error: dict[str, Any] = fault.as_dict()
+        if faults:
+            error["faults"] = [spec_fault.as_dict() for spec_fault in faults]
+        print_json({**(done or {}), "error": error, "exit_code": int(code)})
+    if faults:
+        print_spec_faults(faults)
+    else:
+        location = f"{fault.where}: " if fault.where else ""
+        for line in f"error: {location}{fault.problem.rstrip()}".splitlines():
+            print_line(line, style=STYLES["error"], stderr=True)
+        if fault.change:
+            print(f"  change   {fault.change}", file=sys.stderr)
+    return code
+
+
+def print_spec_faults(faults: Iterable[SpecFault]) -> None:
+    """Print refusals, then warnings, on standard error; the same fault in several files is told once.
+
+    A placeholder of `tandem new` takes one line.
+    """
+    from tandem.spec.record import FILL_IN  # noqa: PLC0415 - pydantic, for who reads declared files
+
+    fault_groups: dict[tuple[object, ...], list[SpecFault]] = {}
+    for fault in sorted(faults, key=lambda fault: fault.severity):
+        fault_groups.setdefault((fault.severity, fault.path, fault.got, fault.allowed, fault.change), []).append(fault)
+    for first, *other_faults in fault_groups.values():
+        if first.got == FILL_IN:
+            for fault in (first, *other_faults):
+                print(f"fill in: {fault.place}: {fault.path}: {first.allowed}", file=sys.stderr)
+            continue
+        word = "error" if first.severity == "refusal" else "warning"
+        problem = f"{first.path}: got {first.got or 'nothing'}" if first.path else f"got {first.got}"
+        print_line(f"{word}: {first.place}: {problem}", style=STYLES[word], stderr=True)
+        lines = [f"  also     {fault.place}" for fault in other_faults]
+        lines += [f"  allowed  {first.allowed}", f"  change   {first.change}"]
+        lines += [f"  rule     {first.rule}, {first.source}"] if first.rule else []
+        print("\n".join(lines), file=sys.stderr)
+
+
+def compute_exit_code(faults: Iterable[SpecFault], *, strict: bool) -> ExitCode:
+    """Return the code of a command that found `faults`.
+
+    A warning stops nothing unless --strict asks for it: an image with known vulnerabilities or an example
+    account is true of a healthy checkout too, and a code that is always 1 is read by nobody.
+    """
+    severities = {fault.severity for fault in faults}
+    if "refusal" in severities:
+        return ExitCode.BAD_INPUT
+    return ExitCode.STALE if strict and severities else ExitCode.DONE
+
+
+def format_count(count: int, noun: str) -> str:
+    """Return `1 warning`, `2 warnings`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

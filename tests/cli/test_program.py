@@ -1,0 +1,103 @@
+"""The command line itself: help, version, completion, colours, old words, closed pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem.cli.program import COMMANDS, OLD_WORDS, main
+
+ROOT = Path(__file__).parents[2]
+TANDEM = [sys.executable, "-m", "tandem"]
+
+
+def test_help_has_each_command_on_a_line_of_80_columns_in_its_group(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert (main(["help"]), main(["--help"])) == (0, 0)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for title, commands in COMMANDS.items():
+        assert sum(f" {title} " in line for line in lines) == 2
+        for name, (text, _) in commands.items():
+            assert sum(line.startswith(f"│ {name} ") and text in line for line in lines) == 2
+
+
+def test_the_version_is_printed_in_a_moment_and_without_rules_and_aws():
+    code = "import sys; from tandem.cli.program import main; main(['--version']); print(sorted(sys.modules))"
+
+    printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    version, modules = printed.splitlines()
+    assert version == "0.1.0"
+    assert [name for name in ("boto3", "numpy", "pydantic", "aiohttp") if f"'{name}'" in modules] == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_and_flags(shell, capsys):
+    assert main(["completion", shell]) == 0
+
+    script = capsys.readouterr().out
+    assert [
+        word for word in ("simulate", "verify", "gc", "accept-unarmed", "prompts-per-class") if word not in script
+    ] == []
+
+
+def test_every_old_word_is_told_in_one_line_and_runs_nothing(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for place in OLD_WORDS:
+        assert main([*place, "--env", "x", "--out", "out"]) == 2
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err) == ("", f"error: {OLD_WORDS[place]}\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_word_behind_two_dashes_is_another_programs(capsys):
+    main(["simulate", "--experiment", "nowhere", "--", "tool", "--faster"])
+
+    assert "--time-scale" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["chek"], ["check", "--nope"], ["stop"], ["check", "nowhere"], ["bench"], ["stop", "--env", "nowhere"]]
+)
+def test_what_is_refused_is_one_document_and_one_sentence(words, capsys):
+    assert main([*words, "--json"]) == 2
+
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert (document["exit_code"], captured.err.startswith("error: ")) == (2, True)
+    assert {"problem", "where", "change"} <= set(document["error"])
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_colours_are_of_a_terminal_alone(variables, is_coloured):
+    reader, writer = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "COLUMNS"}}
+    environment |= {"TERM": "xterm-256color", **variables}
+    subprocess.run([*TANDEM, "check", "nowhere"], cwd=ROOT, env=environment, stderr=writer, check=False)
+    os.close(writer)
+
+    printed = os.read(reader, 10_000)
+    os.close(reader)
+
+    assert (b"nowhere" in printed, b"\x1b[1;31m" in printed) == (True, is_coloured)
+
+
+def test_a_pipe_that_is_closed_early_is_no_traceback():
+    with subprocess.Popen([*TANDEM, "show"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        printed = process.stderr.read()
+
+    assert (process.returncode, b"Error" in printed) == (0, False)
