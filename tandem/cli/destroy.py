@@ -24,7 +24,7 @@ from tandem.spec.faults import SpecError
 from tandem.spec.workspace import load_workspace
 
 if TYPE_CHECKING:
-    from tandem.ops.destroy.account import AccountClients
+    from tandem.ops.account import AccountClients
     from tandem.ops.destroy.survey import PermanentResource, TeardownSurvey
     from tandem.ops.leftovers import LeftoverReport
 
@@ -89,8 +89,7 @@ def _read_environment(selection: Selection, name: str) -> Environment:
 
 
 def _destroy_environment(environment: Environment, selection: Selection, options: argparse.Namespace) -> ExitCode:
-    from tandem.ops.account import require_account  # noqa: PLC0415 - boto3
-    from tandem.ops.destroy.account import AccountClients  # noqa: PLC0415
+    from tandem.ops.account import AccountClients, require_account  # noqa: PLC0415 - boto3
     from tandem.ops.destroy.stack_deletion import TeardownSettings  # noqa: PLC0415
     from tandem.ops.destroy.steps import destroy_environment as take_down  # noqa: PLC0415
     from tandem.ops.destroy.survey import survey_teardown  # noqa: PLC0415

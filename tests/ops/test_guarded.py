@@ -11,7 +11,7 @@ from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
 from tandem.ops.doctor.call_policy import list_action_arns
 from tandem.ops.guard_config import aws_partition, build_guard_config
-from tandem.ops.people.policy_targets import TargetName, build_targets
+from tandem.ops.people.policy_targets import build_targets
 from tandem.spec import names
 from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID, CapacityBlock, Environment
 
@@ -76,7 +76,7 @@ def test_a_bucket_of_its_own_has_fence_and_lease_at_its_root() -> None:
 
 
 @pytest.mark.parametrize("where", ["guard's objects", "fence", "leases"])
-def test_people_have_their_rights_where_the_guard_keeps_its_objects(where: TargetName) -> None:
+def test_people_have_their_rights_where_the_guard_keeps_its_objects(where: str) -> None:
     arns = build_targets(in_a_shared_bucket("one"))[where].arns
 
     assert all(arn.startswith(STARTS) for arn in arns)

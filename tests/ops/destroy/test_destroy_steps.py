@@ -201,7 +201,7 @@ def test_a_lease_that_cannot_be_understood_is_not_taken_for_none(small):
     with pytest.raises(TandemError, match="whether a run holds the fleet is not known") as refused:
         survey_teardown(one.account(), gitops_gone=False)
 
-    assert refused.value.code == 3
+    assert refused.value.exit_code == 3
 
 
 def test_behind_a_fence_a_lease_that_cannot_be_understood_forbids_nothing(small):
@@ -248,7 +248,7 @@ def test_a_living_node_forbids_it_and_is_named(small):
 ])  # fmt: skip
 def test_a_node_that_ends_with_its_group_hinders_no_second_run(small, monkeypatch, state, leaving, refused):
     one = small().deploy(("Artifacts",))
-    monkeypatch.setattr(fleet, "list_nodes", lambda *_: [fleet.ClusterNode(id="i-1", state=state, node_group="g")])
+    monkeypatch.setattr(fleet, "list_nodes", lambda *_: [fleet.ClusterNode("i-1", state)])
 
     with pytest.raises(InputError) if refused else contextlib.nullcontext():
         fleet.require_parked_fleet(one.account(), datetime.now(UTC), is_leaving=leaving)
@@ -415,7 +415,7 @@ def test_a_stack_that_stays_stuck_names_resource_reason_and_what_to_do(small):
     one.client("ec2").delete_security_group(GroupId=group)
     taken_down(one)
 
-    assert (stuck.value.code, stuck.value.where) == (3, f"{one.name}-Network")
+    assert (stuck.value.exit_code, stuck.value.where) == (3, f"{one.name}-Network")
     assert re.search(r"Vpc \(AWS::EC2::VPC vpc-\w+\): .*DependencyViolation", str(stuck.value))
     assert f"aws cloudformation delete-stack --stack-name {one.name}-Network --retain-resources Vpc" in str(stuck.value)
     assert again
@@ -433,7 +433,7 @@ def test_a_call_that_is_denied_while_looking_stops_it_before_anything_is_changed
     with pytest.raises(TandemError) as refused:
         survey_teardown(one.account(denied=operation), gitops_gone=False)
 
-    assert refused.value.code == 3
+    assert refused.value.exit_code == 3
     assert operation in str(refused.value)
     assert one.stacks() == before
 
@@ -461,7 +461,7 @@ def test_a_call_that_is_denied_while_deleting_says_so_and_the_next_run_goes_on(s
         taken_down(one, denied=operation)
     taken_down(one)
 
-    assert refused.value.code == 3
+    assert refused.value.exit_code == 3
     assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
     assert search_leftovers(one.account()).orphans == ()
 

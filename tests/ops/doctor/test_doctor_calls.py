@@ -15,11 +15,11 @@ from tandem.ops.doctor.account import UnlistedCallError
 from tandem.ops.doctor.call_policy import (
     DECRYPT_ACTION,
     DOCTOR_CALLS,
-    AwsCall,
     build_policy,
     list_action_arns,
 )
 from tandem.ops.doctor.runner import CHECKS
+from tandem.ops.faults import AwsCall
 from tandem.spec import names
 from tandem.spec.environment import (
     AlarmSubscription,
