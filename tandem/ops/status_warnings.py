@@ -78,8 +78,7 @@ def _list_stop_warnings(status: StatusReport) -> Iterator[StatusWarning]:
         yield StatusWarning(f"a stop is due: {why}", change)
     for path in status.paths:
         if path.state == "unarmed":
-            change = describe_path_fix(path, environment)
-            yield StatusWarning(f"{path.name} stops nothing: {path.sentence}", change)
+            yield StatusWarning(f"{path.name} stops nothing: {path.sentence}", describe_path_fix(path, environment))
     deployed_kind, declared_kind = fleet_capacity_kind(fleet, config), config.capacity_kind
     if deployed_kind != declared_kind:  # the guard goes by what Fleet is deployed with
         effect = "only tells people" if deployed_kind == "capacity-block" else "stops the fleet"

@@ -51,11 +51,9 @@ def check_offering(context: DoctorContext, account: AllowlistedAccount) -> Itera
         filters=f"Name=instance-type,Values={capacity.instance_type}",
     )
     if capacity.needs_reservation and not capacity.awaits_reservation:
-        action = "a type may be hidden from an account: what was reserved decides, see the next line"
-        yield Finding("warn", message, action, command)
+        yield Finding("warn", message, "see reservation: a type may be hidden from an account", command)
     else:
-        action = "write another capacity.zone or region, or ask AWS for access to the type"
-        yield Finding("fail", message, action, command)
+        yield Finding("fail", message, "write another capacity.zone or region, or ask AWS for the type", command)
 
 
 def check_quota(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
@@ -103,8 +101,8 @@ def check_reservation(context: DoctorContext, account: AllowlistedAccount) -> It
         if capacity.block is not None and capacity.block.ends <= context.now:
             message = f"capacity.block ended at {capacity.block.ends:{TIME_FORMAT}}"
             yield Finding("fail", message, "write the block you have now, or null", "capacity.block: null")
-        message = "none is declared: there is no Fleet stack, and nothing can be raised"
-        yield Finding("warn", message, "buy or make one, write its id, deploy Fleet", _build_offer_command(context))
+        action = "buy or make one, write its id, deploy Fleet"
+        yield Finding("warn", "none is declared: nothing can be raised", action, _build_offer_command(context))
         return
     row = _read_reservation(context, account)
     if row is None:
@@ -173,12 +171,11 @@ def _judge_state(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findin
         start = f", it starts at {row['StartDate']:{TIME_FORMAT}}" if row.get("StartDate") else ""
         yield Finding("warn", f"it is {state}{start}", "nothing can be raised before", _build_lookup_command(context))
     elif state != "active":
-        message, action = f"it is {state}: nothing can be launched from it", "buy another, write its id, deploy Fleet"
-        yield Finding("fail", message, action, _build_offer_command(context))
+        message = f"it is {state}: nothing can be launched from it"
+        yield Finding("fail", message, "buy another, write its id, deploy Fleet", _build_offer_command(context))
     elif available < nodes:
         message = f"{available} of its {row['TotalInstanceCount']} instances are free now"
-        action = "a raised fleet of this environment holds them, or somebody else does"
-        yield Finding("warn", message, action, _build_lookup_command(context))
+        yield Finding("warn", message, "see who uses the others", _build_lookup_command(context))
 
 
 def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:
@@ -188,8 +185,7 @@ def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findi
         remaining, minutes = ends - context.now, int(BLOCK_MARGIN / timedelta(minutes=1))
         if remaining <= BLOCK_MARGIN:
             message = f"it ends at {ends:{TIME_FORMAT}}: no raise is admitted in its last {minutes} minutes"
-            action = "buy another, write its id and dates, deploy Fleet"
-            yield Finding("fail", message, action, _build_offer_command(context))
+            yield Finding("fail", message, "buy another, write it, deploy Fleet", _build_offer_command(context))
         elif remaining < timedelta(hours=context.environment.guard.max_hours):
             message = f"it ends in {remaining / timedelta(hours=1):.1f} hours, before guard.max_hours is over"
             yield Finding("warn", message, "ask for fewer hours when starting")
@@ -197,8 +193,9 @@ def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findi
         return
     block_text = f"capacity.block: {{starts: {starts:{TIME_FORMAT}}, ends: {ends:{TIME_FORMAT}}}}"
     if capacity.block is None:
-        message = "capacity.block is null: nobody knows when the block ends before EC2 does"
-        yield Finding("warn", message, "write it, deploy Fleet", block_text)
+        yield Finding(
+            "warn", "capacity.block is null: no stop comes before its end", "write it, deploy Fleet", block_text
+        )
     elif (capacity.block.starts, capacity.block.ends) != (starts, ends):
         declared_text = f"{capacity.block.starts:{TIME_FORMAT}} to {capacity.block.ends:{TIME_FORMAT}}"
         message = f"capacity.block says {declared_text}, EC2 {starts:{TIME_FORMAT}} to {ends:{TIME_FORMAT}}"
@@ -217,11 +214,9 @@ def check_price(context: DoctorContext, account: AllowlistedAccount) -> Iterator
         yield Finding("fail", f"{message}, which is to come", "write the day on which it was read", field_names)
     elif purchase_time is not None and capacity.usd_per_hour_date < purchase_time.date():
         message = f"{message}, before this was bought on {purchase_time.date()}"
-        action = "divide what was paid by hours and instances, and write it with its day"
-        yield Finding("warn", message, action, field_names)
+        yield Finding("warn", message, "write what was paid by hours and instances, and its day", field_names)
     elif purchase_time is None and days > MAX_PRICE_AGE_DAYS[capacity.kind]:
-        action = "read it again: every USD that is shown follows from it"
-        yield Finding("warn", f"{message}, {days} days ago", action, field_names)
+        yield Finding("warn", f"{message}, {days} days ago", "read it again: each cost follows from it", field_names)
     else:
         yield Finding("ok", message)
 
@@ -230,35 +225,27 @@ def check_cost_tag(context: DoctorContext, account: AllowlistedAccount) -> Itera
     """See that the tag by which the budget counts is activated: AWS Billing ignores any other."""
     tag = budget_tag_key(context.environment)
     if tag is None:
-        message = "the budget counts the whole account's instances of the type: the environment declares no tags"
-        yield Finding("ok", message)
+        yield Finding("ok", "no tags are declared: the budget counts the whole account's instances of the type")
         return
-    command = build_aws_command(
-        "ce update-cost-allocation-tags-status", cost_allocation_tags_status=f"TagKey={tag},Status=Active"
-    )
+    effect, flag = "the budget counts nothing and stops nothing", f"TagKey={tag},Status=Active"
+    command = build_aws_command("ce update-cost-allocation-tags-status", cost_allocation_tags_status=flag)
     try:
         rows = account.ask("ce", "ListCostAllocationTags", tag, TagKeys=[tag])["CostAllocationTags"]
     except AccessDeniedError as error:
         if MEMBER_ACCOUNT_TEXT not in error.problem:
             raise
-        message = (
-            f"only the organization's management account sees whether the cost allocation tag {tag} is activated; "
-            "until it is, the budget counts nothing and stops nothing"
-        )
+        message = f"only the organization's management account sees whether {tag} is activated: else {effect}"
         yield Finding("unknown", message, "let whoever has that account see to it", command)
         return
     status = next((row["Status"] for row in rows if row["TagKey"] == tag), None)
     if status == "Active":
-        message = f"the cost allocation tag {tag} is activated: the budget counts this environment's instances"
-        yield Finding("ok", message)
+        yield Finding("ok", f"the cost allocation tag {tag} is activated")
     elif status:
-        message = f"the cost allocation tag {tag} is not activated: the budget counts nothing and stops nothing"
         action = "activate it; it takes up to a day, and what was spent before stays uncounted"
-        yield Finding("warn", message, action, command)
+        yield Finding("warn", f"the cost allocation tag {tag} is not activated: {effect}", action, command)
     else:
-        message = f"AWS Billing does not know the tag {tag} yet: the budget counts nothing and stops nothing"
         action = "deploy, and activate the tag within a day, when AWS Billing lists it"
-        yield Finding("warn", message, action, command)
+        yield Finding("warn", f"AWS Billing does not know the tag {tag} yet: {effect}", action, command)
 
 
 def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
@@ -268,22 +255,14 @@ def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Iterato
     parameters = {"AccountId": environment.account, "BudgetName": name}
     answer = account.find("budgets", "DescribeBudget", name, absent={"NotFoundException"}, **parameters)
     if answer is None and is_manual:
-        message = (
-            f"CloudFormation makes no budget in {environment.region}, and nobody made {name} by hand: two paths stop "
-            "the fleet, not three"
-        )
+        message = f"CloudFormation makes no budget in {environment.region}, and nobody made {name} by hand"
         yield Finding("warn", message, "make it once, after Guard is deployed", _build_create_budget_command(context))
         return
     if answer is None:
         yield Finding("ok", f"there is no {name} yet; the stack Guard makes it")
         return
-    actual, expected = (
-        {key: sorted(values) for key, values in filters.items()}
-        for filters in (
-            answer["Budget"].get("CostFilters", {}),
-            budget_cost_filters(environment, context.catalogue),
-        )
-    )
+    filters = (answer["Budget"].get("CostFilters", {}), budget_cost_filters(environment, context.catalogue))
+    actual, expected = ({key: sorted(values) for key, values in row.items()} for row in filters)
     if actual == expected:
         yield Finding("ok", f"{name} counts the fleet's instances and nothing else")
         return

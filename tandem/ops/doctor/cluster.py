@@ -29,20 +29,18 @@ SOURCE_CALLS = {
 def check_kubernetes_minor(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """See that EKS offers the Kubernetes minor, and for how long."""
     version = context.environment.cluster.kubernetes
-    response = account.find(
-        "eks", "DescribeClusterVersions", version, absent=NOT_OFFERED_CODES, clusterVersions=[version]
-    )
+    call, versions = "DescribeClusterVersions", [version]
+    response = account.find("eks", call, version, absent=NOT_OFFERED_CODES, clusterVersions=versions)
     rows = [row for row in (response or {}).get("clusterVersions", []) if row["clusterVersion"] == version]
     row = rows[0] if rows else {}
     command = build_aws_command("eks describe-cluster-versions", region=context.environment.region)
     status, support_end = row.get("versionStatus", ""), row.get("endOfStandardSupportDate")
     if not row or status == "UNSUPPORTED":
-        message = f"EKS does not offer Kubernetes {version}"
-        yield Finding("fail", message, "write another cluster.kubernetes", command)
+        yield Finding("fail", f"EKS does not offer Kubernetes {version}", "write another cluster.kubernetes", command)
         return
     support_text = f"standard support ends on {support_end:%Y-%m-%d}" if support_end else "EKS says no end of support"
     if status == "EXTENDED_SUPPORT":
-        message = f"{version} is in extended support, which EKS charges for; {support_text}"
+        message = f"{version} is in extended support, which costs more; {support_text}"
         yield Finding("warn", message, "write a newer cluster.kubernetes", command)
     elif support_end is not None and support_end - context.now < timedelta(days=SUPPORT_DAYS):
         yield Finding("warn", f"{version}: {support_text}", "plan a newer cluster.kubernetes", command)
@@ -68,8 +66,7 @@ def check_addons(context: DoctorContext, account: AllowlistedAccount) -> Iterato
         elif figure.value is None:
             yield Finding("warn", f"{name} is not pinned; EKS would take {default}", action, lines)
         elif figure.value not in versions:
-            message = f"{name} {figure.value} is not offered for {version}; EKS takes {default}"
-            yield Finding("fail", message, action, lines)
+            yield Finding("fail", f"{name} {figure.value} is not offered; EKS takes {default}", action, lines)
         else:
             offered_count += 1
     if offered_count:
@@ -102,8 +99,7 @@ def check_control_plane(context: DoctorContext, account: AllowlistedAccount) -> 
     if owner != environment.name:
         yield _build_foreign_finding(account, f"cluster {name}", owner, command)
     elif cluster["status"] != "ACTIVE":
-        message, action = f"{name} is {cluster['status']}", "wait until it is ACTIVE"
-        yield Finding("fail", message, action, command, code=EXIT_EXTERNAL)
+        yield Finding("fail", f"{name} is {cluster['status']}", "wait until it is ACTIVE", command, code=EXIT_EXTERNAL)
     elif cluster["version"] != declared_version:
         message = f"{name} runs {cluster['version']}, declared is {declared_version}"
         yield Finding("warn", message, "the next deploy of Cluster updates it; nodes follow with Fleet", command)
@@ -133,8 +129,7 @@ def check_fleet(context: DoctorContext, account: AllowlistedAccount) -> Iterator
     elif not {"node group", "instances"} & set(fleet.unknown):
         yield from _judge_raised_fleet(context, fleet)
     for fault in (text for text in fleet.faults if text.startswith("s3://")):
-        action, command = "see who wrote it, and what status says of it", build_tandem_command("status", name)
-        yield Finding("fail", fault, action, command, code=EXIT_EXTERNAL)
+        yield Finding("fail", fault, "see who wrote it", build_tandem_command("status", name), code=EXIT_EXTERNAL)
 
 
 def _report_read_failures(account: AllowlistedAccount, fleet: FleetState) -> Iterator[Finding]:
@@ -158,17 +153,15 @@ def _judge_raised_fleet(context: DoctorContext, fleet: FleetState) -> Iterator[F
     name, node_group = context.environment.name, names.node_group_name(context.environment)
     lease, fence = fleet.live_lease, fleet.fence
     if lease is not None:
-        message = (
-            f"run {lease.run} of {lease.who} has the fleet until {lease.deadline:{TIME_FORMAT}}: a deploy that updates "
-            "Fleet sets it to 0"
+        holder = f"run {lease.run} of {lease.who} has the fleet until {lease.deadline:{TIME_FORMAT}}"
+        message, command = (
+            f"{holder}: a deploy that updates Fleet sets it to 0",
+            build_cdk_command("diff", name, "Fleet"),
         )
-        action = "deploy nothing but what leaves Fleet alone, or wait"
-        yield Finding("warn", message, action, build_cdk_command("diff", name, "Fleet"))
+        yield Finding("warn", message, "deploy nothing but what leaves Fleet alone, or wait", command)
     elif fleet.desired_size or fleet.instances:
-        message = (
-            f"{node_group} has desired size {fleet.desired_size} and {len(fleet.instances)} instances without a live "
-            "lease: they cost, and a stop is due"
-        )
+        counts = f"desired size {fleet.desired_size} and {len(fleet.instances)} instances"
+        message = f"{node_group} has {counts} without a live lease: a stop is due"
         yield Finding("warn", message, "stop it", build_tandem_command("stop", name))
     elif fence is not None and fleet.is_fenced:
         message = f"{node_group} is at 0 behind a fence, of {fence.who}: {fence.why}"

@@ -167,8 +167,7 @@ def _judge_schedule(account: AllowlistedAccount, schedule: ForeignSchedule) -> F
     if size and is_recurring:
         effect = f"raises the fleet to {size} nodes again and again, behind every fence"
     message = f"{where} belongs to no lease and {effect}; every start refuses beside it"
-    action = "see who made it; if no start is under way, delete it"
-    return Finding("fail", message, action, command, code=EXIT_EXTERNAL)
+    return Finding("fail", message, "see who made it; if no start is under way, delete it", command, code=EXIT_EXTERNAL)
 
 
 def _read_size(target: Mapping[str, Any]) -> int | None:

@@ -9,9 +9,9 @@ from tandem.aws.faults import ANSWER_CODES, error_code
 from tandem.errors import TandemError
 from tandem.ops.account import build_aws_command
 from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.call_policy import boundary_arn, version_parameter
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
 from tandem.ops.guard_config import aws_partition
+from tandem.ops.people.policy_targets import boundary_arn, version_parameter
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, Environment, GitopsDelivery
@@ -57,12 +57,8 @@ def check_credentials(context: DoctorContext, account: AllowlistedAccount) -> It
     if identity["Account"] == declared_account:
         yield Finding("ok", f"account {declared_account} as {identity['Arn'].partition('::')[2].partition(':')[2]}")
         return
-    yield Finding(
-        "fail",
-        f"these are of account {identity['Account']}, the environment is in {declared_account}",
-        f"log in to {declared_account}, or name the environment of {identity['Account']}",
-        IDENTITY_COMMAND,
-    )
+    message = f"these are of account {identity['Account']}, the environment is in {declared_account}"
+    yield Finding("fail", message, f"log in to {declared_account}, or name another environment", IDENTITY_COMMAND)
 
 
 def _judge_identity_error(context: DoctorContext, account: AllowlistedAccount, error: TandemError) -> Finding:
@@ -75,7 +71,7 @@ def _judge_identity_error(context: DoctorContext, account: AllowlistedAccount, e
         except TandemError:
             pass
         else:
-            message = f"accepted in {home_region} and not in {region}: the region is not enabled for the account"
+            message = f"accepted in {home_region}: {region} is not enabled for the account"
             return Finding("fail", message, "enable it", _build_enable_command(region))
     action = "log in again" if code in ANSWER_CODES["expired"] else error.change
     return Finding("fail", error.problem, action, IDENTITY_COMMAND, code=error.exit_code)
@@ -117,11 +113,10 @@ def check_bootstrap(context: DoctorContext, account: AllowlistedAccount) -> Iter
         return
     value = str(response["Parameter"]["Value"])
     if not value.isdigit() or int(value) < MIN_BOOTSTRAP_VERSION:
-        message = f"{parameter} is {value}, the CDK in use needs {MIN_BOOTSTRAP_VERSION}"
+        message = f"{parameter} is {value}, the CDK needs {MIN_BOOTSTRAP_VERSION}"
         yield Finding("fail", message, "bootstrap again", command)
     elif int(value) < MIN_LOOKUP_VERSION:
-        message = f"{parameter} is {value}: enough to deploy, too old for the role that `cdk diff` looks with"
-        yield Finding("warn", message, "bootstrap again", command)
+        yield Finding("warn", f"{parameter} is {value}: too old for `cdk diff`", "bootstrap again", command)
     else:
         yield Finding("ok", f"version {value} with qualifier {bootstrap.qualifier}")
 
@@ -150,9 +145,8 @@ def check_stacks(context: DoctorContext, account: AllowlistedAccount) -> Iterato
     if not present:
         yield Finding("ok", "none is there: never deployed, or destroyed")
     elif absent_text and not findings:
-        command = build_cdk_command("deploy", environment.name)
         message = f"half is there: {', '.join(present)}; not there: {absent_text}"
-        yield Finding("warn", message, "deploy the others before a run", command)
+        yield Finding("warn", message, "deploy the others before a run", build_cdk_command("deploy", environment.name))
     elif not findings:
         yield Finding("ok", f"all {len(present)} are deployed")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tandem.ops.account import build_aws_command
 from tandem.ops.doctor.account import AllowlistedAccount
@@ -23,14 +24,9 @@ def list_offer_zones(account: AllowlistedAccount, instance_type: str) -> set[str
     Raises:
         ExternalError: EC2 could not be asked.
     """
-    rows = account.list_rows(
-        "ec2",
-        "DescribeInstanceTypeOfferings",
-        "InstanceTypeOfferings",
-        instance_type,
-        LocationType="availability-zone-id",
-        Filters=[{"Name": "instance-type", "Values": [instance_type]}],
-    )
+    filters, call = [{"Name": "instance-type", "Values": [instance_type]}], "DescribeInstanceTypeOfferings"
+    parameters: dict[str, Any] = {"LocationType": "availability-zone-id", "Filters": filters}
+    rows = account.list_rows("ec2", call, "InstanceTypeOfferings", instance_type, **parameters)
     return {str(row["Location"]) for row in rows}
 
 
@@ -42,12 +38,9 @@ def check_zones(context: DoctorContext, account: AllowlistedAccount) -> Iterator
     unavailable = [zone for zone in zone_ids if zone in rows and rows[zone]["State"] != "available"]
     if missing:
         query = "AvailabilityZones[].[ZoneName,ZoneId]"
-        yield Finding(
-            "fail",
-            f"{region} has no {', '.join(missing)} for this account",
-            f"write zone ids of {', '.join(sorted(rows))}",
-            build_aws_command("ec2 describe-availability-zones", region=region, query=query),
-        )
+        command = build_aws_command("ec2 describe-availability-zones", region=region, query=query)
+        message = f"{region} has no {', '.join(missing)} for this account"
+        yield Finding("fail", message, f"write zone ids of {', '.join(sorted(rows))}", command)
     for zone in unavailable:
         yield Finding("warn", f"{zone} is {rows[zone]['State']}", "look at the AWS Health dashboard before deploying")
     if not missing and not unavailable:
@@ -72,9 +65,8 @@ def check_subnets(context: DoctorContext, account: AllowlistedAccount) -> Iterat
             problems.append(f"{subnet.id} lies in {row['VpcId']}, not in {vpc}")
         elif row["AvailabilityZoneId"] != subnet.zone:
             problems.append(f"{subnet.id} lies in {row['AvailabilityZoneId']}, not in {subnet.zone}")
-    command = build_aws_command(
-        "ec2 describe-subnets", region=context.environment.region, filters=f"Name=vpc-id,Values={vpc}"
-    )
+    region, filters = context.environment.region, f"Name=vpc-id,Values={vpc}"
+    command = build_aws_command("ec2 describe-subnets", region=region, filters=filters)
     yield from (Finding("fail", problem, "correct network.subnets", command) for problem in problems)
     if not problems:
         yield Finding("ok", f"{len(ids)} subnets of {vpc} lie where the file says")
@@ -86,10 +78,10 @@ def check_system_nodes(context: DoctorContext, account: AllowlistedAccount) -> I
     offer_zones, zone_ids = list_offer_zones(account, instance_type), list_zone_ids(context.environment)
     missing = [zone for zone in zone_ids if zone not in offer_zones]
     if missing == zone_ids:
-        action = "write another cluster.system_nodes.instance_type"
-        yield Finding("fail", f"no zone of the network offers {instance_type}", action)
+        yield Finding(
+            "fail", f"no zone of the network offers {instance_type}", "write another system_nodes.instance_type"
+        )
     elif missing:
-        action = "expect these nodes in the other zones alone"
-        yield Finding("warn", f"{', '.join(missing)} does not offer {instance_type}", action)
+        yield Finding("warn", f"{', '.join(missing)} does not offer {instance_type}", "expect them in the others alone")
     else:
         yield Finding("ok", f"{instance_type} is offered in every zone of the network")

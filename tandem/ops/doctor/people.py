@@ -8,9 +8,9 @@ from tandem.aws.faults import error_code
 from tandem.errors import TandemError
 from tandem.ops.account import build_aws_command
 from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.call_policy import list_principals
 from tandem.ops.doctor.context import DoctorContext, Finding
 from tandem.ops.guard_config import topic_arn
+from tandem.ops.people.policy_targets import list_principals
 
 NO_PRINCIPAL_CODES = {"NoSuchEntity", "NoSuchEntityException"}
 NO_TOPIC_CODES = {"NotFound", "NotFoundException"}
@@ -41,9 +41,8 @@ def check_subscriptions(context: DoctorContext, account: AllowlistedAccount) -> 
     """See that who is to be told has confirmed, for one who has not is told nothing."""
     subscriptions, topic = context.environment.observability.alarm_subscriptions, topic_arn(context.environment)
     if not subscriptions:
-        message = "observability.alarm_subscriptions is empty: nobody is told of a fleet that will not stop"
-        command = "observability: {alarm_subscriptions: [{protocol: email, endpoint: WHO}]}"
-        yield Finding("warn", message, "name who", command)
+        command = "observability: {alarm_subscriptions: [{protocol: email, endpoint: oncall@example.com}]}"
+        yield Finding("warn", "observability.alarm_subscriptions is empty: nobody gets alarms", "add one", command)
         return
     try:
         rows = list(account.list_rows("sns", "ListSubscriptionsByTopic", "Subscriptions", topic, TopicArn=topic))
@@ -57,18 +56,15 @@ def check_subscriptions(context: DoctorContext, account: AllowlistedAccount) -> 
     for subscription in subscriptions:
         protocol, endpoint = subscription.protocol, subscription.endpoint
         state, who = states.get((protocol, endpoint)), f"{endpoint} ({protocol})"
-        command = build_aws_command(
-            f"sns subscribe --region {context.environment.region}",
-            topic_arn=topic,
-            protocol=protocol,
-            notification_endpoint=endpoint,
-        )
+        flags = {"topic_arn": topic, "protocol": protocol, "notification_endpoint": endpoint}
+        command = build_aws_command(f"sns subscribe --region {context.environment.region}", **flags)
         if state is None:
-            action = "deploy; if it is deployed, the confirmation has lapsed: subscribe it again"
+            action = "deploy; if its confirmation has lapsed, subscribe it again"
             yield Finding("warn", f"{who} is declared and not subscribed", action, command)
         elif state == "PendingConfirmation":
-            action = "follow the link in its mail, or subscribe it again"
-            yield Finding("warn", f"{who} has not confirmed and is told nothing", action, command)
+            yield Finding(
+                "warn", f"{who} has not confirmed", "follow the link in its mail, or subscribe again", command
+            )
         else:
             confirmed_count += 1
     if confirmed_count:

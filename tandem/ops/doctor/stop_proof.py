@@ -92,9 +92,8 @@ class _StopProof:
         change = "see tandem doctor, then try again"
         fleet.require_known(*fleet.unknown, where=name, consequence="nothing is fired", change=change)
         if not fleet.has_node_group:
-            problem = "it is not there, so there is nothing to send a stop to"
             change = "deploy Fleet first; a proof needs no instance and costs nothing"
-            raise InputError(problem, where=where, change=change)
+            raise InputError("it is not there, so there is nothing to send a stop to", where=where, change=change)
         if not fleet.has_owner_tag:
             raise InputError("it is another's, and is left alone", where=where, change="see tandem doctor")
         self._require_no_work(fleet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from tandem.aws.faults import error_code
 from tandem.errors import TandemError
@@ -57,8 +58,7 @@ def _judge_bucket(context: DoctorContext, account: AllowlistedAccount, name: str
         return Finding("fail", message, action, build_aws_command("s3api get-bucket-location", bucket=name))
     if not is_existing and not read_stack_status(account, "Artifacts"):
         command = build_cdk_command("deploy", environment.name, "*", "--import-existing-resources")
-        message = f"{name} is there already, of an earlier deploy"
-        return Finding("warn", message, "adopt it with the first deploy", command)
+        return Finding("warn", f"{name} is of an earlier deploy", "adopt it with the first deploy", command)
     return Finding("ok", f"{name} is ours")
 
 
@@ -84,11 +84,9 @@ def check_bucket_key(context: DoctorContext, account: AllowlistedAccount) -> Ite
     if not state:
         yield Finding("fail", f"there is no key {key}", "correct artifacts.kms_key_arn", command)
     elif state != "Enabled":
-        message = f"the bucket's key is {state}: nobody reads or writes an object under it"
-        yield Finding("fail", message, "enable it", command)
+        yield Finding("fail", f"the bucket's key is {state}: no object can be read or written", "enable it", command)
     else:
-        message = "the bucket's key is enabled; that its policy admits this account's roles is its owner's to see to"
-        yield Finding("ok", message)
+        yield Finding("ok", "the bucket's key is enabled; whom its policy admits is not looked at")
 
 
 def check_images(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
@@ -108,12 +106,11 @@ def check_images(context: DoctorContext, account: AllowlistedAccount) -> Iterato
     for host, remaining in unchecked.items():
         count_text = f"{len(remaining)} of {len(uses)} images and charts"
         message = f"{host} did not answer for {count_text}: {silent_registries[host]}"
-        action = "ask from a machine that reaches the registry"
-        yield Finding("unknown", message, action, _build_inspect_command(remaining[0]))
+        yield Finding("unknown", message, "ask from a machine that reaches it", _build_inspect_command(remaining[0]))
     references = [use.reference for use in uses if use.digest is None]
     if references:
-        message = f"{len(references)} not pinned: {', '.join(references)}"
-        yield Finding("warn", message, "write their digests", "tandem images --resolve")
+        message, command = f"{len(references)} not pinned: {', '.join(references)}", "tandem images --resolve"
+        yield Finding("warn", message, "write their digests", command)
     if available_count:
         yield Finding("ok", f"{available_count} of {len(uses)} images and charts can be pulled")
 
@@ -150,28 +147,17 @@ def _check_mirrored_image(account: AllowlistedAccount, use: ImageUse) -> Finding
     match = _ECR_REFERENCE.match(use.mirrored)
     assert match is not None, use.mirrored
     repository, _, tag = match["rest"].rpartition(":")
-    image = account.find(
-        "ecr",
-        "DescribeImages",
-        use.mirrored,
-        absent=NO_REPOSITORY_CODES | NO_IMAGE_CODES,
-        region=match["region"],
-        registryId=match["account"],
-        repositoryName=repository,
-        imageIds=[{"imageDigest": use.digest} if use.digest else {"imageTag": tag}],
-    )
-    if image is not None:
+    registry: dict[str, Any] = {"region": match["region"], "registryId": match["account"]}
+    image_ids = [{"imageDigest": use.digest} if use.digest else {"imageTag": tag}]
+    request: dict[str, Any] = {"repositoryName": repository, "imageIds": image_ids, **registry}
+    if account.find("ecr", "DescribeImages", use.mirrored, absent=NO_REPOSITORY_CODES | NO_IMAGE_CODES, **request):
         return None
-    rules = account.ask(
-        "ecr", "DescribePullThroughCacheRules", use.mirrored, region=match["region"], registryId=match["account"]
-    ).get("pullThroughCacheRules", [])
-    prefixes = [str(rule["ecrRepositoryPrefix"]) for rule in rules]
+    answer = account.ask("ecr", "DescribePullThroughCacheRules", use.mirrored, **registry)
+    prefixes = [str(rule["ecrRepositoryPrefix"]) for rule in answer.get("pullThroughCacheRules", [])]
     if any(prefix == "ROOT" or repository.startswith(f"{prefix}/") for prefix in prefixes):
-        action = "its first pull fetches it, if the upstream is reached"
-        return Finding("warn", f"{use.mirrored} is not cached yet", action)
+        return Finding("warn", f"{use.mirrored} is not cached yet", "see that its first pull reaches the upstream")
     command = quote_command("docker", "buildx", "imagetools", "create", "--tag", use.mirrored, use.reference)
-    message = f"{use.mirrored} is not in the mirror"
-    return Finding("fail", message, "copy it there, or correct registry_mirrors", command)
+    return Finding("fail", f"{use.mirrored} is not there", "copy it there, or correct registry_mirrors", command)
 
 
 def check_own_images(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
@@ -187,28 +173,23 @@ def check_own_images(context: DoctorContext, account: AllowlistedAccount) -> Ite
             if error_code(error.__cause__) not in NO_REPOSITORY_CODES:
                 raise
             command = build_cdk_command("deploy", environment.name, "Image")
-            message = f"{repository} is not there: stack Image is not deployed"
-            yield Finding("warn", message, "deploy it; it builds the image", command)
+            yield Finding("warn", f"{repository} is not there", "deploy stack Image, which builds the image", command)
             continue
         if response:
             yield Finding("ok", f"{repository}:{tag} is built")
             continue
         command = build_aws_command("codebuild start-build", project_name=repository, region=environment.region)
-        message = f"{repository} has no {tag}, the image of this checkout"
-        yield Finding("warn", message, "deploy Image, or build it", command)
+        yield Finding("warn", f"{repository} has no {tag}, this checkout's", "deploy Image, or build it", command)
 
 
 def check_token(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """See that gated models have a token: that its secret is there, never what is in it."""
     region, secret = context.environment.region, context.environment.hub.token_secret
     gated_models = ", ".join(model.id for model in context.list_models() if model.gated.value)
-    if secret is None and gated_models:
-        message = f"{gated_models} is gated, and no hub.token_secret is declared"
-        action, lines = "name a secret that holds a token of the hub", "hub: {token_secret: tandem/hub-token}"
-        yield Finding("fail", message, action, lines)
-        return
     if secret is None:
-        yield Finding("ok", "no hosted model is gated, and no secret is declared")
+        lines = "hub: {token_secret: tandem/hub-token}"
+        missing = Finding("fail", f"{gated_models} is gated, and no token is declared", "name its secret", lines)
+        yield missing if gated_models else Finding("ok", "no hosted model is gated, and no secret is declared")
         return
 
     def build_command(verb: str, **flags: str) -> str:

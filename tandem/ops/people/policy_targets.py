@@ -17,10 +17,10 @@ from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.ops.destroy.stacks import CNI_TAG, DELETION_ORDER, EKS_TAG, IN_TREE_TAG, PERMANENT_KIND
-from tandem.ops.doctor.call_policy import list_action_arns
-from tandem.ops.guard_config import build_arn, build_bucket_arn, former_object_prefix, object_prefix
+from tandem.ops.guard_config import build_arn, build_bucket_arn, former_object_prefix, object_prefix, topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
+from tandem.spec.project_image import PROJECT_IMAGES
 
 # CDK guide, "Bootstrap template": what the CLI takes on to deploy without images of its own
 BOOTSTRAP_ROLES = ("deploy-role", "file-publishing-role", "lookup-role")
@@ -97,14 +97,14 @@ def _list_cluster_arns(environment: Environment) -> dict[str, Iterable[str]]:
     return {
         "cluster": arn("eks", f"cluster/{cluster}"),
         "node group": arn("eks", f"nodegroup/{cluster}/{group}/*"),
-        "updates": list_action_arns(environment, "eks:ListUpdates"),
+        "updates": [*arn("eks", f"cluster/{cluster}"), *arn("eks", f"nodegroup/{cluster}/{group}/*")],
         "node groups": arn("eks", f"nodegroup/{cluster}/*/*"),
         "accelerators": arn("ec2", "instance/*"),
         "Auto Scaling groups": arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*"),
         "CNI's interfaces": arn("ec2", "network-interface/*"),
         "EKS's groups": arn("ec2", "security-group/*"),
         "in-tree groups": arn("ec2", "security-group/*"),
-        "topic": arn("sns", names.topic_name(environment)),
+        "topic": [topic_arn(environment)],
         "topic's key": arn("kms", "key/*"),
         "stop function": arn("lambda", f"function:{stop}"),
         "functions": [*arn("lambda", f"function:{stop}"), *arn("lambda", f"function:{reap}")],
@@ -128,6 +128,11 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
     def bucket_arns(*keys: str) -> list[str]:
         return [build_bucket_arn(environment, f"/{key}") for key in keys]
 
+    key_arn, existing_bucket = environment.artifacts.kms_key_arn, environment.artifacts.existing_bucket
+    log_bucket = [] if existing_bucket else [build_bucket_arn(environment, bucket=names.log_bucket_name(environment))]
+    repositories = [names.repository_name(environment, image.name) for image in PROJECT_IMAGES]
+    if environment.registry_mirrors:  # an image behind a mirror may lie in any repository of the account
+        repositories = ["*"]
     guard_keys = (FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"))
     lease_keys = [f"{prefixes[0]}{key}" for key in (POINTER_KEY, lease_key("*"))]
     if former_prefix:
@@ -135,33 +140,34 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
         lease_keys.append(f"{former_prefix}*{POINTER_KEY}")
     return {
         "bucket": [build_bucket_arn(environment)],
-        "bucket's key": list_action_arns(environment, "kms:DescribeKey"),
-        "bucket's key as it stands": list_action_arns(environment, "kms:DescribeKey"),
-        "buckets": list_action_arns(environment, "s3:ListBucket"),
+        "bucket's key": [key_arn] if key_arn else [],
+        "bucket's key as it stands": [key_arn] if key_arn else [],
+        "buckets": [build_bucket_arn(environment), *log_bucket],
         "guard's objects": bucket_arns(*(f"{prefix}{key}" for prefix in prefixes for key in guard_keys)),
         "fence": bucket_arns(*(f"{prefix}{FENCE_KEY}" for prefix in prefixes)),
         "leases": bucket_arns(*lease_keys),
         "models and artifacts": bucket_arns("models/*", "artifacts/*"),
         **{name: bucket_arns(f"{name}/*") for name in ("artifacts", "models", "results")},
         "repositories": [build_arn(environment, "ecr", "repository/*")],
-        "images": list_action_arns(environment, "ecr:DescribeImages"),
+        "images": sorted(build_arn(environment, "ecr", f"repository/{name}") for name in repositories),
     }
 
 
 def _list_account_arns(environment: Environment) -> dict[str, Iterable[str]]:
     """Return the ARNs of stacks, and of what the account has for more than one environment."""
-    qualifier, name = environment.bootstrap.qualifier, environment.name
+    qualifier, name, secret = environment.bootstrap.qualifier, environment.name, environment.hub.token_secret
     stacks = [
         build_arn(environment, "cloudformation", f"stack/{names.stack_name(environment, kind)}/*")
         for kind in (*DELETION_ORDER, PERMANENT_KIND)
     ]
     bootstrap_end = f"{environment.account}-{environment.region}"
     return {
-        "principals": list_action_arns(environment, "iam:GetRole"),
-        "users": list_action_arns(environment, "iam:GetUser"),
-        "boundary": list_action_arns(environment, "iam:GetPolicy"),
-        "secret": list_action_arns(environment, "secretsmanager:DescribeSecret"),
-        "bootstrap version": list_action_arns(environment, "ssm:GetParameter"),
+        "principals": sorted({arn for arn in list_principals(environment) if ":role/" in arn}),
+        "users": sorted({arn for arn in list_principals(environment) if ":user/" in arn}),
+        "boundary": [boundary_arn(environment)] if environment.bootstrap.permissions_boundary else [],
+        # Secrets Manager puts six characters of its own behind a name
+        "secret": [build_arn(environment, "secretsmanager", f"secret:{secret}-??????")] if secret else [],
+        "bootstrap version": [build_arn(environment, "ssm", f"parameter{version_parameter(environment)}")],
         "stacks": stacks,
         "going stacks": stacks[:-1],
         "all stacks": [build_arn(environment, "cloudformation", "stack/*")],
@@ -174,3 +180,19 @@ def _list_account_arns(environment: Environment) -> dict[str, Iterable[str]]:
             for role in BOOTSTRAP_ROLES
         ],
     }
+
+
+def list_principals(environment: Environment) -> tuple[str, ...]:
+    """Return the ARNs of `cluster.access`."""
+    access = environment.cluster.access
+    return (*access.admin, *access.operator, *access.engineer, *access.viewer)
+
+
+def version_parameter(environment: Environment) -> str:
+    """Return the SSM parameter in which a bootstrap keeps its version (CDK guide, "Bootstrap template")."""
+    return f"/cdk-bootstrap/{environment.bootstrap.qualifier}/version"
+
+
+def boundary_arn(environment: Environment) -> str:
+    """Return the ARN of the permissions boundary's policy."""
+    return build_arn(environment, "iam", f"policy/{environment.bootstrap.permissions_boundary}", region="")
