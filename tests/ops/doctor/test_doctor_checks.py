@@ -350,7 +350,8 @@ def lose_images(world: World) -> None:
 # fact; check; level and code of each line; words of them; what is deployed, by name of its function and arguments
 DEPLOYMENTS: list[tuple[str, str, str, str, Setup, dict[str, Any]]] = [
     ("an add-on no longer offered", "addons", "fail2 ok0", "{value: v9.9.9-eksbuild.1, source: KEY}", World.alter,
-     {"addons+": {"coredns": ["v9.9.9-eksbuild.2", "v9.9.9-eksbuild.1"]}, "default_addon": {"coredns": "v9.9.9-eksbuild.1"}}),
+     {"addons+": {"coredns": ["v9.9.9-eksbuild.2", "v9.9.9-eksbuild.1"]},
+      "default_addon": {"coredns": "v9.9.9-eksbuild.1"}}),
     ("an add-on that is not offered", "addons", "fail2 ok0", "", World.alter, {"addons+": {"vpc-cni": []}}),
     ("a cluster of ours", "control-plane", "ok0", "is ACTIVE with Kubernetes 1.36", cluster, {}),
     ("another tool's cluster", "control-plane", "fail2", "has no tag tandem:environment", cluster,
