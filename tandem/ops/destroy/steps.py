@@ -12,12 +12,7 @@ from datetime import UTC, datetime
 
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.ops.account import AccountClients, build_aws_command
-from tandem.ops.destroy.fleet import (
-    list_nodes,
-    read_cluster,
-    require_no_foreign_nodes,
-    require_parked_fleet,
-)
+from tandem.ops.destroy.fleet import list_nodes, read_cluster, require_no_foreign_nodes, require_parked_fleet
 from tandem.ops.destroy.stack_deletion import LogFunction, TeardownSettings, delete_stack, require_own_stacks
 from tandem.ops.destroy.stacks import DELETE_IN_PROGRESS, DELETION_ORDER, read_stack
 from tandem.spec import names

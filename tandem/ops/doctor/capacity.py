@@ -14,14 +14,7 @@ from tandem.ops.doctor.context import TIME_FORMAT, DoctorContext, Finding
 from tandem.ops.doctor.network import list_offer_zones
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import stop_topic_arn, topic_arn
-from tandem.spec import names
-from tandem.spec.budgets import (
-    BUDGET_THRESHOLDS_PERCENT,
-    FORECAST_THRESHOLD_PERCENT,
-    budget_cost_filters,
-    budget_tag_key,
-    needs_manual_budget,
-)
+from tandem.spec import budgets, names
 
 MAX_PRICE_AGE_DAYS = {"spot": 7, "on-demand": 30, "reservation": 30, "capacity-block": 30}
 """Days after which a price is told to be old; ours to choose: spot moves within hours, lists within months."""
@@ -31,6 +24,7 @@ QUOTA_NAMES = {
     "on-demand": "Running On-Demand Trn instances",
     "reservation": "Running On-Demand Trn instances",
 }
+QUOTAS = "service-quotas"
 PENDING_STATES = {"scheduled", "pending", "assessing", "delayed", "payment-pending"}
 NOT_FOUND_CODES = {"InvalidCapacityReservationId.NotFound", "InvalidCapacityReservationId.Malformed"}
 # what a member of an organization is told, whatever its identity may do (hashicorp/terraform-provider-aws#37636)
@@ -63,13 +57,9 @@ def check_quota(context: DoctorContext, account: AllowlistedAccount) -> Iterator
         yield Finding("ok", "not asked: a Capacity Block is not launched from a vCPU quota (unproven)")
         return
     name = QUOTA_NAMES[capacity.kind]
-    quotas = (
-        row
-        for operation in ("ListServiceQuotas", "ListAWSDefaultServiceQuotas")
-        for row in account.list_rows("service-quotas", operation, "Quotas", "ec2", ServiceCode="ec2")
-        if row["QuotaName"].casefold() == name.casefold()
-    )
-    quota = next(quotas, None)
+    calls = ("ListServiceQuotas", "ListAWSDefaultServiceQuotas")
+    rows = (row for call in calls for row in account.list_rows(QUOTAS, call, "Quotas", "ec2", ServiceCode="ec2"))
+    quota = next((row for row in rows if row["QuotaName"].casefold() == name.casefold()), None)
     if quota is None:
         query = 'Quotas[?contains(QuotaName,`"Trn"`)].[QuotaName,QuotaCode,Value]'
         command = build_aws_command("service-quotas list-service-quotas --service-code ec2", region=region, query=query)
@@ -82,12 +72,8 @@ def check_quota(context: DoctorContext, account: AllowlistedAccount) -> Iterator
     if quota["Value"] >= required:
         yield Finding("ok", message)
         return
-    command = build_aws_command(
-        "service-quotas request-service-quota-increase --service-code ec2",
-        quota_code=str(quota["QuotaCode"]),
-        desired_value=str(required),
-        region=region,
-    )
+    flags = {"quota_code": str(quota["QuotaCode"]), "desired_value": str(required), "region": region}
+    command = build_aws_command("service-quotas request-service-quota-increase --service-code ec2", **flags)
     yield Finding("fail", message, "ask for more, which may take days, or declare fewer capacity.nodes", command)
 
 
@@ -134,13 +120,8 @@ def _build_offer_command(context: DoctorContext) -> str:
     capacity = context.environment.capacity
     if capacity.kind != "capacity-block":
         return _build_lookup_command(context)
-    return build_aws_command(
-        "ec2 describe-capacity-block-offerings",
-        region=context.environment.region,
-        instance_type=capacity.instance_type,
-        instance_count=str(capacity.nodes),
-        capacity_duration_hours="24",
-    )
+    words = f"ec2 describe-capacity-block-offerings --region {context.environment.region} --capacity-duration-hours 24"
+    return build_aws_command(words, instance_type=capacity.instance_type, instance_count=str(capacity.nodes))
 
 
 def _compare_purchase(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:
@@ -223,7 +204,7 @@ def check_price(context: DoctorContext, account: AllowlistedAccount) -> Iterator
 
 def check_cost_tag(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """See that the tag by which the budget counts is activated: AWS Billing ignores any other."""
-    tag = budget_tag_key(context.environment)
+    tag = budgets.budget_tag_key(context.environment)
     if tag is None:
         yield Finding("ok", "no tags are declared: the budget counts the whole account's instances of the type")
         return
@@ -251,7 +232,7 @@ def check_cost_tag(context: DoctorContext, account: AllowlistedAccount) -> Itera
 def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """See that the budget is there where somebody must make it by hand, and that it counts the fleet's instances."""
     environment, name = context.environment, names.budget_name(context.environment)
-    is_manual = needs_manual_budget(environment)
+    is_manual = budgets.needs_manual_budget(environment)
     parameters = {"AccountId": environment.account, "BudgetName": name}
     answer = account.find("budgets", "DescribeBudget", name, absent={"NotFoundException"}, **parameters)
     if answer is None and is_manual:
@@ -261,7 +242,7 @@ def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Iterato
     if answer is None:
         yield Finding("ok", f"there is no {name} yet; the stack Guard makes it")
         return
-    filters = (answer["Budget"].get("CostFilters", {}), budget_cost_filters(environment, context.catalogue))
+    filters = (answer["Budget"].get("CostFilters", {}), budgets.budget_cost_filters(environment, context.catalogue))
     actual, expected = ({key: sorted(values) for key, values in row.items()} for row in filters)
     if actual == expected:
         yield Finding("ok", f"{name} counts the fleet's instances and nothing else")
@@ -276,16 +257,12 @@ def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Iterato
 def _build_create_budget_command(context: DoctorContext) -> str:
     """Return the command that makes the budget which Guard makes elsewhere."""
     environment = context.environment
-    alerts = [("ACTUAL", percent, stop_topic_arn(environment)) for percent in BUDGET_THRESHOLDS_PERCENT]
-    alerts.append(("FORECASTED", FORECAST_THRESHOLD_PERCENT, topic_arn(environment)))
+    alerts = [("ACTUAL", percent, stop_topic_arn(environment)) for percent in budgets.BUDGET_THRESHOLDS_PERCENT]
+    alerts.append(("FORECASTED", budgets.FORECAST_THRESHOLD_PERCENT, topic_arn(environment)))
+    form: dict[str, Any] = {"ComparisonOperator": "GREATER_THAN", "ThresholdType": "PERCENTAGE"}
     notifications = [
         {
-            "Notification": {
-                "NotificationType": kind,
-                "ComparisonOperator": "GREATER_THAN",
-                "Threshold": percent,
-                "ThresholdType": "PERCENTAGE",
-            },
+            "Notification": {"NotificationType": kind, "Threshold": percent, **form},
             "Subscribers": [{"SubscriptionType": "SNS", "Address": topic}],
         }
         for kind, percent, topic in alerts
@@ -295,11 +272,7 @@ def _build_create_budget_command(context: DoctorContext) -> str:
         "BudgetType": "COST",
         "TimeUnit": "MONTHLY",
         "BudgetLimit": {"Amount": f"{environment.guard.budget_usd:.2f}", "Unit": "USD"},
-        "CostFilters": budget_cost_filters(environment, context.catalogue),
+        "CostFilters": budgets.budget_cost_filters(environment, context.catalogue),
     }
-    return build_aws_command(
-        "budgets create-budget",
-        account_id=environment.account,
-        budget=json.dumps(budget_request),
-        notifications_with_subscribers=json.dumps(notifications),
-    )
+    flags = {"budget": json.dumps(budget_request), "notifications_with_subscribers": json.dumps(notifications)}
+    return build_aws_command("budgets create-budget", account_id=environment.account, **flags)

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from tandem.errors import TandemError
 from tandem.ops.doctor import capacity, cluster, guard, identity, network, people, stop_proof, storage
 from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.context import (
-    EXIT_EXTERNAL,
-    EXIT_MISMATCH,
-    CheckGroup,
-    CheckResult,
-    DoctorContext,
-    Finding,
-)
+from tandem.ops.doctor.context import EXIT_EXTERNAL, EXIT_MISMATCH, CheckGroup, CheckResult, DoctorContext, Finding
 
 MAX_WORKERS = 8
 EXIT_STRICT = 1

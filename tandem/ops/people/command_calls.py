@@ -14,88 +14,75 @@ OperationCalls = tuple[AwsCall, ...]
 IDENTITY_CALLS = list_calls("sts GetCallerIdentity")
 OBSERVE_CALLS = list_calls("s3 GetObject", "eks DescribeNodegroup", "ec2 DescribeInstances")
 _LOOK_CALLS = (*IDENTITY_CALLS, *OBSERVE_CALLS)
-STOP_CALLS = _LOOK_CALLS + list_calls(
-    "eks DescribeCluster UpdateNodegroupConfig",
-    "s3 PutObject",
-    "ec2 TerminateInstances",
-    "sns Publish",
-    "cloudwatch GetMetricStatistics",
-    "autoscaling DescribeAutoScalingGroups SuspendProcesses UpdateAutoScalingGroup",
-    "scheduler ListSchedules",
-)
-# for whoever may not size a node group: IAM knows one action for every size, the function knows 0 alone
-STOP_FUNCTION_CALLS = _LOOK_CALLS + list_calls("eks DescribeCluster", "lambda Invoke", "cloudwatch GetMetricStatistics")
-RELEASE_CALLS = _LOOK_CALLS + list_calls("s3 PutObject", "scheduler DeleteSchedule")
-END_CALLS = RELEASE_CALLS + list_calls("eks UpdateNodegroupConfig")
-RELABEL_CALLS = _LOOK_CALLS + list_calls("s3 PutObject", "eks UpdateNodegroupConfig")
-START_CALLS = _LOOK_CALLS + list_calls(
-    "ec2 DescribeCapacityReservations",
-    "cloudwatch GetMetricStatistics",
-    "budgets DescribeBudget DescribeNotificationsForBudget DescribeSubscribersForNotification",
-    "lambda GetFunctionConfiguration",
-    "s3 PutObject",
-    "scheduler CreateSchedule GetSchedule ListSchedules DeleteSchedule",
-    "eks UpdateNodegroupConfig",
-    "autoscaling DescribeAutoScalingGroups ResumeProcesses",
-    "sns Publish",
-)
-DESTROY_CALLS = _LOOK_CALLS + list_calls(
-    "cloudformation DescribeStacks ListStackResources DescribeStackEvents DeleteStack",
-    "eks DescribeCluster ListNodegroups ListPodIdentityAssociations",
-    "s3 HeadBucket ListObjectVersions",
-    "logs DescribeLogGroups",
-    "ec2 DescribeNetworkInterfaces DescribeVolumes DescribeSnapshots DescribeNatGateways DescribeAddresses",
-    "ec2 DescribeVpcEndpoints DescribeSecurityGroups DescribeLaunchTemplates DescribeSubnets DescribeVpcs",
-    "ec2 DeleteNetworkInterface DeleteSecurityGroup",
-    "elbv2 DescribeLoadBalancers DescribeTargetGroups DescribeTags",
-    "elb DescribeLoadBalancers DescribeTags",
-    "scheduler ListScheduleGroups ListSchedules",
-    "events ListRules",
-    "iam ListRoles ListRoleTags ListPolicies",
-    "ecr DescribeRepositories",
-    "kms ListKeys DescribeKey ListResourceTags",
-    "cloudwatch ListDashboards DescribeAlarms",
-    "sns ListTopics",
-    "sqs ListQueues",
-    "lambda ListFunctions",
-    "codebuild ListProjects",
-    "budgets DescribeBudgets",
-)
-LIFT_PROTECTION_CALLS = list_calls(
-    "cloudformation UpdateTerminationProtection", "eks UpdateClusterConfig DescribeUpdate"
-)
-"""What `destroy` adds where something is protected."""
-
-ARTIFACT_READ_CALLS = list_calls("s3 ListObjectsV2 GetObject HeadObject ListMultipartUploads")
+_READ_CALLS = list_calls("s3 ListObjectsV2 GetObject HeadObject ListMultipartUploads")
 _UPLOAD_CALLS = list_calls("s3 PutObject CreateMultipartUpload UploadPart CompleteMultipartUpload AbortMultipartUpload")
-ARTIFACT_IMPORT_CALLS = (*ARTIFACT_READ_CALLS, *_UPLOAD_CALLS)
-ARTIFACT_GC_CALLS = ARTIFACT_READ_CALLS + list_calls(
-    "s3 DeleteObject DeleteObjects AbortMultipartUpload GetBucketVersioning PutObject"
-)
-PUBLISH_CALLS = (
-    *IDENTITY_CALLS,
-    *list_calls("cloudwatch PutMetricData", "s3 ListObjectsV2 GetObject"),
-    *_UPLOAD_CALLS,
-)
+PUBLISH_CALLS = IDENTITY_CALLS + list_calls("cloudwatch PutMetricData", "s3 ListObjectsV2 GetObject") + _UPLOAD_CALLS
 
 COMMAND_CALLS: dict[str, OperationCalls] = {
     "status": STATUS_CALLS,
     "doctor": DOCTOR_CALLS,
-    "stop by the function": STOP_FUNCTION_CALLS,
-    "artifacts list and explain": ARTIFACT_READ_CALLS,
-    "artifacts adopt": ARTIFACT_IMPORT_CALLS,
+    # for whoever may not size a node group: IAM knows one action for every size, the function knows 0 alone
+    "stop by the function": _LOOK_CALLS
+    + list_calls("eks DescribeCluster", "lambda Invoke", "cloudwatch GetMetricStatistics"),
+    "artifacts list and explain": _READ_CALLS,
+    "artifacts adopt": _READ_CALLS + _UPLOAD_CALLS,
     "bench publish": PUBLISH_CALLS,
-    "stop": STOP_CALLS,
-    "stop --end": END_CALLS,
-    "stop --clear": RELEASE_CALLS,
-    "relabel": RELABEL_CALLS,
-    "start": START_CALLS,
+    "stop": _LOOK_CALLS
+    + list_calls(
+        "eks DescribeCluster UpdateNodegroupConfig",
+        "s3 PutObject",
+        "ec2 TerminateInstances",
+        "sns Publish",
+        "cloudwatch GetMetricStatistics",
+        "autoscaling DescribeAutoScalingGroups SuspendProcesses UpdateAutoScalingGroup",
+        "scheduler ListSchedules",
+    ),
+    "stop --end": _LOOK_CALLS + list_calls("s3 PutObject", "scheduler DeleteSchedule", "eks UpdateNodegroupConfig"),
+    "stop --clear": _LOOK_CALLS + list_calls("s3 PutObject", "scheduler DeleteSchedule"),
+    "relabel": _LOOK_CALLS + list_calls("s3 PutObject", "eks UpdateNodegroupConfig"),
+    "start": _LOOK_CALLS
+    + list_calls(
+        "ec2 DescribeCapacityReservations",
+        "cloudwatch GetMetricStatistics",
+        "budgets DescribeBudget DescribeNotificationsForBudget DescribeSubscribersForNotification",
+        "lambda GetFunctionConfiguration",
+        "s3 PutObject",
+        "scheduler CreateSchedule GetSchedule ListSchedules DeleteSchedule",
+        "eks UpdateNodegroupConfig",
+        "autoscaling DescribeAutoScalingGroups ResumeProcesses",
+        "sns Publish",
+    ),
     "doctor --prove-stop": PROOF_CALLS,
-    "artifacts collect": ARTIFACT_GC_CALLS,
-    "destroy": DESTROY_CALLS,
-    "destroy what is protected": LIFT_PROTECTION_CALLS,
+    "artifacts collect": _READ_CALLS
+    + list_calls("s3 DeleteObject DeleteObjects AbortMultipartUpload GetBucketVersioning PutObject"),
+    "destroy": _LOOK_CALLS
+    + list_calls(
+        "cloudformation DescribeStacks ListStackResources DescribeStackEvents DeleteStack",
+        "eks DescribeCluster ListNodegroups ListPodIdentityAssociations",
+        "s3 HeadBucket ListObjectVersions",
+        "logs DescribeLogGroups",
+        "ec2 DescribeNetworkInterfaces DescribeVolumes DescribeSnapshots DescribeNatGateways DescribeAddresses",
+        "ec2 DescribeVpcEndpoints DescribeSecurityGroups DescribeLaunchTemplates DescribeSubnets DescribeVpcs",
+        "ec2 DeleteNetworkInterface DeleteSecurityGroup",
+        "elbv2 DescribeLoadBalancers DescribeTargetGroups DescribeTags",
+        "elb DescribeLoadBalancers DescribeTags",
+        "scheduler ListScheduleGroups ListSchedules",
+        "events ListRules",
+        "iam ListRoles ListRoleTags ListPolicies",
+        "ecr DescribeRepositories",
+        "kms ListKeys DescribeKey ListResourceTags",
+        "cloudwatch ListDashboards DescribeAlarms",
+        "sns ListTopics",
+        "sqs ListQueues",
+        "lambda ListFunctions",
+        "codebuild ListProjects",
+        "budgets DescribeBudgets",
+    ),
+    "destroy what is protected": list_calls(
+        "cloudformation UpdateTerminationProtection", "eks UpdateClusterConfig DescribeUpdate"
+    ),
 }
-"""Command to its calls; the last two lines of a command's own are what it asks beside `doctor` and `destroy`."""
+"""Command to its calls; of `doctor --prove-stop` and the last what they ask beside `doctor` and `destroy`."""
 
 
 def list_command_actions(command: str) -> frozenset[str]:
