@@ -262,7 +262,7 @@ def _build_create_budget_command(context: DoctorContext) -> str:
     form: dict[str, Any] = {"ComparisonOperator": "GREATER_THAN", "ThresholdType": "PERCENTAGE"}
     notifications = [
         {
-            "Notification": {"NotificationType": kind, "Threshold": percent, **form},
+            "Notification": form | {"NotificationType": kind, "Threshold": percent},
             "Subscribers": [{"SubscriptionType": "SNS", "Address": topic}],
         }
         for kind, percent, topic in alerts
