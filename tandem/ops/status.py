@@ -153,20 +153,6 @@ class StatusReport:
         return self.is_block_active and "instances" not in self.unknown and not is_used
 
 
-@dataclass(slots=True)
-class _SourceReader:
-    """Reads one thing after another, and keeps what could not be read."""
-
-    unknown: dict[str, str] = field(default_factory=dict)
-
-    def read(self, source: str, read: Callable[[], ReadResult]) -> ReadResult | None:
-        try:
-            return read()
-        except TandemError as fault:
-            self.unknown[source] = f"{fault.problem}; {fault.change}"
-            return None
-
-
 def read_status(
     environment: Environment,
     config: GuardConfig,
@@ -186,16 +172,24 @@ def read_status(
         ExternalError: the settings of this machine cannot be used.
     """
     boto_session = boto_session or create_session()
-    clients, reader = AwsClients.create(environment.region, boto_session), _SourceReader()
+    clients, unknown = AwsClients.create(environment.region, boto_session), dict[str, str]()
+
+    def try_read(source: str, read: Callable[[], ReadResult]) -> ReadResult | None:
+        try:
+            return read()
+        except TandemError as fault:
+            unknown[source] = f"{fault.problem}; {fault.change}"
+            return None
+
     fleet = observe_fleet(clients, config, now)
-    node_group = reader.read("node group", lambda: _read_node_group(clients, config))
-    nodes = reader.read("instances", lambda: tuple(_list_nodes(clients, config, fleet)))
+    node_group = try_read("node group", lambda: _read_node_group(clients, config))
+    nodes = try_read("instances", lambda: tuple(_list_nodes(clients, config, fleet)))
     deployment: DeploymentLevel | None = "fleet"
-    if node_group is None and "node group" not in reader.unknown:
-        has_cluster = reader.read("cluster", lambda: cluster_exists(clients, config))
+    if node_group is None and "node group" not in unknown:
+        has_cluster = try_read("cluster", lambda: cluster_exists(clients, config))
         deployment = {None: None, True: "cluster", False: "nothing"}[has_cluster]
-    reservation = reader.read("reservation", lambda: read_reservation(clients.ec2, environment))
-    alarms = reader.read("alarms", lambda: tuple(_list_alarms(clients, environment, other_environments)))
+    reservation = try_read("reservation", lambda: read_reservation(clients.ec2, environment))
+    alarms = try_read("alarms", lambda: tuple(_list_alarms(clients, environment, other_environments)))
     report = StatusReport(
         environment=environment,
         guard_config=config,
@@ -207,20 +201,20 @@ def read_status(
         reservation=reservation,
         paths=(),
         alarms=alarms or (),
-        unknown=reader.unknown,
+        unknown=unknown,
     )
     if deployment == "nothing":
         return report
     # what only a deployed environment has
     readers = build_path_readers(clients, PathClients.create(environment, boto_session), environment, config, fleet)
     paths = tuple(
-        reader.read(name, read) or StopPath(name, "unknown", "it could not be read, see above")
+        try_read(name, read) or StopPath(name, "unknown", "it could not be read, see above")
         for name, read in readers.items()
     )
-    bill = reader.read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
-    schedules = reader.read("schedules", lambda: _read_foreign_schedules(clients, config, fleet)) or ()
-    unknown = _describe_read_failures(config, fleet) | reader.unknown
-    return replace(report, paths=paths, bill=bill, schedules=schedules, unknown=unknown)
+    bill = try_read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
+    schedules = try_read("schedules", lambda: _read_foreign_schedules(clients, config, fleet)) or ()
+    all_unknown = _describe_read_failures(config, fleet) | unknown
+    return replace(report, paths=paths, bill=bill, schedules=schedules, unknown=all_unknown)
 
 
 def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetBill:

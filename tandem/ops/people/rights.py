@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tandem.ops.people.command_calls import list_command_actions
+from tandem.ops.people.command_calls import COMMAND_CALLS, list_command_actions
 from tandem.spec.names import PEOPLE, PeopleKind
 
 PIPELINE: PeopleKind = "pipeline"
@@ -34,10 +34,12 @@ class IamRight:
 
 
 def _build_rights(kinds: tuple[PeopleKind, ...], *rows: tuple[str, ...]) -> Iterator[IamRight]:
-    """Yield rows of place, actions, commands and reason as rights; white space parts actions, a comma commands."""
-    for target, actions, commands, *reason in rows:
-        command_names = tuple(commands.split(", ")) if commands else ()
-        yield IamRight(kinds, target, tuple(actions.split()), command_names, "".join(reason))
+    """Yield rows of place, actions, and commands or a reason or both; white space parts actions, a comma commands."""
+    for target, actions, *needs in rows:
+        commands = tuple(needs[0].split(", ")) if needs[0].split(", ")[0] in COMMAND_CALLS else ()
+        yield IamRight(
+            kinds, target, tuple(actions.split()), commands, needs[-1] if len(needs) > bool(commands) else ""
+        )
 
 
 _VIEWERS: tuple[PeopleKind, ...] = ("viewer", PIPELINE)
@@ -84,7 +86,6 @@ RIGHTS = (
         (
             "bucket's key",
             "kms:Decrypt",
-            "",
             "what S3 asks of whoever reads an object under a customer key (artifacts.kms_key_arn): status, doctor",
         ),
         ("principals", "iam:GetRole", "doctor"),
@@ -115,7 +116,7 @@ RIGHTS = (
     ),
     *_build_rights(
         ("viewer",),
-        ("dashboards", "cloudwatch:GetDashboard", "", "opens the dashboards in the console: docs/watch.md"),
+        ("dashboards", "cloudwatch:GetDashboard", "opens the dashboards in the console: docs/watch.md"),
         (
             "everywhere",
             "cloudwatch:GetMetricData cloudwatch:ListDashboards",
@@ -133,15 +134,13 @@ RIGHTS = (
         (
             "bucket's key",
             "kms:GenerateDataKey",
-            "",
             "what S3 asks of whoever writes an object under a customer key: artifacts adopt, bench publish, start",
         ),
         ("own metrics", "cloudwatch:PutMetricData", "bench publish"),
-        ("logs", "logs:FilterLogEvents", "", "reads what servers and both functions said: docs/runbook.md"),
+        ("logs", "logs:FilterLogEvents", "reads what servers and both functions said: docs/runbook.md"),
         (
             "functions",
             "lambda:GetFunctionConcurrency lambda:InvokeFunction",
-            "",
             "sees whether the reaper can run, and makes it look now: docs/runbook.md",
         ),
     ),
@@ -161,7 +160,6 @@ RIGHTS = (
         (
             "topic's key",
             "kms:Decrypt kms:GenerateDataKey",
-            "",
             _ENCRYPTED_REASON,
         ),
         (
@@ -172,7 +170,6 @@ RIGHTS = (
         (
             "scheduler role",
             "iam:PassRole",
-            "",
             "what Scheduler asks of whoever makes a schedule with a role: start, doctor --prove-stop",
         ),
         ("going stacks", "cloudformation:DeleteStack", "destroy"),
@@ -203,23 +200,20 @@ RIGHTS = (
         (
             "guard's rules",
             "events:DescribeRule events:EnableRule",
-            "",
             "enables the reaper's rule again where somebody disabled it: docs/runbook.md",
         ),
         (
             "functions",
             "lambda:DeleteFunctionConcurrency",
-            "",
             "takes away a reservation that keeps a function from running: docs/runbook.md",
         ),
-        ("dead letters", "sqs:PurgeQueue", "", "empties the queue, which ends its alarm: docs/runbook.md"),
+        ("dead letters", "sqs:PurgeQueue", "empties the queue, which ends its alarm: docs/runbook.md"),
         (
             "topic",
             "sns:Subscribe",
-            "",
             "subscribes again who let a confirmation lapse: the line subscriptions of docs/doctor.md",
         ),
-        ("alarms", "cloudwatch:SetAlarmState", "", "tries the way from an alarm to a person: docs/deploy.md"),
+        ("alarms", "cloudwatch:SetAlarmState", "tries the way from an alarm to a person: docs/deploy.md"),
         ("updates", "eks:DescribeUpdate eks:ListUpdates", "doctor --prove-stop"),
         ("dead letters", "sqs:DeleteMessage sqs:GetQueueUrl sqs:ReceiveMessage", "doctor --prove-stop"),
         ("artifacts", "s3:DeleteObject", "artifacts collect"),
@@ -231,7 +225,6 @@ RIGHTS = (
         (
             "bootstrap roles",
             "sts:AssumeRole",
-            "",
             "`cdk deploy` and `cdk diff` do all in the bootstrap's own roles: docs/deploy.md",
         ),
     ),
