@@ -21,10 +21,7 @@ from tandem.spec.interface_endpoints import list_endpoint_services
 
 # What pods and people inside the VPC do with this environment's bucket.
 _BUCKET_ACTIONS = ("s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:ListBucketVersions", "s3:GetBucketVersioning")
-_OBJECT_ACTIONS = (
-    "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts",
-    "s3:DeleteObject",
-)  # fmt: skip
+_OBJECT_ACTIONS = ("s3:GetObject", "s3:GetObjectVersion", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject")
 
 
 class VpcEndpoints(Construct):

@@ -177,13 +177,13 @@ def _allow_reading(bucket_arn: str, *prefixes: str) -> dict[str, Any]:
 
 
 def _allow_writing(bucket_arn: str, prefix: str) -> list[dict[str, Any]]:
-    """Return what an upload takes that goes on after a kill: it looks for its own unfinished uploads and parts.
+    """Return what an upload takes that goes on after a kill: it aborts its own unfinished uploads.
 
     No DeleteObject: an upload replaces or adds, and what it replaces stays as an old version. Unfinished uploads
     can be listed for a whole bucket only: the action has no condition on a prefix (Service Authorization Reference,
     Amazon S3, ListBucketMultipartUploads), so a writer may see the names of others' and touch none.
     """
-    actions = ["s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
+    actions = ["s3:PutObject", "s3:AbortMultipartUpload"]
     return [allow(actions, [f"{bucket_arn}/{prefix}"]), allow(["s3:ListBucketMultipartUploads"], [bucket_arn])]
 
 

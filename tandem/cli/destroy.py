@@ -21,8 +21,7 @@ from tandem.cli.console import format_count, print_json, print_rows
 from tandem.cli.flags import EnvironmentName, require_range
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError
-from tandem.ops.account import require_account
-from tandem.ops.destroy.account import AccountClients
+from tandem.ops.account import AccountClients, require_account
 from tandem.ops.destroy.gitops import list_gitops_objects
 from tandem.ops.destroy.stack_deletion import TeardownSettings
 from tandem.ops.destroy.steps import destroy_environment as take_down

@@ -1,20 +1,36 @@
-"""Whose credentials these are, asked before anything else."""
+"""One account as operators' commands ask it: whose credentials these are, clients made once, lists put together.
+
+Invariant: a list ends. A service, or what answers in its place, may send the same token for ever.
+"""
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import boto3
+from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
+from botocore.loaders import create_loader
 
-from tandem.aws.faults import reject_foreign_answers
-from tandem.errors import InputError
+from tandem.aws.faults import error_code, reject_foreign_answers
+from tandem.errors import ExternalError, InputError, TandemError
+from tandem.guard.config import AwsClients
+from tandem.guard.pager import PagingError, iterate_pages
 from tandem.ops.faults import call_operation, convert_error
+from tandem.shell_command import quote_command
+from tandem.spec import names
 from tandem.spec.environment import Environment
 
 MAX_ATTEMPTS = 5
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 10.0, 60.0
+MAX_PAGES = 10_000  # of a bucket's versions, a thousand a page
+GUARD_SERVICES = ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "autoscaling")
+_TOKENS = "next_tokens"  # S3 has two, so they travel as one text
 
 
 def create_session() -> Any:
@@ -29,17 +45,19 @@ def create_session() -> Any:
         raise convert_error(error, service="sts", operation="Connect", where="AWS_PROFILE") from error
 
 
-def create_client(environment: Environment, service: str, boto_session: Any = None) -> Any:
-    """Return a boto3 client of the environment's region, with credentials and endpoint of boto3's own chain.
+def create_client(environment: Environment, service: str, boto_session: Any = None, region: str = "") -> Any:
+    """Return a boto3 client with credentials and endpoint of boto3's own chain.
 
     Args:
         environment: as declared.
         service: as boto3 names it.
         boto_session: a boto3 session; None takes a new one.
+        region: another than the environment's.
 
     Raises:
         ExternalError: the settings of this machine cannot be used.
     """
+    region = region or environment.region
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=READ_TIMEOUT_S,
@@ -47,12 +65,12 @@ def create_client(environment: Environment, service: str, boto_session: Any = No
         user_agent_extra="tandem-ops",
     )
     try:
-        boto_client = (boto_session or create_session()).client(service, region_name=environment.region, config=config)
+        boto_client = (boto_session or create_session()).client(service, region_name=region, config=config)
     except BotoCoreError as error:
-        raise convert_error(error, service=service, operation="Connect", where=environment.region) from error
+        raise convert_error(error, service=service, operation="Connect", where=region) from error
     except ValueError as error:
-        raise InputError(f"the AWS settings cannot be used ({error})", where=environment.region,
-                           change="correct AWS_ENDPOINT_URL if it is set") from None  # fmt: skip
+        change = "correct AWS_ENDPOINT_URL if it is set"
+        raise InputError(f"the AWS settings cannot be used ({error})", where=region, change=change) from None
     reject_foreign_answers(boto_client)
     return boto_client
 
@@ -72,8 +90,163 @@ def require_account(environment: Environment, boto_session: Any = None) -> str:
     identity = call_operation(create_client(environment, "sts", boto_session), "GetCallerIdentity", where)
     if identity["Account"] != environment.account:
         raise InputError(
-            f"these credentials are of account {identity['Account']}", where=where,
+            f"these credentials are of account {identity['Account']}",
+            where=where,
             change=f"log in to {environment.account} (aws sts get-caller-identity shows who you are), or name the "
             "other environment with --env",
-        )  # fmt: skip
+        )
     return str(identity["Arn"])
+
+
+class AccountClients:
+    """The clients of one environment's account, each made once; several threads may ask.
+
+    Args:
+        environment: whose account and region are asked.
+        boto_session: a boto3 session; None takes a new one.
+        adopted_stacks: names of untagged stacks that the operator says are this environment's.
+    """
+
+    def __init__(
+        self, environment: Environment, boto_session: Any = None, adopted_stacks: Collection[str] = ()
+    ) -> None:
+        self.environment, self.adopted_stacks = environment, frozenset(adopted_stacks)
+        self.name, self.cluster = environment.name, names.cluster_name(environment)
+        self._session, self._clients, self._lock = boto_session, dict[tuple[str, str], Any](), threading.Lock()
+
+    def client(self, service: str, region: str = "") -> Any:
+        """Return the one client of a service; boto3 makes them one at a time.
+
+        Raises:
+            ExternalError: the settings of this machine cannot be used.
+        """
+        with self._lock:
+            if (service, region) not in self._clients:
+                self._session = self._session or create_session()
+                self._clients[service, region] = self.create_client(service, region)
+            return self._clients[service, region]
+
+    def create_client(self, service: str, region: str) -> Any:
+        """Return a new client."""
+        return create_client(self.environment, service, self._session, region)
+
+    def guard_clients(self, *services: str) -> AwsClients:
+        """Return these clients, or all, as the guard takes them."""
+        boto_clients: dict[str, Any] = dict.fromkeys(GUARD_SERVICES)
+        boto_clients |= {service: self.client(service) for service in services or GUARD_SERVICES}
+        return AwsClients(**boto_clients)
+
+    def ask(self, service: str, operation: str, where: str, *, region: str = "", **parameters: Any) -> dict[str, Any]:
+        """Call one operation.
+
+        Args:
+            service, operation: as boto3 and the API reference name them.
+            where: what it is about, for messages.
+            region: another than the environment's.
+            parameters: of the call.
+
+        Raises:
+            TandemError: it failed; a service's own refusal is in `__cause__`.
+        """
+        try:
+            return call_operation(self.client(service, region), operation, where, **parameters)
+        except TandemError as error:
+            raise self.explain_fault(error, service, operation) from error.__cause__
+
+    def find(
+        self, service: str, operation: str, where: str, *, absent: Collection[str], **parameters: Any
+    ) -> dict[str, Any] | None:
+        """Call one operation; return None where the service says with a code of `absent` that there is no such thing.
+
+        Raises:
+            TandemError: it failed for another reason.
+        """
+        try:
+            return self.ask(service, operation, where, **parameters)
+        except TandemError as error:
+            if error_code(error.__cause__) in absent:
+                return None
+            raise
+
+    def list_rows(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
+        """Yield what stands under `key` of every page, asked page by page.
+
+        Raises:
+            TandemError: a page failed, or the list does not end.
+        """
+        try:
+            yield from iterate_rows(self.client(service), operation, key, where, **parameters)
+        except TandemError as error:
+            raise self.explain_fault(error, service, operation) from error.__cause__
+
+    def explain_fault(self, error: TandemError, _service: str, _operation: str) -> TandemError:
+        """Return the fault as it is told."""
+        return error
+
+
+def tags_of(rows: list[dict[str, str]] | None) -> dict[str, str]:
+    """Return tags as a mapping; services spell their keys differently."""
+    return {str(row.get("Key", row.get("TagKey"))): str(row.get("Value", row.get("TagValue"))) for row in rows or []}
+
+
+def build_aws_command(words: str, **flags: str | Collection[str]) -> str:
+    """Return a command of the AWS CLI.
+
+    Args:
+        words: service and verb, and flags that need no quotes.
+        flags: values by the flag's name, with underscores for hyphens; several values of one flag as a collection.
+    """
+    values = [
+        word
+        for name, value in flags.items()
+        for word in (f"--{name.replace('_', '-')}", *((value,) if isinstance(value, str) else value))
+    ]
+    return quote_command("aws", *words.split(), *values)
+
+
+def iterate_rows(client: Any, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
+    """Yield what stands under `key` of every page of a list, whatever a service calls the token of its next page.
+
+    Args:
+        client: of boto3.
+        operation: as the API reference spells it.
+        key: of the rows in an answer.
+        where: what it is about, for the message.
+        parameters: of the call.
+
+    Raises:
+        ExternalError: a page failed, or the list does not end; a service's own refusal is in `__cause__`.
+    """
+    if not client.can_paginate(xform_name(operation)):
+        yield from call_operation(client, operation, where, **parameters).get(key) or []
+        return
+    config = _read_paginators(client.meta.service_model.service_name)[operation]
+
+    def read_page(*, next_tokens: str = "{}", **request: Any) -> Mapping[str, Any]:
+        answer = call_operation(client, operation, where, **request, **json.loads(next_tokens))
+        return {"rows": answer.get(key) or [], _TOKENS: _collect_tokens(config, answer)}
+
+    try:
+        for page in iterate_pages(read_page, token_name=_TOKENS, max_pages=MAX_PAGES, **parameters):
+            yield from page["rows"]
+    except PagingError as error:
+        change = "see what answers in the place of AWS (a proxy), then try again"
+        raise ExternalError(f"{operation}: {error}", where=where, change=change) from error
+
+
+def _collect_tokens(config: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    """Return the parameters of the next page as JSON; empty on the last page."""
+    if "more_results" in config and not answer.get(config["more_results"]):
+        return ""
+    inputs, outputs = (
+        [value] if isinstance(value, str) else value for value in (config["input_token"], config["output_token"])
+    )
+    tokens = {name: answer[output] for name, output in zip(inputs, outputs, strict=True) if answer.get(output)}
+    return json.dumps(tokens) if tokens else ""
+
+
+@lru_cache
+def _read_paginators(service: str) -> dict[str, dict[str, Any]]:
+    """Return how botocore pages a service's lists: the names of tokens, by operation."""
+    pagination: dict[str, dict[str, Any]] = create_loader().load_service_model(service, "paginators-1")["pagination"]
+    return pagination

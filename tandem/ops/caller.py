@@ -71,23 +71,13 @@ def identify_caller(
         doubt = fault.problem
     except CALL_ERRORS as error:  # botocore stumbles over a page that answers in the place of STS
         doubt = describe_error(error)
-    _require_own_node_group(environment, clients, config)
-    return CallerIdentity(UNKNOWN_CALLER, doubt)
-
-
-def _require_own_node_group(environment: Environment, clients: AwsClients, config: GuardConfig) -> None:
-    """Make sure that the node group is not of another account, as far as EKS says.
-
-    Raises:
-        InputError: it is.
-    """
     try:
         answer = clients.eks.describe_nodegroup(clusterName=config.cluster, nodegroupName=config.node_group)
         account = str(answer["nodegroup"]["nodegroupArn"]).split(":")[4]
     except (*CALL_ERRORS, IndexError):
-        return
+        account = environment.account  # EKS does not say either
     if account != environment.account:
-        raise InputError(
-            f"these credentials are of account {account}", where=f"{environment.name} in account {environment.account}",
-            change=f"log in to {environment.account}",
-        )  # fmt: skip
+        where = f"{environment.name} in account {environment.account}"
+        change = f"log in to {environment.account}"
+        raise InputError(f"these credentials are of account {account}", where=where, change=change)
+    return CallerIdentity(UNKNOWN_CALLER, doubt)

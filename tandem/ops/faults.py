@@ -9,60 +9,57 @@ Sources: the Service Authorization Reference for the actions; tandem/aws/faults.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore import xform_name
 
 from tandem.aws.faults import BOTO_ERRORS, PARSER_ERRORS, FaultKind, error_code, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError
 
-__all__ = [
-    "BOTO_ERRORS",
-    "FREE_ACTIONS",
-    "AccessDeniedError",
-    "call_if_present",
-    "call_operation",
-    "convert_error",
-    "error_code",
-    "find_action",
-]
-
 # the action that IAM must allow, where it is not the operation's own name
 IAM_ACTIONS = {
-    ("s3", "HeadObject"): "s3:GetObject",
-    ("s3", "ListObjectsV2"): "s3:ListBucket",
-    ("s3", "HeadBucket"): "s3:ListBucket",
-    ("s3", "ListObjectVersions"): "s3:ListBucketVersions",
-    ("budgets", "DescribeBudget"): "budgets:ViewBudget",
-    ("budgets", "DescribeBudgets"): "budgets:ViewBudget",
-    ("budgets", "DescribeNotificationsForBudget"): "budgets:ViewBudget",
-    ("budgets", "DescribeSubscribersForNotification"): "budgets:ViewBudget",
-    ("elbv2", "DescribeLoadBalancers"): "elasticloadbalancing:DescribeLoadBalancers",
-    ("elbv2", "DescribeTargetGroups"): "elasticloadbalancing:DescribeTargetGroups",
-    ("elbv2", "DescribeTags"): "elasticloadbalancing:DescribeTags",
-    ("elb", "DescribeLoadBalancers"): "elasticloadbalancing:DescribeLoadBalancers",
-    ("elb", "DescribeTags"): "elasticloadbalancing:DescribeTags",
-    ("lambda", "Invoke"): "lambda:InvokeFunction",
-    ("s3", "ListBuckets"): "s3:ListAllMyBuckets",
-    ("s3", "CreateMultipartUpload"): "s3:PutObject",
-    ("s3", "UploadPart"): "s3:PutObject",
-    ("s3", "CompleteMultipartUpload"): "s3:PutObject",
-    ("s3", "ListParts"): "s3:ListMultipartUploadParts",
-    ("s3", "ListMultipartUploads"): "s3:ListBucketMultipartUploads",
-    ("s3", "DeleteObjects"): "s3:DeleteObject",
+    "s3:HeadObject": "s3:GetObject",
+    "s3:HeadBucket": "s3:ListBucket",
+    "s3:ListObjectsV2": "s3:ListBucket",
+    "s3:ListObjectVersions": "s3:ListBucketVersions",
+    "s3:ListBuckets": "s3:ListAllMyBuckets",
+    "s3:CreateMultipartUpload": "s3:PutObject",
+    "s3:UploadPart": "s3:PutObject",
+    "s3:CompleteMultipartUpload": "s3:PutObject",
+    "s3:ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "s3:DeleteObjects": "s3:DeleteObject",
+    "budgets:DescribeBudget": "budgets:ViewBudget",
+    "budgets:DescribeBudgets": "budgets:ViewBudget",
+    "budgets:DescribeNotificationsForBudget": "budgets:ViewBudget",
+    "budgets:DescribeSubscribersForNotification": "budgets:ViewBudget",
+    "lambda:Invoke": "lambda:InvokeFunction",
+    "sts:GetCallerIdentity": "",  # IAM asks for no right (STS API reference, GetCallerIdentity)
 }
-FREE_ACTIONS = frozenset({"sts:GetCallerIdentity"})  # IAM asks for no right (STS API reference, GetCallerIdentity)
-_SERVICE_PREFIXES = {"service-quotas": "servicequotas"}
+# what IAM calls a service, where boto3 calls it otherwise
+_SERVICE_PREFIXES = dict.fromkeys(("elb", "elbv2"), "elasticloadbalancing") | {"service-quotas": "servicequotas"}
 
 
-def find_action(service: str, operation: str) -> str:
-    """Return the action that IAM holds a call against.
+class AwsCall(NamedTuple):
+    """One call of one service.
 
     Args:
         service: as boto3 names it.
         operation: as the API reference spells it.
     """
-    return IAM_ACTIONS.get((service, operation), f"{_SERVICE_PREFIXES.get(service, service)}:{operation}")
+
+    service: str
+    operation: str
+
+    @property
+    def action(self) -> str:
+        """The action that IAM holds the call against; empty for a call that needs no right."""
+        name = f"{_SERVICE_PREFIXES.get(self.service, self.service)}:{self.operation}"
+        return IAM_ACTIONS.get(name, name)
+
+
+def list_calls(*rows: str) -> tuple[AwsCall, ...]:
+    """Return the calls of rows that each name a service and then its operations."""
+    return tuple(AwsCall(service, name) for service, *operations in map(str.split, rows) for name in operations)
 
 
 class AccessDeniedError(ExternalError):
@@ -85,9 +82,8 @@ def call_operation(client: Any, operation: str, where: str, **parameters: Any) -
     try:
         response: dict[str, Any] = call(**parameters)
     except (*BOTO_ERRORS, *PARSER_ERRORS) as error:
-        raise convert_error(
-            error, service=client.meta.service_model.service_name, operation=operation, where=where
-        ) from error
+        service = client.meta.service_model.service_name
+        raise convert_error(error, service=service, operation=operation, where=where) from error
     return _StrictResponse(response, operation, where)
 
 
@@ -127,7 +123,8 @@ def convert_error(error: BaseException, *, service: str, operation: str, where: 
     """Return the fault that an error of botocore means."""
     fault = explain_fault(error, operation)
     if fault.kind == "denied":
-        change = f"allow {find_action(service, operation)} to this identity, or log in as one that has it"
+        action = AwsCall(service, operation).action or f"{service}:{operation}"
+        change = f"allow {action} to this identity, or log in as one that has it"
         return AccessDeniedError(fault.problem, where=where, change=change)
     kind = InputError if fault.kind == "misconfigured" else ExternalError
     return kind(fault.problem, where=where, change=_FAULT_CHANGES.get(fault.kind, _REFUSAL_CHANGE))

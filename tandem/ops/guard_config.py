@@ -1,4 +1,4 @@
-"""What a stop and a start know of an environment, from its declared file."""
+"""What a stop and a start know of an environment, from its declared file; and the ARNs of what is its own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ def build_guard_config(environment: Environment) -> GuardConfig:
     """Return the environment's fleet and its limits; nothing is looked up."""
     capacity, guard = environment.capacity, environment.guard
     block = capacity.block if capacity.kind == "capacity-block" else None
-    region_account = f"{environment.region}:{environment.account}"
-    partition = aws_partition(environment.region)
+    scheduler_role = f"role/{names.scheduler_role_name(environment)}"
     return GuardConfig(
         environment=environment.name,
         account=environment.account,
@@ -20,7 +19,7 @@ def build_guard_config(environment: Environment) -> GuardConfig:
         cluster=names.cluster_name(environment),
         node_group=names.node_group_name(environment),
         bucket=names.bucket_name(environment),
-        topic_arn=f"arn:{partition}:sns:{region_account}:{names.topic_name(environment)}",
+        topic_arn=topic_arn(environment),
         namespace=names.guard_namespace(environment),
         nodes=capacity.nodes,
         max_hours=guard.max_hours,
@@ -31,17 +30,21 @@ def build_guard_config(environment: Environment) -> GuardConfig:
         block_starts=block.starts if block else None,
         block_ends=block.ends if block else None,
         schedule_group=names.schedule_group_name(environment),
-        scheduler_role_arn=f"arn:{partition}:iam::{environment.account}:role/{names.scheduler_role_name(environment)}",
-        dead_letter_arn=f"arn:{partition}:sqs:{region_account}:{names.dead_letter_queue_name(environment)}",
+        scheduler_role_arn=build_arn(environment, "iam", scheduler_role, region=""),
+        dead_letter_arn=build_arn(environment, "sqs", names.dead_letter_queue_name(environment)),
         prefix=object_prefix(environment),
         former_prefix=former_object_prefix(environment),
     )
 
 
+def topic_arn(environment: Environment) -> str:
+    """Return the ARN of the topic that tells people."""
+    return build_arn(environment, "sns", names.topic_name(environment))
+
+
 def stop_topic_arn(environment: Environment) -> str:
     """Return the ARN of the topic that stops the fleet, whoever publishes to it."""
-    region_account = f"{environment.region}:{environment.account}"
-    return f"arn:{aws_partition(environment.region)}:sns:{region_account}:{names.stop_topic_name(environment)}"
+    return build_arn(environment, "sns", names.stop_topic_name(environment))
 
 
 def object_prefix(environment: Environment) -> str:
@@ -58,6 +61,17 @@ def object_prefix(environment: Environment) -> str:
 def former_object_prefix(environment: Environment) -> str:
     """Return where releases up to 0.1 kept fence and leases in a bucket that is not our own; empty where none did."""
     return f"guard/{environment.name}/" if environment.artifacts.existing_bucket else ""
+
+
+def build_arn(environment: Environment, service: str, rest: str, *, region: str | None = None) -> str:
+    """Return the ARN of a resource of the environment's account, by default in its region; "" names none."""
+    arn_region = environment.region if region is None else region
+    return f"arn:{aws_partition(environment.region)}:{service}:{arn_region}:{environment.account}:{rest}"
+
+
+def build_bucket_arn(environment: Environment, path: str = "", bucket: str = "") -> str:
+    """Return the ARN of the environment's bucket or another's, or of what lies at a path in it; its slash included."""
+    return f"arn:{aws_partition(environment.region)}:s3:::{bucket or names.bucket_name(environment)}{path}"
 
 
 def aws_partition(region: str) -> str:

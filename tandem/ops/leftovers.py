@@ -1,7 +1,8 @@
 """What is left of an environment in an account: found by tag and by name, kind by kind.
 
 Invariant: it only reads. What stays on purpose is told apart from an orphan, each orphan has the command that removes
-it, and a kind that could not be searched is named: silence is never taken for nothing.
+it, and a kind that could not be searched is named: silence is never taken for nothing. What is going by itself (a
+terminated instance, a deleted gateway) is told nobody of.
 """
 
 from __future__ import annotations
@@ -9,25 +10,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 
+from tandem.aws.faults import error_code
 from tandem.errors import TandemError
-from tandem.ops import leftovers_ec2
-from tandem.ops.destroy.account import AccountClients, tags_of
-from tandem.ops.destroy.fleet import MISSING_BUCKET_CODES, NOT_FOUND_CODES
+from tandem.ops.account import AccountClients, build_aws_command, tags_of
+from tandem.ops.destroy.fleet import ALIVE_STATES, MISSING_BUCKET_CODES, NOT_FOUND_CODES
 from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
-from tandem.ops.faults import AccessDeniedError, error_code
-from tandem.ops.leftover import LeftoverResource
-from tandem.ops.log_groups import RETENTION_NOTE, list_log_groups
+from tandem.ops.destroy.survey import RETENTION_NOTE, list_log_groups
+from tandem.ops.faults import AccessDeniedError
 from tandem.ops.ownership import ResourceOwnership
 from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 
-Search = Callable[[AccountClients, ResourceOwnership], Iterator[LeftoverResource]]
 # an instance whose node group stands is replaced, and a cluster with a node group does not go
 REMOVAL_ORDER = ("node group", "instance", "Pod Identity association", "cluster")
 MAX_TAG_BATCH = 20  # load balancers of one DescribeTags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftoverResource:
+    """One thing that is left.
+
+    Args:
+        kind: in words, singular.
+        name: the id, name or ARN that its service knows it by.
+        note: what it is, or why it stays.
+        remove: the command that removes it, or what leads there; empty for what goes by itself.
+        kept: whether it stays on purpose.
+    """
+
+    kind: str
+    name: str
+    note: str = ""
+    remove: str = ""
+    kept: bool = False
+
+
+Search = Callable[[AccountClients, ResourceOwnership], Iterator[LeftoverResource]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,35 +93,29 @@ def search_leftovers(account: AccountClients, other_environments: Sequence[str] 
                 resources.setdefault((resource.kind, resource.name), resource)
         except TandemError as error:
             search_failures.append(SearchFailure(kind=kind, why=str(error)))
-    resource_list = sorted(resources.values(), key=lambda resource: (*_removal_rank(resource.kind), resource.name))
+    ranks = {kind: rank for rank, kind in enumerate(REMOVAL_ORDER)}  # the commands work as they are listed
+    ordered = [resources[key] for key in sorted(resources, key=lambda key: (ranks.get(key[0], len(ranks)), key))]
     return LeftoverReport(
-        permanent_resources=tuple(resource for resource in resource_list if resource.kept),
-        orphans=tuple(resource for resource in resource_list if not resource.kept),
+        permanent_resources=tuple(resource for resource in ordered if resource.kept),
+        orphans=tuple(resource for resource in ordered if not resource.kept),
         search_failures=tuple(search_failures),
     )
 
 
-def _removal_rank(kind: str) -> tuple[int, str]:
-    """Return when a kind's turn is, so that the commands work as they are listed."""
-    return (REMOVAL_ORDER.index(kind) if kind in REMOVAL_ORDER else len(REMOVAL_ORDER), kind)
-
-
 def _search_stacks(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for kind, existing_stack in list_stacks(account).items():
-        remove, lookup_command = (
-            quote_command("aws", "cloudformation", verb, "--stack-name", existing_stack.name)
-            for verb in ("delete-stack", "describe-stacks")
-        )
-        tag_note = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup_command})"
-        if kind == PERMANENT_KIND and (existing_stack.is_ours or existing_stack.is_adoptable):
-            note = "the record of the buckets; costs nothing" if existing_stack.is_ours else tag_note
-            yield LeftoverResource(kind="stack", name=existing_stack.name, note=note, kept=True)
-        elif existing_stack.is_ours:
-            yield LeftoverResource(kind="stack", name=existing_stack.name, note=existing_stack.status, remove=remove)
-        elif existing_stack.is_adoptable:
-            adopt_command = build_tandem_command("destroy", account.name, "--adopt-untagged", existing_stack.name)
-            remove = f"{tag_note}, and only if it is yours {adopt_command}"
-            yield LeftoverResource(kind="stack", name=existing_stack.name, note=existing_stack.status, remove=remove)
+    for kind, stack in list_stacks(account).items():
+        lookup = build_aws_command("cloudformation describe-stacks", stack_name=stack.name)
+        tag_note = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup})"
+        if kind == PERMANENT_KIND and (stack.is_ours or stack.is_adoptable):
+            note = "the record of the buckets; costs nothing" if stack.is_ours else tag_note
+            yield LeftoverResource(kind="stack", name=stack.name, note=note, kept=True)
+        elif stack.is_ours:
+            remove = build_aws_command("cloudformation delete-stack", stack_name=stack.name)
+            yield LeftoverResource(kind="stack", name=stack.name, note=stack.status, remove=remove)
+        elif stack.is_adoptable:
+            adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", stack.name)
+            remove = f"{tag_note}, and only if it is yours {adopt}"
+            yield LeftoverResource(kind="stack", name=stack.name, note=stack.status, remove=remove)
 
 
 def _search_buckets(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
@@ -109,118 +124,99 @@ def _search_buckets(account: AccountClients, _ownership: ResourceOwnership) -> I
     if environment.artifacts.existing_bucket is None:
         notes[names.log_bucket_name(environment)] = "access logs of the bucket"
     for bucket, note in notes.items():
-        where = f"s3://{bucket}"
-        if account.find("s3", "HeadBucket", where, absent=MISSING_BUCKET_CODES, Bucket=bucket) is not None:
+        if account.find("s3", "HeadBucket", f"s3://{bucket}", absent=MISSING_BUCKET_CODES, Bucket=bucket) is not None:
             yield LeftoverResource(kind="bucket", name=bucket, note=note, kept=True)
 
 
 def _search_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     for group in list_log_groups(account, ownership):
-        remove = quote_command("aws", "logs", "delete-log-group", "--log-group-name", group.name)
-        yield LeftoverResource(
-            kind="log group", name=group.name, note=RETENTION_NOTE if group.retain else f"{group.size_bytes} bytes",
-            remove=remove, kept=group.retain,
-        )  # fmt: skip
+        remove = build_aws_command("logs delete-log-group", log_group_name=group.name)
+        note = RETENTION_NOTE if group.retain else f"{group.size_bytes} bytes"
+        yield LeftoverResource(kind="log group", name=group.name, note=note, remove=remove, kept=group.retain)
 
 
 def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield the cluster of our name and what stands in it; EKS says whose each is, and a name says it of none."""
-    cluster, cluster_flags = account.cluster, ("--cluster-name", account.cluster)
+    cluster = account.cluster
     response = account.find("eks", "DescribeCluster", cluster, absent=NOT_FOUND_CODES, name=cluster)
     if response is None:
         return
-    tags, where = response["cluster"].get("tags", {}), f"Pod Identity associations of {cluster}"
-    lookup_command = quote_command("aws", "eks", "describe-cluster", "--name", cluster)
+
+    def qualify(tags: Mapping[str, str], lookup: str, remove: str) -> str:
+        """Return the command; where the tags do not say that it is ours, behind the question whose it is."""
+        question = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup}), and only if it is yours "
+        return remove if tags.get(names.OWNER_TAG) == account.name else f"{question}{remove}"
+
+    tags = response["cluster"].get("tags", {})
+    lookup, where = build_aws_command("eks describe-cluster", name=cluster), f"Pod Identity associations of {cluster}"
     for row in account.list_rows("eks", "ListPodIdentityAssociations", "associations", where, clusterName=cluster):
-        identity = row["associationId"]
-        command = quote_command(
-            "aws", "eks", "delete-pod-identity-association", *cluster_flags, "--association-id", identity
+        association = row["associationId"]
+        remove = build_aws_command(
+            "eks delete-pod-identity-association", cluster_name=cluster, association_id=association
         )
-        yield LeftoverResource(
-            kind="Pod Identity association", name=identity, note=f"{row['namespace']}/{row['serviceAccount']}",
-            remove=_qualify_command(account, tags, lookup_command, command),
-        )  # fmt: skip
+        note, remove = f"{row['namespace']}/{row['serviceAccount']}", qualify(tags, lookup, remove)
+        yield LeftoverResource(kind="Pod Identity association", name=association, note=note, remove=remove)
     for group in account.list_rows("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):
-        group_response = account.find(
-            "eks", "DescribeNodegroup", group, absent=NOT_FOUND_CODES, clusterName=cluster, nodegroupName=group
-        )
-        if group_response is not None:
-            group_flags = (*cluster_flags, "--nodegroup-name", group)
-            remove = _qualify_command(
-                account,
-                group_response["nodegroup"].get("tags", {}),
-                quote_command("aws", "eks", "describe-nodegroup", *group_flags),
-                quote_command("aws", "eks", "delete-nodegroup", *group_flags),
+        parameters = {"clusterName": cluster, "nodegroupName": group}
+        answer = account.find("eks", "DescribeNodegroup", group, absent=NOT_FOUND_CODES, **parameters)
+        if answer is not None:
+            group_lookup, remove = (
+                build_aws_command(f"eks {verb}-nodegroup", cluster_name=cluster, nodegroup_name=group)
+                for verb in ("describe", "delete")
             )
+            remove = qualify(answer["nodegroup"].get("tags", {}), group_lookup, remove)
             yield LeftoverResource(kind="node group", name=group, remove=remove)
-    remove = quote_command("aws", "eks", "delete-cluster", "--name", cluster)
-    yield LeftoverResource(kind="cluster", name=cluster, remove=_qualify_command(account, tags, lookup_command, remove))
+    remove = qualify(tags, lookup, build_aws_command("eks delete-cluster", name=cluster))
+    yield LeftoverResource(kind="cluster", name=cluster, remove=remove)
 
 
-def _qualify_command(account: AccountClients, tags: Mapping[str, str], lookup_command: str, command: str) -> str:
-    """Return the command; where the tags do not say that it is ours, behind the question whose it is."""
-    if tags.get(names.OWNER_TAG) == account.name:
-        return command
-    return (
-        f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup_command}), and only if it is "
-        f"yours {command}"
-    )
+BALANCER_KINDS = (
+    ("load balancer", "elbv2 DescribeLoadBalancers LoadBalancers LoadBalancerArn ResourceArn", "load_balancer_arn"),
+    ("target group", "elbv2 DescribeTargetGroups TargetGroups TargetGroupArn ResourceArn", "target_group_arn"),
+    (
+        "load balancer",
+        "elb DescribeLoadBalancers LoadBalancerDescriptions LoadBalancerName LoadBalancerName",
+        "load_balancer_name",
+    ),
+)
+"""Kind; service, operation, key of the rows, of the id, and of the id in DescribeTags; flag of the command."""
 
 
-def _search_load_balancers(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for rows_key, operation, arn_key, kind, verb, flag in (
-        ("LoadBalancers", "DescribeLoadBalancers", "LoadBalancerArn", "load balancer",
-         "delete-load-balancer", "--load-balancer-arn"),
-        ("TargetGroups", "DescribeTargetGroups", "TargetGroupArn", "target group",
-         "delete-target-group", "--target-group-arn"),
-    ):  # fmt: skip
-        arns = [row[arn_key] for row in account.list_rows("elbv2", operation, rows_key, "load balancers")]
-        for batch in _split_batches(arns):
-            response = account.ask("elbv2", "DescribeTags", "load balancers", ResourceArns=batch)
-            for row in response["TagDescriptions"]:
+def _search_balancers(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    for kind, call, flag in BALANCER_KINDS:
+        service, operation, rows_key, id_key, tags_key = call.split()
+        ids = (row[id_key] for row in account.list_rows(service, operation, rows_key, "load balancers"))
+        while batch := list(islice(ids, MAX_TAG_BATCH)):
+            request: dict[str, Any] = {f"{tags_key}s": batch}
+            answer = account.ask(service, "DescribeTags", "load balancers", **request)
+            for row in answer["TagDescriptions"]:
                 if ownership.has_own_tag(tags_of(row["Tags"])):
-                    remove = quote_command("aws", "elbv2", verb, flag, row["ResourceArn"])
-                    yield LeftoverResource(kind=kind, name=row["ResourceArn"], remove=remove)
-
-
-def _search_classic_load_balancers(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    rows = account.list_rows("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions", "load balancers")
-    for batch in _split_batches([row["LoadBalancerName"] for row in rows]):
-        response = account.ask("elb", "DescribeTags", "load balancers", LoadBalancerNames=batch)
-        for row in response["TagDescriptions"]:
-            if ownership.has_own_tag(tags_of(row["Tags"])):
-                name = row["LoadBalancerName"]
-                remove = quote_command("aws", "elb", "delete-load-balancer", "--load-balancer-name", name)
-                yield LeftoverResource(kind="load balancer", name=name, remove=remove)
-
-
-def _split_batches(items: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(items), MAX_TAG_BATCH):
-        yield items[start : start + MAX_TAG_BATCH]
+                    words = f"{service} delete-{kind.replace(' ', '-')}"
+                    remove = build_aws_command(words, **{flag: row[tags_key]})
+                    yield LeftoverResource(kind=kind, name=row[tags_key], remove=remove)
 
 
 def _search_schedules(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for group in account.list_rows("scheduler", "ListScheduleGroups", "ScheduleGroups", "schedule groups"):
-        name = group["Name"]
-        if not ownership.has_own_name(name):
+    for row in account.list_rows("scheduler", "ListScheduleGroups", "ScheduleGroups", "schedule groups"):
+        group = row["Name"]
+        if not ownership.has_own_name(group):
             continue
-        for row in account.list_rows("scheduler", "ListSchedules", "Schedules", name, GroupName=name):
-            remove = quote_command("aws", "scheduler", "delete-schedule", "--group-name", name, "--name", row["Name"])
-            yield LeftoverResource(kind="schedule", name=f"{name}/{row['Name']}", remove=remove)
-        remove = quote_command("aws", "scheduler", "delete-schedule-group", "--name", name)
-        yield LeftoverResource(kind="schedule group", name=name, remove=remove)
-    for row in account.list_rows("scheduler", "ListSchedules", "Schedules", "schedules", GroupName="default"):
-        if ownership.has_own_name(row["Name"]) or ownership.find_stack_kind(row["Name"]):
-            remove = quote_command("aws", "scheduler", "delete-schedule", "--name", row["Name"])
-            yield LeftoverResource(kind="schedule", name=row["Name"], remove=remove)
+        for schedule in account.list_rows("scheduler", "ListSchedules", "Schedules", group, GroupName=group):
+            remove = build_aws_command("scheduler delete-schedule", group_name=group, name=schedule["Name"])
+            yield LeftoverResource(kind="schedule", name=f"{group}/{schedule['Name']}", remove=remove)
+        remove = build_aws_command("scheduler delete-schedule-group", name=group)
+        yield LeftoverResource(kind="schedule group", name=group, remove=remove)
+    for schedule in account.list_rows("scheduler", "ListSchedules", "Schedules", "schedules", GroupName="default"):
+        if ownership.owns({}, schedule["Name"]):
+            remove = build_aws_command("scheduler delete-schedule", name=schedule["Name"])
+            yield LeftoverResource(kind="schedule", name=schedule["Name"], remove=remove)
 
 
 def _search_rules(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     for row in account.list_rows("events", "ListRules", "Rules", "EventBridge rules"):
-        if ownership.has_own_name(row["Name"]) or ownership.find_stack_kind(row["Name"]):
-            lookup_command = quote_command("aws", "events", "list-targets-by-rule", "--rule", row["Name"])
-            command = quote_command("aws", "events", "delete-rule", "--name", row["Name"])
-            remove = f"remove its targets ({lookup_command}), then {command}"
+        if ownership.owns({}, row["Name"]):
+            lookup = build_aws_command("events list-targets-by-rule", rule=row["Name"])
+            remove = f"remove its targets ({lookup}), then {build_aws_command('events delete-rule', name=row['Name'])}"
             yield LeftoverResource(kind="EventBridge rule", name=row["Name"], remove=remove)
 
 
@@ -236,30 +232,24 @@ def _search_roles(account: AccountClients, ownership: ResourceOwnership) -> Iter
             if error_code(error.__cause__) == "NoSuchEntity":  # gone since it was listed
                 continue
             raise
-        if ownership.has_own_tag(tags) or (
-            not ownership.has_foreign_tag(tags) and (ownership.has_own_name(name) or ownership.find_stack_kind(name))
-        ):
-            list_attached_command, list_inline_command, command = (
-                quote_command("aws", "iam", verb, "--role-name", name)
+        if ownership.owns(tags, name):
+            attached, inline, remove = (
+                build_aws_command(f"iam {verb}", role_name=name)
                 for verb in ("list-attached-role-policies", "list-role-policies", "delete-role")
             )
-            yield LeftoverResource(
-                kind="role",
-                name=name,
-                remove=f"take its policies away ({list_attached_command}; {list_inline_command}), then {command}",
-            )
+            remove = f"take its policies away ({attached}; {inline}), then {remove}"
+            yield LeftoverResource(kind="role", name=name, remove=remove)
 
 
 def _search_policies(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield policies; those of people stay, for whoever takes the environment down has his rights from them."""
     people_policies = {names.people_policy_name(account.environment, kind) for kind in names.PEOPLE}
     for row in account.list_rows("iam", "ListPolicies", "Policies", "IAM policies", Scope="Local"):
-        name, remove = row["PolicyName"], quote_command("aws", "iam", "delete-policy", "--policy-arn", row["Arn"])
-        if name in people_policies:
-            note = f"rights of people, attached to {row.get('AttachmentCount', 0)}; when none has it: {remove}"
-            yield LeftoverResource(kind="policy", name=row["Arn"], note=note, remove=remove, kept=True)
-        elif ownership.has_own_name(name) or ownership.find_stack_kind(name):
-            yield LeftoverResource(kind="policy", name=row["Arn"], remove=remove)
+        name, arn = row["PolicyName"], row["Arn"]
+        remove, is_kept = build_aws_command("iam delete-policy", policy_arn=arn), name in people_policies
+        note = f"rights of people, attached to {row.get('AttachmentCount', 0)}; when none has it: {remove}"
+        if is_kept or ownership.owns({}, name):
+            yield LeftoverResource(kind="policy", name=arn, note=note if is_kept else "", remove=remove, kept=is_kept)
 
 
 def _search_keys(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
@@ -267,111 +257,125 @@ def _search_keys(account: AccountClients, ownership: ResourceOwnership) -> Itera
     denial: AccessDeniedError | None = None
     read_count = 0
     for row in account.list_rows("kms", "ListKeys", "Keys", "KMS keys"):
-        identity = str(row["KeyId"])
+        key = str(row["KeyId"])
         try:
-            metadata = account.ask("kms", "DescribeKey", identity, KeyId=identity)["KeyMetadata"]
+            metadata = account.ask("kms", "DescribeKey", key, KeyId=key)["KeyMetadata"]
             if metadata.get("KeyManager") == "AWS":
                 continue
-            tags = tags_of(list(account.list_rows("kms", "ListResourceTags", "Tags", identity, KeyId=identity)))
+            tags = tags_of(list(account.list_rows("kms", "ListResourceTags", "Tags", key, KeyId=key)))
         except AccessDeniedError as error:
             denial = error
             continue
         read_count += 1
-        has_own_description = any(ownership.has_own_name(word) for word in str(metadata.get("Description", "")).split())
-        if not (ownership.has_own_tag(tags) or (has_own_description and not ownership.has_foreign_tag(tags))):
+        note = str(metadata.get("Description", ""))
+        if not ownership.owns(tags, *note.split()):
             continue
-        if metadata["KeyState"] == "PendingDeletion":
-            note = (
-                f"{metadata.get('Description', '')}: KMS deletes it on {metadata['DeletionDate']:%Y-%m-%d}, "
-                "until then free"
-            )
-            yield LeftoverResource(kind="KMS key", name=identity, note=note, kept=True)
-        else:
-            remove = quote_command("aws", "kms", "schedule-key-deletion", "--key-id", identity)
-            yield LeftoverResource(
-                kind="KMS key", name=identity, note=str(metadata.get("Description", "")), remove=remove
-            )
+        is_going = metadata["KeyState"] == "PendingDeletion"
+        if is_going:
+            note = f"{note}: KMS deletes it on {metadata['DeletionDate']:%Y-%m-%d}, until then free"
+        remove = "" if is_going else build_aws_command("kms schedule-key-deletion", key_id=key)
+        yield LeftoverResource(kind="KMS key", name=key, note=note, remove=remove, kept=is_going)
     if denial and not read_count:
         raise denial
 
 
 def _search_alarms(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield alarms that begin with the environment's name and speak of it; the name alone may be anybody's."""
-    for kind, key in (("MetricAlarm", "MetricAlarms"), ("CompositeAlarm", "CompositeAlarms")):
-        rows = account.list_rows(
-            "cloudwatch", "DescribeAlarms", key, "alarms", AlarmNamePrefix=f"{ownership.name}-", AlarmTypes=[kind]
-        )
-        for row in rows:
+    prefixes = tuple(f"{neighbour}-" for neighbour in ownership.neighbours)
+    for kind in ("MetricAlarm", "CompositeAlarm"):
+        parameters = {"AlarmNamePrefix": f"{ownership.name}-", "AlarmTypes": [kind]}
+        for row in account.list_rows("cloudwatch", "DescribeAlarms", f"{kind}s", "alarms", **parameters):
             name = row["AlarmName"]
-            if any(
-                name.startswith(f"{neighbour}-") for neighbour in ownership.neighbours
-            ) or not ownership.mentions_environment(_iterate_texts(row)):
-                continue
-            remove = quote_command("aws", "cloudwatch", "delete-alarms", "--alarm-names", name)
-            yield LeftoverResource(kind="alarm", name=name, remove=remove)
+            if not name.startswith(prefixes) and ownership.mentions_environment(_iterate_texts(row)):
+                remove = build_aws_command("cloudwatch delete-alarms", alarm_names=name)
+                yield LeftoverResource(kind="alarm", name=name, remove=remove)
 
 
 def _iterate_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _iterate_texts(item)
-    elif isinstance(value, list):
-        for item in value:
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _iterate_texts(item)
 
 
-class NamedResourceKind(NamedTuple):
-    """A kind whose names alone tell whose it is. Parameters and command may hold `{name}` and `{account}`.
+LISTED_KINDS = {
+    "instance": ("ec2 DescribeInstances Reservations InstanceId", "terminate-instances --instance-ids"),
+    "network interface": (
+        "ec2 DescribeNetworkInterfaces NetworkInterfaces NetworkInterfaceId",
+        "delete-network-interface --network-interface-id",
+    ),
+    "volume": ("ec2 DescribeVolumes Volumes VolumeId", "delete-volume --volume-id"),
+    "snapshot": ("ec2 DescribeSnapshots Snapshots SnapshotId", "delete-snapshot --snapshot-id"),
+    "NAT gateway": ("ec2 DescribeNatGateways NatGateways NatGatewayId", "delete-nat-gateway --nat-gateway-id"),
+    "elastic IP": ("ec2 DescribeAddresses Addresses AllocationId", "release-address --allocation-id"),
+    "VPC endpoint": ("ec2 DescribeVpcEndpoints VpcEndpoints VpcEndpointId", "delete-vpc-endpoints --vpc-endpoint-ids"),
+    "security group": ("ec2 DescribeSecurityGroups SecurityGroups GroupId", "delete-security-group --group-id"),
+    "launch template": (
+        "ec2 DescribeLaunchTemplates LaunchTemplates LaunchTemplateId",
+        "delete-launch-template --launch-template-id",
+    ),
+    "subnet": ("ec2 DescribeSubnets Subnets SubnetId", "delete-subnet --subnet-id"),
+    "VPC": ("ec2 DescribeVpcs Vpcs VpcId", "delete-vpc --vpc-id"),
+    "ECR repository": (
+        "ecr DescribeRepositories repositories repositoryName",
+        "delete-repository --force --repository-name",
+    ),
+    "dashboard": ("cloudwatch ListDashboards DashboardEntries DashboardName", "delete-dashboards --dashboard-names"),
+    "SNS topic": ("sns ListTopics Topics TopicArn", "delete-topic --topic-arn"),
+    "SQS queue": ("sqs ListQueues QueueUrls", "delete-queue --queue-url"),
+    "Lambda function": ("lambda ListFunctions Functions FunctionName", "delete-function --function-name"),
+    "CodeBuild project": ("codebuild ListProjects projects", "delete-project --name"),
+    "budget": ("budgets DescribeBudgets Budgets BudgetName", "delete-budget --account-id {account} --budget-name"),
+}
+"""Kind to service, operation, key of the rows and of a row's id (without it the row is one); the command that removes.
 
-    Args:
-        title: in words, singular.
-        service, operation, rows_key: that lists them, and where they stand in the answer.
-        id_key: where the id stands in a row; empty where the row is the id.
-        command: that removes one; the id follows.
-        separator: before the name in an id; empty where the id is the name.
-        parameters: of each call that lists some.
-    """
-
-    title: str
-    service: str
-    operation: str
-    rows_key: str
-    id_key: str
-    command: str
-    separator: str = ""
-    parameters: tuple[Mapping[str, str], ...] = (MappingProxyType({}),)
+Only EC2's have tags in their list; of all others the id is a name, or ends with one.
+"""
+PRESENT_STATES = {
+    "instance": ALIVE_STATES,
+    "volume": ("creating", "available", "in-use", "error"),
+    "NAT gateway": ("pending", "available", "failed"),
+}  # of the others nothing is listed that is gone
+NAME_KEYS = {  # of EC2's, where a name or a description may tell whose it is without tags
+    "network interface": "Description",
+    "security group": "GroupName",
+    "launch template": "LaunchTemplateName",
+}
+NAME_SEPARATORS = {"SNS topic": ":", "SQS queue": "/"}  # before the name that ends an id
 
 
-NAMED_KINDS = tuple(NamedResourceKind(*row) for row in (
-    ("ECR repository", "ecr", "DescribeRepositories", "repositories", "repositoryName",
-     "delete-repository --force --repository-name"),
-    ("dashboard", "cloudwatch", "ListDashboards", "DashboardEntries", "DashboardName",
-     "delete-dashboards --dashboard-names", "", ({"DashboardNamePrefix": "tandem-{name}"},)),
-    ("SNS topic", "sns", "ListTopics", "Topics", "TopicArn", "delete-topic --topic-arn", ":"),
-    ("SQS queue", "sqs", "ListQueues", "QueueUrls", "", "delete-queue --queue-url", "/",
-     ({"QueueNamePrefix": "tandem-{name}"}, {"QueueNamePrefix": "{name}-"})),
-    ("Lambda function", "lambda", "ListFunctions", "Functions", "FunctionName", "delete-function --function-name"),
-    ("CodeBuild project", "codebuild", "ListProjects", "projects", "", "delete-project --name"),
-    ("budget", "budgets", "DescribeBudgets", "Budgets", "BudgetName",
-     "delete-budget --account-id {account} --budget-name", "", ({"AccountId": "{account}"},)),
-))  # fmt: skip
-
-
-def _search_named(
-    kind: NamedResourceKind, account: AccountClients, ownership: ResourceOwnership
-) -> Iterator[LeftoverResource]:
-    values = {"name": ownership.name, "account": account.environment.account}
-    for parameters in kind.parameters:
-        request = {key: text.format(**values) for key, text in parameters.items()}
-        for row in account.list_rows(kind.service, kind.operation, kind.rows_key, f"{kind.title}s", **request):
-            resource_id = str(row[kind.id_key] if kind.id_key else row)
-            name = resource_id.rpartition(kind.separator)[2] if kind.separator else resource_id
-            if ownership.has_own_name(name) or ownership.find_stack_kind(name):
-                words = kind.command.format(**values).split()
-                remove = quote_command("aws", kind.service, *words, resource_id)
-                yield LeftoverResource(kind=kind.title, name=name, remove=remove)
+def _search_listed(title: str, account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    (service, operation, rows_key, *id_key), command = LISTED_KINDS[title][0].split(), LISTED_KINDS[title][1]
+    words = f"{service} {command.format(account=account.environment.account)}"
+    parameter_sets: dict[str, tuple[dict[str, Any], ...]] = {
+        "snapshot": ({"OwnerIds": ["self"]},),
+        "dashboard": ({"DashboardNamePrefix": f"tandem-{account.name}"},),
+        "SQS queue": ({"QueueNamePrefix": f"tandem-{account.name}"}, {"QueueNamePrefix": f"{account.name}-"}),
+        "budget": ({"AccountId": account.environment.account},),
+    }
+    for parameters in parameter_sets.get(title, ({},)):
+        rows = account.list_rows(service, operation, rows_key, f"{title}s", **parameters)
+        if title == "instance":
+            rows = (instance for reservation in rows for instance in reservation["Instances"])
+        for row in rows:
+            resource_id = str(row.get(id_key[0], "") if id_key else row)  # an address of EC2-Classic has none
+            name, tags, note = resource_id, {}, ""
+            if title in NAME_SEPARATORS:
+                name = resource_id.rpartition(NAME_SEPARATORS[title])[2]
+            text = name
+            if service == "ec2":
+                tags, state = tags_of(row.get("Tags") or row.get("TagSet")), row.get("State", "")
+                state_name = str(state["Name"] if isinstance(state, dict) else state)
+                text, note = (
+                    str(row.get(NAME_KEYS.get(title), "")),
+                    ", ".join(filter(None, (tags.get("Name"), state_name))),
+                )
+                if state_name not in PRESENT_STATES.get(title, (state_name,)):
+                    continue
+            if resource_id and ownership.owns(tags, text):
+                remove = quote_command("aws", *words.split(), resource_id)
+                yield LeftoverResource(kind=title, name=name, note=note, remove=remove)
 
 
 SEARCHES: dict[str, Search] = {
@@ -379,15 +383,13 @@ SEARCHES: dict[str, Search] = {
     "buckets": _search_buckets,
     "log groups": _search_log_groups,
     "clusters": _search_clusters,
-    **leftovers_ec2.SEARCHES,
-    "load balancers": _search_load_balancers,
-    "classic load balancers": _search_classic_load_balancers,
+    "load balancers": _search_balancers,
     "schedules": _search_schedules,
     "EventBridge rules": _search_rules,
     "roles": _search_roles,
     "policies": _search_policies,
     "KMS keys": _search_keys,
     "alarms": _search_alarms,
-    **{f"{kind.title}s": partial(_search_named, kind) for kind in NAMED_KINDS},
+    **{f"{title}s": partial(_search_listed, title) for title in LISTED_KINDS},
 }
 """Every kind that is searched, by its name in a report."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from tandem.guard.observe import CLUSTER_TAG
-from tandem.ops.destroy.account import AccountClients, tags_of
-from tandem.ops.destroy.stacks import DELETION_ORDER, DESCRIPTION_PREFIX, PERMANENT_KIND
+from tandem.ops.account import AccountClients, tags_of
+from tandem.ops.destroy.stacks import CNI_TAG, DELETION_ORDER, DESCRIPTION_PREFIX, EKS_TAG, IN_TREE_TAG, PERMANENT_KIND
 from tandem.spec import names
 
 STACK_KIND_PATTERN = "|".join((*DELETION_ORDER, PERMANENT_KIND))
@@ -44,15 +44,13 @@ class ResourceOwnership:
         Raises:
             ExternalError: CloudFormation does not list its stacks.
         """
-        rows = account.list_rows("cloudformation", "DescribeStacks", "Stacks", "all stacks")
-        deployed_names = [
-            tags_of(row.get("Tags")).get(names.OWNER_TAG) or str(row["StackName"]).rpartition("-")[0]
-            for row in rows
-            if names.OWNER_TAG in tags_of(row.get("Tags"))
-            or str(row.get("Description", "")).startswith(DESCRIPTION_PREFIX)
-        ]
-        neighbours = {name for name in (*deployed_names, *other_environments) if name.startswith(f"{account.name}-")}
-        return cls(name=account.name, cluster=account.cluster, neighbours=tuple(sorted(neighbours)))
+        environment_names = set(other_environments)
+        for row in account.list_rows("cloudformation", "DescribeStacks", "Stacks", "all stacks"):
+            owner = tags_of(row.get("Tags")).get(names.OWNER_TAG)
+            if owner or str(row.get("Description", "")).startswith(DESCRIPTION_PREFIX):
+                environment_names.add(owner or str(row["StackName"]).rpartition("-")[0])
+        neighbours = sorted(name for name in environment_names if name.startswith(f"{account.name}-"))
+        return cls(name=account.name, cluster=account.cluster, neighbours=tuple(neighbours))
 
     def list_own_tags(self) -> tuple[tuple[str, str], ...]:
         """Return the tags of which any one makes a resource this environment's.
@@ -63,11 +61,12 @@ class ResourceOwnership:
         (kubernetes.io/cluster/NAME on volumes and snapshots), AWS's managed policy
         AmazonEBSCSIDriverEKSClusterScopedPolicy (ebs.csi.aws.com/cluster-name).
         """
+        cluster_keys = (CLUSTER_TAG, EKS_TAG, CNI_TAG, "elbv2.k8s.aws/cluster", "ebs.csi.aws.com/cluster-name")
         return (
-            (names.OWNER_TAG, self.name), (CLUSTER_TAG, self.cluster), ("aws:eks:cluster-name", self.cluster),
-            ("cluster.k8s.amazonaws.com/name", self.cluster), (f"kubernetes.io/cluster/{self.cluster}", "owned"),
-            ("elbv2.k8s.aws/cluster", self.cluster), ("ebs.csi.aws.com/cluster-name", self.cluster),
-        )  # fmt: skip
+            (names.OWNER_TAG, self.name),
+            (f"{IN_TREE_TAG}{self.cluster}", "owned"),
+            *((key, self.cluster) for key in cluster_keys),
+        )
 
     def has_own_tag(self, tags: Mapping[str, str]) -> bool:
         """Whether a resource's tags make it this environment's."""
@@ -77,18 +76,30 @@ class ResourceOwnership:
         """Whether a resource's tags make it another environment's, or another cluster's."""
         return any(tags.get(key, value) != value for key, value in self.list_own_tags())
 
+    def owns(self, tags: Mapping[str, str], *texts: str) -> bool:
+        """Whether a resource is this environment's by its tags, or, where they say nothing, by a name."""
+        return self.has_own_tag(tags) or (
+            not self.has_foreign_tag(tags)
+            and any(self.has_own_name(text) or self.find_stack_kind(text) for text in texts)
+        )
+
     def has_own_name(self, name: str) -> bool:
-        """Whether a name holds `tandem-ENVIRONMENT`, alone or before a dash or a slash."""
+        """Whether a name holds `tandem-ENVIRONMENT`, alone or before a dash or a slash, and is no neighbour's.
+
+        EKS's own interfaces and the group that it makes with a cluster are named as its user guide spells them.
+        """
         has_name = re.search(rf"(?:^|[/:])tandem-{re.escape(self.name)}(?:$|[-/])", name) is not None
-        return has_name and not self._is_neighbour_name(name)
+        is_neighbour = any(
+            re.search(rf"(?:^|[/:-]){re.escape(neighbour)}(?:$|[-/])", name) for neighbour in self.neighbours
+        )
+        cluster = re.escape(self.cluster)
+        is_of_eks = re.fullmatch(rf"Amazon EKS {cluster}|eks-cluster-sg-{cluster}-[0-9]+", name) is not None
+        return is_of_eks or (has_name and not is_neighbour)
 
     def find_stack_kind(self, name: str) -> str:
         """Return the kind of stack for which CloudFormation generated a name; "" where it is no such name."""
         match = re.search(rf"(?:^|/){re.escape(self.name)}-({STACK_KIND_PATTERN})(?:$|[-/])", name)
         return match[1] if match else ""
-
-    def _is_neighbour_name(self, name: str) -> bool:
-        return any(re.search(rf"(?:^|[/:-]){re.escape(neighbour)}(?:$|[-/])", name) for neighbour in self.neighbours)
 
     def mentions_environment(self, texts: Iterable[str]) -> bool:
         """Whether one of a resource's own fields names this environment's namespace, cluster or topic."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from tandem.aws.faults import error_code
 from tandem.errors import TandemError
-from tandem.ops.faults import call_operation, error_code
+from tandem.ops.faults import call_operation
 from tandem.spec.environment import Environment
 
 
@@ -43,25 +44,20 @@ def read_reservation(ec2: Any, environment: Environment) -> CapacityReservation 
     capacity = environment.capacity
     if not capacity.needs_reservation or capacity.awaits_reservation:
         return None
-    where = f"capacity.reservation_id {capacity.reservation_id}"
+    where, parameters = f"capacity.reservation_id {capacity.reservation_id}", [capacity.reservation_id]
     try:
-        response = call_operation(
-            ec2, "DescribeCapacityReservations", where, CapacityReservationIds=[capacity.reservation_id]
-        )
+        answer = call_operation(ec2, "DescribeCapacityReservations", where, CapacityReservationIds=parameters)
     except TandemError as fault:
         if error_code(fault.__cause__).startswith("InvalidCapacityReservationId"):
             return None
         raise
-    reservations = response.get("CapacityReservations", [])
-    return _build_reservation(reservations[0]) if reservations else None
-
-
-def _build_reservation(description: dict[str, Any]) -> CapacityReservation:
-    return CapacityReservation(
-        id=description["CapacityReservationId"],
-        state=description.get("State", "?"),
-        starts=description.get("StartDate"),
-        ends=description.get("EndDate"),
-        total=description.get("TotalInstanceCount", 0),
-        available=description.get("AvailableInstanceCount", 0),
-    )
+    for row in answer.get("CapacityReservations", []):
+        return CapacityReservation(
+            id=row["CapacityReservationId"],
+            state=row.get("State", "?"),
+            starts=row.get("StartDate"),
+            ends=row.get("EndDate"),
+            total=row.get("TotalInstanceCount", 0),
+            available=row.get("AvailableInstanceCount", 0),
+        )
+    return None

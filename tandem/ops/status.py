@@ -6,7 +6,7 @@ fine; a node group or an instance without the environment's own tag is shown as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
@@ -15,40 +15,33 @@ from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
-from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, FleetState, StateSource, observe_fleet
+from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, FleetState, observe_fleet
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
-from tandem.ops.account import create_session
-from tandem.ops.faults import call_if_present, call_operation, convert_error
+from tandem.ops.account import create_session, iterate_rows
+from tandem.ops.faults import call_if_present, call_operation, convert_error, list_calls
 from tandem.ops.reservation import CapacityReservation, read_reservation
-from tandem.ops.row_pages import iterate_rows
 from tandem.ops.stop_paths import PathClients, StopPath, build_path_readers
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-STATUS_CALLS = (
-    ("sts", "GetCallerIdentity"),
-    ("s3", "GetObject"),
-    ("eks", "DescribeCluster"),
-    ("eks", "DescribeNodegroup"),
-    ("ec2", "DescribeInstances"),
-    ("ec2", "DescribeCapacityReservations"),
-    ("scheduler", "GetSchedule"),
-    ("scheduler", "ListSchedules"),
-    ("cloudwatch", "GetMetricStatistics"),
-    ("cloudwatch", "DescribeAlarms"),
-    ("lambda", "GetFunctionConfiguration"),
-    ("budgets", "DescribeBudget"),
-    ("budgets", "DescribeNotificationsForBudget"),
-    ("budgets", "DescribeSubscribersForNotification"),
+STATUS_CALLS = list_calls(
+    "sts GetCallerIdentity",
+    "s3 GetObject",
+    "eks DescribeCluster DescribeNodegroup",
+    "ec2 DescribeInstances DescribeCapacityReservations",
+    "scheduler GetSchedule ListSchedules",
+    "cloudwatch GetMetricStatistics DescribeAlarms",
+    "lambda GetFunctionConfiguration",
+    "budgets DescribeBudget DescribeNotificationsForBudget DescribeSubscribersForNotification",
 )
 """Service and operation of every call; GetCallerIdentity needs no right."""
 
-BILL_WINDOW_WITHOUT_LEASE = timedelta(
-    hours=24
-)  # a normal end takes the lease away, and tonight's cost must still stand
+# a normal end takes the lease away, and tonight's cost must still stand
+BILL_WINDOW_WITHOUT_LEASE = timedelta(hours=24)
 MAX_BILL_WINDOW = timedelta(days=30)  # 720 figures of an hour each; CloudWatch gives at most 1,440 at once
+ABSENT_CODES = {"ResourceNotFoundException"}
 
 DeploymentLevel = Literal["nothing", "cluster", "fleet"]
 ReadResult = TypeVar("ReadResult")
@@ -140,10 +133,8 @@ class StatusReport:
     @property
     def node_hours(self) -> float:
         """Return the hours of all that EC2 lists now, each since its launch."""
-        return (
-            sum(max(self.now - instance.launched_at, timedelta()).total_seconds() for instance in self.fleet.instances)
-            / 3600
-        )
+        ages = (max(self.now - instance.launched_at, timedelta()) for instance in self.fleet.instances)
+        return sum(ages, timedelta()) / timedelta(hours=1)
 
     @property
     def cost_usd(self) -> float:
@@ -158,26 +149,8 @@ class StatusReport:
     @property
     def is_block_idle(self) -> bool:
         """Whether capacity is paid for and nothing runs on it with a live lease; False where that is unknown."""
-        has_running_node = any(instance.state in {"pending", "running"} for instance in self.fleet.instances)
-        return (
-            self.is_block_active
-            and "instances" not in self.unknown
-            and not (has_running_node and self.fleet.live_lease)
-        )
-
-
-@dataclass(slots=True)
-class _SourceReader:
-    """Reads one thing after another, and keeps what could not be read."""
-
-    unknown: dict[str, str] = field(default_factory=dict)
-
-    def read(self, source: str, read: Callable[[], ReadResult]) -> ReadResult | None:
-        try:
-            return read()
-        except TandemError as fault:
-            self.unknown[source] = f"{fault.problem}; {fault.change}"
-            return None
+        is_used = self.fleet.live_lease and any(instance.is_up for instance in self.fleet.instances)
+        return self.is_block_active and "instances" not in self.unknown and not is_used
 
 
 def read_status(
@@ -199,16 +172,24 @@ def read_status(
         ExternalError: the settings of this machine cannot be used.
     """
     boto_session = boto_session or create_session()
-    clients, reader = AwsClients.create(environment.region, boto_session), _SourceReader()
+    clients, unknown = AwsClients.create(environment.region, boto_session), dict[str, str]()
+
+    def try_read(source: str, read: Callable[[], ReadResult]) -> ReadResult | None:
+        try:
+            return read()
+        except TandemError as fault:
+            unknown[source] = f"{fault.problem}; {fault.change}"
+            return None
+
     fleet = observe_fleet(clients, config, now)
-    node_group = reader.read("node group", lambda: _read_node_group(clients, config))
-    nodes = reader.read("instances", lambda: tuple(_list_nodes(clients, config, fleet)))
+    node_group = try_read("node group", lambda: _read_node_group(clients, config))
+    nodes = try_read("instances", lambda: tuple(_list_nodes(clients, config, fleet)))
     deployment: DeploymentLevel | None = "fleet"
-    if node_group is None and "node group" not in reader.unknown:
-        cluster = reader.read("cluster", lambda: cluster_exists(clients, config))
-        deployment = None if cluster is None else "cluster" if cluster else "nothing"
-    capacity_reservation = reader.read("reservation", lambda: read_reservation(clients.ec2, environment))
-    alarms = reader.read("alarms", lambda: tuple(_list_alarms(clients, environment, other_environments)))
+    if node_group is None and "node group" not in unknown:
+        has_cluster = try_read("cluster", lambda: cluster_exists(clients, config))
+        deployment = {None: None, True: "cluster", False: "nothing"}[has_cluster]
+    reservation = try_read("reservation", lambda: read_reservation(clients.ec2, environment))
+    alarms = try_read("alarms", lambda: tuple(_list_alarms(clients, environment, other_environments)))
     report = StatusReport(
         environment=environment,
         guard_config=config,
@@ -217,30 +198,23 @@ def read_status(
         deployment=deployment,
         node_group=node_group,
         nodes=nodes or (),
-        reservation=capacity_reservation,
+        reservation=reservation,
         paths=(),
         alarms=alarms or (),
-        unknown=reader.unknown,
+        unknown=unknown,
     )
-    return report if deployment == "nothing" else _add_guard_status(report, clients, boto_session, reader)
-
-
-def _add_guard_status(
-    status: StatusReport, clients: AwsClients, boto_session: Any, reader: _SourceReader
-) -> StatusReport:
-    """Return the status with all that only a deployed environment has."""
-    environment, config, fleet = status.environment, status.guard_config, status.fleet
+    if deployment == "nothing":
+        return report
+    # what only a deployed environment has
     readers = build_path_readers(clients, PathClients.create(environment, boto_session), environment, config, fleet)
     paths = tuple(
-        reader.read(name, act) or StopPath(name=name, state="unknown", sentence="it could not be read, see above")
-        for name, act in readers.items()
+        try_read(name, read) or StopPath(name, "unknown", "it could not be read, see above")
+        for name, read in readers.items()
     )
-    bill = reader.read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
-    schedules = reader.read("schedules", lambda: _read_foreign_schedules(clients, config, fleet))
-    return replace(
-        status, paths=paths, bill=bill, schedules=schedules or (),
-        unknown=_describe_read_failures(config, fleet) | reader.unknown,
-    )  # fmt: skip
+    bill = try_read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
+    schedules = try_read("schedules", lambda: _read_foreign_schedules(clients, config, fleet)) or ()
+    all_unknown = _describe_read_failures(config, fleet) | unknown
+    return replace(report, paths=paths, bill=bill, schedules=schedules, unknown=all_unknown)
 
 
 def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetBill:
@@ -252,10 +226,16 @@ def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetB
     lease = fleet.lease
     bill_start = max(lease.created, fleet.now - MAX_BILL_WINDOW) if lease else fleet.now - BILL_WINDOW_WITHOUT_LEASE
     statistics = call_operation(
-        cloudwatch, "GetMetricStatistics", f"metric {FLEET_USD} of {config.namespace}",
-        Namespace=config.namespace, MetricName=FLEET_USD, StartTime=bill_start,
-        EndTime=fleet.now + timedelta(minutes=1), Period=3600, Statistics=["Sum"],
-    )  # fmt: skip
+        cloudwatch,
+        "GetMetricStatistics",
+        f"metric {FLEET_USD} of {config.namespace}",
+        Namespace=config.namespace,
+        MetricName=FLEET_USD,
+        StartTime=bill_start,
+        EndTime=fleet.now + timedelta(minutes=1),
+        Period=3600,
+        Statistics=["Sum"],
+    )
     sums = [float(point["Sum"]) for point in statistics.get("Datapoints", [])]
     return FleetBill(run=lease.run if lease else None, since=bill_start, usd=sum(sums) if sums else None)
 
@@ -277,23 +257,21 @@ def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: Fle
 
 def _read_node_group(clients: AwsClients, config: GuardConfig) -> NodeGroup | None:
     where = f"node group {config.node_group} of {config.cluster}"
-    response = call_if_present(
-        clients.eks, "DescribeNodegroup", where, absent={"ResourceNotFoundException"}, clusterName=config.cluster,
-        nodegroupName=config.node_group,
-    )  # fmt: skip
+    parameters = {"clusterName": config.cluster, "nodegroupName": config.node_group}
+    response = call_if_present(clients.eks, "DescribeNodegroup", where, absent=ABSENT_CODES, **parameters)
     if response is None:
         return None
     node_group = response["nodegroup"]
-    sizes = node_group.get("scalingConfig", {})
+    sizes, issues = node_group.get("scalingConfig", {}), node_group.get("health", {}).get("issues", [])
     return NodeGroup(
-        status=node_group["status"], desired=sizes.get("desiredSize", 0), minimum=sizes.get("minSize", 0),
-        maximum=sizes.get("maxSize", 0), labels=node_group.get("labels", {}),
+        status=node_group["status"],
+        desired=sizes.get("desiredSize", 0),
+        minimum=sizes.get("minSize", 0),
+        maximum=sizes.get("maxSize", 0),
+        labels=node_group.get("labels", {}),
         owned=node_group.get("tags", {}).get(names.OWNER_TAG) == config.environment,
-        issues=tuple(
-            f"{issue.get('code', '')}: {issue.get('message', '')}"
-            for issue in node_group.get("health", {}).get("issues", [])
-        ),
-    )  # fmt: skip
+        issues=tuple(f"{issue.get('code', '')}: {issue.get('message', '')}" for issue in issues),
+    )
 
 
 def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
@@ -302,12 +280,12 @@ def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
     Raises:
         ExternalError: EKS could not be asked.
     """
-    where, absent = f"cluster {config.cluster}", {"ResourceNotFoundException"}
-    return call_if_present(clients.eks, "DescribeCluster", where, absent=absent, name=config.cluster) is not None
+    where = f"cluster {config.cluster}"
+    return call_if_present(clients.eks, "DescribeCluster", where, absent=ABSENT_CODES, name=config.cluster) is not None
 
 
 def _list_nodes(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> Iterator[AcceleratorNode]:
-    own_ids = {own_instance.id for own_instance in fleet.instances if own_instance.is_ours}
+    own_ids = {instance.id for instance in fleet.own_instances}
     where = f"instances of node group {config.node_group}"
     filters = [
         {"Name": f"tag:{CLUSTER_TAG}", "Values": [config.cluster]},
@@ -315,22 +293,21 @@ def _list_nodes(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> 
         {"Name": "instance-state-name", "Values": _INSTANCE_STATES},
     ]
     for launch in iterate_rows(clients.ec2, "DescribeInstances", "Reservations", where, Filters=filters):
-        for instance in launch["Instances"]:
-            yield _build_node(instance, own_ids)
-
-
-def _build_node(instance: Mapping[str, Any], own_ids: Collection[str]) -> AcceleratorNode:
-    placement = instance.get("Placement", {})
-    return AcceleratorNode(
-        id=instance["InstanceId"], type=instance.get("InstanceType", "?"), state=instance["State"]["Name"],
-        zone=placement.get("AvailabilityZoneId") or placement.get("AvailabilityZone") or "?",
-        launched=instance["LaunchTime"], ours=instance["InstanceId"] in own_ids,
-    )  # fmt: skip
+        for row in launch["Instances"]:
+            placement = row.get("Placement", {})
+            yield AcceleratorNode(
+                id=row["InstanceId"],
+                type=row.get("InstanceType", "?"),
+                state=row["State"]["Name"],
+                zone=placement.get("AvailabilityZoneId") or placement.get("AvailabilityZone") or "?",
+                launched=row["LaunchTime"],
+                ours=row["InstanceId"] in own_ids,
+            )
 
 
 def _describe_read_failures(config: GuardConfig, fleet: FleetState) -> dict[str, str]:
     """Return what the look could not read, with the right that it takes."""
-    required_rights: dict[StateSource, str] = {
+    required_rights = {
         "fence": f"s3:GetObject on {config.url(FENCE_KEY)}",
         "lease": f"s3:GetObject on {config.url(POINTER_KEY)} and runs/*",
         "heartbeat": f"s3:GetObject on {config.url('runs/*')}",
@@ -342,13 +319,11 @@ def _describe_read_failures(config: GuardConfig, fleet: FleetState) -> dict[str,
 
 def _list_alarms(clients: AwsClients, environment: Environment, other_environments: Sequence[str]) -> Iterator[str]:
     """Yield the names of the environment's alarms in ALARM, but for the one that says that the fleet is parked."""
-    prefix = names.alarm_name(environment, "")
+    prefix, where = names.alarm_name(environment, ""), f"alarms {names.alarm_name(environment, '')}*"
     neighbour_prefixes = tuple(f"{name}-" for name in other_environments if name.startswith(prefix))
-    for key, kind in (("MetricAlarms", "MetricAlarm"), ("CompositeAlarms", "CompositeAlarm")):
-        for alarm in iterate_rows(
-            clients.cloudwatch, "DescribeAlarms", key, f"alarms {prefix}*", AlarmNamePrefix=prefix, StateValue="ALARM",
-            AlarmTypes=[kind],
-        ):  # fmt: skip
+    for kind in ("MetricAlarm", "CompositeAlarm"):
+        parameters = {"AlarmNamePrefix": prefix, "StateValue": "ALARM", "AlarmTypes": [kind]}
+        for alarm in iterate_rows(clients.cloudwatch, "DescribeAlarms", f"{kind}s", where, **parameters):
             name = str(alarm["AlarmName"])
             if name != names.alarm_name(environment, "parked") and not name.startswith(neighbour_prefixes):
                 yield name

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tandem.aws.faults import ANSWER_CODES
+from tandem.aws.faults import ANSWER_CODES, error_code
 from tandem.errors import ExternalError, TandemError
 from tandem.ops.account import create_client
-from tandem.ops.faults import call_operation, error_code
-from tandem.ops.guard_config import aws_partition
+from tandem.ops.faults import call_operation
+from tandem.ops.guard_config import build_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -39,22 +39,17 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
         ExternalError: it may not be invoked, is not there, or could not do all.
     """
     name = names.guard_function_name(environment, "stop")
+    where, client = f"function {name}", create_client(environment, "lambda", boto_session)
     # with its account: a stranger's credentials must not call a function of this name in their own
-    arn = f"arn:{aws_partition(environment.region)}:lambda:{environment.region}:{environment.account}:function:{name}"
+    arn = build_arn(environment, "lambda", f"function:{name}")
     payload = json.dumps({"who": who, "why": why}).encode()
     try:
-        answer = call_operation(
-            create_client(environment, "lambda", boto_session),
-            "Invoke",
-            f"function {name}",
-            FunctionName=arn,
-            Payload=payload,
-        )
+        answer = call_operation(client, "Invoke", where, FunctionName=arn, Payload=payload)
     except TandemError as error:
         if error_code(error.__cause__) != "ResourceNotFoundException":
             raise
         change = "deploy the Guard stack, or log in as one that may size the node group"
-        raise ExternalError("it is not there", where=f"function {name}", change=change) from error
+        raise ExternalError("it is not there", where=where, change=change) from error
     try:
         report = json.loads(answer["Payload"].read())
     except ValueError:
@@ -62,5 +57,5 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
     if "FunctionError" in answer:
         reason = report.get("errorMessage", answer["FunctionError"])
         advice = "the reaper tries again within 5 minutes; docs/runbook.md#fleet-will-not-go-to-zero"
-        raise ExternalError(f"it could not do all ({reason})", where=f"function {name}", change=advice)
+        raise ExternalError(f"it could not do all ({reason})", where=where, change=advice)
     return tuple(str(action) for action in report.get("done", ()))

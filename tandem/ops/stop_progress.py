@@ -5,7 +5,6 @@ The reaper in the account does what is due; this says what changed.
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -14,11 +13,11 @@ from tandem.errors import ExternalError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.observe import FleetState, observe_fleet
 from tandem.guard.pass_metrics import PASS_MINUTES
+from tandem.shell_command import build_tandem_command
 
 POLL_INTERVAL_S = 10.0
-EMPTY_OBSERVATIONS = (
-    2  # in a row that end it: EC2 is eventually consistent, and one list may miss what was launched just now
-)
+# in a row that end it: EC2 is eventually consistent, and one list may miss what was launched just now
+EMPTY_OBSERVATIONS = 2
 MAX_BLIND_OBSERVATIONS = 12  # looks in a row at nothing that can be read, before it is given up
 REAPER_SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # a reaper that has not looked for so long is not there
 
@@ -45,11 +44,10 @@ def follow_stop(
         if {"instances", "node group"} & set(fleet.unknown):
             blind_count, empty_count = blind_count + 1, 0
             if blind_count >= MAX_BLIND_OBSERVATIONS:
-                raise ExternalError(
-                    "; ".join(f"{source}: {why}" for source, why in fleet.unknown.items()), where=config.node_group,
-                    change="the stop goes on without this command; see that it ends: "
-                    f"{shlex.join(['tandem', 'status', '--env', config.environment])}",
-                )  # fmt: skip
+                problem = "; ".join(f"{source}: {why}" for source, why in fleet.unknown.items())
+                command = build_tandem_command("status", config.environment)
+                change = f"the stop goes on without this command; see that it ends: {command}"
+                raise ExternalError(problem, where=config.node_group, change=change)
         else:
             blind_count = 0
             yield from ((fleet.now, line) for line in list_changes(previous, fleet))
@@ -66,9 +64,7 @@ def follow_stop(
 
 def is_empty(fleet: FleetState) -> bool:
     """Whether EC2 lists no instance of ours and the node group wants none; another's node group may want many."""
-    return not any(instance.is_ours for instance in fleet.instances) and (
-        not fleet.desired_size or fleet.has_owner_tag is False
-    )
+    return not fleet.own_instances and (not fleet.desired_size or fleet.has_owner_tag is False)
 
 
 def list_changes(previous: FleetState | None, fleet: FleetState) -> Iterator[str]:
@@ -80,12 +76,10 @@ def list_changes(previous: FleetState | None, fleet: FleetState) -> Iterator[str
             yield "there is no node group"
     previous_states = {instance.id: instance.state for instance in previous.instances} if previous else {}
     for instance in fleet.instances:
-        if previous_states.get(instance.id) != instance.state:
+        if previous_states.pop(instance.id, None) != instance.state:
             yield f"{instance.id} is {instance.state}{'' if instance.is_ours else ', and not ours: it is left alone'}"
-    instance_ids = {instance.id for instance in fleet.instances}
-    yield from (f"{instance_id} is gone" for instance_id in previous_states if instance_id not in instance_ids)
-    fence_state, previous_fence_state = (
-        observation.fence.state if observation and observation.fence else None for observation in (fleet, previous)
-    )
-    if fence_state != previous_fence_state and fence_state is not None:
+    yield from (f"{instance_id} is gone" for instance_id in previous_states)
+    fence_state = fleet.fence.state if fleet.fence else None
+    previous_fence_state = previous.fence.state if previous and previous.fence else None
+    if fence_state not in {None, previous_fence_state}:
         yield f"fence: {fence_state}"

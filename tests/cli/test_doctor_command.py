@@ -44,7 +44,7 @@ def session() -> boto3.Session:
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch, session: boto3.Session) -> None:
     monkeypatch.setattr("tandem.cli.image_digests.resolve_digest", silent)
-    monkeypatch.setattr("tandem.ops.doctor.account.create_session", lambda: session)
+    monkeypatch.setattr("tandem.ops.account.create_session", lambda: session)
 
 
 def run(specs: Path, *more: str) -> int:
@@ -61,7 +61,7 @@ def ran(endpoint, session: boto3.Session, tmp_path_factory: pytest.TempPathFacto
         for name, value in variables(endpoint, endpoint.url, tmp_path_factory.mktemp("home")).items():
             patch.setenv(name, value)
         patch.setattr("tandem.cli.image_digests.resolve_digest", silent)
-        patch.setattr("tandem.ops.doctor.account.create_session", lambda: session)
+        patch.setattr("tandem.ops.account.create_session", lambda: session)
         for key, arguments in {"json": (POST, "--json"), POST: (POST,), NATIVE: (NATIVE,), DEV: (DEV,)}.items():
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 found[key] = Ran(run(ROOT, "--env", *arguments), out.getvalue())
@@ -105,7 +105,7 @@ def test_json_has_the_same_facts(ran):
 
 
 def test_without_credentials_there_is_no_traceback(specs, monkeypatch, capsys):
-    monkeypatch.setattr("tandem.ops.doctor.account.create_session", boto3.Session)
+    monkeypatch.setattr("tandem.ops.account.create_session", boto3.Session)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):

@@ -7,46 +7,29 @@ from dataclasses import replace
 import pytest
 from fleet_seen import NOW, SPOT, fence, instance, seen
 
+from tandem.guard.observe import FleetState
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.stop_progress import follow_stop, list_changes
 
-
-def test_the_first_look_says_all() -> None:
-    assert list(list_changes(None, seen(instance(), fence=fence()))) == [
-        "node group wants now 1, at least 0", "i-1 is running", "fence: stopping",
-    ]  # fmt: skip
-
-
-def test_the_same_look_says_nothing() -> None:
-    look = seen(instance(), fence=fence())
-
-    assert list(list_changes(look, look)) == []
+PARKED = replace(seen(instance()), desired_size=0)
+FENCED = seen(instance(), fence=fence())
+STRANGE = replace(seen(instance(ours=False)), desired_size=0)
+ENDED = replace(seen(instance(), fence=fence(state="terminating")), desired_size=0)
 
 
-def test_a_state_that_changed_is_said() -> None:
-    before, after = seen(instance()), seen(instance(state="shutting-down"))
-
-    assert list(list_changes(before, after)) == ["i-1 is shutting-down"]
-
-
-def test_what_ec2_lists_no_more_is_gone() -> None:
-    before, after = replace(seen(instance()), desired_size=0), seen()
-
-    assert list(list_changes(before, after)) == ["i-1 is gone"]
-
-
-def test_an_instance_of_somebody_else_is_said_to_be_left_alone() -> None:
-    assert list(list_changes(seen(), replace(seen(instance(ours=False)), desired_size=0))) == [
-        "i-1 is running, and not ours: it is left alone",
-    ]  # fmt: skip
-
-
-def test_a_size_and_a_fence_that_changed_are_said() -> None:
-    before, after = seen(instance(), fence=fence()), seen(instance(), fence=fence(state="terminating"))
-
-    assert list(list_changes(before, replace(after, desired_size=0))) == [
-        "node group wants 0, at least 0", "fence: terminating",
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        (None, FENCED, ["node group wants now 1, at least 0", "i-1 is running", "fence: stopping"]),
+        (FENCED, FENCED, []),
+        (seen(instance()), seen(instance(state="shutting-down")), ["i-1 is shutting-down"]),
+        (PARKED, seen(), ["i-1 is gone"]),
+        (seen(), STRANGE, ["i-1 is running, and not ours: it is left alone"]),
+        (FENCED, ENDED, ["node group wants 0, at least 0", "fence: terminating"]),
+    ],
+)
+def test_what_differs_between_two_looks_is_said(before: FleetState | None, after: FleetState, lines: list[str]) -> None:
+    assert list(list_changes(before, after)) == lines
 
 
 def test_one_empty_list_ends_no_following(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,8 @@ from fleet_seen import SPOT
 
 from tandem.cli import program
 from tandem.errors import TandemError
-from tandem.ops.account import create_client, require_account
+from tandem.ops.account import create_client, iterate_rows, require_account
 from tandem.ops.faults import call_operation
-from tandem.ops.row_pages import iterate_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -171,7 +170,7 @@ def test_a_list_whose_tokens_repeat_ends_with_a_sentence(proxy: Proxy, length: i
 
 
 def test_a_list_of_ever_new_tokens_ends_with_a_sentence(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tandem.ops.row_pages.MAX_PAGES", 5)
+    monkeypatch.setattr("tandem.ops.account.MAX_PAGES", 5)
     proxy.answer = lambda _: (200, schedule("s", f"token-{len(proxy.requests)}"))
 
     with pytest.raises(TandemError, match="more than 5 pages"):

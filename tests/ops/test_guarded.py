@@ -11,7 +11,7 @@ from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
 from tandem.ops.doctor.call_policy import list_action_arns
 from tandem.ops.guard_config import aws_partition, build_guard_config
-from tandem.ops.people.policy_targets import TargetName, build_targets
+from tandem.ops.people.policy_targets import build_targets
 from tandem.spec import names
 from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID, CapacityBlock, Environment
 
@@ -25,15 +25,10 @@ def with_capacity(**changes: object) -> object:
     return BLOCK.model_copy(update={"capacity": BLOCK.capacity.model_copy(update=changes)})
 
 
-def test_the_limits_are_the_declared_ones() -> None:
+def test_limits_and_names_are_those_of_the_file() -> None:
     found = build_guard_config(SPOT)
 
     assert (found.max_hours, found.idle_minutes, found.usd_per_hour) == (8, 30, 35.76)
-
-
-def test_names_are_the_computed_ones() -> None:
-    found = build_guard_config(SPOT)
-
     assert (found.cluster, found.node_group, found.bucket, found.schedule_group) == (
         names.cluster_name(SPOT), names.node_group_name(SPOT), names.bucket_name(SPOT), names.schedule_group_name(SPOT),
     )  # fmt: skip
@@ -64,19 +59,15 @@ def test_one_name_in_two_accounts_or_regions_has_two_places(elsewhere: dict[str,
 
 
 def test_the_prefix_of_releases_before_is_known_where_the_bucket_is_of_others_alone() -> None:
-    assert (
-        build_guard_config(in_a_shared_bucket("one")).prefix,
-        build_guard_config(in_a_shared_bucket("one")).former_prefix,
-    ) == PREFIXES
-    assert (build_guard_config(SPOT).prefix, build_guard_config(SPOT).former_prefix) == ("", "")
+    shared, own = build_guard_config(in_a_shared_bucket("one")), build_guard_config(SPOT)
 
-
-def test_a_bucket_of_its_own_has_fence_and_lease_at_its_root() -> None:
-    assert build_guard_config(SPOT).url(FENCE_KEY) == f"s3://{names.bucket_name(SPOT)}/stop.json"
+    assert (shared.prefix, shared.former_prefix) == PREFIXES
+    assert (own.prefix, own.former_prefix) == ("", "")
+    assert own.url(FENCE_KEY) == f"s3://{names.bucket_name(SPOT)}/stop.json"
 
 
 @pytest.mark.parametrize("where", ["guard's objects", "fence", "leases"])
-def test_people_have_their_rights_where_the_guard_keeps_its_objects(where: TargetName) -> None:
+def test_people_have_their_rights_where_the_guard_keeps_its_objects(where: str) -> None:
     arns = build_targets(in_a_shared_bucket("one"))[where].arns
 
     assert all(arn.startswith(STARTS) for arn in arns)

@@ -28,56 +28,35 @@ from tandem.ops.stop_paths import (
 LIMITS = build_guard_config(SPOT)
 
 
-def first(look: FleetState) -> tuple[timedelta, str]:
-    at, why = min(list_stop_times(look, LIMITS))
-    return at - NOW, why
+def minutes(count: float) -> timedelta:
+    return timedelta(minutes=count)
 
 
-def test_a_parked_fleet_is_stopped_for_nothing() -> None:
-    assert list(list_stop_times(seen(), LIMITS)) == []
+BEATS = seen(instance(), lease=lease(beats=True))
+BLOCK_ENDS = seen(instance(), lease=lease(minutes=60), block_ends=NOW + minutes(90))
 
 
-def test_nothing_is_foretold_of_what_is_anothers() -> None:
-    assert list(list_stop_times(seen(instance(minutes=600, ours=False), fence=fence()), LIMITS)) == []
+@pytest.mark.parametrize(
+    ("look", "at", "why"),
+    [
+        (seen(instance(), lease=lease(minutes=60)), 60, "the lease's deadline"),
+        (seen(instance(minutes=7.5 * 60), lease=lease(minutes=60)), 30, "the age of i-1"),
+        (seen(instance(minutes=10)), 0, "i-1, which no lease covers"),
+        (replace(BEATS, heartbeat=NOW - minutes(10)), 20, "the missing heartbeat"),
+        (replace(BEATS, heartbeat=None), 0, "run r1 has not beaten since 2026-11-21T11:30:00Z"),
+        (BLOCK_ENDS, 45, "the block's end"),
+        (seen(instance(minutes=60), fence=fence(minutes=2)), 8, "what is left, by id"),
+        (seen(instance(minutes=60), fence=fence(minutes=30)), 0, "what is left, by id"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_first_reason_of_the_reaper_is_foretold(look: FleetState, at: float, why: str) -> None:
+    assert min(list_stop_times(look, LIMITS)) == (NOW + minutes(at), why)
 
 
-def test_a_lease_ends_at_its_deadline() -> None:
-    assert first(seen(instance(), lease=lease(minutes=60))) == (timedelta(minutes=60), "the lease's deadline")
-
-
-def test_an_old_instance_ends_before_a_long_lease() -> None:
-    assert first(seen(instance(minutes=7.5 * 60), lease=lease(minutes=60))) == (
-        timedelta(minutes=30), "the age of i-1",
-    )  # fmt: skip
-
-
-def test_an_instance_without_a_lease_ends_at_the_next_pass() -> None:
-    assert first(seen(instance(minutes=10))) == (timedelta(), "i-1, which no lease covers")
-
-
-def test_a_lease_that_beats_ends_idle_minutes_after_the_last_beat() -> None:
-    look = replace(seen(instance(), lease=lease(beats=True)), heartbeat=NOW - timedelta(minutes=10))
-
-    assert first(look) == (timedelta(minutes=20), "the missing heartbeat")
-
-
-def test_a_reason_that_holds_already_comes_first() -> None:
-    look = replace(seen(instance(), lease=lease(beats=True)), heartbeat=None)
-
-    assert first(look) == (timedelta(), "run r1 has not beaten since 2026-11-21T11:30:00Z")
-
-
-def test_a_block_ends_the_fleet_45_minutes_before_its_end() -> None:
-    look = seen(instance(), lease=lease(minutes=60), block_ends=NOW + timedelta(minutes=90))
-
-    assert first(look) == (timedelta(minutes=45), "the block's end")
-
-
-@pytest.mark.parametrize(("fenced", "left"), [(2, 8), (30, 0)])
-def test_what_a_stop_leaves_is_ended_by_id_after_the_grace(fenced: float, left: int) -> None:
-    assert first(seen(instance(minutes=60), fence=fence(minutes=fenced))) == (
-        timedelta(minutes=left), "what is left, by id",
-    )  # fmt: skip
+@pytest.mark.parametrize("look", [seen(), seen(instance(minutes=600, ours=False), fence=fence())])
+def test_a_parked_fleet_and_what_is_anothers_are_stopped_for_nothing(look: FleetState) -> None:
+    assert list(list_stop_times(look, LIMITS)) == []
 
 
 # the reservation: answers have the form of botocore's own model; nobody has recorded one
@@ -106,24 +85,15 @@ def test_a_reservation_is_read_as_ec2_says_it(ec2: object) -> None:
     )  # fmt: skip
 
 
-def test_a_reservation_that_ec2_does_not_know_is_none(ec2: object) -> None:
+def test_a_reservation_that_ec2_does_not_know_is_none_and_a_denial_names_its_right(ec2: object) -> None:
     with Stubber(ec2) as stub:
         stub.add_client_error("describe_capacity_reservations", "InvalidCapacityReservationId.NotFound")
-
-        assert read_reservation(ec2, BLOCK) is None
-
-
-def test_a_reservation_that_may_not_be_read_is_a_fault_with_its_right(ec2: object) -> None:
-    with Stubber(ec2) as stub:
         stub.add_client_error("describe_capacity_reservations", "UnauthorizedOperation")
 
+        assert read_reservation(ec2, BLOCK) is None
         with pytest.raises(TandemError, match="allow ec2:DescribeCapacityReservations"):
             read_reservation(ec2, BLOCK)
-
-
-def test_what_is_bought_by_the_hour_has_no_reservation(ec2: object) -> None:
-    with Stubber(ec2):
-        assert read_reservation(ec2, SPOT) is None
+        assert read_reservation(ec2, SPOT) is None  # bought by the hour
 
 
 # the budget and the reaper: answers have the form of botocore's own models; nobody has recorded one

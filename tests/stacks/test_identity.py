@@ -55,7 +55,6 @@ def test_staging_writes_models_only(stack: Template) -> None:
         "s3:GetObject": [f"{BUCKET}/models/*"],
         "s3:PutObject": [f"{BUCKET}/models/*"],
         "s3:AbortMultipartUpload": [f"{BUCKET}/models/*"],
-        "s3:ListMultipartUploadParts": [f"{BUCKET}/models/*"],
         "s3:ListBucketMultipartUploads": [BUCKET],
     }
 
@@ -66,7 +65,6 @@ def test_compiling_reads_models_and_writes_artifacts(stack: Template) -> None:
         "s3:GetObject": [f"{BUCKET}/models/*", f"{BUCKET}/artifacts/*"],
         "s3:PutObject": [f"{BUCKET}/artifacts/*"],
         "s3:AbortMultipartUpload": [f"{BUCKET}/artifacts/*"],
-        "s3:ListMultipartUploadParts": [f"{BUCKET}/artifacts/*"],
         "s3:ListBucketMultipartUploads": [BUCKET],
     }
 
@@ -77,7 +75,6 @@ def test_measuring_knows_its_results_and_its_metrics_only(stack: Template) -> No
         "s3:GetObject": [f"{BUCKET}/results/*"],
         "s3:PutObject": [f"{BUCKET}/results/*"],
         "s3:AbortMultipartUpload": [f"{BUCKET}/results/*"],
-        "s3:ListMultipartUploadParts": [f"{BUCKET}/results/*"],
         "s3:ListBucketMultipartUploads": [BUCKET],
         "cloudwatch:PutMetricData": ["*"],
     }

@@ -6,7 +6,7 @@ Nobody outside the VPC can see whether it is gone, so the operator says so.
 from __future__ import annotations
 
 from tandem.errors import InputError
-from tandem.ops.destroy.account import AccountClients
+from tandem.ops.account import AccountClients
 from tandem.shell_command import quote_command
 from tandem.spec.environment import Environment, GitopsDelivery
 
@@ -20,19 +20,18 @@ def list_gitops_objects(environment: Environment) -> tuple[str, ...]:
     The order is that in which they may go: what runs, then what syncs it, then the driver that pods gave devices back
     to, then what all of them belong to.
     """
-    delivery, name = environment.delivery, environment.name
-    if not isinstance(delivery, GitopsDelivery):
+    name, experiments = environment.name, environment.experiments
+    if not isinstance(environment.delivery, GitopsDelivery):
         return ()
-    if delivery.tool == "argocd":
-        applications = [f"Application/{name}-{experiment}" for experiment in environment.experiments]
+    if environment.delivery.tool == "argocd":
         return (
-            *applications, f"ApplicationSet/{name}", f"Application/{name}-people", f"Application/{name}-neuron-dra",
-            f"Application/{name}-gitops", f"AppProject/{name}", f"AppProject/{name}-people",
-            f"AppProject/{name}-platform",
-        )  # fmt: skip
-    kustomizations = [f"Kustomization/{experiment}-*" for experiment in environment.experiments]
+            *(f"Application/{name}-{experiment}" for experiment in experiments),
+            f"ApplicationSet/{name}",
+            *(f"Application/{name}-{part}" for part in ("people", "neuron-dra", "gitops")),
+            *(f"AppProject/{name}{end}" for end in ("", "-people", "-platform")),
+        )
     return (
-        *kustomizations,
+        *(f"Kustomization/{experiment}-*" for experiment in experiments),
         f"Kustomization/{name}-people",
         f"HelmRelease/{DRIVER_RELEASE}",
         f"OCIRepository/{DRIVER_RELEASE}",
@@ -47,16 +46,16 @@ def require_objects_removed(account: AccountClients, *, gitops_gone: bool) -> No
     Raises:
         InputError: with gitops, and not said.
     """
-    environment = account.environment
-    object_names = list_gitops_objects(environment)
-    if gitops_gone or not isinstance(environment.delivery, GitopsDelivery) or not object_names:
+    delivery = account.environment.delivery
+    if gitops_gone or not isinstance(delivery, GitopsDelivery):
         return
-    tool = {"argocd": "Argo CD", "flux": "Flux"}[environment.delivery.tool]
+    tool = {"argocd": "Argo CD", "flux": "Flux"}[delivery.tool]
     remove_command = quote_command("kubectl", "delete", "-k", f"manifests/{account.name}/gitops")
-    namespaces = ", ".join(f"tandem-{experiment}" for experiment in environment.experiments)
+    namespaces = ", ".join(f"tandem-{experiment}" for experiment in account.environment.experiments)
     raise InputError(
         f"{tool} would apply again what is deleted under it, and its volumes must leave before their driver. It holds "
-        f"in namespace {environment.delivery.namespace}: {', '.join(object_names)}", where=account.cluster,
-        change=f"{remove_command}, wait until the namespaces {namespaces} are gone "
-        f"(kubectl get namespaces), then run this again with {REMOVAL_FLAG}",
-    )  # fmt: skip
+        f"in namespace {delivery.namespace}: {', '.join(list_gitops_objects(account.environment))}",
+        where=account.cluster,
+        change=f"{remove_command}, wait until the namespaces {namespaces} are gone (kubectl get namespaces), then run "
+        f"this again with {REMOVAL_FLAG}",
+    )

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
+from tandem.aws.faults import error_code
 from tandem.errors import TandemError
-from tandem.ops.destroy.account import AccountClients, tags_of
-from tandem.ops.faults import error_code
+from tandem.ops.account import AccountClients, tags_of
 from tandem.spec import names
 
 # The template of each orders what stands in it: in Cluster the add-ons that need nodes go before the system nodes.
@@ -21,9 +20,9 @@ DELETION_ORDER = ("Workloads", "Fleet", "Observability", "Cluster", "Guard", "Im
 
 PERMANENT_KIND = "Artifacts"
 DESCRIPTION_PREFIX = "Tandem: "  # how the description of every stack of ours begins
-DELETE_COMPLETE = "DELETE_COMPLETE"
-DELETE_IN_PROGRESS = "DELETE_IN_PROGRESS"
-DELETE_FAILED_STATUS = "DELETE_FAILED"
+# CNI interfaces carry the first (amazon-vpc-cni-k8s), groups and volumes that Kubernetes made the second
+CNI_TAG, IN_TREE_TAG, EKS_TAG = "cluster.k8s.amazonaws.com/name", "kubernetes.io/cluster/", "aws:eks:cluster-name"
+DELETE_COMPLETE, DELETE_IN_PROGRESS, DELETE_FAILED = "DELETE_COMPLETE", "DELETE_IN_PROGRESS", "DELETE_FAILED"
 REVIEW_IN_PROGRESS = "REVIEW_IN_PROGRESS"  # a change set was made and never executed: nothing stands in it
 
 
@@ -46,11 +45,6 @@ class CloudFormationStack:
     has_termination_protection: bool
     is_ours: bool
     is_adoptable: bool
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether somebody else changes it at this moment."""
-        return self.status.endswith("_IN_PROGRESS") and self.status not in {DELETE_IN_PROGRESS, REVIEW_IN_PROGRESS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,69 +75,14 @@ def read_stack(account: AccountClients, kind: str, stack_id: str = "") -> CloudF
     """
     name = names.stack_name(account.environment, kind)
     try:
-        descriptions = account.ask("cloudformation", "DescribeStacks", name, StackName=stack_id or name)["Stacks"]
+        rows = account.ask("cloudformation", "DescribeStacks", name, StackName=stack_id or name)["Stacks"]
     except TandemError as error:
         if error_code(error.__cause__) == "ValidationError" and "does not exist" in str(error.__cause__):
             return None
         raise
-    if not descriptions or descriptions[0]["StackStatus"] == DELETE_COMPLETE:
+    if not rows or rows[0]["StackStatus"] == DELETE_COMPLETE:
         return None
-    return _build_stack(account, kind, descriptions[0])
-
-
-def list_stacks(account: AccountClients) -> dict[str, CloudFormationStack]:
-    """Return the stacks that exist by kind, the one that stays too.
-
-    Raises:
-        ExternalError: CloudFormation does not say.
-    """
-    stacks_by_kind = {kind: read_stack(account, kind) for kind in (*DELETION_ORDER, PERMANENT_KIND)}
-    return {kind: existing_stack for kind, existing_stack in stacks_by_kind.items() if existing_stack}
-
-
-def list_resources(account: AccountClients, target_stack: CloudFormationStack) -> Iterator[StackResource]:
-    """Yield what stands in a stack.
-
-    Raises:
-        ExternalError: CloudFormation does not say.
-    """
-    rows = account.list_rows(
-        "cloudformation", "ListStackResources", "StackResourceSummaries", target_stack.name, StackName=target_stack.id
-    )
-    for row in rows:
-        if row["ResourceStatus"] != DELETE_COMPLETE:
-            yield StackResource(
-                logical_id=row["LogicalResourceId"], type=row["ResourceType"], status=row["ResourceStatus"],
-                physical_id=row.get("PhysicalResourceId", ""), reason=row.get("ResourceStatusReason", ""),
-            )  # fmt: skip
-
-
-def list_stuck_resources(account: AccountClients, target_stack: CloudFormationStack) -> list[StackResource]:
-    """Return the resources whose deletion failed, each with the reason that the stack's events give.
-
-    Raises:
-        ExternalError: CloudFormation does not say.
-    """
-    failed_resources = [
-        resource for resource in list_resources(account, target_stack) if resource.status == DELETE_FAILED_STATUS
-    ]
-    if all(resource.reason for resource in failed_resources):
-        return failed_resources
-    rows = account.list_rows(
-        "cloudformation", "DescribeStackEvents", "StackEvents", target_stack.name, StackName=target_stack.id
-    )
-    reasons: dict[str, str] = {}
-    for row in rows:  # the latest first
-        if row.get("ResourceStatus") == DELETE_FAILED_STATUS:
-            reasons.setdefault(row["LogicalResourceId"], row.get("ResourceStatusReason", ""))
-    return [
-        replace(resource, reason=resource.reason or reasons.get(resource.logical_id, ""))
-        for resource in failed_resources
-    ]
-
-
-def _build_stack(account: AccountClients, kind: str, row: dict[str, Any]) -> CloudFormationStack:
-    owner = tags_of(row.get("Tags")).get(names.OWNER_TAG)
+    row, owner = rows[0], tags_of(rows[0].get("Tags")).get(names.OWNER_TAG)
     is_adoptable = owner is None and str(row.get("Description", "")).startswith(DESCRIPTION_PREFIX)
     return CloudFormationStack(
         kind=kind,
@@ -155,3 +94,49 @@ def _build_stack(account: AccountClients, kind: str, row: dict[str, Any]) -> Clo
         is_ours=owner == account.name or (is_adoptable and row["StackName"] in account.adopted_stacks),
         is_adoptable=is_adoptable,
     )
+
+
+def list_stacks(account: AccountClients) -> dict[str, CloudFormationStack]:
+    """Return the stacks that exist by kind in the order of their deletion, the one that stays at the end.
+
+    Raises:
+        ExternalError: CloudFormation does not say.
+    """
+    stacks = {kind: read_stack(account, kind) for kind in (*DELETION_ORDER, PERMANENT_KIND)}
+    return {kind: stack for kind, stack in stacks.items() if stack}
+
+
+def list_resources(account: AccountClients, stack: CloudFormationStack) -> Iterator[StackResource]:
+    """Yield what stands in a stack.
+
+    Raises:
+        ExternalError: CloudFormation does not say.
+    """
+    rows_key = "StackResourceSummaries"
+    rows = account.list_rows("cloudformation", "ListStackResources", rows_key, stack.name, StackName=stack.id)
+    for row in rows:
+        if row["ResourceStatus"] != DELETE_COMPLETE:
+            yield StackResource(
+                logical_id=row["LogicalResourceId"],
+                type=row["ResourceType"],
+                status=row["ResourceStatus"],
+                physical_id=row.get("PhysicalResourceId", ""),
+                reason=row.get("ResourceStatusReason", ""),
+            )
+
+
+def list_stuck_resources(account: AccountClients, stack: CloudFormationStack) -> list[StackResource]:
+    """Return the resources whose deletion failed, each with the reason that the stack's events give.
+
+    Raises:
+        ExternalError: CloudFormation does not say.
+    """
+    failed = [resource for resource in list_resources(account, stack) if resource.status == DELETE_FAILED]
+    if all(resource.reason for resource in failed):
+        return failed
+    reasons: dict[str, str] = {}
+    rows = account.list_rows("cloudformation", "DescribeStackEvents", "StackEvents", stack.name, StackName=stack.id)
+    for row in rows:  # the latest first
+        if row.get("ResourceStatus") == DELETE_FAILED:
+            reasons.setdefault(row["LogicalResourceId"], row.get("ResourceStatusReason", ""))
+    return [replace(row, reason=row.reason or reasons.get(row.logical_id, "")) for row in failed]

@@ -11,19 +11,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from tandem.errors import ExternalError, InputError, TandemError
-from tandem.ops.destroy.account import AccountClients
-from tandem.ops.destroy.fleet import (
-    list_nodes,
-    read_cluster,
-    require_no_foreign_nodes,
-    require_parked_fleet,
-)
-from tandem.ops.destroy.stack_deletion import TeardownSettings, delete_stack, require_own_stack
-from tandem.ops.destroy.stacks import DELETE_IN_PROGRESS, DELETION_ORDER, CloudFormationStack, read_stack
-from tandem.shell_command import quote_command
+from tandem.ops.account import AccountClients, build_aws_command
+from tandem.ops.destroy.fleet import list_nodes, read_cluster, require_no_foreign_nodes, require_parked_fleet
+from tandem.ops.destroy.stack_deletion import LogFunction, TeardownSettings, delete_stack, require_own_stacks
+from tandem.ops.destroy.stacks import DELETE_IN_PROGRESS, DELETION_ORDER, read_stack
 from tandem.spec import names
 
-LogFunction = Callable[[str], None]
 NODES_TIMEOUT_S = 1800.0  # EKS ends nodes by force after 15 minutes of draining; EC2 takes some more
 
 
@@ -34,92 +27,79 @@ def destroy_environment(account: AccountClients, settings: TeardownSettings, log
         ExternalError: a step could not be done; what was done stays done, and the same command goes on there.
     """
     for kind in DELETION_ORDER:
-        target_stack = read_stack(account, kind)
-        if target_stack is None:
+        stack = read_stack(account, kind)
+        if stack is None:
             log(f"{names.stack_name(account.environment, kind)}: not there")
         else:
-            require_own_stack(account, target_stack)
-            _PREPARATIONS.get(kind, _skip_preparation)(account, settings, log)
-            delete_stack(account, target_stack, settings, log)
+            require_own_stacks(account, [stack])
+            if kind == "Fleet":  # again: the question may have waited for an hour
+                is_leaving = stack.status == DELETE_IN_PROGRESS
+                require_parked_fleet(account, datetime.now(UTC), is_leaving=is_leaving)
+            elif kind == "Cluster":
+                _lift_cluster_protection(account, settings, log)
+            elif kind == "Guard":
+                _wait_for_no_nodes(account, settings, log, "")
+            delete_stack(account, stack, settings, log)
         if kind == "Fleet":
             _wait_for_no_nodes(account, settings, log, names.node_group_name(account.environment))
 
 
-def _skip_preparation(_account: AccountClients, _settings: TeardownSettings, _log: LogFunction) -> None:
-    return None
-
-
-def _require_parked_fleet(account: AccountClients, _settings: TeardownSettings, _log: LogFunction) -> None:
-    fleet_stack = read_stack(account, "Fleet")
-    is_leaving = fleet_stack is None or fleet_stack.status == DELETE_IN_PROGRESS
-    require_parked_fleet(
-        account, datetime.now(UTC), is_leaving=is_leaving
-    )  # again: the question may have waited for an hour
-
-
 def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings, log: LogFunction) -> None:
     """Lift EKS's own protection."""
-    description = read_cluster(account)
+    cluster, description = account.cluster, read_cluster(account)
     if description is None:
         return
     require_no_foreign_nodes(account, description)
     if not description.has_deletion_protection:
         return
     if not description.is_ours:
+        lift = build_aws_command("eks update-cluster-config --no-deletion-protection", name=cluster)
         raise InputError(
-            f"this cluster is protected and has no tag {names.OWNER_TAG}={account.name}", where=account.cluster,
-            change="see whose it is (aws eks describe-cluster); if it is yours, lift its protection by hand: "
-            + quote_command("aws", "eks", "update-cluster-config", "--name", account.cluster,
-                            "--no-deletion-protection"),
-        )  # fmt: skip
-    log(f"{account.cluster}: lifting deletion protection")
-    update = account.ask(
-        "eks", "UpdateClusterConfig", account.cluster, name=account.cluster, deletionProtection=False
-    )["update"]  # fmt: skip
-    timeout_error = ExternalError(
-        "its deletion protection is not lifted yet", where=account.cluster, change="run this again"
-    )
-    _wait_until(lambda: _is_update_done(account, update["id"]), settings, lambda: timeout_error)
+            f"this cluster is protected and has no tag {names.OWNER_TAG}={account.name}",
+            where=cluster,
+            change=f"see whose it is (aws eks describe-cluster); if it is yours, lift its protection by hand: {lift}",
+        )
+    log(f"{cluster}: lifting deletion protection")
+    answer = account.ask("eks", "UpdateClusterConfig", cluster, name=cluster, deletionProtection=False)
+    update_id = answer["update"]["id"]
 
+    def is_lifted() -> bool:
+        update = account.ask("eks", "DescribeUpdate", cluster, name=cluster, updateId=update_id)["update"]
+        if update["status"] in {"Failed", "Cancelled"}:
+            reasons = "; ".join(error.get("errorMessage", "") for error in update.get("errors", []))
+            problem = f"EKS did not lift the deletion protection ({reasons or update['status']})"
+            raise ExternalError(problem, where=cluster, change="run this again")
+        return bool(update["status"] == "Successful")
 
-def _is_update_done(account: AccountClients, update_id: str) -> bool:
-    update = account.ask("eks", "DescribeUpdate", account.cluster, name=account.cluster, updateId=update_id)["update"]
-    if update["status"] in {"Failed", "Cancelled"}:
-        reasons = "; ".join(error.get("errorMessage", "") for error in update.get("errors", []))
-        raise ExternalError(
-            f"EKS did not lift the deletion protection ({reasons or update['status']})", where=account.cluster,
-            change="run this again",
-        )  # fmt: skip
-    return str(update["status"]) == "Successful"
+    def build_error() -> TandemError:
+        return ExternalError("its deletion protection is not lifted yet", where=cluster, change="run this again")
 
-
-def _wait_for_empty_cluster(account: AccountClients, settings: TeardownSettings, log: LogFunction) -> None:
-    _wait_for_no_nodes(account, settings, log, "")
+    _wait_until(is_lifted, settings, build_error)
 
 
 def _wait_for_no_nodes(account: AccountClients, settings: TeardownSettings, log: LogFunction, node_group: str) -> None:
     """Wait until EC2 lists no instance of a node group, or of the cluster."""
-    logged_lines: list[str] = []
+    logged_line, where = "", node_group or account.cluster
 
     def has_no_nodes() -> bool:
-        alive_nodes = list_nodes(account, node_group)
-        line = ", ".join(f"{node.id} ({node.state})" for node in alive_nodes)
-        if alive_nodes and line not in logged_lines[-1:]:
-            logged_lines.append(line)
-            log(f"{node_group or account.cluster}: EC2 still lists {line}")
-        return not alive_nodes
+        nonlocal logged_line
+        nodes = list_nodes(account, node_group)
+        line = ", ".join(f"{node.id} ({node.state})" for node in nodes)
+        if nodes and line != logged_line:
+            logged_line = line
+            log(f"{where}: EC2 still lists {line}")
+        return not nodes
 
-    _wait_until(has_no_nodes, settings, lambda: _build_alive_nodes_error(account, node_group))
-    log(f"{node_group or account.cluster}: EC2 lists no instance")
+    def build_error() -> TandemError:
+        instance_ids = [node.id for node in list_nodes(account, node_group)]
+        terminate = build_aws_command("ec2 terminate-instances", instance_ids=instance_ids)
+        change = (
+            f"see what holds them (aws ec2 describe-instances); if they are to end, {terminate}, then run this again"
+        )
+        return ExternalError(f"EC2 still lists {', '.join(instance_ids)}", where=where, change=change)
 
-
-def _build_alive_nodes_error(account: AccountClients, node_group: str) -> TandemError:
-    instance_ids = [node.id for node in list_nodes(account, node_group)]
-    return ExternalError(
-        f"EC2 still lists {', '.join(instance_ids)}", where=node_group or account.cluster,
-        change="see what holds them (aws ec2 describe-instances); if they are to end, "
-        f"{quote_command('aws', 'ec2', 'terminate-instances', '--instance-ids', *instance_ids)}, then run this again",
-    )  # fmt: skip
+    _wait_until(has_no_nodes, settings, build_error)
+    log(f"{where}: EC2 lists no instance")
 
 
 def _wait_until(
@@ -130,13 +110,3 @@ def _wait_until(
         if time.monotonic() > end_s:
             raise build_error()
         time.sleep(settings.poll_s)
-
-
-_PREPARATIONS: dict[str, Callable[[AccountClients, TeardownSettings, LogFunction], None]] = {
-    "Fleet": _require_parked_fleet, "Cluster": _lift_cluster_protection, "Guard": _wait_for_empty_cluster,
-}  # fmt: skip
-
-
-def list_stacks_to_delete(stacks_by_kind: dict[str, CloudFormationStack]) -> list[CloudFormationStack]:
-    """Return the stacks that will be deleted, in their order."""
-    return [stacks_by_kind[kind] for kind in DELETION_ORDER if kind in stacks_by_kind]

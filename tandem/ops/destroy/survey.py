@@ -8,36 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from tandem.errors import TandemError
-from tandem.ops.destroy.account import AccountClients
-from tandem.ops.destroy.fleet import (
-    ClusterDescription,
-    read_cluster,
-    require_no_foreign_nodes,
-    require_parked_fleet,
-)
+from tandem.aws.faults import error_code
+from tandem.errors import InputError, TandemError
+from tandem.ops.account import AccountClients
+from tandem.ops.destroy.fleet import read_cluster, require_no_foreign_nodes, require_parked_fleet
 from tandem.ops.destroy.gitops import require_objects_removed
-from tandem.ops.destroy.stack_deletion import (
-    require_idle_stack,
-    require_known_adoptions,
-    require_own_stacks,
-)
+from tandem.ops.destroy.stack_deletion import require_idle_stack, require_own_stacks
 from tandem.ops.destroy.stacks import (
-    DELETE_FAILED_STATUS,
+    DELETE_FAILED,
     DELETE_IN_PROGRESS,
+    DELETION_ORDER,
     PERMANENT_KIND,
     CloudFormationStack,
     list_resources,
     list_stacks,
 )
-from tandem.ops.destroy.steps import list_stacks_to_delete
-from tandem.ops.faults import AccessDeniedError, error_code
-from tandem.ops.log_groups import RETENTION_NOTE, list_log_groups
+from tandem.ops.faults import AccessDeniedError
 from tandem.ops.ownership import ResourceOwnership
 from tandem.spec import names
 
 BYTES_PER_GB = 2**30  # as artifacts.usd_per_gb_month counts
+RETENTION_NOTE = "builds of images; kept so that a deploy that was rolled back says why, until its retention ends"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +52,8 @@ class PermanentResource:
     """
 
     name: str
-    size: int | None
-    usd_month: float | None
+    size: int | None = None
+    usd_month: float | None = None
     note: str
 
 
@@ -78,80 +71,94 @@ class TeardownSurvey:
     stuck_stacks: tuple[str, ...]
 
 
+class LogGroup(NamedTuple):
+    """One log group.
+
+    Args:
+        size_bytes: bytes stored.
+        retain: whether its stack retains it on purpose.
+    """
+
+    name: str
+    size_bytes: int
+    retain: bool
+
+
 def survey_teardown(account: AccountClients, *, gitops_gone: bool) -> TeardownSurvey:
     """Look at everything and refuse what may not be taken down now.
 
     Raises:
-        InputError: a lease or a node lives, a stack or a node group is another's, a GitOps tool still holds objects.
+        InputError: a lease or a node lives, a stack or a node group is another's, a GitOps tool still holds objects, or
+            what is adopted is no stack that a teardown deletes.
         ExternalError: AWS does not say, or somebody deploys.
     """
-    require_known_adoptions(account)
+    known_names = {names.stack_name(account.environment, kind) for kind in DELETION_ORDER}
+    unknown_names = ", ".join(sorted(account.adopted_stacks - known_names))
+    if unknown_names:
+        problem = f"--adopt-untagged names what is no stack of this environment: {unknown_names}"
+        raise InputError(problem, where=account.name, change=f"name of these: {', '.join(sorted(known_names))}")
     stacks_by_kind = list_stacks(account)
-    stacks_to_delete = list_stacks_to_delete(stacks_by_kind)
-    require_own_stacks(account, stacks_to_delete)
-    for existing_stack in stacks_to_delete:
-        require_idle_stack(existing_stack)
-    if stacks_to_delete:
-        fleet_stack = stacks_by_kind.get("Fleet")
-        require_parked_fleet(
-            account, datetime.now(UTC), is_leaving=fleet_stack is None or fleet_stack.status == DELETE_IN_PROGRESS
-        )
-        cluster_description: ClusterDescription | None = read_cluster(account) if "Cluster" in stacks_by_kind else None
-        if cluster_description:
-            require_no_foreign_nodes(account, cluster_description)
+    stacks = [stack for kind, stack in stacks_by_kind.items() if kind != PERMANENT_KIND]
+    require_own_stacks(account, stacks)
+    for stack in stacks:
+        require_idle_stack(stack)
+    if stacks:
+        is_leaving = "Fleet" not in stacks_by_kind or stacks_by_kind["Fleet"].status == DELETE_IN_PROGRESS
+        require_parked_fleet(account, datetime.now(UTC), is_leaving=is_leaving)
+        description = read_cluster(account) if "Cluster" in stacks_by_kind else None
+        if description:
+            require_no_foreign_nodes(account, description)
             require_objects_removed(account, gitops_gone=gitops_gone)
     return TeardownSurvey(
         deletions=tuple(
-            StackDeletion(stack=existing_stack, resource_count=sum(1 for _ in list_resources(account, existing_stack)))
-            for existing_stack in stacks_to_delete
+            StackDeletion(stack=stack, resource_count=sum(1 for _ in list_resources(account, stack)))
+            for stack in stacks
         ),
-        permanent_resources=tuple(_list_permanent_resources(account, stacks_by_kind)),
-        stuck_stacks=tuple(
-            existing_stack.name for existing_stack in stacks_to_delete if existing_stack.status == DELETE_FAILED_STATUS
-        ),
+        permanent_resources=tuple(_list_permanent_resources(account, stacks_by_kind.get(PERMANENT_KIND))),
+        stuck_stacks=tuple(stack.name for stack in stacks if stack.status == DELETE_FAILED),
     )
 
 
 def _list_permanent_resources(
-    account: AccountClients, stacks_by_kind: dict[str, CloudFormationStack]
+    account: AccountClients, permanent_stack: CloudFormationStack | None
 ) -> Iterator[PermanentResource]:
     environment = account.environment
-    if PERMANENT_KIND in stacks_by_kind:
+    if permanent_stack:
         note = "CloudFormation's record of the buckets; costs nothing"
-        yield PermanentResource(
-            name=f"stack {stacks_by_kind[PERMANENT_KIND].name}", size=None, usd_month=None, note=note
-        )
-    yield from _measure_bucket(
-        account, names.bucket_name(environment), "models, artifacts and results, old versions counted"
-    )
+        yield PermanentResource(name=f"stack {permanent_stack.name}", note=note)
+    note = "models, artifacts and results, old versions counted"
+    yield from _measure_bucket(account, names.bucket_name(environment), note)
     if environment.artifacts.existing_bucket is None:
         yield from _measure_bucket(account, names.log_bucket_name(environment), "access logs of the bucket")
-    ownership = ResourceOwnership.discover(account)
-    for group in list_log_groups(account, ownership):
+    for group in list_log_groups(account, ResourceOwnership.discover(account)):
         if group.retain:
-            yield PermanentResource(
-                name=f"log group {group.name}", size=group.size_bytes, usd_month=None, note=RETENTION_NOTE
-            )
+            yield PermanentResource(name=f"log group {group.name}", size=group.size_bytes, note=RETENTION_NOTE)
 
 
 def _measure_bucket(account: AccountClients, bucket: str, note: str) -> Iterator[PermanentResource]:
-    usd_per_gb_month = account.environment.artifacts.usd_per_gb_month
-    name = f"s3://{bucket}"
+    name, price = f"s3://{bucket}", account.environment.artifacts.usd_per_gb_month
     try:
-        size = sum(
-            row["Size"] for row in account.list_rows("s3", "ListObjectVersions", "Versions", name, Bucket=bucket)
-        )
+        rows = account.list_rows("s3", "ListObjectVersions", "Versions", name, Bucket=bucket)
+        size = sum(row["Size"] for row in rows)
     except AccessDeniedError as error:
-        yield PermanentResource(
-            name=name, size=None, usd_month=None, note=f"{note}; its size is not known: {error.change}"
-        )
+        yield PermanentResource(name=name, note=f"{note}; its size is not known: {error.change}")
     except TandemError as error:
         if error_code(error.__cause__) != "NoSuchBucket":
             raise
     else:
-        yield PermanentResource(
-            name=name,
-            size=size,
-            usd_month=None if usd_per_gb_month is None else size / BYTES_PER_GB * usd_per_gb_month,
-            note=note,
-        )
+        usd_month = None if price is None else size / BYTES_PER_GB * price
+        yield PermanentResource(name=name, size=size, usd_month=usd_month, note=note)
+
+
+def list_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LogGroup]:
+    """Yield the environment's log groups, by name: CloudWatch Logs searches names and nothing else in all regions.
+
+    Raises:
+        ExternalError: CloudWatch Logs does not list them.
+    """
+    where = f"log groups of {account.name}"
+    for row in account.list_rows("logs", "DescribeLogGroups", "logGroups", where, logGroupNamePattern=account.name):
+        name = str(row["logGroupName"])
+        if ownership.owns({}, name):
+            retain = ownership.find_stack_kind(name) == "Image" and "Logs" in name
+            yield LogGroup(name, int(row.get("storedBytes", 0)), retain)

@@ -1,23 +1,20 @@
-"""Group capacity: whether the accelerators that are declared can be had, when, and at a price that is no rumour."""
+"""Group capacity: whether the accelerators can be had, when, at which price, and whether the budget sees the cost."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from tandem.guard.observe import BLOCK_MARGIN
+from tandem.ops.account import build_aws_command
 from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.check_result import (
-    CheckFinding,
-    fail_finding,
-    ok_finding,
-    unknown_finding,
-    warn_finding,
-)
-from tandem.ops.doctor.context import DoctorContext
-from tandem.ops.doctor.offering import list_offer_zones
-from tandem.shell_command import quote_command
+from tandem.ops.doctor.context import TIME_FORMAT, DoctorContext, Finding
+from tandem.ops.doctor.network import list_offer_zones
+from tandem.ops.faults import AccessDeniedError
+from tandem.ops.guard_config import stop_topic_arn, topic_arn
+from tandem.spec import budgets, names
 
 MAX_PRICE_AGE_DAYS = {"spot": 7, "on-demand": 30, "reservation": 30, "capacity-block": 30}
 """Days after which a price is told to be old; ours to choose: spot moves within hours, lists within months."""
@@ -27,135 +24,107 @@ QUOTA_NAMES = {
     "on-demand": "Running On-Demand Trn instances",
     "reservation": "Running On-Demand Trn instances",
 }
+QUOTAS = "service-quotas"
 PENDING_STATES = {"scheduled", "pending", "assessing", "delayed", "payment-pending"}
 NOT_FOUND_CODES = {"InvalidCapacityReservationId.NotFound", "InvalidCapacityReservationId.Malformed"}
-TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+# what a member of an organization is told, whatever its identity may do (hashicorp/terraform-provider-aws#37636)
+MEMBER_ACCOUNT_TEXT = "Linked account doesn't have access to cost allocation tags"
 
 
-def check_offering(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
+def check_offering(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """See that the zone offers the accelerators' type to this account."""
-    environment = context.environment
-    instance_type, zone = environment.capacity.instance_type, environment.capacity.zone
-    zone_ids = list_offer_zones(account, instance_type)
-    if zone in zone_ids:
-        yield ok_finding(f"{instance_type} is offered in {zone}")
+    capacity, region = context.environment.capacity, context.environment.region
+    zone_ids = list_offer_zones(account, capacity.instance_type)
+    if capacity.zone in zone_ids:
+        yield Finding("ok", f"{capacity.instance_type} is offered in {capacity.zone}")
         return
-    place_text = f"only in {', '.join(sorted(zone_ids))}" if zone_ids else f"nowhere in {environment.region}"
-    command = quote_command(
-        "aws", "ec2", "describe-instance-type-offerings", "--region", environment.region,
-        "--location-type", "availability-zone-id", "--filters", f"Name=instance-type,Values={instance_type}",
-    )  # fmt: skip
-    message = f"{instance_type} is not offered to this account in {zone}, {place_text}"
-    if environment.capacity.needs_reservation and not environment.capacity.awaits_reservation:
-        yield warn_finding(
-            message, "a type may be hidden from an account: what was reserved decides, see the next line", command
-        )
+    places = f"only in {', '.join(sorted(zone_ids))}" if zone_ids else f"nowhere in {region}"
+    message = f"{capacity.instance_type} is not offered to this account in {capacity.zone}, {places}"
+    command = build_aws_command(
+        f"ec2 describe-instance-type-offerings --region {region} --location-type availability-zone-id",
+        filters=f"Name=instance-type,Values={capacity.instance_type}",
+    )
+    if capacity.needs_reservation and not capacity.awaits_reservation:
+        yield Finding("warn", message, "see reservation: a type may be hidden from an account", command)
     else:
-        yield fail_finding(message, "write another capacity.zone or region, or ask AWS for access to the type", command)
+        yield Finding("fail", message, "write another capacity.zone or region, or ask AWS for the type", command)
 
 
-def check_quota(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
+def check_quota(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """Hold the vCPUs of all declared nodes against the account's quota, which is looked up by its name."""
-    environment = context.environment
-    capacity = environment.capacity
+    capacity, region = context.environment.capacity, context.environment.region
     if capacity.kind == "capacity-block":
-        yield ok_finding("not asked: a Capacity Block is not launched from a vCPU quota (unproven)")
+        yield Finding("ok", "not asked: a Capacity Block is not launched from a vCPU quota (unproven)")
         return
     name = QUOTA_NAMES[capacity.kind]
-    row = _find_quota(account, "ListServiceQuotas", name) or _find_quota(account, "ListAWSDefaultServiceQuotas", name)
-    command = quote_command(
-        "aws", "service-quotas", "list-service-quotas", "--service-code", "ec2", "--region", environment.region,
-        "--query", 'Quotas[?contains(QuotaName,`"Trn"`)].[QuotaName,QuotaCode,Value]',
-    )  # fmt: skip
-    if row is None:
-        yield unknown_finding(f"Service Quotas lists no {name!r}", "see in the console what it is called now", command)
-        return
-    node_vcpus = context.catalogue.instances.instances[capacity.instance_type].vcpu.value
-    required_vcpus, quota_vcpus = node_vcpus * capacity.nodes, float(row["Value"])
-    message = f"{name}: {quota_vcpus:g} vCPU, {capacity.nodes} x {capacity.instance_type} need {required_vcpus}"
-    if quota_vcpus < required_vcpus:
-        yield fail_finding(
-            message,
-            "ask for more, which may take days, or declare fewer capacity.nodes",
-            quote_command(
-                "aws",
-                "service-quotas",
-                "request-service-quota-increase",
-                "--service-code",
-                "ec2",
-                "--quota-code",
-                str(row["QuotaCode"]),
-                "--desired-value",
-                str(required_vcpus),
-                "--region",
-                environment.region,
-            ),
+    calls = ("ListServiceQuotas", "ListAWSDefaultServiceQuotas")
+    rows = (row for call in calls for row in account.list_rows(QUOTAS, call, "Quotas", "ec2", ServiceCode="ec2"))
+    quota = next((row for row in rows if row["QuotaName"].casefold() == name.casefold()), None)
+    if quota is None:
+        query = 'Quotas[?contains(QuotaName,`"Trn"`)].[QuotaName,QuotaCode,Value]'
+        command = build_aws_command("service-quotas list-service-quotas --service-code ec2", region=region, query=query)
+        yield Finding(
+            "unknown", f"Service Quotas lists no {name!r}", "see in the console what it is called now", command
         )
-    else:
-        yield ok_finding(message)
+        return
+    required = context.catalogue.instances.instances[capacity.instance_type].vcpu.value * capacity.nodes
+    message = f"{name}: {quota['Value']:g} vCPU, {capacity.nodes} x {capacity.instance_type} need {required}"
+    if quota["Value"] >= required:
+        yield Finding("ok", message)
+        return
+    flags = {"quota_code": str(quota["QuotaCode"]), "desired_value": str(required), "region": region}
+    command = build_aws_command("service-quotas request-service-quota-increase --service-code ec2", **flags)
+    yield Finding("fail", message, "ask for more, which may take days, or declare fewer capacity.nodes", command)
 
 
-def _find_quota(account: AllowlistedAccount, operation: str, name: str) -> dict[str, Any] | None:
-    rows = account.list_rows("service-quotas", operation, "Quotas", "ec2", ServiceCode="ec2")
-    return next((row for row in rows if row["QuotaName"].casefold() == name.casefold()), None)
-
-
-def check_reservation(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
+def check_reservation(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """Hold the Capacity Block or reservation against the file, and against now."""
     capacity = context.environment.capacity
     if not capacity.needs_reservation:
-        yield ok_finding(f"{capacity.kind} needs none")
+        yield Finding("ok", f"{capacity.kind} needs none")
         return
     if capacity.awaits_reservation:
         if capacity.block is not None and capacity.block.ends <= context.now:
-            yield fail_finding(f"capacity.block ended at {capacity.block.ends:{TIME_FORMAT}}",
-                       "write the block you have now, or null", "capacity.block: null")  # fmt: skip
-        yield warn_finding(
-            "none is declared: there is no Fleet stack, and nothing can be raised",
-            "buy or make one, write its id, deploy Fleet", _build_lookup_command(context, offers=True),
-        )  # fmt: skip
+            message = f"capacity.block ended at {capacity.block.ends:{TIME_FORMAT}}"
+            yield Finding("fail", message, "write the block you have now, or null", "capacity.block: null")
+        action = "buy or make one, write its id, deploy Fleet"
+        yield Finding("warn", "none is declared: nothing can be raised", action, _build_offer_command(context))
         return
     row = _read_reservation(context, account)
     if row is None:
-        yield fail_finding(
-            f"{capacity.reservation_id} is not in this account and region",
-            "correct capacity.reservation_id",
-            _build_lookup_command(context),
-        )
+        message = f"{capacity.reservation_id} is not in this account and region"
+        yield Finding("fail", message, "correct capacity.reservation_id", _build_lookup_command(context))
         return
     findings = [*_compare_purchase(context, row), *_judge_state(context, row), *_judge_window(context, row)]
     yield from findings
     if not any(finding.level == "fail" for finding in findings):
-        end = row.get("EndDate")
-        message = f"{capacity.reservation_id} is {row['State']}: {row['TotalInstanceCount']} x {row['InstanceType']}"
-        yield ok_finding(f"{message}{f' until {end:{TIME_FORMAT}}' if end else ''}")
+        end = f" until {row['EndDate']:{TIME_FORMAT}}" if row.get("EndDate") else ""
+        instances = f"{row['TotalInstanceCount']} x {row['InstanceType']}"
+        yield Finding("ok", f"{capacity.reservation_id} is {row['State']}: {instances}{end}")
 
 
 def _read_reservation(context: DoctorContext, account: AllowlistedAccount) -> dict[str, Any] | None:
-    reservation_id = context.environment.capacity.reservation_id
-    response = account.ask(
-        "ec2",
-        "DescribeCapacityReservations",
-        str(reservation_id),
-        absent=NOT_FOUND_CODES,
-        CapacityReservationIds=[reservation_id],
+    name = str(context.environment.capacity.reservation_id)
+    response = account.find(
+        "ec2", "DescribeCapacityReservations", name, absent=NOT_FOUND_CODES, CapacityReservationIds=[name]
     )
-    rows = response["CapacityReservations"] if response else []
-    return rows[0] if rows else None
+    return next(iter(response["CapacityReservations"]), None) if response else None
 
 
-def _build_lookup_command(context: DoctorContext, *, offers: bool = False) -> str:
-    capacity, region = context.environment.capacity, context.environment.region
-    if offers and capacity.kind == "capacity-block":
-        return quote_command(
-            "aws", "ec2", "describe-capacity-block-offerings", "--region", region,
-            "--instance-type", capacity.instance_type, "--instance-count", str(capacity.nodes),
-            "--capacity-duration-hours", "24",
-        )  # fmt: skip
-    return quote_command("aws", "ec2", "describe-capacity-reservations", "--region", region)
+def _build_lookup_command(context: DoctorContext) -> str:
+    return build_aws_command("ec2 describe-capacity-reservations", region=context.environment.region)
 
 
-def _compare_purchase(context: DoctorContext, row: dict[str, Any]) -> Iterator[CheckFinding]:
+def _build_offer_command(context: DoctorContext) -> str:
+    """Return the command that lists what may be bought; a reservation is made, not bought."""
+    capacity = context.environment.capacity
+    if capacity.kind != "capacity-block":
+        return _build_lookup_command(context)
+    words = f"ec2 describe-capacity-block-offerings --region {context.environment.region} --capacity-duration-hours 24"
+    return build_aws_command(words, instance_type=capacity.instance_type, instance_count=str(capacity.nodes))
+
+
+def _compare_purchase(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:
     """Compare what was reserved with what is declared."""
     capacity = context.environment.capacity
     kind = "capacity-block" if row.get("ReservationType") == "capacity-block" else "reservation"
@@ -165,106 +134,145 @@ def _compare_purchase(context: DoctorContext, row: dict[str, Any]) -> Iterator[C
         ("capacity.zone", capacity.zone, row.get("AvailabilityZoneId", capacity.zone)),
     ):
         if declared_value != actual_value:
-            yield fail_finding(
-                f"{path} is {declared_value}, that of the reservation {actual_value}",
-                "write what was reserved",
-                f"{path}: {actual_value}",
-            )
+            message = f"{path} is {declared_value}, that of the reservation {actual_value}"
+            yield Finding("fail", message, "write what was reserved", f"{path}: {actual_value}")
     total = int(row["TotalInstanceCount"])
+    message = f"{total} instances are reserved and {capacity.nodes} declared"
     if total < capacity.nodes:
-        yield fail_finding(
-            f"{total} instances are reserved, {capacity.nodes} declared",
-            "declare no more than are reserved",
-            f"capacity.nodes: {total}",
-        )
+        yield Finding("fail", message, "declare no more than are reserved", f"capacity.nodes: {total}")
     elif total > capacity.nodes:
-        yield warn_finding(
-            f"{total} instances are reserved and {capacity.nodes} declared: the others are paid for idle",
-            "declare them all, or share them",
-            f"capacity.nodes: {total}",
-        )
+        message = f"{message}: the others are paid for idle"
+        yield Finding("warn", message, "declare them all, or share them", f"capacity.nodes: {total}")
 
 
-def _judge_state(context: DoctorContext, row: dict[str, Any]) -> Iterator[CheckFinding]:
-    capacity, state = context.environment.capacity, row["State"]
+def _judge_state(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:
+    nodes, state = context.environment.capacity.nodes, row["State"]
+    available = int(row.get("AvailableInstanceCount", nodes))
     if state in PENDING_STATES:
-        starts = row.get("StartDate")
-        when = f", it starts at {starts:{TIME_FORMAT}}" if starts else ""
-        yield warn_finding(f"it is {state}{when}", "nothing can be raised before", _build_lookup_command(context))
+        start = f", it starts at {row['StartDate']:{TIME_FORMAT}}" if row.get("StartDate") else ""
+        yield Finding("warn", f"it is {state}{start}", "nothing can be raised before", _build_lookup_command(context))
     elif state != "active":
-        yield fail_finding(f"it is {state}: nothing can be launched from it", "buy another, write its id, deploy Fleet",
-                   _build_lookup_command(context, offers=True))  # fmt: skip
-    elif int(row.get("AvailableInstanceCount", capacity.nodes)) < capacity.nodes:
-        yield warn_finding(
-            f"{row['AvailableInstanceCount']} of its {row['TotalInstanceCount']} instances are free now",
-            "a raised fleet of this environment holds them, or somebody else does", _build_lookup_command(context),
-        )  # fmt: skip
+        message = f"it is {state}: nothing can be launched from it"
+        yield Finding("fail", message, "buy another, write its id, deploy Fleet", _build_offer_command(context))
+    elif available < nodes:
+        message = f"{available} of its {row['TotalInstanceCount']} instances are free now"
+        yield Finding("warn", message, "see who uses the others", _build_lookup_command(context))
 
 
-def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[CheckFinding]:
+def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:
     """Compare a Capacity Block's window with the declared one and with now; EC2 ends what runs in it."""
-    capacity, now = context.environment.capacity, context.now
-    starts, ends = row.get("StartDate"), row.get("EndDate")
+    capacity, starts, ends = context.environment.capacity, row.get("StartDate"), row.get("EndDate")
     if ends is not None and row["State"] in {"active", *PENDING_STATES}:
-        remaining = ends - now
+        remaining, minutes = ends - context.now, int(BLOCK_MARGIN / timedelta(minutes=1))
         if remaining <= BLOCK_MARGIN:
-            yield fail_finding(
-                f"it ends at {ends:{TIME_FORMAT}}: no raise is admitted in its last "
-                f"{_count_minutes(BLOCK_MARGIN)} minutes",
-                "buy another, write its id and dates, deploy Fleet",
-                _build_lookup_command(context, offers=True),
-            )
+            message = f"it ends at {ends:{TIME_FORMAT}}: no raise is admitted in its last {minutes} minutes"
+            yield Finding("fail", message, "buy another, write it, deploy Fleet", _build_offer_command(context))
         elif remaining < timedelta(hours=context.environment.guard.max_hours):
-            yield warn_finding(
-                f"it ends in {remaining / timedelta(hours=1):.1f} hours, before guard.max_hours is over",
-                "ask for fewer hours when starting",
-            )
+            message = f"it ends in {remaining / timedelta(hours=1):.1f} hours, before guard.max_hours is over"
+            yield Finding("warn", message, "ask for fewer hours when starting")
     if capacity.kind != "capacity-block" or starts is None or ends is None:
         return
     block_text = f"capacity.block: {{starts: {starts:{TIME_FORMAT}}, ends: {ends:{TIME_FORMAT}}}}"
     if capacity.block is None:
-        yield warn_finding(
-            "capacity.block is null: nobody knows when the block ends before EC2 does",
-            "write it, deploy Fleet",
-            block_text,
+        yield Finding(
+            "warn", "capacity.block is null: no stop comes before its end", "write it, deploy Fleet", block_text
         )
     elif (capacity.block.starts, capacity.block.ends) != (starts, ends):
-        yield fail_finding(
-            f"capacity.block says {capacity.block.starts:{TIME_FORMAT}} to {capacity.block.ends:{TIME_FORMAT}}, "
-            f"EC2 {starts:{TIME_FORMAT}} to {ends:{TIME_FORMAT}}",
-            "write what EC2 says",
-            block_text,
-        )
+        declared_text = f"{capacity.block.starts:{TIME_FORMAT}} to {capacity.block.ends:{TIME_FORMAT}}"
+        message = f"capacity.block says {declared_text}, EC2 {starts:{TIME_FORMAT}} to {ends:{TIME_FORMAT}}"
+        yield Finding("fail", message, "write what EC2 says", block_text)
 
 
-def _count_minutes(span: timedelta) -> int:
-    return int(span / timedelta(minutes=1))
-
-
-def check_price(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
+def check_price(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """See that the price of a node-hour is of this purchase, or not old."""
     capacity = context.environment.capacity
+    is_block = capacity.kind == "capacity-block" and not capacity.awaits_reservation  # else it is paid by the hour
+    purchase_time = ((_read_reservation(context, account) if is_block else None) or {}).get("CreateDate")
     message = f"{capacity.usd_per_hour:g} USD per node-hour, read on {capacity.usd_per_hour_date}"
-    purchase_time = _read_purchase_time(context, account)
     days = (context.now.date() - capacity.usd_per_hour_date).days
     field_names = "capacity.usd_per_hour and usd_per_hour_date"
     if days < 0:
-        yield fail_finding(f"{message}, which is to come", "write the day on which it was read", field_names)
+        yield Finding("fail", f"{message}, which is to come", "write the day on which it was read", field_names)
     elif purchase_time is not None and capacity.usd_per_hour_date < purchase_time.date():
-        yield warn_finding(f"{message}, before this was bought on {purchase_time.date()}",
-                   "divide what was paid by hours and instances, and write it with its day", field_names)  # fmt: skip
+        message = f"{message}, before this was bought on {purchase_time.date()}"
+        yield Finding("warn", message, "write what was paid by hours and instances, and its day", field_names)
     elif purchase_time is None and days > MAX_PRICE_AGE_DAYS[capacity.kind]:
-        yield warn_finding(
-            f"{message}, {days} days ago", "read it again: every USD that is shown follows from it", field_names
-        )
+        yield Finding("warn", f"{message}, {days} days ago", "read it again: each cost follows from it", field_names)
     else:
-        yield ok_finding(message)
+        yield Finding("ok", message)
 
 
-def _read_purchase_time(context: DoctorContext, account: AllowlistedAccount) -> datetime | None:
-    """Return when the block was bought; None for what is paid by the hour."""
-    capacity = context.environment.capacity
-    if capacity.kind != "capacity-block" or capacity.awaits_reservation:
-        return None
-    row = _read_reservation(context, account)
-    return row.get("CreateDate") if row else None
+def check_cost_tag(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+    """See that the tag by which the budget counts is activated: AWS Billing ignores any other."""
+    tag = budgets.budget_tag_key(context.environment)
+    if tag is None:
+        yield Finding("ok", "no tags are declared: the budget counts the whole account's instances of the type")
+        return
+    effect, flag = "the budget counts nothing and stops nothing", f"TagKey={tag},Status=Active"
+    command = build_aws_command("ce update-cost-allocation-tags-status", cost_allocation_tags_status=flag)
+    try:
+        rows = account.ask("ce", "ListCostAllocationTags", tag, TagKeys=[tag])["CostAllocationTags"]
+    except AccessDeniedError as error:
+        if MEMBER_ACCOUNT_TEXT not in error.problem:
+            raise
+        message = f"only the organization's management account sees whether {tag} is activated: else {effect}"
+        yield Finding("unknown", message, "let whoever has that account see to it", command)
+        return
+    status = next((row["Status"] for row in rows if row["TagKey"] == tag), None)
+    if status == "Active":
+        yield Finding("ok", f"the cost allocation tag {tag} is activated")
+    elif status:
+        action = "activate it; it takes up to a day, and what was spent before stays uncounted"
+        yield Finding("warn", f"the cost allocation tag {tag} is not activated: {effect}", action, command)
+    else:
+        action = "deploy, and activate the tag within a day, when AWS Billing lists it"
+        yield Finding("warn", f"AWS Billing does not know the tag {tag} yet: {effect}", action, command)
+
+
+def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+    """See that the budget is there where somebody must make it by hand, and that it counts the fleet's instances."""
+    environment, name = context.environment, names.budget_name(context.environment)
+    is_manual = budgets.needs_manual_budget(environment)
+    parameters = {"AccountId": environment.account, "BudgetName": name}
+    answer = account.find("budgets", "DescribeBudget", name, absent={"NotFoundException"}, **parameters)
+    if answer is None and is_manual:
+        message = f"CloudFormation makes no budget in {environment.region}, and nobody made {name} by hand"
+        yield Finding("warn", message, "make it once, after Guard is deployed", _build_create_budget_command(context))
+        return
+    if answer is None:
+        yield Finding("ok", f"there is no {name} yet; the stack Guard makes it")
+        return
+    filters = (answer["Budget"].get("CostFilters", {}), budgets.budget_cost_filters(environment, context.catalogue))
+    actual, expected = ({key: sorted(values) for key, values in row.items()} for row in filters)
+    if actual == expected:
+        yield Finding("ok", f"{name} counts the fleet's instances and nothing else")
+        return
+    message = f"{name} counts {json.dumps(actual)}, not the fleet's instances alone ({json.dumps(expected)})"
+    if is_manual:
+        yield Finding("warn", message, "delete it and make it again", _build_create_budget_command(context))
+    else:
+        yield Finding("warn", message, "deploy the stack Guard")
+
+
+def _build_create_budget_command(context: DoctorContext) -> str:
+    """Return the command that makes the budget which Guard makes elsewhere."""
+    environment = context.environment
+    alerts = [("ACTUAL", percent, stop_topic_arn(environment)) for percent in budgets.BUDGET_THRESHOLDS_PERCENT]
+    alerts.append(("FORECASTED", budgets.FORECAST_THRESHOLD_PERCENT, topic_arn(environment)))
+    form: dict[str, Any] = {"ComparisonOperator": "GREATER_THAN", "ThresholdType": "PERCENTAGE"}
+    notifications = [
+        {
+            "Notification": form | {"NotificationType": kind, "Threshold": percent},
+            "Subscribers": [{"SubscriptionType": "SNS", "Address": topic}],
+        }
+        for kind, percent, topic in alerts
+    ]
+    budget_request = {
+        "BudgetName": names.budget_name(environment),
+        "BudgetType": "COST",
+        "TimeUnit": "MONTHLY",
+        "BudgetLimit": {"Amount": f"{environment.guard.budget_usd:.2f}", "Unit": "USD"},
+        "CostFilters": budgets.budget_cost_filters(environment, context.catalogue),
+    }
+    flags = {"budget": json.dumps(budget_request), "notifications_with_subscribers": json.dumps(notifications)}
+    return build_aws_command("budgets create-budget", account_id=environment.account, **flags)

@@ -1,15 +1,23 @@
-"""What is examined: an environment, what it hosts, and the moment."""
+"""What is examined, and what a check says of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any, Literal
 
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.model import ModelConfig
+
+CheckLevel = Literal["ok", "warn", "fail", "unknown"]
+CheckGroup = Literal["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]
+
+EXIT_MISMATCH = 2  # what is declared and what the account has do not fit; the same tomorrow, until somebody changes one
+EXIT_EXTERNAL = 3  # AWS, the credentials, the network or a half-done deploy; or what is needed could not be seen
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class RegistryError(Exception):
@@ -41,3 +49,45 @@ class DoctorContext:
         """Return every model that the hosted experiments serve, each once."""
         ids = dict.fromkeys(name for experiment in self.experiments for name in experiment.all_models())
         return [self.catalogue.models[name] for name in ids if name in self.catalogue.models]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence of a check.
+
+    Args:
+        level: `ok` is as it must be, `warn` stops nothing today, over `fail` a deploy or a raise will stumble,
+            `unknown` could not be seen.
+        message: what is so.
+        action: what to do about it, in one sentence without its full stop; empty where nothing is to be done.
+        command: to type, or lines to write into a file; empty for none.
+        code: of a `fail`, EXIT_MISMATCH or EXIT_EXTERNAL.
+    """
+
+    level: CheckLevel
+    message: str
+    action: str = ""
+    command: str = ""
+    code: int = EXIT_MISMATCH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """A finding, and whose it is.
+
+    Args:
+        check: id of the check.
+        code: the exit code that this line alone asks for: 0, EXIT_MISMATCH or EXIT_EXTERNAL.
+    """
+
+    group: CheckGroup
+    check: str
+    level: CheckLevel
+    said: str
+    do: str
+    command: str
+    code: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return its fields by name."""
+        return asdict(self)

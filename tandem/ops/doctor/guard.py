@@ -9,27 +9,19 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tandem.guard.config import AwsClients
+from tandem.aws.faults import error_code
 from tandem.guard.fence import read_fence
-from tandem.guard.lease import Lease, read_lease, read_pointer
+from tandem.guard.lease import read_lease, read_pointer
 from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, ScalingGroup, read_scaling_groups
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
+from tandem.ops.account import build_aws_command
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import PROOF_NAME_PREFIX
-from tandem.ops.doctor.check_result import (
-    EXIT_EXTERNAL,
-    CheckFinding,
-    fail_finding,
-    ok_finding,
-    unknown_finding,
-    warn_finding,
-)
-from tandem.ops.doctor.context import DoctorContext
-from tandem.ops.faults import error_code
+from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
 from tandem.ops.guard_config import build_guard_config
-from tandem.shell_command import build_cdk_command, quote_command
+from tandem.shell_command import build_cdk_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -42,189 +34,140 @@ NOT_FOUND_CODES = {"ResourceNotFoundException"}
 SIZING_ARN_SUFFIX = ":eks:updateNodegroupConfig"  # how the target of a schedule that sizes a node group ends
 
 
-def check_capacity_kind(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
+def check_capacity_kind(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """Compare how the nodes are bought as declared, as Fleet is deployed and as Guard knows it."""
-    environment = context.environment
-    declared_kind, node_group = environment.capacity.kind, _read_node_group(account)
-    name = names.guard_function_name(environment, "stop")
-    function = account.ask(
-        "lambda", "GetFunctionConfiguration", f"function {name}", absent=NOT_FOUND_CODES, FunctionName=name
-    )
-    if node_group and node_group.get("tags", {}).get(names.OWNER_TAG) != environment.name:
-        yield unknown_finding(f"{names.node_group_name(environment)} is another's, so nothing is compared", "see fleet")
+    environment, node_group = context.environment, _read_node_group(account)
+    tags = node_group.get("tags", {})
+    name, declared_kind = names.guard_function_name(environment, "stop"), environment.capacity.kind
+    parameters = {"absent": NOT_FOUND_CODES, "FunctionName": name}
+    function = account.find("lambda", "GetFunctionConfiguration", f"function {name}", **parameters)
+    if node_group and tags.get(names.OWNER_TAG) != environment.name:
+        message = f"{names.node_group_name(environment)} is another's, so nothing is compared"
+        yield Finding("unknown", message, "see fleet")
         return
-    findings = [*_compare_fleet(environment, node_group), *_compare_guard(environment, node_group, function)]
+    findings = [*_compare_fleet(environment, node_group)] if node_group else []
+    # the node group's tag comes before what the stop function's variable says
+    variables = (function or {}).get("Environment", {}).get("Variables", {})
+    guard_kind = str(variables.get(CAPACITY_KIND_VARIABLE, "nothing"))
+    if function is not None and guard_kind != declared_kind:
+        effect = f"while Fleet has no tag {CAPACITY_KIND_TAG}, at its limit the budget {_describe_effect(guard_kind)}"
+        if CAPACITY_KIND_TAG in tags:
+            effect = "Fleet's tag comes before it, so only a deploy of Guard is missing"
+        message = f"the file says {declared_kind}, and Guard is deployed with {guard_kind}: {effect}"
+        command = build_cdk_command("deploy", environment.name, "Guard")
+        action = "deploy Guard, or correct capacity.kind"
+        findings.append(Finding("fail", message, action, command, code=EXIT_EXTERNAL))
     yield from findings
     if not findings:
-        effect = _describe_effect(declared_kind)
-        yield ok_finding(f"{declared_kind}, as far as Fleet and Guard are deployed: at its limit the budget {effect}")
+        effect = f"at its limit the budget {_describe_effect(declared_kind)}"
+        yield Finding("ok", f"{declared_kind}, as far as Fleet and Guard are deployed: {effect}")
 
 
-def _compare_fleet(environment: Environment, node_group: Mapping[str, Any] | None) -> Iterator[CheckFinding]:
-    if not node_group:
-        return
+def _compare_fleet(environment: Environment, node_group: Mapping[str, Any]) -> Iterator[Finding]:
     declared_kind, tag = environment.capacity.kind, node_group.get("tags", {}).get(CAPACITY_KIND_TAG)
-    eks_capacity_type = node_group.get("capacityType", EKS_CAPACITY_TYPES[declared_kind])
-    command = build_cdk_command("deploy", environment.name, "Fleet")
-    if eks_capacity_type != EKS_CAPACITY_TYPES[declared_kind]:
-        yield fail_finding(
-            f"the file says {declared_kind}, and EKS buys {eks_capacity_type} for {names.node_group_name(environment)}",
-            "deploy Fleet, or correct capacity.kind",
-            command,
-            code=EXIT_EXTERNAL,
-        )
+    expected_type, name = EKS_CAPACITY_TYPES[declared_kind], names.node_group_name(environment)
+    action, command = "deploy Fleet, or correct capacity.kind", build_cdk_command("deploy", environment.name, "Fleet")
+    actual_type = node_group.get("capacityType", expected_type)
+    if actual_type != expected_type:
+        message = f"the file says {declared_kind}, and EKS buys {actual_type} for {name}"
+        yield Finding("fail", message, action, command, code=EXIT_EXTERNAL)
     if tag is None:
-        yield warn_finding(
-            f"{names.node_group_name(environment)} has no tag {CAPACITY_KIND_TAG}: an earlier release deployed it, "
-            "and a stop takes its kind from Guard",
-            "deploy Fleet",
-            command,
-        )
+        message = f"{name} has no tag {CAPACITY_KIND_TAG} (an earlier release): a stop takes its kind from Guard"
+        yield Finding("warn", message, "deploy Fleet", command)
     elif tag != declared_kind:
-        effect = _describe_effect(tag)
-        yield fail_finding(
-            f"the file says {declared_kind}, and Fleet is deployed as {tag}: at its limit the budget {effect}",
-            "deploy Fleet, or correct capacity.kind",
-            command,
-            code=EXIT_EXTERNAL,
-        )
-
-
-def _compare_guard(
-    environment: Environment, node_group: Mapping[str, Any] | None, function: Mapping[str, Any] | None
-) -> Iterator[CheckFinding]:
-    """Say what the stop function believes; the node group's tag comes before what its variable says."""
-    if function is None:
-        return
-    declared_kind = environment.capacity.kind
-    guard_kind = str(function.get("Environment", {}).get("Variables", {}).get(CAPACITY_KIND_VARIABLE, "nothing"))
-    if guard_kind == declared_kind:
-        return
-    tag = (node_group or {}).get("tags", {}).get(CAPACITY_KIND_TAG)
-    effect = f"while Fleet has no tag {CAPACITY_KIND_TAG}, at its limit the budget {_describe_effect(guard_kind)}"
-    if tag is not None:
-        effect = "Fleet's tag comes before it, so only a deploy of Guard is missing"
-    yield fail_finding(f"the file says {declared_kind}, and Guard is deployed with {guard_kind}: {effect}",
-               "deploy Guard, or correct capacity.kind", build_cdk_command("deploy", environment.name, "Guard"),
-               code=EXIT_EXTERNAL)  # fmt: skip
+        effect = f"at its limit the budget {_describe_effect(tag)}"
+        message = f"the file says {declared_kind}, and Fleet is deployed as {tag}: {effect}"
+        yield Finding("fail", message, action, command, code=EXIT_EXTERNAL)
 
 
 def _describe_effect(kind: str) -> str:
     return "only tells people, because a Capacity Block is prepaid" if kind == "capacity-block" else "stops the fleet"
 
 
-def check_scaling_groups(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
+def check_scaling_groups(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """Name what is suspended in the node group's Auto Scaling group: a start needs its launches, a stop its ends."""
-    config, node_group = build_guard_config(context.environment), _read_node_group(account)
-    rows = ((node_group or {}).get("resources") or {}).get("autoScalingGroups", [])
+    config = build_guard_config(context.environment)
+    rows = (_read_node_group(account).get("resources") or {}).get("autoScalingGroups", [])
     if not rows:
-        yield ok_finding("the node group has no Auto Scaling group yet")
+        yield Finding("ok", "the node group has no Auto Scaling group yet")
         return
-    clients = _create_clients(account)
+    clients = account.guard_clients("s3", "autoscaling")
     try:
         groups = read_scaling_groups(clients, [str(row["name"]) for row in rows])
     except CALL_ERRORS as error:
-        raise account.convert_error(
-            error, "autoscaling", "DescribeAutoScalingGroups", config.node_group_description
-        ) from error
-    suspended_groups: tuple[str, ...] = ()
-    if any(LAUNCH_PROCESS in row.suspended_processes for row in groups):
+        where = config.node_group_description
+        raise account.convert_error(error, "autoscaling", "DescribeAutoScalingGroups", where) from error
+    fence = None
+    if any(LAUNCH_PROCESS in group.suspended_processes for group in groups):
         try:
             fence = read_fence(clients, config)
         except CALL_ERRORS as error:
             raise account.convert_error(error, "s3", "GetObject", f"s3://{config.bucket}") from error
-        suspended_groups = fence.suspended if fence else ()
-    findings = [finding for row in groups for finding in _judge_processes(context.environment, row, suspended_groups)]
+    stopped_groups = fence.suspended if fence else ()
+    findings = [finding for group in groups for finding in _judge_processes(config.region, group, stopped_groups)]
     yield from findings
     if not findings:
-        yield ok_finding(
-            f"no process of {', '.join(row.name for row in groups) or 'its Auto Scaling group'} is suspended"
-        )
+        group_names = ", ".join(group.name for group in groups) or "its Auto Scaling group"
+        yield Finding("ok", f"no process of {group_names} is suspended")
 
 
-def _judge_processes(
-    environment: Environment, group: ScalingGroup, suspended_groups: tuple[str, ...]
-) -> Iterator[CheckFinding]:
-    def build_resume_command(*processes: str) -> str:
-        return quote_command(
-            "aws", "autoscaling", "resume-processes", "--region", environment.region,
-            "--auto-scaling-group-name", group.name, "--scaling-processes", *processes,
-        )  # fmt: skip
-
-    other_processes = [process for process in group.suspended_processes if process != LAUNCH_PROCESS]
-    if LAUNCH_PROCESS in group.suspended_processes and group.name in suspended_groups:
-        yield ok_finding(f"a stop suspended {LAUNCH_PROCESS} of {group.name}; the next start resumes it")
+def _judge_processes(region: str, group: ScalingGroup, stopped_groups: tuple[str, ...]) -> Iterator[Finding]:
+    words = f"autoscaling resume-processes --region {region}"
+    others = [process for process in group.suspended_processes if process != LAUNCH_PROCESS]
+    if LAUNCH_PROCESS in group.suspended_processes and group.name in stopped_groups:
+        yield Finding("ok", f"a stop suspended {LAUNCH_PROCESS} of {group.name}; the next start resumes it")
     elif LAUNCH_PROCESS in group.suspended_processes:
-        yield fail_finding(
-            f"somebody suspended {LAUNCH_PROCESS} of {group.name}, and no stop of Tandem did: every start refuses",
-            "find out who and why, then resume it",
-            build_resume_command(LAUNCH_PROCESS),
-            code=EXIT_EXTERNAL,
-        )
-    if other_processes:
-        yield warn_finding(
-            f"suspended in {group.name}: {', '.join(other_processes)}; EKS may not end nodes as it is told",
-            "find out who and why, then resume them",
-            build_resume_command(*other_processes),
-        )
+        message = f"somebody suspended {LAUNCH_PROCESS} of {group.name}, and no stop of Tandem did: every start refuses"
+        command = build_aws_command(words, auto_scaling_group_name=group.name, scaling_processes=LAUNCH_PROCESS)
+        yield Finding("fail", message, "find out who and why, then resume it", command, code=EXIT_EXTERNAL)
+    if others:
+        message = f"suspended in {group.name}: {', '.join(others)}; EKS may not end nodes as it is told"
+        command = build_aws_command(words, auto_scaling_group_name=group.name, scaling_processes=others)
+        yield Finding("warn", message, "find out who and why, then resume them", command)
 
 
-def check_schedules(context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckFinding]:
+def check_schedules(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """Name the schedules of the guard's group that no lease owns: one may raise the fleet behind every fence."""
     config = build_guard_config(context.environment)
-    where = f"schedule group {config.schedule_group}"
-    clients = _create_clients(account)
-    lease = _read_current_lease(account, clients)
+    where, lease = f"schedule group {config.schedule_group}", None
+    clients = account.guard_clients("s3", "scheduler")
+    try:
+        lease = read_lease(clients, config, read_pointer(clients, config))[0]
+    except CALL_ERRORS as error:
+        if error_code(error) != "NoSuchBucket":
+            raise account.convert_error(error, "s3", "GetObject", f"s3://{config.bucket}") from error
     try:
         foreign_schedules = list_foreign_schedules(clients, config, lease)
     except CALL_ERRORS as error:
-        fault = account.convert_error(error, "scheduler", "ListSchedules", where)
         if error_code(error) not in NOT_FOUND_CODES:
-            raise fault from error
-        yield ok_finding(f"{where} is not there yet")
+            raise account.convert_error(error, "scheduler", "ListSchedules", where) from error
+        yield Finding("ok", f"{where} is not there yet")
         return
-    for foreign_schedule in foreign_schedules:
-        yield _judge_schedule(account, foreign_schedule)
+    yield from (_judge_schedule(account, schedule) for schedule in foreign_schedules)
     if not foreign_schedules:
-        yield ok_finding(f"{where} has no schedule but the lease's own" if lease else f"{where} has no schedule")
+        yield Finding("ok", f"{where} has no schedule but the lease's own" if lease else f"{where} has no schedule")
 
 
-def _judge_schedule(account: AllowlistedAccount, foreign_schedule: ForeignSchedule) -> CheckFinding:
+def _judge_schedule(account: AllowlistedAccount, schedule: ForeignSchedule) -> Finding:
     config = build_guard_config(account.environment)
-    delete_command = quote_command(
-        "aws", "scheduler", "delete-schedule", "--region", config.region, "--group-name", config.schedule_group,
-        "--name", foreign_schedule.name,
-    )  # fmt: skip
-    where = f"schedule {config.schedule_group}/{foreign_schedule.name}"
-    response = account.ask(
-        "scheduler",
-        "GetSchedule",
-        where,
-        absent=NOT_FOUND_CODES,
-        GroupName=config.schedule_group,
-        Name=foreign_schedule.name,
-    )
+    where, parameters = f"schedule {config.schedule_group}/{schedule.name}", {"GroupName": config.schedule_group}
+    response = account.find("scheduler", "GetSchedule", where, absent=NOT_FOUND_CODES, Name=schedule.name, **parameters)
     if response is None:
-        return ok_finding(f"{where} is gone since it was listed")
-    expression = str(response.get("ScheduleExpression", "?"))
-    when = f"{foreign_schedule.state}, {expression}"
+        return Finding("ok", f"{where} is gone since it was listed")
+    expression, size = str(response.get("ScheduleExpression", "?")), _read_size(response.get("Target") or {})
     is_recurring = not expression.startswith("at(")
-    if foreign_schedule.name.startswith(PROOF_NAME_PREFIX) and not is_recurring:
-        return warn_finding(
-            f"{where} ({when}) is of a proof of the one-shot stop",
-            "wait two minutes: it deletes itself",
-            delete_command,
-        )
-    size = _read_size(response.get("Target") or {})
-    effect = f"calls {foreign_schedule.target_arn}" if size is None else f"sets the fleet to {size} nodes"
+    where = f"{where} ({schedule.state}, {expression})"
+    command = build_aws_command(
+        f"scheduler delete-schedule --region {config.region}", group_name=config.schedule_group, name=schedule.name
+    )
+    if schedule.name.startswith(PROOF_NAME_PREFIX) and not is_recurring:
+        message = f"{where} is of a proof of the one-shot stop"
+        return Finding("warn", message, "wait two minutes: it deletes itself", command)
+    effect = f"calls {schedule.target_arn}" if size is None else f"sets the fleet to {size} nodes"
     if size and is_recurring:
         effect = f"raises the fleet to {size} nodes again and again, behind every fence"
-    return fail_finding(
-        f"{where} ({when}) belongs to no lease and {effect}; every start refuses beside it",
-        "see who made it; if no start is under way, delete it",
-        delete_command,
-        code=EXIT_EXTERNAL,
-    )
+    message = f"{where} belongs to no lease and {effect}; every start refuses beside it"
+    return Finding("fail", message, "see who made it; if no start is under way, delete it", command, code=EXIT_EXTERNAL)
 
 
 def _read_size(target: Mapping[str, Any]) -> int | None:
@@ -240,25 +183,10 @@ def _read_size(target: Mapping[str, Any]) -> int | None:
     return max(sizes.get("desiredsize", 0), sizes.get("minsize", 0))
 
 
-def _read_node_group(account: AllowlistedAccount) -> Mapping[str, Any] | None:
+def _read_node_group(account: AllowlistedAccount) -> Mapping[str, Any]:
+    """Return the node group as EKS describes it; empty where there is none."""
     config = build_guard_config(account.environment)
-    answer = account.ask(
-        "eks", "DescribeNodegroup", config.node_group_description, absent=NOT_FOUND_CODES,
-        clusterName=config.cluster, nodegroupName=config.node_group,
-    )  # fmt: skip
-    return None if answer is None else answer["nodegroup"]
-
-
-def _read_current_lease(account: AllowlistedAccount, clients: AwsClients) -> Lease | None:
-    config = build_guard_config(account.environment)
-    try:
-        return read_lease(clients, config, read_pointer(clients, config))[0]
-    except CALL_ERRORS as error:
-        if error_code(error) == "NoSuchBucket":
-            return None
-        raise account.convert_error(error, "s3", "GetObject", f"s3://{config.bucket}") from error
-
-
-def _create_clients(account: AllowlistedAccount) -> AwsClients:
-    boto_clients = {service: account.client(service) for service in ("s3", "eks", "ec2", "scheduler", "autoscaling")}
-    return AwsClients(**boto_clients, sns=None, cloudwatch=None)
+    parameters = {"clusterName": config.cluster, "nodegroupName": config.node_group}
+    where = config.node_group_description
+    answer = account.find("eks", "DescribeNodegroup", where, absent=NOT_FOUND_CODES, **parameters)
+    return answer["nodegroup"] if answer else {}

@@ -11,34 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tandem.errors import TandemError
-from tandem.ops.doctor import (
-    budget,
-    capacity,
-    cluster,
-    guard,
-    identity,
-    network,
-    people,
-    stop_proof,
-    storage,
-)
+from tandem.ops.doctor import capacity, cluster, guard, identity, network, people, stop_proof, storage
 from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.check_result import (
-    EXIT_EXTERNAL,
-    EXIT_MISMATCH,
-    CheckFinding,
-    CheckGroup,
-    CheckResult,
-    unknown_finding,
-)
-from tandem.ops.doctor.context import DoctorContext
+from tandem.ops.doctor.context import EXIT_EXTERNAL, EXIT_MISMATCH, CheckGroup, CheckResult, DoctorContext, Finding
 
 MAX_WORKERS = 8
 EXIT_STRICT = 1
-CREDENTIALS_CHECK = "credentials"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DoctorCheck:
     """One row of the table.
 
@@ -51,41 +32,42 @@ class DoctorCheck:
 
     id: str
     group: CheckGroup
-    find: Callable[[DoctorContext, AllowlistedAccount], Iterator[CheckFinding]]
+    find: Callable[[DoctorContext, AllowlistedAccount], Iterator[Finding]]
     mandatory: bool = True
     needs_account: bool = True
 
 
+CREDENTIALS = DoctorCheck("credentials", "account", identity.check_credentials)
 CHECKS = (
-    DoctorCheck(id="placeholders", group="account", find=identity.check_placeholders, needs_account=False),
-    DoctorCheck(id=CREDENTIALS_CHECK, group="account", find=identity.check_credentials),
-    DoctorCheck(id="region", group="account", find=identity.check_region, mandatory=False),
-    DoctorCheck(id="bootstrap", group="account", find=identity.check_bootstrap),
-    DoctorCheck(id="boundary", group="account", find=identity.check_boundary),
-    DoctorCheck(id="stacks", group="account", find=identity.check_stacks),
-    DoctorCheck(id="zones", group="network", find=network.check_zones),
-    DoctorCheck(id="subnets", group="network", find=network.check_subnets),
-    DoctorCheck(id="system-nodes", group="network", find=network.check_system_nodes, mandatory=False),
-    DoctorCheck(id="offering", group="capacity", find=capacity.check_offering, mandatory=False),
-    DoctorCheck(id="quota", group="capacity", find=capacity.check_quota, mandatory=False),
-    DoctorCheck(id="reservation", group="capacity", find=capacity.check_reservation),
-    DoctorCheck(id="price", group="capacity", find=capacity.check_price, mandatory=False),
-    DoctorCheck(id="cost-tag", group="capacity", find=budget.check_cost_tag, mandatory=False),
-    DoctorCheck(id="budget", group="capacity", find=budget.check_budget, mandatory=False),
-    DoctorCheck(id="bucket", group="artifacts", find=storage.check_bucket),
-    DoctorCheck(id="bucket-key", group="artifacts", find=storage.check_bucket_key),
-    DoctorCheck(id="images", group="artifacts", find=storage.check_images, mandatory=False),
-    DoctorCheck(id="own-images", group="artifacts", find=storage.check_own_images, mandatory=False),
-    DoctorCheck(id="token", group="artifacts", find=storage.check_token),
-    DoctorCheck(id="minor", group="cluster", find=cluster.check_kubernetes_minor, mandatory=False),
-    DoctorCheck(id="addons", group="cluster", find=cluster.check_addons, mandatory=False),
-    DoctorCheck(id="control-plane", group="cluster", find=cluster.check_control_plane),
-    DoctorCheck(id="fleet", group="cluster", find=cluster.check_fleet),
-    DoctorCheck(id="capacity-kind", group="guard", find=guard.check_capacity_kind),
-    DoctorCheck(id="scaling", group="guard", find=guard.check_scaling_groups, mandatory=False),
-    DoctorCheck(id="schedules", group="guard", find=guard.check_schedules, mandatory=False),
-    DoctorCheck(id="principals", group="people", find=people.check_principals, mandatory=False),
-    DoctorCheck(id="subscriptions", group="people", find=people.check_subscriptions, mandatory=False),
+    DoctorCheck("placeholders", "account", identity.check_placeholders, needs_account=False),
+    CREDENTIALS,
+    DoctorCheck("region", "account", identity.check_region, mandatory=False),
+    DoctorCheck("bootstrap", "account", identity.check_bootstrap),
+    DoctorCheck("boundary", "account", identity.check_boundary),
+    DoctorCheck("stacks", "account", identity.check_stacks),
+    DoctorCheck("zones", "network", network.check_zones),
+    DoctorCheck("subnets", "network", network.check_subnets),
+    DoctorCheck("system-nodes", "network", network.check_system_nodes, mandatory=False),
+    DoctorCheck("offering", "capacity", capacity.check_offering, mandatory=False),
+    DoctorCheck("quota", "capacity", capacity.check_quota, mandatory=False),
+    DoctorCheck("reservation", "capacity", capacity.check_reservation),
+    DoctorCheck("price", "capacity", capacity.check_price, mandatory=False),
+    DoctorCheck("cost-tag", "capacity", capacity.check_cost_tag, mandatory=False),
+    DoctorCheck("budget", "capacity", capacity.check_budget, mandatory=False),
+    DoctorCheck("bucket", "artifacts", storage.check_bucket),
+    DoctorCheck("bucket-key", "artifacts", storage.check_bucket_key),
+    DoctorCheck("images", "artifacts", storage.check_images, mandatory=False),
+    DoctorCheck("own-images", "artifacts", storage.check_own_images, mandatory=False),
+    DoctorCheck("token", "artifacts", storage.check_token),
+    DoctorCheck("minor", "cluster", cluster.check_kubernetes_minor, mandatory=False),
+    DoctorCheck("addons", "cluster", cluster.check_addons, mandatory=False),
+    DoctorCheck("control-plane", "cluster", cluster.check_control_plane),
+    DoctorCheck("fleet", "cluster", cluster.check_fleet),
+    DoctorCheck("capacity-kind", "guard", guard.check_capacity_kind),
+    DoctorCheck("scaling", "guard", guard.check_scaling_groups, mandatory=False),
+    DoctorCheck("schedules", "guard", guard.check_schedules, mandatory=False),
+    DoctorCheck("principals", "people", people.check_principals, mandatory=False),
+    DoctorCheck("subscriptions", "people", people.check_subscriptions, mandatory=False),
 )
 
 
@@ -97,23 +79,15 @@ def run_checks(
     What is asked with credentials that are none, or another account's, says nothing of this one: then it is not asked.
     """
     all_checks = tuple(checks)
-    credential_results = [
-        result
-        for check in all_checks
-        if check.id == CREDENTIALS_CHECK
-        for result in _run_check(check, context, account)
-    ]
-    has_credentials = all(result.level == "ok" for result in credential_results)
+    credentials = list(_run_check(CREDENTIALS, context, account)) if CREDENTIALS in all_checks else []
+    has_credentials = all(result.level == "ok" for result in credentials)
+    skipped = Finding("unknown", "not asked, for want of credentials of this account", "see credentials")
 
     def collect_results(check: DoctorCheck) -> list[CheckResult]:
-        if check.id == CREDENTIALS_CHECK:
-            return credential_results
+        if check == CREDENTIALS:
+            return credentials
         if check.needs_account and not has_credentials:
-            return [
-                _build_result(
-                    check, unknown_finding("not asked, for want of credentials of this account", "see credentials")
-                )
-            ]
+            return [_build_result(check, skipped)]
         return list(_run_check(check, context, account))
 
     with ThreadPoolExecutor(MAX_WORKERS, thread_name_prefix="doctor") as pool:
@@ -127,9 +101,7 @@ def run_stop_proof(account: AllowlistedAccount, log: Callable[[str], None]) -> C
         TandemError: as of `prove_one_shot_stop`.
     """
     finding = stop_proof.prove_one_shot_stop(account, log=log)
-    return _build_result(
-        DoctorCheck(id=stop_proof.PROOF_CHECK, group="cluster", find=lambda *_: iter((finding,))), finding
-    )
+    return _build_result(DoctorCheck(stop_proof.PROOF_CHECK, "cluster", lambda *_: iter(())), finding)
 
 
 def _run_check(check: DoctorCheck, context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckResult]:
@@ -138,15 +110,13 @@ def _run_check(check: DoctorCheck, context: DoctorContext, account: AllowlistedA
             yield _build_result(check, finding)
     except TandemError as error:
         message = f"{error.where}: {error.problem}" if error.where else error.problem
-        yield _build_result(check, unknown_finding(message, error.change))
+        yield _build_result(check, Finding("unknown", message, error.change))
 
 
-def _build_result(check: DoctorCheck, finding: CheckFinding) -> CheckResult:
+def _build_result(check: DoctorCheck, finding: Finding) -> CheckResult:
     code = {"fail": finding.code, "unknown": EXIT_EXTERNAL if check.mandatory else 0}.get(finding.level, 0)
-    return CheckResult(
-        group=check.group, check=check.id, level=finding.level, said=finding.message, do=finding.action,
-        command=finding.command, code=code,
-    )  # fmt: skip
+    texts = {"said": finding.message, "do": finding.action, "command": finding.command}
+    return CheckResult(group=check.group, check=check.id, level=finding.level, code=code, **texts)
 
 
 def exit_code(check_results: Iterable[CheckResult], *, strict: bool) -> int:

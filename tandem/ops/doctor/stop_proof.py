@@ -12,30 +12,22 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tandem.aws.faults import ANSWER_CODES
+from tandem.aws.faults import ANSWER_CODES, error_code
 from tandem.errors import InputError, TandemError
-from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import build_stop_schedule
 from tandem.guard.lease import Lease, lease_key
 from tandem.guard.observe import FleetState, observe_fleet
+from tandem.ops.account import build_aws_command
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import PASS_ROLE_ACTION, PROOF_NAME_PREFIX
-from tandem.ops.doctor.check_result import (
-    EXIT_EXTERNAL,
-    CheckFinding,
-    fail_finding,
-    ok_finding,
-    unknown_finding,
-)
 from tandem.ops.doctor.cluster import NOT_FOUND_CODES
-from tandem.ops.faults import AccessDeniedError, error_code
+from tandem.ops.doctor.context import EXIT_EXTERNAL, TIME_FORMAT, Finding
+from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import build_guard_config
-from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
-from tandem.spec.environment import Environment
+from tandem.shell_command import build_cdk_command, build_tandem_command
 
 START_DELAY_S = 60.0  # from now to the moment for which it is set
 # Scheduler calls within 60 s of that moment, tries again for as long, and its letter takes a moment to be seen
@@ -47,31 +39,15 @@ VISIBILITY_TIMEOUT_S = 20  # other letters, while ours is searched among them
 MAX_LETTERS = 100
 NO_QUEUE_CODES = {"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"}
 RETRYABLE_CODES = {
-    "ResourceInUseException",
-    "ServerException",
-    "ServiceUnavailableException",
-    "InternalServerException",
+    *ANSWER_CODES["busy"],
+    *("ResourceInUseException", "ServerException", "ServiceUnavailableException", "InternalServerException"),
 }
 READY_STATUSES = {"ACTIVE", "DEGRADED"}
 PROOF_CHECK = "prove-stop"
 FALLBACK_NOTE = "until it is proven, the reaper and the budget end a lease, not its one-shot stop"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
-    """What Scheduler put into the queue when it gave our call up.
-
-    Args:
-        code, message: of EKS, of IAM or of Scheduler itself.
-        retries: how often it tried again.
-    """
-
-    code: str
-    message: str
-    retries: str
-
-
-def prove_one_shot_stop(account: AllowlistedAccount, *, log: Callable[[str], None]) -> CheckFinding:
+def prove_one_shot_stop(account: AllowlistedAccount, *, log: Callable[[str], None]) -> Finding:
     """Fire the one-shot stop of an environment once.
 
     Args:
@@ -82,130 +58,76 @@ def prove_one_shot_stop(account: AllowlistedAccount, *, log: Callable[[str], Non
         InputError: somebody has the fleet, or may have it, or there is none; nothing was made.
         ExternalError: AWS could not be asked; nothing was made.
     """
-    initial_fleet = _require_idle_fleet(account)
-    known_update_ids = _list_update_ids(account)
-    fire_time = (_current_time() + timedelta(seconds=START_DELAY_S)).replace(microsecond=0)
-    proof = _StopProof(account, fire_time=fire_time, initial_fleet=initial_fleet, known_update_ids=known_update_ids)
+    proof = _StopProof(account)
     try:
         finding = proof.create_schedule() or proof.watch(log)
     finally:
         removal_problem = proof.delete_schedule()
     if removal_problem and finding.level == "ok":
-        return unknown_finding(f"{finding.message}; but {removal_problem}", "delete it", quote_command(
-            "aws", "scheduler", "delete-schedule", "--name", proof.name, "--group-name", proof.config.schedule_group,
-            "--region", proof.config.region,
-        ))  # fmt: skip
+        region, group = proof.config.region, proof.config.schedule_group
+        command = build_aws_command("scheduler delete-schedule", name=proof.name, group_name=group, region=region)
+        return Finding("unknown", f"{finding.message}; but {removal_problem}", "delete it", command)
     return finding
 
 
-def _current_time() -> datetime:
-    return datetime.now(tz=UTC)
-
-
-def _require_idle_fleet(account: AllowlistedAccount) -> FleetState:
-    """Look at the fleet, and return the look where nobody has it or could have it."""
-    environment, config = account.environment, build_guard_config(account.environment)
-    clients = {service: account.client(service) for service in ("s3", "eks", "ec2")}
-    fleet = observe_fleet(
-        AwsClients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None),
-        config,
-        _current_time(),
-    )
-    fleet.require_known(
-        *fleet.unknown,
-        where=environment.name,
-        consequence="nothing is fired",
-        change="see tandem doctor, then try again",
-    )
-    if not fleet.has_node_group:
-        raise InputError(
-            "it is not there, so there is nothing to send a stop to",
-            where=config.node_group_description,
-            change="deploy Fleet first; a proof needs no instance and costs nothing",
-        )
-    if not fleet.has_owner_tag:
-        raise InputError(
-            "it is another's, and is left alone", where=config.node_group_description, change="see tandem doctor"
-        )
-    _require_no_work(environment, config, fleet)
-    response = account.ask("eks", "DescribeNodegroup", config.node_group_description, **_node_group_parameters(config))
-    status = (response or {})["nodegroup"]["status"]
-    if status not in READY_STATUSES:
-        raise InputError(
-            f"it is {status}, and EKS takes no other update meanwhile",
-            where=config.node_group_description,
-            change="wait until it is ACTIVE, then try again",
-        )
-    return fleet
-
-
-def _require_no_work(environment: Environment, config: GuardConfig, fleet: FleetState) -> None:
-    """Refuse where the stop that is fired could end somebody's work.
-
-    A fence keeps nobody from a proof: behind it nobody may raise. An object that is not understood may be a lease.
-    """
-    status_command = build_tandem_command("status", environment.name)
-    stop_command = build_tandem_command("stop", environment.name)
-    if fleet.live_lease is not None:
-        raise InputError(
-            f"run {fleet.live_lease.run} of {fleet.live_lease.who} has the fleet until "
-            f"{fleet.live_lease.deadline:%Y-%m-%dT%H:%M:%SZ}",
-            where=config.url(lease_key(fleet.live_lease.run)),
-            change="prove it before a start, or after the stop",
-        )
-    if fleet.desired_size or fleet.min_size or fleet.instances:
-        raise InputError(
-            f"desired {fleet.desired_size}, {len(fleet.instances)} instances: a proof is fired at a fleet at 0 alone",
-            where=config.node_group_description, change=f"{status_command}; where nobody needs it, {stop_command}",
-        )  # fmt: skip
-    if fleet.faults and not fleet.is_fenced:
-        raise InputError("; ".join(fleet.faults), where=environment.name, change=f"{status_command} says what to do")
-
-
-def _node_group_parameters(config: GuardConfig) -> dict[str, str]:
-    return {"clusterName": config.cluster, "nodegroupName": config.node_group}
-
-
-def _list_update_ids(account: AllowlistedAccount) -> frozenset[str]:
-    """Return the ids of the node group's updates."""
-    config = build_guard_config(account.environment)
-    return frozenset(
-        account.list_rows(
-            "eks",
-            "ListUpdates",
-            "updateIds",
-            config.node_group_description,
-            name=config.cluster,
-            nodegroupName=config.node_group,
-        )
-    )
-
-
 class _StopProof:
-    """One schedule, and what came of it."""
+    """One schedule, and what came of it; nothing is made before the fleet was seen to be idle."""
 
-    def __init__(
-        self,
-        account: AllowlistedAccount,
-        *,
-        fire_time: datetime,
-        initial_fleet: FleetState,
-        known_update_ids: frozenset[str],
-    ) -> None:
-        self.account, self.fire_time, self.initial_fleet, self.known_update_ids = (
-            account,
-            fire_time,
-            initial_fleet,
-            known_update_ids,
-        )
-        self.config = build_guard_config(account.environment)
-        self.name = f"{PROOF_NAME_PREFIX}{fire_time:%Y%m%d%H%M%S}-{secrets.token_hex(3)}"
+    def __init__(self, account: AllowlistedAccount) -> None:
+        self.account, self.config = account, build_guard_config(account.environment)
+        self.group_flags = {"name": self.config.cluster, "nodegroupName": self.config.node_group}
+        self.initial_fleet = self._require_idle_fleet()
+        self.known_update_ids = self._list_update_ids()
+        self.fire_time = (datetime.now(tz=UTC) + timedelta(seconds=START_DELAY_S)).replace(microsecond=0)
+        self.name = f"{PROOF_NAME_PREFIX}{self.fire_time:%Y%m%d%H%M%S}-{secrets.token_hex(3)}"
         self.where = f"schedule {self.config.schedule_group}/{self.name}"
         self.last_problem = ""  # why the last look saw nothing
 
-    # the schedule
+    def _observe_fleet(self) -> FleetState:
+        return observe_fleet(self.account.guard_clients("s3", "eks", "ec2"), self.config, datetime.now(tz=UTC))
 
-    def create_schedule(self) -> CheckFinding | None:
+    def _require_idle_fleet(self) -> FleetState:
+        """Look at the fleet, and return the look where nobody has it or could have it."""
+        name, where, fleet = self.account.name, self.config.node_group_description, self._observe_fleet()
+        change = "see tandem doctor, then try again"
+        fleet.require_known(*fleet.unknown, where=name, consequence="nothing is fired", change=change)
+        if not fleet.has_node_group:
+            change = "deploy Fleet first; a proof needs no instance and costs nothing"
+            raise InputError("it is not there, so there is nothing to send a stop to", where=where, change=change)
+        if not fleet.has_owner_tag:
+            raise InputError("it is another's, and is left alone", where=where, change="see tandem doctor")
+        self._require_no_work(fleet)
+        parameters = {"clusterName": self.config.cluster, "nodegroupName": self.config.node_group}
+        status = self.account.ask("eks", "DescribeNodegroup", where, **parameters)["nodegroup"]["status"]
+        if status not in READY_STATUSES:
+            problem = f"it is {status}, and EKS takes no other update meanwhile"
+            raise InputError(problem, where=where, change="wait until it is ACTIVE, then try again")
+        return fleet
+
+    def _require_no_work(self, fleet: FleetState) -> None:
+        """Refuse where the stop that is fired could end somebody's work.
+
+        A fence keeps nobody from a proof: behind it nobody may raise. An object that is not understood may be a lease.
+        """
+        name, lease = self.account.name, fleet.live_lease
+        status_command = build_tandem_command("status", name)
+        if lease is not None:
+            problem = f"run {lease.run} of {lease.who} has the fleet until {lease.deadline:{TIME_FORMAT}}"
+            where, change = self.config.url(lease_key(lease.run)), "prove it before a start, or after the stop"
+            raise InputError(problem, where=where, change=change)
+        if fleet.desired_size or fleet.min_size or fleet.instances:
+            count_text = f"desired {fleet.desired_size}, {len(fleet.instances)} instances"
+            problem = f"{count_text}: a proof is fired at a fleet at 0 alone"
+            change = f"{status_command}; where nobody needs it, {build_tandem_command('stop', name)}"
+            raise InputError(problem, where=self.config.node_group_description, change=change)
+        if fleet.faults and not fleet.is_fenced:
+            raise InputError("; ".join(fleet.faults), where=name, change=f"{status_command} says what to do")
+
+    def _list_update_ids(self) -> set[str]:
+        where = self.config.node_group_description
+        return set(self.account.list_rows("eks", "ListUpdates", "updateIds", where, **self.group_flags))
+
+    def create_schedule(self) -> Finding | None:
         """Create the schedule; return why Scheduler does not take it."""
         lease = Lease(
             run=PROOF_CHECK,
@@ -225,55 +147,45 @@ class _StopProof:
             self.account.ask("scheduler", "CreateSchedule", self.where, **schedule_request)
         except AccessDeniedError as error:
             role_advice = f"add {PASS_ROLE_ACTION} on {self.config.scheduler_role_arn} to the policy of this identity"
-            return unknown_finding(error.problem, role_advice if PASS_ROLE_ACTION in error.problem else error.change)
+            return Finding("unknown", error.problem, role_advice if PASS_ROLE_ACTION in error.problem else error.change)
         except TandemError as error:
             return self._judge_schedule_error(error)
         return None
 
-    def _judge_schedule_error(self, error: TandemError) -> CheckFinding:
-        code, command = error_code(error.__cause__), self._build_deploy_command()
+    def _judge_schedule_error(self, error: TandemError) -> Finding:
+        code, command = error_code(error.__cause__), build_cdk_command("deploy", self.config.environment, "Guard")
         if code == "ResourceNotFoundException":
-            return fail_finding(f"there is no group {self.config.schedule_group} of schedules: no start can arm a stop",
-                        "deploy Guard", command, code=EXIT_EXTERNAL)  # fmt: skip
+            message = f"there is no group {self.config.schedule_group} of schedules: no start can arm a stop"
+            return Finding("fail", message, "deploy Guard", command, code=EXIT_EXTERNAL)
         if code != "ValidationException":
-            return unknown_finding(error.problem, error.change)
+            return Finding("unknown", error.problem, error.change)
         if "role" in error.problem:
-            return fail_finding(f"Scheduler may not have the role {self.config.scheduler_role_arn}: {error.problem}",
-                        "deploy Guard, which makes it", command, code=EXIT_EXTERNAL)  # fmt: skip
-        return fail_finding(
-            f"Scheduler does not take the one-shot stop: {error.problem}",
-            f"{FALLBACK_NOTE}; no start goes through: correct the payload in tandem/guard/fleet_start.py",
-            code=EXIT_EXTERNAL,
-        )
+            message = f"Scheduler may not have the role {self.config.scheduler_role_arn}: {error.problem}"
+            return Finding("fail", message, "deploy Guard, which makes it", command, code=EXIT_EXTERNAL)
+        message = f"Scheduler does not take the one-shot stop: {error.problem}"
+        action = f"{FALLBACK_NOTE}; no start goes through: correct the payload in tandem/guard/fleet_start.py"
+        return Finding("fail", message, action, code=EXIT_EXTERNAL)
 
-    def _build_deploy_command(self) -> str:
-        return build_cdk_command("deploy", self.config.environment, "Guard")
+    def _find_schedule(self, operation: str) -> dict[str, Any] | None:
+        parameters = {"Name": self.name, "GroupName": self.config.schedule_group}
+        return self.account.find("scheduler", operation, self.where, absent=NOT_FOUND_CODES, **parameters)
 
     def delete_schedule(self) -> str:
         """Delete the schedule, whether it was made or not; return why it may still be there."""
         try:
-            self.account.ask(
-                "scheduler", "DeleteSchedule", self.where, absent=NOT_FOUND_CODES, Name=self.name,
-                GroupName=self.config.schedule_group,
-            )  # fmt: skip
+            self._find_schedule("DeleteSchedule")
         except TandemError as error:
-            if self._is_schedule_gone():
-                return ""
-            return f"{self.where} could not be deleted ({error.problem}); it fires once, sets 0 and deletes itself"
+            if not self._is_schedule_gone():
+                return f"{self.where} could not be deleted ({error.problem}); it fires once, sets 0 and deletes itself"
         return ""
 
     def _is_schedule_gone(self) -> bool:
         try:
-            return self.account.ask(
-                "scheduler", "GetSchedule", self.where, absent=NOT_FOUND_CODES, Name=self.name,
-                GroupName=self.config.schedule_group,
-            ) is None  # fmt: skip
+            return self._find_schedule("GetSchedule") is None
         except TandemError:
             return False
 
-    # what came of it
-
-    def watch(self, log: Callable[[str], None]) -> CheckFinding:
+    def watch(self, log: Callable[[str], None]) -> Finding:
         """Wait until EKS has the update or the queue has the letter, or for as long as either may take."""
         log(f"{self.name} fires at {self.fire_time:%H:%M:%S} UTC or within a minute; waiting")
         end_s = time.monotonic() + START_DELAY_S + RESULT_TIMEOUT_S
@@ -281,16 +193,23 @@ class _StopProof:
             try:
                 finding = self._poll_result()
             except AccessDeniedError as error:
-                return unknown_finding(error.problem, error.change)
+                return Finding("unknown", error.problem, error.change)
             except TandemError as error:
                 finding, self.last_problem = None, error.problem
             if finding is not None:
                 return finding
             if time.monotonic() >= end_s:
-                return self._report_no_result()
+                break
             time.sleep(POLL_INTERVAL_S)
+        schedule_text = "it is still there, or cannot be seen"
+        if self._is_schedule_gone():
+            schedule_text = "it is gone: it fired, or a start took it away, which deletes schedules of ended runs"
+        problem_text = f" ({self.last_problem})" if self.last_problem else ""
+        moment = f"within {RESULT_TIMEOUT_S:.0f} s of {self.fire_time:%H:%M:%S} UTC"
+        message = f"neither an update to 0 nor a letter came {moment}{problem_text}; {schedule_text}"
+        return Finding("unknown", message, "see tandem status, then try again")
 
-    def _poll_result(self) -> CheckFinding | None:
+    def _poll_result(self) -> Finding | None:
         letter = self._take_letter()
         if letter is not None:
             return self._judge_letter(letter)
@@ -299,98 +218,71 @@ class _StopProof:
             self.last_problem = f"EKS has taken update {update['id']} and not done it yet" if update else ""
             return None
         if update["status"] != "Successful":
-            why = "; ".join(
-                f"{error.get('errorCode')}: {error.get('errorMessage')}" for error in update.get("errors", [])
-            )
-            return fail_finding(f"EKS took the call and ended update {update['id']} as {update['status']} ({why})",
-                        f"see the node group's health; {FALLBACK_NOTE}", code=EXIT_EXTERNAL)  # fmt: skip
+            why = "; ".join(f"{row.get('errorCode')}: {row.get('errorMessage')}" for row in update.get("errors", []))
+            message = f"EKS took the call and ended update {update['id']} as {update['status']} ({why})"
+            return Finding("fail", message, f"see the node group's health; {FALLBACK_NOTE}", code=EXIT_EXTERNAL)
         if self._has_new_stop():
-            return unknown_finding("a stop came in the same minute: whose update it was cannot be told", "try again")
-        at = f"{update['createdAt']:%Y-%m-%dT%H:%M:%SZ}"
-        return ok_finding(
-            f"Scheduler called, and EKS set {self.config.node_group} to 0 at {at} (its update {update['id']})"
+            return Finding("unknown", "a stop came in the same minute: whose update it was cannot be told", "try again")
+        at = f"{update['createdAt']:{TIME_FORMAT}}"
+        return Finding(
+            "ok", f"Scheduler called, and EKS set {self.config.node_group} to 0 at {at} (its update {update['id']})"
         )
 
     def _list_new_updates(self) -> Iterator[dict[str, Any]]:
         """Yield updates to 0 that are no older than the moment for which the schedule was set."""
-        for update_id in sorted(_list_update_ids(self.account) - self.known_update_ids):
-            response = self.account.ask(
-                "eks", "DescribeUpdate", self.config.node_group_description, name=self.config.cluster,
-                nodegroupName=self.config.node_group, updateId=update_id,
-            )  # fmt: skip
-            update: dict[str, Any] = (response or {})["update"]
+        where = self.config.node_group_description
+        for update_id in sorted(self._list_update_ids() - self.known_update_ids):
+            answer = self.account.ask("eks", "DescribeUpdate", where, updateId=update_id, **self.group_flags)
+            update: dict[str, Any] = answer["update"]
             sizes = {parameter["type"]: parameter["value"] for parameter in update.get("params", [])}
             is_to_zero = sizes.get("DesiredSize") == "0" and sizes.get("MinSize", "0") == "0"
             if update["type"] == "ConfigUpdate" and is_to_zero and update["createdAt"] >= self.fire_time:
                 yield update
 
     def _has_new_stop(self) -> bool:
-        clients = {service: self.account.client(service) for service in ("s3", "eks", "ec2")}
-        aws_clients = AwsClients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None)
-        final_fleet = observe_fleet(aws_clients, self.config, _current_time())
+        final_fleet = self._observe_fleet()
         initial_fence, final_fence = (
             (fleet.fence.state != "lifted", fleet.fence.who, fleet.fence.at) if fleet.fence else None
             for fleet in (self.initial_fleet, final_fleet)
         )
         return initial_fence != final_fence or bool(final_fleet.unknown)
 
-    def _take_letter(self) -> DeadLetter | None:
-        """Search the queue for the letter of this schedule, and take it out: it has been read then."""
-        queue = self.config.dead_letter_arn.rpartition(":")[2]
-        response = self.account.ask("sqs", "GetQueueUrl", f"queue {queue}", absent=NO_QUEUE_CODES, QueueName=queue)
-        if response is None:
-            self.last_problem = f"there is no queue {queue}"
+    def _take_letter(self) -> dict[str, str] | None:
+        """Search the queue for this schedule's letter, take it out, for it has been read then; return its attributes.
+
+        Source: EventBridge Scheduler user guide, "Configuring a dead-letter queue".
+        """
+        name = self.config.dead_letter_arn.rpartition(":")[2]
+        where = f"queue {name}"
+        queue = self.account.find("sqs", "GetQueueUrl", where, absent=NO_QUEUE_CODES, QueueName=name)
+        if queue is None:
+            self.last_problem = f"there is no {where}"
             return None
-        for message in self._receive_messages(response["QueueUrl"], queue):
-            attributes = {
-                name: attribute.get("StringValue", "")
-                for name, attribute in message.get("MessageAttributes", {}).items()
-            }
-            if attributes.get("SCHEDULE_ARN", "").endswith(f"/{self.name}"):
-                self.account.ask("sqs", "DeleteMessage", f"queue {queue}", QueueUrl=response["QueueUrl"],
-                                 ReceiptHandle=message["ReceiptHandle"])  # fmt: skip
-                return DeadLetter(code=attributes.get("ERROR_CODE", "?"), message=attributes.get("ERROR_MESSAGE", ""),
-                              retries=attributes.get("RETRY_ATTEMPTS", "?"))  # fmt: skip
+        receive: dict[str, Any] = {"MaxNumberOfMessages": 10, "VisibilityTimeout": VISIBILITY_TIMEOUT_S}
+        receive |= {"QueueUrl": queue["QueueUrl"], "MessageAttributeNames": ["All"]}
+        letter_count = 0
+        while letter_count < MAX_LETTERS:
+            messages = self.account.ask("sqs", "ReceiveMessage", where, **receive).get("Messages", [])
+            for message in messages:
+                attributes = message.get("MessageAttributes", {})
+                letter = {key: attribute.get("StringValue", "") for key, attribute in attributes.items()}
+                if letter.get("SCHEDULE_ARN", "").endswith(f"/{self.name}"):
+                    delete = {"QueueUrl": queue["QueueUrl"], "ReceiptHandle": message["ReceiptHandle"]}
+                    self.account.ask("sqs", "DeleteMessage", where, **delete)
+                    return letter
+            letter_count += len(messages)
+            if not messages:
+                break
         return None
 
-    def _receive_messages(self, url: str, queue: str) -> Iterator[dict[str, Any]]:
-        message_count = 0
-        while message_count < MAX_LETTERS:
-            response = self.account.ask(
-                "sqs", "ReceiveMessage", f"queue {queue}", QueueUrl=url, MaxNumberOfMessages=10,
-                VisibilityTimeout=VISIBILITY_TIMEOUT_S, MessageAttributeNames=["All"],
-            )  # fmt: skip
-            messages = (response or {}).get("Messages", [])
-            if not messages:
-                return
-            message_count += len(messages)
-            yield from messages
-
-    def _judge_letter(self, letter: DeadLetter) -> CheckFinding:
-        message = f"Scheduler gave the call up after {letter.retries} retries: {letter.code}: {letter.message}"
-        if letter.code in ANSWER_CODES["busy"] | RETRYABLE_CODES:
-            return unknown_finding(f"{message}; that says nothing of the payload", "try again in a few minutes")
-        if "AccessDenied" in letter.code or "not authorized" in letter.message:
-            return fail_finding(
-                message,
-                "deploy Guard, which gives the role its right; an SCP or a boundary may deny it too",
-                self._build_deploy_command(),
-                code=EXIT_EXTERNAL,
-            )
-        return fail_finding(
-            message,
-            f"{FALLBACK_NOTE}; correct the payload in tandem/guard/fleet_start.py, and keep these words",
-            code=EXIT_EXTERNAL,
-        )
-
-    def _report_no_result(self) -> CheckFinding:
-        schedule_text = (
-            "it is gone, as after it fired, or a start took it away: each start deletes the schedules of ended runs"
-            if self._is_schedule_gone() else "it is still there, or cannot be seen"
-        )  # fmt: skip
-        problem_text = f" ({self.last_problem})" if self.last_problem else ""
-        return unknown_finding(
-            f"neither an update to 0 nor a letter came within {RESULT_TIMEOUT_S:.0f} s of "
-            f"{self.fire_time:%H:%M:%S} UTC{problem_text}; {schedule_text}",
-            "see tandem status, then try again",
-        )
+    def _judge_letter(self, letter: dict[str, str]) -> Finding:
+        code, text = letter.get("ERROR_CODE", "?"), letter.get("ERROR_MESSAGE", "")
+        message = f"Scheduler gave the call up after {letter.get('RETRY_ATTEMPTS', '?')} retries: {code}: {text}"
+        if code in RETRYABLE_CODES:
+            return Finding("unknown", f"{message}; that says nothing of the payload", "try again in a few minutes")
+        if "AccessDenied" in code or "not authorized" in text:
+            action = "deploy Guard, which gives the role its right; an SCP or a boundary may deny it too"
+            command = build_cdk_command("deploy", self.config.environment, "Guard")
+            return Finding("fail", message, action, command, code=EXIT_EXTERNAL)
+        action = f"{FALLBACK_NOTE}; correct the payload in tandem/guard/fleet_start.py, and keep these words"
+        return Finding("fail", message, action, code=EXIT_EXTERNAL)

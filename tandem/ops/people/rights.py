@@ -6,402 +6,227 @@ command calls for says why it stands.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tandem.ops.people.command_calls import list_command_actions
-from tandem.ops.people.policy_targets import TargetName
+from tandem.ops.people.command_calls import COMMAND_CALLS, list_command_actions
 from tandem.spec.names import PEOPLE, PeopleKind
 
 PIPELINE: PeopleKind = "pipeline"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class IamRight:
     """Some actions on one place.
 
     Args:
         kinds: whose policy has it. Each kind of people has the policies of the kinds before it beside its own.
+        target: the place's name in `build_targets`.
         commands: keys of COMMAND_CALLS, of which one at least makes a call for each action.
         reason: for what no command calls: who needs it, and where that is written.
     """
 
     kinds: tuple[PeopleKind, ...]
-    target: TargetName
+    target: str
     actions: tuple[str, ...]
-    commands: tuple[str, ...] = ()
-    reason: str = ""
+    commands: tuple[str, ...]
+    reason: str
 
 
-_VIEWER_KINDS: tuple[PeopleKind, ...] = ("viewer", PIPELINE)
-_OBSERVE_COMMANDS = (
-    "status", "doctor", "stop by the function", "stop", "stop --end", "stop --release", "start", "relabel", "destroy",
-)  # fmt: skip
-_ARTIFACT_COMMANDS = ("artifacts list and explain", "artifacts import", "artifacts gc")
+def _build_rights(kinds: tuple[PeopleKind, ...], *rows: tuple[str, ...]) -> Iterator[IamRight]:
+    """Yield rows of place, actions, and commands or a reason or both; white space parts actions, a comma commands."""
+    for target, actions, *needs in rows:
+        commands = tuple(needs[0].split(", ")) if needs[0].split(", ")[0] in COMMAND_CALLS else ()
+        yield IamRight(
+            kinds, target, tuple(actions.split()), commands, needs[-1] if len(needs) > bool(commands) else ""
+        )
+
+
+_VIEWERS: tuple[PeopleKind, ...] = ("viewer", PIPELINE)
+_OBSERVE = "status, doctor, stop by the function, stop, stop --end, stop --release, start, relabel, destroy"
+_ARTIFACTS = "artifacts list and explain, artifacts import, artifacts gc"
+_WATCH_ACTIONS = (
+    "ec2:DescribeAvailabilityZones ec2:DescribeCapacityReservations ec2:DescribeInstanceTypeOfferings "
+    "ec2:DescribeInstances ec2:DescribeRegions ec2:DescribeSubnets eks:DescribeAddonVersions "
+    "eks:DescribeClusterVersions servicequotas:ListAWSDefaultServiceQuotas "
+    "servicequotas:ListServiceQuotas"
+)
+_SEARCH_ACTIONS = (
+    "codebuild:ListProjects ec2:DescribeAddresses ec2:DescribeLaunchTemplates ec2:DescribeNatGateways "
+    "ec2:DescribeNetworkInterfaces ec2:DescribeSecurityGroups ec2:DescribeSnapshots ec2:DescribeVolumes "
+    "ec2:DescribeVpcEndpoints ec2:DescribeVpcs elasticloadbalancing:DescribeLoadBalancers "
+    "elasticloadbalancing:DescribeTags elasticloadbalancing:DescribeTargetGroups events:ListRules "
+    "kms:ListKeys lambda:ListFunctions logs:DescribeLogGroups scheduler:ListScheduleGroups "
+    "sns:ListTopics sqs:ListQueues"
+)
+_ENCRYPTED_REASON = (
+    "what SNS asks of whoever publishes to an encrypted topic (SNS developer guide, key management), and "
+    "SQS of whoever reads from an encrypted queue: start, stop, doctor --prove-stop"
+)
 
 RIGHTS = (
     # viewer, and what of it a pipeline needs
-    IamRight(
-        kinds=_VIEWER_KINDS,
-        target="everywhere",
-        commands=_OBSERVE_COMMANDS,
-        actions=(
-            "ec2:DescribeAvailabilityZones",
-            "ec2:DescribeCapacityReservations",
-            "ec2:DescribeInstanceTypeOfferings",
-            "ec2:DescribeInstances",
-            "ec2:DescribeRegions",
-            "ec2:DescribeSubnets",
-            "eks:DescribeAddonVersions",
-            "eks:DescribeClusterVersions",
-            "servicequotas:ListAWSDefaultServiceQuotas",
-            "servicequotas:ListServiceQuotas",
+    *_build_rights(
+        _VIEWERS,
+        (
+            "everywhere",
+            _WATCH_ACTIONS,
+            _OBSERVE,
+        ),
+        ("mirrors", "ecr:DescribePullThroughCacheRules", "doctor"),
+        ("images", "ecr:DescribeImages", "doctor"),
+        ("the world", "ce:ListCostAllocationTags s3:ListAllMyBuckets", "doctor"),
+        ("stacks", "cloudformation:DescribeStacks", "doctor"),
+        ("cluster", "eks:DescribeCluster", "status, doctor, stop by the function, stop, destroy"),
+        ("node group", "eks:DescribeNodegroup", _OBSERVE),
+        ("guard's objects", "s3:GetObject", _OBSERVE),
+        # without a prefix: who may not list a bucket is told of a missing object as of a forbidden one
+        ("buckets", "s3:ListBucket", f"doctor, bench publish, destroy, {_ARTIFACTS}"),
+        ("bucket's key as it stands", "kms:DescribeKey", "doctor"),
+        (
+            "bucket's key",
+            "kms:Decrypt",
+            "what S3 asks of whoever reads an object under a customer key (artifacts.kms_key_arn): status, doctor",
+        ),
+        ("principals", "iam:GetRole", "doctor"),
+        ("users", "iam:GetUser", "doctor"),
+        ("boundary", "iam:GetPolicy", "doctor"),
+        ("secret", "secretsmanager:DescribeSecret", "doctor"),
+        ("topic", "sns:ListSubscriptionsByTopic", "doctor"),
+        ("bootstrap version", "ssm:GetParameter", "doctor"),
+        ("budgets", "budgets:ViewBudget", "status, start, doctor"),
+    ),
+    *_build_rights(
+        ("viewer",),
+        (
+            "everywhere",
+            "cloudwatch:DescribeAlarms cloudwatch:GetMetricStatistics",
+            "status, start, stop by the function, stop, destroy",
         ),
     ),
-    IamRight(
-        kinds=_VIEWER_KINDS, target="mirrors", commands=("doctor",), actions=("ecr:DescribePullThroughCacheRules",)
+    *_build_rights(
+        _VIEWERS,
+        ("schedules", "scheduler:GetSchedule", "status, start, doctor"),
+        (
+            "everywhere",
+            "autoscaling:DescribeAutoScalingGroups scheduler:ListSchedules",
+            "status, start, stop, doctor, destroy",
+        ),
+        ("functions", "lambda:GetFunctionConfiguration", "status, start, doctor"),
     ),
-    IamRight(kinds=_VIEWER_KINDS, target="images", commands=("doctor",), actions=("ecr:DescribeImages",)),
-    IamRight(
-        kinds=_VIEWER_KINDS,
-        target="the world",
-        commands=("doctor",),
-        actions=("ce:ListCostAllocationTags", "s3:ListAllMyBuckets"),
+    *_build_rights(
+        ("viewer",),
+        ("dashboards", "cloudwatch:GetDashboard", "opens the dashboards in the console: docs/watch.md"),
+        (
+            "everywhere",
+            "cloudwatch:GetMetricData cloudwatch:ListDashboards",
+            "destroy",
+            "the console lists dashboards and fills their widgets with these: docs/watch.md",
+        ),
+        ("stop function", "lambda:InvokeFunction", "stop by the function"),
     ),
-    IamRight(kinds=_VIEWER_KINDS, target="stacks", commands=("doctor",), actions=("cloudformation:DescribeStacks",)),
-    IamRight(
-        kinds=_VIEWER_KINDS,
-        target="cluster",
-        actions=("eks:DescribeCluster",),
-        commands=(
-            "status",
-            "doctor",
-            "stop by the function",
-            "stop",
+    *_build_rights(
+        ("engineer",),
+        ("models and artifacts", "s3:GetObject", _ARTIFACTS),
+        ("bucket", "s3:ListBucketMultipartUploads", _ARTIFACTS),
+        ("artifacts", "s3:AbortMultipartUpload s3:PutObject", "artifacts import, artifacts gc"),
+        ("results", "s3:AbortMultipartUpload s3:GetObject s3:PutObject", "bench publish"),
+        (
+            "bucket's key",
+            "kms:GenerateDataKey",
+            "what S3 asks of whoever writes an object under a customer key: artifacts import, bench publish, start",
+        ),
+        ("own metrics", "cloudwatch:PutMetricData", "bench publish"),
+        ("logs", "logs:FilterLogEvents", "reads what servers and both functions said: docs/runbook.md"),
+        (
+            "functions",
+            "lambda:GetFunctionConcurrency lambda:InvokeFunction",
+            "sees whether the reaper can run, and makes it look now: docs/runbook.md",
+        ),
+    ),
+    *_build_rights(
+        ("operator",),
+        ("fence", "s3:PutObject", "stop, stop --release"),
+        ("leases", "s3:PutObject", "start, stop --end, stop --release, relabel"),
+        ("node group", "eks:UpdateNodegroupConfig", "start, stop, stop --end, relabel"),
+        ("accelerators", "ec2:TerminateInstances", "stop"),
+        # a stop suspends launches where EKS does not follow, a start resumes them
+        (
+            "Auto Scaling groups",
+            "autoscaling:ResumeProcesses autoscaling:SuspendProcesses autoscaling:UpdateAutoScalingGroup",
+            "start, stop",
+        ),
+        ("topic", "sns:Publish", "start, stop"),
+        (
+            "topic's key",
+            "kms:Decrypt kms:GenerateDataKey",
+            _ENCRYPTED_REASON,
+        ),
+        (
+            "schedules",
+            "scheduler:CreateSchedule scheduler:DeleteSchedule",
+            "start, stop --end, stop --release, doctor --prove-stop",
+        ),
+        (
+            "scheduler role",
+            "iam:PassRole",
+            "what Scheduler asks of whoever makes a schedule with a role: start, doctor --prove-stop",
+        ),
+        ("going stacks", "cloudformation:DeleteStack", "destroy"),
+        ("all stacks", "cloudformation:DescribeStackEvents cloudformation:ListStackResources", "destroy"),
+        # without a name: whose a stack is, and which neighbour's names begin alike, is told by the tags of all
+        ("everywhere", "cloudformation:DescribeStacks", "destroy"),
+        ("cluster", "eks:ListNodegroups eks:ListPodIdentityAssociations", "destroy"),
+        ("node groups", "eks:DescribeNodegroup", "destroy"),
+        ("buckets", "s3:ListBucketVersions", "destroy"),
+        ("CNI's interfaces", "ec2:DeleteNetworkInterface", "destroy"),
+        ("EKS's groups", "ec2:DeleteSecurityGroup", "destroy"),
+        ("in-tree groups", "ec2:DeleteSecurityGroup", "destroy"),
+        ("roles", "iam:ListRoleTags", "destroy"),
+        ("repositories", "ecr:DescribeRepositories", "destroy"),
+        ("keys", "kms:DescribeKey kms:ListResourceTags", "destroy"),
+        ("all budgets", "budgets:ViewBudget", "destroy"),
+        (
+            "everywhere",
+            _SEARCH_ACTIONS,
             "destroy",
         ),
+        ("the world", "iam:ListPolicies iam:ListRoles", "destroy"),
     ),
-    IamRight(kinds=_VIEWER_KINDS, target="node group", commands=_OBSERVE_COMMANDS, actions=("eks:DescribeNodegroup",)),
-    IamRight(kinds=_VIEWER_KINDS, target="guard's objects", commands=_OBSERVE_COMMANDS, actions=("s3:GetObject",)),
-    # without a prefix: who may not list a bucket is told of a missing object as of a forbidden one
-    IamRight(
-        kinds=_VIEWER_KINDS,
-        target="buckets",
-        commands=("doctor", "bench publish", "destroy", *_ARTIFACT_COMMANDS),
-        actions=("s3:ListBucket",),
-    ),
-    IamRight(
-        kinds=_VIEWER_KINDS, target="bucket's key as it stands", commands=("doctor",), actions=("kms:DescribeKey",)
-    ),
-    IamRight(
-        kinds=_VIEWER_KINDS,
-        target="bucket's key",
-        actions=("kms:Decrypt",),
-        reason="what S3 asks of whoever reads an object under a customer key (artifacts.kms_key_arn): status, doctor",
-    ),
-    IamRight(kinds=_VIEWER_KINDS, target="principals", commands=("doctor",), actions=("iam:GetRole",)),
-    IamRight(kinds=_VIEWER_KINDS, target="users", commands=("doctor",), actions=("iam:GetUser",)),
-    IamRight(kinds=_VIEWER_KINDS, target="boundary", commands=("doctor",), actions=("iam:GetPolicy",)),
-    IamRight(kinds=_VIEWER_KINDS, target="secret", commands=("doctor",), actions=("secretsmanager:DescribeSecret",)),
-    IamRight(kinds=_VIEWER_KINDS, target="topic", commands=("doctor",), actions=("sns:ListSubscriptionsByTopic",)),
-    IamRight(kinds=_VIEWER_KINDS, target="bootstrap version", commands=("doctor",), actions=("ssm:GetParameter",)),
-    IamRight(
-        kinds=_VIEWER_KINDS, target="budgets", commands=("status", "start", "doctor"), actions=("budgets:ViewBudget",)
-    ),
-    IamRight(
-        kinds=("viewer",),
-        target="everywhere",
-        actions=("cloudwatch:DescribeAlarms", "cloudwatch:GetMetricStatistics"),
-        commands=("status", "start", "stop by the function", "stop", "destroy"),
-    ),
-    IamRight(
-        kinds=_VIEWER_KINDS,
-        target="schedules",
-        commands=("status", "start", "doctor"),
-        actions=("scheduler:GetSchedule",),
-    ),
-    IamRight(
-        kinds=_VIEWER_KINDS,
-        target="everywhere",
-        commands=("status", "start", "stop", "doctor", "destroy"),
-        actions=(
-            "autoscaling:DescribeAutoScalingGroups",
-            "scheduler:ListSchedules",
+    *_build_rights(
+        ("admin",),
+        ("going stacks", "cloudformation:UpdateTerminationProtection", "destroy what is protected"),
+        ("cluster", "eks:DescribeUpdate eks:UpdateClusterConfig", "destroy what is protected"),
+        (
+            "guard's rules",
+            "events:DescribeRule events:EnableRule",
+            "enables the reaper's rule again where somebody disabled it: docs/runbook.md",
         ),
-    ),
-    IamRight(
-        kinds=_VIEWER_KINDS,
-        target="functions",
-        commands=("status", "start", "doctor"),
-        actions=("lambda:GetFunctionConfiguration",),
-    ),
-    IamRight(
-        kinds=("viewer",),
-        target="dashboards",
-        actions=("cloudwatch:GetDashboard",),
-        reason="opens the dashboards in the console: docs/watch.md",
-    ),
-    IamRight(
-        kinds=("viewer",),
-        target="everywhere",
-        commands=("destroy",),
-        actions=("cloudwatch:GetMetricData", "cloudwatch:ListDashboards"),
-        reason="the console lists dashboards and fills their widgets with these: docs/watch.md",
-    ),
-    IamRight(
-        kinds=("viewer",),
-        target="stop function",
-        commands=("stop by the function",),
-        actions=("lambda:InvokeFunction",),
-    ),
-    # engineer
-    IamRight(
-        kinds=("engineer",), target="models and artifacts", commands=_ARTIFACT_COMMANDS, actions=("s3:GetObject",)
-    ),
-    IamRight(
-        kinds=("engineer",), target="bucket", commands=_ARTIFACT_COMMANDS, actions=("s3:ListBucketMultipartUploads",)
-    ),
-    IamRight(
-        kinds=("engineer",),
-        target="artifacts",
-        commands=("artifacts import", "artifacts gc"),
-        actions=(
-            "s3:AbortMultipartUpload",
-            "s3:ListMultipartUploadParts",
-            "s3:PutObject",
+        (
+            "functions",
+            "lambda:DeleteFunctionConcurrency",
+            "takes away a reservation that keeps a function from running: docs/runbook.md",
         ),
-    ),
-    IamRight(
-        kinds=("engineer",),
-        target="results",
-        commands=("bench publish",),
-        actions=(
-            "s3:AbortMultipartUpload",
-            "s3:GetObject",
-            "s3:PutObject",
+        ("dead letters", "sqs:PurgeQueue", "empties the queue, which ends its alarm: docs/runbook.md"),
+        (
+            "topic",
+            "sns:Subscribe",
+            "subscribes again who let a confirmation lapse: the line subscriptions of docs/doctor.md",
         ),
+        ("alarms", "cloudwatch:SetAlarmState", "tries the way from an alarm to a person: docs/deploy.md"),
+        ("updates", "eks:DescribeUpdate eks:ListUpdates", "doctor --prove-stop"),
+        ("dead letters", "sqs:DeleteMessage sqs:GetQueueUrl sqs:ReceiveMessage", "doctor --prove-stop"),
+        ("artifacts", "s3:DeleteObject", "artifacts gc"),
+        ("models", "s3:AbortMultipartUpload s3:DeleteObject s3:PutObject", "artifacts gc"),
+        ("bucket", "s3:GetBucketVersioning", "artifacts gc"),
     ),
-    IamRight(
-        kinds=("engineer",),
-        target="bucket's key",
-        actions=("kms:GenerateDataKey",),
-        reason="what S3 asks of whoever writes an object under a customer key: artifacts import, bench publish, start",
-    ),
-    IamRight(
-        kinds=("engineer",), target="own metrics", commands=("bench publish",), actions=("cloudwatch:PutMetricData",)
-    ),
-    IamRight(
-        kinds=("engineer",),
-        target="logs",
-        actions=("logs:FilterLogEvents",),
-        reason="reads what servers and both functions said: docs/runbook.md",
-    ),
-    IamRight(
-        kinds=("engineer",),
-        target="functions",
-        actions=(
-            "lambda:GetFunctionConcurrency",
-            "lambda:InvokeFunction",
+    *_build_rights(
+        (PIPELINE,),
+        (
+            "bootstrap roles",
+            "sts:AssumeRole",
+            "`cdk deploy` and `cdk diff` do all in the bootstrap's own roles: docs/deploy.md",
         ),
-        reason="sees whether the reaper can run, and makes it look now: docs/runbook.md",
-    ),
-    # operator
-    IamRight(kinds=("operator",), target="fence", commands=("stop", "stop --release"), actions=("s3:PutObject",)),
-    IamRight(
-        kinds=("operator",),
-        target="leases",
-        commands=("start", "stop --end", "stop --release", "relabel"),
-        actions=("s3:PutObject",),
-    ),
-    IamRight(
-        kinds=("operator",),
-        target="node group",
-        commands=("start", "stop", "stop --end", "relabel"),
-        actions=("eks:UpdateNodegroupConfig",),
-    ),
-    IamRight(kinds=("operator",), target="accelerators", commands=("stop",), actions=("ec2:TerminateInstances",)),
-    # a stop suspends launches where EKS does not follow, a start resumes them
-    IamRight(
-        kinds=("operator",),
-        target="Auto Scaling groups",
-        commands=("start", "stop"),
-        actions=(
-            "autoscaling:ResumeProcesses",
-            "autoscaling:SuspendProcesses",
-            "autoscaling:UpdateAutoScalingGroup",
-        ),
-    ),
-    IamRight(kinds=("operator",), target="topic", commands=("start", "stop"), actions=("sns:Publish",)),
-    IamRight(
-        kinds=("operator",),
-        target="topic's key",
-        actions=("kms:Decrypt", "kms:GenerateDataKey"),
-        reason="what SNS asks of whoever publishes to an encrypted topic (SNS developer guide, key management), "
-        "and SQS "
-        "of whoever reads from an encrypted queue: start, stop, doctor --prove-stop",
-    ),
-    IamRight(
-        kinds=("operator",),
-        target="schedules",
-        commands=("start", "stop --end", "stop --release", "doctor --prove-stop"),
-        actions=("scheduler:CreateSchedule", "scheduler:DeleteSchedule"),
-    ),
-    IamRight(
-        kinds=("operator",),
-        target="scheduler role",
-        actions=("iam:PassRole",),
-        reason="what Scheduler asks of whoever makes a schedule with a role: start, doctor --prove-stop",
-    ),
-    IamRight(
-        kinds=("operator",), target="going stacks", commands=("destroy",), actions=("cloudformation:DeleteStack",)
-    ),
-    IamRight(
-        kinds=("operator",),
-        target="all stacks",
-        commands=("destroy",),
-        actions=(
-            "cloudformation:DescribeStackEvents",
-            "cloudformation:ListStackResources",
-        ),
-    ),
-    # without a name: whose a stack is, and which neighbour's names begin alike, is told by the tags of all
-    IamRight(
-        kinds=("operator",), target="everywhere", commands=("destroy",), actions=("cloudformation:DescribeStacks",)
-    ),
-    IamRight(
-        kinds=("operator",),
-        target="cluster",
-        commands=("destroy",),
-        actions=(
-            "eks:ListNodegroups",
-            "eks:ListPodIdentityAssociations",
-        ),
-    ),
-    IamRight(kinds=("operator",), target="node groups", commands=("destroy",), actions=("eks:DescribeNodegroup",)),
-    IamRight(kinds=("operator",), target="buckets", commands=("destroy",), actions=("s3:ListBucketVersions",)),
-    IamRight(
-        kinds=("operator",), target="CNI's interfaces", commands=("destroy",), actions=("ec2:DeleteNetworkInterface",)
-    ),
-    IamRight(kinds=("operator",), target="EKS's groups", commands=("destroy",), actions=("ec2:DeleteSecurityGroup",)),
-    IamRight(kinds=("operator",), target="in-tree groups", commands=("destroy",), actions=("ec2:DeleteSecurityGroup",)),
-    IamRight(kinds=("operator",), target="roles", commands=("destroy",), actions=("iam:ListRoleTags",)),
-    IamRight(kinds=("operator",), target="repositories", commands=("destroy",), actions=("ecr:DescribeRepositories",)),
-    IamRight(
-        kinds=("operator",), target="keys", commands=("destroy",), actions=("kms:DescribeKey", "kms:ListResourceTags")
-    ),
-    IamRight(kinds=("operator",), target="all budgets", commands=("destroy",), actions=("budgets:ViewBudget",)),
-    IamRight(
-        kinds=("operator",),
-        target="everywhere",
-        commands=("destroy",),
-        actions=(
-            "codebuild:ListProjects",
-            "ec2:DescribeAddresses",
-            "ec2:DescribeLaunchTemplates",
-            "ec2:DescribeNatGateways",
-            "ec2:DescribeNetworkInterfaces",
-            "ec2:DescribeSecurityGroups",
-            "ec2:DescribeSnapshots",
-            "ec2:DescribeVolumes",
-            "ec2:DescribeVpcEndpoints",
-            "ec2:DescribeVpcs",
-            "elasticloadbalancing:DescribeLoadBalancers",
-            "elasticloadbalancing:DescribeTags",
-            "elasticloadbalancing:DescribeTargetGroups",
-            "events:ListRules",
-            "kms:ListKeys",
-            "lambda:ListFunctions",
-            "logs:DescribeLogGroups",
-            "scheduler:ListScheduleGroups",
-            "sns:ListTopics",
-            "sqs:ListQueues",
-        ),
-    ),
-    IamRight(
-        kinds=("operator",), target="the world", commands=("destroy",), actions=("iam:ListPolicies", "iam:ListRoles")
-    ),
-    # admin
-    IamRight(
-        kinds=("admin",),
-        target="going stacks",
-        commands=("destroy what is protected",),
-        actions=("cloudformation:UpdateTerminationProtection",),
-    ),
-    IamRight(
-        kinds=("admin",),
-        target="cluster",
-        commands=("destroy what is protected",),
-        actions=(
-            "eks:DescribeUpdate",
-            "eks:UpdateClusterConfig",
-        ),
-    ),
-    IamRight(
-        kinds=("admin",),
-        target="guard's rules",
-        actions=("events:DescribeRule", "events:EnableRule"),
-        reason="enables the reaper's rule again where somebody disabled it: docs/runbook.md",
-    ),
-    IamRight(
-        kinds=("admin",),
-        target="functions",
-        actions=("lambda:DeleteFunctionConcurrency",),
-        reason="takes away a reservation that keeps a function from running: docs/runbook.md",
-    ),
-    IamRight(
-        kinds=("admin",),
-        target="dead letters",
-        actions=("sqs:PurgeQueue",),
-        reason="empties the queue, which ends its alarm: docs/runbook.md",
-    ),
-    IamRight(
-        kinds=("admin",),
-        target="topic",
-        actions=("sns:Subscribe",),
-        reason="subscribes again who let a confirmation lapse: the line subscriptions of docs/doctor.md",
-    ),
-    IamRight(
-        kinds=("admin",),
-        target="alarms",
-        actions=("cloudwatch:SetAlarmState",),
-        reason="tries the way from an alarm to a person: docs/deploy.md",
-    ),
-    IamRight(
-        kinds=("admin",),
-        target="updates",
-        commands=("doctor --prove-stop",),
-        actions=(
-            "eks:DescribeUpdate",
-            "eks:ListUpdates",
-        ),
-    ),
-    IamRight(
-        kinds=("admin",),
-        target="dead letters",
-        commands=("doctor --prove-stop",),
-        actions=(
-            "sqs:DeleteMessage",
-            "sqs:GetQueueUrl",
-            "sqs:ReceiveMessage",
-        ),
-    ),
-    IamRight(kinds=("admin",), target="artifacts", commands=("artifacts gc",), actions=("s3:DeleteObject",)),
-    IamRight(
-        kinds=("admin",),
-        target="models",
-        commands=("artifacts gc",),
-        actions=(
-            "s3:AbortMultipartUpload",
-            "s3:DeleteObject",
-            "s3:PutObject",
-        ),
-    ),
-    IamRight(kinds=("admin",), target="bucket", commands=("artifacts gc",), actions=("s3:GetBucketVersioning",)),
-    # pipeline
-    IamRight(
-        kinds=(PIPELINE,),
-        target="bootstrap roles",
-        actions=("sts:AssumeRole",),
-        reason="`cdk deploy` and `cdk diff` do all in the bootstrap's own roles: docs/deploy.md",
     ),
 )
 
@@ -411,63 +236,58 @@ def list_rights(kind: PeopleKind) -> tuple[IamRight, ...]:
     return tuple(right for right in RIGHTS if kind in right.kinds)
 
 
+def list_policy_kinds(kind: PeopleKind) -> tuple[PeopleKind, ...]:
+    """Return whose policies somebody of a kind has, the own last; the pipeline is the last of PEOPLE."""
+    return (PIPELINE,) if kind == PIPELINE else PEOPLE[: PEOPLE.index(kind) + 1]
+
+
 def can_run_command(kind: PeopleKind, command: str) -> bool:
     """Return whether somebody of a kind has every right that a command needs."""
-    own_kinds = set(list_policy_kinds(kind))
-    required_rights = [
-        right for right in RIGHTS if command in right.commands and set(right.actions) & list_command_actions(command)
-    ]
-    return all(own_kinds & set(right.kinds) for right in required_rights)
+    own_kinds, actions = set(list_policy_kinds(kind)), list_command_actions(command)
+    return all(
+        own_kinds & set(right.kinds) for right in RIGHTS if command in right.commands and actions & set(right.actions)
+    )
 
 
-def list_policy_kinds(kind: PeopleKind) -> tuple[PeopleKind, ...]:
-    """Return whose policies somebody of a kind has, the own last."""
-    person_kinds = tuple(person_kind for person_kind in PEOPLE if person_kind != PIPELINE)
-    return (PIPELINE,) if kind == PIPELINE else person_kinds[: person_kinds.index(kind) + 1]
-
-
-_ID_REASON = "AWS ends the ARN with an id of its own; all before it is literal"
-_RUN_REASON = "names of runs and keys of objects are not known beforehand; bucket and prefix are literal"
-_TAG_REASON = "ids are not known beforehand; the condition asks for the tag or alias of this environment's own"
-_LIST_REASON = (
-    "the action takes no narrower resource; the condition asks for the environment's region where there is one"
-)
-_READ_REASON = "what is searched for after a teardown has no name that is known; it is only read"
-
-TARGET_REASONS: dict[TargetName, str] = {
-    "everywhere": _LIST_REASON,
-    "the world": _LIST_REASON,
-    "mirrors": _LIST_REASON,
-    "own metrics": "metrics are no resources; the condition asks for the environment's own namespace",
-    "node group": _ID_REASON,
-    "node groups": "names and ids of another tool's node groups are not known; they are only read, to be left alone",
-    "updates": _ID_REASON,
-    "accelerators": _TAG_REASON,
-    "Auto Scaling groups": _TAG_REASON,
-    "CNI's interfaces": _TAG_REASON,
-    "EKS's groups": _TAG_REASON,
-    "in-tree groups": _TAG_REASON,
-    "topic's key": _TAG_REASON,
-    "logs": "the streams of a log group are not known beforehand; the group is literal",
-    "guard's rules": "CloudFormation ends the name of the rule; the stack's name before it is literal",
-    "schedules": "a schedule has the name of a run, which is not known beforehand; the group is literal",
-    "all budgets": "AWS Budgets lists budgets of the whole account; they are only read",
-    "alarms": "what a composite alarm watches follows its environment's name and the word notify",
-    "dashboards": "dashboards begin with the environment's name; what they show follows",
-    "guard's objects": _RUN_REASON,
-    "leases": _RUN_REASON,
-    "models and artifacts": _RUN_REASON,
-    "artifacts": _RUN_REASON,
-    "models": _RUN_REASON,
-    "results": _RUN_REASON,
-    "images": "behind a mirror an image may lie in any repository of the account; it is only read",
-    "repositories": _READ_REASON,
-    "secret": "Secrets Manager ends the ARN with six characters of its own",
-    "stacks": _ID_REASON,
-    "going stacks": _ID_REASON,
-    "all stacks": "eight names would make the policy longer than IAM takes; stacks are only read",
-    "roles": _READ_REASON,
-    "keys": _READ_REASON,
+TARGET_REASONS = {
+    target: reason
+    for targets, reason in (
+        (
+            "everywhere, the world, mirrors",
+            "the action takes no narrower resource; the condition asks for the environment's region where there is one",
+        ),
+        ("own metrics", "metrics are no resources; the condition asks for the environment's own namespace"),
+        (
+            "node group, updates, stacks, going stacks",
+            "AWS ends the ARN with an id of its own; all before it is literal",
+        ),
+        (
+            "node groups",
+            "names and ids of another tool's node groups are not known; they are only read, to be left alone",
+        ),
+        (
+            "accelerators, Auto Scaling groups, CNI's interfaces, EKS's groups, in-tree groups, topic's key",
+            "ids are not known beforehand; the condition asks for the tag or alias of this environment's own",
+        ),
+        ("logs", "the streams of a log group are not known beforehand; the group is literal"),
+        ("guard's rules", "CloudFormation ends the name of the rule; the stack's name before it is literal"),
+        ("schedules", "a schedule has the name of a run, which is not known beforehand; the group is literal"),
+        ("all budgets", "AWS Budgets lists budgets of the whole account; they are only read"),
+        ("alarms", "what a composite alarm watches follows its environment's name and the word notify"),
+        ("dashboards", "dashboards begin with the environment's name; what they show follows"),
+        (
+            "guard's objects, leases, models and artifacts, artifacts, models, results",
+            "names of runs and keys of objects are not known beforehand; bucket and prefix are literal",
+        ),
+        ("images", "behind a mirror an image may lie in any repository of the account; it is only read"),
+        (
+            "repositories, roles, keys",
+            "what is searched for after a teardown has no name that is known; it is only read",
+        ),
+        ("secret", "Secrets Manager ends the ARN with six characters of its own"),
+        ("all stacks", "eight names would make the policy longer than IAM takes; stacks are only read"),
+    )
+    for target in targets.split(", ")
 }
 """Why a place has a wildcard; one without has none."""
 

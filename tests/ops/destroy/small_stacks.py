@@ -16,7 +16,7 @@ import yaml
 from botocore.awsrequest import AWSResponse
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.ops.destroy.account import AccountClients
+from tandem.ops.account import AccountClients
 from tandem.ops.destroy.stack_deletion import TeardownSettings
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -177,11 +177,8 @@ class Small:
     ) -> AccountClients:
         """What asks the endpoint; one operation is denied. It holds until the next account is taken."""
         HOOK.denied, HOOK.asked = denied, asked
-        return AccountClients(
-            environment=self.environment,
-            create_client=lambda _, service: _client(self.endpoint, service, hooked=True),
-            adopted_stacks=frozenset(adopted),
-        )
+        session = SimpleNamespace(client=lambda service, **_: _client(self.endpoint, service, hooked=True))
+        return AccountClients(self.environment, session, adopted)
 
     def lease(self, hours: float = 1, **changed: Any) -> None:
         now = datetime.now(UTC)

@@ -56,21 +56,16 @@ def test_it_shows_what_goes_and_stays_then_ends_with_what_is_left(small, run):
     assert f"bucket {names.bucket_name(one.environment)}: stays" in done.out
 
 
-def test_every_line_of_progress_has_its_time(small, run):
+def test_the_name_may_be_typed_and_every_line_of_progress_has_its_time(small, run):
     one = small().deploy(("Artifacts", "Network"))
 
-    lines = run(one, "--yes-i-mean", one.name).err.splitlines()
+    done = run(one, stdin=f"{one.name}\n")
 
-    progress = [line for line in lines if not re.match(r" |as |goes |stays |gone |stuck ", line)]
+    lines = done.err.splitlines()
+    progress = [line for line in lines if not re.match(r" |as |goes |stays |gone |stuck |removed by |Type ", line)]
+    assert (done.code, one.stacks()) == (0, {"Artifacts": "CREATE_COMPLETE"})
     assert progress
     assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in progress)
-
-
-def test_the_name_may_be_typed(small, run):
-    one = small().deploy(("Artifacts", "Network"))
-
-    assert run(one, stdin=f"{one.name}\n").code == 0
-    assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
 
 
 @pytest.mark.parametrize("stdin", ["yes\n", "\n", ""])
@@ -105,15 +100,6 @@ def test_never_deployed_is_told_asks_for_nothing_and_is_no_fault(small, run):
     assert done.code == 0
     assert "no stack of it is deployed, there is nothing to delete" in done.err
     assert "nothing left but:\n  nothing\n" in done.out
-
-
-def test_already_destroyed_ends_with_the_same_list(small, run):
-    one = small().deploy()
-    first = run(one, "--yes-i-mean", one.name)
-
-    second = run(one)
-
-    assert (second.code, second.out) == (0, first.out)
 
 
 def test_the_flag_adopts_the_stack_that_it_names_and_says_so(small, run):

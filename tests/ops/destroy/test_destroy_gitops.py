@@ -10,7 +10,7 @@ from small_stacks import ROOT, declared
 
 from charts.gitops import render_gitops
 from tandem.errors import InputError
-from tandem.ops.destroy.account import AccountClients
+from tandem.ops.account import AccountClients
 from tandem.ops.destroy.gitops import list_gitops_objects, require_objects_removed
 from tandem.ops.destroy.survey import survey_teardown
 from tandem.spec.catalogue import load_catalogue
@@ -67,6 +67,6 @@ def test_without_a_cluster_no_tool_is_asked_about(small):
 def test_where_the_cdk_delivers_there_is_nothing_to_remove_before(small):
     one = small()
 
-    require_objects_removed(AccountClients(environment=one.environment), gitops_gone=False)
+    require_objects_removed(AccountClients(one.environment), gitops_gone=False)
 
     assert list_gitops_objects(one.environment) == ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from small_stacks import ACCOUNT, Small, declared
@@ -18,247 +19,118 @@ from tandem.spec import names
 ENVIRONMENT = "orphan"
 NEIGHBOUR = "orphan-too"  # begins with the same name
 TRUST = json.dumps({"Version": "2012-10-17", "Statement": []})
-Plant = Callable[[Small, str], str]
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/r"
+Plants = Iterator[tuple[str, str]]
+"""Kind of each thing that was made, and the name by which it is listed."""
 
 
-def tagged(kind: str, tags: dict[str, str]) -> list[dict]:
-    rows = [{"Key": key, "Value": value} for key, value in tags.items()]
-    return [{"ResourceType": kind, "Tags": rows}]
-
-
-def marks(name: str) -> dict[str, dict[str, str]]:
-    return {
-        "ours": {names.OWNER_TAG: name}, "cni": {"cluster.k8s.amazonaws.com/name": f"tandem-{name}"},
-        "in-tree": {f"kubernetes.io/cluster/tandem-{name}": "owned"}, "eks": {"eks:cluster-name": f"tandem-{name}"},
-    }  # fmt: skip
-
-
-def subnet(ec2) -> str:
-    found = ec2.describe_subnets()["Subnets"]
-    vpc = ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
-    return (
-        found[0]["SubnetId"] if found else ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/24")["Subnet"]["SubnetId"]
+def plant_in_ec2(one: Small, name: str) -> Plants:
+    ec2, cluster = one.client("ec2"), f"tandem-{name}"
+    owner, in_tree, eks = (
+        {names.OWNER_TAG: name},
+        {f"kubernetes.io/cluster/{cluster}": "owned"},
+        {"eks:cluster-name": cluster},
     )
 
+    def tagged(kind: str, tags: dict[str, str]) -> dict[str, Any]:
+        rows = [{"Key": key, "Value": value} for key, value in tags.items()]
+        return {"TagSpecifications": [{"ResourceType": kind, "Tags": rows}]}
 
-def instance(one, name):
-    said = one.client("ec2").run_instances(
-        ImageId="ami-1", MinCount=1, MaxCount=1, TagSpecifications=tagged("instance", marks(name)["eks"])
+    instances = ec2.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, **tagged("instance", eks))["Instances"]
+    yield "instance", instances[0]["InstanceId"]
+    subnet = instances[0]["SubnetId"]
+    interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
+    ec2.create_tags(
+        Resources=[interface["NetworkInterfaceId"]],
+        Tags=[{"Key": "cluster.k8s.amazonaws.com/name", "Value": cluster}],
     )
-    return said["Instances"][0]["InstanceId"]
+    yield "network interface", interface["NetworkInterfaceId"]
+    interface = ec2.create_network_interface(SubnetId=subnet, Description=f"Amazon EKS {cluster}")["NetworkInterface"]
+    yield "network interface", interface["NetworkInterfaceId"]
+    volume = ec2.create_volume(AvailabilityZone="us-east-2a", Size=1, **tagged("volume", in_tree))["VolumeId"]
+    yield "volume", volume
+    yield "snapshot", ec2.create_snapshot(VolumeId=volume, **tagged("snapshot", in_tree))["SnapshotId"]
+    yield "elastic IP", ec2.allocate_address(Domain="vpc", **tagged("elastic-ip", owner))["AllocationId"]
+    group = f"eks-cluster-sg-{cluster}-1234567"
+    yield "security group", ec2.create_security_group(GroupName=group, Description="EKS")["GroupId"]
+    yield "VPC", ec2.create_vpc(CidrBlock="10.9.0.0/16", **tagged("vpc", owner))["Vpc"]["VpcId"]
+    template = {"LaunchTemplateName": f"{cluster}-nodes", "LaunchTemplateData": {"InstanceType": "m7i.large"}}
+    yield "launch template", ec2.create_launch_template(**template)["LaunchTemplate"]["LaunchTemplateId"]
+    elb, tags = one.client("elbv2"), {"Tags": [{"Key": "elbv2.k8s.aws/cluster", "Value": cluster}]}
+    balancer = elb.create_load_balancer(Name=f"k8s-{name}", Subnets=[subnet], **tags)
+    yield "load balancer", balancer["LoadBalancers"][0]["LoadBalancerArn"]
+    target = elb.create_target_group(Name=f"k8s-{name}", Protocol="TCP", Port=80, VpcId="vpc-1", **tags)
+    yield "target group", target["TargetGroups"][0]["TargetGroupArn"]
 
 
-def interface(one, name):
-    ec2 = one.client("ec2")
-    made = ec2.create_network_interface(SubnetId=subnet(ec2))["NetworkInterface"]["NetworkInterfaceId"]
-    ec2.create_tags(Resources=[made], Tags=[{"Key": key, "Value": value} for key, value in marks(name)["cni"].items()])
-    return made
-
-
-def eks_interface(one, name):
-    ec2 = one.client("ec2")
-    said = ec2.create_network_interface(SubnetId=subnet(ec2), Description=f"Amazon EKS tandem-{name}")
-    return said["NetworkInterface"]["NetworkInterfaceId"]
-
-
-def volume(one, name):
-    specifications = tagged("volume", marks(name)["in-tree"])
-    return one.client("ec2").create_volume(
-        AvailabilityZone="us-east-2a", Size=1, TagSpecifications=specifications
-    )["VolumeId"]  # fmt: skip
-
-
-def snapshot(one, name):
-    ec2 = one.client("ec2")
-    of = ec2.create_volume(AvailabilityZone="us-east-2a", Size=1)["VolumeId"]
-    return ec2.create_snapshot(VolumeId=of, TagSpecifications=tagged("snapshot", marks(name)["in-tree"]))["SnapshotId"]
-
-
-def address(one, name):
-    ec2 = one.client("ec2")
-    made = ec2.allocate_address(Domain="vpc")["AllocationId"]
-    ec2.create_tags(Resources=[made], Tags=[{"Key": names.OWNER_TAG, "Value": name}])
-    return made
-
-
-def security_group(one, name):
-    ec2 = one.client("ec2")
-    return ec2.create_security_group(GroupName=f"eks-cluster-sg-tandem-{name}-1234567", Description="EKS")["GroupId"]
-
-
-def vpc(one, name):
-    specifications = tagged("vpc", marks(name)["ours"])
-    return one.client("ec2").create_vpc(CidrBlock="10.9.0.0/16", TagSpecifications=specifications)["Vpc"]["VpcId"]
-
-
-def launch_template(one, name):
-    said = one.client("ec2").create_launch_template(
-        LaunchTemplateName=f"tandem-{name}-nodes", LaunchTemplateData={"InstanceType": "m7i.large"}
-    )
-    return said["LaunchTemplate"]["LaunchTemplateId"]
-
-
-def load_balancer(one, name):
-    elb = one.client("elbv2")
-    tags = [{"Key": "elbv2.k8s.aws/cluster", "Value": f"tandem-{name}"}]
-    said = elb.create_load_balancer(Name=f"k8s-{name}", Subnets=[subnet(one.client("ec2"))], Tags=tags)
-    return said["LoadBalancers"][0]["LoadBalancerArn"]
-
-
-def target_group(one, name):
-    tags = [{"Key": "elbv2.k8s.aws/cluster", "Value": f"tandem-{name}"}]
-    said = one.client("elbv2").create_target_group(
-        Name=f"k8s-{name}", Protocol="TCP", Port=80, VpcId="vpc-1", Tags=tags
-    )
-    return said["TargetGroups"][0]["TargetGroupArn"]
-
-
-def log_group(one, name):
-    made = f"/aws/eks/tandem-{name}/cluster"
-    one.client("logs").create_log_group(logGroupName=made)
-    return made
-
-
-def function_log_group(one, name):
-    made = f"/aws/lambda/{name}-Guard-Reap1234"
-    one.client("logs").create_log_group(logGroupName=made)
-    return made
-
-
-def schedule(one, name):
+def plant_by_name(one: Small, name: str) -> Plants:
+    for made in (f"/aws/eks/tandem-{name}/cluster", f"/aws/lambda/{name}-Guard-Reap1234"):
+        one.client("logs").create_log_group(logGroupName=made)
+        yield "log group", made
     scheduler, group = one.client("scheduler"), f"tandem-{name}"
     scheduler.create_schedule_group(Name=group)
-    target = {"Arn": f"arn:aws:sqs:us-east-2:{ACCOUNT}:q", "RoleArn": f"arn:aws:iam::{ACCOUNT}:role/r"}
     scheduler.create_schedule(
-        Name="stop-r1", GroupName=group, ScheduleExpression="at(2036-01-01T00:00:00)", Target=target,
-        FlexibleTimeWindow={"Mode": "OFF"},
+        Name="stop-r1", GroupName=group, ScheduleExpression="at(2036-01-01T00:00:00)",
+        Target={"Arn": f"arn:aws:sqs:us-east-2:{ACCOUNT}:q", "RoleArn": ROLE}, FlexibleTimeWindow={"Mode": "OFF"},
     )  # fmt: skip
-    return f"{group}/stop-r1"
-
-
-def schedule_group(_one, name):
-    return f"tandem-{name}"  # the schedule's
-
-
-def rule(one, name):
-    made = f"{name}-Guard-ReapEvery5"
-    one.client("events").put_rule(Name=made, ScheduleExpression="rate(5 minutes)")
-    return made
-
-
-def role(one, name):
-    made = f"{name}-Guard-StopRole-ABC123"
-    one.client("iam").create_role(
-        RoleName=made, AssumeRolePolicyDocument=TRUST, Tags=[{"Key": names.OWNER_TAG, "Value": name}]
-    )
-    return made
-
-
-def policy(one, name):
-    statement = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": "*"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    return one.client("iam").create_policy(PolicyName=f"tandem-{name}-reader", PolicyDocument=document)["Policy"]["Arn"]
-
-
-def repository(one, name):
-    made = f"tandem-{name}-tools"
-    one.client("ecr").create_repository(repositoryName=made)
-    return made
-
-
-def key(one, name):
-    tags = [{"TagKey": names.OWNER_TAG, "TagValue": name}]
-    return one.client("kms").create_key(Description="secrets", Tags=tags)["KeyMetadata"]["KeyId"]
-
-
-def dashboard(one, name):
-    made = f"tandem-{name}-machine"
-    one.client("cloudwatch").put_dashboard(DashboardName=made, DashboardBody='{"widgets": []}')
-    return made
-
-
-def alarm(one, name):
-    made = f"{name}-errors"
-    one.client("cloudwatch").put_metric_alarm(
-        AlarmName=made, Namespace=f"Tandem/{name}", MetricName="errors", Statistic="Sum", Period=60,
-        EvaluationPeriods=1, Threshold=1, ComparisonOperator="GreaterThanThreshold",
-    )  # fmt: skip
-    return made
-
-
-def topic(one, name):
+    yield "schedule", f"{group}/stop-r1"
+    yield "schedule group", group
+    one.client("events").put_rule(Name=f"{name}-Guard-ReapEvery5", ScheduleExpression="rate(5 minutes)")
+    yield "EventBridge rule", f"{name}-Guard-ReapEvery5"
+    tags, role = [{"Key": names.OWNER_TAG, "Value": name}], f"{name}-Guard-StopRole-ABC123"
+    one.client("iam").create_role(RoleName=role, AssumeRolePolicyDocument=TRUST, Tags=tags)
+    yield "role", role
+    yield "policy", make_policy(one, f"tandem-{name}-reader")
+    one.client("ecr").create_repository(repositoryName=f"tandem-{name}-tools")
+    yield "ECR repository", f"tandem-{name}-tools"
+    key = one.client("kms").create_key(Description="keys", Tags=[{"TagKey": names.OWNER_TAG, "TagValue": name}])
+    yield "KMS key", key["KeyMetadata"]["KeyId"]
+    one.client("cloudwatch").put_dashboard(DashboardName=f"tandem-{name}-machine", DashboardBody='{"widgets": []}')
+    yield "dashboard", f"tandem-{name}-machine"
+    make_alarm(one, f"{name}-errors", f"Tandem/{name}")
+    yield "alarm", f"{name}-errors"
     one.client("sns").create_topic(Name=f"tandem-{name}-guard")
-    return f"tandem-{name}-guard"
-
-
-def queue(one, name):
+    yield "SNS topic", f"tandem-{name}-guard"
     one.client("sqs").create_queue(QueueName=f"tandem-{name}-dead-letters")
-    return f"tandem-{name}-dead-letters"
-
-
-def function(one, name):
-    made = f"tandem-{name}-stop"
+    yield "SQS queue", f"tandem-{name}-dead-letters"
     one.client("lambda").create_function(
-        FunctionName=made, Role=f"arn:aws:iam::{ACCOUNT}:role/r", Runtime="python3.13", Handler="h.h",
+        FunctionName=f"tandem-{name}-stop", Role=ROLE, Runtime="python3.13", Handler="h.h",
         Code={"ZipFile": b"PK\x05\x06" + b"\0" * 18},
     )  # fmt: skip
-    return made
-
-
-def project(one, name):
-    made = f"tandem-{name}-tools"
+    yield "Lambda function", f"tandem-{name}-stop"
     one.client("codebuild").create_project(
-        name=made, source={"type": "NO_SOURCE"}, artifacts={"type": "NO_ARTIFACTS"},
+        name=f"tandem-{name}-tools", source={"type": "NO_SOURCE"}, artifacts={"type": "NO_ARTIFACTS"}, serviceRole=ROLE,
         environment={"type": "LINUX_CONTAINER", "image": "i", "computeType": "BUILD_GENERAL1_SMALL"},
-        serviceRole=f"arn:aws:iam::{ACCOUNT}:role/r",
     )  # fmt: skip
-    return made
+    yield "CodeBuild project", f"tandem-{name}-tools"
+    limit = {"BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": {"Amount": "1", "Unit": "USD"}}
+    one.client("budgets").create_budget(AccountId=ACCOUNT, Budget={"BudgetName": f"tandem-{name}", **limit})
+    yield "budget", f"tandem-{name}"
 
 
-def budget(one, name):
-    made = f"tandem-{name}"
-    one.client("budgets").create_budget(AccountId=ACCOUNT, Budget={
-        "BudgetName": made, "BudgetType": "COST", "TimeUnit": "MONTHLY",
-        "BudgetLimit": {"Amount": "1", "Unit": "USD"},
-    })  # fmt: skip
-    return made
+def plant_in_eks(one: Small, name: str, **tags: Any) -> Plants:
+    eks, made = one.client("eks"), {"clusterName": f"tandem-{name}"}
+    eks.create_cluster(name=f"tandem-{name}", roleArn=ROLE, resourcesVpcConfig={"subnetIds": ["subnet-1"]}, **tags)
+    yield "cluster", f"tandem-{name}"
+    sizes = {"minSize": 0, "desiredSize": 0, "maxSize": 1}
+    eks.create_nodegroup(nodegroupName="late", subnets=["s-1"], nodeRole=ROLE, scalingConfig=sizes, **made, **tags)
+    yield "node group", "late"
+    account = {"namespace": "tandem-post", "serviceAccount": "tandem-serve", "roleArn": ROLE}
+    answer = eks.create_pod_identity_association(**account, **made)
+    yield "Pod Identity association", answer["association"]["associationId"]
 
 
-def cluster(one, name):
-    made = f"tandem-{name}"
-    one.client("eks").create_cluster(
-        name=made, roleArn=f"arn:aws:iam::{ACCOUNT}:role/r", resourcesVpcConfig={"subnetIds": ["subnet-1"]}
-    )
-    return made
+def make_policy(one: Small, name: str) -> str:
+    statement = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    return str(one.client("iam").create_policy(PolicyName=name, PolicyDocument=document)["Policy"]["Arn"])
 
 
-def node_group(one, name):
-    one.client("eks").create_nodegroup(
-        clusterName=f"tandem-{name}", nodegroupName="late", subnets=["subnet-1"],
-        nodeRole=f"arn:aws:iam::{ACCOUNT}:role/r", scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
+def make_alarm(one: Small, name: str, namespace: str) -> None:
+    one.client("cloudwatch").put_metric_alarm(
+        AlarmName=name, Namespace=namespace, MetricName="m", Statistic="Sum", Period=60, EvaluationPeriods=1,
+        Threshold=1, ComparisonOperator="GreaterThanThreshold",
     )  # fmt: skip
-    return "late"
-
-
-def association(one, name):
-    said = one.client("eks").create_pod_identity_association(
-        clusterName=f"tandem-{name}", namespace="tandem-post", serviceAccount="tandem-serve",
-        roleArn=f"arn:aws:iam::{ACCOUNT}:role/r",
-    )  # fmt: skip
-    return said["association"]["associationId"]
-
-
-PLANTS: list[tuple[str, Plant]] = [
-    ("instance", instance), ("network interface", interface), ("network interface", eks_interface), ("volume", volume),
-    ("snapshot", snapshot), ("elastic IP", address), ("security group", security_group), ("VPC", vpc),
-    ("launch template", launch_template), ("load balancer", load_balancer), ("target group", target_group),
-    ("log group", log_group), ("log group", function_log_group), ("schedule", schedule),
-    ("schedule group", schedule_group), ("EventBridge rule", rule), ("role", role), ("policy", policy),
-    ("ECR repository", repository), ("KMS key", key), ("dashboard", dashboard), ("alarm", alarm), ("SNS topic", topic),
-    ("SQS queue", queue), ("Lambda function", function), ("CodeBuild project", project), ("budget", budget),
-    ("cluster", cluster), ("node group", node_group), ("Pod Identity association", association),
-]  # fmt: skip
-IDS = [plant.__name__ for _, plant in PLANTS]
 
 
 @pytest.fixture(scope="module")
@@ -267,30 +139,34 @@ def planted(endpoint, tmp_path_factory):
     folder = tmp_path_factory.mktemp("planted")
     both = {name: Small(environment=declared(folder, name), endpoint=endpoint, folder=folder)
             for name in (ENVIRONMENT, NEIGHBOUR)}  # fmt: skip
-    names_of = {name: [plant(one, name) for _, plant in PLANTS] for name, one in both.items()}
+    plants = {name: [row for plant in (plant_in_ec2, plant_by_name, plant_in_eks) for row in plant(one, name)]
+              for name, one in both.items()}  # fmt: skip
     found = {name: search_leftovers(one.account(), list(both)) for name, one in both.items()}
-    return SimpleNamespace(names=names_of, found=found, one=both[ENVIRONMENT])
+    return SimpleNamespace(plants=plants, found=found, one=both[ENVIRONMENT])
 
 
-@pytest.mark.parametrize("number", range(len(PLANTS)), ids=IDS)
-def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(planted, number):
-    kind, name = PLANTS[number][0], planted.names[ENVIRONMENT][number]
-
-    (found,) = [one for one in planted.found[ENVIRONMENT].orphans if (one.kind, one.name) == (kind, name)]
-
-    assert "aws " in found.remove
-    assert name.rpartition("/")[2] in found.remove
+def key_of(planted) -> str:
+    return dict(planted.plants[ENVIRONMENT])["KMS key"]
 
 
-@pytest.mark.parametrize("number", range(len(PLANTS)), ids=IDS)
-def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted, number):
-    theirs = planted.names[NEIGHBOUR][number]
-    kind = PLANTS[number][0]
+def search(planted):
+    return search_leftovers(planted.one.account(), [NEIGHBOUR])
 
-    found = {(one.kind, one.name) for one in planted.found[ENVIRONMENT].orphans}
 
-    assert (kind, theirs) not in found or theirs == planted.names[ENVIRONMENT][number]
-    assert (kind, theirs) in {(one.kind, one.name) for one in planted.found[NEIGHBOUR].orphans}
+def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(planted):
+    commands = {(one.kind, one.name): one.remove for one in planted.found[ENVIRONMENT].orphans}
+
+    assert set(planted.plants[ENVIRONMENT]) - set(commands) == set()
+    for kind, name in planted.plants[ENVIRONMENT]:
+        assert "aws " in commands[kind, name]
+        assert name.rpartition("/")[2] in commands[kind, name]
+
+
+def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted):
+    found, theirs = ({(one.kind, one.name) for one in planted.found[name].orphans} for name in (ENVIRONMENT, NEIGHBOUR))
+
+    assert set(planted.plants[NEIGHBOUR]) <= theirs
+    assert found & set(planted.plants[NEIGHBOUR]) <= set(planted.plants[ENVIRONMENT])  # names within a cluster
 
 
 def test_a_node_group_is_listed_before_its_instances_which_it_would_replace(planted):
@@ -304,74 +180,55 @@ def test_every_kind_was_searched(planted):
 
 
 def test_what_stays_on_purpose_is_no_orphan(planted):
-    kms, key_id = planted.one.client("kms"), planted.names[ENVIRONMENT][IDS.index("key")]
-    kms.schedule_key_deletion(KeyId=key_id, PendingWindowInDays=30)
+    planted.one.client("kms").schedule_key_deletion(KeyId=key_of(planted), PendingWindowInDays=30)
 
-    left = search_leftovers(planted.one.account(), [NEIGHBOUR])
+    (kept,) = [one for one in search(planted).permanent_resources if one.kind == "KMS key"]
 
-    (kept,) = [one for one in left.permanent_resources if one.kind == "KMS key"]
-    assert (kept.name, kept.remove) == (key_id, "")
-    assert "KMS deletes it on" in kept.note
+    assert (kept.name, kept.remove, "KMS deletes it on" in kept.note) == (key_of(planted), "", True)
 
 
 def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
-    iam, name = planted.one.client("iam"), planted.one.environment.name
-    statement = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": "*"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    made = {
-        end: iam.create_policy(PolicyName=f"tandem-{name}-{end}", PolicyDocument=document)["Policy"]["Arn"]
-        for end in (*names.PEOPLE, "auditor")
+    made = {end: make_policy(planted.one, f"tandem-{ENVIRONMENT}-{end}") for end in (*names.PEOPLE, "auditor")}
+
+    left = search(planted)
+
+    assert {one.name for one in left.permanent_resources if one.kind == "policy"} == {
+        made[kind] for kind in names.PEOPLE
     }
-
-    left = search_leftovers(planted.one.account(), [NEIGHBOUR])
-
-    kept = {one.name for one in left.permanent_resources if one.kind == "policy"}
-    orphans = {one.name for one in left.orphans if one.kind == "policy"}
-    assert kept == {made[kind] for kind in names.PEOPLE}
-    assert orphans & set(made.values()) == {made["auditor"]}
+    assert {one.name for one in left.orphans} & set(made.values()) == {made["auditor"]}
 
 
-@pytest.mark.parametrize("kind", ["cluster", "node group", "Pod Identity association"])
-def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(planted, kind):
-    [command] = [one.remove for one in planted.found[ENVIRONMENT].orphans if one.kind == kind]
-
-    assert command.startswith(f"no tag {names.OWNER_TAG}={ENVIRONMENT}: see whose it is (aws eks describe-")
+IN_A_CLUSTER = {"cluster", "node group", "Pod Identity association"}
 
 
-@pytest.mark.parametrize("kind", ["cluster", "node group", "Pod Identity association"])
-def test_what_is_ours_by_its_tag_has_its_command_alone(small, kind):
+def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(planted):
+    commands = [one.remove for one in planted.found[ENVIRONMENT].orphans if one.kind in IN_A_CLUSTER]
+
+    question = f"no tag {names.OWNER_TAG}={ENVIRONMENT}: see whose it is (aws eks describe-"
+    assert [command.startswith(question) for command in commands] == [True] * 3
+
+
+def test_what_is_ours_by_its_tag_has_its_command_alone(small):
     one = small()
-    tags = {"tags": {names.OWNER_TAG: one.name}}
-    eks, made = one.client("eks"), names.cluster_name(one.environment)
-    role = f"arn:aws:iam::{ACCOUNT}:role/r"
-    eks.create_cluster(name=made, roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1"]}, **tags)
-    node_group(one, one.name)
-    association(one, one.name)
-    group = eks.describe_nodegroup(clusterName=made, nodegroupName="late")["nodegroup"]
-    eks.tag_resource(resourceArn=group["nodegroupArn"], **tags)
-    found = SEARCHES["clusters"](one.account(), ResourceOwnership.discover(one.account()))
+    list(plant_in_eks(one, one.name, tags={names.OWNER_TAG: one.name}))
 
-    [command] = [left.remove for left in found if left.kind == kind]
+    found = list(SEARCHES["clusters"](one.account(), ResourceOwnership.discover(one.account())))
 
-    assert command.startswith("aws eks delete-")
+    assert {left.kind for left in found} == IN_A_CLUSTER
+    assert all(left.remove.startswith("aws eks delete-") for left in found)
 
 
 def test_an_alarm_of_another_tool_that_begins_with_the_same_name_is_not_ours(planted):
-    planted.one.client("cloudwatch").put_metric_alarm(
-        AlarmName=f"{ENVIRONMENT}-cpu", Namespace="AWS/EC2", MetricName="CPUUtilization", Statistic="Average",
-        Period=60, EvaluationPeriods=1, Threshold=90, ComparisonOperator="GreaterThanThreshold",
-    )  # fmt: skip
+    make_alarm(planted.one, f"{ENVIRONMENT}-cpu", "AWS/EC2")
 
-    assert f"{ENVIRONMENT}-cpu" not in {
-        one.name for one in search_leftovers(planted.one.account(), [NEIGHBOUR]).orphans
-    }
+    assert f"{ENVIRONMENT}-cpu" not in {one.name for one in search(planted).orphans}
 
 
 def test_a_terminated_instance_is_gone(planted):
-    node = instance(planted.one, ENVIRONMENT)
+    node = dict(planted.plants[ENVIRONMENT])["instance"]
     planted.one.client("ec2").terminate_instances(InstanceIds=[node])
 
-    found = {one.name: one.note for one in search_leftovers(planted.one.account(), [NEIGHBOUR]).orphans}
+    found = {one.name: one.note for one in search(planted).orphans}
 
     assert node not in found or "shutting-down" in found[node]
 
@@ -392,7 +249,7 @@ def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(
 
 
 def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(planted, monkeypatch):
-    account, ours = planted.one.account(), planted.names[ENVIRONMENT][IDS.index("key")]
+    account, ours = planted.one.account(), key_of(planted)
     shut = account.client("kms").create_key(Description="closed")["KeyMetadata"]["KeyId"]
     ask = account.ask
 

@@ -290,6 +290,13 @@ class World:
         self.environment = self.environment.model_copy(update=update)
         return self.environment
 
+    def alter(self, **changes: Any) -> None:
+        """Set what the account offers, `name+` adding to it, and change the environment's other fields."""
+        for name in [name for name in changes if hasattr(self.facts, name.rstrip("+"))]:
+            value, offered = changes.pop(name), getattr(self.facts, name.rstrip("+"))
+            setattr(self.facts, name.rstrip("+"), {**offered, **value} if name.endswith("+") else value)
+        self.change(**changes)
+
     def account(self) -> AllowlistedAccount:
         return AllowlistedAccount(self.environment, self.session)
 

@@ -9,7 +9,7 @@ from doctor_world import World
 
 from tandem.errors import ExternalError
 from tandem.ops.doctor import CheckResult, exit_code
-from tandem.ops.doctor.check_result import unknown_finding, warn_finding
+from tandem.ops.doctor.context import Finding
 from tandem.ops.doctor.runner import CHECKS, DoctorCheck, run_checks
 
 OK = CheckResult(group="account", check="a", level="ok", said="", do="", command="", code=0)
@@ -40,7 +40,7 @@ def test_what_is_needed_and_unknown_is_a_failure(world: World, *, needed: bool, 
     check = DoctorCheck(
         id="x",
         group="people",
-        find=lambda *_: iter((unknown_finding("s", "d"),)),
+        find=lambda *_: iter((Finding("unknown", "s", "d"),)),
         mandatory=needed,
         needs_account=False,
     )
@@ -52,7 +52,7 @@ def test_what_is_needed_and_unknown_is_a_failure(world: World, *, needed: bool, 
 
 def test_what_a_check_found_before_it_was_denied_stays(world: World) -> None:
     def find(*_: object):
-        yield warn_finding("first", "do")
+        yield Finding("warn", "first", "do")
         raise ExternalError("denied", where="s3://b", change="add it")
 
     (first, second) = run_checks(

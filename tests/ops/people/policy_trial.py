@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tandem.ops.people.policies import build_policy
-from tandem.ops.people.policy_targets import PolicyTarget, TargetName, build_targets
+from tandem.ops.people.policy_targets import PolicyTarget, build_targets
 from tandem.ops.people.rights import RIGHTS, list_policy_kinds
 from tandem.spec.environment import Environment
 from tandem.spec.names import PeopleKind
@@ -59,7 +59,7 @@ def meant(place: PolicyTarget) -> list[tuple[str, Context]]:
 
 def requests(environment: Environment, command: str, actions: Iterable[str]) -> list[tuple[str, str, Context]]:
     """Every request of a command: each action on each place where the command's rows have it."""
-    known: dict[TargetName, PolicyTarget] = build_targets(environment)
+    known = build_targets(environment)
     return [
         (action, arn, context)
         for action in sorted(actions)

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from conftest import committed
+from committed_environments import committed
 from policy_trial import allows, documents, meant
 
 from stacks.guard_key import alarm_conditions
