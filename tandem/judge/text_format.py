@@ -98,6 +98,11 @@ def format_interval(ratio: RatioEstimate | None) -> str:
     return f"{format_number(ratio.low)} to {format_number(ratio.high)}"
 
 
+def count_things(count: int, noun: str) -> str:
+    """Return so many of them: `1 round`, `2 rounds`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def format_percent(share: float | None) -> str:
     """Return a share in percent; never rounded to 0 % or 100 % where it is not that."""
     if share is None or not math.isfinite(share):

@@ -20,8 +20,7 @@ from tandem.bench.manifest import RunManifest, run_id
 from tandem.bench.request_table import RequestTable
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.cells import judge_cells
-from tandem.judge.claims.answers import answer_claims
-from tandem.judge.claims.eligibility import explain_unasked
+from tandem.judge.claims.answers import answer_claims, explain_unasked
 from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.equality.output_equality import compare_outputs

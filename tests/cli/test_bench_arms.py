@@ -16,7 +16,7 @@ from tandem.cli.bench import _build_settings
 from tandem.cli.bench_arms import assign_placements, select_arms
 from tandem.cli.program import _build_parser
 from tandem.cli.selection import Selection
-from tandem.judge.claims.eligibility import explain_unasked
+from tandem.judge.claims.answers import explain_unasked
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 

@@ -81,7 +81,7 @@ def test_the_interval_whose_level_is_1_less_p_ends_at_0() -> None:
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
-    assert estimate_log_ratio(LOGS, seed=7) == estimate_log_ratio(LOGS, seed=7)
+    assert estimate_log_ratio(LOGS) == estimate_log_ratio(LOGS)
 
 
 def test_what_all_prompts_of_a_round_share_makes_the_interval_wider() -> None:

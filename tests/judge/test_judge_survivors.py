@@ -3,7 +3,7 @@ import pytest
 from observed import Asked, observed
 
 from tandem.bench.schedule import LoadLevel
-from tandem.judge.failure_bias import CellFailures, FailureCounts, count_failures, is_more_frequent
+from tandem.judge.comparability import CellFailures, FailureCounts, count_failures, is_more_frequent
 from tandem.judge.pairs import RequestPairing
 
 
@@ -44,8 +44,8 @@ def test_only_rounds_of_both_arms_are_counted_by_class_and_load():
     seen = observed(rows)
     counted = count_failures(RequestPairing(seen), "base", "spec")
     at_4 = seen.loads.index(LoadLevel(concurrency=4))
-    assert counted.count_cell(seen.classes.index("repeat") * len(seen.loads) + at_4) == FailureCounts(1, 0, 2, 1)
-    assert counted.count_all() == FailureCounts(2, 0, 3, 1)
+    assert counted.count(seen.classes.index("repeat") * len(seen.loads) + at_4) == FailureCounts(1, 0, 2, 1)
+    assert counted.count() == FailureCounts(2, 0, 3, 1)
 
 
 def test_failures_of_one_class_bar_that_class_alone():
