@@ -22,7 +22,7 @@ from tandem.judge.verdict import JudgeOptions, judge_run
 from tandem.simulator.settings import FaultSettings, PromptClassSettings, SimulatorSettings
 
 PROMPTS = 12
-TOKENS = 24
+TOKENS = 16
 BASE = SimulatorSettings(
     step_ms=(15.0,),  # many times what a busy machine's clock is late by
     prefill_base_ms=30.0,
