@@ -284,8 +284,11 @@ def _describe_comparison(facts: _HeadlineFacts) -> str:
     for is_better in (True, False):  # by the median, called or not
         part = [cell for cell in cells["mixed"] if (cell.speed_up is not None and cell.speed_up.value > 1) == is_better]
         if part:
+            reasons = {cell.opposition: cell.class_ for cell in part if cell.opposition}
+            texts = [f"of {shorten_text(class_)} {reason}" for reason, class_ in reasons.items()]
+            opposition = " and ".join(texts[:_MAX_OPPOSITIONS] if len(reasons) > 1 else reasons)
             by_median = f"{name_prompts(part)} {_format_range(part)} times as fast"
-            phrases.append((by_median, f" by the median, but {_describe_opposition(part)}"))
+            phrases.append((by_median, f" by the median, but {opposition}"))
     if not phrases:
         return f"There is no evidence whether {variant} is faster or slower than {baseline}"
     (first_phrase, first_suffix), *more_phrases = phrases
@@ -293,13 +296,6 @@ def _describe_comparison(facts: _HeadlineFacts) -> str:
     open_cells = cells["no evidence"]
     open_text = f"; for {name_prompts(open_cells)} there is no evidence" if open_cells else ""
     return f"{variant} answers {_join_parts(answers)}{open_text}"
-
-
-def _describe_opposition(cells: Sequence[CellVerdict]) -> str:
-    """Return what means and percentiles say against the medians, the first few where there are several."""
-    reasons = {cell.opposition: cell.class_ for cell in cells if cell.opposition}
-    phrases = [f"of {shorten_text(class_)} {reason}" for reason, class_ in reasons.items()]
-    return " and ".join(phrases[:_MAX_OPPOSITIONS] if len(reasons) > 1 else reasons)
 
 
 def _join_names(names: Sequence[str]) -> str:

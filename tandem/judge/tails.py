@@ -189,7 +189,12 @@ def weigh_tails(
                 return TailVerdict("mixed" if is_shown else "no evidence", f"{scope}{describe_tail(tail)}")
         return TailVerdict(word)
     direction = 1.0 if word == "faster" else -1.0
-    contrary_tails = [(tail, scope) for tail, scope in candidates if _is_unsure(tail, direction, margin)]
+    contrary_tails = []
+    for tail, scope in candidates:
+        estimate = tail.estimate
+        bound = estimate.log if tail.statistic == "p90" else estimate.low if direction > 0 else estimate.high
+        if direction * bound < -margin:
+            contrary_tails.append((tail, scope))
     for tail, scope in contrary_tails:
         farther_end = max(direction * tail.estimate.low, direction * tail.estimate.high)
         if farther_end < 0 and direction * tail.estimate.log < -floor:
@@ -204,9 +209,3 @@ def describe_tail(tail: TailEstimate) -> str:
     ends = (tail.estimate.low, tail.estimate.log, tail.estimate.high)
     low, value, high = (format_number(convert_log_ratio(log)) for log in ends)
     return f"{TAIL_NAMES[tail.statistic]} is {value} ({low} to {high}) times as fast"
-
-
-def _is_unsure(tail: TailEstimate, direction: float, margin: float) -> bool:
-    estimate = tail.estimate
-    bound = estimate.log if tail.statistic == "p90" else estimate.low if direction > 0 else estimate.high
-    return direction * bound < -margin

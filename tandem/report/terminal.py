@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import fit_width, wrap_text
-from tandem.judge.schema import FILE, Headline, OutputEquality, ShareEstimate, Verdict
+from tandem.judge.schema import FILE, Headline, OutputEquality, Verdict
 from tandem.judge.text_format import (
     choose_telling_cells,
     clean_text,
@@ -145,16 +145,14 @@ def _render_controls(verdict: Verdict) -> Iterator[str]:
 def _render_equality(equality: OutputEquality) -> Iterator[str]:
     yield f"output of {fit_width(equality.variant, 60).rstrip()}: {equality.result}"
     yield from _wrap_text(equality.sentence, "  ", "  ")
-    shares = {"identical": equality.identical, "the baseline against itself": equality.yardstick}
-    figures = [f"{label} {format_share(share)}" for label, share in shares.items() if share is not None]
+    figures = []
+    for label, share in (("identical", equality.identical), ("the baseline against itself", equality.yardstick)):
+        if share is not None:
+            percent = format_percent(share.n / share.of if share.of else None)
+            figures.append(f"{label} {share.n:,} of {share.of:,} ({percent})")
     if figures:
         yield from _wrap_text(f"by {equality.by}: {'; '.join(figures)}", "  ", "  ")
     yield ""
-
-
-def format_share(share: ShareEstimate) -> str:
-    """Return so many of so many, and in percent."""
-    return f"{share.n:,} of {share.of:,} ({format_percent(share.n / share.of if share.of else None)})"
 
 
 def _render_acceptance(verdict: Verdict) -> Iterator[str]:

@@ -69,7 +69,9 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
             at_s = requests.start_s - requests.start_s.min()
             clock = " The clocks of the manifest show no moment, so time counts from 1970."
         drawn_at_s = at_s[np.logical_or.reduce([chart_line.mask for chart_line in chart_lines])]
-        window_s = _choose_window_s(float(np.ptp(drawn_at_s))) if len(drawn_at_s) else _WINDOWS_S[0]
+        span_s = float(np.ptp(drawn_at_s)) if len(drawn_at_s) else 0.0
+        windows_s = (window_s for window_s in _WINDOWS_S if span_s <= MAX_WINDOWS * window_s)
+        window_s = next(windows_s, int(span_s / MAX_WINDOWS) + 1)
         throughput = find_metric("output_tokens_per_s")  # the post prints none
         figures = [(metric.name, figure.title, figure.sentence) for metric, figure in list_post_figures()]
         figures.append((throughput.name, "Throughput of a stream", f"Output tokens: {throughput.definition}."))
@@ -111,11 +113,6 @@ def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[Cha
         for arm, name in enumerate((requests.baseline, variant if variant in requests.arms else requests.variants[0])):
             mask = sampling.mask_cell(requests, cell) & good_mask & requests.arm_mask(name)
             yield _ChartLine(shorten_text(f"{cell.class_}, {name}"), mask, arm, kind)
-
-
-def _choose_window_s(span_s: float) -> int:
-    windows_s = (window_s for window_s in _WINDOWS_S if span_s <= MAX_WINDOWS * window_s)
-    return next(windows_s, int(span_s / MAX_WINDOWS) + 1)
 
 
 def _format_duration(seconds: int) -> str:
