@@ -367,10 +367,6 @@ def test_a_void_run_says_nothing_of_speed():
 # C11, C12, C13
 
 
-def test_cost_is_the_post_s_hardware_s_alone():
-    assert answer("C11", faster("repetition", "output_tokens_per_s")).answer == "not comparable"
-
-
 def test_cost_falls_where_throughput_rises_and_good_tokens_take_less_time():
     requests = [
         Asked(arm=arm, class_="repetition", prompt=f"p{number}", e2e_ms=ms)
@@ -378,8 +374,12 @@ def test_cost_falls_where_throughput_rises_and_good_tokens_take_less_time():
         for number in range(12)
     ]
     seen = observed_with((POST_BASE, posts()), requests)
-    found = answer("C11", faster("repetition", "output_tokens_per_s"), seen=seen)
-    assert found.answer == "confirmed"
+    rises = faster("repetition", "output_tokens_per_s")
+    found = answer("C11", rises, seen=seen)
+    assert (found.answer, answer("C11", rises).answer) == (
+        "confirmed",
+        "not comparable",
+    )  # of the post's hardware alone
     assert "15,625 to 7,812" in found.why
 
 
