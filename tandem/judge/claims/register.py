@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -194,6 +194,3 @@ def _find_faults(claim_register: ClaimRegister) -> list[str]:
             if claim.id not in against.get(name, [claim.id])
         ]
     return faults
-
-
-ANSWER_METHODS: tuple[str, ...] = get_args(AnswerMethod)

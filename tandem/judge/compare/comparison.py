@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from tandem.bench.columns import BoolArray, IntArray
+from tandem.bench.columns import BoolArray
 from tandem.bench.manifest import run_id
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import NO_DIGEST, UNKNOWN, RequestTable, read_request_table
@@ -160,17 +160,15 @@ def _merge_runs(tables: Sequence[RequestTable], masks: Sequence[BoolArray], comm
     }
     columns = {name: join_columns([getattr(table, name) for table in tables]) for name in _COPY_COLUMNS}
     columns |= {"arm": arm, "prompt": prompt, "class_": class_, "load": load, "round": zeros, "error": zeros}
-    columns |= {"content": join_columns([_encode_content(table) for table in tables])}
+    refusals = [[code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT] for table in tables]
+    contents = [
+        np.where(table.content == UNKNOWN, UNKNOWN, np.where(np.isin(table.content, codes), _REFUSAL, _SOUND))
+        for table, codes in zip(tables, refusals, strict=True)
+    ]
+    columns |= {"content": join_columns(contents)}
     columns |= {"hit_token_limit": zeros.astype(bool), "line_offsets": zeros}
-    contents = ("sound", "refused")
-    names: dict[str, Any] = {"arms": arms, "prompts": prompts, "classes": classes, "loads": loads, "contents": contents}
-    return replace(tables[0], figures=figures, torn_lines=(), **names, **columns)
-
-
-def _encode_content(table: RequestTable) -> IntArray:
-    """Return what the content check said of each answer: sound, refused, or UNKNOWN where it was not asked."""
-    refusal_mask = np.isin(table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT])
-    return np.where(table.content == UNKNOWN, UNKNOWN, np.where(refusal_mask, _REFUSAL, _SOUND))
+    names: dict[str, Any] = {"arms": arms, "prompts": prompts, "classes": classes, "loads": loads}
+    return replace(tables[0], contents=("sound", "refused"), figures=figures, torn_lines=(), **names, **columns)
 
 
 class _RowEstimate(NamedTuple):

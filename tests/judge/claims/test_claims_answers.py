@@ -1,6 +1,7 @@
 """Answers to claims, from cells that a test states and from requests that it makes."""
 
 import dataclasses
+from typing import get_args
 
 import measured
 import msgspec
@@ -12,7 +13,7 @@ from tandem.bench.manifest import Speculation
 from tandem.bench.request_table import read_request_table
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge.claims.answers import ANSWER_FUNCTIONS, answer_claims
-from tandem.judge.claims.register import ANSWER_METHODS, read_register
+from tandem.judge.claims.register import AnswerMethod, read_register
 from tandem.judge.schema import (
     BottleneckRound,
     CellVerdict,
@@ -92,7 +93,7 @@ def observed_with(arms, requests=None, **changes):
 
 
 def test_every_way_of_asking_has_an_answer():
-    assert set(ANSWER_FUNCTIONS) == set(ANSWER_METHODS)
+    assert set(ANSWER_FUNCTIONS) == set(get_args(AnswerMethod))
 
 
 def test_every_claim_is_answered_once_for_a_variant_or_once_for_the_run():
