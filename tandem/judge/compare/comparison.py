@@ -10,7 +10,7 @@ shorter answers is not called faster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -71,11 +71,10 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
     """Compare two runs that are read already; else as `compare_runs`."""
     tables, common = (before, after), find_common_parts(before, after)
     controls = [check_controls(table) for table in tables]
+    suites: list[Collection[str]] = [common.suites.values(), common.suites.keys()]
     masks = [
-        _mask_rows(table, common.arms, suites, controls_of_run)
-        for table, suites, controls_of_run in zip(
-            tables, (common.suites.values(), common.suites.keys()), controls, strict=True
-        )
+        _mask_rows(table, common.arms, names, checks)
+        for table, names, checks in zip(tables, suites, controls, strict=True)
     ]
     merged_run = _merge_runs(tables, masks, common)
     rounds = [_list_rounds(table, mask) for table, mask in zip(tables, masks, strict=True)]
@@ -118,7 +117,7 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
     )
 
 
-def _mask_rows(table: RequestTable, arms: Sequence[str], suites: Any, controls: RunControls) -> BoolArray:
+def _mask_rows(table: RequestTable, arms: Sequence[str], suites: Collection[str], controls: RunControls) -> BoolArray:
     """Return which requests are compared: none of other suites, of arms of one run alone, and of marked rounds."""
     arm_codes = [code for code, name in enumerate(table.arms) if name in arms]
     prompts = [code for code, prompt in enumerate(table.prompts) if prompt.suite in suites]
