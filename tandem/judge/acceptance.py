@@ -1,25 +1,27 @@
 """How many tokens a step of the target gave, of each arm in each class: from counters where they live, else derived.
 
 Invariant: each figure names the method it is from and which way that errs; counters are read by the functions of the
-summary, so that both say the same; what no method can say is None with the reason. The control arm is the baseline's
-server once more and has none of its own.
+summary, so that both say the same; what no method can say is None with the reason. A turn is that of the summary: what
+one server counted between two scrapes, held against the records of the same turn. Loads are summed and not averaged, so
+that a figure is that of all steps. The control arm is the baseline's server once more and has none of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from typing import NamedTuple
 
 import numpy as np
 
+from tandem.bench import counters
 from tandem.bench.columns import BoolArray
 from tandem.bench.request_table import RequestTable
-from tandem.bench.schedule import ArmLoad
+from tandem.bench.schedule import ArmLoad, TurnKey
 from tandem.bench.summary import ALL_CLASSES
+from tandem.bench.throughput import Spreads, TurnRequests
+from tandem.bench.throughput import compute_acceptance as compute_turn_acceptance
 from tandem.judge.schema import ClassAcceptance
-from tandem.judge.server_counters import ServerCounters, read_server_counters
 from tandem.metrics import acceptance_position
 
 _ABSENT_PREFIX = "acceptance_length is absent: "  # as turns.acceptance says it
@@ -37,121 +39,109 @@ def compute_acceptance(table: RequestTable) -> tuple[ClassAcceptance, ...]:
     Raises:
         BenchError: a line of counters.jsonl that is no scrape.
     """
-    counters = read_server_counters(table)
-    rows: list[ClassAcceptance] = []
+    server_counters = _read_counters(table)
+    rows = []
     for arm in (table.baseline, *table.variants) if table.arms else ():
-        source = _AcceptanceSource(table, arm, counters, counters.list_limits(arm), _sum_streams(table, arm))
-        rows += map(source.estimate_class, source.stream_totals)
+        arm_mask, remarks = table.arm_mask(arm), server_counters.remarks.get(arm, ())
+        rows.append(_estimate_class(table, arm, None, server_counters.spreads, remarks))
+        rows += [
+            _estimate_class(table, arm, table.classes[code], server_counters.spreads, remarks)
+            for code in np.unique(table.class_[arm_mask]).tolist()
+        ]
     return tuple(rows)
 
 
-class _StreamTotals(NamedTuple):
-    """What the streams of one arm held: answers that tell both, their tokens and their token-bearing chunks."""
+class _ServerCounters(NamedTuple):
+    """What was counted: by arm and class, under loads without concurrency and rate; what limits it, by arm."""
 
-    answers: float
-    tokens: float
-    chunks: float
-
-    @property
-    def tokens_per_chunk(self) -> float | None:
-        """Tokens a chunk without each answer's first; None where no answer has a second chunk."""
-        later_chunks = self.chunks - self.answers
-        return (self.tokens - self.answers) / later_chunks if later_chunks > 0 else None
+    spreads: Spreads
+    remarks: dict[str, list[str]]
 
 
-def _sum_streams(table: RequestTable, arm: str) -> dict[int | None, _StreamTotals]:
-    """Return what there is of all classes together, under None, and of each class that the arm was asked."""
+def _read_counters(table: RequestTable) -> _ServerCounters:
+    changes, drop_reasons = counters.pair_scrapes(counters.read_scrapes(table.folder / counters.FILE))
+    numbers: dict[TurnKey, int] = {turn: number for number, (turn, _) in enumerate(changes)}
+
+    def strip_load(turn: TurnKey) -> TurnKey:
+        """Return a turn as one of its arm and class at no load in particular; its number keeps it apart from others."""
+        number = numbers.setdefault(turn, len(numbers))
+        return turn._replace(concurrency=None, rate_per_s=None, round=number, slot=0)
+
+    requests = TurnRequests.select(table, np.full(len(table), bool(changes)))
+    turns = [turn.pool_classes() if turn.pool_classes() in numbers else turn for turn in requests.turns]
+    metrics = compute_turn_acceptance(
+        [(strip_load(turn), change) for turn, change in changes],
+        {arm.name: arm for arm in table.run.arms},
+        requests.rename_turns([strip_load(turn) for turn in turns]),
+    )
+    remarks: dict[str, list[str]] = {arm: [] for arm in table.arms}
+    drops = (reason.partition(": ")[::2] for reason in drop_reasons)
+    for arm, sentence in chain(metrics.sentences, drops):
+        remarks.setdefault(arm, []).append(sentence)
+    return _ServerCounters(metrics.spreads, remarks)
+
+
+def _estimate_class(
+    table: RequestTable, arm: str, class_: str | None, spreads: Spreads, remarks: Sequence[str]
+) -> ClassAcceptance:
+    """Return the acceptance of one class, of all where it is None: by the counters, else by chunks."""
+    load = ArmLoad(arm, class_, None, None)
+
+    def read_mean(name: str) -> float | None:
+        spread = spreads.get((load, name))
+        return None if spread is None else spread.mean
+
+    length, steps = read_mean("acceptance_length"), read_mean("target_steps_per_token")
+    if length is None and steps is None:
+        return _estimate_by_chunks(table, arm, class_, remarks)
+    rates = (read_mean(acceptance_position(position)) for position in count(1))
+    per_position = tuple(rate for rate in takewhile(lambda rate: rate is not None, rates) if rate is not None)
+    has_drafts = bool(per_position) or read_mean("draft_acceptance_rate") is not None
+    reasons = [] if length is None else [_DRAFTS_LIMIT if has_drafts else _STEPS_LIMIT]
+    if length is None:
+        reasons += [text.removeprefix(_ABSENT_PREFIX) for text in remarks if text.startswith(_ABSENT_PREFIX)]
+    if class_ is None:
+        reasons += [text for text in remarks if "acceptance_length" not in text]
+    return ClassAcceptance(
+        arm=arm,
+        class_=class_ or ALL_CLASSES,
+        method="counters" if has_drafts else "steps of the counters",
+        acceptance_length=length,
+        per_position=per_position,
+        target_steps_per_token=steps,
+        sentence=_join_clauses(reasons),
+    )
+
+
+def _estimate_by_chunks(table: RequestTable, arm: str, class_: str | None, remarks: Sequence[str]) -> ClassAcceptance:
+    """Return the acceptance by what streams held: tokens a chunk, without each answer's first."""
     per_chunk = table.figures.get("tokens_per_chunk", np.full(len(table), np.nan))
-    arm_mask = table.arm_mask(arm)
-    usable_mask: BoolArray = arm_mask & (per_chunk > 0) & (table.tokens > 0)  # a failed request has neither
-    tokens = table.tokens[usable_mask]
-    columns = (np.ones(len(tokens)), tokens, np.rint(tokens / per_chunk[usable_mask]))
-    sums = [np.bincount(table.class_[usable_mask], column, minlength=len(table.classes)) for column in columns]
-    totals_by_class = {
-        code: _StreamTotals(*(float(column_sums[code]) for column_sums in sums))
-        for code in np.unique(table.class_[arm_mask]).tolist()
-    }
-    return {None: _StreamTotals(*(float(column_sums.sum()) for column_sums in sums)), **totals_by_class}
+    usable_mask: BoolArray = table.arm_mask(arm) & (per_chunk > 0) & (table.tokens > 0)  # a failed request has neither
+    reasons = [*remarks, "no counters of its turns"]
+    if class_ is not None:
+        usable_mask &= table.class_ == table.classes.index(class_)
+        reasons = ["no counters of its turns alone"]
+    tokens, answers = table.tokens[usable_mask], int(usable_mask.sum())
+    token_count, chunk_count = float(tokens.sum()), float(np.rint(tokens / per_chunk[usable_mask]).sum())
+    length, limit = None, "no answer has a chunk after its first"
+    speculation = next((entry.speculation for entry in table.run.arms if entry.name == arm), None)
+    if not answers:
+        limit = "no answer whose tokens the server counted"
+    elif speculation is not None and speculation.method is None:
+        limit = "it does not speculate"
+    elif chunk_count > answers:
+        length, limit = (token_count - answers) / (chunk_count - answers), _CHUNKS_LIMIT
+    return ClassAcceptance(
+        arm=arm,
+        class_=class_ or ALL_CLASSES,
+        method="tokens per chunk" if answers else "absent",
+        acceptance_length=length,
+        target_steps_per_token=chunk_count / token_count if answers else None,
+        sentence=_join_clauses([limit, *reasons]),
+    )
 
 
-@dataclass(frozen=True)
-class _AcceptanceSource:
-    """What there is to know of one arm."""
-
-    table: RequestTable
-    arm: str
-    counters: ServerCounters
-    remarks: tuple[str, ...]
-    stream_totals: dict[int | None, _StreamTotals]
-
-    def estimate_class(self, code: int | None) -> ClassAcceptance:
-        """Return the acceptance of one class; of all where the code is None."""
-        return self._estimate_by_counters(code) or self._estimate_by_chunks(code)
-
-    def _estimate_by_counters(self, code: int | None) -> ClassAcceptance | None:
-        class_ = None if code is None else self.table.classes[code]
-        load, spreads = ArmLoad(self.arm, class_, None, None), self.counters.figures.spreads
-
-        def read_mean(name: str) -> float | None:
-            spread = spreads.get((load, name))
-            return None if spread is None else spread.mean
-
-        length, steps = read_mean("acceptance_length"), read_mean("target_steps_per_token")
-        if length is None and steps is None:
-            return None
-        rates = takewhile(
-            lambda rate: rate is not None, (read_mean(acceptance_position(position)) for position in count(1))
-        )
-        per_position = tuple(rate for rate in rates if rate is not None)
-        has_draft_counters = bool(per_position) or read_mean("draft_acceptance_rate") is not None
-        limits = () if length is None else (_DRAFTS_LIMIT if has_draft_counters else _STEPS_LIMIT,)
-        return ClassAcceptance(
-            arm=self.arm,
-            class_=class_ or ALL_CLASSES,
-            method="counters" if has_draft_counters else "steps of the counters",
-            acceptance_length=length,
-            per_position=per_position,
-            target_steps_per_token=steps,
-            sentence=_join_clauses(limits, self._list_limits(load, length)),
-        )
-
-    def _list_limits(self, load: ArmLoad, length: float | None) -> tuple[str, ...]:
-        """Return what the counters said, of all classes or where it is why one has no figure."""
-        other_remarks = [sentence for sentence in self.remarks if "acceptance_length" not in sentence]
-        reasons = [
-            sentence.removeprefix(_ABSENT_PREFIX) for sentence in self.remarks if sentence.startswith(_ABSENT_PREFIX)
-        ]
-        return (*(reasons if length is None else ()), *(other_remarks if load.class_ is None else ()))
-
-    def _estimate_by_chunks(self, code: int | None) -> ClassAcceptance:
-        totals, class_ = self.stream_totals[code], ALL_CLASSES if code is None else self.table.classes[code]
-        reasons = (*self.remarks, "no counters of its turns") if code is None else ("no counters of its turns alone",)
-        if not totals.answers:
-            reason = "no answer whose tokens the server counted"
-            return ClassAcceptance(
-                arm=self.arm, class_=class_, method="absent", sentence=_join_clauses((reason,), reasons)
-            )
-        length = None if self._has_no_speculation else totals.tokens_per_chunk
-        no_length_reason = (
-            "it does not speculate" if self._has_no_speculation else "no answer has a chunk after its first"
-        )
-        return ClassAcceptance(
-            arm=self.arm,
-            class_=class_,
-            method="tokens per chunk",
-            acceptance_length=length,
-            target_steps_per_token=totals.chunks / totals.tokens,
-            sentence=_join_clauses((_CHUNKS_LIMIT if length is not None else no_length_reason,), reasons),
-        )
-
-    @property
-    def _has_no_speculation(self) -> bool:
-        """Whether the manifest says that it does not speculate."""
-        manifest_arm = next((arm.speculation for arm in self.table.run.arms if arm.name == self.arm), None)
-        return manifest_arm is not None and manifest_arm.method is None
-
-
-def _join_clauses(clauses: Sequence[str], more_clauses: Sequence[str]) -> str:
+def _join_clauses(clauses: Sequence[str]) -> str:
     """Join clauses; each once."""
-    text = "; ".join(dict.fromkeys([*clauses, *more_clauses]))
+    text = "; ".join(dict.fromkeys(clauses))
     return text[:1].upper() + text[1:] + "." if text else ""

@@ -12,28 +12,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import UNKNOWN, RequestTable
-from tandem.judge import failure_bias, verdict_reason
+from tandem.judge import comparability, interval, power, verdict_reason
 from tandem.judge.decision import SpeedUpDecision, adjust_p_values, decide_speed_up
-from tandem.judge.interval import (
-    FEWEST_STARTS,
-    LEVEL,
-    LogRatioEstimate,
-    RoundNoise,
-    convert_log_ratio,
-    estimate_log_ratio,
-    mask_full_rounds,
-    pool_round_noise,
-)
-from tandem.judge.output_validity import explain_invalidity
+from tandem.judge.interval import LEVEL, LogRatioEstimate, RoundNoise, convert_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, CellPairs, RequestPairing
-from tandem.judge.power import DecisionTargets, compute_detectable_effect, plan_prompts, plan_rounds, split_variance
 from tandem.judge.schema import CellVerdict, CellWord, RatioEstimate, RunControls, TailSpeedUp
-from tandem.judge.tails import TailEstimate, TailVerdict, WordLimits, estimate_tails, pool_tails, weigh_tails
+from tandem.judge.tails import TailEstimate, TailVerdict, estimate_tails, pool_tails, weigh_tails
 
 
 def judge_cells(
@@ -74,43 +63,41 @@ class _CellEstimate:
 
     def decide(self, estimate: LogRatioEstimate, adjusted_p: float, margin: float, level: float) -> SpeedUpDecision:
         """Return what may be said of the cell, or of its mean or percentile, by an estimate of it."""
-        return decide_speed_up(
-            None if self.bar_reason else estimate, adjusted_p, floor=self.draft.noise_floor, margin=margin, level=level
-        )
+        allowed_estimate = None if self.bar_reason else estimate
+        return decide_speed_up(allowed_estimate, adjusted_p, floor=self.draft.noise_floor, margin=margin, level=level)
 
 
 def _estimate_cells(
     pairing: RequestPairing, variant: str, controls: RunControls, level: float
 ) -> Iterator[CellVerdict | _CellEstimate]:
     """Yield the cells of a variant: with an estimate, or as the verdict that says why there is none."""
-    table, baseline = pairing.table, pairing.table.baseline
+    table, arms = pairing.table, (pairing.table.baseline, variant)
     floors = {
         (floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0)
         for floor in controls.floors
         if not math.isnan(floor.ratio)
     }
-    failures, start_counts = failure_bias.count_failures(pairing, baseline, variant), _count_starts(pairing, variant)
-    run_bar_reason = f"void: {controls.void[0]}" if controls.void else explain_invalidity(pairing, baseline, variant)
-    baseline_counts = verdict_reason.count_requests(pairing, baseline)
-    variant_counts = verdict_reason.count_requests(pairing, variant)
-    cell_codes = np.unique(pairing.cell_codes()).tolist()
-    pairs_of = {
-        (code, metric): pairing.pairs(
-            baseline=baseline, variant=variant, class_=code // len(table.loads), load=code % len(table.loads),
-            metric=metric,
-        )
-        for code in cell_codes for metric in JUDGED_METRICS
-    }  # fmt: skip
-    noise = {
-        metric: pool_round_noise(pairs_of[code, metric].by_round for code in cell_codes) for metric in JUDGED_METRICS
+    failures, start_counts = comparability.count_failures(pairing, *arms), _count_starts(pairing, variant)
+    run_bar_reason = comparability.explain_invalidity(pairing, *arms)
+    if controls.void:
+        run_bar_reason = f"void: {controls.void[0]}"
+    places = {code: divmod(code, len(table.loads)) for code in np.unique(pairing.cell_codes()).tolist()}
+    cell_pairs = {
+        (code, metric): pairing.pairs(baseline=arms[0], variant=variant, class_=class_, load=load, metric=metric)
+        for code, (class_, load) in places.items()
+        for metric in JUDGED_METRICS
     }
-    for (code, metric), pairs in pairs_of.items():
-        class_, load = table.classes[code // len(table.loads)], table.loads[code % len(table.loads)]
-        estimate = estimate_log_ratio(
-            pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements, noise=noise[metric], level=level
+    noises = {
+        metric: interval.pool_round_noise(cell_pairs[code, metric].by_round for code in places)
+        for metric in JUDGED_METRICS
+    }
+    for (code, metric), pairs in cell_pairs.items():
+        class_, load, noise = table.classes[places[code][0]], table.loads[places[code][1]], noises[metric]
+        estimate = interval.estimate_log_ratio(
+            pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements, noise=noise, level=level
         )
-        mean_log = float(np.mean(pairs.logs)) if len(pairs.logs) else None
-        mean_ratio = None if mean_log is None else RatioEstimate(value=convert_log_ratio(mean_log))
+        ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(pairs.logs)))) if len(pairs.logs) else None
+        has_many_starts = estimate is not None and estimate.start_count >= interval.FEWEST_STARTS
         draft = CellVerdict(
             variant=variant,
             class_=class_,
@@ -121,26 +108,26 @@ def _estimate_cells(
             starts=start_counts[code],
             baseline=_compute_median(pairs.baseline_medians),
             measured=_compute_median(pairs.variant_medians),
-            speed_up=estimate.convert() if estimate else mean_ratio,
+            speed_up=estimate.convert() if estimate else ratio,
             p=estimate.p if estimate else None,
             noise_floor=floors.get((class_, load, metric)),
-            evidence="across-starts" if estimate and estimate.start_count >= FEWEST_STARTS else "one-start",
+            evidence="across-starts" if has_many_starts else "one-start",
             verdict="no evidence",
             why="",
         )
         if estimate is None:
-            reason = verdict_reason.explain_absence(baseline_counts, variant_counts, code, metric, len(pairs.logs))
-            yield msgspec.structs.replace(draft, why=reason)
+            yield replace(draft, why=verdict_reason.explain_absence(pairing, arms, code, metric, len(pairs.logs)))
             continue
+        round_count = int(interval.mask_full_rounds(pairs.by_round).sum())
         yield _CellEstimate(
             draft=draft,
             pairs=pairs,
             estimate=estimate,
-            round_noise=noise[metric],
-            tails=estimate_tails(pairs, estimate, noise[metric], level) if metric == DECIDING_METRIC else (),
+            round_noise=noise,
+            tails=estimate_tails(pairs, estimate.shared_noise, noise, level) if metric == DECIDING_METRIC else (),
             bar_reason=run_bar_reason
-            or failures.explain_bias(code, baseline, variant)
-            or verdict_reason.explain_few_rounds(int(mask_full_rounds(pairs.by_round).sum())),
+            or failures.explain_bias(code, *arms)
+            or verdict_reason.explain_few_rounds(round_count),
         )
 
 
@@ -149,11 +136,9 @@ def _count_starts(pairing: RequestPairing, arm: str) -> list[int | None]:
     table, cell_count = pairing.table, pairing.cell_count
     rows = pairing.row_mask() & table.arm_mask(arm) & ~table.failed
     cell, start = pairing.cell_codes()[rows], table.start[rows]
-    start_counts = np.bincount(np.unique(np.column_stack([cell, start]), axis=0)[:, 0], minlength=cell_count)
-    is_known = np.bincount(cell[start == UNKNOWN], minlength=cell_count) == 0
-    return [
-        int(count) if count and is_complete else None for count, is_complete in zip(start_counts, is_known, strict=True)
-    ]
+    counts = np.bincount(np.unique(np.column_stack([cell, start]), axis=0)[:, 0], minlength=cell_count)
+    counts[cell[start == UNKNOWN]] = 0
+    return [count or None for count in counts.tolist()]
 
 
 def _compute_median(values: Values) -> float | None:
@@ -167,13 +152,11 @@ def _compute_median(values: Values) -> float | None:
 def _decide_cells(cells: Sequence[_CellEstimate], margin: float, level: float) -> Iterator[CellVerdict]:
     """Yield the verdicts, with every test of the report taken into account."""
     estimates = [cell.estimate for cell in cells]
-    adjusted_p_values = adjust_p_values(
-        np.array([estimate.p for estimate in [*estimates, *(tail.estimate for cell in cells for tail in cell.tails)]])
-    )
-    tail_p_values = iter(adjusted_p_values[len(cells) :].tolist())
-    p_values = adjusted_p_values[: len(cells)]
+    tails = [tail.estimate for cell in cells for tail in cell.tails]
+    adjusted_p_values = adjust_p_values(np.array([estimate.p for estimate in [*estimates, *tails]]))
+    p_values, tail_p_values = adjusted_p_values[: len(cells)], iter(adjusted_p_values[len(cells) :].tolist())
     is_significant = p_values < 1 - level
-    targets = DecisionTargets(
+    targets = power.DecisionTargets(
         logs=np.array([estimate.log for estimate in estimates]),
         floors=np.array([cell.log_floor for cell in cells]),
         # where Holm's procedure would hold this p, the others as they are
@@ -181,92 +164,86 @@ def _decide_cells(cells: Sequence[_CellEstimate], margin: float, level: float) -
         margin=math.log1p(margin),
         level=level,
     )
-    detectable_logs = compute_detectable_effect(
-        np.array([estimate.se for estimate in estimates]), np.array([estimate.df for estimate in estimates]), targets
-    )
+    se, df = (np.array([getattr(estimate, name) for estimate in estimates]) for name in ("se", "df"))
+    detectable_logs = power.compute_detectable_effect(se, df, targets)
     decisions = [cell.decide(cell.estimate, p, margin, level) for cell, p in zip(cells, p_values.tolist(), strict=True)]
-    tail_speed_ups = [_judge_tails(cell, tail_p_values, margin, level) for cell in cells]
+    tail_speed_ups = [
+        tuple(
+            TailSpeedUp(
+                statistic=tail.statistic,
+                baseline=tail.baseline_value,
+                measured=tail.variant_value,
+                speed_up=tail.estimate.convert(),
+                adjusted_p=(p := next(tail_p_values)),
+                verdict=cell.decide(tail.estimate, p, margin, level).word,
+            )
+            for tail in cell.tails
+        )
+        for cell in cells
+    ]
     tail_verdicts = _weigh_cells(cells, [decision.word for decision in decisions], tail_speed_ups, targets)
     sample_sizes = _plan_samples(cells, tail_verdicts, targets)
-    for position, (cell, decision, tail_verdict) in enumerate(zip(cells, decisions, tail_verdicts, strict=True)):
-        prompt_count, round_count = sample_sizes.get(position, (None, None))
-        verdict = msgspec.structs.replace(
+    for place, (cell, decision, tail_verdict) in enumerate(zip(cells, decisions, tail_verdicts, strict=True)):
+        prompt_count, round_count = sample_sizes.get(place, (None, None))
+        verdict = replace(
             cell.draft,
-            adjusted_p=float(p_values[position]),
-            tails=tail_speed_ups[position],
+            adjusted_p=float(p_values[place]),
+            tails=tail_speed_ups[place],
             opposition=tail_verdict.opposition or None,
             verdict=tail_verdict.word,
-            detectable=convert_log_ratio(detectable_logs[position]),
+            detectable=convert_log_ratio(detectable_logs[place]),
             more_prompts=prompt_count,
             more_rounds=round_count,
         )
         reason = cell.bar_reason or verdict_reason.explain_decision(
             verdict, decision, test_count=len(adjusted_p_values), margin=margin
         )
-        yield msgspec.structs.replace(verdict, why=reason)
-
-
-def _judge_tails(
-    cell: _CellEstimate, adjusted_p_values: Iterator[float], margin: float, level: float
-) -> tuple[TailSpeedUp, ...]:
-    """Return mean and 90th percentile of a cell, each with its word; `adjusted_p_values` goes on with theirs."""
-    return tuple(
-        TailSpeedUp(
-            statistic=tail.statistic,
-            baseline=tail.baseline_value,
-            measured=tail.variant_value,
-            speed_up=tail.estimate.convert(),
-            adjusted_p=(p := next(adjusted_p_values)),
-            verdict=cell.decide(tail.estimate, p, margin, level).word,
-        )
-        for tail in cell.tails
-    )
+        yield replace(verdict, why=reason)
 
 
 def _weigh_cells(
     cells: Sequence[_CellEstimate],
     words: Sequence[CellWord],
     tail_speed_ups: Sequence[Sequence[TailSpeedUp]],
-    targets: DecisionTargets,
+    targets: power.DecisionTargets,
 ) -> list[TailVerdict]:
     """Return the words that are left once means and 90th percentiles were looked at."""
-    tails_by_word: dict[tuple[str, CellWord], tuple[TailEstimate, ...]] = {}
-    for variant, word in {(cell.draft.variant, word) for cell, word in zip(cells, words, strict=True) if cell.tails}:
-        if word != "no evidence":
-            similar_cells = [
-                cell
-                for cell, cell_word in zip(cells, words, strict=True)
-                if cell.draft.variant == variant and cell.tails and not cell.bar_reason
-                # medians that go this way, called or not
-                and (cell_word == "same" if word == "same" else (cell.estimate.log > 0) == (word == "faster"))
-            ]  # fmt: skip
-            tails_by_word[variant, word] = pool_tails(
-                [cell.pairs for cell in similar_cells], similar_cells[0].round_noise, targets.level
-            )
+    entries = [(cell, word) for cell, word in zip(cells, words, strict=True) if cell.tails]
+    pooled_tails: dict[tuple[str, CellWord], tuple[TailEstimate, ...]] = {}
+    for variant, word in {(cell.draft.variant, word) for cell, word in entries if word != "no evidence"}:
+        similar_cells = [  # those whose medians go this way, called or not
+            cell
+            for cell, cell_word in entries
+            if cell.draft.variant == variant
+            and not cell.bar_reason
+            and (cell_word == "same" if word == "same" else (cell.estimate.log > 0) == (word == "faster"))
+        ]
+        pairs = [cell.pairs for cell in similar_cells]
+        pooled_tails[variant, word] = pool_tails(pairs, similar_cells[0].round_noise, targets.level)
     return [
         weigh_tails(
             word,
-            cell.tails,
-            [tail.verdict for tail in tails],
-            tails_by_word.get((cell.draft.variant, word), ()),
-            WordLimits(cell.log_floor, targets.margin),
+            {tail: speed_up.verdict for tail, speed_up in zip(cell.tails, speed_ups, strict=True)},
+            pooled_tails.get((cell.draft.variant, word), ()),
+            floor=cell.log_floor,
+            margin=targets.margin,
         )
         if cell.tails
-        else TailVerdict(word, "")
-        for cell, word, tails in zip(cells, words, tail_speed_ups, strict=True)
+        else TailVerdict(word)
+        for cell, word, speed_ups in zip(cells, words, tail_speed_ups, strict=True)
     ]
 
 
 def _plan_samples(
-    cells: Sequence[_CellEstimate], tail_verdicts: Sequence[TailVerdict], targets: DecisionTargets
+    cells: Sequence[_CellEstimate], tail_verdicts: Sequence[TailVerdict], targets: power.DecisionTargets
 ) -> dict[int, tuple[int | None, int | None]]:
     """Return how many prompts, and how many rounds, would decide each cell that is open; no number mends a tail."""
-    positions = [
-        position
-        for position, verdict in enumerate(tail_verdicts)
-        if verdict.word == "no evidence" and not verdict.opposition and not cells[position].bar_reason
+    places = [
+        place
+        for place, verdict in enumerate(tail_verdicts)
+        if verdict.word == "no evidence" and not verdict.opposition and not cells[place].bar_reason
     ]
-    spreads = [split_variance(cells[position].pairs, cells[position].estimate) for position in positions]
-    open_targets = targets.select(positions)
-    plans = zip(plan_prompts(spreads, open_targets), plan_rounds(spreads, open_targets), strict=True)
-    return dict(zip(positions, plans, strict=True))
+    spreads = [power.split_variance(cells[place].pairs, cells[place].estimate) for place in places]
+    targets = targets.select(places)
+    plans = zip(power.plan_prompts(spreads, targets), power.plan_rounds(spreads, targets), strict=True)
+    return dict(zip(places, plans, strict=True))

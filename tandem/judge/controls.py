@@ -1,34 +1,60 @@
 """All controls of a run: may anything be concluded from it, and what limits that.
 
 Invariant: every check is there once, whether it could be done or not; a check that failed voids the run, one that
-cautions says what the verdict leaves out; rounds that are marked are in no figure of the others.
+cautions says what the verdict leaves out; rounds that are marked are in no figure of the others. Nothing is decided by
+a figure that a record, the manifest or rounds.jsonl does not have: then the check is absent, and says so.
+
+The baseline against itself: a server is no faster than itself, so whatever an interval says there is noise that no
+interval knows of; the noise floor of a cell is the end of its interval farther from 1, never the middle. The run is
+void where the interval of some cell lies wholly beyond the margin. Its level is such that a run whose noise the
+intervals know of is void in less than one of a hundred, all its cells taken together (Bonferroni). A time to the first
+token must besides differ by more than MAX_LAG_S, below which the client speaks.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from itertools import product
+from typing import Literal, NamedTuple
 
-from tandem.bench.request_table import RequestTable
-from tandem.judge import run_checks
-from tandem.judge.aa_control import check_aa_control
-from tandem.judge.pairs import RequestPairing
-from tandem.judge.schema import CheckFinding, ControlCheck, RunControls
-from tandem.judge.time_effects import ArmTimeline, check_drift, check_order
+import numpy as np
 
+from tandem.bench.client_load import RoundLoad, read_round_loads
+from tandem.bench.columns import IntArray
+from tandem.bench.host import MAX_CLIENT_CPU, MAX_LAG_S
+from tandem.bench.request_table import UNKNOWN, RequestTable
+from tandem.judge.decision import is_beyond_margin
+from tandem.judge.interval import FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
+from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, RequestPairing
+from tandem.judge.schema import MARGIN, BottleneckRound, CheckFinding, ControlCheck, NoiseFloor, RunControls
+from tandem.judge.text_format import count_things, format_load, format_metric
+from tandem.judge.time_effects import build_timeline, check_drift, check_order, check_warm_up
+
+FALSE_VOID_RATE = 0.01
+"""Most healthy runs that the baseline against itself may void."""
+
+LEAST_S = 1.0
+"""A part of a round that was watched for less says nothing of it."""
+
+FAILURE_SHARE = 0.01
+"""From so many failed requests of an arm on they are worth a caution."""
+
+_MAX_CELLS, _MAX_ROUNDS = 3, 5  # that a sentence names
+_MS = 1000.0
 _CheckName = Literal[
     "baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors"
-]  # fmt: skip
+]
 _LIMITS = {
-    ("baseline against itself", "absent"): "there is no noise floor: a small difference may be noise that no interval "
-    "knows of",
+    ("baseline against itself", "absent"): (
+        "there is no noise floor: a small difference may be noise that no interval knows of"
+    ),
     ("drift", "caution"): "the arms drifted apart while the run went on: a later run may find another speed-up",
     ("order", "caution"): "who is asked first matters: of classes that were asked in one order, it is in the speed-up",
     ("warm-up", "caution"): "figures of the first round may be those of a cold server",
     ("client load", "caution"): "rounds in which the client was the bottleneck are in no figure",
-    (
-        "placement",
-        "caution",
-    ): "the interval leaves out how halves differ: swap the servers, and say so with --placement",
+    ("placement", "caution"): (
+        "the interval leaves out how halves differ: swap the servers, and say so with --placement"
+    ),
     ("errors", "caution"): "requests failed, and what failed is in no time",
 }
 """What a verdict leaves out, by check and result."""
@@ -40,27 +66,208 @@ def check_controls(table: RequestTable) -> RunControls:
     Raises:
         BenchError: rounds.jsonl cannot be read.
     """
-    client_finding, bottlenecks = run_checks.check_client_load(table)
-    pairing = RequestPairing(table, RunControls(marked=bottlenecks).marked_rounds)
-    aa_finding, floors = check_aa_control(pairing)
-    timeline = ArmTimeline.from_requests(table, pairing.row_mask())
+    client_finding, bottlenecks = _check_client_load(table)
+    pairing = RequestPairing(table, tuple(bottleneck.round for bottleneck in bottlenecks))
+    itself_finding, floors = _check_itself(pairing)
+    timeline = build_timeline(pairing)
     findings: dict[_CheckName, CheckFinding] = {
-        "baseline against itself": aa_finding,
+        "baseline against itself": itself_finding,
         "drift": check_drift(timeline),
         "order": check_order(table, timeline),
-        "warm-up": run_checks.check_warm_up(table, timeline),
+        "warm-up": check_warm_up(table, timeline),
         "client load": client_finding,
-        "placement": run_checks.check_placement(table),
-        "start": run_checks.check_starts(pairing),
-        "errors": run_checks.check_errors(table),
+        "placement": _check_placement(table),
+        "start": _check_starts(pairing),
+        "errors": _check_errors(table),
     }
-    limits = [_LIMITS.get((name, result)) for name, (result, _) in findings.items()]
     return RunControls(
         checks=tuple(
             ControlCheck(name=name, result=result, sentence=sentence) for name, (result, sentence) in findings.items()
         ),
         floors=floors,
         marked=bottlenecks,
-        cautions=tuple(limit for limit in limits if limit is not None),
+        cautions=tuple(_LIMITS[name, result] for name, (result, _) in findings.items() if (name, result) in _LIMITS),
         void=tuple(sentence for result, sentence in findings.values() if result == "failed"),
     )
+
+
+class _ControlCell(NamedTuple):
+    """One cell of the baseline's second go; `name` is for a sentence."""
+
+    floor: NoiseFloor
+    estimate: LogRatioEstimate
+    name: str
+    is_different: bool
+
+
+def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFloor, ...]]:
+    """Return whether the baseline is itself, and what it differs from itself by in every cell."""
+    table = pairing.table
+    if table.control is None:
+        return ("absent", "no noise floor: the baseline was not asked against itself (--control-rounds)"), ()
+    cells = _estimate_control_cells(pairing, table.control)
+    floors = tuple(cell.floor for cell in cells)
+    if not cells:
+        reason = "no class has 3 prompts that both goes at the baseline answered in rounds that count"
+        return ("absent", f"no noise floor: {reason}"), ()
+    failures = sorted((cell for cell in cells if cell.is_different), key=lambda cell: -abs(cell.estimate.log))
+    if not failures:
+        worst_cell = max(cells, key=lambda cell: cell.floor.ratio)
+        floor_text = f"the highest noise floor is {worst_cell.floor.ratio:.3g}, of {worst_cell.name}"
+        sentence = f"asked twice, {table.baseline} is itself in {len(cells)} of {len(cells)} cells; {floor_text}"
+        return ("passed", sentence), floors
+    names = [cell.name for cell in failures[:_MAX_CELLS]]
+    names += [f"and {len(failures) - _MAX_CELLS} more"] if len(failures) > _MAX_CELLS else []
+    sentence = (
+        f"asked twice, {table.baseline} differs from itself by more than {MARGIN:.0%}: {'; '.join(names)}; "
+        "something beside the servers changes what is measured: see that nothing else uses them or this machine, "
+        "and run again"
+    )
+    return ("failed", sentence), floors
+
+
+def _estimate_control_cells(pairing: RequestPairing, control: str) -> list[_ControlCell]:
+    table, rows, estimates = pairing.table, pairing.table.arm_mask(control), {}
+    places = sorted(set(zip(table.class_[rows].tolist(), table.load[rows].tolist(), strict=True)))
+    for (class_, load), metric in product(places, JUDGED_METRICS):
+        pairs = pairing.pairs(baseline=table.baseline, variant=control, class_=class_, load=load, metric=metric)
+        estimate = estimate_log_ratio(pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements)
+        if estimate is not None:
+            lag_ms = abs(float(np.median(pairs.variant_medians - pairs.baseline_medians)))
+            estimates[class_, load, metric] = estimate, lag_ms
+    cells = []
+    for (class_code, load_code, metric), (estimate, lag_ms) in estimates.items():
+        class_, load, ratio = table.classes[class_code], table.loads[load_code], estimate.convert()
+        floor_ratio = convert_log_ratio(max(abs(estimate.low), abs(estimate.high)))
+        cells.append(
+            _ControlCell(
+                floor=NoiseFloor(class_=class_, load=load, metric=metric, speed_up=ratio, ratio=floor_ratio),
+                estimate=estimate,
+                name=f"{format_metric(metric)} of {class_} at {format_load(load)}, "
+                f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})",
+                is_different=is_beyond_margin(estimate, FALSE_VOID_RATE, len(estimates))
+                and (metric != "ttft_ms" or lag_ms > _MS * MAX_LAG_S),
+            )
+        )
+    return cells
+
+
+def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[BottleneckRound, ...]]:
+    """Return whether the measuring machine kept up, and the rounds in which it did not.
+
+    A round is marked where the client took more than MAX_CLIENT_CPU of a CPU, for its event loop has no more than one;
+    or where one time in ten the loop woke late by more than MAX_LAG_S and by more than the margin of the round's median
+    e2e_ms. What comes less often touches few requests, of both arms alike: it is in the intervals and the noise floor.
+    """
+    loads = [load for load in read_round_loads(table.folder) if load.wall_s >= LEAST_S and load.client_cpu is not None]
+    if not loads:
+        reason = "no rounds.jsonl, or rounds of under 1 s"
+        return ("absent", f"nothing tells how busy the measuring machine was in each round: {reason}"), ()
+    reasons: dict[int, str] = {}
+    for load in loads:
+        reason = _explain_overload(table, load)
+        if reason:
+            reasons.setdefault(load.round, reason)
+    marked = tuple(BottleneckRound(round=number, sentence=reasons[number]) for number in sorted(reasons))
+    return _judge_client_load(table, loads, marked), marked
+
+
+def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
+    """Return why the client was the bottleneck of a round; empty where it was not."""
+    cpu, lag_s = load.client_cpu or 0.0, load.lag_p90_s or 0.0
+    if cpu > MAX_CLIENT_CPU:
+        return f"the client took {cpu:.0%} of a CPU, and its event loop has one"
+    values_ms = table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan))[table.round == load.round]
+    values_ms = values_ms[np.isfinite(values_ms)]
+    if lag_s <= MAX_LAG_S or not len(values_ms) or lag_s <= MARGIN * float(np.median(values_ms)) / _MS:
+        return ""
+    return (
+        f"the client's event loop woke {_MS * lag_s:.0f} ms late or more one time in ten, beside a median request "
+        f"of {np.median(values_ms):.0f} ms"
+    )
+
+
+def _judge_client_load(
+    table: RequestTable, loads: Sequence[RoundLoad], marked: Sequence[BottleneckRound]
+) -> CheckFinding:
+    rounds = set(table.round.tolist())
+    variants = [table.arms.index(name) for name in table.variants]
+    marked_rounds = {bottleneck.round for bottleneck in marked} & rounds
+    if not marked_rounds:
+        cpu, lag_s = (max(getattr(load, name) or 0.0 for load in loads) for name in ("client_cpu", "lag_p90_s"))
+        return "passed", (
+            f"the client took at most {cpu:.0%} of a CPU in a round, and its event loop woke up to {_MS * lag_s:.1f} "
+            "ms late nine times in ten"
+        )
+    numbers = ", ".join(str(bottleneck.round) for bottleneck in marked[:_MAX_ROUNDS])
+    numbers += ", ..." if len(marked) > _MAX_ROUNDS else ""
+    numbers += f" ({marked[0].sentence})"
+    if (set(table.round[np.isin(table.arm, variants)].tolist()) or rounds) <= marked_rounds:
+        return "failed", (
+            f"the client was the bottleneck in every round that compares arms: in round {numbers}; lower "
+            "--concurrency, or measure from a machine with idle CPUs"
+        )
+    counts = f"{len(marked_rounds)} of {len(rounds)} rounds"
+    return "caution", f"the client was the bottleneck in {counts}, which are left out: {numbers}"
+
+
+def _check_placement(table: RequestTable) -> CheckFinding:
+    """Return whether what halves of a host differ by can be told from what variants differ by."""
+    arm_codes = _group_codes(table, table.placement)
+    if not any(arm_codes.values()):
+        return "absent", "no record says where its server ran (--placement)"
+    sentence = "; ".join(
+        f"{arm} ran at {' and '.join(table.placements[code] for code in codes) or 'no place that was recorded'}"
+        for arm, codes in arm_codes.items()
+    )
+    is_same = len({tuple(codes) for codes in arm_codes.values()}) == 1
+    return "passed" if is_same or all(len(codes) > 1 for codes in arm_codes.values()) else "caution", sentence
+
+
+def _check_starts(pairing: RequestPairing) -> CheckFinding:
+    """Return whether what starts differ by is in the intervals; where it is not, the word itself says so."""
+    table, start_counts = pairing.table, []
+    arm_codes = _group_codes(table, table.start)
+    if not any(arm_codes.values()):
+        return "absent", "no record says which start of its server it met"
+    for cell, variant in product(np.unique(pairing.cell_codes()).tolist(), table.variants):
+        class_, load = divmod(cell, len(table.loads))
+        pairs = pairing.pairs(
+            baseline=table.baseline, variant=variant, class_=class_, load=load, metric=DECIDING_METRIC
+        )
+        if len(pairs.rounds):
+            start_counts.append(len(set(pairs.starts.tolist()) - {UNKNOWN}))
+    counts = "; ".join(f"{arm} was met in {count_things(len(codes), 'start')}" for arm, codes in arm_codes.items())
+    least = min(start_counts, default=0)
+    if least < FEWEST_STARTS:
+        reason = f"the interval leaves out how starts differ, {FEWEST_STARTS} starts of each arm put it in"
+        return "absent", f"{counts}: {reason}"
+    return "passed", f"{counts}: starts are a factor of the intervals, {least} or more that share no server's start"
+
+
+def _group_codes(table: RequestTable, codes: IntArray) -> dict[str, list[int]]:
+    """Return what each arm but the control had, as codes that are known; arms that were never asked are left out."""
+    return {
+        arm: [code for code in np.unique(codes[table.arm_mask(arm)]).tolist() if code != UNKNOWN]
+        for arm in (table.baseline, *table.variants)
+        if table.arm_mask(arm).any()
+    }
+
+
+def _check_errors(table: RequestTable) -> CheckFinding:
+    """Return whether every arm answered: the run is void where the baseline, or every variant, answered nothing."""
+    texts, silent_texts, has_many = {}, {}, False
+    for arm in (table.baseline, *table.variants, *([table.control] if table.control else [])):
+        requests = table.arm_mask(arm)
+        count, failure_count = int(requests.sum()), int((requests & table.failed).sum())
+        has_many |= failure_count > FAILURE_SHARE * count
+        if failure_count == count:
+            silent_texts[arm] = f"{arm} answered none of {count} requests" if count else f"{arm} was never asked"
+        elif failure_count:
+            texts[arm] = f"{arm} failed {failure_count} of {count} requests"
+    sentence = "; ".join((silent_texts or texts).values())
+    if table.baseline in silent_texts or (table.variants and set(table.variants) <= silent_texts.keys()):
+        return "failed", sentence
+    if silent_texts or has_many:
+        return "caution", sentence
+    return "passed", sentence or f"all {len(table)} requests were answered"

@@ -54,19 +54,17 @@ def compute_costs(
         usd_per_hour: of all that the run occupies; None where nobody said.
         controls: of the run; rounds that they mark are taken out.
     """
-    good_mask = _mask_good_requests(table)
-    row_mask = ~table.control_round_mask()
-    if controls is not None:
-        row_mask &= ~np.isin(table.round, controls.marked_rounds)
+    row_mask = ~table.control_round_mask() & ~np.isin(table.round, controls.marked_rounds if controls else ())
     arms = [arm for arm in table.arms if arm != table.control]
     rows = []
     for (load_code, load), arm in product(enumerate(table.loads), arms):
-        work = measure_work(table, row_mask & (table.load == load_code) & table.arm_mask(arm), good_mask)
+        work = measure_work(table, row_mask & (table.load == load_code) & table.arm_mask(arm))
         if not work.request_count:
             continue
         usd = None
         if usd_per_hour is not None and work.good_tokens:
             usd = usd_per_hour / len(arms) * work.busy_s / _HOUR_S / work.good_tokens * _MILLION
+        sentences = _explain_cost(work, usd_per_hour, len(arms), has_limits=bool(table.run.goodput))
         rows.append(
             TokenCost(
                 arm=arm,
@@ -75,44 +73,30 @@ def compute_costs(
                 good_tokens=work.good_tokens,
                 busy_s=round(work.busy_s, 3),
                 usd_per_million_good_tokens=usd,
-                sentence=" ".join(_explain_cost(work, usd_per_hour, len(arms), has_limits=bool(table.run.goodput))),
+                sentence=" ".join(sentences),
             )
         )
     return tuple(rows)
 
 
-def measure_work(table: RequestTable, rows: BoolArray, good_mask: BoolArray | None = None) -> ArmWork:
+def measure_work(table: RequestTable, rows: BoolArray) -> ArmWork:
     """Return what was done in some requests of one arm.
 
-    Args:
-        table: the run.
-        rows: the requests.
-        good_mask: of all requests, those whose tokens are worth something; worked out where it is not given.
+    Tokens are good of requests that succeeded, hold a text that is one, and kept every stated limit.
     """
-    token_mask = rows & (_mask_good_requests(table) if good_mask is None else good_mask)
-    unknown_mask = token_mask & np.isnan(table.tokens)
-    request_count = int(rows.sum())
-    busy_times_s = (
-        compute_busy_s(np.zeros(request_count, np.intp), table.start_s[rows], table.end_s[rows], 1)
-        if request_count
-        else np.zeros(1)
-    )
+    good_codes = [code for code, word in enumerate(table.contents) if word in GOOD_CONTENT]
+    good_mask = rows & table.limit_masks()[0] & np.isin(table.content, [*good_codes, UNKNOWN])
+    is_unknown, request_count = np.isnan(table.tokens), int(rows.sum())
+    turns = np.zeros(request_count, np.intp)
+    busy_s = compute_busy_s(turns, table.start_s[rows], table.end_s[rows], 1) if request_count else np.zeros(1)
     return ArmWork(
         request_count=request_count,
-        good_tokens=int(table.tokens[token_mask & ~unknown_mask].sum()),
-        busy_s=float(busy_times_s[0]),
-        bad_answers=int((rows & ~table.failed & ~token_mask).sum()),
-        answers_without_tokens=int(unknown_mask.sum()),
-        answers_without_check=int((token_mask & (table.content == UNKNOWN)).sum()),
+        good_tokens=int(table.tokens[good_mask & ~is_unknown].sum()),
+        busy_s=float(busy_s[0]),
+        bad_answers=int((rows & ~table.failed & ~good_mask).sum()),
+        answers_without_tokens=int((good_mask & is_unknown).sum()),
+        answers_without_check=int((good_mask & (table.content == UNKNOWN)).sum()),
     )
-
-
-def _mask_good_requests(table: RequestTable) -> BoolArray:
-    """Return which requests succeeded, hold a text that is one, and kept every stated limit."""
-    is_within_limits, _ = table.limit_masks()
-    good_codes = [code for code, word in enumerate(table.contents) if word in GOOD_CONTENT]
-    mask: BoolArray = is_within_limits & np.isin(table.content, [*good_codes, UNKNOWN])
-    return mask
 
 
 def _explain_cost(work: ArmWork, usd_per_hour: float | None, arm_count: int, *, has_limits: bool) -> Iterator[str]:

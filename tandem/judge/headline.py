@@ -3,8 +3,9 @@
 Invariant: the first that holds: a failed control makes it void; failures that the other arm did not have make it not
 comparable; only then do the cells decide, by the time that a user waits (DECIDING_METRIC). An arm whose output is not
 the baseline's is never called faster without that in the same breath, and equal times of answers of other lengths are
-not called the same. What was measured within one start of the servers is called so. What each word rests on:
-docs/bench.md#the-verdict.
+not called the same. What was measured within one start of the servers is called so. A sentence says no more than the
+cells it is made of: a range is from the lowest to the highest end of their intervals, and what is left open is named.
+What each word rests on: docs/bench.md#the-verdict.
 """
 
 from __future__ import annotations
@@ -18,11 +19,9 @@ import numpy as np
 
 from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.bench.schedule import LoadLevel
-from tandem.judge import failure_bias, headline_text, verdict_reason
+from tandem.judge import comparability, verdict_reason
 from tandem.judge.decision import compare_lengths
-from tandem.judge.failure_bias import FailureCounts, is_more_frequent
 from tandem.judge.interval import LEVEL, estimate_log_ratio
-from tandem.judge.output_validity import ContentCounts, count_content, explain_invalidity
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
 from tandem.judge.schema import (
     CellVerdict,
@@ -36,19 +35,25 @@ from tandem.judge.schema import (
     RunControls,
     VariantFinding,
 )
-from tandem.judge.text_format import format_number
+from tandem.judge.text_format import count_things, format_load, format_number, format_short_ratio, shorten_text
 
 TOKEN_METRIC = "tpot_ms"  # noqa: S105 - a figure
 """What is said beside where answers are of other lengths: it does not grow with them."""
 
-_BARE_FINDINGS = ("no evidence", "not comparable", "void")
+MAX_CLASSES = 4
+"""Classes that a sentence names; the rest are counted."""
+
+_MAX_OPPOSITIONS = 2  # reasons of mixed classes that a sentence has
 _OUTPUT_SUFFIXES: Mapping[OutputFinding, str] = {
-    "the same": "", "not shown": ", output not shown to be the same", "not the same": " but not the same output",
-}  # fmt: skip
+    "the same": "",
+    "not shown": ", output not shown to be the same",
+    "not the same": " but not the same output",
+}
 _OUTPUT_SENTENCES: Mapping[OutputFinding, str] = {
-    "the same": "; outputs are the same", "not shown": "; that outputs are the same is not shown",
+    "the same": "; outputs are the same",
+    "not shown": "; that outputs are the same is not shown",
     "not the same": ", but its outputs are not the same",
-}  # fmt: skip
+}
 _ClassAtLoad = tuple[str, LoadLevel]
 
 
@@ -70,24 +75,46 @@ def build_headlines(
         margin: within which a speed-up is `same`, and a ratio of lengths none to speak of.
     """
     pairing = RequestPairing(table, controls.marked_rounds)
-    equality_by_variant = {variant_equality.variant: variant_equality for variant_equality in equality}
-    return tuple(
-        _build_headline(
-            _HeadlineFacts(
-                pairing=pairing,
+    headlines = []
+    for variant in table.variants:
+        cells_of_variant = tuple(cell for cell in cells if cell.variant == variant)
+        outputs = next((entry for entry in equality if entry.variant == variant), None)
+        facts = _HeadlineFacts(pairing, variant, cells_of_variant, controls, outputs, margin)
+        finding = _decide_finding(facts)
+        names = {
+            word: tuple(map(format_cell, word_cells)) if finding != "void" else ()
+            for word, word_cells in facts.cells_by_word.items()
+        }
+        headlines.append(
+            Headline(
                 variant=variant,
-                cells=tuple(cell for cell in cells if cell.variant == variant),
-                controls=controls,
-                equality=equality_by_variant.get(variant),
-                failures=failure_bias.count_failures(pairing, table.baseline, variant).count_all(),
-                margin=margin,
+                verdict=combine_verdict(finding, facts.evidence, facts.output),
+                finding=finding,
+                evidence=facts.evidence,
+                output=facts.output,
+                sentence=_write_sentence(facts, finding),
+                reasons=tuple(dict.fromkeys(f"{reason.rstrip('.')}." for reason in _list_reasons(facts, finding))),
+                faster=names["faster"],
+                slower=names["slower"],
+                same=names["same"],
+                mixed=names["mixed"],
+                undecided=names["no evidence"],
+                metric=DECIDING_METRIC,
             )
         )
-        for variant in table.variants
-    )
+    return tuple(headlines)
 
 
-@dataclass(frozen=True, kw_only=True)
+def combine_verdict(finding: VariantFinding, evidence: EvidenceScope, output: OutputFinding) -> OverallVerdict:
+    """Return a finding with its reservations."""
+    if finding in {"no evidence", "not comparable", "void"}:
+        return cast("OverallVerdict", finding)
+    start_suffix = "" if evidence == "across-starts" else " within one start"
+    output_suffix = _OUTPUT_SUFFIXES[output] if finding == "faster" else ""
+    return cast("OverallVerdict", f"{finding}{start_suffix}{output_suffix}")
+
+
+@dataclass(frozen=True)
 class _HeadlineFacts:
     """What is known of one variant."""
 
@@ -96,16 +123,26 @@ class _HeadlineFacts:
     cells: tuple[CellVerdict, ...]
     controls: RunControls
     equality: OutputEquality | None
-    failures: FailureCounts
     margin: float
 
-    @property
-    def table(self) -> RequestTable:
-        return self.pairing.table
+    @cached_property
+    def arms(self) -> tuple[str, str]:
+        """The baseline and the variant."""
+        return self.pairing.table.baseline, self.variant
 
-    @property
-    def baseline(self) -> str:
-        return self.table.baseline
+    @cached_property
+    def failures(self) -> comparability.FailureCounts:
+        return comparability.count_failures(self.pairing, *self.arms).count()
+
+    @cached_property
+    def invalid_reason(self) -> str:
+        """Why no speed is worth anything: neither arm gives text; empty where that is not so."""
+        return comparability.explain_invalidity(self.pairing, *self.arms)
+
+    @cached_property
+    def content_counts(self) -> list[comparability.ContentCounts]:
+        """What the content check refused of the variant and of the baseline."""
+        return [comparability.count_content(self.pairing, arm) for arm in self.arms[::-1]]
 
     @cached_property
     def deciding_cells(self) -> tuple[CellVerdict, ...]:
@@ -116,15 +153,14 @@ class _HeadlineFacts:
         return tuple(cell for cell in self.deciding_cells if cell.p is not None)
 
     @cached_property
-    def cells_by_word(self) -> Mapping[CellWord, tuple[CellVerdict, ...]]:
+    def cells_by_word(self) -> Mapping[CellWord, list[CellVerdict]]:
         """Classes at loads by their word; equal times of answers of other lengths are no evidence."""
-        cells: dict[CellWord, list[CellVerdict]] = {
-            "faster": [], "slower": [], "same": [], "mixed": [], "no evidence": []
-        }  # fmt: skip
+        words: tuple[CellWord, ...] = ("faster", "slower", "same", "mixed", "no evidence")
+        cells: dict[CellWord, list[CellVerdict]] = {word: [] for word in words}
         for cell in self.deciding_cells:
             is_other_work = cell.verdict == "same" and (cell.class_, cell.load) in self.different_lengths
             cells["no evidence" if is_other_work else cell.verdict].append(cell)
-        return {word: tuple(word_cells) for word, word_cells in cells.items()}
+        return cells
 
     @cached_property
     def evidence(self) -> EvidenceScope:
@@ -133,27 +169,15 @@ class _HeadlineFacts:
         return "across-starts" if scopes == {"across-starts"} else "one-start"
 
     @cached_property
-    def output(self) -> OutputFinding:
-        """Whether the variant's outputs are shown to be the baseline's."""
-        if self.is_altered:
-            return "not the same"
-        has_mostly_refusals = any(2 * counts.refusal_count > counts.answer_count for counts in self.content_counts)
-        is_shown = not has_mostly_refusals and self.equality is not None and self.equality.result == "the same"
-        return "the same" if is_shown else "not shown"
-
-    @cached_property
     def length_ratios(self) -> Mapping[_ClassAtLoad, RatioEstimate]:
         """Tokens of the variant's answers as a ratio of the baseline's, where servers counted them."""
-        ratios = {}
+        table, (baseline, variant), ratios = self.pairing.table, self.arms, {}
+        level = 1 - (1 - LEVEL) / max(len(self.cells_with_interval), 1)
         for cell in self.cells_with_interval:
+            class_, load = table.classes.index(cell.class_), table.loads.index(cell.load)
             pairs = self.pairing.pairs(
-                baseline=self.baseline,
-                variant=self.variant,
-                class_=self.table.classes.index(cell.class_),
-                load=self.table.loads.index(cell.load),
-                metric=LENGTH_METRIC,
+                baseline=baseline, variant=variant, class_=class_, load=load, metric=LENGTH_METRIC
             )
-            level = 1 - (1 - LEVEL) / len(self.cells_with_interval)
             estimate = estimate_log_ratio(-pairs.logs, level=level)  # of a length, more is more
             if estimate is not None:
                 ratios[cell.class_, cell.load] = estimate.convert()
@@ -166,16 +190,6 @@ class _HeadlineFacts:
         return {place: ratio for place, ratio in ratios if compare_lengths(ratio, self.margin) != "alike"}
 
     @cached_property
-    def invalid_reason(self) -> str:
-        """Why no speed is worth anything: neither arm gives text; empty where that is not so."""
-        return explain_invalidity(self.pairing, self.baseline, self.variant)
-
-    @cached_property
-    def content_counts(self) -> tuple[ContentCounts, ...]:
-        """What the content check refused of the variant and of the baseline."""
-        return count_content(self.pairing, self.variant, self.baseline)
-
-    @cached_property
     def is_altered(self) -> bool:
         """Whether the variant's output is shown to be another: other text, other lengths, or more broken answers."""
         equality = self.equality
@@ -183,46 +197,19 @@ class _HeadlineFacts:
             return bool(self.different_lengths)
         if equality.lengths is not None and compare_lengths(equality.lengths, self.margin) != "alike":
             return True
-        garbage, baseline_garbage = equality.garbage, equality.garbage_of_baseline
-        has_more_garbage = garbage is not None and is_more_frequent(
-            garbage.n,
-            garbage.of,
-            baseline_garbage.n if baseline_garbage else 0,
-            baseline_garbage.of if baseline_garbage else garbage.of,
-        )
+        garbage, other = equality.garbage, equality.garbage_of_baseline
+        others = (other.n, other.of) if other else (0, garbage.of if garbage else 0)
+        has_more_garbage = garbage is not None and comparability.is_more_frequent(garbage.n, garbage.of, *others)
         return equality.result == "differs" or has_more_garbage
 
-
-def _build_headline(facts: _HeadlineFacts) -> Headline:
-    finding = _decide_finding(facts)
-    class_names = {
-        word: tuple(map(headline_text.format_cell, cells)) if finding != "void" else ()
-        for word, cells in facts.cells_by_word.items()
-    }
-    return Headline(
-        variant=facts.variant,
-        verdict=combine_verdict(finding, facts.evidence, facts.output),
-        finding=finding,
-        evidence=facts.evidence,
-        output=facts.output,
-        sentence=_write_sentence(facts, finding),
-        reasons=tuple(dict.fromkeys(f"{reason.rstrip('.')}." for reason in _list_reasons(facts, finding))),
-        faster=class_names["faster"],
-        slower=class_names["slower"],
-        same=class_names["same"],
-        mixed=class_names["mixed"],
-        undecided=class_names["no evidence"],
-        metric=DECIDING_METRIC,
-    )
-
-
-def combine_verdict(finding: VariantFinding, evidence: EvidenceScope, output: OutputFinding) -> OverallVerdict:
-    """Return a finding with its reservations."""
-    if finding in _BARE_FINDINGS:
-        return cast("OverallVerdict", finding)
-    start_suffix = "" if evidence == "across-starts" else " within one start"
-    output_suffix = _OUTPUT_SUFFIXES[output] if finding == "faster" else ""
-    return cast("OverallVerdict", f"{finding}{start_suffix}{output_suffix}")
+    @cached_property
+    def output(self) -> OutputFinding:
+        """Whether the variant's outputs are shown to be the baseline's."""
+        if self.is_altered:
+            return "not the same"
+        has_mostly_refusals = any(2 * counts.refusal_count > counts.answer_count for counts in self.content_counts)
+        is_shown = not has_mostly_refusals and self.equality is not None and self.equality.result == "the same"
+        return "the same" if is_shown else "not shown"
 
 
 def _decide_finding(facts: _HeadlineFacts) -> VariantFinding:
@@ -239,67 +226,115 @@ def _decide_finding(facts: _HeadlineFacts) -> VariantFinding:
 
 
 def _write_sentence(facts: _HeadlineFacts, finding: VariantFinding) -> str:
+    baseline, variant = facts.arms
     if finding == "void":
-        return f"The run is void, so nothing is concluded of {facts.variant}: {facts.controls.void[0].rstrip('.')}."
+        return f"The run is void, so nothing is concluded of {variant}: {facts.controls.void[0].rstrip('.')}."
     if finding == "not comparable":
-        failures_text = facts.failures.describe(facts.baseline, facts.variant)
-        return (
-            f"{facts.variant} cannot be compared with {facts.baseline}, only what both answered could: {failures_text}."
-        )
-    comparison = headline_text.describe_comparison(facts.variant, facts.baseline, facts.cells_by_word, facts.margin)
+        failures_text = facts.failures.describe(baseline, variant)
+        return f"{variant} cannot be compared with {baseline}, only what both answered could: {failures_text}."
+    comparison, refusals_text = _describe_comparison(facts), ""
+    if not facts.invalid_reason and any(counts.refusal_count for counts in facts.content_counts):
+        texts = []
+        for counts in facts.content_counts:
+            words = ", ".join(f"{number} {word}" for word, number in counts.word_counts)
+            text = f"{counts.refusal_count} of {counts.answer_count} answers of {counts.arm}"
+            texts.append(f"{text} ({words})" if words else text)
+        refusals_text = f"; the content check refused {' and '.join(texts)}"
     if finding == "no evidence" and not facts.cells_by_word["same"]:
-        return f"{comparison}{_explain_nothing(facts)}{_describe_refusals(facts)}."
+        return f"{comparison}{_explain_nothing(facts)}{refusals_text}."
     prefix = ""
     if facts.evidence == "one-start" and finding != "no evidence":
-        rows = facts.table.arm_mask(facts.baseline) | facts.table.arm_mask(facts.variant)
-        starts = set(zip(facts.table.arm[rows].tolist(), facts.table.start[rows].tolist(), strict=True))
+        table = facts.pairing.table
+        rows = table.arm_mask(baseline) | table.arm_mask(variant)
+        starts = set(zip(table.arm[rows].tolist(), table.start[rows].tolist(), strict=True))
         has_several = len(starts) > 2  # noqa: PLR2004 - one of each arm
         prefix = "Within the starts that were measured, " if has_several else "Within one start of each server, "
-    return f"{prefix}{comparison}{_OUTPUT_SENTENCES[facts.output]}{_describe_refusals(facts)}."
-
-
-def _describe_refusals(facts: _HeadlineFacts) -> str:
-    """Return how many answers the content check refused, of either arm, as the end of a sentence; empty of none."""
-    if facts.invalid_reason or not any(counts.refusal_count for counts in facts.content_counts):
-        return ""
-    texts = []
-    for counts in facts.content_counts:
-        words = ", ".join(f"{number} {word}" for word, number in counts.word_counts)
-        texts.append(f"{counts.refusal_count} of {counts.answer_count} answers of {counts.arm}")
-        texts[-1] += f" ({words})" if words else ""
-    return f"; the content check refused {' and '.join(texts)}"
+    return f"{prefix}{comparison}{_OUTPUT_SENTENCES[facts.output]}{refusals_text}."
 
 
 def _explain_nothing(facts: _HeadlineFacts) -> str:
     """Return why no class could be judged at all; empty where some had an estimate."""
-    if facts.invalid_reason:
-        return f": {facts.invalid_reason}"
-    few_reason = verdict_reason.explain_few_rounds(max((cell.rounds for cell in facts.deciding_cells), default=0))
-    if few_reason:
-        return f": {few_reason}"
-    if not facts.deciding_cells:
+    cells = facts.deciding_cells
+    few_reason = verdict_reason.explain_few_rounds(max((cell.rounds for cell in cells), default=0))
+    if facts.invalid_reason or few_reason:
+        return f": {facts.invalid_reason or few_reason}"
+    if not cells:
         return ": the run has no record"
-    reasons = {cell.why for cell in facts.deciding_cells}
+    reasons = {cell.why for cell in cells}
     if len(reasons) > 1 or facts.cells_with_interval:
         return ""
-    return f": {'in every class, ' if len(facts.deciding_cells) > 1 else ''}{reasons.pop()}"
+    return f": {'in every class, ' if len(cells) > 1 else ''}{reasons.pop()}"
+
+
+def _describe_comparison(facts: _HeadlineFacts) -> str:
+    """Return how the classes of a variant compare, without an end."""
+    cells, baseline, variant = facts.cells_by_word, *map(shorten_text, facts.arms)
+    has_one_load = len({cell.load for part in cells.values() for cell in part}) == 1
+
+    def name_prompts(part: Sequence[CellVerdict]) -> str:
+        names = [cell.class_ if has_one_load else f"{cell.class_} ({format_load(cell.load)})" for cell in part]
+        return f"{_join_names(names)} prompts"
+
+    calls: tuple[CellWord, ...] = ("faster", "slower")
+    phrases = [
+        (f"{name_prompts(cells[word])} {_format_range(cells[word])} times as fast", "") for word in calls if cells[word]
+    ]
+    if cells["same"]:
+        phrases.append((f"{name_prompts(cells['same'])} as fast", f" (to within {100 * facts.margin:g} %)"))
+    for is_better in (True, False):  # by the median, called or not
+        part = [cell for cell in cells["mixed"] if (cell.speed_up is not None and cell.speed_up.value > 1) == is_better]
+        if part:
+            reasons = {cell.opposition: cell.class_ for cell in part if cell.opposition}
+            texts = [f"of {shorten_text(class_)} {reason}" for reason, class_ in reasons.items()]
+            opposition = " and ".join(texts[:_MAX_OPPOSITIONS] if len(reasons) > 1 else reasons)
+            by_median = f"{name_prompts(part)} {_format_range(part)} times as fast"
+            phrases.append((by_median, f" by the median, but {opposition}"))
+    if not phrases:
+        return f"There is no evidence whether {variant} is faster or slower than {baseline}"
+    (first_phrase, first_suffix), *more_phrases = phrases
+    answers = [f"{first_phrase} as {baseline}{first_suffix}", *map("".join, more_phrases)]
+    open_cells = cells["no evidence"]
+    open_text = f"; for {name_prompts(open_cells)} there is no evidence" if open_cells else ""
+    return f"{variant} answers {_join_parts(answers)}{open_text}"
+
+
+def _join_names(names: Sequence[str]) -> str:
+    """Return the first few of many names, and how many more there are."""
+    short_names = [shorten_text(name) for name in names]
+    if len(short_names) > MAX_CLASSES:
+        short_names = [*short_names[: MAX_CLASSES - 1], f"{len(short_names) - MAX_CLASSES + 1:,} more"]
+    return _join_parts(short_names)
+
+
+def _join_parts(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _format_range(cells: Sequence[CellVerdict]) -> str:
+    ratios = [cell.speed_up for cell in cells if cell.speed_up]
+    low, high = min(ratio.low or ratio.value for ratio in ratios), max(ratio.high or ratio.value for ratio in ratios)
+    return " to ".join(dict.fromkeys(map(format_short_ratio, (low, high))))
+
+
+def format_cell(cell: CellVerdict) -> str:
+    """Return the class and load of a cell."""
+    return f"{cell.class_} at {format_load(cell.load)}"
 
 
 def _list_reasons(facts: _HeadlineFacts, finding: VariantFinding) -> Iterator[str]:
     """Yield what limits a verdict, most important first."""
     yield from facts.controls.void
     if facts.failures.variant_failures or facts.failures.baseline_failures:
-        yield facts.failures.describe(facts.baseline, facts.variant)
+        yield facts.failures.describe(*facts.arms)
     yield from _list_output_reasons(facts)
     yield from facts.controls.cautions
     yield from _list_absent_checks(facts)
     if finding in {"void", "not comparable"} or facts.invalid_reason:
         return
     open_cells = [cell for cell in facts.cells_by_word["no evidence"] if cell.verdict == "no evidence"]
-    for cell in open_cells[: headline_text.MAX_CLASSES]:
-        yield f"{headline_text.format_cell(cell)}: {cell.why}"
-    if len(open_cells) > headline_text.MAX_CLASSES:
-        yield f"{len(open_cells) - headline_text.MAX_CLASSES:,} more classes are undecided; each cell says why"
+    yield from (f"{format_cell(cell)}: {cell.why}" for cell in open_cells[:MAX_CLASSES])
+    if len(open_cells) > MAX_CLASSES:
+        yield f"{len(open_cells) - MAX_CLASSES:,} more classes are undecided; each cell says why"
 
 
 def _list_output_reasons(facts: _HeadlineFacts) -> Iterator[str]:
@@ -311,27 +346,27 @@ def _list_output_reasons(facts: _HeadlineFacts) -> Iterator[str]:
     if not has_lengths and facts.cells_with_interval:
         yield "no server counted tokens of 3 prompts: whether answers are of one length is not known"
     token_cells = {(cell.class_, cell.load): cell for cell in facts.cells if cell.metric == TOKEN_METRIC}
-    for (class_, load), ratio in list(facts.different_lengths.items())[: headline_text.MAX_CLASSES]:
-        cell, token_text = token_cells.get((class_, load)), ""
+    for place, ratio in list(facts.different_lengths.items())[:MAX_CLASSES]:
+        cell, token_text = token_cells.get(place), ""
         if cell is not None and cell.speed_up is not None:
             speed_up = format_number(cell.speed_up.value)
             token_text = f"; by the time of a token it is {speed_up} times as fast ({cell.verdict})"
-        yield f"answers to {class_} prompts are {format_number(ratio.value)} times as long{token_text}"
+        yield f"answers to {place[0]} prompts are {format_number(ratio.value)} times as long{token_text}"
 
 
 def _list_absent_checks(facts: _HeadlineFacts) -> Iterator[str]:
     """Yield what could not be checked, and so is in no interval; where a check cautions, its caution says it."""
-    checks = facts.controls.checks
-    if not facts.controls.floors and not any("noise floor" in caution for caution in facts.controls.cautions):
+    controls, table = facts.controls, facts.pairing.table
+    if not controls.floors and not any("noise floor" in caution for caution in controls.cautions):
         yield "no noise floor: the baseline was not asked against itself"
-    placements = facts.table.placement[facts.table.arm_mask(facts.variant)]
+    placements = table.placement[table.arm_mask(facts.variant)]
     placement_count = len(np.unique(placements[placements != UNKNOWN]))
-    is_checked = any(check.name == "placement" and check.result != "absent" for check in checks)
+    is_checked = any(check.name == "placement" and check.result != "absent" for check in controls.checks)
     if placement_count < 2 and not is_checked:  # noqa: PLR2004 - here, then there
         placement_text = "1 placement" if placement_count else "no placement is recorded"
         yield f"{placement_text} of {facts.variant}: the interval leaves out how the halves of a host differ"
-    separate_names = {"baseline against itself", "placement"}
-    yield from (check.sentence for check in checks if check.result == "absent" and check.name not in separate_names)
-    if facts.controls.marked:
-        count = len(facts.controls.marked)
-        yield f"{count} round{'' if count == 1 else 's'} left out: the measuring machine was the bottleneck"
+    for check in controls.checks:
+        if check.result == "absent" and check.name not in {"baseline against itself", "placement"}:
+            yield check.sentence
+    if controls.marked:
+        yield f"{count_things(len(controls.marked), 'round')} left out: the measuring machine was the bottleneck"

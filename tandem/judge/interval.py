@@ -71,13 +71,11 @@ class LogRatioEstimate:
         se: its standard error. df: degrees of freedom of that.
         low, high: ends of the interval at the level asked for.
         p: of the test that it is 0, two-sided.
-        bootstrap_quantiles: the resampled mean at Student's quantiles _GRID, as (mean - log) / se; empty where it is
-            Student's.
+        curve: the resampled mean at Student's quantiles _GRID, as (mean - log) / se; empty where it is Student's.
         shared_noise: the part of the mean's variance that rounds, or starts, have in common; more prompts do not lower
             it.
         start_count: how many independent starts of the servers are a factor of the interval; 0 where it leaves out how
-            they
-            differ.
+            they differ.
     """
 
     log: float
@@ -86,15 +84,14 @@ class LogRatioEstimate:
     low: float = math.nan
     high: float = math.nan
     p: float = math.nan
-    bootstrap_quantiles: Values = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+    curve: Values = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
     shared_noise: RoundNoise = NO_NOISE
     start_count: int = 0
 
     def convert(self) -> RatioEstimate:
         """Return the same as a ratio with its interval."""
-        return RatioEstimate(
-            value=convert_log_ratio(self.log), low=convert_log_ratio(self.low), high=convert_log_ratio(self.high)
-        )
+        value, low, high = map(convert_log_ratio, (self.log, self.low, self.high))
+        return RatioEstimate(value=value, low=low, high=high)
 
 
 def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, what they are crossed with, how to answer
@@ -105,7 +102,6 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
     placements: IntArray | None = None,
     noise: RoundNoise = NO_NOISE,
     level: float = LEVEL,
-    seed: int = 0,
 ) -> LogRatioEstimate | None:
     """Return the mean of `logs` with its interval; None of fewer than FEWEST_PROMPTS prompts.
 
@@ -121,17 +117,19 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
             is taken out of the starts' spread too. Shapes: (rounds,).
         noise: of a round, as `pool_round_noise` has it from all classes. Starts that are a factor have it in them.
         level: of low and high.
-        seed: of the resampling.
     """
     is_finite = np.isfinite(logs)
     if is_finite.sum() < FEWEST_PROMPTS:
         return None
-    if by_round is not None and starts is not None:
-        layout = _build_layout(by_round[is_finite], starts, placements)
-        if layout is not None:
-            return _estimate_crossed_layout(layout, level)
-    shared_noise = _estimate_shared_noise(by_round[is_finite], noise) if by_round is not None else NO_NOISE
-    return _estimate_over_prompts(logs[is_finite], shared_noise, level, seed)
+    shared_noise = NO_NOISE
+    if by_round is not None:
+        by_round = by_round[is_finite]
+        if starts is not None:
+            estimate = _estimate_over_starts(by_round, starts, placements, level)
+            if estimate is not None:
+                return estimate
+        shared_noise = _estimate_shared_noise(by_round, noise)
+    return _estimate_over_prompts(logs[is_finite], shared_noise, level)
 
 
 def convert_log_ratio(log: float) -> float:
@@ -145,11 +143,9 @@ def pool_round_noise(layouts: Iterable[Values]) -> RoundNoise:
     Args:
         layouts: log-ratios of each class, NaN where absent. Shapes: (prompts, rounds).
     """
-    classes = [noise for by_round in layouts if (noise := _measure_round_noise(by_round)) is not None]
-    df = sum(noise.df for noise, _ in classes)
-    if not df:
-        return NO_NOISE
-    return RoundNoise(max(sum(noise.variance * noise.df for noise, _ in classes) / df, 0.0), df)
+    noises = [measure[0] for by_round in layouts if (measure := _measure_round_noise(by_round)) is not None]
+    df = sum(noise.df for noise in noises)
+    return RoundNoise(max(sum(noise.variance * noise.df for noise in noises) / df, 0.0), df) if df else NO_NOISE
 
 
 def mask_full_rounds(by_round: Values) -> BoolArray:
@@ -162,12 +158,9 @@ def mask_full_rounds(by_round: Values) -> BoolArray:
     return mask
 
 
-def resample_prompts(count: int, seed: int = 0) -> Values:
-    """Return the weight of each prompt in each resample of `count` prompts, as `estimate_log_ratio` draws them.
-
-    Shapes: (resamples, count).
-    """
-    return _plan_resampling(count, seed).weights
+def resample_prompts(count: int) -> Values:
+    """Return the weight of each prompt in each resample of `count` prompts. Shapes: (resamples, count)."""
+    return _plan_resampling(count)[0]
 
 
 def combine_variances(log: float, own_noise: RoundNoise, shared_noise: RoundNoise, level: float) -> LogRatioEstimate:
@@ -184,27 +177,58 @@ def compute_interval(estimate: LogRatioEstimate, level: float) -> tuple[float, f
     if not estimate.se:
         return estimate.log, estimate.log
     quantile = float(special.stdtrit(estimate.df, (1 + level) / 2))
-    return estimate.log + estimate.se * _map_quantile(
-        estimate.bootstrap_quantiles, -quantile
-    ), estimate.log + estimate.se * _map_quantile(estimate.bootstrap_quantiles, quantile)
+    ends = quantile_ends = np.array([-quantile, quantile])
+    if len(estimate.curve):
+        clipped_ends = np.clip(quantile_ends, -_TAIL, _TAIL)
+        ends = np.interp(clipped_ends, _GRID, estimate.curve) + quantile_ends - clipped_ends
+    low, high = (estimate.log + estimate.se * ends).tolist()
+    return low, high
 
 
-def _estimate_over_prompts(logs: Values, shared_noise: RoundNoise, level: float, seed: int) -> LogRatioEstimate:
+def _add_interval(estimate: LogRatioEstimate, level: float) -> LogRatioEstimate:
+    """Return an estimate of which log, se, df and curve are known with its interval and p."""
+    quantile = position = -estimate.log / estimate.se
+    if len(estimate.curve):  # the inverse of what compute_interval does
+        clipped_position = np.clip(position, estimate.curve[0], estimate.curve[-1])
+        quantile = float(np.interp(clipped_position, estimate.curve, _GRID)) + position - clipped_position
+    low, high = compute_interval(estimate, level)
+    return replace(estimate, low=low, high=high, p=2 * float(special.stdtr(estimate.df, -abs(quantile))))
+
+
+def _build_exact_estimate(log: float, df: float, start_count: int = 0) -> LogRatioEstimate:
+    """Return the estimate of values that are all the same."""
+    is_zero = abs(log) < _NO_WIDTH
+    return LogRatioEstimate(
+        0.0 if is_zero else log, 0.0, df, log, log, 1.0 if is_zero else 0.0, start_count=start_count
+    )
+
+
+def _estimate_over_prompts(logs: Values, shared_noise: RoundNoise, level: float) -> LogRatioEstimate:
     count, mean = len(logs), float(np.mean(logs))
     se = float(np.std(logs, ddof=1)) / math.sqrt(count)
     variance = se**2 + shared_noise.variance
     if variance < _NO_WIDTH**2:
         return _build_exact_estimate(mean, count - 1.0)
-    bootstrap_quantiles = _compute_bootstrap_quantiles(logs, seed) if se >= _NO_WIDTH else _GRID
+    curve = _GRID
+    if se >= _NO_WIDTH:
+        weights, lower_index, upper_share = _plan_resampling(count)
+        means = np.sort(weights @ (logs - logs.mean())) / se
+        curve = means[lower_index] * (1 - upper_share) + means[lower_index + 1] * upper_share
     skewness_ratio = (se**2 / variance) ** 1.5  # a mean's skewness, once something without any is added to it
+    curve = _GRID + skewness_ratio * (curve - _GRID)
     df = variance**2 / (se**4 / (count - 1) + shared_noise.variance**2 / shared_noise.df)
-    bootstrap_quantiles = _GRID + skewness_ratio * (bootstrap_quantiles - _GRID)
-    return _add_interval(
-        LogRatioEstimate(
-            mean, math.sqrt(variance), df, bootstrap_quantiles=bootstrap_quantiles, shared_noise=shared_noise
-        ),
-        level,
-    )
+    return _add_interval(LogRatioEstimate(mean, math.sqrt(variance), df, curve=curve, shared_noise=shared_noise), level)
+
+
+@lru_cache(maxsize=32)
+def _plan_resampling(count: int) -> tuple[Values, IntArray, Values]:
+    """Return weights of the prompts in each resample, and between which sorted means the curve's points lie."""
+    draws = min(_RESAMPLES, max(1_000, _NUMBERS // count))
+    rng = np.random.default_rng([0, count])
+    weights = rng.multinomial(count, np.full(count, 1 / count), size=draws) / count
+    places = special.ndtr(_GRID * math.sqrt(count / (count - 1))) * draws - 0.5
+    lower_index = np.clip(np.floor(places).astype(np.intp), 0, draws - 2)
+    return weights, lower_index, np.clip(places - lower_index, 0.0, 1.0)
 
 
 def _estimate_shared_noise(by_round: Values, pooled_noise: RoundNoise) -> RoundNoise:
@@ -215,12 +239,8 @@ def _estimate_shared_noise(by_round: Values, pooled_noise: RoundNoise) -> RoundN
     wide where rounds are alike.
     """
     round_count = int(np.isfinite(by_round).any(axis=0).sum())
-    own_noise = _measure_round_noise(by_round)
-    noise = (
-        own_noise[0]
-        if own_noise is not None and own_noise[1] and own_noise[0].variance > pooled_noise.variance
-        else pooled_noise
-    )
+    own_noise, is_real = _measure_round_noise(by_round) or (NO_NOISE, False)
+    noise = own_noise if is_real and own_noise.variance > pooled_noise.variance else pooled_noise
     return RoundNoise(noise.variance / round_count, noise.df) if round_count else NO_NOISE
 
 
@@ -230,123 +250,63 @@ def _measure_round_noise(by_round: Values) -> tuple[RoundNoise, bool] | None:
     None of a class of fewer than FEWEST_PROMPTS prompts or FEWEST_ROUNDS rounds, or with too much absent.
     """
     cells = by_round[:, mask_full_rounds(by_round)]
-    absent = ~np.isfinite(cells)
+    is_absent = ~np.isfinite(cells)
     rows, columns = cells.shape
-    if rows < FEWEST_PROMPTS or columns < FEWEST_ROUNDS or absent.mean() > _MOST_ABSENT:
+    if rows < FEWEST_PROMPTS or columns < FEWEST_ROUNDS or is_absent.mean() > _MOST_ABSENT:
         return None
-    mean_squares = _compute_mean_squares(_fill_absent(cells, absent), columns - 1, int(absent.sum()))
-    critical_value = mean_squares.residual * float(
-        special.fdtri(columns - 1, mean_squares.df_residual, 1 - _ROUNDS_LEVEL)
-    )
-    return RoundNoise(
-        (mean_squares.columns - mean_squares.residual) / rows, columns - 1
-    ), mean_squares.columns > critical_value
+    squares = _compute_mean_squares(_fill_absent(cells, is_absent), columns - 1, int(is_absent.sum()))
+    critical_ratio = float(special.fdtri(columns - 1, squares.df_residual, 1 - _ROUNDS_LEVEL))
+    noise = RoundNoise((squares.columns - squares.residual) / rows, columns - 1)
+    return noise, squares.columns > squares.residual * critical_ratio
 
 
-def _compute_bootstrap_quantiles(logs: Values, seed: int) -> Values:
-    """Return where the mean of resampled prompts is at each of _GRID, from its middle in standard errors."""
-    plan = _plan_resampling(len(logs), seed)
-    means = np.sort(plan.weights @ (logs - logs.mean())) / (np.std(logs, ddof=1) / math.sqrt(len(logs)))
-    lower_index, upper_share = plan.lower_index, plan.upper_share
-    quantiles: Values = means[lower_index] * (1 - upper_share) + means[lower_index + 1] * upper_share
-    return quantiles
-
-
-class _ResamplePlan(NamedTuple):
-    """Weights of the prompts in each resample, and between which sorted means the curve's points lie."""
-
-    weights: Values
-    lower_index: IntArray
-    upper_share: Values
-
-
-@lru_cache(maxsize=32)
-def _plan_resampling(count: int, seed: int) -> _ResamplePlan:
-    draws = min(_RESAMPLES, max(1_000, _NUMBERS // count))
-    rng = np.random.default_rng([seed, count])
-    weights = rng.multinomial(count, np.full(count, 1 / count), size=draws) / count
-    places = special.ndtr(_GRID * math.sqrt(count / (count - 1))) * draws - 0.5
-    lower_index = np.clip(np.floor(places).astype(np.intp), 0, draws - 2)
-    return _ResamplePlan(weights, lower_index, np.clip(places - lower_index, 0.0, 1.0))
-
-
-def _add_interval(estimate: LogRatioEstimate, level: float) -> LogRatioEstimate:
-    """Return an estimate of which log, se, df and bends are known with its interval and p."""
-    p = 2 * float(
-        special.stdtr(estimate.df, -abs(_invert_quantile(estimate.bootstrap_quantiles, -estimate.log / estimate.se)))
-    )
-    low, high = compute_interval(estimate, level)
-    return replace(estimate, low=low, high=high, p=p)
-
-
-def _build_exact_estimate(log: float, df: float) -> LogRatioEstimate:
-    is_zero = abs(log) < _NO_WIDTH
-    return LogRatioEstimate(0.0 if is_zero else log, 0.0, df, log, log, 1.0 if is_zero else 0.0)
-
-
-def _map_quantile(bootstrap_quantiles: Values, quantile: float) -> float:
-    """Return where the mean is at one of Student's quantiles, in standard errors from its middle."""
-    if not len(bootstrap_quantiles):
-        return quantile
-    clipped_quantile = min(max(quantile, -_TAIL), _TAIL)
-    return float(np.interp(clipped_quantile, _GRID, bootstrap_quantiles)) + quantile - clipped_quantile
-
-
-def _invert_quantile(bootstrap_quantiles: Values, position: float) -> float:
-    """Return Student's quantile of a place; the inverse of _bend."""
-    if not len(bootstrap_quantiles):
-        return position
-    clipped_position = min(max(position, float(bootstrap_quantiles[0])), float(bootstrap_quantiles[-1]))
-    return float(np.interp(clipped_position, bootstrap_quantiles, _GRID)) + position - clipped_position
-
-
-class _TwoWayLayout(NamedTuple):
-    """Log-ratios by prompt and start, the placements' effect taken out.
-
-    Args:
-        cells: Shapes: (prompts, starts). absent: which of them were filled in.
-        placement_count: how many placements there were; 1 where nothing was taken out.
-        effective_starts: how many starts the mean over them is worth: fewer than there are where placements have
-            unequal shares.
-    """
-
-    cells: Values
-    is_absent: BoolArray
-    placement_count: int
-    effective_starts: float
-
-
-def _build_layout(by_round: Values, starts: IntArray, placements: IntArray | None) -> _TwoWayLayout | None:
-    """Return prompts by starts; None where starts are too few or cells too many are absent."""
-    usable_rounds = (starts != _UNKNOWN) & np.isfinite(by_round).any(axis=0)
-    codes, columns = np.unique(starts[usable_rounds], return_inverse=True)
-    if len(codes) < FEWEST_STARTS:
+def _estimate_over_starts(
+    by_round: Values, starts: IntArray, placements: IntArray | None, level: float
+) -> LogRatioEstimate | None:
+    """Return the mean over prompts crossed with starts; None where starts are too few or cells too many are absent."""
+    is_usable = (starts != _UNKNOWN) & np.isfinite(by_round).any(axis=0)
+    codes, round_starts = np.unique(starts[is_usable], return_inverse=True)
+    columns = len(codes)
+    if columns < FEWEST_STARTS:
         return None
-    cells = np.column_stack(
-        [_compute_row_means(by_round[:, usable_rounds][:, columns == code]) for code in range(len(codes))]
-    )
+    by_round = np.ma.masked_invalid(by_round[:, is_usable])
+    cells = np.column_stack([by_round[:, round_starts == code].mean(axis=1).filled(np.nan) for code in range(columns)])
     cells = cells[np.isfinite(cells).any(axis=1)]
     is_absent = ~np.isfinite(cells)
-    if len(cells) < FEWEST_PROMPTS or is_absent.mean() > _MOST_ABSENT:
+    rows = len(cells)
+    if rows < FEWEST_PROMPTS or is_absent.mean() > _MOST_ABSENT:
         return None
-    cells = _fill_absent(cells, is_absent)
-    groups = _group_starts(placements[usable_rounds], columns, len(codes)) if placements is not None else None
-    if groups is None:
-        return _TwoWayLayout(cells, is_absent, 1, float(len(codes)))
-    means = [cells[:, groups == group].mean() for group in np.unique(groups)]
-    sizes = np.unique(groups, return_counts=True)[1]
-    cells = cells + np.mean(means) - np.array(means)[groups]
-    return _TwoWayLayout(cells, is_absent, len(sizes), len(sizes) ** 2 / float((1 / sizes).sum()))
-
-
-def _compute_row_means(values: Values) -> Values:
-    """Return the mean of what is known in each row; NaN where nothing is."""
-    is_finite = np.isfinite(values)
-    sums = np.where(is_finite, values, 0.0).sum(axis=1)
-    means: Values = np.divide(
-        sums, is_finite.sum(axis=1), out=np.full(len(values), np.nan), where=is_finite.any(axis=1)
+    cells, placement_count, effective_starts = _fill_absent(cells, is_absent), 1, float(columns)
+    groups = None if placements is None else _group_starts(placements[is_usable], round_starts, columns)
+    if groups is not None:  # the placements' effect is taken out; unequal shares make the starts worth fewer
+        sizes = np.bincount(groups)
+        placement_count, effective_starts = len(sizes), len(sizes) ** 2 / float((1 / sizes).sum())
+        means = np.array([cells[:, groups == group].mean() for group in range(placement_count)])
+        cells = cells + means.mean() - means[groups]
+    log, df_rows, df_columns = float(cells.mean()), rows - 1, columns - placement_count
+    squares = _compute_mean_squares(cells, df_columns, int(is_absent.sum()))
+    by_prompt = squares.rows / (rows * columns)
+    by_start = squares.columns / (rows * effective_starts)
+    by_residual = squares.residual / (rows * effective_starts)
+    # both hold the residual's share, so it counts twice in their sum; neither alone can be more than the whole
+    variance = max(by_prompt + by_start - by_residual, by_prompt, by_start)
+    if variance < _NO_WIDTH**2:
+        return _build_exact_estimate(log, float(min(df_rows, df_columns)), columns)
+    spread = by_prompt**2 / df_rows + by_start**2 / df_columns + by_residual**2 / squares.df_residual
+    df = min(max(variance**2 / spread, min(df_rows, df_columns)), df_rows + df_columns)
+    noise = RoundNoise(max(by_start - by_residual, 0.0), df_columns)
+    return _add_interval(
+        LogRatioEstimate(log, math.sqrt(variance), float(df), shared_noise=noise, start_count=columns), level
     )
-    return means
+
+
+def _group_starts(placements: IntArray, round_starts: IntArray, start_count: int) -> IntArray | None:
+    """Return the placement of each start from 0; None where one is unknown, or one start met two, or all met one."""
+    codes_by_start = [np.unique(placements[round_starts == code]) for code in range(start_count)]
+    if any(len(codes) != 1 or codes[0] == _UNKNOWN for codes in codes_by_start):
+        return None
+    groups = np.unique(np.concatenate(codes_by_start), return_inverse=True)[1]
+    return groups if 0 < groups.max() < start_count - 2 else None
 
 
 def _fill_absent(cells: Values, is_absent: BoolArray) -> Values:
@@ -358,16 +318,6 @@ def _fill_absent(cells: Values, is_absent: BoolArray) -> Values:
         fit = estimates.mean(axis=1, keepdims=True) + estimates.mean(axis=0, keepdims=True) - estimates.mean()
         estimates = np.where(is_absent, fit, cells)
     return estimates
-
-
-def _group_starts(placements: IntArray, columns: IntArray, count: int) -> IntArray | None:
-    """Return the placement of each start from 0; None where one is unknown, or one start met two, or all met one."""
-    codes_by_start = [np.unique(placements[columns == code]) for code in range(count)]
-    if any(len(codes) != 1 or codes[0] == _UNKNOWN for codes in codes_by_start):
-        return None
-    groups = np.unique(np.concatenate(codes_by_start), return_inverse=True)[1]
-    sizes = np.bincount(groups)
-    return groups if len(sizes) > 1 and count > len(sizes) + 1 else None
 
 
 class _MeanSquares(NamedTuple):
@@ -389,25 +339,4 @@ def _compute_mean_squares(cells: Values, df_columns: int, absent_count: int) -> 
         columns=rows * float((column_effects**2).sum()) / df_columns,
         residual=float((residuals**2).sum()) / df_residual,
         df_residual=df_residual,
-    )
-
-
-def _estimate_crossed_layout(layout: _TwoWayLayout, level: float) -> LogRatioEstimate:
-    (rows, columns), log = layout.cells.shape, float(layout.cells.mean())
-    df_rows, df_columns = rows - 1, columns - layout.placement_count
-    mean_squares = _compute_mean_squares(layout.cells, df_columns, int(layout.is_absent.sum()))
-    by_prompt = mean_squares.rows / (rows * columns)
-    by_start, by_residual = (
-        mean_squares.columns / (rows * layout.effective_starts),
-        mean_squares.residual / (rows * layout.effective_starts),
-    )
-    # both hold the residual's share, so it counts twice in their sum; neither alone can be more than the whole
-    variance = max(by_prompt + by_start - by_residual, by_prompt, by_start)
-    if variance < _NO_WIDTH**2:
-        return replace(_build_exact_estimate(log, float(min(df_rows, df_columns))), start_count=columns)
-    spread = by_prompt**2 / df_rows + by_start**2 / df_columns + by_residual**2 / mean_squares.df_residual
-    df = min(max(variance**2 / spread, min(df_rows, df_columns)), df_rows + df_columns)
-    shared_noise = RoundNoise(max(by_start - by_residual, 0.0), df_columns)
-    return _add_interval(
-        LogRatioEstimate(log, math.sqrt(variance), float(df), shared_noise=shared_noise, start_count=columns), level
     )

@@ -54,38 +54,24 @@ class VarianceParts(NamedTuple):
 
 def split_variance(pairs: CellPairs, estimate: LogRatioEstimate) -> VarianceParts:
     """Return the variances that add up to that of the estimate."""
-    prompt_count, round_count = pairs.by_round.shape
-    variance = estimate.se**2
-    is_known = np.isfinite(pairs.by_round)
+    prompts, rounds = pairs.by_round.shape
+    variance, is_known = estimate.se**2, np.isfinite(pairs.by_round)
     columns = int(is_known.any(axis=0).sum())
-    df = int(is_known.sum()) - prompt_count - columns + 1
+    df = int(is_known.sum()) - prompts - columns + 1
     if columns < 2 or df < 1:  # noqa: PLR2004 - one round has no spread over rounds
-        return VarianceParts(prompt_count, 0, variance * prompt_count, 0.0, 0.0)
-    residual = _compute_residuals(pairs.by_round, is_known)
-    residual_variance = float((residual[is_known] ** 2).sum()) / df
-    round_variance = estimate.shared_noise.variance * round_count
-    prompt_variance = max(
-        0.0, prompt_count * (variance - round_variance / round_count) - residual_variance / round_count
-    )
-    total = (
-        prompt_variance / prompt_count + round_variance / round_count + residual_variance / (prompt_count * round_count)
-    )
-    scale = variance / total if total > 0 else 0.0
-    return VarianceParts(
-        prompt_count, round_count, scale * prompt_variance, scale * round_variance, scale * residual_variance
-    )
-
-
-def _compute_residuals(by_round: Values, is_known: BoolArray) -> Values:
-    """Return what is left when prompts and rounds have taken theirs."""
-    residuals = np.where(is_known, by_round, 0.0)
+        return VarianceParts(prompts, 0, variance * prompts, 0.0, 0.0)
+    residuals = np.where(is_known, pairs.by_round, 0.0)
     for _ in range(1 if is_known.all() else _SWEEPS):  # once is exact where nothing is absent
-        residuals = np.where(
-            is_known, residuals - residuals.sum(axis=1, keepdims=True) / is_known.sum(axis=1, keepdims=True), 0.0
-        )
-        step = residuals.sum(axis=0) / np.maximum(is_known.sum(axis=0), 1)
-        residuals = np.where(is_known, residuals - step, 0.0)
-    return residuals
+        residuals = residuals - residuals.sum(axis=1, keepdims=True) / is_known.sum(axis=1, keepdims=True)
+        residuals = np.where(is_known, residuals, 0.0)
+        residuals = residuals - residuals.sum(axis=0) / np.maximum(is_known.sum(axis=0), 1)
+        residuals = np.where(is_known, residuals, 0.0)
+    by_residual = float((residuals[is_known] ** 2).sum()) / df
+    by_round = estimate.shared_noise.variance * rounds
+    by_prompt = max(0.0, prompts * (variance - by_round / rounds) - by_residual / rounds)
+    total = by_prompt / prompts + by_round / rounds + by_residual / (prompts * rounds)
+    scale = variance / total if total > 0 else 0.0
+    return VarianceParts(prompts, rounds, scale * by_prompt, scale * by_round, scale * by_residual)
 
 
 @dataclass(frozen=True)
@@ -124,74 +110,56 @@ def compute_detectable_effect(se: Values, df: Values, targets: DecisionTargets) 
 
 def plan_prompts(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> list[int | None]:
     """Return how many prompts in all would decide each cell; None where no number up to MOST_PROMPTS would."""
-    rounds = np.array([max(parts.round_count, 1) for parts in spreads], float)
-    prompt_counts = np.array([parts.prompt_count for parts in spreads], np.intp)
-    return _find_fewest(
-        prompt_counts, MOST_PROMPTS, lambda prompts: _mask_decidable(spreads, targets, prompts.astype(float), rounds)
-    )
+    prompts = np.array([parts.prompt_count for parts in spreads], np.intp)
+    rounds = np.array([max(parts.round_count, 1) for parts in spreads], np.intp)
+
+    def decide(counts: IntArray) -> BoolArray:
+        return _mask_decidable(spreads, targets, counts, rounds)
+
+    return _find_fewest(prompts, MOST_PROMPTS, decide)
 
 
 def plan_rounds(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> list[int | None]:
     """Return how many rounds in all would decide each cell; None where no number up to MOST_ROUNDS would."""
-    prompts = np.array([parts.prompt_count for parts in spreads], float)
-    round_counts = np.array(
-        [parts.round_count or MOST_ROUNDS for parts in spreads], np.intp
-    )  # no plan where rounds cannot be told
-    return _find_fewest(
-        round_counts, MOST_ROUNDS, lambda rounds: _mask_decidable(spreads, targets, prompts, rounds.astype(float))
-    )
+    prompts = np.array([parts.prompt_count for parts in spreads], np.intp)
+    rounds = np.array([parts.round_count or MOST_ROUNDS for parts in spreads], np.intp)  # no plan without rounds
+
+    def decide(counts: IntArray) -> BoolArray:
+        return _mask_decidable(spreads, targets, prompts, counts)
+
+    return _find_fewest(rounds, MOST_ROUNDS, decide)
 
 
-def _find_fewest(current: IntArray, limit: int, decides: Callable[[IntArray], BoolArray]) -> list[int | None]:
+def _find_fewest(current: IntArray, limit: int, decide: Callable[[IntArray], BoolArray]) -> list[int | None]:
     """Return the smallest number above `current` of each that decides, by halving what is between."""
-    if not len(current):
-        return []
     low, high = np.minimum(current, limit), np.full(len(current), limit)
-    is_possible = (low < limit) & decides(high)
+    is_possible = (low < limit) & decide(high)
     while (is_open := high - low > 1).any():
         middle = (low + high) // 2
-        is_enough = decides(np.maximum(middle, current))
+        is_enough = decide(np.maximum(middle, current))
         high, low = np.where(is_open & is_enough, middle, high), np.where(is_open & ~is_enough, middle, low)
     return [int(number) if has_answer else None for number, has_answer in zip(high, is_possible, strict=True)]
 
 
 def _mask_decidable(
-    spreads: Sequence[VarianceParts], targets: DecisionTargets, prompts: Values, rounds: Values
+    spreads: Sequence[VarianceParts], targets: DecisionTargets, prompt_counts: IntArray, round_counts: IntArray
 ) -> BoolArray:
     """Return which cells so many prompts and rounds would decide, as faster or slower or as the same."""
-    prompt_variance = np.array([parts.prompt_variance for parts in spreads]) / prompts
-    round_variance = np.array([parts.round_variance for parts in spreads]) / rounds
-    residual_variance = np.array([parts.residual_variance for parts in spreads]) / (prompts * rounds)
-    variance = prompt_variance + round_variance + residual_variance
-    se, df = np.sqrt(variance), _compute_degrees(prompt_variance + residual_variance, round_variance, prompts, rounds)
-    effect = np.abs(targets.logs)
-    mask: BoolArray = _mask_differences(effect, se, df, targets) | _mask_same(effect, se, df, targets)
-    return mask
-
-
-def _compute_degrees(prompt_variance: Values, round_variance: Values, prompts: Values, rounds: Values) -> Values:
-    """Return Satterthwaite's degrees of freedom of a sum of two variances."""
-    parts = prompt_variance**2 / (prompts - 1) + round_variance**2 / np.maximum(rounds - 1, 1)
-    df: Values = np.divide((prompt_variance + round_variance) ** 2, parts, out=prompts - 1, where=parts > 0)
-    return df
-
-
-def _mask_differences(effect: Values, se: Values, df: Values, targets: DecisionTargets) -> BoolArray:
-    positive_se = np.maximum(se, np.finfo(float).tiny)
-    by_test = special.nctdtr(df, np.minimum(effect / positive_se, _LARGEST), special.stdtrit(df, 1 - targets.alpha / 2))
-    by_floor = special.stdtr(df, np.clip((effect - targets.floors) / positive_se, -_LARGEST, _LARGEST))
-    mask: BoolArray = (1 - by_test >= POWER) & (by_floor >= POWER)
-    return mask
-
-
-def _mask_same(effect: Values, se: Values, df: Values, targets: DecisionTargets) -> BoolArray:
-    positive_se, quantile = np.maximum(se, np.finfo(float).tiny), special.stdtrit(df, (1 + targets.level) / 2)
-    upper_quantile, lower_quantile = (
-        (targets.margin - effect) / positive_se - quantile,
-        (targets.margin + effect) / positive_se - quantile,
+    prompts, rounds = prompt_counts.astype(float), round_counts.astype(float)
+    by_prompt = np.array([parts.prompt_variance for parts in spreads]) / prompts
+    by_round = np.array([parts.round_variance for parts in spreads]) / rounds
+    own_variance = by_prompt + np.array([parts.residual_variance for parts in spreads]) / (prompts * rounds)
+    # Satterthwaite's degrees of freedom of a sum of two variances
+    weights = own_variance**2 / (prompts - 1) + by_round**2 / np.maximum(rounds - 1, 1)
+    variance = own_variance + by_round
+    df = np.divide(variance**2, weights, out=prompts - 1, where=weights > 0)
+    se, effect = np.maximum(np.sqrt(variance), np.finfo(float).tiny), np.abs(targets.logs)
+    critical_value, reach = special.stdtrit(df, 1 - targets.alpha / 2), special.stdtrit(df, (1 + targets.level) / 2)
+    missed = special.nctdtr(df, np.minimum(effect / se, _LARGEST), critical_value)
+    beyond_floor = special.stdtr(df, np.clip((effect - targets.floors) / se, -_LARGEST, _LARGEST))
+    below, above = (
+        special.stdtr(df, np.clip((targets.margin + side) / se - reach, -_LARGEST, _LARGEST))
+        for side in (-effect, effect)
     )
-    probability = special.stdtr(df, np.clip(upper_quantile, -_LARGEST, _LARGEST)) + special.stdtr(
-        df, np.clip(lower_quantile, -_LARGEST, _LARGEST)
-    )
-    mask: BoolArray = probability - 1 >= POWER
+    mask: BoolArray = (below + above - 1 >= POWER) | ((1 - missed >= POWER) & (beyond_floor >= POWER))
     return mask

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -44,41 +43,25 @@ What they mean: [bench.md](bench.md#the-verdict).
 
 def render_page() -> str:
     """Return the page."""
-    structs: list[type[msgspec.Struct]] = [
-        schema.Verdict,
-        *(kind for kind in _list_structs() if kind is not schema.Verdict),
-    ]
-    return "\n".join([_HEAD, *(line for kind in structs for line in _render_section(kind))])
-
-
-def _list_structs() -> Iterator[type[msgspec.Struct]]:
-    for kind in vars(schema).values():
-        if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
-            yield kind
-
-
-def _render_section(kind: type[msgspec.Struct]) -> Iterator[str]:
-    yield from (f"## {kind.__name__}", "")
-    summary, _, fields = inspect.cleandoc(kind.__doc__ or "").partition("\n\nArgs:\n")
-    yield from (summary.replace("\n\n", "\n"), "")
-    if fields:
-        yield from ("```", inspect.cleandoc(fields), "```", "")
-    yield from ("| field | type |", "|---|---|")
-    for field in msgspec.structs.fields(kind):
-        yield f"| `{field.encode_name}` | {_format_type(kind, field.name)} |"
-    yield ""
-
-
-def _format_type(kind: type[msgspec.Struct], field: str) -> str:
-    return f"`{kind.__annotations__[field]}`".replace("|", "\\|")
+    kinds = [kind for kind in vars(schema).values() if inspect.isclass(kind) and issubclass(kind, msgspec.Struct)]
+    lines = [_HEAD]
+    for kind in sorted(kinds, key=lambda kind: kind is not schema.Verdict):
+        summary, _, fields = inspect.cleandoc(kind.__doc__ or "").partition("\n\nArgs:\n")
+        lines += [f"## {kind.__name__}", "", summary.replace("\n\n", "\n"), ""]
+        lines += ["```", inspect.cleandoc(fields), "```", ""] if fields else []
+        lines += ["| field | type |", "|---|---|"]
+        for field in msgspec.structs.fields(kind):
+            type_text = f"`{kind.__annotations__[field.name]}`".replace("|", "\\|")
+            lines.append(f"| `{field.encode_name}` | {type_text} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def main() -> int:
     """Write or compare the page; 1 where it is stale."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare and write nothing")
-    options = parser.parse_args()
-    if not options.check:
+    if not parser.parse_args().check:
         PAGE_PATH.write_text(render_page())
         return 0
     is_stale = not PAGE_PATH.exists() or PAGE_PATH.read_text() != render_page()

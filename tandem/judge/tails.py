@@ -9,21 +9,15 @@ is that of the median, because noise of a server scales all of its times.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from tandem.bench.quantiles import Values
-from tandem.judge.interval import (
-    LogRatioEstimate,
-    RoundNoise,
-    combine_variances,
-    convert_log_ratio,
-    estimate_log_ratio,
-    resample_prompts,
-)
+from tandem.judge import interval
+from tandem.judge.interval import LogRatioEstimate, RoundNoise, convert_log_ratio
 from tandem.judge.pairs import CellPairs, CellRequests
 from tandem.judge.schema import CellWord, TailName
 from tandem.judge.text_format import format_number
@@ -31,15 +25,9 @@ from tandem.judge.text_format import format_number
 QUANTILE = 0.9
 TAIL_NAMES: dict[TailName, str] = {"mean": "mean", "p90": "90th percentile"}
 _MEDIANS: dict[CellWord, str] = {"faster": "a faster median", "slower": "a slower median", "same": "the same median"}
+_DIFFERENCES: tuple[CellWord, ...] = ("faster", "slower")
 _RESAMPLES, _FEWEST_RESAMPLES = 500, 100
 _NUMBERS = 4_000_000  # of one arm's resampled requests: 32 MB, until _FEWEST_RESAMPLES of many requests take more
-
-
-class WordLimits(NamedTuple):
-    """What is called nothing: logs of the cell's noise floor and of 1 + the margin."""
-
-    floor: float
-    margin: float
 
 
 class TailEstimate(NamedTuple):
@@ -52,17 +40,17 @@ class TailEstimate(NamedTuple):
 
 
 def estimate_tails(
-    pairs: CellPairs, median: LogRatioEstimate, noise: RoundNoise, level: float
+    pairs: CellPairs, median_noise: RoundNoise, noise: RoundNoise, level: float
 ) -> tuple[TailEstimate, ...]:
     """Return the mean and the 90th percentile of a cell of times, where less is better.
 
     Args:
         pairs: the cell, of at least FEWEST_PROMPTS prompts.
-        median: what was estimated of its median.
+        median_noise: what rounds or starts share of its median.
         noise: what the rounds of a class share, over all classes.
         level: of the intervals.
     """
-    return _estimate_mean(pairs, noise, level), _estimate_percentile(pairs, median.shared_noise, level)
+    return _estimate_mean(pairs, noise, level), _estimate_percentile(pairs, median_noise, level)
 
 
 def pool_tails(cells: Sequence[CellPairs], noise: RoundNoise, level: float) -> tuple[TailEstimate, ...]:
@@ -74,79 +62,81 @@ def pool_tails(cells: Sequence[CellPairs], noise: RoundNoise, level: float) -> t
         cells: of the same arms, each of at least FEWEST_PROMPTS prompts; at least one.
         noise, level: as of `estimate_tails`.
     """
-    rounds, round_places = np.unique(np.concatenate([pairs.rounds for pairs in cells]), return_inverse=True)
-    columns = np.split(round_places, np.cumsum([len(pairs.rounds) for pairs in cells])[:-1])
-    offsets = np.cumsum([0, *(len(pairs.prompts) for pairs in cells)])
-    requests = [pairs.requests for pairs in cells]
-    firsts = np.unique(round_places, return_index=True)[1]
+    prompt_offsets = np.cumsum([0, *(len(pairs.prompts) for pairs in cells)])
+    round_offsets = np.cumsum([0, *(len(pairs.rounds) for pairs in cells)])
+    rounds, firsts, round_places = np.unique(
+        np.concatenate([pairs.rounds for pairs in cells]), return_index=True, return_inverse=True
+    )
+    columns = [
+        (
+            pairs.requests.prompt + prompt_offset,
+            round_places[round_offset + pairs.requests.round],
+            pairs.requests.arm,
+            # a quotient that is too small for a number has a log all the same
+            np.maximum(pairs.requests.value / pairs.baseline_medians[pairs.requests.prompt], np.finfo(float).tiny),
+        )
+        for pairs, prompt_offset, round_offset in zip(cells, prompt_offsets, round_offsets, strict=False)
+    ]
+    starts = [  # each cell has codes of its own
+        np.where(pairs.starts < 0, pairs.starts, pairs.starts + offset)
+        for pairs, offset in zip(cells, round_offsets, strict=False)
+    ]
     pooled_pairs = replace(
         cells[0],
         prompts=np.concatenate([pairs.prompts for pairs in cells]),
         rounds=rounds,
-        by_round=np.empty((int(offsets[-1]), len(rounds))),
-        starts=np.concatenate([pairs.starts for pairs in cells])[firsts],
+        by_round=np.empty((int(prompt_offsets[-1]), len(rounds))),
+        starts=np.concatenate(starts)[firsts],
         placements=np.concatenate([pairs.placements for pairs in cells])[firsts],
-        requests=CellRequests(
-            prompt=np.concatenate(
-                [cell_requests.prompt + offset for cell_requests, offset in zip(requests, offsets, strict=False)]
-            ),
-            round=np.concatenate(
-                [column[cell_requests.round] for cell_requests, column in zip(requests, columns, strict=True)]
-            ),
-            arm=np.concatenate([cell_requests.arm for cell_requests in requests]),
-            value=np.maximum(
-                np.concatenate(
-                    [pairs.requests.value / pairs.baseline_medians[pairs.requests.prompt] for pairs in cells]
-                ),
-                np.finfo(float).tiny,  # a quotient that is too small for a number has a log all the same
-            ),
-        ),
+        requests=CellRequests(*map(np.concatenate, zip(*columns, strict=True))),
     )
     class_noise = RoundNoise(noise.variance / len(cells), noise.df)  # classes meet the noise at times of their own
     shared_noise = RoundNoise(class_noise.variance / len(rounds), noise.df)
-    return _estimate_mean(pooled_pairs, class_noise, level), _estimate_percentile(pooled_pairs, shared_noise, level)
+    return estimate_tails(pooled_pairs, shared_noise, class_noise, level)
 
 
 def _estimate_mean(pairs: CellPairs, noise: RoundNoise, level: float) -> TailEstimate:
-    requests, (prompts, rounds) = pairs.requests, pairs.by_round.shape
-    group = (requests.arm * prompts + requests.prompt) * rounds + requests.round
-    size = 2 * prompts * rounds
-    count = np.bincount(group, minlength=size).reshape(2, prompts, rounds)
+    requests, shape = pairs.requests, (2, *pairs.by_round.shape)
+    group = np.ravel_multi_index((requests.arm, requests.prompt, requests.round), shape)
     largest = [float(requests.value[requests.arm == arm].max()) for arm in (0, 1)]  # no sum of large ones overflows
     values = requests.value / np.array(largest)[requests.arm]
-    total = np.bincount(group, values, minlength=size).reshape(2, prompts, rounds)
+    count = np.bincount(group, minlength=np.prod(shape)).reshape(shape)
+    total = np.bincount(group, values, minlength=np.prod(shape)).reshape(shape)
     prompt_means = total.sum(axis=2) / count.sum(axis=2)
     means = prompt_means.mean(axis=1)
     log = float(np.log(means[0]) - np.log(means[1]) + np.log(largest[0]) - np.log(largest[1]))
     with np.errstate(invalid="ignore"):
         round_means = total / count  # NaN where a prompt was not answered in a round
-    linear_logs = log - (prompt_means[1] / means[1] - prompt_means[0] / means[0])
-    by_round = log - (round_means[1] / means[1] - round_means[0] / means[0])
-    mean = estimate_log_ratio(
-        linear_logs, by_round, pairs.starts, placements=pairs.placements, noise=noise, level=level
+    estimate = interval.estimate_log_ratio(
+        log - (prompt_means[1] / means[1] - prompt_means[0] / means[0]),
+        log - (round_means[1] / means[1] - round_means[0] / means[0]),
+        pairs.starts,
+        placements=pairs.placements,
+        noise=noise,
+        level=level,
     )
-    assert mean is not None  # the cell has as many prompts as its median, which has an estimate
-    return TailEstimate("mean", largest[0] * float(means[0]), largest[1] * float(means[1]), mean)
+    assert estimate is not None  # the cell has as many prompts as its median, which has an estimate
+    return TailEstimate("mean", largest[0] * float(means[0]), largest[1] * float(means[1]), estimate)
 
 
 def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise, level: float) -> TailEstimate:
     requests, prompts = pairs.requests, len(pairs.prompts)
     draws = min(_RESAMPLES, max(_NUMBERS // max(len(requests.value), 1), _FEWEST_RESAMPLES))
-    weights = np.vstack([np.full((1, prompts), 1 / prompts), resample_prompts(prompts)[:draws]])
+    weights = np.vstack([np.full((1, prompts), 1 / prompts), interval.resample_prompts(prompts)[:draws]])
     baseline, variant = (_compute_percentile(requests, arm, weights) for arm in (0, 1))
     logs = np.log(baseline) - np.log(variant)
     # resampling n makes it too small by (n - 1) / n
     own_variance = float(np.var(logs[1:], ddof=1)) * prompts / (prompts - 1)
-    percentile = combine_variances(float(logs[0]), RoundNoise(own_variance, prompts - 1), shared_noise, level)
-    return TailEstimate("p90", float(baseline[0]), float(variant[0]), percentile)
+    own_noise = RoundNoise(own_variance, prompts - 1)
+    estimate = interval.combine_variances(float(logs[0]), own_noise, shared_noise, level)
+    return TailEstimate("p90", float(baseline[0]), float(variant[0]), estimate)
 
 
 def _compute_percentile(requests: CellRequests, arm: int, weights: Values) -> Values:
     """Return the percentile of one arm for each row of weights of the prompts. Shapes: weights (rows, prompts)."""
-    arm_mask = requests.arm == arm
-    prompt, value = requests.prompt[arm_mask], requests.value[arm_mask]
-    order = np.argsort(value, kind="stable")
-    prompt, value = prompt[order], value[order]
+    rows = np.flatnonzero(requests.arm == arm)
+    rows = rows[np.argsort(requests.value[rows], kind="stable")]
+    prompt, value = requests.prompt[rows], requests.value[rows]
     share = 1 / np.bincount(prompt, minlength=weights.shape[1])
     cumulative_weights = np.cumsum(weights[:, prompt] * share[prompt], axis=1)
     place = (cumulative_weights < QUANTILE * cumulative_weights[:, -1:] - 1e-12).sum(axis=1)
@@ -161,15 +151,16 @@ class TailVerdict(NamedTuple):
     """
 
     word: CellWord
-    opposition: str
+    opposition: str = ""
 
 
 def weigh_tails(
     word: CellWord,
-    tails: Sequence[TailEstimate],
-    words: Sequence[CellWord],
+    words: Mapping[TailEstimate, CellWord],
     pooled_tails: Sequence[TailEstimate],
-    limits: WordLimits,
+    *,
+    floor: float,
+    margin: float,
 ) -> TailVerdict:
     """Return what is left of the word of a median.
 
@@ -179,53 +170,42 @@ def weigh_tails(
 
     Args:
         word: of the median.
-        tails: mean and 90th percentile of the cell. words: what each is called by itself.
+        words: of the cell's mean and 90th percentile, what each is called by itself.
         pooled_tails: the same over all requests of the variant's cells whose medians go this way, or are the same too:
-            slow
-            requests that are few show there. Where the cell's own mean is called as its median is, their percentile,
-            which mixes classes of other speed-ups, does not speak for it; their mean does.
-        limits: what is called nothing.
+            slow requests that are few show there. Where the cell's own mean is called as its median is, their
+            percentile, which mixes classes of other speed-ups, does not speak for it; their mean does.
+        floor, margin: what is called nothing: logs of the cell's noise floor and of 1 + the margin.
     """
-    all_classes_text = f"over all classes with {_MEDIANS.get(word, '')} the "
-    words_by_tail = dict(zip(tails, words, strict=True))
-    if word == "same":
-        decisive_tails = [tail for tail, tail_word in words_by_tail.items() if tail_word in {"faster", "slower"}]
-        candidates = [
-            *((tail, "the ") for tail in decisive_tails),
-            *((tail, all_classes_text) for tail in pooled_tails[:1]),
-        ]
+    if word not in _MEDIANS:
+        return TailVerdict(word)
+    is_same, all_classes = word == "same", f"over all classes with {_MEDIANS[word]} the "
+    mean_agrees = any(tail.statistic == "mean" and tail_word == word for tail, tail_word in words.items())
+    candidates = [(tail, "the ") for tail, tail_word in words.items() if not is_same or tail_word in _DIFFERENCES]
+    candidates += [(tail, all_classes) for tail in (pooled_tails[:1] if is_same or mean_agrees else pooled_tails)]
+    if is_same:
         for tail, scope in candidates:
-            if abs(tail.estimate.log) > limits.margin:
-                is_shown = tail in decisive_tails or tail.estimate.low > 0 or tail.estimate.high < 0
+            if abs(tail.estimate.log) > margin:
+                is_shown = scope == "the " or tail.estimate.low > 0 or tail.estimate.high < 0
                 return TailVerdict("mixed" if is_shown else "no evidence", f"{scope}{describe_tail(tail)}")
-    if word not in {"faster", "slower"}:
-        return TailVerdict(word, "")
+        return TailVerdict(word)
     direction = 1.0 if word == "faster" else -1.0
-    mean_agrees = any(tail.statistic == "mean" and tail_word == word for tail, tail_word in words_by_tail.items())
-    candidates = [
-        *((tail, "the ") for tail in tails),
-        *((tail, all_classes_text) for tail in (pooled_tails[:1] if mean_agrees else pooled_tails)),
-    ]
-    contrary_tails = [(tail, scope) for tail, scope in candidates if _is_unsure(tail, direction, limits.margin)]
+    contrary_tails = []
+    for tail, scope in candidates:
+        estimate = tail.estimate
+        bound = estimate.log if tail.statistic == "p90" else estimate.low if direction > 0 else estimate.high
+        if direction * bound < -margin:
+            contrary_tails.append((tail, scope))
     for tail, scope in contrary_tails:
         farther_end = max(direction * tail.estimate.low, direction * tail.estimate.high)
-        if farther_end < 0 and direction * tail.estimate.log < -limits.floor:
+        if farther_end < 0 and direction * tail.estimate.log < -floor:
             return TailVerdict("mixed", f"{scope}{describe_tail(tail)}")
-    if contrary_tails:
-        tail, scope = contrary_tails[0]
+    for tail, scope in contrary_tails[:1]:
         return TailVerdict("no evidence", f"{scope}{describe_tail(tail)}, which may be the other way")
-    return TailVerdict(word, "")
+    return TailVerdict(word)
 
 
 def describe_tail(tail: TailEstimate) -> str:
     """Return `mean is 0.86 (0.80 to 0.93) times as fast`."""
-    low, value, high = (
-        format_number(convert_log_ratio(log)) for log in (tail.estimate.low, tail.estimate.log, tail.estimate.high)
-    )
+    ends = (tail.estimate.low, tail.estimate.log, tail.estimate.high)
+    low, value, high = (format_number(convert_log_ratio(log)) for log in ends)
     return f"{TAIL_NAMES[tail.statistic]} is {value} ({low} to {high}) times as fast"
-
-
-def _is_unsure(tail: TailEstimate, direction: float, margin: float) -> bool:
-    estimate = tail.estimate
-    bound = estimate.log if tail.statistic == "p90" else estimate.low if direction > 0 else estimate.high
-    return direction * bound < -margin

@@ -98,6 +98,11 @@ def format_interval(ratio: RatioEstimate | None) -> str:
     return f"{format_number(ratio.low)} to {format_number(ratio.high)}"
 
 
+def count_things(count: int, noun: str) -> str:
+    """Return so many of them: `1 round`, `2 rounds`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def format_percent(share: float | None) -> str:
     """Return a share in percent; never rounded to 0 % or 100 % where it is not that."""
     if share is None or not math.isfinite(share):
@@ -126,21 +131,18 @@ def select_cells(verdict: Verdict, headline: Headline) -> tuple[CellVerdict, ...
 def choose_telling_cells(cells: Iterable[CellVerdict], limit: int) -> tuple[CellVerdict, ...]:
     """Return the cells that say most where there are too many, in their order.
 
-    Those farthest from 1, as many mixed and slower ones as faster ones; then `same_places`, then the undecided.
+    Those farthest from 1, as many mixed and slower ones as faster ones; then those that are the same, then the
+    undecided.
     """
     all_cells = list(cells)
     if len(all_cells) <= limit:
         return tuple(all_cells)
-    by_word: dict[CellWord, list[int]] = {"slower": [], "faster": [], "mixed": [], "same": [], "no evidence": []}
-    for place, cell in enumerate(all_cells):
-        by_word[cell.verdict].append(place)
-    slower_places, faster_places, mixed_places, same_places, open_places = (
-        sorted(places, key=lambda index: -_measure_distance(all_cells[index])) for places in by_word.values()
-    )
-    decisive_places = [
-        place for pair in zip_longest(mixed_places, slower_places, faster_places) for place in pair if place is not None
-    ]
-    return tuple(all_cells[place] for place in sorted([*decisive_places, *same_places, *open_places][:limit]))
+    by_word: dict[CellWord, list[int]] = {"mixed": [], "slower": [], "faster": [], "same": [], "no evidence": []}
+    for place in sorted(range(len(all_cells)), key=lambda place: -_measure_distance(all_cells[place])):
+        by_word[all_cells[place].verdict].append(place)
+    *differences, same, undecided = by_word.values()
+    places = [place for trio in zip_longest(*differences) for place in trio if place is not None]
+    return tuple(all_cells[place] for place in sorted([*places, *same, *undecided][:limit]))
 
 
 def _measure_distance(cell: CellVerdict) -> float:

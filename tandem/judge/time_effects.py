@@ -8,236 +8,204 @@ Every figure is a share of e2e_ms, the deciding metric.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tandem.bench.columns import BoolArray, IntArray
+from tandem.bench.columns import IntArray
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge.decision import is_beyond_margin
 from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
-from tandem.judge.pairs import DECIDING_METRIC
+from tandem.judge.pairs import DECIDING_METRIC, RequestPairing
 from tandem.judge.schema import CheckFinding
 
 FALSE_CAUTION_RATE = 0.01
 """Most healthy runs in which one of these checks cautions, all arms taken together."""
 
+TurnRows = NDArray[Any]
+"""Rows of `_COLUMNS`, ascending by unit, arm and round."""
 
-@dataclass(frozen=True)
-class ArmTimeline:
-    """Medians of one arm's prompts, round by round; columns have one value a prompt and round.
+_COLUMNS = [
+    ("unit", np.intp),  # code of class, load and prompt together
+    ("cell", np.intp),  # code of class and load
+    ("arm", np.intp),
+    ("turn", np.intp),  # code of unit and round together
+    ("round", np.intp),
+    ("slot", float),  # mean place in the round
+    ("at_s", float),  # mean moment of asking
+    ("log", float),  # mean of the logs of e2e_ms
+]
 
-    Args:
-        arms: names.
-        arm: code of the arm.
-        unit: code of class, load and prompt together; `cell` of class and load.
-        round: its number. slot: mean place in it. at_s: mean moment of asking.
-        log: mean of the logs of e2e_ms.
-    """
+
+class ArmTimeline(NamedTuple):
+    """Means of what each arm was asked of a prompt in a round, and the arms' names."""
 
     arms: tuple[str, ...]
-    arm: IntArray
-    unit: IntArray
-    cell: IntArray
-    round: IntArray
-    slot: Values
-    at_s: Values
-    log: Values
+    rows: TurnRows
 
-    @classmethod
-    def from_requests(cls, table: RequestTable, row_mask: BoolArray) -> ArmTimeline:
-        """Group the requests that succeeded and stand in rounds that count.
-
-        Args:
-            table: the run.
-            row_mask: which requests count.
-        """
-        value = table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan))
-        with np.errstate(invalid="ignore"):
-            rows = row_mask & ~table.failed & np.isfinite(value) & (value > 0) & np.isfinite(table.start_s)
-        cells = table.class_[rows] * len(table.loads) + table.load[rows]
-        units = cells * len(table.prompts) + table.prompt[rows]
-        rounds, round_ = np.unique(table.round[rows], return_inverse=True)
-        round_count = max(len(rounds), 1)
-        arm_count = len(table.arms)
-        keys, group = np.unique((units * arm_count + table.arm[rows]) * round_count + round_, return_inverse=True)
-        group_sizes = np.bincount(group, minlength=len(keys))
-
-        def average_groups(values: Values | IntArray) -> Values:
-            means: Values = np.bincount(group, values, minlength=len(keys)) / group_sizes
-            return means
-
-        unit = keys // (round_count * arm_count)
-        return cls(
-            arms=table.arms,
-            arm=keys // round_count % arm_count,
-            unit=unit,
-            cell=unit // max(len(table.prompts), 1),
-            round=rounds[keys % round_count] if len(keys) else np.empty(0, np.intp),
-            slot=average_groups(table.slot[rows]),
-            at_s=average_groups(table.start_s[rows]),
-            log=average_groups(np.log(value[rows])),
-        )
-
-    def select_rows(self, row_mask: BoolArray) -> ArmTimeline:
-        """Return some lines of it."""
-        columns: list[Any] = [self.arm, self.unit, self.cell, self.round, self.slot, self.at_s, self.log]
-        return ArmTimeline(self.arms, *(column[row_mask] for column in columns))
-
-    def pair_arms(self) -> Iterator[tuple[str, ArmTimeline, ArmTimeline]]:
-        """Yield each arm but the baseline: its name, and baseline's and its own lines of what both were asked."""
-        round_count = 1 + int(self.round.max(initial=0))
-        baseline = self.select_rows(self.arm == 0)
+    def pair_arms(self) -> Iterator[tuple[str, TurnRows, TurnRows]]:
+        """Yield each arm but the baseline: its name, and baseline's and its own rows of what both were asked."""
+        baseline = self.rows[self.rows["arm"] == 0]
         for code, name in enumerate(self.arms[1:], start=1):
-            arm_timeline = self.select_rows(self.arm == code)
-            _, baseline_places, arm_places = np.intersect1d(
-                baseline.unit * round_count + baseline.round,
-                arm_timeline.unit * round_count + arm_timeline.round,
-                assume_unique=True,
-                return_indices=True,
-            )
-            yield name, baseline.select_rows(baseline_places), arm_timeline.select_rows(arm_places)
+            arm = self.rows[self.rows["arm"] == code]
+            _, *places = np.intersect1d(baseline["turn"], arm["turn"], assume_unique=True, return_indices=True)
+            yield name, baseline[places[0]], arm[places[1]]
 
-    def compare_arms(self) -> Iterator[tuple[str, ArmTimeline]]:
+    def compare_arms(self) -> Iterator[tuple[str, TurnRows]]:
         """Yield each arm but the baseline, its times as a share of the baseline's, of prompts with several rounds."""
         for name, baseline, arm in self.pair_arms():
-            ratio = replace(arm, log=arm.log - baseline.log, at_s=(arm.at_s + baseline.at_s) / 2)
-            _, places, unit_counts = np.unique(ratio.unit, return_inverse=True, return_counts=True)
-            ratio = ratio.select_rows(unit_counts[places] > 1)
-            if len(ratio.log):
-                yield name, ratio
+            ratio = arm.copy()
+            ratio["log"] -= baseline["log"]
+            ratio["at_s"] = (arm["at_s"] + baseline["at_s"]) / 2
+            _, places, unit_counts = np.unique(ratio["unit"], return_inverse=True, return_counts=True)
+            if (unit_counts > 1).any():
+                yield name, ratio[unit_counts[places] > 1]
+
+
+def build_timeline(pairing: RequestPairing) -> ArmTimeline:
+    """Group the requests that succeeded and stand in rounds that count."""
+    table = pairing.table
+    usable_mask = pairing.row_mask() & ~table.failed & pairing.metric_mask(DECIDING_METRIC) & np.isfinite(table.start_s)
+    requests = np.flatnonzero(usable_mask)
+    prompt_count, arm_count = max(len(table.prompts), 1), len(table.arms)
+    units = (pairing.cell_codes() * prompt_count + table.prompt)[requests]
+    rounds, round_ = np.unique(table.round[requests], return_inverse=True)
+    round_count = max(len(rounds), 1)
+    codes = (units * arm_count + table.arm[requests]) * round_count + round_
+    keys, group, group_sizes = np.unique(codes, return_inverse=True, return_counts=True)
+    rows = np.zeros(len(keys), _COLUMNS)
+    if len(keys):
+        rows["unit"], rows["arm"] = np.divmod(keys // round_count, arm_count)
+        rows["cell"], rows["round"] = rows["unit"] // prompt_count, rounds[keys % round_count]
+        rows["turn"] = rows["unit"] * round_count + keys % round_count
+        logs = np.log(table.figures[DECIDING_METRIC][requests])
+        for name, column in (("slot", table.slot[requests]), ("at_s", table.start_s[requests]), ("log", logs)):
+            rows[name] = np.bincount(group, column) / group_sizes
+    return ArmTimeline(table.arms, rows)
 
 
 def check_drift(timeline: ArmTimeline) -> CheckFinding:
-    """Return whether an arm became slower or faster against the baseline while the run went on."""
-    drifts = {name: _estimate_drift(arm_timeline) for name, arm_timeline in timeline.compare_arms()}
-    known_drifts = {name: drift for name, drift in drifts.items() if drift is not None}
-    if not known_drifts:
-        return (
-            "absent",
-            f"no variant was asked 3 prompts in two rounds, so a drift cannot be seen: --rounds {FEWEST_ROUNDS}",
-        )
+    """Return whether an arm became slower or faster against the baseline while the run went on.
+
+    By the line through each prompt's rounds, from the first request to the last.
+    """
+    drifts = {}
+    for name, rows in timeline.compare_arms():
+        _, starts, owner = np.unique(rows["unit"], return_index=True, return_inverse=True)
+        time, log = (rows[column] - _average_groups(owner, rows[column])[owner] for column in ("at_s", "log"))
+        squares = np.bincount(owner, time * time).mean()
+        if squares > 0:
+            first, last = (extreme.reduceat(rows["at_s"], starts) for extreme in (np.minimum, np.maximum))
+            drift = estimate_log_ratio(np.bincount(owner, time * log) / squares * float(np.mean(last - first)))
+            if drift is not None:
+                drifts[name] = drift
+    if not drifts:
+        reason = f"so a drift cannot be seen: --rounds {FEWEST_ROUNDS}"
+        return "absent", f"no variant was asked 3 prompts in two rounds, {reason}"
     template = f"from its first round to its last, {{arm}} became {{change}} against {timeline.arms[0]}"
-    return _report_changes(known_drifts, template, "; the speed-up depends on when it was measured")
+    return _report_changes(drifts, template, "; the speed-up depends on when it was measured")
 
 
-def _estimate_drift(timeline: ArmTimeline) -> LogRatioEstimate | None:
-    """Return the log change from first to last request, of the line through each prompt's rounds."""
-    prompts, owner = np.unique(timeline.unit, return_inverse=True)
-    time, log = (
-        timeline.at_s - _reduce_by_owner(owner, timeline.at_s)[owner],
-        timeline.log - _reduce_by_owner(owner, timeline.log)[owner],
-    )
-    squares = np.bincount(owner, time * time).mean()
-    if squares <= 0 or not len(prompts):
-        return None
-    first, last = _reduce_by_owner(owner, timeline.at_s, np.minimum), _reduce_by_owner(owner, timeline.at_s, np.maximum)
-    return estimate_log_ratio(np.bincount(owner, time * log) / squares * float(np.mean(last - first)))
+def check_warm_up(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
+    """Return whether the arms stood still when measuring began: by their warm-up, and by the first round."""
+    changes = _estimate_first_round(timeline)
+    texts = {
+        name: f"{name} was {_describe_change(change)} in its first round than later, against {table.baseline}"
+        for name, change in changes.items()
+    }
+    warm_up = table.run.warm_up.items()
+    cautions = [
+        *(f"{name} was not stable when its warm-up was given up" for name, arm in warm_up if arm.stable is False),
+        *(texts[name] for name in _select_cautions(changes)),
+    ]
+    if cautions:
+        return "caution", "; ".join(cautions)
+    stable_arms = [name for name, arm in warm_up if arm.stable]
+    if not stable_arms and not changes:
+        return "absent", "no warm-up was asked until it was stable, and no variant was asked 3 prompts in two rounds"
+    sentences = [f"{' and '.join(stable_arms)} stood still before the first record"] if stable_arms else []
+    sentences += [texts[max(changes, key=lambda name: abs(changes[name].log))]] if changes else []
+    return "passed", "; ".join(sentences)
 
 
-def estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
+def _estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
     """Return how much slower each variant was, against the baseline, in its first round than in its later ones."""
     changes = {}
-    for name, arm_timeline in timeline.compare_arms():
-        is_first = arm_timeline.round == arm_timeline.round.min()
-        owner = np.unique(arm_timeline.unit, return_inverse=True)[1]
-        unit_count = int(owner.max()) + 1
-        row_counts = [np.bincount(owner[part], minlength=unit_count) for part in (is_first, ~is_first)]
+    for name, rows in timeline.compare_arms():
+        is_first = rows["round"] == rows["round"].min()
+        owner = np.unique(rows["unit"], return_inverse=True)[1]
+        size = int(owner.max()) + 1
+        sides = [rows[is_first]["log"], rows[~is_first]["log"]], [owner[is_first], owner[~is_first]]
+        counts = [np.bincount(side, minlength=size) for side in sides[1]]
         with np.errstate(invalid="ignore", divide="ignore"):
-            early_means, late_means = (
-                np.bincount(owner[part], arm_timeline.log[part], minlength=unit_count) / times
-                for part, times in zip((is_first, ~is_first), row_counts, strict=True)
+            early, late = (
+                np.bincount(side, logs, minlength=size) / count
+                for logs, side, count in zip(*sides, counts, strict=True)
             )
-        change = estimate_log_ratio((early_means - late_means)[(row_counts[0] > 0) & (row_counts[1] > 0)])
+        change = estimate_log_ratio((early - late)[(counts[0] > 0) & (counts[1] > 0)])
         if change is not None:
             changes[name] = change
     return changes
 
 
 def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
-    """Return whether a prompt takes longer for whoever is asked it second."""
+    """Return whether a prompt takes longer for whoever is asked it second.
+
+    The difference of two arms is held against which of them came later, inside one class at one load of one pair of
+    arms: the arms' own difference is taken out as the mean of it. A prompt is one value.
+    """
     if table.run.schedule == "simultaneous" and table.control is None:
         return "absent", "all arms were asked at once"
-    shares = _compute_order_shares(timeline)
-    if isinstance(shares, str):
-        if shares == "none":
-            return "absent", "no prompt was asked of one arm before another, so there is no order"
-        return (
-            "caution",
-            (
-                "every class was asked of the arms in one order only, so what an order does is in every speed-up: "
-                f"ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them fill the concurrency"
-            ),
+    columns: list[TurnRows] = [np.empty((4, 0))]  # log, sign, pair of arms in a cell, unit
+    for code, (_, baseline, arm) in enumerate(timeline.pair_arms(), start=1):
+        sign = np.sign(arm["slot"] - baseline["slot"])
+        has_order = sign != 0  # asked at once, or first as often as second already
+        cell = baseline["cell"] * len(timeline.arms) + code
+        columns.append(np.stack([arm["log"] - baseline["log"], sign, cell, baseline["unit"]])[:, has_order])
+    log, sign, cell, unit = np.concatenate(columns, axis=1)
+    if not len(log):
+        return "absent", "no prompt was asked of one arm before another, so there is no order"
+    owner = np.unique(cell, return_inverse=True)[1]
+    log, sign = (column - _average_groups(owner, column)[owner] for column in (log, sign))
+    prompts, prompt = np.unique(unit, return_inverse=True)
+    squares = float((sign * sign).sum())
+    if squares < 1:
+        return "caution", (
+            "every class was asked of the arms in one order only, so what an order does is in every speed-up: "
+            f"ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them fill the concurrency"
         )
-    effect = estimate_log_ratio(shares)
+    effect = estimate_log_ratio(np.bincount(prompt, sign * log) * len(prompts) / squares)
     if effect is None:
         return "absent", "fewer than 3 prompts were asked of two arms, so an order's effect cannot be seen"
     template = "asked of the second arm of a pass, a prompt was {change} than of the first"
     return _report_changes({"": effect}, template, "; each arm is first as often as second")
 
 
-def _compute_order_shares(timeline: ArmTimeline) -> Values | Literal["none", "one"]:
-    """Return, for each prompt, its share in the log change by being asked later; or how many orders there were.
-
-    The difference of two arms is held against which of them came later, inside one class at one load of one pair of
-    arms: the arms' own difference is taken out as the mean of it.
-    """
-    logs, signs, cells, units = [], [], [], []
-    for code, (_, baseline, arm) in enumerate(timeline.pair_arms(), start=1):
-        sign = np.sign(arm.slot - baseline.slot)
-        has_order = sign != 0  # asked at once, or first as often as second already
-        logs.append((arm.log - baseline.log)[has_order])
-        signs.append(sign[has_order])
-        cells.append(baseline.cell[has_order] * len(timeline.arms) + code)
-        units.append(baseline.unit[has_order])
-    if not sum(map(len, logs)):
-        return "none"
-    log, sign, cell, unit = map(np.concatenate, (logs, signs, cells, units))
-    owner = np.unique(cell, return_inverse=True)[1]
-    log, sign = log - _reduce_by_owner(owner, log)[owner], sign - _reduce_by_owner(owner, sign)[owner]
-    prompt = np.unique(unit, return_inverse=True)[1]
-    squares = float((sign * sign).sum())
-    if squares < 1:
-        return "one"
-    shares: Values = np.bincount(prompt, sign * log) * (int(prompt.max()) + 1) / squares
-    return shares
-
-
-def select_cautions(estimates: Mapping[str, LogRatioEstimate]) -> dict[str, LogRatioEstimate]:
+def _select_cautions(estimates: Mapping[str, LogRatioEstimate]) -> dict[str, LogRatioEstimate]:
     """Return the changes that are surely beyond the margin, all arms taken together."""
-    return {
-        arm: estimate
-        for arm, estimate in estimates.items()
-        if is_beyond_margin(estimate, FALSE_CAUTION_RATE, len(estimates))
-    }
+    count = len(estimates)
+    return {arm: change for arm, change in estimates.items() if is_beyond_margin(change, FALSE_CAUTION_RATE, count)}
 
 
-def describe_change(estimate: LogRatioEstimate) -> str:
+def _describe_change(estimate: LogRatioEstimate) -> str:
     """Return a log change of a time in words, with its interval."""
-    low, high = sorted((convert_log_ratio(estimate.low) - 1, convert_log_ratio(estimate.high) - 1))
-    return (
-        f"{abs(convert_log_ratio(estimate.log) - 1):.1%} {'slower' if estimate.log > 0 else 'faster'} "
-        f"({low:+.1%} to {high:+.1%})"
-    )
+    change, *ends = (convert_log_ratio(log) - 1 for log in (estimate.log, estimate.low, estimate.high))
+    low, high = sorted(ends)
+    return f"{abs(change):.1%} {'slower' if estimate.log > 0 else 'faster'} ({low:+.1%} to {high:+.1%})"
 
 
 def _report_changes(estimates: Mapping[str, LogRatioEstimate], template: str, caution_suffix: str) -> CheckFinding:
     """Return a finding that cautions where a change is surely beyond the margin, else tells the largest."""
-    cautions = select_cautions(estimates)
+    cautions = _select_cautions(estimates)
     reports = cautions or dict([max(estimates.items(), key=lambda item: abs(item[1].log))])
-    sentence = "; ".join(
-        template.format(arm=arm, change=describe_change(estimate)) for arm, estimate in reports.items()
-    )
+    sentence = "; ".join(template.format(arm=arm, change=_describe_change(change)) for arm, change in reports.items())
     return ("caution", f"{sentence}{caution_suffix}") if cautions else ("passed", sentence)
 
 
-def _reduce_by_owner(owner: IntArray, values: Values, reducer: np.ufunc | None = None) -> Values:
-    """Return the mean of each owner's values, or what `reducer` leaves of them."""
-    if reducer is not None:
-        reductions: Values = reducer.reduceat(values, np.searchsorted(owner, np.arange(int(owner.max()) + 1)))
-        return reductions
+def _average_groups(owner: IntArray, values: Values) -> Values:
+    """Return the mean of each owner's values."""
     means: Values = np.bincount(owner, values) / np.bincount(owner)
     return means

@@ -6,7 +6,7 @@ earlier verdict; the same files and the same flags give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +20,12 @@ from tandem.bench.manifest import RunManifest, run_id
 from tandem.bench.request_table import RequestTable
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.cells import judge_cells
-from tandem.judge.claims.answers import answer_claims
-from tandem.judge.claims.eligibility import explain_unasked
+from tandem.judge.claims.answers import answer_claims, explain_unasked
 from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.equality.output_equality import compare_outputs
 from tandem.judge.headline import build_headlines
-from tandem.judge.schema import FILE, MARGIN, TermDefinition, Verdict
+from tandem.judge.schema import FILE, MARGIN, CellVerdict, ClaimVerdict, TermDefinition, Verdict
 from tandem.metrics import find_metric
 from tandem.shell_command import quote_command
 
@@ -101,14 +100,15 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
     Raises:
         BenchError: the manifest's names leave no arm to judge, or a file that is asked for cannot be used.
     """
-    run = table.run
+    run, margin = table.run, options.margin
     if not table.variants:
         raise _build_no_variant_error(table)
-    run_controls = check_controls(table)
-    cell_verdicts = judge_cells(table, run_controls, margin=options.margin)
-    equalities = compare_outputs(table, tokenizer=options.tokenizer)
-    acceptance_rows = compute_acceptance(table)
-    claims_reason = explain_unasked(table)
+    controls = check_controls(table)
+    cells, equality = judge_cells(table, controls, margin=margin), compare_outputs(table, tokenizer=options.tokenizer)
+    acceptance, claims_unasked = compute_acceptance(table), explain_unasked(table)
+    claims: tuple[ClaimVerdict, ...] = ()
+    if claims_unasked is None:
+        claims = answer_claims(table, cells, equality, acceptance, margin=margin, controls=controls)
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
         version=run.version,
@@ -120,20 +120,16 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
         variants=table.variants,
         requests=len(table),
         failed=int(table.failed.sum()),
-        margin=options.margin,
-        controls=run_controls,
-        cells=cell_verdicts,
-        equality=equalities,
-        acceptance=acceptance_rows,
-        headlines=build_headlines(table, cell_verdicts, run_controls, equalities, margin=options.margin),
-        claims=()
-        if claims_reason
-        else answer_claims(
-            table, cell_verdicts, equalities, acceptance_rows, margin=options.margin, controls=run_controls
-        ),
-        claims_unasked=claims_reason,
-        cost=compute_costs(table, usd_per_hour=price, controls=run_controls),
-        definitions=tuple(_list_definitions(cell.metric for cell in cell_verdicts)),
+        margin=margin,
+        controls=controls,
+        cells=cells,
+        equality=equality,
+        acceptance=acceptance,
+        headlines=build_headlines(table, cells, controls, equality, margin=margin),
+        claims=claims,
+        claims_unasked=claims_unasked,
+        cost=compute_costs(table, usd_per_hour=price, controls=controls),
+        definitions=tuple(_list_definitions(cells)),
         notes=tuple(dict.fromkeys([*notes, *map(str, table.torn_lines), *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
@@ -152,9 +148,9 @@ def save_verdict(folder: Path, verdict: Verdict) -> Path:
 
 def _build_no_variant_error(table: RequestTable) -> BenchError:
     """Return the fault of a manifest with several arms of which, by their names, each is the baseline."""
-    is_control_name = any(arm.name == table.control for arm in table.run.arms)
-    control_reason = f"the name {table.control} is that of the baseline's own control"
-    reason = control_reason if is_control_name else f"every arm is named {table.baseline}"
+    reason = f"every arm is named {table.baseline}"
+    if any(arm.name == table.control for arm in table.run.arms):
+        reason = f"the name {table.control} is that of the baseline's own control"
     return BenchError(
         f"no arm can be held against {table.baseline}: {reason}",
         where=str(table.folder / MANIFEST),
@@ -169,15 +165,14 @@ def _note_clock(table: RequestTable) -> Iterator[str]:
     if len(backward_rows):
         yield (
             f"the clock of the records runs backwards, first at {RECORDS_FILE}:{int(backward_rows[0]) + 2}: the "
-            "machine was booted anew, or its clock was set; a "
-            "request is timed by itself, so speed-ups hold, but drift and cost may not"
+            "machine was booted anew, or its clock was set; a request is timed by itself, so speed-ups hold, but drift "
+            "and cost may not"
         )
 
 
-def _list_definitions(metrics: Iterable[str]) -> Iterator[TermDefinition]:
-    for name in dict.fromkeys(metrics):
-        definition = find_metric(name)
-        yield TermDefinition(name=name, unit=definition.unit, definition=definition.definition)
+def _list_definitions(cells: Sequence[CellVerdict]) -> Iterator[TermDefinition]:
+    for metric in map(find_metric, dict.fromkeys(cell.metric for cell in cells)):
+        yield TermDefinition(name=metric.name, unit=metric.unit, definition=metric.definition)
     for name, text in _TERMS.items():
         yield TermDefinition(name=name, unit="1" if name in _RATIOS else "", definition=text)
 
@@ -185,9 +180,7 @@ def _list_definitions(metrics: Iterable[str]) -> Iterator[TermDefinition]:
 def _describe_recomputation(folder: Path, options: JudgeOptions, run: RunManifest) -> Iterator[str]:
     """Yield the command that makes the same verdict from a copy of the folder."""
     flags = [] if options.margin == MARGIN else ["--margin", f"{options.margin:.15g}"]
-    if options.usd_per_hour is not None:
-        flags += ["--price", f"{options.usd_per_hour:.15g}"]
-    if options.tokenizer is not None:
-        flags += ["--tokenizer", options.tokenizer.name]
+    flags += [] if options.usd_per_hour is None else ["--price", f"{options.usd_per_hour:.15g}"]
+    flags += [] if options.tokenizer is None else ["--tokenizer", options.tokenizer.name]
     yield quote_command("tandem", "bench", "report", folder.resolve().name, *flags)
     yield f"measured by Tandem {run.version}; {', '.join(RUN_FILES[:-1])} and {RUN_FILES[-1]} are all it needs"

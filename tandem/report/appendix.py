@@ -6,52 +6,54 @@ assumed; without one the tokens stand alone, and how to give one is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tandem.judge import text_format
-from tandem.judge.schema import FILE, ClaimVerdict, TokenCost, Verdict
+from tandem.judge.schema import FILE, ClaimVerdict, Verdict
+from tandem.judge.text_format import (
+    ABSENT,
+    format_interval,
+    format_level,
+    format_load,
+    format_metric,
+    format_number,
+    format_times,
+)
+from tandem.report.charts import ReportSection
 from tandem.report.markup import build_sentence, build_table, render_template
-from tandem.report.section import ReportSection
 
 MAX_ROWS = 40
 _TONES = {
-    "passed": "good", "caution": "caution", "failed": "bad", "absent": "open",
-    "confirmed": "good", "contradicted": "bad", "no evidence": "open", "not comparable": "open",
-}  # fmt: skip
-_COST_HEADS = ("Arm", "Load", "USD per million good output tokens", "Against the baseline", "Good output tokens",
-               "Seconds asked", "USD per hour")  # fmt: skip
+    "passed": "good",
+    "caution": "caution",
+    "failed": "bad",
+    "absent": "open",
+    "confirmed": "good",
+    "contradicted": "bad",
+    "no evidence": "open",
+    "not comparable": "open",
+}
 
 
 def build_cost_section(verdict: Verdict) -> ReportSection:
     """Return the section on what a million good output tokens cost, of each arm."""
-    part = build_sentence("No cost is known: no arm gave output that can be counted.")
-    if verdict.cost:
-        baseline_costs = {
-            row.load: row.usd_per_million_good_tokens for row in verdict.cost if row.arm == verdict.baseline
-        }
-        rows = [
-            _format_cost_row(row, None if row.arm == verdict.baseline else baseline_costs.get(row.load))
-            for row in verdict.cost[:MAX_ROWS]
-        ]
+    rows, part = [], build_sentence("No cost is known: no arm gave output that can be counted.")
+    baseline_usd = {row.load: row.usd_per_million_good_tokens for row in verdict.cost if row.arm == verdict.baseline}
+    for row in verdict.cost[:MAX_ROWS]:
+        usd = row.usd_per_million_good_tokens
+        own_usd = None if row.arm == verdict.baseline else baseline_usd.get(row.load)
+        prices = [ABSENT if price is None else f"{price:,.2f}" for price in (usd, row.usd_per_hour)]
+        change = f"{100 * (usd / own_usd - 1):+.0f} %" if usd is not None and own_usd else ABSENT
+        work = (f"{row.good_tokens:,}", format_number(row.busy_s))
+        rows.append((row.arm, format_load(row.load), prices[0], change, *work, prices[1]))
+    if rows:
+        figures = ("USD per million good output tokens", "Against the baseline", "Good output tokens")
+        heads = ("Arm", "Load", *figures, "Seconds asked", "USD per hour")
         part = render_template(
             "card",
             summary=None,
-            table=build_table("Cost", _COST_HEADS, rows, numbers=(2, 3, 4, 5, 6)),
+            table=build_table("Cost", heads, rows, numbers=(2, 3, 4, 5, 6)),
             sentences=list(dict.fromkeys(row.sentence for row in verdict.cost if row.sentence))[:MAX_ROWS],
             note=_count_omitted(len(verdict.cost), "more rows are in"),
         )
     return ReportSection(name="cost", short="Cost", title="Cost per million good output tokens", parts=(part,))
-
-
-def _format_cost_row(row: TokenCost, baseline_usd: float | None) -> tuple[str, ...]:
-    """Return the cells of a row; `baseline_usd` is what it is held against, None where nothing is."""
-    usd = row.usd_per_million_good_tokens
-    change = f"{100 * (usd / baseline_usd - 1):+.0f} %" if baseline_usd and usd is not None else text_format.ABSENT
-    usd_text, hour_text = (
-        text_format.ABSENT if value is None else f"{value:,.2f}" for value in (usd, row.usd_per_hour)
-    )
-    busy_text = text_format.format_number(row.busy_s)
-    return row.arm, text_format.format_load(row.load), usd_text, change, f"{row.good_tokens:,}", busy_text, hour_text
 
 
 def _count_omitted(count: int, words: str) -> str | None:
@@ -60,59 +62,40 @@ def _count_omitted(count: int, words: str) -> str | None:
 
 def build_controls_section(verdict: Verdict) -> ReportSection:
     """Return the section on controls."""
-    controls = verdict.controls
-    floors = sorted(controls.floors, key=lambda floor: -floor.ratio)[:MAX_ROWS]
-    omission_note = _count_omitted(len(controls.marked), "more are in")
+    controls, interval = verdict.controls, f"{format_level(verdict)} interval"
+    floor_count, omission = len(controls.floors), _count_omitted(len(controls.marked), "more are in")
+    floor_rows = []
+    for floor in sorted(controls.floors, key=lambda floor: -floor.ratio)[:MAX_ROWS]:
+        place = (floor.class_, format_load(floor.load), format_metric(floor.metric))
+        speed_up = (format_times(floor.speed_up.value), format_interval(floor.speed_up))
+        floor_rows.append((*place, *speed_up, format_times(floor.ratio)))
+    rounds = [f"round {bottleneck.round}: {bottleneck.sentence}" for bottleneck in controls.marked[:MAX_ROWS]]
+    floor_note = f"The widest {MAX_ROWS} of {floor_count:,}; all are in {FILE}." if floor_count > MAX_ROWS else None
     part = render_template(
         "controls",
         controls=controls,
         tones=_TONES,
-        floor_note=f"The widest {MAX_ROWS} of {len(controls.floors):,}; all are in {FILE}."
-        if len(controls.floors) > MAX_ROWS
-        else None,
-        floor_heads=(
-            "Class", "Load", "Metric", "Against itself", f"{text_format.format_level(verdict)} interval", "Noise floor"
-        ),
-        floor_rows=[
-            (
-                floor.class_,
-                text_format.format_load(floor.load),
-                text_format.format_metric(floor.metric),
-                text_format.format_times(floor.speed_up.value),
-                text_format.format_interval(floor.speed_up),
-                text_format.format_times(floor.ratio),
-            )
-            for floor in floors
-        ],
-        excluded_rounds=[
-            *(f"round {excluded.round}: {excluded.sentence}" for excluded in controls.marked[:MAX_ROWS]),
-            *([omission_note] if omission_note else []),
-        ],
-    )  # fmt: skip
+        floor_note=floor_note,
+        floor_heads=("Class", "Load", "Metric", "Against itself", interval, "Noise floor"),
+        floor_rows=floor_rows,
+        excluded_rounds=[*rounds, omission] if omission else rounds,
+    )
     return ReportSection(name="controls", short="Controls", title="Controls", parts=(part,))
 
 
 def build_claims_section(verdict: Verdict) -> ReportSection:
-    """Return the section on the post's claims."""
-    if not verdict.claims:
-        reason = build_sentence(verdict.claims_unasked or "No claim was held against this run.")
-        return ReportSection(name="claims", short="Claims", title="The post's claims", parts=(reason,))
-    contradictions = list(_list_contradictions(verdict.claims))
-    part = render_template("claims", claims=verdict.claims, contradictions=contradictions, tones=_TONES)
-    title = "The post's claims, answered by this run"
+    """Return the section on the post's claims; each pair that contradict each other stands once against each other."""
+    title, part = "The post's claims", build_sentence(verdict.claims_unasked or "No claim was held against this run.")
+    if verdict.claims:
+        claims = {claim.claim: claim for claim in verdict.claims}
+        pairs: dict[frozenset[str], tuple[ClaimVerdict, ClaimVerdict]] = {}
+        for claim in verdict.claims:
+            for other in claim.against:
+                if other in claims and other != claim.claim:
+                    pairs.setdefault(frozenset((claim.claim, other)), (claim, claims[other]))
+        title = "The post's claims, answered by this run"
+        part = render_template("claims", claims=verdict.claims, contradictions=list(pairs.values()), tones=_TONES)
     return ReportSection(name="claims", short="Claims", title=title, parts=(part,))
-
-
-def _list_contradictions(claims: tuple[ClaimVerdict, ...]) -> Iterator[tuple[ClaimVerdict, ClaimVerdict]]:
-    """Yield each pair of claims that contradict each other once."""
-    claim_by_id = {entry.claim: entry for entry in claims}
-    known_pairs: set[frozenset[str]] = set()
-    for claim in claims:
-        for other_id in claim.against:
-            pair = frozenset((claim.claim, other_id))
-            if other_id in claim_by_id and len(pair) > 1 and pair not in known_pairs:
-                known_pairs.add(pair)
-                yield claim, claim_by_id[other_id]
 
 
 def build_definitions_section(verdict: Verdict) -> ReportSection:

@@ -1,15 +1,16 @@
-"""A chart as SVG for the page and as PNG for slides, both by Vega out of vl-convert.
+"""The sections of the page and their charts: each as SVG for the page and as PNG for slides, by Vega out of vl-convert.
 
 Invariant: text is text, and colors are CSS variables, so light, dark and paper are one drawing; a screen reader hears
 the title and what the chart shows, and reads the figures in the table under it. No script, no font, no outside
-reference. A chart is drawn twice, wide and narrow, because a wide one cannot be read on a phone.
+reference. A chart is drawn twice, wide and narrow, because a wide one cannot be read on a phone. A section that has
+nothing to show says why; it is never left out in silence.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,45 @@ class ReportChart:
     has_slide: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReportSection:
+    """One section of the page.
+
+    Args:
+        name: where links lead: lower case and hyphens.
+        short: in the list of sections.
+        title: its heading.
+        parts: HTML and charts, in their order.
+    """
+
+    name: str
+    short: str
+    title: str
+    parts: tuple[Markup | ReportChart, ...]
+
+    def render_parts(self) -> list[Markup]:
+        """Return the HTML of the parts."""
+        return [render_figure(part) if isinstance(part, ReportChart) else part for part in self.parts]
+
+
+def encode_nominal(field: str, scale: Mapping[Any, Any], **channel: Any) -> dict[str, Any]:
+    """Return a channel that says a word by a color, shape or dash: `scale` has what each word is drawn with."""
+    return {
+        "field": field,
+        "type": "nominal",
+        "scale": {"domain": list(scale), "range": list(scale.values())},
+        **channel,
+    }
+
+
+def build_layer(
+    mark: str, encoding: Mapping[str, Any], rows: Iterable[Mapping[str, Any]] | None = None, **style: Any
+) -> dict[str, Any]:
+    """Return one layer of a chart: marks of one kind and style, of the chart's rows or of its own."""
+    layer = {"mark": {"type": mark, **style}, "encoding": encoding}
+    return layer if rows is None else {"data": {"values": rows}, **layer}
+
+
 def render_figure(chart: ReportChart) -> Markup:
     """Return a chart with its title, what it shows and its table."""
     sizes = ((NARROW_PX, "any"),) if chart.width_px == NARROW_PX else ((chart.width_px, "wide"), (NARROW_PX, "narrow"))
@@ -74,28 +114,15 @@ def write_png(chart: ReportChart, folder: Path, band: str | None = None) -> Path
 
 def compose_slide(chart: ReportChart, band: str | None) -> VegaSpec:
     """Return the specification of a chart's PNG."""
-    spec = {
-        **_apply_theme(chart.spec(_SLIDE_CHART_PX - 2 * _SLIDE_MARGIN_PX)),
-        "background": LIGHT["card"],
-        "padding": _SLIDE_MARGIN_PX,
-    }
+    spec = _apply_theme(chart.spec(_SLIDE_CHART_PX - 2 * _SLIDE_MARGIN_PX))
+    spec |= {"background": LIGHT["card"], "padding": _SLIDE_MARGIN_PX}
     if "autosize" in spec:
         spec["width"] = _SLIDE_CHART_PX  # it fits its edges in too
-    spec["title"] = {
-        "text": shorten_text(chart.title, 240),
-        "anchor": "start",
-        "fontSize": 17,
-        "offset": 14,
-        "color": LIGHT["text"],
-    }
+    title = {"anchor": "start", "fontSize": 17, "offset": 14, "color": LIGHT["text"]}
+    spec["title"] = {"text": shorten_text(chart.title, 240), **title}
     if band is not None:
-        spec["title"] |= {
-            "subtitle": band,
-            "subtitleColor": LIGHT["caution-text"],
-            "subtitleFontSize": 15,
-            "subtitleFontWeight": "bold",
-            "subtitlePadding": 6,
-        }
+        style = {"subtitleFontSize": 15, "subtitleFontWeight": "bold", "subtitlePadding": 6}
+        spec["title"] |= {"subtitle": band, "subtitleColor": LIGHT["caution-text"], **style}
     return spec
 
 
@@ -118,11 +145,11 @@ def _render_svg(chart: ReportChart, width: int, kind: str) -> Markup:
 
 def _apply_theme(spec: VegaSpec) -> VegaSpec:
     """Return a specification with what all have: no frame, quiet axes, text of the page's size."""
-    axis_style = {
-        "labelColor": "var(--muted)", "titleColor": "var(--muted)", "titleFontWeight": "normal", "labelFontSize": 12,
-        "titleFontSize": 12, "gridColor": "var(--grid)", "domainColor": "var(--faint)", "tickColor": "var(--faint)",
-        "labelPadding": 5,
-    }  # fmt: skip
+    axis_text = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelPadding": 5}
+    axis_color = {"labelColor": "var(--muted)", "titleColor": "var(--muted)", "gridColor": "var(--grid)"}
+    axis_lines = {"domainColor": "var(--faint)", "tickColor": "var(--faint)"}
+    legend_text = {"labelColor": "var(--text)", "labelFontSize": 12, "labelLimit": 300, "title": None}
+    legend = {"orient": "top", "direction": "horizontal", "symbolSize": 90, "offset": 10}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "background": None,
@@ -132,12 +159,9 @@ def _apply_theme(spec: VegaSpec) -> VegaSpec:
             "aria": False,
             "font": "system-ui, sans-serif",
             "view": {"stroke": None},
-            "axis": axis_style,
+            "axis": axis_text | axis_color | axis_lines,
             "axisY": {"domain": False, "ticks": False},
-            "legend": {
-                "orient": "top", "direction": "horizontal", "title": None, "labelColor": "var(--text)",
-                "labelFontSize": 12, "labelLimit": 300, "symbolSize": 90, "offset": 10,
-            },
+            "legend": legend | legend_text,
             "text": {"fontSize": 12, "color": "var(--text)"},
         },
-    }  # fmt: skip
+    }

@@ -12,8 +12,16 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from tandem.bench.simulation import SIMULATED_BAND
-from tandem.judge import text_format
 from tandem.judge.schema import Headline, OutputFinding, VariantFinding, Verdict
+from tandem.judge.text_format import (
+    format_interval,
+    format_level,
+    format_load,
+    format_metric,
+    format_percent,
+    format_times,
+    select_cells,
+)
 from tandem.report.markup import render_template
 
 _MAX_NAMES = 8  # names of classes in one line; the plot has more
@@ -70,6 +78,14 @@ def build_header(verdict: Verdict) -> Markup:
     is_single = len(verdict.headlines) == 1
     says_void_itself = bool(verdict.headlines) and all(headline.finding == "void" for headline in verdict.headlines)
     failure_text = f", {verdict.failed:,} failed" if verdict.failed else ", none failed"
+    facts = {
+        "Baseline": verdict.baseline,
+        "Measured": verdict.created_utc,
+        "Requests": f"{verdict.requests:,}{failure_text}",
+        "Margin of the same": f"{100 * verdict.margin:g} %",
+        "Intervals": format_level(verdict),
+        "Run": verdict.run,
+    }
     return render_template(
         "header",
         verdict=verdict,
@@ -81,34 +97,18 @@ def build_header(verdict: Verdict) -> Markup:
         entries=[_describe_headline(headline, verdict) for headline in verdict.headlines],
         max_reasons=_MAX_REASONS,
         max_notes=_MAX_NOTES,
-        facts=(
-            ("Baseline", verdict.baseline),
-            ("Measured", verdict.created_utc),
-            ("Requests", f"{verdict.requests:,}{failure_text}"),
-            ("Margin of the same", f"{100 * verdict.margin:g} %"),
-            ("Intervals", text_format.format_level(verdict)),
-            ("Run", verdict.run),
-        ),
+        facts=list(facts.items()),
     )
 
 
 def _describe_headline(headline: Headline, verdict: Verdict) -> dict[str, Any]:
-    groups = (
-        ("Faster", headline.faster),
-        ("Slower", headline.slower),
-        ("Same", headline.same),
-        ("Mixed", headline.mixed),
-        ("Undecided", headline.undecided),
-    )
+    names = ("faster", "slower", "same", "mixed", "undecided")
+    groups: list[tuple[str, Sequence[str]]] = [(name.capitalize(), getattr(headline, name)) for name in names]
     return {
         "headline": headline,
         "verdict": _capitalize_first(headline.verdict),
         "tone": find_tone(headline),
-        "tiles": [
-            *_list_speed_tiles(headline, verdict),
-            *_list_output_tiles(headline, verdict),
-            *_list_cost_tiles(headline, verdict),
-        ],
+        "tiles": list(_list_tiles(headline, verdict)),
         "groups": [(f"{name} ({len(classes):,})", _join_names(classes)) for name, classes in groups if classes],
     }
 
@@ -117,37 +117,33 @@ def _capitalize_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _list_speed_tiles(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    """Yield the ends of what is decided; an undecided speed-up is no figure for the head of a page."""
-    cells = text_format.select_cells(verdict, headline)
+def _list_tiles(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+    """Yield the ends of what is decided, equal outputs, and cost: a title, a figure and what it is of.
+
+    An undecided speed-up is no figure for the head of a page.
+    """
+    cells = select_cells(verdict, headline)
     speed_ups = [(cell, cell.speed_up) for cell in cells if cell.speed_up and cell.verdict != "no evidence"]
     speed_ups.sort(key=lambda entry: entry[1].value)
     names = ("Best class", "Weakest class") if len(speed_ups) > 1 else ("Speed-up",)
-    loads = len({cell.load for cell in cells})
+    has_loads = len({cell.load for cell in cells}) > 1
     for name, (cell, ratio) in zip(names, (*speed_ups[-1:], *speed_ups[:1]), strict=False):
-        interval_text = f" ({text_format.format_interval(ratio)})" if ratio.low is not None else ""
-        place = f"{cell.class_} at {text_format.format_load(cell.load)}" if loads > 1 else cell.class_
-        title = f"{name}, {text_format.format_metric(headline.metric)}"
-        yield title, text_format.format_times(ratio.value), f"{place}{interval_text}: {cell.verdict}"
-
-
-def _list_output_tiles(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+        interval_text = f" ({format_interval(ratio)})" if ratio.low is not None else ""
+        place = f"{cell.class_} at {format_load(cell.load)}" if has_loads else cell.class_
+        title = f"{name}, {format_metric(headline.metric)}"
+        yield title, format_times(ratio.value), f"{place}{interval_text}: {cell.verdict}"
     for equality in verdict.equality:
         share = equality.identical
         if equality.variant == headline.variant and share is not None and share.of:
             detail = f"{share.n:,} of {share.of:,} by {equality.by}: {equality.result}"
-            yield "Identical outputs", text_format.format_percent(share.n / share.of), detail
-
-
-def _list_cost_tiles(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+            yield "Identical outputs", format_percent(share.n / share.of), detail
     baseline_costs = {row.load: row.usd_per_million_good_tokens for row in verdict.cost if row.arm == verdict.baseline}
     for row in verdict.cost:
-        baseline_usd, variant_usd = baseline_costs.get(row.load), row.usd_per_million_good_tokens
-        if row.arm == headline.variant and baseline_usd and variant_usd is not None:
-            change = 100 * (variant_usd / baseline_usd - 1)
+        baseline_usd, usd = baseline_costs.get(row.load), row.usd_per_million_good_tokens
+        if row.arm == headline.variant and baseline_usd and usd is not None:
+            change = 100 * (usd / baseline_usd - 1)
             detail = f"{abs(change):.0f} % {'less' if change < 0 else 'more'} than the baseline's ${baseline_usd:,.2f}"
-            place = text_format.format_load(row.load)
-            yield "A million good output tokens", f"${variant_usd:,.2f}", f"{detail}, at {place}"
+            yield "A million good output tokens", f"${usd:,.2f}", f"{detail}, at {format_load(row.load)}"
             return
 
 

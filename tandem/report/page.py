@@ -7,7 +7,6 @@ verdict and records give the same bytes. Where a report cannot be written whole,
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +18,9 @@ from tandem.bench.request_table import RequestTable
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.judge.schema import Verdict
 from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
-from tandem.report.charts import ReportChart, write_png
+from tandem.report.charts import ReportChart, ReportSection, write_png
 from tandem.report.colors import build_css_variables
 from tandem.report.markup import TEMPLATES, render_template
-from tandem.report.section import ReportSection
 
 REPORT_FILE = "report.html"
 CHARTS_FOLDER = "charts"
@@ -47,15 +45,28 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Repo
     Raises:
         ExternalBenchError: the folder cannot be written to.
     """
-    sections = list(_build_sections(verdict, requests))
-    page = _render_page(verdict, sections)
+    sections = [
+        speed_up.build_speed_section(verdict),
+        distributions.build_distribution_section(verdict, requests),
+        time_series.build_time_series_section(verdict, requests),
+        output.build_output_section(verdict),
+        acceptance.build_acceptance_section(verdict),
+        appendix.build_cost_section(verdict),
+        appendix.build_controls_section(verdict),
+        appendix.build_claims_section(verdict),
+        appendix.build_definitions_section(verdict),
+        appendix.build_recompute_section(verdict),
+    ]
+    page, parts = _render_page(verdict, sections), [part for section in sections for part in section.parts]
     html, charts = folder / REPORT_FILE, folder / CHARTS_FOLDER
     new_html, new_charts = folder / f"{REPORT_FILE}.new", folder / f"{CHARTS_FOLDER}.new"
+    band = SIMULATED_BAND if verdict.simulated else None
     try:
         new_charts.mkdir(parents=True, exist_ok=True)
         charts.mkdir(exist_ok=True)
-        band = SIMULATED_BAND if verdict.simulated else None
-        new_pictures = [write_png(chart, new_charts, band) for chart in _list_charts(sections)]
+        new_pictures = [
+            write_png(part, new_charts, band) for part in parts if isinstance(part, ReportChart) and part.has_slide
+        ]
         new_html.write_text(page, encoding="utf-8")
         for old_picture in charts.glob("*.png"):
             old_picture.unlink()
@@ -72,23 +83,6 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Repo
         with suppress(OSError):
             new_html.unlink(missing_ok=True)
     return ReportFiles(html=html, charts=pictures)
-
-
-def _build_sections(verdict: Verdict, requests: RequestTable) -> Iterator[ReportSection]:
-    yield speed_up.build_speed_section(verdict)
-    yield distributions.build_distribution_section(verdict, requests)
-    yield time_series.build_time_series_section(verdict, requests)
-    yield output.build_output_section(verdict)
-    yield acceptance.build_acceptance_section(verdict)
-    yield appendix.build_cost_section(verdict)
-    yield appendix.build_controls_section(verdict)
-    yield appendix.build_claims_section(verdict)
-    yield appendix.build_definitions_section(verdict)
-    yield appendix.build_recompute_section(verdict)
-
-
-def _list_charts(sections: list[ReportSection]) -> Iterator[ReportChart]:
-    return (part for section in sections for part in section.parts if isinstance(part, ReportChart) and part.has_slide)
 
 
 def _render_page(verdict: Verdict, sections: list[ReportSection]) -> str:

@@ -5,10 +5,12 @@ Invariant: a chart has no more rows than can be read; which are left out is said
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tandem.judge.text_format import shorten_text
+from tandem.report.charts import VegaSpec, build_layer
 
 _CHARACTER_PX = 7.0  # pixels of a character of 12 px, on average; a name that is wider is cut with an ellipsis
 _WIDTH_FACTOR = 0.88  # vl-convert measures with narrower letters than some browsers have
@@ -55,20 +57,12 @@ class RowLayout:
         return {"type": "quantitative", "scale": {"type": kind, "nice": False, **ends, **scale}}
 
 
-def build_layer(
-    mark: str, encoding: dict[str, Any], rows: list[dict[str, Any]] | None = None, **style: Any
-) -> dict[str, Any]:
-    """Return one layer of a chart: marks of one kind and style, of the chart's rows or of its own."""
-    layer = {"mark": {"type": mark, **style}, "encoding": encoding}
-    return layer if rows is None else {"data": {"values": rows}, **layer}
-
-
 def is_narrow(width: int) -> bool:
     """Return whether a chart of so many pixels has its names above its marks."""
     return width < _NARROW_LIMIT_PX
 
 
-def compute_row_layout(width: int, names: list[str], *, figure_px: int, step: int) -> RowLayout:
+def compute_row_layout(width: int, names: Sequence[str], *, figure_px: int, step: int) -> RowLayout:
     """Return where the parts lie.
 
     Args:
@@ -79,22 +73,32 @@ def compute_row_layout(width: int, names: list[str], *, figure_px: int, step: in
     """
     if is_narrow(width):
         row_px = step + _NAME_ROW_PX
-        return RowLayout(width=width, narrow=True, name=int(width * 0.48), first=6, last=width - 10, step=row_px,
-                      shift=(_NAME_ROW_PX - 4) / 2 / row_px)  # fmt: skip
+        shift = (_NAME_ROW_PX - 4) / 2 / row_px
+        return RowLayout(
+            width=width, narrow=True, name=int(width * 0.48), first=6, last=width - 10, step=row_px, shift=shift
+        )
     name = min(_MAX_NAME_PX, int(max(map(len, names), default=0) * _CHARACTER_PX) + 8)
     return RowLayout(
         width=width, narrow=False, name=name, first=name + 12, last=width - figure_px, step=step, shift=0.0
     )
 
 
-def build_name_layers(row_layout: RowLayout, names: list[str]) -> list[dict[str, Any]]:
-    """Return the layers of the rows' names."""
+def build_row_spec(
+    row_layout: RowLayout, names: Sequence[str], values: list[dict[str, Any]], layers: list[dict[str, Any]]
+) -> VegaSpec:
+    """Return the specification of a chart of rows: its own layers, then the rows' names."""
     name_offset = row_layout.name_offset if row_layout.narrow else 0.0
     rows = [{"row": row + name_offset, "name": shorten_text(name)} for row, name in enumerate(names)]
     encoding = {"y": {"field": "row", "type": "quantitative"}, "text": {"field": "name"}}
     weight = "bold" if row_layout.narrow else "normal"
     style = {"x": 0, "align": "left", "baseline": "middle", "limit": row_layout.name * _WIDTH_FACTOR}
-    return add_text_halo(build_layer("text", encoding, rows, fontWeight=weight, **style), row_layout)
+    name_layers = add_text_halo(build_layer("text", encoding, rows, fontWeight=weight, **style), row_layout)
+    return {
+        "width": row_layout.width,
+        "height": row_layout.step * len(names),
+        "data": {"values": values},
+        "layer": [*layers, *name_layers],
+    }
 
 
 def add_text_halo(text: dict[str, Any], row_layout: RowLayout) -> list[dict[str, Any]]:

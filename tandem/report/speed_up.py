@@ -1,55 +1,272 @@
-"""The section on speed: the forest plots of every variant, and every judged figure as a table.
+"""The section on speed: per variant a forest plot of speed-ups by class, and every judged figure as a table.
 
-Invariant: the table has the deciding metric first; so many rows that they can be read, the rest is counted.
+Invariant: the same scale for all rows, and equal factors are equal lengths (it is logarithmic): twice as fast lies as
+far to the right as half as fast to the left. The table has the deciding metric first; so many rows that they can be
+read, the rest is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from markupsafe import Markup
 
-from tandem.judge import text_format
-from tandem.judge.schema import FILE, Headline, Verdict
-from tandem.report import forest_plot
-from tandem.report.charts import ReportChart
-from tandem.report.markup import build_sentence, render_template
-from tandem.report.section import ReportSection
+from tandem.bench.schedule import LoadLevel
+from tandem.judge.schema import FILE, CellVerdict, Headline, OutputFinding, TailSpeedUp, Verdict
+from tandem.judge.text_format import (
+    ABSENT,
+    TIMES,
+    choose_telling_cells,
+    format_interval,
+    format_level,
+    format_load,
+    format_metric,
+    format_number,
+    format_short_load,
+    format_times,
+    metric_unit,
+    select_cells,
+    shorten_text,
+)
+from tandem.report.charts import (
+    FULL_PX,
+    NARROW_PX,
+    ReportChart,
+    ReportSection,
+    VegaSpec,
+    build_layer,
+    encode_nominal,
+)
+from tandem.report.colors import SHAPES, TONES
+from tandem.report.header import find_tone
+from tandem.report.markup import build_sentence, build_table, render_template
+from tandem.report.row_layout import RowLayout, add_text_halo, build_row_spec, compute_row_layout, is_narrow
 
-MAX_ROWS = 160
+MAX_FOREST_ROWS = 30
+MAX_TABLE_ROWS = 160
 MAX_VARIANTS = 6
+_STEP_PX, _SMALL_STEP_PX = 30, 24
+_MAX_SPEED_UP = 50.0  # a speed-up beyond is drawn at the edge
+_MIN_SPAN = 1.25  # each side of 1
+_AXIS_MARGIN = 1.04
+_COLORS_OF_FASTER: Mapping[OutputFinding, str] = {
+    "the same": "",
+    "not shown": " Faster is amber: that outputs are the same is not shown.",
+    "not the same": " Faster is red: outputs are not the same.",
+}
+_FINE_TICK_SPAN, _MIDDLE_TICK_SPAN = 2.2, 7.0  # spans up to which ticks are tenths, and halves
 
 
 def build_speed_section(verdict: Verdict) -> ReportSection:
     """Return the section."""
-    parts = [
-        part
-        for variant_index, headline in enumerate(verdict.headlines[:MAX_VARIANTS])
-        for part in _build_variant_parts(verdict, headline, variant_index)
-    ]
+    parts: list[Markup | ReportChart] = []
+    for place, headline in enumerate(verdict.headlines[:MAX_VARIANTS]):
+        parts += build_forest_charts(verdict, headline, place)
+        cells = [cell for cell in verdict.cells if cell.variant == headline.variant]
+        rows = sorted(cells, key=lambda cell: cell.metric != headline.metric)
+        if len(rows) > MAX_TABLE_ROWS:
+            others = [cell for cell in cells if cell.metric != headline.metric]
+            rows = [*choose_telling_cells(select_cells(verdict, headline), MAX_TABLE_ROWS), *others][:MAX_TABLE_ROWS]
+        note = f"{len(rows):,} of {len(cells):,} cells, those that say most; all are in {FILE}."
+        title = f"Every judged figure of {headline.variant}"
+        table = _build_cells_table(title, rows, verdict, is_of_one_metric=False)
+        if rows:
+            note_text = note if len(rows) < len(cells) else None
+            parts.append(render_template("card", summary=title, table=table, sentences=(), note=note_text))
     if len(verdict.headlines) > MAX_VARIANTS:
-        omitted_count = len(verdict.headlines) - MAX_VARIANTS
-        parts.append(build_sentence(f"{omitted_count:,} more variants are in {FILE}."))
+        parts.append(build_sentence(f"{len(verdict.headlines) - MAX_VARIANTS:,} more variants are in {FILE}."))
     if not verdict.cells:
         parts.append(build_sentence("No figure could be judged: no prompt was answered by both arms."))
     return ReportSection(name="speed", short="Speed-up", title="Speed-up per class", parts=tuple(parts))
 
 
-def _build_variant_parts(verdict: Verdict, headline: Headline, variant_index: int) -> Iterator[Markup | ReportChart]:
-    yield from forest_plot.build_forest_charts(verdict, headline, variant_index)
-    variant_cells = [cell for cell in verdict.cells if cell.variant == headline.variant]
-    if not variant_cells:
-        return
-    sorted_cells = sorted(variant_cells, key=lambda cell: cell.metric != headline.metric)
-    if len(sorted_cells) > MAX_ROWS:
-        deciding_cells = text_format.choose_telling_cells(text_format.select_cells(verdict, headline), MAX_ROWS)
-        other_cells = [cell for cell in sorted_cells if cell.metric != headline.metric]
-        sorted_cells = [*deciding_cells, *other_cells][:MAX_ROWS]
-    omission_note = (
-        f"{len(sorted_cells):,} of {len(variant_cells):,} cells, those that say most; all are in {FILE}."
-        if len(sorted_cells) < len(variant_cells)
-        else None
+@dataclass(frozen=True, kw_only=True)
+class _ForestPlot:
+    """What a forest plot draws: the cells of a variant in their order, and how many there are."""
+
+    headline: Headline
+    cells: list[CellVerdict]
+    cell_count: int
+    load_count: int
+    margin: float
+    is_small: bool
+
+    @property
+    def colors(self) -> dict[str, str]:
+        """Color of each word: that of the verdict, by which faster is green beside equal outputs alone."""
+        return {word: TONES[find_tone(self.headline, word).class_] for word in SHAPES}
+
+
+def build_forest_charts(verdict: Verdict, headline: Headline, variant_index: int) -> list[ReportChart]:
+    """Return the plot of a variant by its deciding metric, then smaller ones of the others, with the same rows.
+
+    Args:
+        verdict: all of it.
+        headline: of the variant.
+        variant_index: of the variant, for the charts' names.
+    """
+    all_cells = [cell for cell in verdict.cells if cell.variant == headline.variant and cell.speed_up is not None]
+    metrics = dict.fromkeys(cell.metric for cell in sorted(all_cells, key=lambda cell: cell.metric != headline.metric))
+    by_metric = {metric: [cell for cell in all_cells if cell.metric == metric] for metric in metrics}
+    rows: dict[tuple[str, LoadLevel], int] = {}
+    charts = []
+    for number, (metric, cells) in enumerate(by_metric.items()):
+        if not number:
+            first_cells = sorted(choose_telling_cells(cells, MAX_FOREST_ROWS), key=_sort_key)
+            rows = {(cell.class_, cell.load): row for row, cell in enumerate(first_cells)}
+        drawn = [cell for cell in cells if (cell.class_, cell.load) in rows]
+        drawn.sort(key=lambda cell: rows[cell.class_, cell.load])
+        plot = _ForestPlot(
+            headline=headline,
+            cells=drawn,
+            cell_count=len(cells),
+            load_count=len({cell.load for cell in cells}),
+            margin=verdict.margin,
+            is_small=number > 0,
+        )
+        arms = f"{shorten_text(headline.variant)} over {shorten_text(verdict.baseline)}"
+        if drawn:
+            charts.append(
+                ReportChart(
+                    name=f"speed-up-{variant_index}{f'-{number}' if number else ''}",
+                    title=f"{format_metric(metric)}: speed-up of {arms}",
+                    caption=_format_caption(plot, verdict),
+                    spec=partial(_build_forest_spec, plot),
+                    table=_build_cells_table(
+                        f"{format_metric(metric)} of {headline.variant}", drawn, verdict, is_of_one_metric=True
+                    ),
+                    width_px=NARROW_PX if number else FULL_PX,
+                    has_slide=not number,
+                )
+            )
+    return charts
+
+
+def _sort_key(cell: CellVerdict) -> tuple[float, float]:
+    load_value = cell.load.concurrency if cell.load.concurrency is not None else cell.load.rate_per_s or 0
+    return load_value, -(cell.speed_up.value if cell.speed_up else 1.0)
+
+
+def _format_caption(plot: _ForestPlot, verdict: Verdict) -> str:
+    place = f"the fastest and the slowest; all are in {FILE} of the run {verdict.folder}"
+    note = f" Drawn are {len(plot.cells)} of {plot.cell_count:,}, {place}." if len(plot.cells) < plot.cell_count else ""
+    counts = Counter(cell.verdict for cell in plot.cells)
+    if plot.is_small:
+        return f"Of {len(plot.cells)} rows: {', '.join(f'{number} {word}' for word, number in counts.items())}.{note}"
+    floor = "There is no noise floor: the baseline was not measured against itself."
+    if any(cell.noise_floor for cell in plot.cells):
+        floor = (
+            "The grey bar around 1 in each row is the noise floor, what the baseline differs from itself by: nothing "
+            "within it is called."
+        )
+    color = _COLORS_OF_FASTER[plot.headline.output] if counts["faster"] else ""
+    return (
+        f"Each mark is the geometric mean over prompts, its line the {format_level(verdict)} interval; right of 1 the "
+        f"variant is better. The shaded band is the margin of {100 * verdict.margin:g} %: an interval inside it is "
+        f"the same. {floor}{color}{note}"
     )
-    title = f"Every judged figure of {headline.variant}"
-    table = forest_plot.build_metrics_table(title, sorted_cells, verdict)
-    yield render_template("card", summary=title, table=table, sentences=(), note=omission_note)
+
+
+def _build_cells_table(
+    caption: str, cells: Sequence[CellVerdict], verdict: Verdict, *, is_of_one_metric: bool
+) -> Markup:
+    """Return cells with all that the verdict says of them; where of several metrics, with the tails of E2E."""
+    rows = []
+    for cell in cells:
+        for tail in (None, *(() if is_of_one_metric else cell.tails)):
+            metric = f"{format_metric(cell.metric)}{f' {tail.statistic}' if tail else ''}"
+            place = [cell.class_, *([] if is_of_one_metric else [metric]), format_load(cell.load)]
+            rows.append([*place, *_format_figures(cell, tail)])
+    place_heads = ["Class", *([] if is_of_one_metric else ["Metric"]), "Load"]
+    figure_heads = ["Prompts", "Rounds", "Baseline", "Variant", "Speed-up", f"{format_level(verdict)} interval"]
+    heads = [*place_heads, *figure_heads, "Adjusted p", "Noise floor", "Detectable", "Verdict", "Why"]
+    return build_table(caption, heads, rows, numbers=range(len(place_heads), len(heads) - 2), class_="cells")
+
+
+def _format_figures(cell: CellVerdict, tail: TailSpeedUp | None) -> Iterator[str]:
+    """Yield the columns of a cell, or of one statistic beside its median."""
+    figures, unit = tail or cell, metric_unit(cell.metric)
+    yield from (f"{cell.prompts:,}", f"{cell.rounds:,}")
+    for value in (figures.baseline, figures.measured):
+        yield f"{format_number(value)} {unit}" if value is not None else ABSENT
+    yield format_times(figures.speed_up.value if figures.speed_up else None)
+    yield format_interval(figures.speed_up)
+    yield format_number(figures.adjusted_p)
+    yield format_times(cell.noise_floor)
+    yield ABSENT if tail else format_times(cell.detectable)
+    yield figures.verdict
+    yield "beside the median, over all requests" if tail else cell.why
+
+
+def _build_forest_spec(plot: _ForestPlot, width: int) -> VegaSpec:
+    format_place = format_short_load if is_narrow(width) else format_load
+    names = [f"{cell.class_}, {format_place(cell.load)}" if plot.load_count > 1 else cell.class_ for cell in plot.cells]
+    step = _SMALL_STEP_PX if plot.is_small else _STEP_PX
+    row_layout = compute_row_layout(width, names, figure_px=290, step=step)
+    ratios = [cell.speed_up for cell in plot.cells if cell.speed_up is not None]
+    low = min([1 / _MIN_SPAN, *(ratio.low or ratio.value for ratio in ratios)]) / _AXIS_MARGIN
+    high = max([_MIN_SPAN, *(ratio.high or ratio.value for ratio in ratios)]) * _AXIS_MARGIN
+    low, high = max(low, 1 / _MAX_SPEED_UP), min(high, _MAX_SPEED_UP)
+    x, y = row_layout.encode_values("log", low, high, clamp=True), row_layout.encode_rows(len(names))
+    title = f"speed-up: left of 1{TIMES} slower, right of it faster"
+    axis = {"grid": True, "orient": "bottom", "tickSize": 4, "title": None if plot.is_small else title}
+    axis |= {"values": _choose_ticks(low, high, is_sparse=row_layout.narrow)}
+    axis |= {"labelExpr": f"format(datum.value, '~g') + '{TIMES}'"}
+    values = []
+    for row, (cell, ratio) in enumerate(zip(plot.cells, ratios, strict=True)):
+        floor, value = cell.noise_floor or 1.0, ratio.value
+        ends = {"low": value if ratio.low is None else ratio.low, "high": value if ratio.high is None else ratio.high}
+        texts = {"figure": format_times(value), "short": f"{format_times(value)} {cell.verdict}"}
+        texts["interval"] = format_interval(ratio) if ratio.low is not None else "no interval"
+        floor_ends = {"floor": max(1 / floor, low), "ceiling": min(floor, high)}
+        marks = {"row": row + row_layout.shift, "value": value, "verdict": cell.verdict}
+        values.append({**marks, **ends, **floor_ends, **texts})
+    margin_row = {"from": 1 / (1 + plot.margin), "to": 1 + plot.margin}
+    color = encode_nominal("verdict", plot.colors, legend=None)
+    point = {"x": x | {"field": "value"}, "y": y, "color": color}
+    point["shape"] = encode_nominal("verdict", SHAPES, legend=None)
+    point_style: dict[str, Any] = {"filled": True, "size": 90, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 1}
+    margin_ends = {"x": x | {"axis": axis, "field": "from"}, "x2": {"field": "to"}}
+    floor_bar = {"x": x | {"field": "floor"}, "x2": {"field": "ceiling"}, "y": y}
+    interval = {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y, "color": color}
+    layers = [
+        build_layer("rect", margin_ends, [margin_row], color="var(--band)"),
+        build_layer("rule", floor_bar, color="var(--floor)", strokeWidth=9, opacity=0.45)
+        | {"transform": [{"filter": "datum.ceiling > 1"}]},
+        build_layer("rule", {"x": x | {"field": "one"}}, [{"one": 1}], color="var(--muted)", strokeWidth=1),
+        build_layer("rule", interval, strokeWidth=2.5, strokeCap="round"),
+        build_layer("point", point, **point_style),
+        *_build_text_layers(row_layout, y, color),
+    ]
+    return build_row_spec(row_layout, names, values, layers)
+
+
+def _build_text_layers(row_layout: RowLayout, y: dict[str, Any], color: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the figures of each row as text: on the right, on a phone above the marks."""
+    figure, interval, verdict = ({"y": y, "text": {"field": name}} for name in ("figure", "interval", "verdict"))
+    if row_layout.narrow:
+        dy = (row_layout.name_offset - row_layout.shift) * row_layout.step
+        short = {"y": y, "text": {"field": "short"}, "color": color}
+        style: dict[str, Any] = {"x": row_layout.width - 4, "align": "right", "baseline": "middle", "dy": dy}
+        return add_text_halo(build_layer("text", short, **style), row_layout)
+    build_text = partial(build_layer, "text", baseline="middle")
+    return [
+        build_text(figure | {"color": color}, x=row_layout.last + 70, align="right", fontWeight="bold"),
+        build_text(interval, x=row_layout.last + 84, align="left"),
+        build_text(verdict | {"color": color}, x=row_layout.last + 200, align="left", fontWeight="bold"),
+    ]
+
+
+def _choose_ticks(low: float, high: float, *, is_sparse: bool) -> list[float]:
+    span = high / low
+    if span < _FINE_TICK_SPAN:
+        ticks = [tenth / 10 for tenth in range(5, 25) if not is_sparse or tenth % 2 == 0]
+    elif span < _MIDDLE_TICK_SPAN:
+        ticks = [0.25, 0.5, 1, 2, 3, 5] if is_sparse else [0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6]
+    else:
+        ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
+    return [value for value in ticks if low <= value <= high]

@@ -7,21 +7,26 @@ whatever names the records hold; what is left out is counted, and verdict.json h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import fit_width, wrap_text
-from tandem.judge import text_format
-from tandem.judge.schema import (
-    FILE,
-    CellVerdict,
-    CellWord,
-    Headline,
-    OutputEquality,
-    ShareEstimate,
-    Verdict,
+from tandem.judge.schema import FILE, Headline, OutputEquality, Verdict
+from tandem.judge.text_format import (
+    choose_telling_cells,
+    clean_text,
+    filter_speculation,
+    format_interval,
+    format_level,
+    format_load,
+    format_metric,
+    format_number,
+    format_percent,
+    format_short_load,
+    format_times,
+    metric_unit,
+    select_cells,
 )
-from tandem.judge.text_format import filter_speculation
 from tandem.judge.verdict_reason import describe_sample_sizes
 
 WIDTH = 100
@@ -43,14 +48,23 @@ _ANSWER = 15  # not comparable
 
 def render_lines(verdict: Verdict) -> Iterator[str]:
     """Yield the verdict: the headline of each variant, its cells, then what stands behind them."""
+    void_reasons = verdict.controls.void
     if verdict.simulated:
         yield SIMULATED_BAND
-    yield from _render_void(verdict)
-    for headline in verdict.headlines:
-        yield from _render_headline(headline, verdict)
+    if void_reasons:
+        yield "VOID: this run does not support a verdict"
+        for reason in void_reasons:
+            yield from _wrap_text(f"- {reason}")
         yield ""
-    if not verdict.headlines and not verdict.controls.void:
-        yield from _wrap_text(f"no verdict: no variant was measured against {verdict.baseline}")
+    for headline in verdict.headlines:
+        names = [fit_width(name, 30).rstrip() for name in (headline.variant, verdict.baseline)]
+        yield from _wrap_text(f"{' against '.join(names)}: {headline.verdict.upper()}")
+        yield from _wrap_text(headline.sentence, "")
+        for reason in headline.reasons:
+            yield from _wrap_text(f"- {reason}")
+        yield ""
+    if not verdict.headlines and not void_reasons:
+        yield from _wrap_text(f"no verdict: no variant was measured against {verdict.baseline}", "")
         yield ""
     for headline in verdict.headlines:
         yield from _render_cells(headline, verdict)
@@ -64,185 +78,122 @@ def render_lines(verdict: Verdict) -> Iterator[str]:
         yield from _wrap_text(f"note: {note}", "      ")
 
 
-def _render_void(verdict: Verdict) -> Iterator[str]:
-    if verdict.controls.void:
-        yield "VOID: this run does not support a verdict"
-        for reason in verdict.controls.void:
-            yield from _wrap_text(f"- {reason}", "  ")
-        yield ""
-
-
-def _render_headline(headline: Headline, verdict: Verdict) -> Iterator[str]:
-    names = f"{fit_width(headline.variant, 30).rstrip()} against {fit_width(verdict.baseline, 30).rstrip()}"
-    yield from _wrap_text(f"{names}: {headline.verdict.upper()}", "  ")
-    yield from _wrap_text(headline.sentence)
-    for reason in headline.reasons:
-        yield from _wrap_text(f"- {reason}", "  ")
+def _wrap_text(text: str, indent: str = "  ", first: str = "") -> list[str]:
+    return wrap_text(text, WIDTH, indent=indent, first=first)
 
 
 def _render_cells(headline: Headline, verdict: Verdict) -> Iterator[str]:
     all_cells = [cell for cell in verdict.cells if cell.variant == headline.variant]
     if not all_cells:
         return
-    candidates = all_cells if len(all_cells) <= MOST_ROWS else text_format.select_cells(verdict, headline) or all_cells
-    rows = text_format.choose_telling_cells(candidates, MOST_ROWS)
+    deciding_cells = select_cells(verdict, headline)
+    candidates = all_cells if len(all_cells) <= MOST_ROWS else deciding_cells or all_cells
+    rows = choose_telling_cells(candidates, MOST_ROWS)
     if len(verdict.headlines) > 1:
         yield f"{fit_width(headline.variant, WIDTH - 1).rstrip()}:"
-    headings = [fit_width("class", _NAME), *(_format_heading(name, width, verdict) for name, width in _COLUMNS)]
-    yield " ".join([*headings, "verdict"])
-    yield from (_format_row(cell) for cell in rows)
-    yield from _describe_remainder(all_cells, rows, headline)
-    yield from _render_open_cells(text_format.select_cells(verdict, headline))
+    headings = [f"{format_level(verdict)} {name}" if name == "interval" else name for name, _ in _COLUMNS]
+    yield _format_row("class", headings, "verdict")
+    for cell in rows:
+        metric = f"{format_metric(cell.metric)} {_UNITS.get(metric_unit(cell.metric), '')}"
+        ratio, values = cell.speed_up, map(format_number, (cell.baseline, cell.measured))
+        speed_up = (format_times(ratio.value if ratio else None), format_interval(ratio))
+        yield _format_row(cell.class_, [format_short_load(cell.load), metric, *values, *speed_up], cell.verdict)
+    if len(rows) < len(all_cells):
+        row_ids = {id(cell) for cell in rows}
+        counts = Counter(cell.verdict for cell in all_cells if id(cell) not in row_ids).most_common()
+        counts_text = ", ".join(f"{number:,} {word}" for word, number in counts)
+        text = f"… {len(all_cells) - len(rows):,} more cells ({counts_text}); shown are those by"
+        yield from _wrap_text(f"{text} {format_metric(headline.metric)} that say most; all are in {FILE}")
+    open_cells = [cell for cell in deciding_cells if describe_sample_sizes(cell)]
+    for cell in open_cells[:MOST_LINES]:
+        plans = " or ".join(f"{size} in all" for size in describe_sample_sizes(cell))
+        place = f"{fit_width(cell.class_, _NAME).rstrip()} at {format_load(cell.load)}"
+        yield from _wrap_text(f"{place}: {plans} would decide it")
+    yield from _count_omitted(len(open_cells), MOST_LINES, "undecided")
     yield ""
 
 
-def _format_heading(name: str, width: int, verdict: Verdict) -> str:
-    label = f"{text_format.format_level(verdict)} {name}" if name == "interval" else name
-    return fit_width(label, width, align_right=name not in {"load", "metric"})
+def _format_row(class_: str, columns: Sequence[str], word: str) -> str:
+    """Return a line of the table of cells; figures stand on the right of their columns."""
+    cells = [
+        fit_width(text, width, align_right=name not in {"load", "metric"})
+        for text, (name, width) in zip(columns, _COLUMNS, strict=True)
+    ]
+    return " ".join([fit_width(class_, _NAME), *cells, word])
 
 
-def _format_row(cell: CellVerdict) -> str:
-    value = cell.speed_up.value if cell.speed_up is not None else None
-    figures = (
-        text_format.format_number(cell.baseline),
-        text_format.format_number(cell.measured),
-        text_format.format_times(value),
-        text_format.format_interval(cell.speed_up),
-    )
-    widths = [width for _, width in _COLUMNS]
-    return " ".join(
-        [
-            fit_width(cell.class_, _NAME),
-            fit_width(text_format.format_short_load(cell.load), widths[0]),
-            fit_width(
-                f"{text_format.format_metric(cell.metric)} {_UNITS.get(text_format.metric_unit(cell.metric), '')}",
-                widths[1],
-            ),
-            *(fit_width(figure, width, align_right=True) for figure, width in zip(figures, widths[2:], strict=True)),
-            cell.verdict,
-        ]
-    )
-
-
-def _describe_remainder(
-    all_cells: Sequence[CellVerdict], table_cells: Sequence[CellVerdict], headline: Headline
-) -> Iterator[str]:
-    if len(table_cells) == len(all_cells):
-        return
-    table_ids = {id(cell) for cell in table_cells}
-    word_counts = Counter(cell.verdict for cell in all_cells if id(cell) not in table_ids)
-    yield from _wrap_text(
-        f"… {len(all_cells) - len(table_cells):,} more cells ({_format_counts(word_counts)}); shown are those by "
-        f"{text_format.format_metric(headline.metric)} that say most; all are in {FILE}",
-        "  ",
-    )
-
-
-def _format_counts(word_counts: Mapping[CellWord, int]) -> str:
-    return ", ".join(f"{number:,} {word}" for word, number in sorted(word_counts.items(), key=lambda item: -item[1]))
-
-
-def _render_open_cells(cells: Sequence[CellVerdict]) -> Iterator[str]:
-    open_cells = [cell for cell in cells if cell.more_prompts is not None or cell.more_rounds is not None]
-    for cell in open_cells[:MOST_LINES]:
-        plans = [f"{size} in all" for size in describe_sample_sizes(cell)]
-        yield from _wrap_text(f"{_format_cell(cell)}: {' or '.join(plans)} would decide it", "  ")
-    if len(open_cells) > MOST_LINES:
-        yield f"… {len(open_cells) - MOST_LINES:,} more undecided: {FILE}"
-
-
-def _format_cell(cell: CellVerdict) -> str:
-    return f"{fit_width(cell.class_, _NAME).rstrip()} at {text_format.format_load(cell.load)}"
+def _count_omitted(count: int, limit: int, words: str = "") -> Iterator[str]:
+    if count > limit:
+        yield f"… {count - limit:,} more{words and f' {words}'}: {FILE}"
 
 
 def _render_controls(verdict: Verdict) -> Iterator[str]:
-    if not verdict.controls.checks and not verdict.controls.cautions and not verdict.controls.marked:
+    controls = verdict.controls
+    if not controls.checks and not controls.cautions and not controls.marked:
         return
     yield "controls"
-    for check in verdict.controls.checks:
+    for check in controls.checks:
         yield from _wrap_text(f"{check.result:<{_RESULT}} {check.name}: {check.sentence}", " " * (_RESULT + 1))
-    for caution in verdict.controls.cautions:
-        yield from _wrap_text(f"caution: {caution}", "  ")
-    for bottleneck in verdict.controls.marked[:MOST_LINES]:
-        yield from _wrap_text(f"round {bottleneck.round} is left out: {bottleneck.sentence}", "  ")
-    if len(verdict.controls.marked) > MOST_LINES:
-        yield f"… {len(verdict.controls.marked) - MOST_LINES:,} more rounds are left out: {FILE}"
+    for caution in controls.cautions:
+        yield from _wrap_text(f"caution: {caution}")
+    for bottleneck in controls.marked[:MOST_LINES]:
+        yield from _wrap_text(f"round {bottleneck.round} is left out: {bottleneck.sentence}")
+    yield from _count_omitted(len(controls.marked), MOST_LINES, "rounds are left out")
     yield ""
 
 
 def _render_equality(equality: OutputEquality) -> Iterator[str]:
     yield f"output of {fit_width(equality.variant, 60).rstrip()}: {equality.result}"
     yield from _wrap_text(equality.sentence, "  ", "  ")
-    figures = [f"{label} {format_share(share_estimate)}" for label, share_estimate in (
-        ("identical", equality.identical), ("the baseline against itself", equality.yardstick),
-    ) if share_estimate is not None]  # fmt: skip
+    figures = []
+    for label, share in (("identical", equality.identical), ("the baseline against itself", equality.yardstick)):
+        if share is not None:
+            percent = format_percent(share.n / share.of if share.of else None)
+            figures.append(f"{label} {share.n:,} of {share.of:,} ({percent})")
     if figures:
         yield from _wrap_text(f"by {equality.by}: {'; '.join(figures)}", "  ", "  ")
     yield ""
 
 
-def format_share(share: ShareEstimate) -> str:
-    """Return so many of so many, and in percent."""
-    return f"{share.n:,} of {share.of:,} ({text_format.format_percent(share.n / share.of if share.of else None)})"
-
-
 def _render_acceptance(verdict: Verdict) -> Iterator[str]:
     rows = filter_speculation(verdict.acceptance)
     if not rows:
-        sentences = [row.sentence for row in verdict.acceptance if row.sentence]
-        yield from (line for sentence in sentences[:1] for line in _wrap_text(f"acceptance: {sentence}", "  "))
+        for sentence in [row.sentence for row in verdict.acceptance if row.sentence][:1]:
+            yield from _wrap_text(f"acceptance: {sentence}")
         return
     name_width = WIDTH - _ARM - 10 - 13 - 4 - len("steps of the counters")
-    headings = (
-        fit_width("acceptance: class", name_width),
-        fit_width("arm", _ARM),
-        f"{'tokens/step':>11}",
-        f"{'steps/token':>12}",
-    )
-    yield " ".join([*headings, "from"])
+    heads = (fit_width("acceptance: class", name_width), fit_width("arm", _ARM))
+    yield f"{' '.join(heads)} {'tokens/step':>11} {'steps/token':>12} from"
     for row in rows[:MOST_ROWS]:
-        yield " ".join(
-            [
-                fit_width(row.class_, name_width),
-                fit_width(row.arm, _ARM),
-                f"{text_format.format_number(row.acceptance_length):>11}",
-                f"{text_format.format_number(row.target_steps_per_token):>12}",
-                row.method,
-            ]
-        )
-    if len(rows) > MOST_ROWS:
-        yield f"… {len(rows) - MOST_ROWS:,} more: {FILE}"
+        names = f"{fit_width(row.class_, name_width)} {fit_width(row.arm, _ARM)}"
+        length, steps = format_number(row.acceptance_length), format_number(row.target_steps_per_token)
+        yield f"{names} {length:>11} {steps:>12} {row.method}"
+    yield from _count_omitted(len(rows), MOST_ROWS)
     yield ""
 
 
 def _render_cost(verdict: Verdict) -> Iterator[str]:
-    cost_rows = [row for row in verdict.cost if row.usd_per_million_good_tokens is not None]
-    for row in cost_rows[:MOST_ROWS]:
-        arm, usd = fit_width(row.arm, 40).rstrip(), row.usd_per_million_good_tokens
-        yield from _wrap_text(
-            f"cost of {arm} at {text_format.format_load(row.load)}: {usd:,.2f} USD per million good output tokens"
-        )
-    if len(cost_rows) > MOST_ROWS:
-        yield f"… {len(cost_rows) - MOST_ROWS:,} more: {FILE}"
-    if verdict.cost and not cost_rows:
-        yield from _wrap_text(f"cost: {verdict.cost[0].sentence}", "  ")
+    rows = [row for row in verdict.cost if row.usd_per_million_good_tokens is not None]
+    for row in rows[:MOST_ROWS]:
+        place = f"{fit_width(row.arm, 40).rstrip()} at {format_load(row.load)}"
+        usd = f"{row.usd_per_million_good_tokens:,.2f} USD per million good output tokens"
+        yield from _wrap_text(f"cost of {place}: {usd}", "")
+    yield from _count_omitted(len(rows), MOST_ROWS)
+    if verdict.cost and not rows:
+        yield from _wrap_text(f"cost: {verdict.cost[0].sentence}")
     if verdict.cost:
         yield ""
 
 
 def _render_claims(verdict: Verdict) -> Iterator[str]:
     if verdict.claims_unasked:
-        yield from _wrap_text(verdict.claims_unasked, "  ")
+        yield from _wrap_text(verdict.claims_unasked)
         yield ""
     if not verdict.claims:
         return
     yield f"the post's claims (why: {FILE} and the report)"
     for claim in verdict.claims:
-        against_text = f" (against {', '.join(claim.against)})" if claim.against else ""
-        text = fit_width(claim.text, WIDTH - _CLAIM - _ANSWER - 2 - len(against_text)).rstrip()
-        yield f"{fit_width(claim.claim, _CLAIM)} {claim.answer:<{_ANSWER}} {text}{text_format.clean_text(against_text)}"
+        against = clean_text(f" (against {', '.join(claim.against)})" if claim.against else "")
+        text = fit_width(claim.text, WIDTH - _CLAIM - _ANSWER - 2 - len(against)).rstrip()
+        yield f"{fit_width(claim.claim, _CLAIM)} {claim.answer:<{_ANSWER}} {text}{against}"
     yield ""
-
-
-def _wrap_text(text: str, indent: str = "", first: str = "") -> Iterable[str]:
-    return wrap_text(text, WIDTH, indent=indent, first=first)

@@ -96,7 +96,7 @@ def without_page() -> Iterator[None]:
 def however_busy() -> Iterator[None]:
     """Void no run because this machine is busy: what is measured here runs beside other tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tandem.judge.run_checks.LEAST_S", float("inf"))
+        patch.setattr("tandem.judge.controls.LEAST_S", float("inf"))
         yield
 
 

@@ -15,7 +15,7 @@ from tandem.bench.request_table import read_request_table
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.bench_settings import assign_placements, build_settings, select_arms
 from tandem.cli.selection import Selection
-from tandem.judge.claims.eligibility import explain_unasked
+from tandem.judge.claims.answers import explain_unasked
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 

@@ -46,30 +46,21 @@ def found(
     return {(one.arm, one.class_): one for one in compute_acceptance(seen)}
 
 
-def test_live_counters_give_length_and_each_position(tmp_path):
-    said = found(tmp_path, turn(STEPS | DRAFTS))["spec", "repeat"]
+@pytest.mark.parametrize(
+    ("counted", "method", "length", "per_position", "bias"),
+    [
+        (STEPS | DRAFTS, "counters", 1 + 10 / 4, (1.0, 0.75), "Steps without a draft are not in it"),
+        (STEPS, "steps of the counters", 14 / 4, (), "counts no drafts"),
+        (None, "tokens per chunk", 14 / 4, (), "too high where two steps came as one chunk"),
+    ],
+    ids=["live counters", "flat counters", "no counters"],
+)
+def test_each_method_gives_its_figures_and_says_its_bias(tmp_path, counted, method, length, per_position, bias):
+    said = found(tmp_path, turn(counted) if counted else None)["spec", "repeat"]
 
-    assert said.method == "counters"
-    assert said.acceptance_length == 1 + 10 / 4
-    assert said.per_position == (1.0, 0.75)
+    assert (said.method, said.acceptance_length, said.per_position) == (method, length, per_position)
     assert said.target_steps_per_token == 6 / 16
-    assert "steps without a draft are not in it" in said.sentence.lower()
-
-
-def test_flat_counters_give_tokens_a_step_by_their_steps(tmp_path):
-    said = found(tmp_path, turn(STEPS))["spec", "repeat"]
-
-    assert (said.method, said.acceptance_length, said.per_position) == ("steps of the counters", 14 / 4, ())
-    assert said.target_steps_per_token == 6 / 16
-    assert "counts no drafts" in said.sentence
-
-
-def test_without_counters_it_is_derived_from_tokens_per_chunk_and_the_bias_is_said(tmp_path):
-    said = found(tmp_path, None)["spec", "repeat"]
-
-    assert (said.method, said.acceptance_length, said.per_position) == ("tokens per chunk", 14 / 4, ())
-    assert said.target_steps_per_token == 6 / 16
-    assert "too high where two steps came as one chunk" in said.sentence
+    assert bias in said.sentence
 
 
 def test_chunks_of_failed_requests_are_not_in_it(tmp_path):

@@ -59,10 +59,6 @@ def test_a_variant_of_half_the_time_is_faster_and_says_by_how_much():
     assert cell.why.endswith("p below 0.001 among 6 tests; beyond the noise floor of 1.020")
 
 
-def test_a_variant_of_twice_the_time_is_slower():
-    assert one(at(0.5)).verdict == "slower"
-
-
 def test_an_interval_inside_the_margin_is_the_same_though_chance_does_not_explain_it():
     cell = one(at(1.02))
     assert cell.adjusted_p < 0.001
@@ -79,13 +75,6 @@ def test_the_whole_interval_must_lie_inside_the_margin(ratio, word):
 
 
 @pytest.mark.parametrize(
-    ("ratio", "word"), [(1.0495, "same"), (1.0505, "faster"), (1 / 1.0495, "same"), (1 / 1.0505, "slower")]
-)
-def test_the_margin_is_a_ratio_whichever_way_it_is_crossed(ratio, word):
-    assert one(at(ratio, [1 + (by - 1) / 20 for by in JITTER])).verdict == word
-
-
-@pytest.mark.parametrize(
     ("ratio", "word"), [(1.3, "faster"), (1.1, "no evidence"), (0.9, "no evidence"), (0.8, "slower")]
 )
 def test_what_the_baseline_differs_from_itself_by_is_never_called(ratio, word):
@@ -95,12 +84,6 @@ def test_what_the_baseline_differs_from_itself_by_is_never_called(ratio, word):
     assert word != "no evidence" or "is within the noise floor of 1.20" in cell.why
     assert (word == "no evidence") == cell.why.endswith("; what would decide it is not known: more control rounds may "
                                                         "lower the floor")  # fmt: skip
-
-
-def test_without_a_control_the_cell_says_that_there_is_no_noise_floor():
-    cell = one(at(2.0))
-    assert (cell.verdict, cell.noise_floor) == ("faster", None)
-    assert "no noise floor" in cell.why
 
 
 def test_a_floor_of_another_cell_is_not_this_ones():
@@ -198,27 +181,25 @@ def why(seen, metric="e2e_ms", **of):
     return cell.why
 
 
-def test_an_arm_that_was_not_asked_is_named():
-    assert (
-        why(table({"repeat": {"base": STEADY, "spec": [NAN] * 6}})) == "spec was not asked in this class at this load"
-    )
-    only = observed([Asked(arm="spec", prompt=f"p{number}") for number in range(6)])
-    assert why(only) == "base was not asked in this class at this load"
-
-
-def test_a_class_that_one_arm_was_not_asked_does_not_keep_others_from_a_verdict():
-    found = judged(table({"repeat": {"base": STEADY, "spec": [ms / 2 for ms in STEADY]}, "chat": {"base": STEADY}}))
-    assert found["spec", "repeat"].verdict == "faster"
-    assert found["spec", "chat"].why == "spec was not asked in this class at this load"
-
-
-def test_an_arm_whose_requests_all_failed_is_named():
-    rows = [
-        Asked(arm=arm, prompt=f"p{n}", error="closed" if arm == "spec" else None)
-        for arm in ("base", "spec")
-        for n in range(6)
-    ]
-    assert why(observed(rows)) == "all 6 requests of spec failed"
+@pytest.mark.parametrize(
+    ("base", "spec", "reason"),
+    [
+        ({}, None, "spec was not asked in this class at this load"),
+        (None, {}, "base was not asked in this class at this load"),
+        ({}, {"error": "closed"}, "all 6 requests of spec failed"),
+        ({}, {"round": 1}, "no prompt was answered by both arms in the same round"),
+    ],
+)
+def test_what_keeps_a_cell_from_an_estimate_is_named_and_keeps_no_other(base, spec, reason):
+    arms = {name: fields for name, fields in (("base", base), ("spec", spec)) if fields is not None}
+    rows = [Asked(arm=arm, prompt=f"p{n}", **fields) for arm, fields in arms.items() for n in range(6)]
+    others = [
+        Asked(arm=arm, class_="chat", prompt=f"c{n}", round=number, e2e_ms=ms * STEADY[n])
+        for number in range(4) for arm, ms in (("base", 1.0), ("spec", 0.5)) for n in range(6)
+    ]  # fmt: skip
+    assert why(observed([*rows, *others])) == reason
+    bars_all = spec == {"error": "closed"}  # then the whole run compares survivors
+    assert (judged(observed([*rows, *others]))["spec", "chat"].verdict == "faster") is not bars_all
 
 
 def test_a_server_that_counts_no_tokens_is_named_by_the_metrics_that_take_them():
@@ -236,13 +217,6 @@ def test_one_prompt_has_its_speed_up_and_no_verdict():
     cell = one(table({"repeat": {"base": [100.0], "spec": [50.0]}}))
     assert (cell.speed_up, cell.baseline, cell.measured) == (RatioEstimate(value=pytest.approx(2.0)), 100.0, 50.0)
     assert cell.why == "1 prompt was answered by both arms, and fewer than 3 have no spread"
-
-
-def test_arms_asked_in_different_rounds_only_are_not_compared():
-    rows = [
-        Asked(arm=arm, prompt=f"p{n}", round=number) for number, arm in enumerate(("base", "spec")) for n in range(6)
-    ]
-    assert why(observed(rows)) == "no prompt was answered by both arms in the same round"
 
 
 def test_a_run_without_a_record_has_no_cell():

@@ -137,14 +137,7 @@ def test_without_the_load_of_rounds_nothing_is_marked():
         (QUIET | {"lag_p99_s": 0.06}, False),
         (QUIET | {"client_cpu": 0.9, "wall_s": 0.5}, False),
     ],
-    ids=[
-        "quiet",
-        "a whole CPU",
-        "late by 2 % of a request",
-        "late by 6 % of a request",
-        "seldom so late",
-        "half a second",
-    ],
+    ids=["quiet", "a whole CPU", "late by 2 %", "late by 6 %", "seldom so late", "half a second"],
 )
 def test_a_round_is_marked_where_the_client_was_the_bottleneck(tmp_path, load, marked):
     found = loaded(tmp_path, QUIET, load)

@@ -58,14 +58,12 @@ def test_tokens_of_an_answer_that_is_none_are_paid_for_and_not_counted(changes):
     assert (bad.busy_s, bad.good_tokens) == (good.busy_s, 2000)
 
 
-def test_an_answer_cut_by_max_tokens_counts():
-    assert of([asked("base", "p0", 0, content="truncated", cut=True)]).good_tokens == 1000
-
-
-def test_an_answer_that_nobody_checked_counts_and_is_told():
-    found = of([asked("base", "p0", 0, content=None)])
-    assert found.good_tokens == 1000
-    assert "was not checked" in found.sentence
+@pytest.mark.parametrize(
+    ("changes", "is_told"), [({"content": "truncated", "cut": True}, False), ({"content": None}, True)]
+)
+def test_an_answer_that_was_cut_or_that_nobody_checked_counts(changes, is_told):
+    found = of([asked("base", "p0", 0, **changes)])
+    assert (found.good_tokens, "was not checked" in found.sentence) == (1000, is_told)
 
 
 def test_an_answer_beyond_a_stated_limit_is_not_counted():

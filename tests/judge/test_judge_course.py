@@ -93,10 +93,6 @@ def test_noise_is_no_drift():
     assert check(asked(steady, noise=0.3), "drift").result == "passed"
 
 
-def test_in_one_round_no_drift_can_be_seen():
-    assert check(asked(steady, rounds=1), "drift").result == "absent"
-
-
 def test_who_is_asked_second_and_slower_shows_as_an_order():
     found = check(asked(lambda at: 0.15 * at.second), "order")
 

@@ -139,20 +139,6 @@ def test_one_failure_is_told_and_does_not_bar_a_verdict():
     assert "1 of 60 requests of spec failed, 0 of 60 of base." in found.reasons
 
 
-def test_another_output_is_in_the_verdict():
-    found = headline(run(a=2.0), equal=(equality("differs"),))
-    assert found.verdict == "faster within one start but not the same output"
-    assert found.sentence.endswith(", but its outputs are not the same.")
-    assert "Outputs: differs." in found.reasons
-
-
-@pytest.mark.parametrize("equal", [(), (equality("no evidence"),)])
-def test_equality_that_is_not_shown_is_said(equal):
-    found = headline(run(a=2.0), equal=equal)
-    assert found.finding == "faster"
-    assert found.sentence.endswith("; that outputs are the same is not shown.")
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -240,13 +226,6 @@ def test_what_the_intervals_leave_out_stands_in_the_reasons():
     found = headline(run(a=2.0))
     assert "no noise floor: the baseline was not asked against itself." in found.reasons
     assert "no placement is recorded of spec: the interval leaves out how the halves of a host differ." in found.reasons
-
-
-def test_few_starts_stand_in_the_reasons_with_what_puts_them_in():
-    seen = run(a=2.0)
-    sentence = "base was met in 1 start; spec was met in 1 start: the interval leaves out how starts differ"
-    check = ControlCheck(name="start", result="absent", sentence=sentence)
-    assert f"{sentence}." in headline(seen, RunControls(checks=(check,))).reasons
 
 
 def test_what_a_check_says_is_not_said_twice():

@@ -27,21 +27,18 @@ def test_two_numbers_among_many_absent_ones_have_no_interval() -> None:
 def test_equal_values_have_an_interval_without_width() -> None:
     found = estimate_log_ratio(np.full(5, 0.3))
 
-    assert found is not None
     assert (found.low, found.high, found.p) == (pytest.approx(0.3), pytest.approx(0.3), 0.0)
 
 
 def test_equal_values_of_nothing_are_no_difference() -> None:
     found = estimate_log_ratio(np.zeros(5))
 
-    assert found is not None
     assert found.p == 1.0
 
 
 def test_the_estimate_is_the_mean_over_prompts() -> None:
     found = estimate_log_ratio(LOGS)
 
-    assert found is not None
     assert found.log == pytest.approx(LOGS.mean())
 
 
@@ -50,7 +47,6 @@ def test_the_interval_of_a_normal_is_near_students(count: int) -> None:
     logs = special.ndtri((np.arange(count) + 0.5) / count)
     found = estimate_log_ratio(logs)
 
-    assert found is not None
     assert (found.high - found.low) / 2 == pytest.approx(
         special.stdtrit(count - 1, 0.975) * logs.std(ddof=1) / np.sqrt(count), rel=0.08
     )
@@ -59,7 +55,6 @@ def test_the_interval_of_a_normal_is_near_students(count: int) -> None:
 def test_the_interval_leans_to_where_values_are_far_out() -> None:
     found = estimate_log_ratio(np.exp(RNG.normal(0, 1, 24)))
 
-    assert found is not None
     assert found.high - found.log > found.log - found.low
 
 
@@ -67,7 +62,6 @@ def test_the_interval_leans_to_where_values_are_far_out() -> None:
 def test_the_interval_leaves_out_0_exactly_where_p_is_below_its_level(level: float) -> None:
     for shift in np.linspace(-0.5, 0.5, 41):
         found = estimate_log_ratio(LOGS + shift)
-        assert found is not None
         low, high = compute_interval(found, level)
 
         assert (low > 0 or high < 0) == (found.p < 1 - level)
@@ -76,12 +70,7 @@ def test_the_interval_leaves_out_0_exactly_where_p_is_below_its_level(level: flo
 def test_the_interval_whose_level_is_1_less_p_ends_at_0() -> None:
     found = estimate_log_ratio(LOGS)
 
-    assert found is not None
     assert compute_interval(found, 1 - found.p)[0] == pytest.approx(0, abs=1e-9)
-
-
-def test_the_same_seed_gives_the_same_interval() -> None:
-    assert estimate_log_ratio(LOGS, seed=7) == estimate_log_ratio(LOGS, seed=7)
 
 
 def test_what_all_prompts_of_a_round_share_makes_the_interval_wider() -> None:
@@ -89,8 +78,6 @@ def test_what_all_prompts_of_a_round_share_makes_the_interval_wider() -> None:
     shared = rest + np.array([0.1, -0.1, 0.1, -0.1])
     alone, found = estimate_log_ratio(rest.mean(axis=1), rest), estimate_log_ratio(shared.mean(axis=1), shared)
 
-    assert alone is not None
-    assert found is not None
     assert found.high - found.low > 10 * (alone.high - alone.low)
 
 
@@ -106,7 +93,6 @@ def test_six_starts_have_about_as_many_degrees_of_freedom_as_there_are_starts() 
     cells = by_start(FEWEST_STARTS)
     found = estimate_log_ratio(cells.mean(axis=1), cells, np.arange(FEWEST_STARTS))
 
-    assert found is not None
     assert 5 <= found.df < 7
 
 
@@ -115,8 +101,6 @@ def test_what_swapped_placements_differ_by_does_not_widen_the_interval() -> None
     moved = cells + 0.5 * (2 * placements - 1)
     found = [estimate_log_ratio(one.mean(axis=1), one, np.arange(6), placements=placements) for one in (cells, moved)]
 
-    assert found[0] is not None
-    assert found[1] is not None
     assert found[1].se == pytest.approx(found[0].se)
 
 
@@ -134,6 +118,4 @@ def test_a_cell_that_is_absent_changes_little_where_prompts_and_starts_add_up() 
     holed[3, 2] = np.nan
     whole, found = (estimate_log_ratio(cells.mean(axis=1), one, np.arange(6)) for one in (cells, holed))
 
-    assert whole is not None
-    assert found is not None
     assert found.log == pytest.approx(whole.log, abs=0.3 * whole.se)

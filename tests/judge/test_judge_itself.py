@@ -9,8 +9,7 @@ import pytest
 from observed import Truth, drawn, table, with_figures
 
 from tandem.bench.request_table import RequestTable
-from tandem.judge.aa_control import FALSE_VOID_RATE
-from tandem.judge.controls import check_controls
+from tandem.judge.controls import FALSE_VOID_RATE, check_controls
 from tandem.judge.pairs import JUDGED_METRICS
 from tandem.judge.schema import ControlCheck, RunControls
 

@@ -28,6 +28,7 @@ def test_every_request_is_a_row_with_its_names_as_codes(tmp_path: Path) -> None:
     assert seen.round.tolist() == [0, 3]
     assert seen.failed.tolist() == [False, True]
     assert seen.error.tolist() == [UNKNOWN, 0]
+    assert all(np.isnan(values[1]) for values in seen.figures.values())
 
 
 def test_figures_are_those_of_the_record(tmp_path: Path) -> None:
@@ -38,12 +39,6 @@ def test_figures_are_those_of_the_record(tmp_path: Path) -> None:
     assert {name: values[0] for name, values in seen.figures.items() if np.isfinite(values[0])} == {
         name: value for name, value in compute_record_metrics(one).items() if name != "chunk_gap_ms"
     }
-
-
-def test_a_failed_request_has_no_figure(tmp_path: Path) -> None:
-    seen = read_request_table(write_run(tmp_path, [failed()]))
-
-    assert all(np.isnan(values).all() for values in seen.figures.values())
 
 
 def test_the_baseline_is_the_first_arm_of_the_manifest_whoever_was_asked_first(tmp_path: Path) -> None:
@@ -103,32 +98,23 @@ def scrape(began_s: float, **changes: object) -> MetricsScrape:
     return MetricsScrape(**{**stated, **changes})
 
 
-def test_the_start_of_a_server_is_what_its_page_said_in_that_turn(tmp_path: Path) -> None:
-    scrapes = [scrape(100.0, class_="repeat"), scrape(200.0, class_="repeat", round=1)]
+@pytest.mark.parametrize(
+    ("requests", "scrapes", "starts"),
+    [
+        ([{}, {"round": 1}, {"round": 2}], [(100.0, {}), (200.0, {"round": 1})], ["100.00", "200.00", None]),
+        ([{}, {"class_": "chat"}, {"class_": "code"}], [(100.0, {}), (200.0, {"class_": "chat"})],
+         ["100.00", "200.00", None]),
+        ([{}, {"class_": "chat"}], [(100.0, {"class_": None})], ["100.00", "100.00"]),
+        ([{"start": "pod-7"}], [(100.0, {"class_": None})], ["pod-7"]),
+    ],
+    ids=["of its turn", "of its class", "while classes are mixed", "recorded before the page"],
+)  # fmt: skip
+def test_the_start_of_a_server_is_what_its_page_said_in_that_turn(tmp_path: Path, requests, scrapes, starts) -> None:
+    pages = [scrape(began_s, **{"class_": "repeat", **changes}) for began_s, changes in scrapes]
 
-    seen = read_request_table(write_run(tmp_path, [record(), record(round=1), record(round=2)], scrapes))
+    seen = read_request_table(write_run(tmp_path, [record(**changes) for changes in requests], pages))
 
-    assert [seen.starts[code] if code >= 0 else None for code in seen.start] == ["100.00", "200.00", None]
-
-
-def test_a_page_read_in_one_class_says_nothing_of_another_at_the_same_place(tmp_path: Path) -> None:
-    scrapes = [scrape(100.0, class_="repeat"), scrape(200.0, class_="chat")]
-
-    seen = read_request_table(write_run(tmp_path, [record(), record(class_="chat"), record(class_="code")], scrapes))
-
-    assert [seen.starts[code] if code >= 0 else None for code in seen.start] == ["100.00", "200.00", None]
-
-
-def test_a_page_read_while_classes_are_mixed_holds_for_all_of_them(tmp_path: Path) -> None:
-    seen = read_request_table(write_run(tmp_path, [record(), record(class_="chat")], [scrape(100.0)]))
-
-    assert (seen.starts, seen.start.tolist()) == (("100.00",), [0, 0])
-
-
-def test_a_start_that_is_recorded_goes_before_the_page(tmp_path: Path) -> None:
-    seen = read_request_table(write_run(tmp_path, [record(start="pod-7", placement="half-0")], [scrape(100.0)]))
-
-    assert (seen.starts, seen.placements) == (("pod-7",), ("half-0",))
+    assert [seen.starts[code] if code >= 0 else None for code in seen.start] == starts
 
 
 @pytest.mark.parametrize("cut", [1, 20])

@@ -22,7 +22,7 @@ from tandem.judge.verdict import JudgeOptions, judge_run
 from tandem.simulator.settings import FaultSettings, PromptClassSettings, SimulatorSettings
 
 PROMPTS = 12
-TOKENS = 24
+TOKENS = 16
 BASE = SimulatorSettings(
     step_ms=(15.0,),  # many times what a busy machine's clock is late by
     prefill_base_ms=30.0,
@@ -84,7 +84,6 @@ def headline(verdict: Verdict, variant: str) -> Headline:
 def test_a_known_ratio_is_found(verdict: Verdict, variant: str, ratio: float) -> None:
     found = cell(verdict, variant).speed_up
 
-    assert found is not None
     assert found.value == pytest.approx(ratio, rel=0.15)  # this machine is busy with other tests
 
 
@@ -106,7 +105,6 @@ def test_the_baseline_against_itself_passes(verdict: Verdict) -> None:
 def test_garbage_cannot_win(verdict: Verdict) -> None:
     found = cell(verdict, "garbage").speed_up
 
-    assert found is not None
     assert found.value > 1.5
     assert headline(verdict, "garbage").verdict == "faster within one start but not the same output"
 
@@ -114,7 +112,6 @@ def test_garbage_cannot_win(verdict: Verdict) -> None:
 def test_a_server_that_cuts_its_answers_cannot_win(verdict: Verdict) -> None:
     found = cell(verdict, "cutting").speed_up
 
-    assert found is not None
     assert found.value > 1.5
     assert headline(verdict, "cutting").verdict == "faster within one start but not the same output"
 

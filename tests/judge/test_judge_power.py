@@ -5,16 +5,10 @@ import pytest
 from observed import Truth, drawn
 from scipy import special
 
+from tandem.judge import power
 from tandem.judge.interval import LogRatioEstimate, estimate_log_ratio
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.power import (
-    DecisionTargets,
-    VarianceParts,
-    compute_detectable_effect,
-    plan_prompts,
-    plan_rounds,
-    split_variance,
-)
+from tandem.judge.power import DecisionTargets, VarianceParts, compute_detectable_effect, plan_prompts, split_variance
 
 MARGIN = math.log(1.05)
 
@@ -26,18 +20,13 @@ def asked(log=0.0, floor=0.0, alpha=0.05, margin=MARGIN):
 
 
 def only(prompts=12, sd=0.2):
-    return [
-        VarianceParts(
-            prompt_count=prompts, round_count=0, prompt_variance=sd**2, round_variance=0.0, residual_variance=0.0
-        )
-    ]
+    return [VarianceParts(prompts, 0, sd**2, 0.0, 0.0)]
 
 
 def test_the_smallest_speed_up_is_found_four_times_out_of_five():
     rng, count, alpha = np.random.default_rng(1), 12, 0.01
-    least = compute_detectable_effect(np.array([0.2 / math.sqrt(count)]), np.array([count - 1.0]), asked(alpha=alpha))[
-        0
-    ]
+    se, df = np.array([0.2 / math.sqrt(count)]), np.array([count - 1.0])
+    (least,) = compute_detectable_effect(se, df, asked(alpha=alpha))
     draws = rng.normal(least, 0.2, (20_000, count))
     t = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / math.sqrt(count))
     assert np.mean(t > 3.1058) == pytest.approx(0.8, abs=0.01)  # Student's 0.995 with 11 degrees of freedom
@@ -78,29 +67,21 @@ def test_a_spread_that_ten_thousand_prompts_do_not_narrow_has_no_number():
 
 
 def test_more_prompts_do_not_narrow_what_differs_between_starts():
-    of_starts = [
-        VarianceParts(
-            prompt_count=12, round_count=6, prompt_variance=0.001, round_variance=0.02, residual_variance=0.001
-        )
-    ]
+    of_starts = [VarianceParts(12, 6, prompt_variance=0.001, round_variance=0.02, residual_variance=0.001)]
     assert plan_prompts(of_starts, asked(0.04)) == [None]
-    (rounds,) = plan_rounds(of_starts, asked(0.04))
+    (rounds,) = power.plan_rounds(of_starts, asked(0.04))
     assert 6 < rounds < 200
 
 
 def test_more_rounds_do_not_narrow_what_differs_between_prompts():
-    of_prompts = [
-        VarianceParts(
-            prompt_count=12, round_count=3, prompt_variance=0.04, round_variance=0.0, residual_variance=0.0001
-        )
-    ]
-    assert plan_rounds(of_prompts, asked(0.1)) == [None]
+    of_prompts = [VarianceParts(12, 3, prompt_variance=0.04, round_variance=0.0, residual_variance=0.0001)]
+    assert power.plan_rounds(of_prompts, asked(0.1)) == [None]
     assert plan_prompts(of_prompts, asked(0.1)) != [None]
 
 
 def test_a_run_of_one_round_cannot_say_how_many_would_do():
-    assert plan_rounds(only(), asked(0.1)) == [None]
-    assert plan_rounds(only(), asked(5.0)) == [None]
+    assert power.plan_rounds(only(), asked(0.1)) == [None]
+    assert power.plan_rounds(only(), asked(5.0)) == [None]
 
 
 def test_what_must_stand_beside_more_cells_takes_more_prompts():
@@ -125,8 +106,4 @@ def test_where_variance_comes_from_is_found_again():
 def test_an_estimate_without_width_has_no_spread():
     seen = drawn(Truth(ratio={"spec": {"a": 1.0}}, spread=0.0, noise=0.0))
     found = RequestPairing(seen).pairs(baseline="base", variant="spec", class_=0, load=0, metric="e2e_ms")
-    assert split_variance(found, LogRatioEstimate(log=0.0, se=0.0, df=11, low=0.0, high=0.0, p=1.0))[2:] == (
-        0.0,
-        0.0,
-        0.0,
-    )
+    assert split_variance(found, LogRatioEstimate(0.0, 0.0, 11, 0.0, 0.0, 1.0))[2:] == (0.0, 0.0, 0.0)

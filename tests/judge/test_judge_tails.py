@@ -108,17 +108,9 @@ def test_the_sentence_of_a_mixed_class_has_its_figures():
         seen, judge_cells(seen, RunControls(), margin=MARGIN), RunControls(), (), margin=MARGIN
     )
 
-    assert cell.verdict == "mixed"
+    assert (cell.verdict, cell.more_prompts, cell.more_rounds) == ("mixed", None, None)  # no number mends a tail
     assert " times as fast as base by the median, but " in headline.sentence
     assert f"by the median, but {cell.opposition}" in headline.sentence
-
-
-def test_slow_requests_of_many_classes_show_together():
-    seen = slow_sometimes(classes=14)
-    words = [cell.verdict for cell in judge_e2e(seen)]
-
-    assert "faster" not in words
-    assert any("over all classes with a faster median the" in cell.why for cell in judge_e2e(seen))
 
 
 def test_a_tail_that_may_be_slower_takes_the_word_away():
@@ -159,12 +151,6 @@ def test_few_slow_requests_of_many_classes_leave_no_class_the_same():
     words = [cell.verdict for cell in judge_e2e(slow_sometimes(classes=14, share=0.02, by=20, ratio=1.0))]
 
     assert "same" not in words
-
-
-def test_no_number_of_prompts_mends_a_tail():
-    (cell,) = judge_e2e(slow_every_fourth(faster=2.0))
-
-    assert (cell.verdict, cell.more_prompts, cell.more_rounds) == ("mixed", None, None)
 
 
 def test_mixed_classes_of_either_way_are_told_apart():

@@ -5,8 +5,8 @@ from observed import Asked, observed
 
 from tandem.judge.cells import judge_cells
 from tandem.judge.claims.answers import answer_claims
+from tandem.judge.comparability import explain_invalidity
 from tandem.judge.headline import build_headlines
-from tandem.judge.output_validity import explain_invalidity
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import OutputEquality, RunControls
 

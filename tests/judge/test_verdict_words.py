@@ -81,20 +81,13 @@ def test_every_finding_with_every_reservation_has_its_word():
     assert {combine_verdict(*told) for told in every} == set(get_args(OverallVerdict))
 
 
-@pytest.mark.parametrize(("rounds", "word"), [(FEWEST_ROUNDS - 1, "no evidence"), (FEWEST_ROUNDS, "faster")])
-def test_fewer_than_four_rounds_have_no_word(rounds, word):
-    assert headline(twice_as_fast(rounds)).finding == word
-
-
-@pytest.mark.parametrize("ratio", [1.0, 0.5])
-def test_three_rounds_call_nothing_the_same_or_slower_either(ratio):
-    assert headline(twice_as_fast(3, ratio)).finding == "no evidence"
-
-
-def test_the_sentence_says_how_many_rounds_are_needed():
-    told = "3 rounds cannot tell a difference from noise that outlasts a turn: 4 can (--rounds)"
-
-    assert told in headline(twice_as_fast(3)).sentence
+@pytest.mark.parametrize(("ratio", "word"), [(2.0, "faster"), (1.0, "same"), (0.5, "slower")])
+def test_fewer_than_four_rounds_have_no_word_and_say_how_many_have(ratio, word):
+    assert headline(twice_as_fast(FEWEST_ROUNDS, ratio)).finding == word
+    few = headline(twice_as_fast(FEWEST_ROUNDS - 1, ratio))
+    assert (few.finding, "3 rounds cannot tell" in few.sentence, "4 can (--rounds)" in few.sentence) == (
+        "no evidence", True, True,
+    )  # fmt: skip
 
 
 def test_a_round_that_is_left_out_counts_as_none():
@@ -134,6 +127,7 @@ def test_without_a_recorded_start_the_word_is_within_one_start():
     found = headline(twice_as_fast())
 
     assert (found.verdict, found.evidence) == ("faster within one start", "one-start")
+    assert find_tone(found).class_ == "good"  # beside the same outputs alone
     assert found.sentence.startswith("Within one start of each server, spec answers ")
 
 
@@ -182,10 +176,6 @@ def test_other_outputs_are_in_the_word():
     assert find_tone(found).class_ == "bad"
 
 
-def test_green_is_a_faster_variant_with_the_same_outputs():
-    assert find_tone(headline(twice_as_fast())).class_ == "good"
-
-
 @pytest.mark.parametrize(("words", "counts"), [
     (("garbage",), "6 of 24 answers of base (6 garbage)"), (("loop", "garbage"), "6 of 24 answers of base (3 "),
 ])  # fmt: skip
@@ -200,10 +190,6 @@ def test_the_sentence_counts_garbage_and_loops_of_either_arm(words, counts):
 
     assert "; the content check refused 6 of 24 answers of spec (" in sentence
     assert counts in sentence
-
-
-def test_where_neither_arm_gives_text_nothing_is_said():
-    assert headline(twice_as_fast(content="garbage")).finding == "no evidence"
 
 
 def test_noise_from_round_to_round_is_seldom_called():

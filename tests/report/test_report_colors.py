@@ -13,20 +13,7 @@ from tandem.judge.schema import CellWord
 from tandem.report import header
 from tandem.report.colors import DARK, LIGHT, SHAPES, TONES
 
-TEXTS = (
-    "text",
-    "muted",
-    "link",
-    "faster",
-    "slower",
-    "same",
-    "none",
-    "caution-text",
-    "arm-0",
-    "arm-1",
-    "arm-2",
-    "arm-3",
-)
+TEXTS = ("text", "muted", "link", "faster", "slower", "same", "none", "caution-text", *(f"arm-{n}" for n in range(4)))
 ON_TINT = {"faster": "tint-good", "slower": "tint-bad", "same": "tint-even", "none": "tint-open",
            "caution-text": "marked", "text": "marked"}  # fmt: skip
 

@@ -17,9 +17,8 @@ import pytest
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.schedule import LoadLevel
 from tandem.judge.schema import BottleneckRound, OutputFinding, RunControls, TokenCost, Verdict
-from tandem.report import acceptance, appendix, distributions, forest_plot, output, speed_up, time_series
-from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, compose_slide
-from tandem.report.section import ReportSection
+from tandem.report import acceptance, appendix, distributions, output, speed_up, time_series
+from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, compose_slide
 
 MEASURED = Path(__file__).parents[1] / "monitoring" / "measured" / "run"
 
@@ -52,7 +51,7 @@ def said(section: ReportSection) -> str:
 
 
 def test_a_forest_has_a_row_a_class_the_fastest_above(verdict: Verdict) -> None:
-    drawn = rows(forest_plot.build_forest_charts(verdict, verdict.headlines[0], 0)[0])
+    drawn = rows(speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)[0])
 
     values = [cell.speed_up.value for cell in verdict.cells if cell.metric == "e2e_ms" and cell.speed_up]
     assert sorted(values, reverse=True) == [row["value"] for row in drawn]
@@ -65,7 +64,7 @@ def test_faster_is_green_beside_equal_outputs_alone(verdict: Verdict, found: Out
     headline = msgspec.structs.replace(verdict.headlines[0], output=found)
     drawn = [
         spec
-        for chart in forest_plot.build_forest_charts(verdict, headline, 0)
+        for chart in speed_up.build_forest_charts(verdict, headline, 0)
         for spec in (chart.spec(FULL_PX), chart.spec(NARROW_PX), compose_slide(chart, None))
     ]
     ranges = re.findall(r'"domain": \["faster"[^]]*\], "range": \["(var[^"]*)"', json.dumps(drawn))
@@ -77,13 +76,11 @@ def test_faster_is_green_beside_equal_outputs_alone(verdict: Verdict, found: Out
 def test_a_chart_says_why_faster_is_not_green(verdict: Verdict) -> None:
     headline = msgspec.structs.replace(verdict.headlines[0], output="not the same")
 
-    assert (
-        "Faster is red: outputs are not the same." in forest_plot.build_forest_charts(verdict, headline, 0)[0].caption
-    )
+    assert "Faster is red: outputs are not the same." in speed_up.build_forest_charts(verdict, headline, 0)[0].caption
 
 
 def test_other_metrics_have_the_same_rows_in_the_same_order(verdict: Verdict) -> None:
-    first, *others = forest_plot.build_forest_charts(verdict, verdict.headlines[0], 0)
+    first, *others = speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)
 
     def names(chart: ReportChart) -> list[str]:
         named = chart.spec(NARROW_PX)["layer"][-1]["data"]["values"]
@@ -101,7 +98,7 @@ def test_of_thousands_of_classes_the_fastest_and_the_slowest_are_drawn_and_the_r
     section = speed_up.build_speed_section(many)
     drawn = rows(charts(section)["speed-up-0"])
 
-    assert len(drawn) == forest_plot.MAX_ROWS
+    assert len(drawn) == speed_up.MAX_FOREST_ROWS
     assert {row["verdict"] for row in drawn} == {"faster", "slower"}
     assert "Drawn are 30 of 3,000" in said(section)
     assert "160 of 12,000 cells" in said(section)

@@ -19,8 +19,9 @@ from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.schedule import LoadLevel
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.judge.schema import RunControls, Verdict
-from tandem.report import header
+from tandem.report import header, output
 from tandem.report import page as report
+from tandem.report.charts import ReportChart
 
 MOST_BYTES = 2_000_000
 UNASKED = "The post's claims are not asked of these servers: they are simulated."
@@ -214,9 +215,6 @@ def test_what_differs_in_an_example_is_marked_and_nothing_else(verdict: Verdict)
 
 
 def _marked(verdict: Verdict) -> list[str]:
-    from tandem.report import output  # noqa: PLC0415 - of this test alone
-    from tandem.report.charts import ReportChart  # noqa: PLC0415
-
     parts = [part for part in output.build_output_section(verdict).parts if not isinstance(part, ReportChart)]
     return Parsed("".join(parts)).texts("mark")
 
@@ -228,10 +226,18 @@ def test_pictures_for_slides_are_1600_pixels_wide(written: report.ReportFiles) -
     assert widths == {1600}
 
 
-def test_a_run_of_which_nothing_can_be_said_says_so_first(tmp_path: Path) -> None:
-    seen = read_request_table(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
+@pytest.fixture
+def dead(tmp_path: Path) -> RequestTable:
+    """A run in which every request of both arms failed."""
+    return read_request_table(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
 
-    page = Parsed(report.write_report(example.nothing(seen), seen, tmp_path).html.read_text(encoding="utf-8"))
+
+def write_page(verdict: Verdict, seen: RequestTable, folder: Path) -> Parsed:
+    return Parsed(report.write_report(verdict, seen, folder).html.read_text(encoding="utf-8"))
+
+
+def test_a_run_of_which_nothing_can_be_said_says_so_first(dead: RequestTable, tmp_path: Path) -> None:
+    page = write_page(example.nothing(dead), dead, tmp_path)
 
     assert page.texts("h1") == ["No verdict"]
     assert "no prompt was answered by both base and a variant" in page.texts("header")[0]
@@ -241,31 +247,27 @@ def test_a_run_of_which_nothing_can_be_said_says_so_first(tmp_path: Path) -> Non
 def test_a_baseline_alone_has_a_page(tmp_path: Path) -> None:
     seen = read_request_table(write_run(tmp_path / "run", [failed()], arms=(example.arm("base", role="baseline"),)))
 
-    page = Parsed(
-        report.write_report(example.nothing(seen, variants=()), seen, tmp_path).html.read_text(encoding="utf-8")
-    )
+    page = write_page(example.nothing(seen, variants=()), seen, tmp_path)
 
     assert "base was measured alone, without a variant" in page.texts("header")[0]
 
 
-def test_a_void_run_says_why_before_anything_else(tmp_path: Path) -> None:
-    seen = read_request_table(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
-    void = example.nothing(seen, controls=RunControls(void=("the baseline became 30 % slower while it ran",)))
+def test_a_void_run_says_why_before_anything_else(dead: RequestTable, tmp_path: Path) -> None:
+    void = example.nothing(dead, controls=RunControls(void=("the baseline became 30 % slower while it ran",)))
 
-    page = Parsed(report.write_report(void, seen, tmp_path).html.read_text(encoding="utf-8"))
+    page = write_page(void, dead, tmp_path)
 
     assert page.texts("h1")[0].startswith("Void")
     assert "the baseline became 30 % slower" in page.texts("header")[0]
 
 
-def test_a_void_variant_says_so_once(tmp_path: Path, verdict: Verdict) -> None:
-    seen = read_request_table(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
+def test_a_void_variant_says_so_once(dead: RequestTable, tmp_path: Path, verdict: Verdict) -> None:
     headline = msgspec.structs.replace(
         verdict.headlines[0], verdict="void", finding="void", sentence="The run is void."
     )
-    void = example.nothing(seen, controls=RunControls(void=("no request succeeded",)), headlines=(headline,))
+    void = example.nothing(dead, controls=RunControls(void=("no request succeeded",)), headlines=(headline,))
 
-    page = Parsed(report.write_report(void, seen, tmp_path).html.read_text(encoding="utf-8"))
+    page = write_page(void, dead, tmp_path)
 
     assert page.texts("h1") == [f"\u2715 Void {headline.variant} against base"]
     assert "This run supports no verdict" not in page.texts("header")[0]
@@ -323,10 +325,7 @@ def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict:
     both = tuple(msgspec.structs.replace(verdict.headlines[0], variant=name) for name in ("eagle", "ngram"))
     few = read_request_table(write_run(tmp_path / "run", [failed()]))
 
-    page = Parsed(
-        report.write_report(example.nothing(few, headlines=both, variants=("eagle", "ngram")), few, tmp_path)
-        .html.read_text(encoding="utf-8")
-    )  # fmt: skip
+    page = write_page(example.nothing(few, headlines=both, variants=("eagle", "ngram")), few, tmp_path)
 
     assert page.texts("h1") == [f"Verdict on 2 variants of {few.baseline}"]
     assert [told for told in page.texts("h2") if "against" in told] == [

@@ -4,46 +4,69 @@ Invariant: every claim of the register has an answer for every variant, with fig
 the size of a figure is answered by a run of the post's own set-up alone; no gain is confirmed of a variant whose output
 differs or that failed what the baseline answered; a run that is void, or whose answers are no text, says nothing; of
 speed, neither does one of too few rounds for a verdict.
-Claims that contradict each other are told against each other.
+Claims that contradict each other are told against each other. What a manifest does not know confirms nothing; what it
+knows to differ contradicts. A simulated server answers no claim, and neither does one of which nobody declared what it
+is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from tandem.bench.request_table import RequestTable
+from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.judge import verdict_reason
-from tandem.judge.claims import efficiency as claim_work
-from tandem.judge.claims import server_setup as claim_set_up
-from tandem.judge.claims import speed as claim_speed
+from tandem.judge.claims import efficiency, speed
 from tandem.judge.claims.register import Claim, ClaimAnswer, read_register
-from tandem.judge.claims.variant_results import VariantResults, describe_llmperf
+from tandem.judge.claims.variant_results import (
+    VariantResults,
+    describe_llmperf,
+    find_manifest_arm,
+    list_differences,
+)
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import CellVerdict, ClaimVerdict, ClassAcceptance, OutputEquality, RunControls
-
-ANSWER_FUNCTIONS: Mapping[str, Callable[[Claim, VariantResults], ClaimAnswer]] = {
-    "best class": claim_speed.answer_best_class,
-    "cells": claim_speed.answer_cells,
-    "over time": claim_speed.answer_over_time,
-    "pattern": claim_speed.answer_pattern,
-    "drafts": claim_work.answer_drafts,
-    "windows of speculation": claim_work.answer_windows,
-    "cost": claim_work.answer_cost,
-    "equality": claim_work.answer_equality,
-    "steps": claim_work.answer_steps,
-    "declared": claim_set_up.answer_declaration,
-    "set-up": claim_set_up.answer_setup,
-    "months": claim_set_up.answer_months,
-    "image": claim_set_up.answer_image,
-}
-"""What answers each word of tandem.judge.claims.register.AnswerMethod."""
 
 RUN_CLAIMS = ("drafts", "windows of speculation", "declared", "months")
 """What is answered once a run: it compares variants, or no run can answer it."""
 
 _MANIFEST_CLAIMS = ("declared", "months", "set-up", "image")
+_MANIFEST_FIELDS = {"model": "model", "image": "image", "server_version": "server version", "runtime": "runtime"}
+_ANSWER_WORDS = {
+    "confirmed": "is confirmed",
+    "contradicted": "is contradicted",
+    "no evidence": "finds no evidence",
+    "not comparable": "is not comparable with this run",
+}
+
+
+def explain_unasked(table: RequestTable) -> str | None:
+    """Return the sentence that says why the post's claims are not asked of a run's servers; None where they are.
+
+    One variant with the post's draft and window is enough: claims about tuning compare others with it.
+
+    Raises:
+        BenchError: the register of claims is not as it must be.
+    """
+    run, set_up = table.run, read_register().set_up
+    obstacle: str | None = None
+    if run.simulated is not False:
+        obstacle = "they are simulated" if run.simulated else "whether they are simulated is not known"
+    elif run.environment is None or run.experiment is None:
+        obstacle = "they were named by address, not by --env and --experiment"
+    elif run.instance_type != set_up.instance_type:
+        obstacle = f"they run on {run.instance_type or 'an unknown instance type'}, not on {set_up.instance_type}"
+    else:
+        baseline, *variants = (find_manifest_arm(table, name) for name in (table.baseline, *table.variants))
+        differences = [
+            next(list_differences(set_up, baseline, variant, allow_tuning=False), None)
+            for variant in variants
+            if baseline is not None and variant is not None
+        ]
+        obstacle = next(iter(differences), "the manifest does not know both arms")
+        obstacle = None if None in differences else obstacle
+    return None if obstacle is None else f"The post's claims are not asked of these servers: {obstacle}."
 
 
 def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what was found of it, how to answer
@@ -89,24 +112,17 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
         for claim in claim_register.claim
         for results in (variant_results[:1] if claim.asks in RUN_CLAIMS else variant_results) or [None]
     ]
-    return tuple(_add_contradictions(verdicts))
+    answers = {(verdict.claim, verdict.variant): verdict.answer for verdict in verdicts}
+    return tuple(_add_contradictions(verdict, answers) for verdict in verdicts)
 
 
 def _answer_claim(claim: Claim, results: VariantResults | None, void_reason: str) -> ClaimVerdict:
+    answer, llmperf = ClaimAnswer("not comparable", "this run has no variant to hold against a baseline"), None
     is_of_run = results is None or claim.asks in RUN_CLAIMS
-    if results is None:
-        answer = ClaimAnswer("not comparable", "this run has no variant to hold against a baseline")
-    elif claim.asks in _MANIFEST_CLAIMS:
-        answer = _restrict_answer(claim, results, ANSWER_FUNCTIONS[claim.asks](claim, results))
-    elif void_reason or results.invalid_reason:
-        reason = f"the run is void: {void_reason}" if void_reason else results.invalid_reason
-        answer = ClaimAnswer("no evidence", reason)
-    else:
-        answer = _restrict_answer(claim, results, ANSWER_FUNCTIONS[claim.asks](claim, results))
-        difference = results.explain_difference()
-        if answer.answer in {"confirmed", "contradicted"} and difference:
-            answer = answer.add_sentence(f"This is said of this run's servers, not of the post's: {difference}")
-    has_llmperf = results is not None and claim.llmperf and not is_of_run
+    if results is not None:
+        answer = _answer_by_results(claim, results, void_reason)
+        if claim.llmperf and not is_of_run:
+            llmperf = describe_llmperf(results, (*claim.classes, *claim.beside))
     return ClaimVerdict(
         claim=claim.id,
         text=claim.text,
@@ -114,42 +130,119 @@ def _answer_claim(claim: Claim, results: VariantResults | None, void_reason: str
         answer=answer.answer,
         why=f"{answer.reason.rstrip('.')}.",
         against=claim.against,
-        llmperf=describe_llmperf(results, (*claim.classes, *claim.beside)) if results and has_llmperf else None,
+        llmperf=llmperf,
         variant=None if results is None or is_of_run else results.variant,
     )
 
 
-def _restrict_answer(claim: Claim, results: VariantResults, answer: ClaimAnswer) -> ClaimAnswer:
-    """Take back an answer that this run cannot give, whatever its figures are."""
-    few_reason = verdict_reason.explain_few_rounds(results.count_rounds(claim.metrics, claim.classes))
-    if few_reason and claim.asks not in ("equality", *_MANIFEST_CLAIMS) and answer.answer != "not comparable":
+def _answer_by_results(claim: Claim, results: VariantResults, void_reason: str) -> ClaimAnswer:
+    """Answer a claim, and take back an answer that this run cannot give, whatever its figures are."""
+    is_of_manifest = claim.asks in _MANIFEST_CLAIMS
+    if not is_of_manifest and (void_reason or results.invalid_reason):
+        return ClaimAnswer("no evidence", f"the run is void: {void_reason}" if void_reason else results.invalid_reason)
+    answer = ANSWER_FUNCTIONS[claim.asks](claim, results)
+    rounds = [cell.rounds for cell in results.select_cells(claim.metrics, claim.classes)]
+    few_reason = verdict_reason.explain_few_rounds(max(rounds, default=0))
+    if few_reason and not is_of_manifest and claim.asks != "equality" and answer.answer != "not comparable":
         answer = ClaimAnswer("no evidence", few_reason)
     reason, difference = "", results.explain_difference(allow_tuning=claim.asks in RUN_CLAIMS)
+    if claim.carries == "the post's set-up" and difference:
+        reason = f"it is about the post's set-up, and {difference}"
     if answer.answer == "confirmed" and claim.direction == "faster":
         if results.explain_bias():
             reason = f"{results.explain_bias()}, so only survivors are compared"
         elif results.equality is not None and results.equality.result == "differs":
             reason = "its output is not the baseline's, so its speed is of another"
-    if not reason and claim.carries == "the post's set-up" and difference:
-        reason = f"it is about the post's set-up, and {difference}"
-    return ClaimAnswer("not comparable", f"{reason}; {answer.reason}") if reason else answer
+    if reason:
+        return ClaimAnswer("not comparable", f"{reason}; {answer.reason}")
+    difference = results.explain_difference()
+    if not is_of_manifest and difference and answer.answer in {"confirmed", "contradicted"}:
+        return answer.add_sentence(f"This is said of this run's servers, not of the post's: {difference}")
+    return answer
 
 
-def _add_contradictions(verdicts: Sequence[ClaimVerdict]) -> Iterable[ClaimVerdict]:
-    """Tell each claim that another one contradicts what became of that one."""
-    answers_by_claim = {(verdict.claim, verdict.variant): verdict.answer for verdict in verdicts}
-    words = {
-        "confirmed": "is confirmed", "contradicted": "is contradicted", "no evidence": "finds no evidence",
-        "not comparable": "is not comparable with this run",
-    }  # fmt: skip
-    for verdict in verdicts:
-        remarks = [
-            f"{claim_id} says otherwise, and {words[answer]}"
-            for claim_id in verdict.against
-            if (answer := answers_by_claim.get((claim_id, verdict.variant))) is not None
-        ]
-        yield (
-            msgspec.structs.replace(verdict, why=f"{verdict.why} Against it: {'; '.join(remarks)}.")
-            if remarks
-            else verdict
-        )
+def _add_contradictions(verdict: ClaimVerdict, answers: Mapping[tuple[str, str | None], str]) -> ClaimVerdict:
+    """Tell a claim what became of those that contradict it."""
+    words = {claim_id: answers.get((claim_id, verdict.variant)) for claim_id in verdict.against}
+    remarks = [f"{claim_id} says otherwise, and {_ANSWER_WORDS[word]}" for claim_id, word in words.items() if word]
+    if not remarks:
+        return verdict
+    return msgspec.structs.replace(verdict, why=f"{verdict.why} Against it: {'; '.join(remarks)}.")
+
+
+def _answer_setup(_: Claim, results: VariantResults) -> ClaimAnswer:
+    """Answer whether the arms differ in their decoding alone."""
+    if results.manifest_arms is None:
+        return ClaimAnswer("no evidence", "the manifest does not know both arms")
+    table, differences, unknown = results.table, [], []
+    for field, name in _MANIFEST_FIELDS.items():
+        before, after = (getattr(arm, field) for arm in results.manifest_arms)
+        if before is None or after is None:
+            unknown.append(f"{name} of an arm")
+        elif before != after:
+            differences.append(f"{name}: {before} and {after}")
+    places = [set(table.placement[table.arm_mask(arm)].tolist()) - {UNKNOWN} for arm in results.arms]
+    place_text = "; where each arm ran is not recorded"
+    if all(places):
+        own_text = "; each arm stayed on a place of its own, so what differs between them is in every figure"
+        place_text = own_text if places[0].isdisjoint(places[1]) else ""
+    if differences:
+        return ClaimAnswer("contradicted", f"{'; '.join(differences)}{place_text}")
+    if table.run.experiment is None:
+        unknown.append("tensor parallelism, lengths and batch, since servers were named by address")
+    if unknown:
+        return ClaimAnswer("no evidence", f"not known: {', '.join(unknown)}; what is known is equal{place_text}")
+    declared_text = f"experiment {table.run.experiment} declares the rest once"
+    text = f"model, image, server version and runtime are equal, and {declared_text}"
+    return ClaimAnswer("confirmed", f"{text}; samplers of the arms' engines are not compared{place_text}")
+
+
+def _answer_image(_: Claim, results: VariantResults) -> ClaimAnswer:
+    """Answer whether the same image serves both arms."""
+    if results.manifest_arms is None or not all(arm.image for arm in results.manifest_arms):
+        return ClaimAnswer("no evidence", "the manifest does not know the images of both arms")
+    base, variant = results.manifest_arms
+    if (base.image, base.model) != (variant.image, variant.model):
+        return ClaimAnswer("contradicted", f"{base.name} and {variant.name} are not the same image and model")
+    if variant.speculation is None or variant.speculation.method is None:
+        return ClaimAnswer("no evidence", f"the manifest does not say that {variant.name} speculates")
+    text, keys = f"both arms serve {base.model} from {base.image}", (base.artifact_key, variant.artifact_key)
+    if all(keys) and keys[0] != keys[1]:
+        text += f"; each has a compiled artifact of its own, {keys[0]} and {keys[1]}, compiled before"
+    return ClaimAnswer("confirmed", text)
+
+
+def _answer_declaration(*_: object) -> ClaimAnswer:
+    """Answer what a run cannot: such a pair is refused before it serves."""
+    return ClaimAnswer(
+        "not comparable",
+        "a run asks servers that already serve; `tandem check` refuses a pair of other tokenizers or vocabularies "
+        "(rules tokenizer-equal, vocabulary-equal) and warns of another family (draft-family)",
+    )
+
+
+def _answer_months(*_: object) -> ClaimAnswer:
+    """Answer what one run cannot."""
+    return ClaimAnswer(
+        "not comparable",
+        "one run is one moment of one pair of models: hold two runs beside each other with `tandem bench compare`, and "
+        "watch acceptance on the dashboard",
+    )
+
+
+ANSWER_FUNCTIONS: Mapping[str, Callable[[Claim, VariantResults], ClaimAnswer]] = {
+    "best class": speed.answer_best_class,
+    "cells": speed.answer_cells,
+    "over time": speed.answer_over_time,
+    "pattern": speed.answer_pattern,
+    "drafts": efficiency.answer_drafts,
+    "windows of speculation": efficiency.answer_windows,
+    "cost": efficiency.answer_cost,
+    "equality": efficiency.answer_equality,
+    "steps": efficiency.answer_steps,
+    "declared": _answer_declaration,
+    "set-up": _answer_setup,
+    "months": _answer_months,
+    "image": _answer_image,
+}
+"""What answers each word of tandem.judge.claims.register.AnswerMethod."""

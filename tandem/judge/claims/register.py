@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -22,9 +22,20 @@ from tandem.metrics import CATALOGUE
 FILE = Path(__file__).parent / "post.toml"
 
 AnswerMethod = Literal[
-    "best class", "cells", "over time", "pattern", "drafts", "windows of speculation", "cost", "equality", "steps",
-    "declared", "set-up", "months", "image",
-]  # fmt: skip
+    "best class",
+    "cells",
+    "over time",
+    "pattern",
+    "drafts",
+    "windows of speculation",
+    "cost",
+    "equality",
+    "steps",
+    "declared",
+    "set-up",
+    "months",
+    "image",
+]
 """How a claim is answered; each word has one function in tandem.judge.claims.answers."""
 
 ClaimScope = Literal["any run", "direction", "the post's set-up"]
@@ -158,20 +169,18 @@ def read_register(path: Path = FILE) -> ClaimRegister:
 
 def _find_faults(claim_register: ClaimRegister) -> list[str]:
     """Say what is wrong with rows whose form is right."""
-    ids = [claim.id for claim in claim_register.claim]
+    ids, sources = [claim.id for claim in claim_register.claim], claim_register.sources
     class_names = {name for suite in BUILT_IN for name in load_suite(suite).classes}
-    by_id = {claim.id: claim for claim in claim_register.claim}
+    against = {claim.id: claim.against for claim in claim_register.claim}
     faults = [f"{name} stands more than once" for name in dict.fromkeys(ids) if ids.count(name) > 1]
-    if claim_register.set_up.source not in claim_register.sources:
-        faults.append(
-            f"the set-up cites {claim_register.set_up.source!r}; allowed: {', '.join(claim_register.sources)}"
-        )
+    if claim_register.set_up.source not in sources:
+        faults.append(f"the set-up cites {claim_register.set_up.source!r}; allowed: {', '.join(sources)}")
     for claim in claim_register.claim:
         checks: dict[str, tuple[tuple[str, ...], Collection[str]]] = {
-            "source": ((claim.source,), claim_register.sources),
+            "source": ((claim.source,), sources),
             "metrics": (claim.metrics, CATALOGUE),
             "classes": ((*claim.classes, *claim.beside), class_names),
-            "against": (claim.against, [name for name in ids if name != claim.id]),
+            "against": (claim.against, against.keys() - {claim.id}),
         }
         faults += [
             f"{claim.id}: {key} has {name!r}; allowed: {', '.join(sorted(allowed_names))}"
@@ -182,9 +191,6 @@ def _find_faults(claim_register: ClaimRegister) -> list[str]:
         faults += [
             f"{claim.id} contradicts {name}, which does not say so"
             for name in claim.against
-            if name in by_id and claim.id not in by_id[name].against
+            if claim.id not in against.get(name, [claim.id])
         ]
     return faults
-
-
-ANSWER_METHODS: tuple[str, ...] = get_args(AnswerMethod)

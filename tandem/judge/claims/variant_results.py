@@ -10,26 +10,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.bench.summary import ALL_CLASSES
-from tandem.judge import failure_bias
+from tandem.judge import comparability
 from tandem.judge.claims.register import PostSetup
 from tandem.judge.decision import adjust_single_p, decide_speed_up
 from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
-from tandem.judge.output_validity import explain_invalidity
-from tandem.judge.pairs import CellPairs, RequestPairing
-from tandem.judge.schema import CellVerdict, CellWord, ClassAcceptance, OutputEquality, RatioEstimate
+from tandem.judge.pairs import RequestPairing
+from tandem.judge.schema import CellVerdict, ClassAcceptance, OutputEquality, RatioEstimate
 from tandem.judge.text_format import (
+    count_things,
     format_interval,
     format_load,
     format_metric,
@@ -41,44 +42,31 @@ from tandem.judge.text_format import (
 _MAX_TEXTS = 4  # cells that are spelt out in an answer
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class MetricFinding:
     """What one metric shows in one class at one load.
 
     Args:
-        class_, load, metric: of which cell.
-        word: what may be said.
-        speed_up: with its interval; None where there is none.
-        baseline_value, variant_value: in the metric's unit.
-        unit_count: prompts, or rounds, that the interval is over.
-        unit_text: `prompts`; of rounds, how many prompts they were of.
-        noise_floor: how far the baseline is from itself there, as a ratio above 1; None without a control.
+        cell: as the verdict has it, or with word, speed-up and noise floor over rounds.
+        round_count: rounds that the interval is over; 0 where it is over prompts.
     """
 
-    class_: str
-    load: LoadLevel
-    metric: str
-    word: CellWord
-    speed_up: RatioEstimate | None
-    baseline_value: float | None
-    variant_value: float | None
-    unit_count: int
-    unit_text: str = "prompts"
-    noise_floor: float | None = None
+    cell: CellVerdict
+    round_count: int = 0
 
     def __str__(self) -> str:
         """Say it with its figures."""
-        name, unit = format_metric(self.metric), metric_unit(self.metric)
-        text = f"{self.class_} at {format_load(self.load)}: {name} {format_number(self.baseline_value)} to "
-        text += f"{format_number(self.variant_value)}{'' if unit == name else f' {unit}'}"
-        if self.speed_up:
-            text += f", {format_times(self.speed_up.value)}"
-            text += f" ({format_interval(self.speed_up)})" if self.speed_up.low is not None else ""
-        text += f", {self.word}"
-        if self.unit_text == "prompts":
+        cell, name, unit = self.cell, format_metric(self.cell.metric), metric_unit(self.cell.metric)
+        text = f"{cell.class_} at {format_load(cell.load)}: {name} {format_number(cell.baseline)} to "
+        text += f"{format_number(cell.measured)}{'' if unit == name else f' {unit}'}"
+        if cell.speed_up:
+            text += f", {format_times(cell.speed_up.value)}"
+            text += f" ({format_interval(cell.speed_up)})" if cell.speed_up.low is not None else ""
+        text += f", {cell.verdict}"
+        if not self.round_count:
             return text
-        text += f" over {self.unit_count} round{'' if self.unit_count == 1 else 's'} of {self.unit_text}"
-        return f"{text}, without a noise floor" if self.noise_floor is None and self.word != "no evidence" else text
+        text += f" over {count_things(self.round_count, 'round')} of {count_things(cell.prompts, 'prompt')}"
+        return f"{text}, without a noise floor" if cell.noise_floor is None and cell.verdict != "no evidence" else text
 
 
 class RoundSpeedUps(NamedTuple):
@@ -112,104 +100,84 @@ class VariantResults:
     set_up: PostSetup
     test_count: int = 1
 
-    @property
+    @cached_property
     def table(self) -> RequestTable:
         """The run."""
         return self.pairing.table
 
-    @property
-    def manifest_arm(self) -> ManifestArm | None:
-        """What the manifest says of the variant."""
-        return find_manifest_arm(self.table, self.variant)
-
-    def arm_names(self) -> tuple[str, str]:
-        """Return the baseline and the variant."""
+    @cached_property
+    def arms(self) -> tuple[str, str]:
+        """The baseline and the variant."""
         return self.table.baseline, self.variant
+
+    @cached_property
+    def manifest_arms(self) -> tuple[ManifestArm, ManifestArm] | None:
+        """What the manifest says of them; None where it does not know both."""
+        base, variant = (find_manifest_arm(self.table, name) for name in self.arms)
+        return None if base is None or variant is None else (base, variant)
+
+    @cached_property
+    def invalid_reason(self) -> str:
+        """Why no figure of these arms is worth anything; empty where their answers are text."""
+        return comparability.explain_invalidity(self.pairing, *self.arms)
+
+    @cached_property
+    def loads(self) -> tuple[LoadLevel, ...]:
+        """The loads that answer: the post's where the run has it, else all."""
+        post_loads = tuple(load for load in self.table.loads if load.concurrency == self.set_up.concurrency)
+        return post_loads or self.table.loads
 
     def find_acceptance(self, arm: str) -> ClassAcceptance | None:
         """Return the acceptance of an arm over all classes."""
         return next((row for row in self.acceptance if row.arm == arm and row.class_ == ALL_CLASSES), None)
 
-    def select_loads(self) -> tuple[LoadLevel, ...]:
-        """Return the loads that answer: the post's where the run has it, else all."""
-        post_loads = tuple(load for load in self.table.loads if load.concurrency == self.set_up.concurrency)
-        return post_loads or self.table.loads
+    def select_cells(self, metrics: Sequence[str], classes: Sequence[str] = ()) -> list[CellVerdict]:
+        """Return the cells of some metrics in some classes; in all of the run where none is named."""
+        return [
+            cell
+            for cell in self.cells
+            if cell.metric in metrics and cell.load in self.loads and (not classes or cell.class_ in classes)
+        ]
 
     def find_metric(self, metric: str, classes: Sequence[str] = ()) -> list[MetricFinding]:
         """Return what a metric shows in some classes; in all of the run where none is named.
 
         A class of few prompts is judged over its rounds where it is named: then the claim is about these very prompts.
         """
-        loads = self.select_loads()
-        return [
-            self._summarize_cell(cell, use_rounds=bool(classes))
-            for cell in self.cells
-            if cell.metric == metric and cell.load in loads and (not classes or cell.class_ in classes)
-        ]
+        findings = []
+        for cell in self.select_cells([metric], classes):
+            finding = MetricFinding(cell)
+            if cell.rounds < FEWEST_ROUNDS:
+                ratio = RatioEstimate(value=cell.speed_up.value) if cell.speed_up else None
+                finding = MetricFinding(replace(cell, verdict="no evidence", speed_up=ratio))
+            elif classes and 0 < cell.prompts < FEWEST_PROMPTS:
+                finding = self._judge_rounds(cell)
+            findings.append(finding)
+        return findings
 
-    def _summarize_cell(self, cell: CellVerdict, *, use_rounds: bool) -> MetricFinding:
-        finding = MetricFinding(
-            class_=cell.class_,
-            load=cell.load,
-            metric=cell.metric,
-            word=cell.verdict,
-            speed_up=cell.speed_up,
-            baseline_value=cell.baseline,
-            variant_value=cell.measured,
-            unit_count=cell.prompts,
-            noise_floor=cell.noise_floor,
-        )
-        if cell.rounds < FEWEST_ROUNDS:
-            ratio = RatioEstimate(value=cell.speed_up.value) if cell.speed_up else None
-            return replace(finding, word="no evidence", speed_up=ratio)
-        if not use_rounds or cell.prompts >= FEWEST_PROMPTS or not cell.prompts:
-            return finding
+    def _judge_rounds(self, cell: CellVerdict) -> MetricFinding:
+        """Return what a cell shows over its rounds, beside the noise floor over rounds."""
+        floor, control = cell.noise_floor, self.table.control
+        if floor is None and control is not None:
+            own_estimate = self.compare_rounds(control, cell).estimate
+            floor = convert_log_ratio(max(-own_estimate.low, own_estimate.high)) if own_estimate else None
         logs, estimate = self.compare_rounds(self.variant, cell)
-        noise_floor = self._find_noise_floor(cell)
         # Bonferroni: Holm's correction would need the p-value over rounds of every other cell of the report
         adjusted_p = adjust_single_p(estimate.p, self.test_count) if estimate else None
-        return replace(
-            finding,
-            word=decide_speed_up(estimate, adjusted_p, floor=noise_floor, margin=self.margin).word,
-            speed_up=estimate.convert() if estimate else cell.speed_up,
-            unit_count=len(logs),
-            unit_text=f"{cell.prompts} prompt{'s' if cell.prompts > 1 else ''}",
-            noise_floor=noise_floor,
-        )
+        word = decide_speed_up(estimate, adjusted_p, floor=floor, margin=self.margin).word
+        speed_up = estimate.convert() if estimate else cell.speed_up
+        return MetricFinding(replace(cell, verdict=word, speed_up=speed_up, noise_floor=floor), len(logs))
 
-    def count_rounds(self, metrics: Sequence[str], classes: Sequence[str] = ()) -> int:
-        """Return the most rounds of a cell of some metrics in some classes, of all where none is named; 0 of none."""
-        loads = self.select_loads()
-        return max(
-            (
-                cell.rounds
-                for cell in self.cells
-                if cell.metric in metrics and cell.load in loads and (not classes or cell.class_ in classes)
-            ),
-            default=0,
-        )
-
-    def compare_rounds(self, arm: str, cell: CellVerdict | MetricFinding) -> RoundSpeedUps:
+    def compare_rounds(self, arm: str, cell: CellVerdict) -> RoundSpeedUps:
         """Return the speed-up of an arm against the baseline round by round."""
-        pairs = self._pair_cell(arm, cell)
+        class_, load = self.table.classes.index(cell.class_), self.table.loads.index(cell.load)
+        pairs = self.pairing.pairs(
+            baseline=self.table.baseline, variant=arm, class_=class_, load=load, metric=cell.metric
+        )
         is_finite = np.isfinite(pairs.by_round)
         sums, counts = np.where(is_finite, pairs.by_round, 0.0).sum(axis=0), is_finite.sum(axis=0)
         logs: Values = sums[counts > 0] / counts[counts > 0]
         return RoundSpeedUps(logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None)
-
-    def _find_noise_floor(self, cell: CellVerdict) -> float | None:
-        """Return the floor of a cell that is judged over rounds, which is found over rounds too."""
-        if cell.noise_floor is not None or self.table.control is None:
-            return cell.noise_floor
-        estimate = self.compare_rounds(self.table.control, cell).estimate
-        return convert_log_ratio(max(-estimate.low, estimate.high)) if estimate else None
-
-    def _pair_cell(self, arm: str, cell: CellVerdict | MetricFinding) -> CellPairs:
-        table = self.table
-        return self.pairing.pairs(
-            baseline=table.baseline, variant=arm, class_=table.classes.index(cell.class_),
-            load=table.loads.index(cell.load), metric=cell.metric,
-        )  # fmt: skip
 
     def explain_difference(self, *, allow_tuning: bool = False) -> str:
         """Say in what the run is not the post's set-up; empty where it is, as far as the manifest knows.
@@ -217,20 +185,14 @@ class VariantResults:
         Args:
             allow_tuning: draft and window may be others: a claim about tuning compares them.
         """
-        arms = [find_manifest_arm(self.table, name) for name in self.arm_names()]
-        if arms[0] is None or arms[1] is None:
+        if self.manifest_arms is None:
             return "the manifest does not know both arms"
-        return next(list_differences(self.set_up, arms[0], arms[1], allow_tuning=allow_tuning), "")
-
-    @cached_property
-    def invalid_reason(self) -> str:
-        """Why no figure of these arms is worth anything; empty where their answers are text."""
-        return explain_invalidity(self.pairing, *self.arm_names())
+        return next(list_differences(self.set_up, *self.manifest_arms, allow_tuning=allow_tuning), "")
 
     def explain_bias(self) -> str:
         """Say how differently the arms failed; empty where what is compared are no survivors."""
-        failures = failure_bias.count_failures(self.pairing, *self.arm_names()).count_all()
-        return failures.describe(*self.arm_names()) if failures.is_biased else ""
+        failures = comparability.count_failures(self.pairing, *self.arms).count()
+        return failures.describe(*self.arms) if failures.is_biased else ""
 
 
 def list_differences(
@@ -247,9 +209,8 @@ def list_differences(
         yield f"nothing says that {base.name} decodes without speculation"
     if allow_tuning:
         return
-    method = variant.speculation.method if variant.speculation else None
-    window = variant.speculation.num_speculative_tokens if variant.speculation else None
-    if (method, window) != (set_up.mode, set_up.num_speculative_tokens):
+    tuning = variant.speculation and (variant.speculation.method, variant.speculation.num_speculative_tokens)
+    if tuning != (set_up.mode, set_up.num_speculative_tokens):
         yield f"the variant's speculation is not {set_up.mode} with {set_up.num_speculative_tokens} tokens"
     if find_draft(variant) != model_slug(set_up.draft):
         yield f"nothing says that the draft is {set_up.draft}"
@@ -265,10 +226,10 @@ def model_slug(model: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", model.rpartition("/")[2].lower()).strip("-")
 
 
-def find_draft(arm: ManifestArm | None) -> str | None:
+def find_draft(arm: ManifestArm) -> str | None:
     """Return the draft that an arm's artifact key names; None where it has no key or names none."""
-    mode = arm.speculation.method if arm is not None and arm.speculation is not None else None
-    match = re.search(rf"-{re.escape(mode)}-(.+)-k\d+-tp", arm.artifact_key or "") if arm is not None and mode else None
+    mode = arm.speculation.method if arm.speculation is not None else None
+    match = re.search(rf"-{re.escape(mode)}-(.+)-k\d+-tp", arm.artifact_key or "") if mode else None
     return match[1] if match else None
 
 
@@ -281,27 +242,18 @@ def join_first(items: Iterable[object]) -> str:
 
 def describe_llmperf(results: VariantResults, classes: Sequence[str]) -> str | None:
     """Return the figures of some classes by llmperf's definition beside the true ones; None where nobody has them."""
-    texts = []
-    for class_, load in product(classes, results.select_loads()):
-        figures = [
-            f"{name} {format_number(before)} to {format_number(after)} ms"
-            for metric, name in (("llmperf_inter_token_latency_ms", "by llmperf's definition"), ("tpot_ms", "TPOT"))
-            for before, after in [
-                [_compute_median(results, arm, (class_, load), metric) for arm in results.arm_names()]
-            ]
-            if before is not None and after is not None
-        ]
+    table, texts = results.table, []
+    names = {"llmperf_inter_token_latency_ms": "by llmperf's definition", "tpot_ms": "TPOT"}
+    for class_, load in product([name for name in classes if name in table.classes], results.loads):
+        cell_mask = (table.class_ == table.classes.index(class_)) & (table.load == table.loads.index(load))
+        cell_mask &= results.pairing.row_mask() & ~table.failed
+        figures = []
+        for metric in filter(table.figures.__contains__, names):
+            is_known = cell_mask & np.isfinite(table.figures[metric])
+            values = [table.figures[metric][is_known & table.arm_mask(arm)] for arm in results.arms]
+            if all(map(len, values)):
+                before, after = (format_number(float(np.median(side))) for side in values)
+                figures.append(f"{names[metric]} {before} to {after} ms")
         if figures:
             texts.append(f"{class_} at {format_load(load)}: {', '.join(figures)}")
     return join_first(texts) or None
-
-
-def _compute_median(results: VariantResults, arm: str, cell: tuple[str, LoadLevel], metric: str) -> float | None:
-    table = results.table
-    if cell[0] not in table.classes or metric not in table.figures:
-        return None
-    rows = results.pairing.row_mask() & table.arm_mask(arm) & ~table.failed
-    rows &= (table.class_ == table.classes.index(cell[0])) & (table.load == table.loads.index(cell[1]))
-    values = table.figures[metric][rows]
-    values = values[np.isfinite(values)]
-    return float(np.median(values)) if len(values) else None

@@ -10,37 +10,29 @@ shorter answers is not called faster.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from tandem.bench.columns import BoolArray, IntArray
+from tandem.bench.columns import BoolArray
 from tandem.bench.manifest import run_id
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import NO_DIGEST, UNKNOWN, RequestTable, read_request_table
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
-from tandem.judge import failure_bias, verdict_reason
-from tandem.judge.compare.differences import (
-    CommonParts,
-    find_common_parts,
-    find_differences,
-    list_similarities,
-)
+from tandem.judge import verdict_reason
+from tandem.judge.comparability import BROKEN_CONTENT, CellFailures, count_failures
+from tandem.judge.compare.differences import CommonParts, find_common_parts, find_differences, list_similarities
 from tandem.judge.compare.schema import ComparisonRow, OutputAgreement, RunComparison, RunSummary
 from tandem.judge.controls import check_controls
-from tandem.judge.decision import SpeedUpDecision, adjust_p_values, compare_lengths, decide_speed_up
-from tandem.judge.equality.content_rejections import BROKEN_CONTENT
+from tandem.judge.decision import adjust_p_values, compare_lengths, decide_speed_up
 from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, LENGTH_METRIC, RequestPairing
-from tandem.judge.schema import RatioEstimate, RunControls, ShareEstimate
+from tandem.judge.schema import CellWord, RatioEstimate, RunControls, ShareEstimate
 from tandem.judge.text_format import format_interval, format_number
 
 CONFOUNDING_NOTE = (
@@ -50,7 +42,14 @@ CONFOUNDING_NOTE = (
 _BEFORE, _AFTER = "before ", "after "
 _COPY_COLUMNS = ("failed", "tokens", "output", "ids", "start_s", "end_s", "start", "placement", "repeat", "slot")
 _SOUND, _REFUSAL = 0, 1  # codes of contents in a merged run
-_CellKey = tuple[str, LoadLevel, str]
+_GROUNDS = {
+    "margin": "the whole interval lies inside the margin of {percent:g} %",
+    "chance": "chance explains it, with every row taken into account",
+    "floor": "inside the noise floors of both runs together, {floor:.3f}",
+    "difference": "beyond chance and beyond both noise floors",
+}
+"""Why a row has its word, by what decided it."""
+
 _RowKind = Literal["figure", "gain"]
 _RoundsByCell = dict[tuple[str, str, LoadLevel], set[int]]
 
@@ -70,47 +69,105 @@ def compare_runs(before: Path, after: Path, *, margin: float) -> RunComparison:
 
 def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) -> RunComparison:
     """Compare two runs that are read already; else as `compare_runs`."""
-    common = find_common_parts(before, after)
-    run_controls = (check_controls(before), check_controls(after))
-    manifest_differences = find_differences(before.run, after.run, common)
-    parts = (
-        _RunPart(before, _BEFORE, {suite: suite for suite in common.suites.values()}, run_controls[0]),
-        _RunPart(after, _AFTER, dict(common.suites), run_controls[1]),
-    )
-    pairing = RequestPairing(_merge_runs(parts, common))
-    floors, rounds = _combine_floors(*run_controls), [_list_rounds(part, common) for part in parts]
-    void_reasons = [reason for controls in run_controls for reason in controls.void]
-    settings = ", ".join(difference.what for difference in manifest_differences if difference.blocks)
+    tables, common = (before, after), find_common_parts(before, after)
+    controls = [check_controls(table) for table in tables]
+    suites: list[Collection[str]] = [common.suites.values(), common.suites.keys()]
+    masks = [
+        _mask_rows(table, common.arms, names, checks)
+        for table, names, checks in zip(tables, suites, controls, strict=True)
+    ]
+    merged_run = _merge_runs(tables, masks, common)
+    rounds = [_list_rounds(table, mask) for table, mask in zip(tables, masks, strict=True)]
+    floors = [
+        {(floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0) for floor in controls_of_run.floors}
+        for controls_of_run in controls
+    ]
+    differences = find_differences(before.run, after.run, common)
+    settings = ", ".join(difference.what for difference in differences if difference.blocks)
+    void_reasons = [reason for controls_of_run in controls for reason in controls_of_run.void]
     block_reason = f"the runs were asked differently ({settings})" if settings else ""
     if void_reasons:
         block_reason = f"a run is void: {void_reasons[0]}"
     is_greedy = not before.run.temperature and not after.run.temperature
-    outputs = tuple(_compare_outputs(pairing.table, common)) if is_greedy else ()
     arms: list[tuple[_RowKind, str]] = [("figure", arm) for arm in common.arms]
     if before.baseline == after.baseline:
         arms += [("gain", arm) for arm in common.arms if arm != before.baseline]
-    estimates = list(_estimate_rows(pairing, arms, before.baseline))
+    estimates = list(_estimate_rows(RequestPairing(merged_run), arms, before.baseline))
     p_values = iter(adjust_p_values(np.array([entry.estimate.p for entry in estimates if entry.estimate])).tolist())
-    rows = tuple(
-        _decide_row(
-            entry,
-            next(p_values) if entry.estimate else None,
-            floors.get((entry.draft.class_, entry.draft.load, entry.draft.metric)),
-            block_reason or _explain_few_rounds(entry.draft, before.baseline, rounds),
-            margin,
+    rows = []
+    for entry in estimates:
+        place = (entry.draft.class_, entry.draft.load, entry.draft.metric)
+        row = msgspec.structs.replace(
+            entry.draft,
+            adjusted_p=next(p_values) if entry.estimate else None,
+            noise_floor=floors[0][place] * floors[1][place] if place in floors[0].keys() & floors[1].keys() else None,
         )
-        for entry in estimates
-    )
+        bar_reason = block_reason or _explain_few_rounds(row, before.baseline, rounds) or row.why
+        word, reason = _decide_row(entry._replace(draft=row), bar_reason, margin)
+        rows.append(msgspec.structs.replace(row, verdict=word, why=reason))
     return RunComparison(
-        before=_summarize_run(before, run_controls[0], common),
-        after=_summarize_run(after, run_controls[1], common),
-        differences=manifest_differences,
+        before=_summarize_run(before, controls[0], common),
+        after=_summarize_run(after, controls[1], common),
+        differences=differences,
         alike=list_similarities(before.run, after.run, common),
-        rows=rows,
-        outputs=outputs,
+        rows=tuple(rows),
+        outputs=tuple(_compare_outputs(merged_run, common)) if is_greedy else (),
         margin=margin,
-        notes=tuple(_list_notes(before, after, common, run_controls, estimates)),
+        notes=tuple(_list_notes(tables, common, controls, estimates)),
     )
+
+
+def _mask_rows(table: RequestTable, arms: Sequence[str], suites: Collection[str], controls: RunControls) -> BoolArray:
+    """Return which requests are compared: none of other suites, of arms of one run alone, and of marked rounds."""
+    arm_codes = [code for code, name in enumerate(table.arms) if name in arms]
+    prompts = [code for code, prompt in enumerate(table.prompts) if prompt.suite in suites]
+    is_marked = np.isin(table.round, controls.marked_rounds)
+    mask: BoolArray = ~is_marked & np.isin(table.arm, arm_codes) & np.isin(table.prompt, prompts)
+    return mask
+
+
+def _merge_runs(tables: Sequence[RequestTable], masks: Sequence[BoolArray], common: CommonParts) -> RequestTable:
+    """Return one run that has each arm twice; its rounds are one, since no round of one run belongs to one of another.
+
+    Suites have the earlier run's names.
+    """
+
+    def join_columns(columns: Sequence[Any]) -> Any:
+        return np.concatenate([column[mask] for column, mask in zip(columns, masks, strict=True)])
+
+    def join_codes(names: Sequence[Sequence[Any]], column: str) -> tuple[tuple[Any, ...], Any]:
+        """Return names that serve both runs, and the codes of the rows that are kept."""
+        codes = {name: code for code, name in enumerate(dict.fromkeys(chain.from_iterable(names)))}
+        code_columns = [
+            np.array([codes[name] for name in part_names], np.intp)[getattr(table, column)]
+            for part_names, table in zip(names, tables, strict=True)
+        ]
+        return tuple(codes), join_columns(code_columns)
+
+    arm_names = [[prefix + name for name in run.arms] for prefix, run in zip((_BEFORE, _AFTER), tables, strict=True)]
+    later_prompts = [
+        prompt._replace(suite=common.suites.get(prompt.suite, prompt.suite)) for prompt in tables[1].prompts
+    ]
+    arms, arm = join_codes(arm_names, "arm")
+    prompts, prompt = join_codes([tables[0].prompts, later_prompts], "prompt")
+    classes, class_ = join_codes([table.classes for table in tables], "class_")
+    loads, load = join_codes([table.loads for table in tables], "load")
+    zeros = np.zeros(len(arm), np.intp)
+    figures = {
+        metric: join_columns([table.figures.get(metric, np.full(len(table), np.nan)) for table in tables])
+        for metric in (*JUDGED_METRICS, LENGTH_METRIC)
+    }
+    columns = {name: join_columns([getattr(table, name) for table in tables]) for name in _COPY_COLUMNS}
+    columns |= {"arm": arm, "prompt": prompt, "class_": class_, "load": load, "round": zeros, "error": zeros}
+    refusals = [[code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT] for table in tables]
+    contents = [
+        np.where(table.content == UNKNOWN, UNKNOWN, np.where(np.isin(table.content, codes), _REFUSAL, _SOUND))
+        for table, codes in zip(tables, refusals, strict=True)
+    ]
+    columns |= {"content": join_columns(contents)}
+    columns |= {"hit_token_limit": zeros.astype(bool), "line_offsets": zeros}
+    names: dict[str, Any] = {"arms": arms, "prompts": prompts, "classes": classes, "loads": loads}
+    return replace(tables[0], contents=("sound", "refused"), figures=figures, torn_lines=(), **names, **columns)
 
 
 class _RowEstimate(NamedTuple):
@@ -126,85 +183,6 @@ class _RowEstimate(NamedTuple):
     length_ratio: RatioEstimate | None
 
 
-def _merge_runs(parts: Sequence[_RunPart], common: CommonParts) -> RequestTable:
-    """Return one run that has each arm twice; its rounds are one, since no round of one run belongs to one of another.
-
-    Requests of other suites, of arms that only one run has and of marked rounds are left out.
-    """
-    masks = [_mask_rows(part, common) for part in parts]
-    tables = [part.table for part in parts]
-
-    def join_columns(columns: Iterable[NDArray[Any]]) -> Any:
-        return np.concatenate([column[mask] for column, mask in zip(columns, masks, strict=True)])
-
-    def join_codes(names: Sequence[Sequence[Any]], column: str) -> tuple[tuple[Any, ...], Any]:
-        """Return names that serve both runs, and the codes of the rows that are kept."""
-        codes = {name: code for code, name in enumerate(dict.fromkeys(chain.from_iterable(names)))}
-        code_columns = (
-            np.array([codes[name] for name in part_names], np.intp)[getattr(table, column)]
-            for part_names, table in zip(names, tables, strict=True)
-        )
-        return tuple(codes), join_columns(code_columns)
-
-    arms, arm = join_codes([[part.prefix + name for name in part.table.arms] for part in parts], "arm")
-    prompt_keys = [
-        [prompt._replace(suite=part.suites.get(prompt.suite, prompt.suite)) for prompt in part.table.prompts]
-        for part in parts
-    ]
-    prompts, prompt = join_codes(prompt_keys, "prompt")
-    classes, class_ = join_codes([table.classes for table in tables], "class_")
-    loads, load = join_codes([table.loads for table in tables], "load")
-    columns = {name: join_columns(getattr(table, name) for table in tables) for name in _COPY_COLUMNS}
-    row_count = len(arm)
-    return replace(
-        tables[0],
-        arms=arms, prompts=prompts, classes=classes, loads=loads, arm=arm, prompt=prompt, class_=class_, load=load,
-        round=np.zeros(row_count, np.intp), error=np.zeros(row_count, np.intp), contents=("sound", "refused"),
-        content=join_columns(_encode_content(table) for table in tables),
-        hit_token_limit=np.zeros(row_count, bool), line_offsets=np.zeros(row_count, np.intp), torn_lines=(),
-        figures={
-            metric: join_columns(table.figures.get(metric, np.full(len(table), np.nan)) for table in tables)
-            for metric in (*JUDGED_METRICS, LENGTH_METRIC)
-        },
-        **columns,
-    )  # fmt: skip
-
-
-class _RunPart(NamedTuple):
-    """One run of a merge: the sign before its arms' names, and what its suites are called."""
-
-    table: RequestTable
-    prefix: str
-    suites: Mapping[str, str]
-    controls: RunControls
-
-
-def _mask_rows(part: _RunPart, common: CommonParts) -> BoolArray:
-    table = part.table
-    arms = [code for code, name in enumerate(table.arms) if name in common.arms]
-    prompts = [code for code, prompt in enumerate(table.prompts) if prompt.suite in part.suites]
-    round_mask = RequestPairing(table, part.controls.marked_rounds).row_mask()
-    rows: BoolArray = round_mask & np.isin(table.arm, arms) & np.isin(table.prompt, prompts)
-    return rows
-
-
-def _encode_content(table: RequestTable) -> IntArray:
-    """Return what the content check said of each answer: sound, refused, or UNKNOWN where it was not asked."""
-    refusal_mask = np.isin(table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT])
-    return np.where(table.content == UNKNOWN, UNKNOWN, np.where(refusal_mask, _REFUSAL, _SOUND))
-
-
-class _PairedFigures(NamedTuple):
-    """What one metric of one cell is in both runs, of the prompts that can be compared.
-
-    `logs` are the later run's log speed-ups over the earlier, one a prompt; before and after are each run's figure.
-    """
-
-    logs: Values
-    before: float
-    after: float
-
-
 def _estimate_rows(
     pairing: RequestPairing, arms: Sequence[tuple[_RowKind, str]], baseline: str
 ) -> Iterator[_RowEstimate]:
@@ -212,135 +190,110 @@ def _estimate_rows(
     table = pairing.table
     cells = sorted(set(zip(table.class_.tolist(), table.load.tolist(), strict=True)), key=lambda cell: cell[::-1])
     for kind, arm in arms:
-        pair_figures = partial(_pair_own_figures, pairing, arm)
-        losses = [_ArmLosses.from_arms(pairing, _BEFORE + arm, _AFTER + arm, ("the earlier run", "the later run"))]
+        own_arms, baseline_arms = (_BEFORE + arm, _AFTER + arm), (_BEFORE + baseline, _AFTER + baseline)
+        pairs = [own_arms] if kind == "figure" else list(zip(baseline_arms, own_arms, strict=True))
+        losses = [_ArmLosses.from_arms(pairing, *pair) for pair in pairs]
         if kind == "gain":
-            pair_figures = partial(_pair_gains, pairing, baseline, arm)
-            losses = [
-                _ArmLosses.from_arms(pairing, *pair, (_name_arm(pair[0]), _name_arm(pair[1])))
-                for pair in (
-                    (_BEFORE + baseline, _BEFORE + arm), (_AFTER + baseline, _AFTER + arm),
-                    (_BEFORE + baseline, _AFTER + baseline), (_BEFORE + arm, _AFTER + arm),
-                )
-            ]  # fmt: skip
+            losses += [_ArmLosses.from_arms(pairing, *pair) for pair in (baseline_arms, own_arms)]
         for cell in cells:
-            loss_reason = next(filter(None, (entry.explain_loss(*cell) for entry in losses)), "")
-            length_estimate = estimate_log_ratio(-pair_figures(cell, LENGTH_METRIC).logs)
+            reason = next(filter(None, (entry.explain_loss(*cell, kind) for entry in losses)), "")
+            length_estimate = estimate_log_ratio(-_pair_figures(pairing, pairs, cell, LENGTH_METRIC)[0])
             length_ratio = length_estimate.convert() if length_estimate else None
             for metric in JUDGED_METRICS:
-                figures = pair_figures(cell, metric)
-                if not len(figures.logs):
+                logs, before, after = _pair_figures(pairing, pairs, cell, metric)
+                if not len(logs):
                     continue
-                estimate = estimate_log_ratio(figures.logs)
-                mean_ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(figures.logs))))
+                estimate = estimate_log_ratio(logs)
                 draft = ComparisonRow(
                     kind=kind,
                     arm=arm,
                     class_=table.classes[cell[0]],
                     load=table.loads[cell[1]],
                     metric=metric,
-                    prompts=len(figures.logs),
-                    before=figures.before,
-                    after=figures.after,
-                    speed_up=estimate.convert() if estimate else mean_ratio,
+                    prompts=len(logs),
+                    before=float(np.median(before)) if kind == "figure" else _average_ratio(before),
+                    after=float(np.median(after)) if kind == "figure" else _average_ratio(after),
+                    speed_up=estimate.convert() if estimate else RatioEstimate(value=_average_ratio(logs)),
                     p=estimate.p if estimate else None,
                     verdict="no evidence",
-                    why=loss_reason,
+                    why=reason,
                 )
                 yield _RowEstimate(draft, estimate, length_ratio if metric == DECIDING_METRIC else None)
 
 
-def _pair_own_figures(pairing: RequestPairing, arm: str, cell: tuple[int, int], metric: str) -> _PairedFigures:
-    """Return an arm's own figures in both runs; the medians over prompts stand for each run."""
-    pairs = pairing.pairs(baseline=_BEFORE + arm, variant=_AFTER + arm, class_=cell[0], load=cell[1], metric=metric)
-    if not len(pairs.logs):
-        return _PairedFigures(pairs.logs, math.nan, math.nan)
-    return _PairedFigures(pairs.logs, float(np.median(pairs.baseline_medians)), float(np.median(pairs.variant_medians)))
+def _pair_figures(
+    pairing: RequestPairing, arms: Sequence[tuple[str, str]], cell: tuple[int, int], metric: str
+) -> tuple[Values, Values, Values]:
+    """Return the later run's log speed-ups over the earlier, one a prompt, and what they are of in both runs.
 
-
-def _pair_gains(pairing: RequestPairing, baseline: str, arm: str, cell: tuple[int, int], metric: str) -> _PairedFigures:
-    """Return an arm's speed-up over its baseline in both runs, of prompts that all four answered."""
-    earlier, later = (
-        pairing.pairs(baseline=prefix + baseline, variant=prefix + arm, class_=cell[0], load=cell[1], metric=metric)
-        for prefix in (_BEFORE, _AFTER)
+    Of one pair of arms that is each run's figure; of a pair in each run their gain, by prompts that all four answered.
+    """
+    earlier, *laters = (
+        pairing.pairs(baseline=first, variant=second, class_=cell[0], load=cell[1], metric=metric)
+        for first, second in arms
     )
-    _, first, second = np.intersect1d(earlier.prompts, later.prompts, return_indices=True)
-    if not len(first):
-        return _PairedFigures(np.empty(0), math.nan, math.nan)
-    logs = earlier.logs[first], later.logs[second]
-    return _PairedFigures(logs[1] - logs[0], *(convert_log_ratio(float(np.mean(side))) for side in logs))
+    if not laters:
+        return earlier.logs, earlier.baseline_medians, earlier.variant_medians
+    _, first, second = np.intersect1d(earlier.prompts, laters[0].prompts, return_indices=True)
+    gains = earlier.logs[first], laters[0].logs[second]
+    return gains[1] - gains[0], *gains
 
 
-def _name_arm(arm_name: str) -> str:
-    """Return the name of an arm of a merged run as a sentence has it."""
-    is_earlier = arm_name.startswith(_BEFORE)
-    name = arm_name.removeprefix(_BEFORE if is_earlier else _AFTER)
-    return f"{name} in the {'earlier' if is_earlier else 'later'} run"
+def _average_ratio(logs: Values) -> float:
+    return convert_log_ratio(float(np.mean(logs)))
 
 
 class _ArmLosses(NamedTuple):
-    """What two arms lost, by cell: requests that failed, and answers that the content check refused."""
+    """What two arms of a merged run lost, by cell: requests that failed, and answers that the content check refused."""
 
-    names: tuple[str, str]
-    loads: int
-    failures: failure_bias.CellFailures
-    refusals: failure_bias.CellFailures
+    arms: tuple[str, str]
+    load_count: int
+    failures: CellFailures
+    refusals: CellFailures
 
     @classmethod
-    def from_arms(cls, pairing: RequestPairing, first: str, second: str, names: tuple[str, str]) -> _ArmLosses:
-        """Count what two arms of a merged run lost.
-
-        Args:
-            pairing: the merged run.
-            first, second: the arms.
-            names: what they are called in a sentence.
-        """
+    def from_arms(cls, pairing: RequestPairing, first: str, second: str) -> _ArmLosses:
+        """Count what two arms lost."""
         table, cells = pairing.table, pairing.cell_codes()
         answer_mask = ~table.failed & (table.content != UNKNOWN)
+        counts = [
+            np.column_stack(
+                [
+                    np.bincount(cells[mask & table.arm_mask(arm)], minlength=pairing.cell_count)
+                    for arm in (first, second)
+                ]
+            )
+            for mask in (answer_mask, answer_mask & (table.content == _REFUSAL))
+        ]
+        failures = count_failures(pairing, first, second)
+        return cls((first, second), len(table.loads), failures, CellFailures(counts[0], counts[1]))
 
-        def count_by_cell(rows: BoolArray) -> IntArray:
-            of_arms = (rows & table.arm_mask(arm) for arm in (first, second))
-            return np.column_stack([np.bincount(cells[arm_rows], minlength=pairing.cell_count) for arm_rows in of_arms])
-
-        refusals = failure_bias.CellFailures(
-            count_by_cell(answer_mask), count_by_cell(answer_mask & (table.content == _REFUSAL))
-        )
-        return cls(names, len(table.loads), failure_bias.count_failures(pairing, first, second), refusals)
-
-    def explain_loss(self, class_: int, load: int) -> str:
+    def explain_loss(self, class_: int, load: int, kind: _RowKind) -> str:
         """Return why a cell compares survivors; empty where it does not."""
-        cell = class_ * self.loads + load
-        failure_counts, refusal_counts = self.failures.count_cell(cell), self.refusals.count_cell(cell)
-        if failure_counts.is_biased:
-            return f"{failure_counts.describe(*self.names)}, so only survivors could be compared"
-        if refusal_counts.is_biased:
+        names = []
+        for arm_name in self.arms:
+            run_name = "the earlier run" if arm_name.startswith(_BEFORE) else "the later run"
+            arm = arm_name.removeprefix(_BEFORE if arm_name.startswith(_BEFORE) else _AFTER)
+            names.append(run_name if kind == "figure" else f"{arm} in {run_name}")
+        cell = class_ * self.load_count + load
+        failures, refusals = self.failures.count(cell), self.refusals.count(cell)
+        if failures.is_biased:
+            return f"{failures.describe(*names)}, so only survivors could be compared"
+        if refusals.is_biased:
             return (
-                f"the content check refused {refusal_counts.variant_failures} of "
-                f"{refusal_counts.variant_requests} answers of {self.names[1]}, "
-                f"{refusal_counts.baseline_failures} of {refusal_counts.baseline_requests} of {self.names[0]}: "
+                f"the content check refused {refusals.variant_failures} of {refusals.variant_requests} answers of "
+                f"{names[1]}, {refusals.baseline_failures} of {refusals.baseline_requests} of {names[0]}: "
                 "broken answers are not compared"
             )
         return ""
 
 
-def _combine_floors(before: RunControls, after: RunControls) -> dict[_CellKey, float]:
-    """Return the floors of both runs together, of the cells for which both have one."""
-    floors_by_run = [
-        {(floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0) for floor in run_controls.floors}
-        for run_controls in (before, after)
-    ]
-    return {
-        place: ratio * floors_by_run[1][place] for place, ratio in floors_by_run[0].items() if place in floors_by_run[1]
-    }
-
-
-def _list_rounds(part: _RunPart, common: CommonParts) -> _RoundsByCell:
+def _list_rounds(table: RequestTable, mask: BoolArray) -> _RoundsByCell:
     """Return the rounds in which each arm answered in a class at a load, control rounds left out."""
-    table, answer_mask = part.table, _mask_rows(part, common) & ~part.table.failed & ~part.table.control_round_mask()
+    mask = mask & ~table.failed & ~table.control_round_mask()
+    columns = [column[mask] for column in (table.arm, table.class_, table.load, table.round)]
     rounds: _RoundsByCell = {}
-    for arm, class_, load, round_ in np.unique(
-        np.column_stack([column[answer_mask] for column in (table.arm, table.class_, table.load, table.round)]), axis=0
-    ).tolist():
+    for arm, class_, load, round_ in np.unique(np.column_stack(columns), axis=0).tolist():
         rounds.setdefault((table.arms[arm], table.classes[class_], table.loads[load]), set()).add(round_)
     return rounds
 
@@ -348,114 +301,95 @@ def _list_rounds(part: _RunPart, common: CommonParts) -> _RoundsByCell:
 def _explain_few_rounds(row: ComparisonRow, baseline: str, rounds: Sequence[_RoundsByCell]) -> str:
     """Say why a row has too few rounds, in the run that has fewer; empty where they are enough."""
     arms = (row.arm,) if row.kind == "figure" else (baseline, row.arm)
-    round_count = min(
+    count = min(
         len(set.intersection(*(run_rounds.get((arm, row.class_, row.load), set()) for arm in arms)))
         for run_rounds in rounds
     )
-    if round_count >= FEWEST_ROUNDS:
+    if count >= FEWEST_ROUNDS:
         return ""
-    return f"a run is short: {verdict_reason.explain_few_rounds(round_count) or 'both arms answered in no round of it'}"
+    return f"a run is short: {verdict_reason.explain_few_rounds(count) or 'both arms answered in no round of it'}"
 
 
-def _decide_row(
-    row: _RowEstimate, adjusted_p: float | None, floor: float | None, block_reason: str, margin: float
-) -> ComparisonRow:
-    decision = decide_speed_up(row.estimate, adjusted_p, floor=floor, margin=margin)
-    reason = block_reason or row.draft.why
-    if not reason and row.estimate is None:
-        reason = "too few prompts for an interval"
-    elif not reason and floor is None:
-        reason = "no noise floor in one run or both: measure both with --control-rounds"
-    reason = reason or _explain_other_length(row, decision, margin)
-    return msgspec.structs.replace(
-        row.draft,
-        adjusted_p=adjusted_p,
-        noise_floor=floor,
-        verdict="no evidence" if reason else decision.word,
-        why=reason or _GROUNDS[decision.ground].format(percent=100 * margin, floor=floor),
-    )
+def _decide_row(entry: _RowEstimate, bar_reason: str, margin: float) -> tuple[CellWord, str]:
+    """Return the word of a row, and why; `bar_reason` is why nothing may be said of it, or empty."""
+    row = entry.draft
+    decision = decide_speed_up(entry.estimate, row.adjusted_p, floor=row.noise_floor, margin=margin)
+    if not bar_reason and entry.estimate is None:
+        bar_reason = "too few prompts for an interval"
+    elif not bar_reason and row.noise_floor is None:
+        bar_reason = "no noise floor in one run or both: measure both with --control-rounds"
+    reason = bar_reason or _explain_other_length(entry, decision.word, margin)
+    if reason:
+        return "no evidence", reason
+    return decision.word, _GROUNDS[decision.ground].format(percent=100 * margin, floor=row.noise_floor)
 
 
-_GROUNDS = {
-    "margin": "the whole interval lies inside the margin of {percent:g} %",
-    "chance": "chance explains it, with every row taken into account",
-    "floor": "inside the noise floors of both runs together, {floor:.3f}",
-    "difference": "beyond chance and beyond both noise floors",
-}
-"""Why a row has its word, by what decided it."""
-
-
-def _explain_other_length(row: _RowEstimate, decision: SpeedUpDecision, margin: float) -> str:
+def _explain_other_length(entry: _RowEstimate, word: CellWord, margin: float) -> str:
     """Return why equal or shorter times are not those of the same work; empty where answers are long enough."""
-    is_same = decision.word == "same"
-    if row.length_ratio is None or row.estimate is None or not (is_same or row.estimate.log > 0):
+    ratio, is_same = entry.length_ratio, word == "same"
+    if ratio is None or entry.estimate is None or not (is_same or entry.estimate.log > 0):
         return ""
-    length = compare_lengths(row.length_ratio, margin)
+    length = compare_lengths(ratio, margin)
     if length == "alike" or (length == "longer" and not is_same):
         return ""
-    baseline_text = "beside its baseline's, " if row.draft.kind == "gain" else ""
-    length_text = f"{format_number(row.length_ratio.value)} times as long ({format_interval(row.length_ratio)})"
-    return (
-        f"{baseline_text}the later answers are {length_text}, so their times are not those of the same work: see TPOT"
-    )
+    scope = "beside its baseline's, " if entry.draft.kind == "gain" else ""
+    times = f"{format_number(ratio.value)} times as long ({format_interval(ratio)})"
+    return f"{scope}the later answers are {times}, so their times are not those of the same work: see TPOT"
 
 
-def _compare_outputs(table: RequestTable, common: CommonParts) -> Iterator[OutputAgreement]:
+def _compare_outputs(merged_run: RequestTable, common: CommonParts) -> Iterator[OutputAgreement]:
     """Yield how many first answers are the same text in both runs."""
     for arm in common.arms:
-        texts = [_find_first_digests(table, prefix + arm) for prefix in (_BEFORE, _AFTER)]
-        common_keys = texts[0].keys() & texts[1].keys()
-        if common_keys:
-            same_count = sum(texts[0][key] == texts[1][key] for key in common_keys)
-            yield OutputAgreement(arm=arm, identical=ShareEstimate(n=same_count, of=len(common_keys)))
+        digests: list[dict[tuple[int, int], int]] = []
+        for arm_name in (_BEFORE + arm, _AFTER + arm):
+            has_text = merged_run.arm_mask(arm_name) & ~merged_run.failed & (merged_run.output != NO_DIGEST)
+            rows = np.flatnonzero(has_text)[::-1]  # of several answers the first stays
+            keys = zip(merged_run.prompt[rows].tolist(), merged_run.load[rows].tolist(), strict=True)
+            digests.append(dict(zip(keys, merged_run.output[rows].tolist(), strict=True)))
+        keys_of_both = digests[0].keys() & digests[1].keys()
+        if keys_of_both:
+            same_count = sum(digests[0][key] == digests[1][key] for key in keys_of_both)
+            yield OutputAgreement(arm=arm, identical=ShareEstimate(n=same_count, of=len(keys_of_both)))
 
 
-def _find_first_digests(table: RequestTable, arm: str) -> dict[tuple[int, int], int]:
-    rows = np.flatnonzero(table.arm_mask(arm) & ~table.failed & (table.output != NO_DIGEST))
-    keys = zip(table.prompt[rows].tolist(), table.load[rows].tolist(), strict=True)
-    digests: dict[tuple[int, int], int] = {}
-    for key, digest in zip(keys, table.output[rows].tolist(), strict=True):
-        digests.setdefault(key, digest)
-    return digests
-
-
-def _summarize_run(table: RequestTable, run_controls: RunControls, common: CommonParts) -> RunSummary:
+def _summarize_run(table: RequestTable, controls: RunControls, common: CommonParts) -> RunSummary:
     rows = np.isin(table.arm, [code for code, name in enumerate(table.arms) if name in common.arms])
     return RunSummary(
-        run=run_id(table.run), folder=table.folder.resolve().name, created_utc=table.run.created_utc,
-        requests=int(rows.sum()), failed=int((rows & table.failed).sum()), floors=bool(run_controls.floors),
+        run=run_id(table.run),
+        folder=table.folder.resolve().name,
+        created_utc=table.run.created_utc,
+        requests=int(rows.sum()),
+        failed=int((rows & table.failed).sum()),
+        floors=bool(controls.floors),
         simulated=table.run.simulated,
-        void=run_controls.void,
-    )  # fmt: skip
+        void=controls.void,
+    )
 
 
 def _list_notes(
-    before: RequestTable,
-    after: RequestTable,
+    tables: Sequence[RequestTable],
     common: CommonParts,
-    run_controls: Sequence[RunControls],
+    controls: Sequence[RunControls],
     estimates: Sequence[_RowEstimate],
 ) -> Iterator[str]:
     yield CONFOUNDING_NOTE
     yield from common.omissions
-    for table, controls_of_run in zip((before, after), run_controls, strict=True):
-        name = table.folder.resolve().name
+    before, after = tables
+    for table, controls_of_run in zip(tables, controls, strict=True):
+        name, marked_count = table.folder.resolve().name, len(controls_of_run.marked)
         if not controls_of_run.floors:
             yield f"{name} has no noise floor, so nothing is called: --control-rounds measures one"
-        if controls_of_run.marked:
-            yield f"{name}: {len(controls_of_run.marked)} rounds are left out, because the client was the bottleneck"
+        if marked_count:
+            yield f"{name}: {marked_count} rounds are left out, because the client was the bottleneck"
         yield from map(str, table.torn_lines)
     if before.baseline != after.baseline:
         yield f"the baselines are {before.baseline} and {after.baseline}, so gains are not compared"
     if not estimates:
         yield "no prompt was answered in both runs at the same load"
     for arm in common.arms:
-        e2e_rows = [
-            row
-            for row in estimates
-            if (row.draft.kind, row.draft.arm, row.draft.metric) == ("figure", arm, DECIDING_METRIC) and row.estimate
-        ]
-        if e2e_rows and all(row.length_ratio is None for row in e2e_rows):
+        key = ("figure", arm, DECIDING_METRIC)
+        rows = [row for row in estimates if row.estimate and (row.draft.kind, row.draft.arm, row.draft.metric) == key]
+        if rows and all(row.length_ratio is None for row in rows):
             yield f"tokens of {arm} were not counted in both runs: whether its answers are of one length is not known"
     if before.run.created_utc > after.run.created_utc:
         yield "the first run is the later one: figures read from it to the earlier one"

@@ -8,14 +8,13 @@ because a broken variant's own would excuse it; what is not recorded is None, ne
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tandem.bench.columns import IntArray
 from tandem.bench.fault import BenchError
 from tandem.bench.request_table import RequestOutput, RequestTable, read_outputs
 from tandem.judge.equality.output_pairs import OutputPairs
@@ -90,77 +89,43 @@ def read_divergences(
         by_ids: whether the servers' token ids are the unit.
         encode: the target's tokenizer; without it and ids, characters are the unit.
     """
-    rows = _choose_pairs(table, pairs)
-    if not len(rows):
+    different_pairs = pairs.select(~pairs.is_same)
+    rows = different_pairs.first
+    order = np.lexsort((rows, table.prompt[rows], table.class_[rows]))
+    if len(order) > MAX_READ:
+        order = order[np.linspace(0, len(order) - 1, MAX_READ).round().astype(np.intp)]
+    if not len(order):
         return
-    row_pairs = np.column_stack([pairs.first[rows], pairs.second[rows]]).ravel().tolist()
-    pair_outputs = read_outputs(table, row_pairs)
-    for row, (baseline, variant) in zip(row_pairs[::2], zip(pair_outputs, pair_outputs, strict=True), strict=True):
-        units = (
-            _split_units(baseline, by_ids=by_ids, encode=encode),
-            _split_units(variant, by_ids=by_ids, encode=encode),
-        )
+    row_pairs = np.column_stack([rows, different_pairs.second])[order].ravel().tolist()
+    outputs = read_outputs(table, row_pairs)
+    for row, (baseline, variant) in zip(row_pairs[::2], zip(outputs, outputs, strict=True), strict=True):
+        texts = (_join_text(baseline), _join_text(variant))
+        ids = (baseline.token_ids or (), variant.token_ids or ())
+        units: Sequence[Sequence[Any]] = ids if by_ids else tuple(map(encode, texts)) if encode else texts
         position = find_first_difference(*units)
-        excerpts = _cut_excerpts(baseline, variant, position)
-        yield OutputDivergence(
-            row,
-            position,
-            (len(units[0]), len(units[1])),
-            _is_near_tie(baseline, variant, position if by_ids else None),
-            *excerpts,
-        )
+        if texts[0] == texts[1]:
+            excerpts = [_cut_token_ids(side, position) for side in ids]
+        else:
+            place = find_first_difference(*texts)
+            excerpts = [_cut_text(text, place) for text in texts]
+        near_tie = _is_near_tie(baseline, variant, position if by_ids else None)
+        yield OutputDivergence(row, position, (len(units[0]), len(units[1])), near_tie, *excerpts)
 
 
 def count_bins(places: Sequence[int]) -> tuple[HistogramBin, ...]:
     """Count first places of difference in bins that double: 0, 1, 2 to 3, 4 to 7 and so on; none behind the last."""
-    if not places:
-        return ()
-    bins = np.array([place.bit_length() for place in places])
-    return tuple(
-        HistogramBin(first=(1 << power) >> 1, last=1 << power, n=int(number))
-        for power, number in enumerate(np.bincount(bins))
-    )
+    counts = np.bincount(np.array([place.bit_length() for place in places], np.intp)).tolist()
+    return tuple(HistogramBin(first=(1 << power) >> 1, last=1 << power, n=n) for power, n in enumerate(counts))
 
 
 def find_first_difference(first_units: Sequence[Any], second_units: Sequence[Any]) -> int:
     """Return the first place where two sequences differ: where one ends, if it is how the other begins."""
     pairs = zip_longest(first_units, second_units, fillvalue=_END)
-    return next(
-        (place for place, (first_unit, second_unit) in enumerate(pairs) if first_unit != second_unit), len(first_units)
-    )
-
-
-def _choose_pairs(table: RequestTable, pairs: OutputPairs) -> IntArray:
-    different_pairs = np.flatnonzero(~pairs.is_same)
-    rows = pairs.first[different_pairs]
-    different_pairs = different_pairs[np.lexsort((rows, table.prompt[rows], table.class_[rows]))]
-    if len(different_pairs) <= MAX_READ:
-        return different_pairs
-    selection: IntArray = different_pairs[np.linspace(0, len(different_pairs) - 1, MAX_READ).round().astype(np.intp)]
-    return selection
-
-
-def _split_units(output: RequestOutput, *, by_ids: bool, encode: Encode | None) -> Sequence[Any]:
-    if by_ids:
-        return output.token_ids or ()
-    return encode(_join_text(output)) if encode else _join_text(output)
+    return next((place for place, (first, second) in enumerate(pairs) if first != second), len(first_units))
 
 
 def _join_text(output: RequestOutput) -> str:
     return output.text if output.reasoning is None else f"{output.reasoning}\0{output.text}"
-
-
-def _cut_excerpts(baseline: RequestOutput, variant: RequestOutput, position: int) -> tuple[str, str]:
-    """Return both outputs around their first difference; token ids where the texts have none."""
-    texts = (_join_text(baseline), _join_text(variant))
-    if texts[0] == texts[1]:
-        baseline_excerpt, variant_excerpt = (
-            _cut_token_ids(output.token_ids or (), position) for output in (baseline, variant)
-        )
-    else:
-        place = find_first_difference(*texts)
-        baseline_excerpt, variant_excerpt = (_cut_text(text, place) for text in texts)
-    return baseline_excerpt, variant_excerpt
 
 
 def _cut_text(text: str, place: int) -> str:
@@ -179,22 +144,17 @@ class _TokenStep(NamedTuple):
 
     token: str
     logprob: float
-    alternatives: Mapping[str, float]
+    alternatives: dict[str, float]
 
 
 def _is_near_tie(baseline: RequestOutput, variant: RequestOutput, position: int | None) -> bool | None:
-    baseline_steps, variant_steps = _parse_steps(baseline.logprobs), _parse_steps(variant.logprobs)
-    if (
-        position is None
-        or len(baseline_steps) != len(baseline.token_ids or ())
-        or len(variant_steps) != len(variant.token_ids or ())
-    ):
-        position = find_first_difference(
-            [step.token for step in baseline_steps], [step.token for step in variant_steps]
-        )
-    if position >= len(baseline_steps) or position >= len(variant_steps):
+    steps = [_parse_steps(output.logprobs) for output in (baseline, variant)]
+    sizes = [len(output.token_ids or ()) for output in (baseline, variant)]
+    if position is None or list(map(len, steps)) != sizes:
+        position = find_first_difference(*([step.token for step in side] for side in steps))
+    if position >= min(map(len, steps)):
         return None
-    step, choice = baseline_steps[position], variant_steps[position].token
+    step, choice = steps[0][position], steps[1][position].token
     if choice == step.token:
         return None  # two tokens that are spelled alike
     if choice in step.alternatives:
@@ -209,19 +169,15 @@ def _parse_steps(logprobs: Any) -> list[_TokenStep]:
     try:
         if isinstance(logprobs, dict):
             columns = (logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"])
-            return [
-                _TokenStep(str(token), float(log), _parse_logprobs(top))
-                for token, log, top in zip(*columns, strict=True)
+            entries = [(token, log, (top or {}).items()) for token, log, top in zip(*columns, strict=True)]
+        else:
+            entries = [
+                (entry["token"], entry["logprob"], [(top["token"], top["logprob"]) for top in entry["top_logprobs"]])
+                for entry in logprobs or ()
             ]
-        return [_parse_chat_step(entry) for entry in logprobs or ()]
+        return [
+            _TokenStep(str(token), float(log), {str(name): float(other_log) for name, other_log in alternatives})
+            for token, log, alternatives in entries
+        ]
     except (KeyError, TypeError, ValueError, AttributeError):
         return []
-
-
-def _parse_chat_step(entry: Any) -> _TokenStep:
-    top = {alternative["token"]: alternative["logprob"] for alternative in entry["top_logprobs"]}
-    return _TokenStep(str(entry["token"]), float(entry["logprob"]), _parse_logprobs(top))
-
-
-def _parse_logprobs(top: Any) -> dict[str, float]:
-    return {str(token): float(log) for token, log in (top or {}).items()}

@@ -1,39 +1,53 @@
 """Whether a variant gives the baseline's output: identical shares, where outputs part, lengths and broken outputs.
 
 Invariant: the baseline is its own yardstick, because a server need not equal itself. Digests tell what is identical; of
-the outputs themselves only pairs that differ are read, and of those a bounded number.
+the outputs themselves only pairs that differ are read, and of those a bounded number. `the same` is said only where a
+difference would have been found, or is too small to matter; an output that is broken, cut or rambling is a difference
+whatever the yardstick says; every result stands with the figures it is from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from tandem.bench.request_table import RequestTable
-from tandem.judge.equality.content_rejections import compare_rejections
-from tandem.judge.equality.divergence import (
-    Encode,
-    OutputDivergence,
-    count_bins,
-    load_encoder,
-    read_divergences,
+from tandem.judge.decision import compare_lengths
+from tandem.judge.equality import divergence
+from tandem.judge.equality.divergence import Encode, OutputDivergence
+from tandem.judge.equality.output_pairs import (
+    ContentRejections,
+    OutputMatcher,
+    OutputPairs,
+    build_matcher,
+    compare_rejections,
+    estimate_share,
 )
-from tandem.judge.equality.equality_result import EqualityFacts, decide_result, list_remarks
-from tandem.judge.equality.output_pairs import OutputMatcher, OutputPairs, build_matcher, encode_strata
 from tandem.judge.equality.permutation_test import OutputStrata, PermutationResult, run_permutation_test
-from tandem.judge.equality.share_interval import estimate_share
 from tandem.judge.interval import LEVEL, convert_log_ratio, estimate_log_ratio
 from tandem.judge.schema import (
+    MARGIN,
     ClassEquality,
     DivergenceExample,
     OutputEquality,
     RatioEstimate,
     ShareEstimate,
 )
+from tandem.judge.text_format import count_things, format_interval, format_number, format_percent
 
 MAX_EXAMPLES = 4
+
+FEWEST_PROMPTS = 4
+"""Fewer prompts, were all their pairs identical, would leave the interval of the share reaching below one half."""
+
+NEARLY_ALL = 1 - MARGIN
+"""Of outputs whose identical share lies above this, interval and all, nobody would call one another output."""
+
+EqualityResult = Literal["the same", "differs", "no evidence"]
 
 
 def compare_outputs(table: RequestTable, *, tokenizer: Path | None) -> tuple[OutputEquality, ...]:
@@ -46,34 +60,83 @@ def compare_outputs(table: RequestTable, *, tokenizer: Path | None) -> tuple[Out
     Raises:
         BenchError: the tokenizer is none, or the records changed since they were read.
     """
-    alpha = (1 - LEVEL) / max(len(table.variants), 1)
     encode: Encode | None = None
     equalities = []
     for variant in table.variants:
-        matcher = build_matcher(table, variant, *_baseline_arms(table))
+        matcher = build_matcher(table, variant, *_list_baseline_arms(table))
         if tokenizer is not None and not matcher.uses_token_ids:
-            encode = encode or load_encoder(tokenizer)
-        equalities.append(_build_equality(variant, _collect_facts(matcher, variant, encode, alpha)))
+            encode = encode or divergence.load_encoder(tokenizer)
+        equalities.append(_compare_variant(matcher, variant, encode))
     return tuple(equalities)
 
 
-def _collect_facts(matcher: OutputMatcher, variant: str, encode: Encode | None, alpha: float) -> EqualityFacts:
+def _list_baseline_arms(table: RequestTable) -> tuple[str, ...]:
+    return (table.baseline,) if table.control is None else (table.baseline, table.control)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _EqualityFacts:
+    """What is known of one variant before it is judged.
+
+    `yardstick` is the baseline's identical share against itself; `alpha` is the level of the variant's tests: 5 %,
+    shared by all variants of the run.
+    """
+
+    pairs: OutputPairs
+    unit: Literal["token ids", "the target's tokenizer", "characters"]
+    identical: ShareEstimate | None
+    yardstick: ShareEstimate | None
+    permutation: PermutationResult | None
+    rejections: ContentRejections | None
+    lengths: RatioEstimate | None
+    prompt_count: int
+    difference_count: int
+    temperature: float
+    alpha: float
+
+
+def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None) -> OutputEquality:
     table = matcher.table
     pairs, baseline_pairs = matcher.pair_arms(table.baseline, variant), _pair_baseline(matcher)
-    divergences = tuple(read_divergences(table, pairs, by_ids=matcher.uses_token_ids, encode=encode))
-    is_greedy = table.run.temperature == 0
-    return EqualityFacts(
-        table=table,
+    divergences = tuple(divergence.read_divergences(table, pairs, by_ids=matcher.uses_token_ids, encode=encode))
+    is_permutable = table.run.temperature == 0 and not pairs.is_same.all()
+    facts = _EqualityFacts(
         pairs=pairs,
-        baseline_pairs=baseline_pairs,
         unit="token ids" if matcher.uses_token_ids else "the target's tokenizer" if encode else "characters",
-        identical=_estimate_pair_share(table, pairs),
-        yardstick=None if baseline_pairs is None else _estimate_pair_share(table, baseline_pairs),
-        permutation_result=_permute_arms(matcher, variant) if is_greedy and not pairs.is_same.all() else None,
+        identical=_estimate_identical(table, pairs),
+        yardstick=None if baseline_pairs is None else _estimate_identical(table, baseline_pairs),
+        permutation=_permute_arms(matcher, variant) if is_permutable else None,
         rejections=compare_rejections(table, pairs),
-        length_ratio=_estimate_length_ratio(table, pairs, divergences),
-        divergences=divergences,
-        alpha=alpha,
+        lengths=_estimate_lengths(table, pairs, divergences),
+        prompt_count=len(np.unique(table.prompt[pairs.first])),
+        difference_count=int((~pairs.is_same).sum()),
+        temperature=table.run.temperature,
+        alpha=(1 - LEVEL) / len(table.variants),
+    )
+    result, reason = next(_list_results(facts))
+    known_ties = [(part.near_tie, table.prompt[part.row]) for part in divergences if part.near_tie is not None]
+    ties, tie_prompts = np.array(known_ties, np.intp).reshape(-1, 2).T
+    near_ties = estimate_share(ties.astype(bool), tie_prompts)
+    has_same_text = ~pairs.is_same & (table.output[pairs.first] == table.output[pairs.second])
+    remarks = _list_remarks(facts, near_ties, int(has_same_text.sum()), len(divergences))
+    identical, yardsticks = _estimate_class_shares(table, pairs), _estimate_class_shares(table, baseline_pairs)
+    return OutputEquality(
+        variant=variant,
+        by=facts.unit,
+        result=result,
+        sentence=" ".join([reason, *remarks]),
+        identical=facts.identical,
+        yardstick=facts.yardstick,
+        classes=tuple(
+            ClassEquality(class_=table.classes[code], identical=share, yardstick=yardsticks.get(code))
+            for code, share in sorted(identical.items())
+        ),
+        first_divergence=divergence.count_bins([part.position for part in divergences]),
+        near_ties=near_ties,
+        lengths=facts.lengths,
+        garbage=facts.rejections and facts.rejections.variant,
+        garbage_of_baseline=facts.rejections and facts.rejections.baseline,
+        examples=_choose_examples(table, divergences),
     )
 
 
@@ -82,33 +145,21 @@ def _pair_baseline(matcher: OutputMatcher) -> OutputPairs | None:
     table = matcher.table
     baseline_pairs = matcher.pair_arms(table.baseline, table.control) if table.control is not None else None
     if not baseline_pairs and table.run.temperature == 0:
-        baseline_pairs = matcher.pair_repeats(*_baseline_arms(table))
+        baseline_pairs = matcher.pair_repeats(*_list_baseline_arms(table))
     return baseline_pairs or None
 
 
-def _baseline_arms(table: RequestTable) -> tuple[str, ...]:
-    return (table.baseline,) if table.control is None else (table.baseline, table.control)
-
-
-def _estimate_pair_share(table: RequestTable, pairs: OutputPairs) -> ShareEstimate | None:
-    return estimate_share(pairs.is_same, table.prompt[pairs.first])
-
-
 def _permute_arms(matcher: OutputMatcher, variant: str) -> PermutationResult | None:
-    table = matcher.table
-    baseline_rows, variant_rows = (
-        np.concatenate([matcher.find_answer_rows(arm) for arm in _baseline_arms(table)]),
-        matcher.find_answer_rows(variant),
-    )
-    codes = encode_strata(table)
-    return run_permutation_test(
-        OutputStrata(codes[baseline_rows], matcher.digests[baseline_rows]),
-        OutputStrata(codes[variant_rows], matcher.digests[variant_rows]),
-    )
+    baseline_rows = np.concatenate([matcher.find_answer_rows(arm) for arm in _list_baseline_arms(matcher.table)])
+    sides = [
+        OutputStrata(matcher.strata[rows], matcher.digests[rows])
+        for rows in (baseline_rows, matcher.find_answer_rows(variant))
+    ]
+    return run_permutation_test(sides[0], sides[1])
 
 
-def _estimate_length_ratio(
-    table: RequestTable, pairs: OutputPairs, divergences: Sequence[OutputDivergence]
+def _estimate_lengths(
+    table: RequestTable, pairs: OutputPairs, divergences: tuple[OutputDivergence, ...]
 ) -> RatioEstimate | None:
     """Return the geometric mean over prompts of the ratio of tokens; identical outputs are alike long.
 
@@ -117,10 +168,7 @@ def _estimate_length_ratio(
     logs = np.log(np.maximum(table.tokens[pairs.second], 1)) - np.log(np.maximum(table.tokens[pairs.first], 1))
     logs[pairs.is_same] = 0.0
     if np.isnan(logs[~pairs.is_same]).all() and len(divergences) == (~pairs.is_same).sum():
-        logs_by_row = {
-            divergence.row: np.log(max(divergence.lengths[1], 1) / max(divergence.lengths[0], 1))
-            for divergence in divergences
-        }
+        logs_by_row = {part.row: np.log(max(part.lengths[1], 1) / max(part.lengths[0], 1)) for part in divergences}
         logs = np.array([logs_by_row.get(row, 0.0) for row in pairs.first.tolist()], float)
     is_finite = np.isfinite(logs)
     _, codes = np.unique(table.prompt[pairs.first][is_finite], return_inverse=True)
@@ -131,61 +179,125 @@ def _estimate_length_ratio(
     return estimate.convert() if estimate else RatioEstimate(value=convert_log_ratio(by_prompt.mean()))
 
 
-def _build_equality(variant: str, facts: EqualityFacts) -> OutputEquality:
-    conclusion, reason = decide_result(facts)
-    divergences = [divergence for divergence in facts.divergences if divergence.near_tie is not None]
-    prompts = (
-        facts.table.prompt[[divergence.row for divergence in divergences]] if divergences else np.empty(0, np.intp)
-    )
-    ties = estimate_share(np.array([divergence.near_tie for divergence in divergences], bool), prompts)
-    return OutputEquality(
-        variant=variant,
-        by=facts.unit,
-        result=conclusion,
-        sentence=" ".join([reason, *list_remarks(facts, ties)]),
-        identical=facts.identical,
-        yardstick=facts.yardstick,
-        classes=_compare_classes(facts),
-        first_divergence=count_bins([divergence.position for divergence in facts.divergences]),
-        near_ties=ties,
-        lengths=facts.length_ratio,
-        garbage=None if facts.rejections is None else facts.rejections.variant,
-        garbage_of_baseline=None if facts.rejections is None else facts.rejections.baseline,
-        examples=_choose_examples(facts),
-    )
+def _estimate_identical(table: RequestTable, pairs: OutputPairs) -> ShareEstimate | None:
+    return estimate_share(pairs.is_same, table.prompt[pairs.first])
 
 
-def _compare_classes(facts: EqualityFacts) -> tuple[ClassEquality, ...]:
-    identical = _estimate_class_shares(facts.table, facts.pairs)
-    yardstick = {} if facts.baseline_pairs is None else _estimate_class_shares(facts.table, facts.baseline_pairs)
-    return tuple(
-        ClassEquality(class_=facts.table.classes[code], identical=identical[code], yardstick=yardstick.get(code))
-        for code in sorted(identical)
-    )
-
-
-def _estimate_class_shares(table: RequestTable, pairs: OutputPairs) -> dict[int, ShareEstimate]:
+def _estimate_class_shares(table: RequestTable, pairs: OutputPairs | None) -> dict[int, ShareEstimate]:
     """Return the identical share of each class that has pairs."""
+    if pairs is None:
+        return {}
     classes = table.class_[pairs.first]
-    order = np.argsort(classes, kind="stable")
-    codes, first = np.unique(classes[order], return_index=True)
-    shares = (_estimate_pair_share(table, pairs.select(rows)) for rows in np.split(order, first[1:]))
-    return {int(code): class_share for code, class_share in zip(codes, shares, strict=False) if class_share is not None}
+    shares = {code: _estimate_identical(table, pairs.select(classes == code)) for code in np.unique(classes).tolist()}
+    return {code: share for code, share in shares.items() if share is not None}
 
 
-def _choose_examples(facts: EqualityFacts) -> tuple[DivergenceExample, ...]:
+def _choose_examples(table: RequestTable, divergences: tuple[OutputDivergence, ...]) -> tuple[DivergenceExample, ...]:
     """Return a pair of each class, of the first few classes; one that is no near tie before one that is."""
-    table, divergence_by_class = facts.table, dict[int, OutputDivergence]()
-    for divergence in sorted(facts.divergences, key=lambda divergence: bool(divergence.near_tie)):
-        divergence_by_class.setdefault(int(table.class_[divergence.row]), divergence)
+    parts: dict[int, OutputDivergence] = {}
+    for part in sorted(divergences, key=lambda part: bool(part.near_tie)):
+        parts.setdefault(int(table.class_[part.row]), part)
     return tuple(
         DivergenceExample(
             class_=table.classes[code],
-            prompt_id=table.prompts[table.prompt[divergence.row]].prompt_id,
-            at=divergence.position,
-            baseline=divergence.baseline,
-            measured=divergence.variant,
-            near_tie=divergence.near_tie,
+            prompt_id=table.prompts[table.prompt[part.row]].prompt_id,
+            at=part.position,
+            baseline=part.baseline,
+            measured=part.variant,
+            near_tie=part.near_tie,
         )
-        for code, divergence in sorted(divergence_by_class.items())[:MAX_EXAMPLES]
+        for code, part in sorted(parts.items())[:MAX_EXAMPLES]
     )
+
+
+def _list_results(facts: _EqualityFacts) -> Iterator[tuple[EqualityResult, str]]:
+    """Yield each result that may be said and why; the first holds."""
+    if facts.identical is None:
+        yield "no evidence", "No output of the variant can be paired with one of the baseline."
+        return
+    summary, broken_reason, permutation = _summarize_pairs(facts), _explain_broken(facts), facts.permutation
+    if broken_reason:
+        yield "differs", f"{summary}: {broken_reason}."
+    if facts.temperature != 0:
+        temperature_text = f"at temperature {facts.temperature:g} a server need not repeat itself: run with 0"
+        yield "no evidence", f"{summary}; {temperature_text}."
+    yardstick_text = "no yardstick was needed, and there is none"
+    if facts.yardstick is not None:
+        yardstick_count = facts.yardstick.of - facts.yardstick.n
+        yardstick_text = f"against itself {yardstick_count} of {count_things(facts.yardstick.of, 'pair')} differ"
+    if permutation is not None and permutation.p <= facts.alpha:
+        reason = f"more than the baseline's own, {yardstick_text}, can explain (p {permutation.p:.2g})"
+        yield "differs", f"{summary}, {reason}."
+    if facts.pairs.failure_count + facts.pairs.silent_count > len(facts.pairs):
+        yield "no evidence", f"{summary}; more pairs are left out than are compared."
+    if facts.prompt_count < FEWEST_PROMPTS:
+        yield "no evidence", f"{summary}: too few prompts to conclude from; ask {FEWEST_PROMPTS} or more."
+    result, reason = _judge_greedy(facts, facts.identical, yardstick_text)
+    yield result, f"{summary}{reason}."
+
+
+def _judge_greedy(facts: _EqualityFacts, identical: ShareEstimate, yardstick_text: str) -> tuple[EqualityResult, str]:
+    """Judge greedy outputs of enough prompts that are not shown to differ."""
+    if not facts.difference_count:
+        return "the same", f"; {yardstick_text}"
+    if facts.yardstick is None or facts.permutation is None:
+        reason = "the baseline was never asked twice, so nobody knows whether it equals itself"
+        return "no evidence", f"; {reason}: run with --control-rounds"
+    if not facts.yardstick.n:
+        reason = f"so do the baseline's own ({yardstick_text}): what never repeats shows no change"
+        return "no evidence", f"; {reason}"
+    if facts.permutation.least_p <= facts.alpha:
+        return "the same", f", no more than the baseline's own: {yardstick_text}"
+    if (identical.low or 0.0) >= NEARLY_ALL:
+        return "the same", f", so few that it does not matter; {yardstick_text}"
+    return "no evidence", f", too few to tell from the baseline's own: {yardstick_text}; ask more rounds"
+
+
+def _explain_broken(facts: _EqualityFacts) -> str:
+    """Return what shows that outputs are broken, cut or rambling; empty where nothing does."""
+    rejections, ratio = facts.rejections, facts.lengths
+    if facts.difference_count and rejections is not None and rejections.p <= facts.alpha:
+        counts = f"{rejections.variant.n} of {rejections.variant.of} outputs of the variant"
+        return f"the content check refused {counts} and {rejections.baseline.n} of the baseline's"
+    if not facts.difference_count or ratio is None or ratio.low is None or ratio.high is None:
+        return ""
+    length = compare_lengths(ratio, MARGIN)
+    if length == "alike":
+        return ""
+    cause = "it is cut short" if length == "shorter" else "it rambles"
+    times = f"{format_number(ratio.value)} times the baseline's tokens ({format_interval(ratio)})"
+    return f"the variant's output has {times}: {cause}"
+
+
+def _summarize_pairs(facts: _EqualityFacts) -> str:
+    pair_count, prompts_text = len(facts.pairs), count_things(facts.prompt_count, "prompt")
+    if pair_count == 1:
+        return f"The only paired output {'differs' if facts.difference_count else 'is identical'} by {facts.unit}"
+    pairs_text = f"{count_things(pair_count, 'paired output')} of {prompts_text}"
+    if not facts.difference_count:
+        return f"All {pairs_text} are identical by {facts.unit}"
+    percent = format_percent(facts.difference_count / pair_count)
+    return f"{facts.difference_count} of {pairs_text} differ by {facts.unit} ({percent})"
+
+
+def _list_remarks(
+    facts: _EqualityFacts, ties: ShareEstimate | None, same_text_count: int, read_count: int
+) -> Iterator[str]:
+    """Yield what else must be known, in sentences.
+
+    Args:
+        facts: what is known of the variant.
+        ties: near ties of the pairs that differ.
+        same_text_count: pairs that differ by token ids and not by text.
+        read_count: pairs that were read.
+    """
+    if ties is not None:
+        yield f"Of {ties.of} whose log-probabilities are known, {ties.n} part at a near tie."
+    if same_text_count:
+        yield f"In {same_text_count} of those that differ the text is the same and only token ids are not."
+    if facts.difference_count > read_count:
+        yield f"Where they part was read of {divergence.MAX_READ} of them, evenly taken."
+    if facts.pairs.failure_count:
+        yield f"Left out, because one side failed: {count_things(facts.pairs.failure_count, 'pair')}."
+    if facts.pairs.silent_count:
+        yield f"Left out, because neither side has any output: {count_things(facts.pairs.silent_count, 'pair')}."

@@ -1,18 +1,37 @@
-"""Which outputs are held against each other, and which of them are identical.
+"""Which outputs are held against each other, which are identical, and which of them the content check refused.
 
 Invariant: a pair is the same prompt, load, round and repeat, so also the same seed; only requests that succeeded are in
 one, each at most once; nothing but digests is compared. Outputs are compared by token ids where every one has them,
 else by text: one kind for all arms of a run's comparison, never mixed.
+
+A word of the content check counts the same on both sides; an output that was cut counts only where the other one was
+not, because one limit on both cuts both. An answer has one word: garbage that ran into the limit is called garbage, and
+was cut.
+
+The interval of a share never takes pairs of one prompt for more independent than they show themselves to be; where all
+pairs agree, nothing shows it, and a prompt counts once however often it was asked. It is Wilson's score interval (1927)
+with an effective number of pairs in place of their number: the number divided by the design effect, which is the
+variance of the share between prompts over that of as many independent pairs (Kish 1965), and corrected for the degrees
+of freedom that so few prompts have (Korn and Graubard 1998).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from tandem.bench.columns import BoolArray, IntArray
-from tandem.bench.request_table import NO_DIGEST, Digests, RequestTable
+from tandem.bench.quantiles import Values
+from tandem.bench.request_table import NO_DIGEST, UNKNOWN, Digests, RequestTable
+from tandem.judge.comparability import BROKEN_CONTENT
+from tandem.judge.interval import LEVEL
+from tandem.judge.schema import ShareEstimate
+
+_QUANTILE_LEVEL = (1 + LEVEL) / 2
 
 
 @dataclass(frozen=True)
@@ -38,53 +57,54 @@ class OutputPairs:
 
     def select(self, indices: BoolArray | IntArray) -> OutputPairs:
         """Return some of the pairs."""
-        return OutputPairs(
-            self.first[indices], self.second[indices], self.is_same[indices], self.failure_count, self.silent_count
-        )
+        return replace(self, first=self.first[indices], second=self.second[indices], is_same=self.is_same[indices])
 
 
 @dataclass(frozen=True)
 class OutputMatcher:
-    """What tells identical outputs: `digests` of token ids where `uses_token_ids`, else of texts."""
+    """What tells identical outputs.
+
+    Args:
+        table: the run.
+        digests: of token ids where `uses_token_ids`, else of texts.
+        strata: a code for each request's prompt and load: outputs with the same one are asked to be alike.
+        places: a code for each request's prompt, load, round and repeat.
+    """
 
     table: RequestTable
     digests: Digests
     uses_token_ids: bool
+    strata: IntArray
+    places: IntArray
 
     def pair_arms(self, first: str, second: str) -> OutputPairs:
         """Pair the outputs of two arms."""
-        places = _encode_places(self.table)
         first_rows, second_rows = self.find_answer_rows(first), self.find_answer_rows(second)
-        _, first_places, second_places = np.intersect1d(
-            places[first_rows], places[second_rows], assume_unique=True, return_indices=True
-        )
-        shared_places = np.intersect1d(places[self.table.arm_mask(first)], places[self.table.arm_mask(second)])
-        return self._build_pairs(
-            first_rows[first_places], second_rows[second_places], len(shared_places) - len(first_places)
-        )
+        first_places, second_places = self.places[first_rows], self.places[second_rows]
+        _, *rows = np.intersect1d(first_places, second_places, assume_unique=True, return_indices=True)
+        is_first, is_second = self.table.arm_mask(first), self.table.arm_mask(second)
+        shared_places = np.intersect1d(self.places[is_first], self.places[is_second])
+        return self._build_pairs(first_rows[rows[0]], second_rows[rows[1]], len(shared_places) - len(rows[0]))
 
     def pair_repeats(self, *arms: str) -> OutputPairs:
         """Pair each output of the arms, taken as one, with the next one for the same prompt at the same load."""
-        rows = np.concatenate([self.find_answer_rows(arm) for arm in arms])
-        table = self.table
-        order = np.lexsort((table.start_s[rows], table.repeat[rows], table.round[rows], encode_strata(table)[rows]))
-        rows = rows[order]
-        is_next = encode_strata(table)[rows[1:]] == encode_strata(table)[rows[:-1]]
+        table, rows = self.table, np.concatenate([self.find_answer_rows(arm) for arm in arms])
+        keys = (table.start_s, table.repeat, table.round, self.strata)
+        rows = rows[np.lexsort([key[rows] for key in keys])]
+        is_next = self.strata[rows[1:]] == self.strata[rows[:-1]]
         return self._build_pairs(rows[:-1][is_next], rows[1:][is_next], 0)
 
     def find_answer_rows(self, arm: str) -> IntArray:
         """Return the rows of an arm that succeeded; of a request that was recorded twice the later one."""
         rows = np.flatnonzero(self.table.arm_mask(arm) & ~self.table.failed)[::-1]
-        _, latest = np.unique(_encode_places(self.table)[rows], return_index=True)
-        latest_rows: IntArray = rows[latest]
+        latest_rows: IntArray = rows[np.unique(self.places[rows], return_index=True)[1]]
         return latest_rows
 
     def _build_pairs(self, first: IntArray, second: IntArray, failure_count: int) -> OutputPairs:
-        has_output = ~(_mask_without_output(self.table)[first] & _mask_without_output(self.table)[second])
-        all_pairs = OutputPairs(
-            first, second, self.digests[first] == self.digests[second], failure_count, int((~has_output).sum())
-        )
-        return all_pairs.select(has_output)
+        is_silent = (self.table.output == NO_DIGEST) & (self.table.ids == NO_DIGEST)
+        has_output = ~(is_silent[first] & is_silent[second])
+        is_same = self.digests[first] == self.digests[second]
+        return OutputPairs(first, second, is_same, failure_count, int((~has_output).sum())).select(has_output)
 
 
 def build_matcher(table: RequestTable, *arms: str) -> OutputMatcher:
@@ -92,25 +112,73 @@ def build_matcher(table: RequestTable, *arms: str) -> OutputMatcher:
     rows = np.isin(table.arm, [table.arms.index(arm) for arm in arms]) & ~table.failed
     has_ids = table.ids[rows] != NO_DIGEST
     uses_token_ids = bool(has_ids.any() and (has_ids | (table.output[rows] == NO_DIGEST)).all())
-    return OutputMatcher(table, table.ids if uses_token_ids else table.output, uses_token_ids)
+    places = strata = table.prompt * max(len(table.loads), 1) + table.load
+    for column in (table.round, table.repeat):
+        values, codes = np.unique(column, return_inverse=True)
+        places = places * max(len(values), 1) + codes
+    return OutputMatcher(table, table.ids if uses_token_ids else table.output, uses_token_ids, strata, places)
 
 
-def encode_strata(table: RequestTable) -> IntArray:
-    """Return a code for each request's prompt and load: outputs with the same one are asked to be alike."""
-    codes: IntArray = table.prompt * max(len(table.loads), 1) + table.load
-    return codes
+class ContentRejections(NamedTuple):
+    """Shares of both sides, over the pairs of which both outputs were checked.
+
+    `p`: one-sided sign test over prompts, that the variant's outputs are refused no more often than the baseline's.
+    """
+
+    variant: ShareEstimate
+    baseline: ShareEstimate
+    p: float
 
 
-def _encode_places(table: RequestTable) -> IntArray:
-    """Return a code for each request's prompt, load, round and repeat."""
-    _, rounds = np.unique(table.round, return_inverse=True)
-    _, repeats = np.unique(table.repeat, return_inverse=True)
-    codes: IntArray = (encode_strata(table) * (rounds.max(initial=0) + 1) + rounds) * (
-        repeats.max(initial=0) + 1
-    ) + repeats
-    return codes
+def compare_rejections(table: RequestTable, pairs: OutputPairs) -> ContentRejections | None:
+    """Return what the content check refused; None where it checked no pair."""
+    pairs = pairs.select((table.content[pairs.first] != UNKNOWN) & (table.content[pairs.second] != UNKNOWN))
+    first, second, prompts = pairs.first, pairs.second, table.prompt[pairs.first]
+    is_broken = np.isin(table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT])
+    is_cut = np.isin(table.content, [code for code, word in enumerate(table.contents) if word == "truncated"])
+    hit_limit = is_cut | table.hit_token_limit
+    baseline_hits = is_broken[first] | (is_cut[first] & ~hit_limit[second])
+    variant_hits = is_broken[second] | (is_cut[second] & ~hit_limit[first])
+    variant_share, baseline_share = estimate_share(variant_hits, prompts), estimate_share(baseline_hits, prompts)
+    if variant_share is None or baseline_share is None:
+        return None
+    _, codes = np.unique(prompts, return_inverse=True)
+    excess = np.bincount(codes, variant_hits.astype(int) - baseline_hits.astype(int))
+    worse, better = int((excess > 0).sum()), int((excess < 0).sum())
+    # how likely so many prompts or more would have an excess, were excess and lack as likely
+    p = float(special.bdtrc(worse - 1, worse + better, 0.5)) if worse else 1.0
+    return ContentRejections(variant_share, baseline_share, p)
 
 
-def _mask_without_output(table: RequestTable) -> BoolArray:
-    mask: BoolArray = (table.output == NO_DIGEST) & (table.ids == NO_DIGEST)
-    return mask
+def estimate_share(hits: BoolArray, prompts: IntArray) -> ShareEstimate | None:
+    """Return how many of the pairs are hits, with a 95 % interval; None of no pairs.
+
+    Args:
+        hits: one a pair.
+        prompts: code of each pair's prompt.
+    """
+    if not len(hits):
+        return None
+    size, share, z = compute_effective_size(hits, prompts), float(hits.mean()), float(special.ndtri(_QUANTILE_LEVEL))
+    middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
+    half_width = z / (1 + z**2 / size) * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
+    low = 0.0 if not hits.any() else max(middle - half_width, 0.0)
+    high = 1.0 if hits.all() else min(middle + half_width, 1.0)
+    return ShareEstimate(n=int(hits.sum()), of=len(hits), low=low, high=high)
+
+
+def compute_effective_size(hits: BoolArray, prompts: IntArray) -> float:
+    """Return how many independent pairs these are worth."""
+    _, codes, sizes = np.unique(prompts, return_inverse=True, return_counts=True)
+    pairs, count, share = len(hits), len(sizes), float(hits.mean())
+    least_size = pairs**2 / float((sizes**2).sum())  # as if all pairs of a prompt were one
+    if count == 1 or share in {0.0, 1.0}:
+        return least_size
+    residues: Values = np.bincount(codes, hits - share, minlength=count).astype(float)
+    cluster_variance = count / (count - 1) * float((residues**2).sum()) / pairs**2
+    size = float(pairs)
+    if cluster_variance:
+        independent_variance = share * (1 - share) / pairs
+        size = float(np.clip(pairs * independent_variance / cluster_variance, least_size, pairs))
+    quantiles = special.stdtrit([max(pairs - 1, 1), count - 1], _QUANTILE_LEVEL)
+    return float(size * (quantiles[0] / quantiles[1]) ** 2)

@@ -9,7 +9,6 @@ outputs are all alike say nothing either way and cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -52,21 +51,24 @@ def run_permutation_test(baseline: OutputStrata, variant: OutputStrata, seed: in
         variant: every output of the variant.
         seed: of the exchanges.
     """
-    strata_pairs = [pair for pair in _pair_strata(baseline, variant) if len(pair[0]) > 1]
-    if not strata_pairs:
+    baseline_groups, variant_groups = _group_by_stratum(baseline), _group_by_stratum(variant)
+    pairs = [
+        (baseline_groups[code], variant_groups[code])
+        for code in sorted(baseline_groups.keys() & variant_groups.keys())
+        if len(baseline_groups[code]) > 1
+    ]
+    if not pairs:
         return None
-    different_pairs = [pair for pair in strata_pairs if len(np.unique(np.concatenate(pair))) > 1]
-    different_pairs = [different_pairs[index] for index in _spread_places(len(different_pairs), _PROMPTS)]
+    different_pairs = [pair for pair in pairs if len(np.unique(np.concatenate(pair))) > 1]
     rng = np.random.default_rng(seed)
     total: Values = np.zeros(_DRAWS)
     statistic, log_least = 0.0, 0.0
-    for baseline_digests, variant_digests in different_pairs:
-        _, codes = np.unique(np.concatenate([baseline_digests, variant_digests]), return_inverse=True)
+    for place in _spread_places(len(different_pairs), _PROMPTS):
+        size = len(different_pairs[place][0])
+        _, codes = np.unique(np.concatenate(different_pairs[place]), return_inverse=True)
         digest_counts = np.bincount(codes)
-        baseline_counts = np.bincount(codes[: len(baseline_digests)], minlength=len(digest_counts))
-        draws = _compute_statistic(
-            rng.multivariate_hypergeometric(digest_counts, len(baseline_digests), size=_DRAWS), digest_counts
-        )
+        baseline_counts = np.bincount(codes[:size], minlength=len(digest_counts))
+        draws = _compute_statistic(rng.multivariate_hypergeometric(digest_counts, size, size=_DRAWS), digest_counts)
         statistic += float(_compute_statistic(baseline_counts[None, :], digest_counts)[0])
         total += draws
         log_least += math.log(float((draws >= draws.max() - _ROUNDING).mean()))
@@ -84,22 +86,14 @@ def _compute_statistic(baseline_counts: IntArray, digest_counts: IntArray) -> Va
     return statistic
 
 
-def _pair_strata(baseline: OutputStrata, variant: OutputStrata) -> Iterator[tuple[Digests, Digests]]:
-    """Yield the outputs of both sides for each prompt and load that both answered, at most _OUTPUTS of a side."""
-    baseline_groups, variant_groups = _group_by_stratum(baseline), _group_by_stratum(variant)
-    for code in sorted(baseline_groups.keys() & variant_groups.keys()):
-        yield _limit_digests(baseline_groups[code]), _limit_digests(variant_groups[code])
-
-
 def _group_by_stratum(side: OutputStrata) -> dict[int, Digests]:
+    """Return the outputs of a side for each prompt and load, at most _OUTPUTS of them."""
     order = np.argsort(side.strata, kind="stable")
     codes, first = np.unique(side.strata[order], return_index=True)
-    return dict(zip(codes.tolist(), np.split(side.digests[order], first[1:]), strict=True)) if len(codes) else {}
-
-
-def _limit_digests(digests: Digests) -> Digests:
-    selection: Digests = digests[_spread_places(len(digests), _OUTPUTS)]
-    return selection
+    groups = np.split(side.digests[order], first[1:])  # of no output still one, which no code names
+    return {
+        code: group[_spread_places(len(group), _OUTPUTS)] for code, group in zip(codes.tolist(), groups, strict=False)
+    }
 
 
 def _spread_places(count: int, limit: int) -> IntArray:

@@ -1,6 +1,7 @@
 """Answers to claims, from cells that a test states and from requests that it makes."""
 
 import dataclasses
+from typing import get_args
 
 import measured
 import msgspec
@@ -12,7 +13,7 @@ from tandem.bench.manifest import Speculation
 from tandem.bench.request_table import read_request_table
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge.claims.answers import ANSWER_FUNCTIONS, answer_claims
-from tandem.judge.claims.register import ANSWER_METHODS, read_register
+from tandem.judge.claims.register import AnswerMethod, read_register
 from tandem.judge.schema import (
     BottleneckRound,
     CellVerdict,
@@ -92,7 +93,7 @@ def observed_with(arms, requests=None, **changes):
 
 
 def test_every_way_of_asking_has_an_answer():
-    assert set(ANSWER_FUNCTIONS) == set(ANSWER_METHODS)
+    assert set(ANSWER_FUNCTIONS) == set(get_args(AnswerMethod))
 
 
 def test_every_claim_is_answered_once_for_a_variant_or_once_for_the_run():
@@ -367,10 +368,6 @@ def test_a_void_run_says_nothing_of_speed():
 # C11, C12, C13
 
 
-def test_cost_is_the_post_s_hardware_s_alone():
-    assert answer("C11", faster("repetition", "output_tokens_per_s")).answer == "not comparable"
-
-
 def test_cost_falls_where_throughput_rises_and_good_tokens_take_less_time():
     requests = [
         Asked(arm=arm, class_="repetition", prompt=f"p{number}", e2e_ms=ms)
@@ -378,8 +375,12 @@ def test_cost_falls_where_throughput_rises_and_good_tokens_take_less_time():
         for number in range(12)
     ]
     seen = observed_with((POST_BASE, posts()), requests)
-    found = answer("C11", faster("repetition", "output_tokens_per_s"), seen=seen)
-    assert found.answer == "confirmed"
+    rises = faster("repetition", "output_tokens_per_s")
+    found = answer("C11", rises, seen=seen)
+    assert (found.answer, answer("C11", rises).answer) == (
+        "confirmed",
+        "not comparable",
+    )  # of the post's hardware alone
     assert "15,625 to 7,812" in found.why
 
 

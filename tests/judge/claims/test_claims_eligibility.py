@@ -12,13 +12,11 @@ from observed import Asked, observed
 
 from tandem.bench.manifest import ManifestArm, Speculation
 from tandem.bench.request_table import RequestTable
-from tandem.judge.claims.eligibility import explain_unasked
+from tandem.judge.claims.answers import explain_unasked
 
 PLAIN, FUSED = Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7)
 KEY = "qwen3-32b-fused-{draft}-k7-tp32-lnc2-b4-s1024-0123456789ab"
-HOSTED = {
-    "environment": "prod", "experiment": "post", "instance_type": "trn2.48xlarge", "simulated": False,
-}  # fmt: skip
+HOSTED = {"environment": "prod", "experiment": "post", "instance_type": "trn2.48xlarge", "simulated": False}
 
 
 def arms(model: str = "Qwen/Qwen3-32B", draft: str = "qwen3-1-7b", **changes: Any) -> tuple[ManifestArm, ManifestArm]:

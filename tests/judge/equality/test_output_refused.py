@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from observed import Asked, observed
 
-from tandem.judge.equality.content_rejections import compare_rejections
-from tandem.judge.equality.output_pairs import build_matcher
+from tandem.judge.equality.output_pairs import build_matcher, compare_rejections
 
 
 def held(*pairs: tuple[str | None, str | None], each: int = 1):

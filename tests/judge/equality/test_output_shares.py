@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tandem.judge.equality.share_interval import compute_effective_size, estimate_share
+from tandem.judge.equality.output_pairs import compute_effective_size, estimate_share
 
 
 def hits(*by_prompt: str) -> tuple[np.ndarray, np.ndarray]:

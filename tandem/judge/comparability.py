@@ -1,0 +1,140 @@
+"""Whether the answers of two arms may be compared at all: none may where survivors are compared, or no text.
+
+Invariant: counted are the requests of rounds that count and in which both arms were asked, failed ones too. An arm that
+drops what it would be slow at looks fast; no figure of the answers that are left can show it, so the counts of failures
+decide. A speed is worth nothing where the text is none: what one arm alone breaks is for equality to find; here both
+do, as where model files are damaged, and then outputs may well be identical. A refusal or a loop may be how a small
+model answers, so they are told and bar nothing.
+
+Two arms fail differently when chance alone would part them so far in fewer than RARE_P of runs (Fisher's exact
+test, one side at half of it), or when one fails FAR_SHARE more of its requests and at least FEWEST_FAILURES more: the
+test sees little in a class of a dozen requests. The figures but Fisher's are Tandem's own choice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tandem.bench.columns import BoolArray, IntArray
+from tandem.bench.request_table import UNKNOWN
+from tandem.judge.pairs import RequestPairing
+
+RARE_P = 0.05
+FAR_SHARE = 0.05
+FEWEST_FAILURES = 2
+BROKEN_CONTENT = ("empty", "garbage", "loop", "refusal")
+"""Words of the content check that no limit explains (tandem.bench.suites.content)."""
+
+NO_TEXT = ("empty", "garbage")
+"""Words of the content check of what no model that works would say to most prompts."""
+
+
+class FailureCounts(NamedTuple):
+    """Requests of both arms that were asked side by side, and those of them that failed."""
+
+    baseline_requests: int
+    baseline_failures: int
+    variant_requests: int
+    variant_failures: int
+
+    @property
+    def is_biased(self) -> bool:
+        """Whether the arms failed so differently that survivors are compared."""
+        baseline, variant = self[1::-1], self[:1:-1]
+        return is_more_frequent(*variant, *baseline) or is_more_frequent(*baseline, *variant)
+
+    def describe(self, baseline: str, variant: str) -> str:
+        """Return the counts in words."""
+        return (
+            f"{self.variant_failures} of {self.variant_requests} requests of {variant} failed, "
+            f"{self.baseline_failures} of {self.baseline_requests} of {baseline}"
+        )
+
+
+def is_more_frequent(count: int, total: int, other_count: int, other_total: int) -> bool:
+    """Return whether the first share is above the second by more than chance or by FAR_SHARE."""
+    if not total or not other_total or count * other_total <= other_count * total:
+        return False
+    if count - other_count >= FEWEST_FAILURES and count / total - other_count / other_total >= FAR_SHARE:
+        return True
+    from scipy.stats import hypergeom  # noqa: PLC0415 - it takes a second to load, and few runs have failures
+
+    return bool(hypergeom.sf(count - 1, total + other_total, count + other_count, total) < RARE_P / 2)
+
+
+@dataclass(frozen=True)
+class CellFailures:
+    """Failures by cell (class code * number of loads + load code) and arm. Shapes: (cells, 2), the baseline first."""
+
+    request_counts: IntArray
+    failure_counts: IntArray
+
+    def count(self, cell: int | None = None) -> FailureCounts:
+        """Return the counts of one class at one load; of the whole run where none is named."""
+        rows = slice(None) if cell is None else slice(cell, cell + 1)
+        requests, failures = (
+            counts[rows].sum(axis=0).tolist() for counts in (self.request_counts, self.failure_counts)
+        )
+        return FailureCounts(requests[0], failures[0], requests[1], failures[1])
+
+    def explain_bias(self, cell: int, baseline: str, variant: str) -> str:
+        """Return why nothing may be said of a cell's survivors, or of those of the whole run; empty where it may."""
+        for failures in (self.count(cell), self.count()):
+            if failures.is_biased:
+                return f"only survivors could be compared: {failures.describe(baseline, variant)}"
+        return ""
+
+
+def count_failures(pairing: RequestPairing, baseline: str, variant: str) -> CellFailures:
+    """Return what two arms were asked in the same rounds, and what of it failed."""
+    table, variant_mask = pairing.table, pairing.table.arm_mask(variant)
+    rows = np.flatnonzero(pairing.row_mask() & (variant_mask | table.arm_mask(baseline)))
+    cell, arm = pairing.cell_codes()[rows], variant_mask[rows].astype(np.intp)
+    rounds, round_ = np.unique(table.round[rows], return_inverse=True)
+    turn = cell * len(rounds) + round_  # one number each: numpy sorts pairs far more slowly
+    turn_requests = np.bincount(2 * turn + arm, minlength=2 * pairing.cell_count * len(rounds)).reshape(-1, 2)
+    pair_mask: BoolArray = turn_requests.min(axis=1)[turn] > 0
+    return CellFailures(
+        *(
+            np.bincount((2 * cell + arm)[mask], minlength=2 * pairing.cell_count).reshape(-1, 2)
+            for mask in (pair_mask, pair_mask & table.failed[rows])
+        )
+    )
+
+
+class ContentCounts(NamedTuple):
+    """Answers of an arm that were checked, those refused for anything, and those that are no text.
+
+    `word_counts` counts the refused ones by the content check's word, the most frequent first.
+    """
+
+    arm: str
+    answer_count: int
+    refusal_count: int
+    no_text_count: int
+    word_counts: tuple[tuple[str, int], ...]
+
+
+def count_content(pairing: RequestPairing, arm: str) -> ContentCounts:
+    """Return what the content check refused of an arm."""
+    table = pairing.table
+    mask = pairing.row_mask() & ~table.failed & (table.content != UNKNOWN) & table.arm_mask(arm)
+    counts = np.bincount(table.content[mask], minlength=len(table.contents)).tolist()
+    words = Counter({word: n for word, n in zip(table.contents, counts, strict=True) if n and word in BROKEN_CONTENT})
+    no_text_count = sum(words[word] for word in NO_TEXT)
+    return ContentCounts(arm, int(mask.sum()), words.total(), no_text_count, tuple(words.most_common()))
+
+
+def explain_invalidity(pairing: RequestPairing, baseline: str, variant: str) -> str:
+    """Return why no speed of these arms is worth anything; empty where their answers are text."""
+    arm_counts = [count_content(pairing, arm) for arm in (variant, baseline)]
+    if not all(2 * counts.no_text_count > counts.answer_count for counts in arm_counts):
+        return ""
+    counts_text = " and ".join(
+        f"{counts.no_text_count} of {counts.answer_count} answers of {counts.arm}" for counts in arm_counts
+    )
+    return f"{counts_text} are empty or garbage, and a speed is worth nothing where the text is none"
