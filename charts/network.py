@@ -16,7 +16,7 @@ on EKS Auto Mode alone: docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.ht
 HTTPS to any public address. What it means for the compile pod, which runs third-party code over the model: with
 a NAT gateway that code can send what it sees to anybody who listens on 443. It cannot store it in somebody else's
 bucket of the region: the policy on the S3 endpoint of a new network admits writes to this environment's bucket alone
-(stacks/endpoints.py). Without NAT (`network.nat: none`) nothing but the VPC's endpoints answers.
+(stacks/network.py). Without NAT (`network.nat: none`) nothing but the VPC's endpoints answers.
 
 No private address is admitted but where a service answers. In a new network that is the VPC's range, for staging and
 the bench, where there are interface endpoints; else neither the Kubernetes API nor any pod or node is in their reach.

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from stacks.addresses import private_range, public_range
+from stacks.network import private_range, public_range
 
 ZONES = [f"use2-az{number}" for number in range(10)]
 

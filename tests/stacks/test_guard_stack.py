@@ -17,8 +17,9 @@ import pytest
 from assemblies import COMMITTED, Template, Templates, changed, environment, one, resources, templates
 
 from stacks.guard import GuardStack
-from stacks.guard_functions import FUNCTIONS, ROOT, TIMEOUT_S, function_variables, list_function_files
+from stacks.guard_functions import FUNCTIONS, TIMEOUT_S, function_variables, list_function_files
 from stacks.guard_rights import LISTING_ACTIONS
+from stacks.stack import ROOT
 from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
 from tandem.guard.fleet_start import build_stop_schedule
 from tandem.guard.lease import Lease

@@ -10,7 +10,7 @@ from assemblies import COMMITTED, Templates, changed, environment, resources
 from aws_cdk import App, Stack
 from declared_environments import read_environments
 
-from stacks.people import PeoplePolicies
+from stacks.guard import PeoplePolicies
 from stacks.stack import TemplateLimitError
 from tandem.ops.people.policies import build_policy
 from tandem.ops.people.policy_targets import build_targets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.aws_location import AwsLocation
+from stacks.policy import AwsLocation
 
 
 @pytest.mark.parametrize(
