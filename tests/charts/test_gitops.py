@@ -23,7 +23,7 @@ from chart_cases import (
 )
 
 from charts.driver import build_driver_release
-from charts.gitops import flux, render_gitops
+from charts.gitops import render_gitops, revision_reference
 from charts.tree import render_files
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -221,7 +221,7 @@ def test_flux_prunes_what_leaves_the_repository() -> None:
     ],
 )
 def test_flux_is_told_what_kind_of_revision_it_follows(revision: str, expected: dict[str, str]) -> None:
-    assert flux.revision_reference(revision) == expected
+    assert revision_reference(revision) == expected
 
 
 @pytest.mark.parametrize(

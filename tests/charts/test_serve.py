@@ -26,8 +26,7 @@ from chart_cases import (
 )
 
 from charts import render_workloads
-from charts.pod import GRACE_S
-from charts.probes import probe_program
+from charts.serve import GRACE_S, probe_program
 from tandem.spec.project_image import LLMPERF, TOOLS
 
 SERVERS = [

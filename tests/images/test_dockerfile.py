@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from recipe import environment, instructions, last_stage, text
 
-from charts.tools import USER
+from charts.pod import USER
 from supply.lock_file import read_lock
 from tandem.spec.names import WORK_MOUNT
 from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage

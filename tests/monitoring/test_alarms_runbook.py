@@ -11,7 +11,7 @@ import pytest
 from alarmed import DRAFTING, EXPERIMENT, REFERENCE, ROOT, watched
 from botocore import xform_name
 
-from charts import manifest, pod, storage
+from charts import manifest, serve, storage
 from tandem.cli import program
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.guard_alarms import STOP_ANCHOR, build_guard_alarms
@@ -133,7 +133,7 @@ def test_a_command_of_kubectl_names_what_is_rendered(line):
     labels = re.findall(r" -l ([\w./-]+)=", text)
     deployments = re.findall(r"deploy[/ ]([\w-]+)", text)
 
-    assert set(containers) <= {pod.SERVER, pod.ADMIT, "s3-plugin"}
+    assert set(containers) <= {serve.CONTAINER, serve.ADMIT, "s3-plugin"}
     assert set(labels) <= {manifest.NAME, *manifest.PART_OF, "node.kubernetes.io/instance-type"}
     assert set(deployments) <= {DRAFTING}
     assert set(re.findall(r" -n (tandem-[\w-]+)", text)) <= {
