@@ -22,9 +22,7 @@ from stacks.role import add_customer_key, add_log_group, allow_log_key
 from stacks.stack import EnvironmentStack, TemplateLimitError, acknowledge_findings
 from tandem.monitoring import agent
 from tandem.monitoring.alarms import build_alarms
-from tandem.monitoring.dashboard_body import build_body, find_limit_faults
-from tandem.monitoring.dashboards import build_dashboards
-from tandem.monitoring.log_filters import LogFilter, build_log_filters
+from tandem.monitoring.dashboards import build_body, build_dashboards, find_limit_faults
 from tandem.monitoring.scope import MonitoringScope
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -95,7 +93,7 @@ def _add_container_insights(scope: Construct, environment: Environment, key_arn:
     for kind in names.CONTAINER_LOG_KINDS:
         name = names.container_log_group_name(environment, kind)
         groups[name] = add_log_group(scope, kind, environment.log_retention_days, name=name, key_arn=key_arn)
-    for log_filter in build_log_filters(environment):
+    for log_filter in agent.build_log_filters(environment):
         _add_metric_filter(scope, log_filter).add_resource_dependency(groups[log_filter.log_group])
     addon = add_addon(
         scope, agent.ADDON, cluster_ref=names.cluster_name(environment), versions={agent.ADDON: version},
@@ -105,10 +103,11 @@ def _add_container_insights(scope: Construct, environment: Environment, key_arn:
         addon.add_resource_dependency(group)  # the agent would make it, kept for ever and under no key of ours
 
 
-def _add_metric_filter(scope: Construct, log_filter: LogFilter) -> logs.CfnMetricFilter:
+def _add_metric_filter(scope: Construct, log_filter: agent.LogFilter) -> logs.CfnMetricFilter:
+    """Count matching events; a minute with events, none of which matches, is 0, and one without any is no value."""
     transformation = logs.CfnMetricFilter.MetricTransformationProperty(
-        metric_name=log_filter.metric, metric_namespace=log_filter.namespace, metric_value=log_filter.value,
-        default_value=log_filter.default, unit=log_filter.unit,
+        metric_name=log_filter.name, metric_namespace=log_filter.namespace, metric_value="1",
+        default_value=0, unit=log_filter.unit,
     )  # fmt: skip
     return logs.CfnMetricFilter(
         scope, log_filter.name, filter_name=log_filter.name, log_group_name=log_filter.log_group,

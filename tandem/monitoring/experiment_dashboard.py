@@ -6,29 +6,31 @@ the same statistic over the same time. A figure that the bench publishes stands 
 
 from __future__ import annotations
 
-from tandem.metrics import ALL_VALUES, BENCH, Metric, MetricDisplay, find_metric, list_dashboard_rows
-from tandem.monitoring.dashboard_arms import MAX_VARIANTS, PERIOD_S, DashboardArms
-from tandem.monitoring.layout import COLUMNS, build_text
-from tandem.monitoring.post_figures import build_post_figures
+from tandem.metrics import ALL_VALUES, BENCH, Metric, MetricDisplay, find_metric, list_dashboard_rows, list_post_figures
+from tandem.monitoring import widget
+from tandem.monitoring.dashboard_arms import MAX_VARIANTS, DashboardArms
 from tandem.monitoring.scope import ExperimentScope
-from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, TextWidget, dimension_label
+from tandem.monitoring.widget import COLUMNS, PERIOD_S, GraphWidget, MathExpression, TextWidget
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
+SUITE = "post"
+PROMPTS = ("repeat", "open")  # the two that the post's figures compare: tandem/bench/suites/data/post.jsonl
+PROMPT_COLORS = {False: ("#7a8ba6", "#44546c"), True: ("#e69f00", "#a35a00")}  # by speculation, then by prompt
 _COUNTS = ("requests", "failed_requests")
 _BACKLOG = "unpublished_rounds"
 
 
-def build_experiment_dashboard(environment: Environment, experiment_scope: ExperimentScope) -> Dashboard:
+def build_experiment_dashboard(environment: Environment, experiment_scope: ExperimentScope) -> widget.Dashboard:
     """Return the dashboard of one experiment of an environment."""
     arms = DashboardArms(environment, experiment_scope)
-    return Dashboard(
-        name=names.dashboard_name(environment, experiment_scope.experiment.name),
-        title=f"{experiment_scope.experiment.name}: arms side by side",
+    return widget.Dashboard(
+        name=names.dashboard_name(environment, arms.experiment.name),
+        title=f"{arms.experiment.name}: arms side by side",
         variables=arms.variables,
         widgets=(
             _build_header(arms),
-            *build_post_figures(arms),
+            *_build_post_figures(arms),
             *(
                 graph
                 for metric, display in list_dashboard_rows()
@@ -43,7 +45,7 @@ def build_experiment_dashboard(environment: Environment, experiment_scope: Exper
 
 
 def _build_header(arms: DashboardArms) -> TextWidget:
-    experiment = arms.experiment_scope.experiment
+    experiment = arms.experiment
     table = "\n".join(
         f"| {variant.name}{' (baseline)' if variant is arms.baseline else ''} | {variant.mode} | "
         f"{variant.draft or '-'} | {variant.num_speculative_tokens or '-'} |"
@@ -55,7 +57,7 @@ def _build_header(arms: DashboardArms) -> TextWidget:
         if arms.baseline
         else "No variant has mode `none`, so there is no baseline and no speed-up is drawn."
     )
-    return build_text(
+    return widget.build_text(
         f"## {experiment.name}, in {arms.environment.name}\n"
         f"Target {experiment.target} on {experiment.runtime}. Each figure's p50 and p90 stand side by side, over "
         f"{PERIOD_S // 60} minutes a point; the choices above (class, concurrency) change every graph but the post's "
@@ -70,13 +72,64 @@ def _build_header(arms: DashboardArms) -> TextWidget:
     )
 
 
+def _build_post_figures(arms: DashboardArms) -> tuple[GraphWidget | TextWidget, ...]:
+    """Return the post's figures of an experiment, or why it has none.
+
+    What exists is drawn, whatever the dashboard's choices say: each series is found by a SEARCH that names prompt and
+    arm, and no concurrency.
+    """
+    speculative_arm = next((variant for variant in arms.variants if variant.mode != "none"), None)
+    if arms.baseline is None or speculative_arm is None:
+        return (
+            widget.build_text(
+                "**The post's Figures 3 to 5** compare a baseline and an arm that speculates; one is missing."
+            ),
+        )
+    if SUITE not in arms.suites:
+        return (
+            widget.build_text(
+                "**The post's Figures 3 to 5** need the suite `post`, which this experiment does not ask."
+            ),
+        )
+    pair = (arms.baseline, speculative_arm)
+    arm_names = f"{pair[0].name} and {pair[1].name}{', the first that speculates' if len(arms.variants) > 1 else ''}"
+    return (
+        widget.build_text(
+            f"### The post's Figures 3, 4 and 5\nMedians over time of its two prompts, `{PROMPTS[0]}` (structured) and "
+            f"`{PROMPTS[1]}` (open-ended), without and with speculation: {arm_names}. Every concurrency that was "
+            "measured is found and drawn. The post's inter-token latency is llmperf's; it stands beside the time per "
+            "output token, which is the one that speculation lowers."
+        ),
+        *(
+            GraphWidget(
+                title=f"{figure.title}, p50 [{metric.unit}]",
+                sentence=figure.sentence,
+                unit=metric.unit,
+                publishers=(BENCH,),
+                lines=tuple(
+                    MathExpression(
+                        text=arms.build_search(metric.name, "p50", Variant=variant.name, PromptClass=prompt),
+                        label=f"{prompt}, {variant.name}, concurrency {widget.dimension_label('Concurrency')}",
+                        id=f"f{2 * row + column}",
+                        color=PROMPT_COLORS[variant.mode != "none"][row],
+                    )
+                    for row, prompt in enumerate(PROMPTS)
+                    for column, variant in enumerate(pair)
+                ),
+                varies=False,
+            )
+            for metric, figure in list_post_figures()
+        ),
+    )
+
+
 def _build_row_graphs(
     arms: DashboardArms, metric: Metric, display: MetricDisplay
 ) -> tuple[GraphWidget | TextWidget, ...]:
     """Return a figure's row: p50, p90 and, where it means something, the speed-up."""
     row_arms = tuple(arm for arm in arms.visible_variants if not display.needs_speculation or arm.mode != "none")
     if not row_arms:
-        return (build_text(f"**{display.title}**: no arm of this experiment speculates, so it has none."),)
+        return (widget.build_text(f"**{display.title}**: no arm of this experiment speculates, so it has none."),)
     speed_ups = _build_speed_up_graph(arms, metric, display) if display.has_speed_up else ()
     quantiles = (
         GraphWidget(
@@ -85,7 +138,6 @@ def _build_row_graphs(
             unit=metric.unit,
             publishers=(BENCH,),
             lines=tuple(arms.line(metric.name, variant, statistic) for variant in row_arms),
-            period_s=PERIOD_S,
             width=COLUMNS // (3 if speed_ups else 2),
         )
         for statistic in ("p50", "p90")
@@ -113,17 +165,11 @@ def _build_speed_up_graph(arms: DashboardArms, metric: Metric, display: MetricDi
                 for number, variant in [(0, arms.baseline), *numbered_arms]
             ),
             *(
-                MathExpression(
-                    text=f"IF(a0 * a{number} > 0, {ratio.format(number)})",
-                    label=variant.name,
-                    id=f"s{number}",
-                    color=arms.color(variant),
-                )
+                arms.build_expression(f"IF(a0 * a{number} > 0, {ratio.format(number)})", variant, f"s{number}")
                 for number, variant in numbered_arms
             ),
         ),
         view="numbers",
-        period_s=PERIOD_S,
         width=COLUMNS // 3,
     )
     return (graph,)
@@ -137,9 +183,7 @@ def _build_error_graphs(arms: DashboardArms) -> tuple[GraphWidget, ...]:
         for line in (
             arms.line("requests", variant, "Sum", f"r{number}"),
             arms.line("failed_requests", variant, "Sum", f"f{number}"),
-            MathExpression(
-                text=f"100 * f{number} / r{number}", label=variant.name, id=f"e{number}", color=arms.color(variant)
-            ),
+            arms.build_expression(f"100 * f{number} / r{number}", variant, f"e{number}"),
         )
     )
     share_sentence = (
@@ -154,7 +198,7 @@ def _build_error_graphs(arms: DashboardArms) -> tuple[GraphWidget, ...]:
     return tuple(
         GraphWidget(
             title=f"{title} [{unit}]", sentence=sentence, unit=unit, publishers=(BENCH,), lines=lines,
-            period_s=PERIOD_S, width=COLUMNS // 3,
+            width=COLUMNS // 3,
         )
         for title, unit, sentence, lines in graphs
     )  # fmt: skip
@@ -173,10 +217,9 @@ def _build_publishing_widgets(arms: DashboardArms) -> tuple[GraphWidget | TextWi
                 arms.line(metric.name, variant, "Maximum", cell=(ALL_VALUES, ALL_VALUES))
                 for variant in arms.visible_variants
             ),
-            period_s=PERIOD_S,
             varies=False,
         ),
-        build_text(
+        widget.build_text(
             "**If it is above 0, or lines end while a run goes on**: nothing is lost. Every request is in the run's "
             f"folder; `tandem bench publish DIR --env {arms.environment.name}` sends what is missing, once, also long "
             "after the run. What it prints says why it failed: docs/runbook.md.",
@@ -192,7 +235,7 @@ def _build_overflow_widgets(arms: DashboardArms) -> tuple[GraphWidget | TextWidg
     class_, concurrency = arms.default_choice
     search_text = arms.build_search("tpot_ms", "p50", PromptClass=class_, Concurrency=concurrency)
     return (
-        build_text(
+        widget.build_text(
             f"### {len(arms.overflow_variants)} arms that are not drawn above\n"
             f"A graph tells {MAX_VARIANTS} arms and the baseline apart; above are the first ones of the experiment's "
             "file, written before swept. The graph below finds every arm that was measured, 500 at most. "
@@ -206,8 +249,7 @@ def _build_overflow_widgets(arms: DashboardArms) -> tuple[GraphWidget | TextWidg
             "which is out of line, not to read one. Colors are CloudWatch's own here.",
             unit=find_metric("tpot_ms").unit,
             publishers=(BENCH,),
-            lines=(MathExpression(text=search_text, label=dimension_label("Variant"), id="every"),),
-            period_s=PERIOD_S,
+            lines=(MathExpression(text=search_text, label=widget.dimension_label("Variant"), id="every"),),
             width=COLUMNS,
             height=9,
         ),

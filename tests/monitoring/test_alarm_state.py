@@ -30,7 +30,7 @@ def line(metric: str = "m", statistic: str = "Maximum", *, shown: bool = True) -
 
 def alarm(name: str = "alarm", **changed) -> MetricAlarm:
     given = {
-        "name": name, "sentence": "It is.", "reason": "so", "anchor": "here", "publishers": ("bench",),
+        "name": name, "sentence": "It is.", "reason": "so", "anchor": "here",
         "lines": (line(),), "comparison": "above", "threshold": 0, "period_s": 60, "periods": 3, "datapoints": 3,
         "missing": "missing",
     }  # fmt: skip

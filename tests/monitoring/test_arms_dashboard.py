@@ -10,7 +10,7 @@ from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.bench.suites.suite import load_suite as suite
 from tandem.metrics import ALL_VALUES, find_metric
 from tandem.monitoring.dashboard_arms import MAX_VARIANTS, DashboardArms
-from tandem.monitoring.post_figures import PROMPTS
+from tandem.monitoring.experiment_dashboard import PROMPTS
 from tandem.monitoring.widget import Dashboard, GraphWidget, MetricLine
 
 ENVIRONMENT = "post-us-east-2"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hosted import REGION, drawn
 
-from tandem.monitoring.dashboard_body import build_body
+from tandem.monitoring.dashboards import build_body
 from tandem.monitoring.widget import (
     Dashboard,
     DashboardVariable,

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 from hosted import ENVIRONMENTS, drawn
 
-from tandem.monitoring.layout import (
+from tandem.monitoring.dashboards import WidgetBox, build_caption, place_widgets
+from tandem.monitoring.widget import (
     COLUMNS,
     MAX_TEXT_ROWS,
-    WidgetBox,
-    build_caption,
+    Dashboard,
+    GraphWidget,
+    MetricLine,
+    TextWidget,
     build_text,
     count_text_rows,
-    place_widgets,
 )
-from tandem.monitoring.widget import Dashboard, GraphWidget, MetricLine, TextWidget
 
 EVERY = [(environment, part) for environment in ENVIRONMENTS for part in drawn(environment)]
 

@@ -12,8 +12,7 @@ from recorded import sends
 from rehearsal.cloudwatch.expression import evaluate_periods
 from rehearsal.cloudwatch.series_store import SeriesStore
 from tandem.metrics import BENCH, CATALOGUE, CLOUDWATCH_METRICS, GUARD, LAMBDA, SQS, list_published_metrics
-from tandem.monitoring.dashboard_body import build_body, find_limit_faults
-from tandem.monitoring.dashboards import build_dashboards
+from tandem.monitoring.dashboards import build_body, build_dashboards, find_limit_faults
 from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, MetricLine
 from tandem.spec import names
 

@@ -16,9 +16,9 @@ from stacks.stack import TemplateLimitError
 from tandem.cli.monitoring_cost import build_scope
 from tandem.monitoring.agent import build_addon_configuration
 from tandem.monitoring.alarms import build_alarms
-from tandem.monitoring.dashboard_body import build_body
+from tandem.monitoring.dashboards import build_body
 from tandem.monitoring.dashboards import build_dashboards
-from tandem.monitoring.log_filters import build_log_filters
+from tandem.monitoring.agent import build_log_filters
 from tandem.monitoring.widget import MathExpression, MetricLine
 from tandem.spec.environment import Environment, ReferenceRun, ReferenceValue
 from tandem.spec.experiment import Experiment
