@@ -68,11 +68,6 @@ def test_cdk_nag_finds_nothing_without_a_written_reason(nag: dict[str, Any]) -> 
     assert nag["violations"] == []
 
 
-def test_every_reason_for_cdk_nag_is_a_sentence(nag: dict[str, Any]) -> None:
-    assert nag["suppressedViolations"] != []
-    assert [found for found in nag["suppressedViolations"] if len(found["reason"].split()) < 6] == []
-
-
 def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks: Templates) -> None:
     """EC2 tells no source of an instance's role."""
     open_trusts = [
@@ -230,13 +225,6 @@ def test_what_a_launch_template_starts_is_tagged(stacks: Templates, kind: str) -
     for template in launch_templates(stacks):
         specifications = template["LaunchTemplateData"]["TagSpecifications"]
         (found,) = [each for each in specifications if each["ResourceType"] == kind]
-        assert marked(found)
-
-
-def test_launch_templates_are_tagged_themselves(stacks: Templates) -> None:
-    for template in launch_templates(stacks):
-        (found,) = template["TagSpecifications"]
-        assert found["ResourceType"] == "launch-template"
         assert marked(found)
 
 
