@@ -91,7 +91,6 @@ OURS = [
     if each["image"] in ours(environment)
 ]
 BARE = [pytest.param(param.values[1], id=param.id) for param in PODS]
-WHOLLY = [param for param in BARE if "-stage-" in str(param.id) or str(param.id).endswith("-llmperf")]
 
 
 @pytest.mark.parametrize("spec", BARE)

@@ -73,18 +73,6 @@ def test_an_alarm_keeps_cloudwatchs_limits(name):
 
 
 @in_every_scope
-def test_silence_is_no_alarm(name):
-    assert {alarm.missing for alarm in each(name)} == {"notBreaching"}
-
-
-@in_every_scope
-def test_only_a_percentile_says_what_too_few_values_mean(name):
-    for alarm in each(name):
-        percentile = any(line.statistic.startswith("p") for line in lines(alarm))
-        assert alarm.low_samples == ("evaluate" if percentile else None)
-
-
-@in_every_scope
 def test_names_are_unique_and_begin_with_the_environments(name):
     found = ALL[name]
     named = [one.name for one in (*found.alarms, *found.composites, *([found.suppressor] if found.suppressor else []))]
@@ -123,39 +111,6 @@ def test_a_hundred_and_thirty_variants_take_several_composites_of_a_kind():
     assert "post-us-east-2-notify-requests" not in named
 
 
-def test_a_composite_holds_a_hundred_alarms_at_most_however_short_their_names():
-    short = [f"a{at}" for at in range(250)]
-
-    groups = list(limits._group_names(short))
-
-    assert [len(group) for group in groups] == [100, 100, 50]
-    assert [name for group in groups for name in group] == short
-
-
-def test_every_composite_is_muted_while_the_fleet_is_parked():
-    found = ALL["reference"]
-
-    assert found.suppressor
-    assert {composite.suppressor for composite in found.composites} == {found.suppressor.name}
-    assert all(composite.wait_s > 60 * found.suppressor.periods for composite in found.composites)
-    assert all(composite.extension_s > 0 for composite in found.composites)
-
-
-def test_a_slow_arm_hides_no_dead_one():
-    found = ALL["reference"]
-    kinds = {
-        alarm.anchor: composite.name
-        for composite in found.composites
-        for alarm in found.alarms
-        if alarm.name in composite.alarms
-    }
-
-    assert (
-        len({kinds[what] for what in ("not-ready", "not-started", "errors", "ttft", "acceptance", "unpublished")}) == 6
-    )
-    assert kinds["ttft"] == kinds["tpot"]
-
-
 def test_without_container_insights_nothing_is_muted_and_no_server_is_watched_and_both_are_said():
     found = ALL["no Container Insights"]
 
@@ -165,16 +120,6 @@ def test_without_container_insights_nothing_is_muted_and_no_server_is_watched_an
     gaps = list_coverage_gaps(SCOPES["no Container Insights"])
     assert any("Nothing is muted" in said for said in gaps)
     assert any("Container Insights is off" in said for said in gaps)
-
-
-def test_the_suppressor_counts_nodes_and_takes_silence_for_a_living_fleet():
-    parked = ALL["reference"].suppressor
-
-    assert parked
-    assert [(line.namespace, line.metric, line.dimensions) for line in lines(parked)] == [
-        ("Tandem/post-us-east-2", "accelerator_nodes", ())
-    ]
-    assert (parked.comparison, parked.threshold, parked.missing) == ("below", 1, "notBreaching")
 
 
 def test_names_that_join_alike_are_told_apart_and_stay_the_same_from_one_time_to_the_next():
@@ -220,13 +165,6 @@ def test_a_server_that_runs_nothing_is_watched_only_where_all_variants_fit_the_f
     assert any(experiment in said and "fit the fleet" in said for said in gaps) is not watched_
 
 
-def test_acceptance_is_watched_of_speculating_variants_alone():
-    found = [alarm for alarm in ALL["post-us-east-2"].alarms if alarm.anchor == "acceptance"]
-
-    assert len(found) == 9
-    assert not any(alarm.name.endswith("-qwen-vllm") for alarm in found)
-
-
 def test_acceptance_is_held_against_the_reference_where_it_has_it():
     alarm = of(every(), "acceptance", DRAFTING)
 
@@ -235,14 +173,6 @@ def test_acceptance_is_held_against_the_reference_where_it_has_it():
         "Experiment": "post", "Variant": DRAFTING, "PromptClass": "repeat", "Concurrency": "4",
     }  # fmt: skip
     assert REFERENCE.run in alarm.sentence
-
-
-def test_acceptance_without_a_reference_is_held_against_what_the_definition_gives():
-    alarm = of(every(reference=None), "acceptance", DRAFTING)
-
-    assert (alarm.threshold, alarm.comparison) == (1.05, "below")
-    assert "at 1 no drafted token is accepted" in alarm.reason
-    assert dict(lines(alarm)[0].dimensions)["PromptClass"] == "all"
 
 
 def test_a_runtime_that_cannot_give_acceptance_has_no_alarm_on_it_and_it_is_said():
@@ -272,24 +202,6 @@ def test_a_regression_is_a_median_so_many_percent_above_the_reference(what, vari
 
     assert alarm.threshold == threshold
     assert lines(alarm)[0].statistic == "p50"
-
-
-def test_a_null_of_the_reference_is_no_alarm():
-    found = every()
-
-    assert [alarm.name for alarm in found.alarms if alarm.anchor == "ttft"] == [
-        "post-us-east-2-ttft-post-qwen-vllm-open-c4"
-    ]
-
-
-@pytest.mark.parametrize(("percent", "minutes"), [(5, 30), (12.5, 45)])
-def test_levels_are_the_environments(percent, minutes):
-    found = every(failed_percent=percent, not_ready_minutes=minutes)
-
-    assert of(found, "errors", BASELINE).threshold == percent
-    assert {(one.periods, one.datapoints) for one in found.alarms if one.anchor in {"not-ready", "not-started"}} == {
-        (minutes, minutes)
-    }
 
 
 def test_the_look_back_holds_two_rounds_of_the_longest_suite():

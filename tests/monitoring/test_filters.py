@@ -48,12 +48,6 @@ def test_it_counts_the_event_of_an_accelerator_node(nodes: LogFilter) -> None:
     assert matches(nodes.pattern, {**event, "InstanceType": "trn2.48xlarge"})
 
 
-def test_it_does_not_count_a_system_node(nodes: LogFilter) -> None:
-    (event,) = events(CONTAINER_INSIGHTS, "Node")
-
-    assert not matches(nodes.pattern, {**event, "InstanceType": "m7i.large"})
-
-
 @pytest.mark.parametrize("kind", ["NodeFS", "NodeNet", "Pod", "Cluster", "ClusterService", "ClusterNamespace"])
 def test_it_counts_no_other_event_that_such_a_node_writes(kind: str, nodes: LogFilter) -> None:
     (event,) = events(CONTAINER_INSIGHTS, kind)
