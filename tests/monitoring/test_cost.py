@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hosted import ROOT, asking, changed, watched
@@ -33,14 +32,6 @@ PRICES = load_catalogue().watch_prices
 def amounts(found: MonitoringCost) -> dict[str, float]:
     """Return the amount of each part, by its name."""
     return {part.name: part.amount for part in found.parts}
-
-
-def with_traffic(scope: MonitoringScope, **changes: Any) -> MonitoringScope:
-    """Return a scope whose experiments ask something else."""
-    return replace(
-        scope,
-        experiments=tuple(replace(each, traffic=replace(each.traffic, **changes)) for each in scope.experiments),
-    )
 
 
 def variants(count: int) -> MonitoringScope:
