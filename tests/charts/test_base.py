@@ -13,7 +13,6 @@ from tandem.spec.environment import ServingAccess
 
 SERVER = {"app.kubernetes.io/component": "server"}
 BENCH = {"app.kubernetes.io/component": "bench"}
-DNS = {"k8s-app": "kube-dns"}
 OWN = "tandem-post"
 Peer = tuple[str, dict[str, str]]
 
@@ -86,11 +85,6 @@ def test_an_allowed_namespace_reaches_a_server() -> None:
     ]
 
 
-@pytest.mark.parametrize("pod", [SERVER, BENCH, {}], ids=["server", "bench", "other"])
-def test_every_pod_may_ask_for_names(pod: dict[str, str]) -> None:
-    assert admitted(policies(), "Egress", pod, ("kube-system", DNS), ("UDP", 53))
-
-
 @pytest.mark.parametrize(
     ("peer", "port"),
     [
@@ -131,13 +125,6 @@ def test_pods_are_held_to_the_baseline_of_the_clusters_minor(environment: str, e
         "pod-security.kubernetes.io/audit": "restricted",
         "pod-security.kubernetes.io/audit-version": version,
     }
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_no_account_hands_out_a_token_of_the_kubernetes_api(environment: str, experiment: str) -> None:
-    accounts = of_kind(stages(environment, experiment)["base"], "ServiceAccount").values()
-
-    assert {account["automountServiceAccountToken"] for account in accounts} == {False}
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)

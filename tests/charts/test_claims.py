@@ -116,26 +116,6 @@ def test_one_broken_chip_in_each_half_leaves_no_group_of_eight() -> None:
     assert allocate(spec_of("post-us-east-2", "post"), node) is None
 
 
-def test_eight_free_chips_across_both_halves_are_no_group() -> None:
-    node = [device for device in slice_of("trn2.48xlarge") if 4 <= ids([device])[0] < 12]
-
-    assert allocate(spec_of("post-us-east-2", "post"), node) is None
-
-
-def test_four_servers_of_four_chips_fill_a_node() -> None:
-    spec, free, taken = spec_of("native-us-east-2", "qwen3-native"), slice_of("trn2.48xlarge"), []
-    for _ in range(4):
-        chosen = allocate(spec, free)
-        taken.append(ids(chosen))
-        free = without(free, chosen)
-
-    assert sorted(taken) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
-
-
-def test_the_small_instance_serves_its_one_chip() -> None:
-    assert ids(allocate(spec_of("dev-trn2-3xlarge", "dev"), slice_of("trn2.3xlarge"))) == [0]
-
-
 def test_a_group_can_never_be_had_on_an_instance_that_publishes_none() -> None:
     spec = spec_of("dev-trn2-3xlarge", "dev") | {
         "constraints": [{"requests": ["neuron"], "matchAttribute": "resource.aws.com/devicegroup8_id"}]

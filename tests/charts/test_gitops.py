@@ -137,12 +137,6 @@ def test_a_project_outlives_the_applications_that_name_it() -> None:
     assert all(each["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"] for each in projects)
 
 
-def test_an_experiment_that_leaves_the_environment_leaves_the_cluster() -> None:
-    (found,) = of_kind(controller("native-us-east-2"), "ApplicationSet").values()
-
-    assert found["spec"]["template"]["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"]
-
-
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_argo_cd_applies_stage_after_stage(environment: str, experiment: str) -> None:
     waves = {
@@ -205,12 +199,6 @@ def test_both_tools_pin_the_driver_chart() -> None:
     assert [application["spec"]["source"]["targetRevision"], source["spec"]["ref"]["tag"]] == [version, version]
 
 
-def test_the_device_plugin_is_off_where_the_driver_is_on() -> None:
-    values = build_driver_release(ARGOCD, CATALOGUE).values
-
-    assert (values["devicePlugin"]["enabled"], values["draDriver"]["enabled"]) == (False, True)
-
-
 def test_a_mirror_moves_the_driver_chart() -> None:
     mirrored = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
 
@@ -240,12 +228,3 @@ def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
 
     with pytest.raises(ValueError, match="no value that moves"):
         build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known)
-
-
-def test_the_release_makes_no_namespace_that_the_chart_itself_brings() -> None:
-    (release,) = of_kind(controller("dev-trn2-3xlarge"), "HelmRelease").values()
-    application = of_kind(controller("native-us-east-2"), "Application")["native-us-east-2-neuron-dra"]
-
-    assert release["spec"]["targetNamespace"] == "kube-system"
-    assert "createNamespace" not in release["spec"]["install"]
-    assert "CreateNamespace=true" not in application["spec"]["syncPolicy"]["syncOptions"]

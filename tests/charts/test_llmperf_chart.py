@@ -54,14 +54,6 @@ def test_it_drives_both_services_of_its_namespace(environment: str, experiment: 
     assert len(told) == 2
 
 
-def test_it_asks_for_the_model_by_the_name_that_servers_go_by() -> None:
-    (server,) = of_kind(objects("post-us-east-2", "post"), "Deployment")["qwen-vllm"]["spec"]["template"]["spec"][
-        "containers"
-    ]
-
-    assert flag(measure()["args"], "--model") == flag(server["args"], "--served-model-name")
-
-
 def test_its_load_is_the_posts() -> None:
     options = _build_parser().parse_args(measure()["args"])
 
@@ -101,13 +93,6 @@ def test_it_claims_no_device_and_takes_nothing_from_a_servers_host(environment: 
 
     assert "resourceClaims" not in spec
     assert spec["nodeSelector"] == {"workload": "system"}
-
-
-def test_shared_memory_holds_rays_store() -> None:
-    volumes = {volume["name"]: volume["emptyDir"] for volume in template()["spec"]["volumes"]}
-
-    assert volumes["shm"] == {"medium": "Memory", "sizeLimit": "256Mi"}
-    assert {"name": "shm", "mountPath": "/dev/shm"} in measure()["volumeMounts"]  # noqa: S108
 
 
 def test_the_job_has_time_to_keep_what_the_slowest_servers_gave() -> None:

@@ -73,11 +73,6 @@ def compiles(environment: str, experiment: str) -> dict[str, Pod]:
     return {name: body["spec"]["jobTemplate"]["spec"]["template"]["spec"] for name, body in found.items()}
 
 
-def stagings(environment: str, experiment: str) -> list[Pod]:
-    found = of_kind(stages(environment, experiment)["stage"], "CronJob").values()
-    return [body["spec"]["jobTemplate"]["spec"]["template"]["spec"] for body in found]
-
-
 def raised_to_compile(environment: str, experiment: str) -> Node:
     label, value = names.compile_label(EXPERIMENTS[experiment])
     kind = {"node.kubernetes.io/instance-type": ENVIRONMENTS[environment].capacity.instance_type}
@@ -152,21 +147,6 @@ def test_no_server_and_no_other_experiments_job_takes_that_node(environment: str
     assert not any(fits(pod, node) for pod in (*others, *pods(environment).values()))
 
 
-@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_no_compile_job_takes_a_servers_node(environment: str, experiment: str, variant: str) -> None:
-    node = raised(environment, experiment, variant)
-    jobs = [pod for hosted in ENVIRONMENTS[environment].experiments for pod in compiles(environment, hosted).values()]
-
-    assert not any(fits(pod, node) for pod in jobs)
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_staging_runs_on_the_small_nodes_and_on_no_accelerator(environment: str, experiment: str) -> None:
-    nodes = [Node(labels={"workload": "system"}), raised_to_compile(environment, experiment)]
-
-    assert {(fits(pod, nodes[0]), fits(pod, nodes[1])) for pod in stagings(environment, experiment)} == {(True, False)}
-
-
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_a_compile_job_fits_its_instance(environment: str, experiment: str) -> None:
     instance = CATALOGUE.instances.instances[ENVIRONMENTS[environment].capacity.instance_type]
@@ -183,21 +163,6 @@ def test_a_compile_job_fits_its_instance(environment: str, experiment: str) -> N
         int(each["memory"].removesuffix("Gi")) * 1024 < (instance.allocatable_memory_mib.value or 0) for each in asked
     )
     assert all(int(each["ephemeral-storage"].removesuffix("Gi")) < disk for each in asked)
-
-
-def test_both_arms_of_the_post_leave_the_node_room_for_its_daemons() -> None:
-    instance = CATALOGUE.instances.instances["trn2.48xlarge"]
-    wanted = [
-        container["resources"]["requests"]
-        for (experiment, _), pod in pods("post-us-east-2").items()
-        if experiment == "post"
-        for container in pod["containers"]
-    ]
-
-    assert sum(int(each["cpu"]) for each in wanted) * 1000 < (instance.allocatable_cpu_m.value or 0)
-    assert sum(int(each["memory"].removesuffix("Gi")) for each in wanted) * 1024 < (
-        instance.allocatable_memory_mib.value or 0
-    )
 
 
 @pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
@@ -231,16 +196,6 @@ def test_the_quota_admits_a_claim_of_every_server_and_of_every_compile_job(envir
     quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"]["hard"]
 
     assert int(quota["count/resourceclaims.resource.k8s.io"]) == claims
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_the_quota_admits_the_devices_of_all_those_claims(environment: str, experiment: str) -> None:
-    (template,) = of_kind(stages(environment, experiment)["claims"], "ResourceClaimTemplate").values()
-    (request,) = template["spec"]["spec"]["devices"]["requests"]
-    quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"]["hard"]
-    key = f"{request['exactly']['deviceClassName']}.deviceclass.resource.k8s.io/devices"
-
-    assert int(quota[key]) == int(quota["count/resourceclaims.resource.k8s.io"]) * request["exactly"]["count"]
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, carried_key, key_reference, stages, templates
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, key_reference, stages, templates
 from chart_cases import variant as find
 
 from charts import render_workloads, serve
@@ -95,20 +95,6 @@ def test_pods_differ_only_in_speculation_names_and_artifact(
     environment: str, experiment: str, first: str, second: str
 ) -> None:
     assert compare(stages(environment, experiment)["serve"], EXPERIMENTS[experiment], first, second) == set()
-
-
-@pytest.mark.parametrize(("environment", "experiment", "first", "second"), PAIRS)
-def test_the_keys_of_two_arms_differ_only_in_speculation(
-    environment: str, experiment: str, first: str, second: str
-) -> None:
-    found = templates(stages(environment, experiment)["serve"])
-    one, other = (
-        carried_key(environment, experiment, found[name]["spec"]["initContainers"][0]) for name in (first, second)
-    )
-
-    assert {field for field in one if one[field] != other[field]} <= {
-        "mode", "draft", "num_speculative_tokens", "draft_tensor_parallel_size", "neuron_config",
-    }  # fmt: skip
 
 
 def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
@@ -198,27 +184,3 @@ def test_both_arms_say_the_same_greedy_sampling(environment: str, experiment: st
     said = [settings(environment, experiment, name)["on_device_sampling_config"] for name in (first, second)]
 
     assert said == [spelling.greedy_sampling, spelling.greedy_sampling]
-
-
-NXDI = [pair for pair in PAIRS if EXPERIMENTS[str(pair.values[1])].runtime == "nxdi-v0"]
-NATIVE = [pair for pair in PAIRS if EXPERIMENTS[str(pair.values[1])].runtime == "native"]
-
-
-@pytest.mark.parametrize("setting", ["save_sharded_checkpoint", "async_mode", "sequence_parallel_enabled"])
-@pytest.mark.parametrize(("environment", "experiment", "first", "second"), NXDI)
-def test_both_arms_say_the_same(environment: str, experiment: str, first: str, second: str, setting: str) -> None:
-    one, other = (settings(environment, experiment, name) for name in (first, second))
-
-    assert (setting in one, one.get(setting)) == (True, other.get(setting, ...))
-
-
-@pytest.mark.parametrize(("environment", "experiment", "first", "second"), NATIVE)
-def test_both_native_arms_turn_asynchronous_scheduling_off(
-    environment: str, experiment: str, first: str, second: str
-) -> None:
-    found = templates(stages(environment, experiment)["serve"])
-
-    assert ["--no-async-scheduling" in found[name]["spec"]["containers"][0]["args"] for name in (first, second)] == [
-        True,
-        True,
-    ]

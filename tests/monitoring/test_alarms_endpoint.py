@@ -149,16 +149,6 @@ def test_medians_beyond_the_reference_reach_the_queue_and_good_ones_with_an_outl
     assert composite.endswith(f"-notify-{kind}")
 
 
-@pytest.mark.parametrize(("nodes", "state"), [(0.0, "ALARM"), (1.0, "OK")])
-def test_the_suppressor_is_in_alarm_while_no_node_lives_and_tells_nobody(listening, nodes, state):
-    begun = listening("parked")
-    assert begun.alarms.suppressor
-
-    begun.send(begun.alarms.suppressor, [nodes])
-
-    assert (begun.state(begun.alarms.suppressor), begun.silent()) == (state, True)
-
-
 def test_a_parked_fleet_keeps_the_queue_silent(listening):
     begun = listening("muted")
     alarm = of(begun.alarms, "tpot", DRAFTING)

@@ -8,10 +8,9 @@ import pytest
 from alarmed import BASELINE, DRAFTING, HOUR, MINUTE, QUARTER, START, Happening, every, of
 
 from rehearsal.cloudwatch.alarm_state import compute_state_at, compute_states, list_notifications
-from tandem.monitoring.alarm import SUPPRESSOR_EXTENSION_S, SUPPRESSOR_WAIT_S, EnvironmentAlarms, MetricAlarm
+from tandem.monitoring.alarm import SUPPRESSOR_WAIT_S, EnvironmentAlarms, MetricAlarm
 
 ALARMS = every()
-DAY = 24 * HOUR
 
 
 def fired(alarm: MetricAlarm, happening: Happening, minutes: int) -> list[int]:
@@ -75,13 +74,6 @@ def test_a_node_on_which_nothing_runs_fires():
     assert fired(of(ALARMS, "nothing-runs"), Happening().nodes(1, range(5, 60)), 60) == [35]
 
 
-@pytest.mark.parametrize("pods", [1, 3])
-def test_a_node_with_a_server_or_a_compile_job_does_not_fire(pods):
-    happening = Happening().nodes(1, range(90)).running(pods, range(10, 90))
-
-    assert fired(of(ALARMS, "nothing-runs"), happening, 90) == []
-
-
 # requests that fail
 
 
@@ -131,16 +123,6 @@ def test_a_figure_that_stays_worse_fires_at_its_third_quarter_hour(what, metric,
     happening = rounds(metric, [good, good, bad, bad, bad, bad], apart=HOUR, variant=variant, class_=class_, load="4")
 
     assert fired(of(ALARMS, what, variant), happening, 8 * HOUR) == [4 * HOUR + QUARTER]
-
-
-@pytest.mark.parametrize(("what", "metric", "variant", "class_", "good", "bad"), REGRESSED)
-def test_one_request_far_off_in_every_round_does_not_move_a_median(what, metric, variant, class_, good, bad):
-    happening = Happening()
-    for at in range(6):
-        outlier = bad * 100 if bad > good else 1.0
-        happening.bench(metric, [good] * 7 + [outlier], HOUR * at, variant=variant, class_=class_, load="4")
-
-    assert fired(of(ALARMS, what, variant), happening, DAY) == []
 
 
 @pytest.mark.parametrize(("values", "times"), [([1.0] * 4, [2 * HOUR + QUARTER]), ([1.06] * 4, []), ([1.0, 1.0], [])])
@@ -196,17 +178,3 @@ def test_a_fleet_that_is_parked_takes_its_servers_along_and_calls_nobody():
     assert fired(of(ALARMS, "errors", DRAFTING), happening, 240) == [105]
     assert fired(ALARMS.suppressor, happening, 240) == [103]
     assert called(ALARMS, happening, 240) == []
-
-
-def test_what_is_still_in_alarm_when_the_fleet_wakes_is_told_after_the_extension():
-    happening = errors([8], asked=8).nodes(0, range(120)).nodes(1, range(120, 240)).running(1, range(120, 240))
-
-    woke = 121  # the minute of the first node has ended
-    assert called(ALARMS, happening, 240) == [(woke + SUPPRESSOR_EXTENSION_S // MINUTE, "requests")]
-
-
-@pytest.mark.parametrize("gaps", [(80,), (80, 81), (80, 85, 90)])
-def test_a_nodes_event_that_falls_into_the_next_minute_parks_nothing(gaps):
-    happening = Happening().nodes(1, [at for at in range(240) if at not in gaps]).nodes(0, gaps)
-
-    assert fired(ALARMS.suppressor, happening, 240) == []

@@ -158,22 +158,3 @@ def test_a_command_of_kubectl_names_what_is_rendered(line):
 )
 def test_a_name_is_the_one_that_is_made(name):
     assert name in filled(TEXT.replace("$(", "(").replace("\\$", "").replace("$ENV-notify-KIND", ""))
-
-
-def test_every_kind_of_composite_is_named():
-    kinds = {composite.name.split("-notify-")[1] for each in (*ALARMS, GUARD) for composite in each.composites}
-
-    assert all(f"`{kind}`" in SECTIONS[CALLED] for kind in kinds)
-    assert kinds == {"serving", "starting", "requests", "drafting", "latency", "publishing"} | {
-        "fleet",
-        "idle",
-        "guard",
-    }
-
-
-@pytest.mark.parametrize(("file", "heading"), sorted(set(re.findall(r"\]\(([\w./-]*)#?([\w-]*)\)", TEXT))))
-def test_a_link_leads_somewhere(file, heading):
-    text = (RUNBOOK.parent / file).read_text() if file else TEXT
-    headings = {anchor(found) for found in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)}
-
-    assert not heading or heading in headings

@@ -15,7 +15,6 @@ from tandem.monitoring import cost as costing
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.cost import (
     MonitoringCost,
-    compute_fleet_hours,
     compute_monitoring_cost,
     count_bench_series,
 )
@@ -145,36 +144,7 @@ def test_the_series_of_container_insights_are_those_recorded(dimensions: set[str
 BASE = asking(POST, "post")
 
 
-def test_without_container_insights_neither_it_nor_its_logs_cost() -> None:
-    blind = compute_monitoring_cost(changed(POST, observability={"container_insights": False}))
-
-    assert not {part.name for part in blind.parts} & {
-        "metrics of Container Insights", "metrics of the servers", "metrics of the log-filter", "logs taken in",
-        "logs kept",
-    }  # fmt: skip
-    assert blind.usd < compute_monitoring_cost(watched(POST)).usd
-
-
 # hours
 
 
-@pytest.mark.parametrize(
-    ("usd_per_hour", "budget_usd", "nodes", "hours"),
-    [(10, 1000, 1, 100), (10, 1000, 4, 25), (10, 1_000_000, 1, 730), (0, 10, 1, 730), (5000, 10, 1, 1)],
-)
-def test_the_fleet_lives_as_long_as_the_budget_buys(
-    usd_per_hour: float, budget_usd: float, nodes: int, hours: float
-) -> None:
-    scope = changed(POST, capacity={"usd_per_hour": usd_per_hour, "nodes": nodes}, guard={"budget_usd": budget_usd})
-
-    assert compute_fleet_hours(scope.environment) == hours
-
-
 # limits and prices
-
-
-def test_an_unverified_price_is_named() -> None:
-    found = compute_monitoring_cost(watched(POST))
-
-    assert "metrics of the bench" in found.unverified_parts
-    assert "keys of logs and alarms" not in found.unverified_parts

@@ -98,19 +98,6 @@ def test_an_expression_gives_what_was_worked_by_hand(
     assert found == [*expected, *([GONE] * (5 - len(expected)))]
 
 
-def test_a_longer_period_has_the_statistic_of_all_its_values() -> None:
-    series = SeriesStore()
-    key = MetricKey.from_dimensions(NAMESPACE, "a", [("Of", "a"), ("All", "yes")])
-    hour = START - START % 3600
-    series.add(key, hour, {1.0: 2, 2.0: 1})
-    series.add(key, hour + 240, {9.0: 1})
-    series.add(key, hour + 300, {5.0: 1})
-
-    (found,) = evaluate_periods([line("a", shown=True, statistic="p50")], series, hour, hour + 600, 300)
-
-    assert found.points == ((hour, 1.5), (hour + 300, 5.0))
-
-
 def test_the_whole_range_is_one_period() -> None:
     series = stored(a=[1, 2, 9], b=[2, 2, 2])
     lines = [line("a", statistic="p50"), line("b", statistic="p50"), MathExpression(text="a / b", label="x", id="e")]

@@ -74,13 +74,6 @@ def test_a_server_of_which_nothing_is_sent_counts_as_not_ready() -> None:
     assert points(one, series)["qwen-vllm"] == [1, 0]
 
 
-def test_generated_tokens_are_a_rate() -> None:
-    one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), "Generated tokens")
-    series = scraped("qwen3-native", "qwen-native", generation_tokens_total=6000)
-
-    assert points(one, series, 5)["qwen-native"] == [20]
-
-
 def test_acceptance_by_the_server_is_one_and_the_accepted_a_draft() -> None:
     one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), "Acceptance length by the server")
     series = scraped(

@@ -37,13 +37,6 @@ def test_a_case_worked_by_hand() -> None:
     assert watching == pytest.approx(compute_monitoring_cost(scope).parked_usd)
 
 
-def test_a_spot_run_counts_one_replacement_of_each_node() -> None:
-    """EKS starts it before it ends the node, and the guard gives both 20 minutes."""
-    scope = changed(DEV, capacity={"usd_per_hour": 3.0, "nodes": 2}, guard={"max_hours": 4})
-
-    assert parked(scope).run_usd == pytest.approx(2 * 3.0 * (4 + 1 / 3))
-
-
 def test_an_unknown_price_makes_the_total_a_lower_bound() -> None:
     found = parked(watched(DEV))
 

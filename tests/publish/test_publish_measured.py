@@ -111,10 +111,3 @@ def test_every_percentile_of_the_summary_is_cloudwatchs_within_the_bucket_error(
 
     assert len(cells) > 100
     assert differing == []
-
-
-def test_the_pooled_counts_of_requests_are_the_summarys(published: PublishedRun) -> None:
-    run = publish_measured(published, REAL_RUN, TODAY_S - DAY_S // 2)
-    rows = summary.summarize_run(run.folder).requests
-
-    assert [read_cell(run, row, "Sum", "requests") for row in rows] == [row.requests for row in rows]

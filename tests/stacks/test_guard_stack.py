@@ -23,9 +23,8 @@ from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import build_stop_schedule
 from tandem.guard.lease import Lease
 from tandem.guard.pass_metrics import PASS_MINUTES
-from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.ops.guard_config import build_guard_config
-from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, REGIONS_WITHOUT_BUDGETS
+from tandem.spec.budgets import REGIONS_WITHOUT_BUDGETS
 from tandem.spec.environment import AlarmSubscription, CapacityBlock, Environment
 
 pytestmark = pytest.mark.cdk
@@ -146,16 +145,6 @@ class TestFunctions:
         assert build_guard_config(place).block_ends == block.ends
         assert function_variables(place) == function_variables(environment(HOME))
 
-    @pytest.mark.parametrize("what", FUNCTIONS)
-    def test_its_log_is_its_own_encrypted_and_forgotten(self, stack: Template, what: str) -> None:
-        name = logical(stack, what.capitalize(), "AWS::Logs::LogGroup")
-        group = stack["Resources"][name]["Properties"]
-        key = logical(stack, "Key", "AWS::KMS::Key")
-
-        assert function(stack, what)["LoggingConfig"] == {"LogGroup": {"Ref": name}}
-        assert (group["LogGroupName"], group["RetentionInDays"]) == (f"/aws/lambda/tandem-{HOME}-{what}", 90)
-        assert group["KmsKeyId"] == {"Fn::GetAtt": [key, "Arn"]}
-
     def test_the_reaper_looks_every_pass_and_nobody_else_calls_it(self, stack: Template) -> None:
         rule = one(stack, "AWS::Events::Rule")
         (target,) = rule["Targets"]
@@ -238,12 +227,6 @@ class TestRights:
             for start in starts
             for key in ("stop.json", "lease.json", "runs/*/lease.json", "runs/*/heartbeat.json")
         ]
-
-    def test_a_missing_fence_is_told_from_one_that_may_not_be_read(self, stack: Template) -> None:
-        statement = allowed(rights(stack, "Reap"))["s3:ListBucket"]
-
-        assert statement["Resource"] == [BUCKET]
-        assert "Condition" not in statement  # a prefix would be none of GetObject's, and the answer 403 again
 
     def test_a_function_puts_metrics_into_the_guards_namespace_alone(self, stack: Template) -> None:
         for what in ("Stop", "Reap"):
@@ -346,17 +329,6 @@ class TestNotices:
 
         assert (denied["Principal"], denied["Action"], denied["Condition"]) == ("*", ["sns:Publish"], TLS_ONLY)
 
-    def test_both_topics_lie_under_a_key_that_their_publishers_may_use(self, stack: Template) -> None:
-        key = {"Fn::GetAtt": [logical(stack, "Key", "AWS::KMS::Key"), "Arn"]}
-        users = {
-            each["Principal"].get("Service"): each["Action"]
-            for each in one(stack, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
-        }
-
-        assert [each["KmsMasterKeyId"] for each in resources(stack, "AWS::SNS::Topic")] == [key, key]
-        for service in ("cloudwatch.amazonaws.com", "budgets.amazonaws.com"):
-            assert users[service] == ["kms:Decrypt", "kms:GenerateDataKey"]
-
     def test_the_stop_function_alone_hears_of_the_topic_that_stops(self, stack: Template) -> None:
         stop = {"Fn::GetAtt": [logical(stack, "StopFunction", "AWS::Lambda::Function"), "Arn"]}
         topic = {"Ref": logical(stack, "StopTopic", "AWS::SNS::Topic")}
@@ -411,23 +383,6 @@ class TestBudget:
         listed = ", ".join(f"{kind} {percent:g}" for kind, percent, _, _ in self.notifications(stack))
         assert names[name.removeprefix(f"tandem-{HOME}")] == listed
 
-    def test_the_runbook_names_each_threshold_of_a_budget_made_by_hand(self) -> None:
-        text = " ".join((ROOT / "docs" / "runbook.md").read_text().split())
-        *first, last = BUDGET_THRESHOLDS_PERCENT
-
-        assert f"at {', '.join(map(str, first))} and {last} % of the actual cost" in text
-        assert "`tandem-$ENV-monthly`" in text
-
-    def test_it_counts_the_instances_of_this_environments_fleet(self, stack: Template) -> None:
-        budget = one(stack, "AWS::Budgets::Budget")["Budget"]
-
-        assert budget["BudgetLimit"] == {"Amount": environment(HOME).guard.budget_usd, "Unit": "USD"}
-        assert (budget["TimeUnit"], budget["BudgetType"]) == ("MONTHLY", "COST")
-        assert budget["CostFilters"] == {
-            "TagKeyValue": [f"user:tandem:environment${HOME}"],
-            "UsageType": ["USE2-BoxUsage:trn2.48xlarge", "USE2-SpotUsage:trn2.48xlarge"],
-        }
-
     @pytest.mark.parametrize("kind", ["spot", "on-demand", "reservation", "capacity-block"])
     def test_every_kind_of_capacity_has_the_same_budget(self, stack: Template, tmp_path: Path, kind: str) -> None:
         """Another list of notifications would replace it under its own name, which CloudFormation cannot."""
@@ -442,16 +397,3 @@ class TestBudget:
         assert environment("dev-trn2-3xlarge").region in REGIONS_WITHOUT_BUDGETS
         assert resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Budgets::Budget") == []
         assert len(resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Lambda::Function")) == 2
-
-
-class TestAlarms:
-    @pytest.mark.parametrize("name", COMMITTED)
-    def test_every_alarm_of_the_guard_is_made(self, stacks: Templates, name: str) -> None:
-        made = {each["AlarmName"]: each for each in resources(stacks[f"{name}-Guard"], "AWS::CloudWatch::Alarm")}
-
-        found = build_guard_alarms(environment(name)).alarms
-        assert made.keys() == {alarm.name for alarm in found}
-        for alarm in found:
-            said = made[alarm.name]
-            assert (said["Threshold"], said["TreatMissingData"]) == (alarm.threshold, alarm.missing)
-            assert (said["EvaluationPeriods"], said["DatapointsToAlarm"]) == (alarm.periods, alarm.datapoints)

@@ -139,12 +139,6 @@ class TestTheRepository:
     def test_never_moves_a_tag(self, repository: dict[str, Any]) -> None:
         assert repository["ImageTagMutability"] == "IMMUTABLE"
 
-    def test_scans_what_arrives(self, repository: dict[str, Any]) -> None:
-        assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
-
-    def test_is_encrypted(self, repository: dict[str, Any]) -> None:
-        assert repository["EncryptionConfiguration"] == {"EncryptionType": "AES256"}
-
     def test_keeps_the_newest(self, repository: dict[str, Any]) -> None:
         (rule,) = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
 
@@ -181,13 +175,6 @@ class TestTheBuild:
 
         (login,) = [words for words in found if words[-1] == host]
         assert login[:5] == ["aws", "ecr", "get-login-password", "--region", "eu-west-1"]
-
-    def test_installs_from_the_declared_index(self, image_of: Callable[[Environment], Template]) -> None:
-        place = changed(variants()["capacity-block"], package_index="https://index.acme.dev/a&b/simple")
-
-        found = arguments(image_of(place))
-
-        assert found["PIP_INDEX_URL"] == "https://index.acme.dev/a&b/simple"
 
     def test_ends_before_the_function_that_waits_for_it(self, template: Template) -> None:
         project, function = one(template, "AWS::CodeBuild::Project"), one(template, "AWS::Lambda::Function")
@@ -237,16 +224,6 @@ class TestRights:
 
         assert by_action["s3:GetObject"] == [f"arn:aws:s3:::{location}"]
         assert [set(found) for found in by_action["ecr:PutImage"]] == [{"Fn::GetAtt"}]
-
-    def test_the_build_pulls_from_the_mirrored_base_only(self, stacks: Templates) -> None:
-        (pull,) = [
-            each
-            for each in statements(part(stacks["customer-keys-Image"], TOOLS), "codebuild")
-            if "ecr:GetDownloadUrlForLayer" in each["Action"]
-        ]
-
-        arn = "arn:aws:ecr:us-east-2:111122223333:repository/ecr-public/docker/library/python"
-        assert pull["Resource"] == [arn]
 
     def test_codebuild_takes_the_role_for_this_project_only(self, template: Template, image: ProjectImage) -> None:
         (trust,) = [

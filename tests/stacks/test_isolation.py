@@ -53,12 +53,6 @@ def test_renewing_a_block_whose_hours_are_said_changes_fleet_and_what_a_dashboar
     assert differing(during(RESERVATION, 1), during(OTHER_RESERVATION, 8)) == FLEET_AND_ITS_DASHBOARD
 
 
-def test_a_first_reservation_adds_fleet_and_changes_what_a_dashboard_says(synth: Synth, alone: Path) -> None:
-    none = changed(variants()["capacity-block"], capacity={"reservation_id": None})
-
-    assert differing(synth(none), alone) == FLEET_AND_ITS_DASHBOARD
-
-
 def test_moving_to_another_zone_changes_fleet_its_dashboard_and_nat(synth: Synth, alone: Path) -> None:
     moved = changed(variants()["capacity-block"], capacity={"zone": "use2-az1"})
 
@@ -97,14 +91,6 @@ def test_an_experiment_changes_no_template_but_its_own_two(
     then = hosting(synth, place, change(*hosted(place)))
 
     assert {name.rpartition("-")[2] for name in differing(alone, then)} == OF_EXPERIMENTS
-
-
-def test_with_gitops_too_an_experiment_changes_no_template_but_its_own_two(synth: Synth) -> None:
-    place = changed(variants()["capacity-block"], delivery=environment("native-us-east-2").delivery)
-    (first,) = hosted(place)
-    now, then = synth(place), hosting(synth, place, [renamed(first)])
-
-    assert {name.rpartition("-")[2] for name in differing(now, then)} == OF_EXPERIMENTS
 
 
 def test_a_mirror_changes_what_pulls_images_only(synth: Synth, alone: Path) -> None:

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from assemblies import Synth, Template, Templates, changed, environment, one, resources, templates
+from assemblies import Synth, Template, Templates, changed, environment, resources, templates
 
 from stacks.network import private_range, public_range
 from tandem.spec.interface_endpoints import list_endpoint_services
@@ -90,12 +90,6 @@ def test_where_a_nat_leads_out_no_endpoint_is_paid_for(stacks: Templates, name: 
     assert services(stacks[f"{name}-Network"]) == set()
 
 
-def test_endpoints_admit_https_from_the_vpc_only(stacks: Templates) -> None:
-    (rule,) = one(stacks["closed-Network"], "AWS::EC2::SecurityGroup")["SecurityGroupIngress"]
-
-    assert (rule["IpProtocol"], rule["FromPort"], rule["ToPort"], rule["CidrIp"]) == ("tcp", 443, 443, "10.42.0.0/16")
-
-
 def test_another_zone_moves_no_subnet(synth: Synth, stacks: Templates) -> None:
     post = environment("post-us-east-2")
     fewer = changed(post, network={"zones": ("use2-az3", "use2-az2")}, experiments=("post",))
@@ -131,12 +125,6 @@ def test_the_way_to_s3_writes_into_the_own_bucket_alone(stacks: Templates, name:
     ]
 
     assert written == [f"arn:aws:s3:::tandem-{name}-111122223333/*", *answers]
-
-
-def test_the_way_to_s3_reads_layers_of_others(network: Template) -> None:
-    assert [statement["Action"] for statement in gateway_policy(network) if statement["Resource"] == ["*"]] == [
-        ["s3:GetObject"]
-    ]
 
 
 @pytest.mark.parametrize("cidr", ["10.42.0.0/16", "10.0.0.0/20"])

@@ -105,13 +105,6 @@ class TestAlarms:
             "Experiment": "post", "Variant": "qwen-vllm", "PromptClass": "all", "Concurrency": "1",
         }  # fmt: skip
 
-    def test_a_composite_tells_the_topic_of_its_beginning_and_its_end(self, stack: Template) -> None:
-        topic = f"arn:aws:sns:us-east-2:111122223333:tandem-{HOME}-alarms"
-
-        assert resources(stack, COMPOSITE) != []
-        for each in resources(stack, COMPOSITE):
-            assert (each["AlarmActions"], each["OKActions"]) == ([topic], [topic])
-
     def test_a_composite_is_made_after_all_that_it_names_and_goes_before(self, stack: Template) -> None:
         made = ids(stack, ALARM)
 
@@ -143,12 +136,6 @@ class TestContainerInsights:
         kinds = ("application", "dataplane", "host", "performance", "prometheus")
         assert set(groups) == {f"/aws/containerinsights/tandem-{HOME}/{kind}" for kind in kinds}
         assert set(groups.values()) <= set(agent["DependsOn"])
-
-    def test_its_logs_are_encrypted_and_forgotten(self, stack: Template) -> None:
-        (key,) = [name for name, found in stack["Resources"].items() if found["Type"] == "AWS::KMS::Key"]
-
-        kept = {(each["RetentionInDays"], str(each["KmsKeyId"])) for each in resources(stack, GROUP)}
-        assert kept == {(90, str({"Fn::GetAtt": [key, "Arn"]}))}
 
     def test_the_agent_is_told_what_is_said_of_it(self, stack: Template) -> None:
         told = json.loads(one(stack, ADDON)["ConfigurationValues"])

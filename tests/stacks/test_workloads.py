@@ -115,13 +115,6 @@ def test_people_get_rights_once_every_namespace_is_there(workloads: Template) ->
     assert all(earlier in waits[later] for earlier, later in pairwise(made[PEOPLE]))
 
 
-def test_experiments_wait_for_the_driver(workloads: Template) -> None:
-    (release,) = [name for name, found in workloads["Resources"].items() if found["Type"] == HELM]
-    base = workloads["Resources"][placed(workloads)["post", "base"][0]]
-
-    assert release in base["DependsOn"]
-
-
 @pytest.mark.parametrize("type_", [MANIFEST, HELM])
 def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(workloads: Template, type_: str) -> None:
     entry = next(name for name, found in workloads["Resources"].items() if found["Type"] == "AWS::EKS::AccessEntry")
@@ -134,13 +127,6 @@ def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
     values = build_driver_release(environment("post-us-east-2"), inputs().catalogue).values
 
     assert json.loads(one(workloads, HELM)["Values"]) == values
-
-
-def test_the_driver_comes_from_the_mirror(stacks: Templates) -> None:
-    release = one(stacks["customer-keys-Workloads"], HELM)
-
-    assert release["Repository"].startswith("oci://111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public/")
-    assert "111122223333.dkr.ecr" in release["Values"]
 
 
 def test_with_a_mirror_no_published_registry_is_left(stacks: Templates) -> None:
@@ -223,15 +209,3 @@ def test_only_workloads_reaches_into_the_cluster(stacks: Templates) -> None:
 
     # the functions of the other two know no cluster's API: test_image.py, test_guard_stack.py
     assert holders == {"Workloads", "Image", "Guard"}
-
-
-def test_the_chart_is_fetched_through_a_cache_by_its_own_name(stacks: Templates) -> None:
-    granted = [
-        statement["Resource"]
-        for role in resources(stacks["customer-keys-Workloads"], "AWS::IAM::Role")
-        for policy in role.get("Policies", [])
-        for statement in policy["PolicyDocument"]["Statement"]
-        if "ecr:CreateRepository" in statement["Action"]
-    ]
-
-    assert granted == ["arn:aws:ecr:us-east-2:111122223333:repository/ecr-public/neuron/neuron-helm-chart"]
