@@ -108,7 +108,10 @@ def render_chart(name: str, objects_json: str) -> str:
         )  # fmt: skip
     # ApiObject takes the head alone from Python; the rest follows here, where it costs no message to Node
     bodies = [body | head for body, head in zip(objects, chart.to_json(), strict=True)]
-    return "---\n".join(_dump_yaml(_order_keys(body)) for body in bodies)
+    return "---\n".join(
+        _dump_yaml({key: body[key] for key in (*FIRST_KEYS, *sorted(set(body) - set(FIRST_KEYS))) if key in body})
+        for body in bodies
+    )
 
 
 def _render_kustomization(resources: Iterable[str]) -> str:
@@ -117,11 +120,6 @@ def _render_kustomization(resources: Iterable[str]) -> str:
         "kind": "Kustomization",
         "resources": list(resources),
     })  # fmt: skip
-
-
-def _order_keys(body: Object) -> Object:
-    head = {key: body[key] for key in FIRST_KEYS if key in body}
-    return head | {key: body[key] for key in sorted(body) if key not in head}
 
 
 class _BlockDumper(yaml.CSafeDumper):

@@ -25,7 +25,6 @@ from chart_cases import (
 from charts.driver import build_driver_release
 from charts.gitops import render_gitops, revision_reference
 from charts.tree import render_files
-from tandem.spec import names
 from tandem.spec.environment import Environment
 
 ARGOCD = ENVIRONMENTS["native-us-east-2"]
@@ -75,12 +74,6 @@ def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -
     missing = [path for path in folders if f"{Path(path).relative_to('manifests')}/kustomization.yaml" not in tree]
 
     assert (len(folders) > 0, missing) == (True, [])
-
-
-def test_argo_cd_syncs_every_experiment_once() -> None:
-    synced = [each["destination"]["namespace"] for each in applications() if each["project"] == ARGOCD.name]
-
-    assert synced == [names.experiment_namespace(experiment) for experiment in experiments(ARGOCD)]
 
 
 def test_every_application_follows_the_declared_revision_or_a_pinned_chart() -> None:

@@ -196,21 +196,3 @@ def test_the_quota_admits_a_claim_of_every_server_and_of_every_compile_job(envir
     quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"]["hard"]
 
     assert int(quota["count/resourceclaims.resource.k8s.io"]) == claims
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_every_pod_claims_by_the_template_that_is_there(environment: str, experiment: str) -> None:
-    made = set(of_kind(stages(environment, experiment)["claims"], "ResourceClaimTemplate"))
-    asked = {
-        claim["resourceClaimTemplateName"]
-        for (name, _), pod in pods(environment).items()
-        if name == experiment
-        for claim in pod["resourceClaims"]
-    }
-    jobs = {
-        claim["resourceClaimTemplateName"]
-        for pod in compiles(environment, experiment).values()
-        for claim in pod["resourceClaims"]
-    }
-
-    assert asked == jobs == made

@@ -95,18 +95,6 @@ def test_a_second_server_side_apply_leaves_the_scale(server: Object) -> None:
     assert cluster.values["spec", "replicas"] == 0
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_number_of_pods_in_the_manifest_would_take_the_scale_from_the_runner(server: Object) -> None:
-    counted, cluster = copy.deepcopy(server), Cluster()
-    counted["spec"]["replicas"] = 1
-    cluster.apply("kustomize-controller", counted)
-    cluster.scale("runner", 0)
-
-    cluster.apply("kustomize-controller", counted)
-
-    assert (cluster.values["spec", "replicas"], cluster.owners["spec", "replicas"]) == (1, {"kustomize-controller"})
-
-
 @pytest.mark.parametrize("environment", [name for name in GITOPS if of_kind(controller(name), "ApplicationSet")])
 def test_argo_cd_neither_reports_nor_applies_a_difference_in_the_scale(environment: str) -> None:
     (found,) = of_kind(controller(environment), "ApplicationSet").values()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_cases import CATALOGUE, ENVIRONMENTS, GITOPS, HOSTED, ROOT, experiments, stages
+from chart_cases import CATALOGUE, ENVIRONMENTS, GITOPS, ROOT, experiments
 
 from charts import tree
 from tandem.spec.faults import SpecError
@@ -104,12 +104,6 @@ def test_render_removes_nothing_from_a_folder_it_never_wrote(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.rglob("*")] == ["dev-trn2-3xlarge", "app.py"]
 
 
-def test_render_takes_an_empty_folder(tmp_path: Path) -> None:
-    (tmp_path / "dev-trn2-3xlarge").mkdir()
-
-    assert render("dev-trn2-3xlarge", tmp_path)
-
-
 @pytest.mark.parametrize("change", ["edit", "delete", "add", "line endings"])
 def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
     render("post-us-east-2", tmp_path)
@@ -127,22 +121,6 @@ def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
     spec = ENVIRONMENTS["post-us-east-2"]
 
     assert tree.list_stale_files(spec, experiments(spec), CATALOGUE, tmp_path) == [path]
-
-
-def test_stale_writes_nothing(tmp_path: Path) -> None:
-    spec = ENVIRONMENTS["post-us-east-2"]
-
-    tree.list_stale_files(spec, experiments(spec), CATALOGUE, tmp_path)
-
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_the_files_hold_the_objects_that_the_cdk_applies(environment: str, experiment: str) -> None:
-    for stage, bodies in stages(environment, experiment).items():
-        text = TREES[environment][Path(environment, experiment, stage, f"{stage}.yaml")]
-
-        assert list(yaml.safe_load_all(text)) == bodies
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)

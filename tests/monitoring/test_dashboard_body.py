@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hosted import REGION, drawn
 
 from tandem.monitoring.dashboards import build_body
@@ -95,18 +94,6 @@ def test_a_choice_stands_in_the_lines_and_searches_of_a_graph_that_varies() -> N
 
     assert first[4:6] == ["PromptClass", "chosen_PromptClass"]
     assert 'PromptClass="chosen_PromptClass"' in second[0]["expression"]
-
-
-@pytest.mark.parametrize("value", ["repeat", "open", "all", "4"])
-def test_with_a_value_in_the_place_of_its_pattern_the_json_reads_that_cell(value: str) -> None:
-    """What CloudWatch does when somebody chooses: it replaces the pattern in the text of the body."""
-    dashboard = drawn("post-us-east-2")["post"]
-    whole = json.dumps(build_body(dashboard, REGION)["widgets"])
-    variable = dashboard.variables[1 if value == "4" else 0]
-    chosen = json.loads(whole.replace(f"chosen_{variable.dimension}", value))
-    (widget,) = [one for one in chosen if one["properties"].get("title", "").startswith("TPOT, p90")]
-
-    assert {metric[metric.index(variable.dimension) + 1] for metric in widget["properties"]["metrics"]} == {value}
 
 
 def test_the_body_is_json_without_anything_that_is_null() -> None:

@@ -20,7 +20,7 @@ from published_run import PublishedRun, read_statistic
 from tandem import metrics
 from tandem.bench import datapoints, manifest, summary
 from tandem.cli.publish import build_figures
-from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, PUBLISHERS, cloudwatch_unit, find_metric
+from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, PUBLISHERS
 
 pytestmark = pytest.mark.endpoint
 TESTS = Path(__file__).parent.parent
@@ -81,12 +81,6 @@ def test_the_recording_is_what_the_bench_sends(data: list[dict[str, Any]]) -> No
         SAMPLE.write_text(text)
 
     assert SAMPLE.read_text() == text
-
-
-def test_all_published_metrics_are_sent_with_the_benchs_dimensions_and_their_unit(data: list[dict[str, Any]]) -> None:
-    assert {datum["MetricName"] for datum in data} == {metric.name for metric in metrics.list_published_metrics()}
-    assert {tuple(dimension["Name"] for dimension in datum["Dimensions"]) for datum in data} == {BENCH_DIMENSIONS}
-    assert all(datum["Unit"] == cloudwatch_unit(find_metric(datum["MetricName"])) for datum in data)
 
 
 def read_cell(published: PublishedRun, cell: Any, statistic: str, metric: str = "") -> float | None:

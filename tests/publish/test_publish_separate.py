@@ -13,18 +13,6 @@ from tandem.errors import ExternalError
 pytestmark = pytest.mark.endpoint
 
 
-def test_environments_experiments_classes_and_concurrencies_are_series_of_their_own(published, tmp_path):
-    runs = []
-    for number, (environment, experiment) in enumerate((a, b) for a in ("alpha", "beta") for b in ("post", "real")):
-        run = dataclasses.replace(
-            published, folder=tmp_path / str(number), environment=f"{published.environment}{environment}"
-        )
-        runs.append(run.made(seed=number, count=1, experiment=experiment))
-        run.publish()
-
-    assert [run.counts() for run in runs] == [run.expected() for run in runs]
-
-
 def test_one_folder_may_be_published_to_two_environments_of_one_bucket(published):
     other = dataclasses.replace(published, environment=f"{published.environment}b")
 

@@ -13,7 +13,6 @@ import aws_cdk as cdk
 import pytest
 import yaml
 from assemblies import (
-    COMMITTED,
     Template,
     Templates,
     changed,
@@ -112,11 +111,6 @@ def test_every_environment_has_its_image_under_the_name_that_pods_pull(
     found, repository = one(made, RESOURCE_TYPE), one(made, "AWS::ECR::Repository")["RepositoryName"]
 
     assert image.reference(place).endswith(f"/{repository}:{found['Tag']}")
-
-
-@pytest.mark.parametrize("name", COMMITTED)
-def test_both_images_are_built_whatever_an_environment_hosts(stacks: Templates, name: str) -> None:
-    assert len(resources(stacks[f"{name}-Image"], RESOURCE_TYPE)) == 2
 
 
 def test_images_are_built_one_after_another(stacks: Templates) -> None:
