@@ -75,8 +75,7 @@ def write_assembly(
     for path in large:
         sys.stderr.write(
             f"{path}: {path.stat().st_size} bytes; CloudFormation takes {MAX_TEMPLATE_BYTES}. Host fewer "
-            "experiments, or "
-            "fewer variants, in this environment\n"
+            "experiments, or fewer variants, in this environment\n"
         )
     return int(ExitCode.BAD_INPUT) if large else 0
 
@@ -131,15 +130,12 @@ def collect_cluster_content(
     from stacks.workloads import ClusterContent, HelmRelease  # noqa: PLC0415
 
     chart = build_driver_release(environment, catalogue)
-    charts = {experiment.name: render_workloads(environment, experiment, catalogue) for experiment in experiments}
-    return ClusterContent(
-        driver=HelmRelease(
-            name=RELEASE, namespace=RELEASE_NAMESPACE, repository=chart.repository, version=chart.version,
-            values=chart.values,
-        ),
-        charts=charts,
-        people=render_people(environment, experiments, charts),
+    driver = HelmRelease(
+        name=RELEASE, namespace=RELEASE_NAMESPACE, repository=chart.repository, version=chart.version,
+        values=chart.values,
     )  # fmt: skip
+    charts = {experiment.name: render_workloads(environment, experiment, catalogue) for experiment in experiments}
+    return ClusterContent(driver=driver, charts=charts, people=render_people(environment, experiments, charts))
 
 
 def _read_context(arguments: Sequence[str]) -> dict[str, Any]:

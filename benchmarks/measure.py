@@ -102,6 +102,7 @@ def rendering(runs: int, folder: Path) -> list[tuple[str, float, str]]:
     inputs = read_legal_inputs(Selection(environments=environments, experiments=experiments))
 
     def render() -> None:
+        tree.render_chart.cache_clear()  # of the run before
         for environment in inputs.environments():
             tree.write_tree(environment, inputs.list_experiments(environment), inputs.catalogue, folder / "manifests")
 

@@ -6,6 +6,40 @@ no chart depends on another: their order is data (`STAGES`), which each door spe
 
 from __future__ import annotations
 
-from charts.workloads import STAGES, list_stages, render_workloads
+from collections.abc import Callable
 
-__all__ = ["STAGES", "list_stages", "render_workloads"]
+from charts.base import build_base, build_claims
+from charts.compile import build_compile_jobs
+from charts.llmperf import build_llmperf_job
+from charts.manifest import Object
+from charts.serve import build_servers
+from charts.stage import build_stage_jobs
+from charts.storage import build_storage
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.project_image import has_llmperf
+
+BUILDERS: dict[str, Callable[[Environment, Experiment, Catalogue], list[Object]]] = {
+    "base": build_base,
+    "claims": build_claims,
+    "storage": build_storage,
+    "stage": build_stage_jobs,
+    "compile": build_compile_jobs,
+    "serve": build_servers,
+    "llmperf": build_llmperf_job,
+}
+STAGES = tuple(BUILDERS)
+
+
+def list_stages(experiment: Experiment) -> tuple[str, ...]:
+    """Return the charts that an experiment has, in the order of application."""
+    return tuple(stage for stage in STAGES if stage != "llmperf" or has_llmperf(experiment))
+
+
+def render_workloads(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> dict[str, list[Object]]:
+    """Return the objects of `experiment` by chart, charts and objects in the order of application.
+
+    The experiment must have passed the rules: its runtime is rendered and its models are known.
+    """
+    return {stage: BUILDERS[stage](environment, experiment, catalogue) for stage in list_stages(experiment)}

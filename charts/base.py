@@ -1,77 +1,122 @@
-"""What an experiment needs before anything of it may run: namespace, quota, accounts, network policies.
+"""What an experiment needs before anything of it may run: namespace, quota, accounts, network policies, device claims.
 
-Invariant: nothing enters or leaves the namespace but what a policy here admits.
+Invariant: nothing enters or leaves the namespace but what a policy of charts/network.py admits; every variant of an
+experiment claims the same devices in the same way.
 """
 
 from __future__ import annotations
 
-from charts.manifest import Object, build_object, object_labels, sync_wave
+from charts.manifest import Object, build_object, object_labels
 from charts.network import build_network_policies
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
+from tandem.spec.experiment import Experiment, ServingSettings
 from tandem.spec.variant_key import compute_artifact_key
 
-WAVE = 0
+WAVE, CLAIM_WAVE = 0, 1
+REQUEST = "neuron"
+GROUP_ATTRIBUTE = "resource.aws.com/devicegroup{size}_id"  # aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21
 
 
 def build_base(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
     """Return the namespace of one experiment and what guards it."""
     namespace = names.experiment_namespace(experiment)
-    accounts = (names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT, names.BENCH_ACCOUNT)
-    return [
-        _build_namespace(environment, experiment),
-        _build_quota(namespace, experiment, catalogue),
-        # Pod Identity binds the role to an account's name from the AWS side: there is no annotation to write
+    # Pod Identity binds the role to an account's name from the AWS side: there is no annotation to write
+    rows: list[tuple[str, str, str, Object, dict[str, str]]] = [
+        ("v1", "ResourceQuota", "claims", _quota_spec(experiment, catalogue), object_labels(experiment.name, "quota")),
         *(
-            build_object(
-                "v1", "ServiceAccount", account, {"automountServiceAccountToken": False}, namespace=namespace,
-                labels=object_labels(account, "account"), annotations=sync_wave(WAVE),
-            )
-            for account in accounts
+            ("v1", "ServiceAccount", name, {"automountServiceAccountToken": False}, object_labels(name, "account"))
+            for name in (names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT, names.BENCH_ACCOUNT)
         ),
         *(
-            build_object(
-                "networking.k8s.io/v1", "NetworkPolicy", name, {"spec": spec}, namespace=namespace,
-                labels=object_labels(name, "network-policy"), annotations=sync_wave(WAVE),
-            )
+            ("networking.k8s.io/v1", "NetworkPolicy", name, {"spec": spec}, object_labels(name, "network-policy"))
             for name, spec in build_network_policies(environment).items()
         ),
-    ]  # fmt: skip
+    ]
+    guards = [
+        build_object(api, kind, name, body, namespace=namespace, labels=labels, wave=WAVE)
+        for api, kind, name, body, labels in rows
+    ]
+    labels = object_labels(experiment.name, "experiment") | _security_labels(environment)
+    return [build_object("v1", "Namespace", namespace, {}, labels=labels, wave=WAVE), *guards]
 
 
-def _build_namespace(environment: Environment, experiment: Experiment) -> Object:
+def _security_labels(environment: Environment) -> dict[str, str]:
     # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so that neither
     # privileged nor hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21). Baseline refuses SYS_ADMIN
     enforce_level = "privileged" if environment.serving.capabilities == "neuron" else "baseline"
     version = f"v{environment.cluster.kubernetes}"
-    security = {
+    return {
         f"pod-security.kubernetes.io/{key}": value
         for mode, level in (("enforce", enforce_level), ("warn", "restricted"), ("audit", "restricted"))
         for key, value in ((mode, level), (f"{mode}-version", version))
     }
-    return build_object(
-        "v1", "Namespace", names.experiment_namespace(experiment), {},
-        labels=object_labels(experiment.name, "experiment") | security, annotations=sync_wave(WAVE),
-    )  # fmt: skip
 
 
-def _build_quota(namespace: str, experiment: Experiment, catalogue: Catalogue) -> Object:
+def _quota_spec(experiment: Experiment, catalogue: Catalogue) -> Object:
     """Bound the claims: a server each, parked ones included, and a compile job per artifact.
 
     A pod holds its claim while it waits for a node, so parked servers count. The keys of both quotas:
     kubernetes.io docs/concepts/policy/resource-quotas, quota for dynamic resource allocation, 2026-11-21.
     """
     variants = experiment.all_variants()
-    keys = {compute_artifact_key(experiment, variant, catalogue).digest for variant in variants}
-    claims = len(variants) + len(keys)
+    claims = len(variants) + len({compute_artifact_key(experiment, variant, catalogue).digest for variant in variants})
     device_class = catalogue.dra_chart.device_class.value
     hard_limits = {
         "count/resourceclaims.resource.k8s.io": str(claims),
         f"{device_class}.deviceclass.resource.k8s.io/devices": str(claims * experiment.serving.devices),
     }
-    return build_object(
-        "v1", "ResourceQuota", "claims", {"spec": {"hard": hard_limits}}, namespace=namespace,
-        labels=object_labels(experiment.name, "quota"), annotations=sync_wave(WAVE),
-    )  # fmt: skip
+    return {"spec": {"hard": hard_limits}}
+
+
+def build_claims(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
+    """Return the ResourceClaimTemplate of one experiment."""
+    instance_type, serving = environment.capacity.instance_type, experiment.serving
+    devices = {"devices": _build_device_requests(instance_type, serving, catalogue)}
+    return [
+        build_object(
+            "resource.k8s.io/v1", "ResourceClaimTemplate", template_name(instance_type, serving),
+            {"spec": {"spec": devices}}, namespace=names.experiment_namespace(experiment),
+            labels=object_labels(experiment.name, "claim"), wave=CLAIM_WAVE,
+        )
+    ]  # fmt: skip
+
+
+def template_name(instance_type: str, serving: ServingSettings) -> str:
+    """Return the template's name, which says all of its spec.
+
+    A template's spec can never be changed after its creation, so another spec must be another name.
+    """
+    group = f"-group{serving.device_group}" if serving.device_group else ""
+    return f"{names.CLAIM_TEMPLATE}-{instance_type}-{serving.devices}-lnc{serving.logical_neuron_core}{group}"
+
+
+def _build_device_requests(instance_type: str, serving: ServingSettings, catalogue: Catalogue) -> Object:
+    """Return a request for chips of one instance type, and nothing but chips.
+
+    Device names are never matched: the driver's documents and its published slices disagree on them.
+    """
+    chart = catalogue.dra_chart
+    driver = chart.driver.value
+    device = f'device.attributes["{driver}"]'
+    selector = f'{device}.resourceType == "neuron_device" && {device}.instanceType == "{instance_type}"'
+    group = {"requests": [REQUEST], "matchAttribute": GROUP_ATTRIBUTE.format(size=serving.device_group)}
+    parameters = {
+        "apiVersion": f"{driver}/v1",
+        "kind": "NeuronConfig",
+        "logicalNeuronCore": serving.logical_neuron_core,
+    }
+    return {
+        "requests": [{
+            "name": REQUEST,
+            "exactly": {
+                "deviceClassName": chart.device_class.value,
+                "selectors": [{"cel": {"expression": selector}}],
+                "allocationMode": "ExactCount",
+                "count": serving.devices,
+            },
+        }],
+        **({"constraints": [group]} if serving.device_group else {}),
+        "config": [{"requests": [REQUEST], "opaque": {"driver": driver, "parameters": parameters}}],
+    }  # fmt: skip

@@ -21,35 +21,10 @@ annotation, the compiler could write artifacts/* and read the bucket's models; n
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
 
-from charts.jobs import JobSpec, build_cron_job
+from charts import pod
 from charts.manifest import Object
 from charts.network import COMPILE
-from charts.pod import (
-    CLAIM,
-    INSTANCE_TYPE,
-    RUNTIME_SECURITY,
-    SHM_MOUNT,
-    SKIP_CREDENTIALS,
-    TOLERATION,
-    device_claim,
-    runtime_image,
-    shared_memory,
-)
-from charts.tools import (
-    WORK,
-    ToolStep,
-    build_container,
-    env_variable,
-    holder_variables,
-    key_variable,
-    list_options,
-    local_disk_volume,
-    model_options,
-    stage_commands_variable,
-)
 from tandem.spec import names
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import Catalogue
@@ -71,164 +46,114 @@ TERMINATION_S = GRACE_S + 60
 # minutes, and with the last one Kubernetes removes the pod, which holds the only copy.
 S3_RETRY_S = 1800
 RETRIES = 3  # the driver makes its own attempts inside each; these are for the transfers
-MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT}
-ARTIFACT = {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}
 COMPILER = "compile"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtifactCompile:
-    """One artifact to compile.
-
-    Args:
-        variants: those that load it; their compiles are one and the same.
-        models: the target, and the draft where there is one.
-    """
-
-    key: ArtifactKey
-    variants: tuple[Variant, ...]
-    models: tuple[ModelConfig, ...]
-
-
 def build_compile_jobs(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
-    """Return the CronJobs that compile an experiment's artifacts."""
-    return [
-        build_cron_job(
-            JobSpec(
-                name=names.compile_job_name(artifact.key),
-                namespace=names.experiment_namespace(experiment),
-                component=COMPILE,
-                annotations={
-                    "tandem/artifact": artifact.key.name,
-                    "tandem/variants": ",".join(variant.name for variant in artifact.variants),
-                    "tandem/node-label": "=".join(names.compile_label(experiment)),
-                },
-                deadline_s=_deadline_s(experiment),
-                retries=RETRIES,
-                pod_annotations={SKIP_CREDENTIALS: COMPILER},
-                pod=_build_pod(environment, experiment, artifact, catalogue),
-            )
-        )
-        for artifact in list_artifacts(experiment, catalogue)
-    ]
-
-
-def list_artifacts(experiment: Experiment, catalogue: Catalogue) -> Iterable[ArtifactCompile]:
-    """Return the experiment's artifacts, each once, in the order of their first variant."""
-    by_key: dict[str, list[Variant]] = {}
+    """Return the CronJobs that compile an experiment's artifacts, each once, in the order of their first variant."""
+    variants_by_key: dict[str, list[Variant]] = {}
     for variant in experiment.all_variants():
-        by_key.setdefault(compute_artifact_key(experiment, variant, catalogue).digest, []).append(variant)
-    for variants in by_key.values():
-        first_variant = variants[0]
-        model_ids = [experiment.target, *([first_variant.draft] if first_variant.draft else [])]
-        yield ArtifactCompile(
-            key=compute_artifact_key(experiment, first_variant, catalogue), variants=tuple(variants),
-            models=tuple(catalogue.models[name] for name in model_ids),
-        )  # fmt: skip
+        variants_by_key.setdefault(compute_artifact_key(experiment, variant, catalogue).digest, []).append(variant)
+    return [_build_job(environment, experiment, variants, catalogue) for variants in variants_by_key.values()]
 
 
-def _deadline_s(experiment: Experiment) -> int:
-    return experiment.compile.deadline_hours * 3600 + TRANSFER_S
-
-
-def _build_pod(
-    environment: Environment, experiment: Experiment, artifact: ArtifactCompile, catalogue: Catalogue
+def _build_job(
+    environment: Environment, experiment: Experiment, variants: list[Variant], catalogue: Catalogue
 ) -> Object:
-    compile_command = build_compile_command(experiment, artifact.variants[0], catalogue)
-    on_device = experiment.compile.where == "device"
-    label, value = names.compile_label(experiment)
-    return {
-        "serviceAccountName": names.COMPILE_ACCOUNT,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "restartPolicy": "OnFailure",
-        "terminationGracePeriodSeconds": TERMINATION_S,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "nodeSelector": {label: value, **({INSTANCE_TYPE: environment.capacity.instance_type} if on_device else {})},
-        "tolerations": [TOLERATION],
-        **({"resourceClaims": [device_claim(environment, experiment)]} if on_device else {}),
+    """Return the CronJob of the artifact that some variants load; their compiles are one and the same."""
+    key = compute_artifact_key(experiment, variants[0], catalogue)
+    models = pod.variant_models(experiment, variants[0], catalogue)
+    command = build_compile_command(experiment, variants[0], catalogue)
+    deadline_s = experiment.compile.deadline_hours * 3600 + TRANSFER_S
+    on_device, (label, value) = experiment.compile.where == "device", names.compile_label(experiment)
+    instance_selector = {pod.INSTANCE_TYPE: environment.capacity.instance_type} if on_device else {}
+    image = pod.runtime_image(environment, experiment, catalogue)
+    spec = {
+        **pod.pod_head(names.COMPILE_ACCOUNT, restartPolicy="OnFailure", terminationGracePeriodSeconds=TERMINATION_S),
+        "nodeSelector": {label: value, **instance_selector},
+        "tolerations": [pod.TOLERATION],
+        **({"resourceClaims": [pod.device_claim(environment, experiment)]} if on_device else {}),
         "initContainers": [
-            build_container(environment, _fetch_step(environment, experiment, artifact)),
-            _build_compiler(environment, experiment, artifact, catalogue, compile_command),
+            _build_fetch_container(environment, experiment, key, models, deadline_s),
+            _build_compiler(environment, experiment, models, command, image),
         ],
-        "containers": [build_container(environment, _upload_step(environment, artifact, compile_command))],
+        "containers": [_build_upload_container(environment, key, command)],
         "volumes": [
-            local_disk_volume("models", models_gib(artifact.models)),
-            local_disk_volume("artifact", artifact_gib(artifact.models)),
-            local_disk_volume("work", WORK_GIB),
-            shared_memory(experiment),
+            pod.local_disk_volume("models", models_gib(models)),
+            pod.local_disk_volume("artifact", artifact_gib(models)),
+            pod.local_disk_volume("work", WORK_GIB),
+            pod.shared_memory(f"{experiment.serving.shm_gib}Gi"),
         ],
     }
+    return pod.build_cron_job(
+        names.compile_job_name(key), experiment, component=COMPILE, deadline_s=deadline_s, retries=RETRIES,
+        annotations={
+            "tandem/artifact": key.name,
+            "tandem/variants": ",".join(variant.name for variant in variants),
+            "tandem/node-label": f"{label}={value}",
+        },
+        pod=spec, credentials_skipped_by=COMPILER,
+    )  # fmt: skip
 
 
-def _fetch_step(environment: Environment, experiment: Experiment, artifact: ArtifactCompile) -> ToolStep:
-    return ToolStep(
-        name="fetch",
-        arguments=[
-            "fetch", "--bucket", names.bucket_name(environment), *model_options(artifact.models),
-            *list_options({
-                "--models": names.MODELS_MOUNT, "--work": names.WORK_MOUNT, "--lease-s": _deadline_s(experiment),
-            }),
-        ],
-        variables=[
-            key_variable(artifact.key),
-            *holder_variables(),
-            stage_commands_variable(experiment, artifact.models),
-        ],
-        requests={"cpu": "2"},
-        mounts=[MODELS],
+def _build_fetch_container(
+    environment: Environment, experiment: Experiment, key: ArtifactKey, models: list[ModelConfig], lease_s: int
+) -> Object:
+    folders = {"--models": names.MODELS_MOUNT, "--work": names.WORK_MOUNT, "--lease-s": lease_s}
+    bucket = ["--bucket", names.bucket_name(environment)]
+    commands = pod.stage_commands_variable(experiment, models)
+    return pod.build_tool_container(
+        environment, "fetch", ["fetch", *bucket, *pod.model_options(models), *pod.list_options(folders)],
+        variables=[pod.key_variable(key), *pod.holder_variables(), commands], requests={"cpu": "2"},
+        mounts=[pod.MODELS],
     )  # fmt: skip
 
 
 def _build_compiler(
-    environment: Environment,
-    experiment: Experiment,
-    artifact: ArtifactCompile,
-    catalogue: Catalogue,
-    compile_command: CompileCommand,
+    environment: Environment, experiment: Experiment, models: list[ModelConfig], command: CompileCommand, image: str
 ) -> Object:
     """Return the container of the runtime's own image: the driver, and behind it the runtime's own program."""
-    settings, serving = experiment.compile, experiment.serving
-    memory = f"{settings.memory_gib or serving.memory_gib}Gi"
-    disk = f"{compile_gib(artifact.models)}Gi"
-    claims = {"claims": [{"name": CLAIM}]} if settings.where == "device" else {}
+    settings, serving, work = experiment.compile, experiment.serving, names.WORK_MOUNT
+    memory, disk = f"{settings.memory_gib or serving.memory_gib}Gi", f"{compile_gib(models)}Gi"
+    options = {
+        "--skip-if": f"{work}/present",
+        "--outcome": f"{work}/outcome.json",
+        "--output": names.ARTIFACT_FOLDER,
+        "--cache": f"{work}/compiler-cache",
+        "--deadline-s": settings.deadline_hours * 3600,
+        "--attempts": settings.attempts,
+        "--where": settings.where,
+        "--grace-s": GRACE_S,
+    }
+    health_options = ["--until-healthy", command.health_url] if command.health_url else []
     return {
         "name": COMPILER,
-        "image": runtime_image(environment, experiment, catalogue),
-        "command": ["python", f"{names.WORK_MOUNT}/driver.pyz"],
+        "image": image,
+        "command": ["python", f"{work}/driver.pyz"],
         "args": [
-            "--skip-if", f"{names.WORK_MOUNT}/present", "--outcome", f"{names.WORK_MOUNT}/outcome.json",
-            "--output", names.ARTIFACT_FOLDER, "--cache", f"{names.WORK_MOUNT}/compiler-cache",
-            "--deadline-s", str(settings.deadline_hours * 3600), "--attempts", str(settings.attempts),
-            "--where", settings.where, "--grace-s", str(GRACE_S), "--defer",
-            *(["--until-healthy", compile_command.health_url] if compile_command.health_url else []),
-            "--", *compile_command.command, *compile_command.arguments,
+            *pod.list_options(options), "--defer", *health_options, "--", *command.command, *command.arguments,
         ],
-        "env": [env_variable(name, value) for name, value in compile_command.environment.items()],
+        "env": [pod.env_variable(name, value) for name, value in command.environment.items()],
         "resources": {
             "requests": {"cpu": str(settings.cpu or serving.cpu), "memory": memory, "ephemeral-storage": disk},
             "limits": {"memory": memory},
-            **claims,
+            **({"claims": [{"name": pod.CLAIM}]} if settings.where == "device" else {}),
         },
-        "securityContext": RUNTIME_SECURITY[environment.serving.capabilities],
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{**MODELS, "readOnly": True}, ARTIFACT, WORK, SHM_MOUNT],
+        "securityContext": pod.RUNTIME_SECURITY[environment.serving.capabilities],
+        "terminationMessagePolicy": pod.LAST_WORDS,
+        "volumeMounts": [{**pod.MODELS, "readOnly": True}, pod.ARTIFACT, pod.WORK, pod.SHM_MOUNT],
     }  # fmt: skip
 
 
-def _upload_step(environment: Environment, artifact: ArtifactCompile, compile_command: CompileCommand) -> ToolStep:
+def _build_upload_container(environment: Environment, key: ArtifactKey, command: CompileCommand) -> Object:
     options = {
-        "--bucket": names.bucket_name(environment), "--artifact": names.ARTIFACT_FOLDER, "--work": names.WORK_MOUNT,
+        "--bucket": names.bucket_name(environment),
+        "--artifact": names.ARTIFACT_FOLDER,
+        "--work": names.WORK_MOUNT,
         "--patience-s": S3_RETRY_S,
-    }  # fmt: skip
-    return ToolStep(
-        name="upload",
-        arguments=["upload", *list_options(options)],
-        variables=[
-            key_variable(artifact.key),
-            *holder_variables(),
-            env_variable("TANDEM_UNPROVEN", json.dumps(compile_command.unproven)),
-        ],
-        requests={"cpu": "2"},
-        mounts=[ARTIFACT],
-    )
+    }
+    unproven = pod.env_variable("TANDEM_UNPROVEN", json.dumps(command.unproven))
+    return pod.build_tool_container(
+        environment, "upload", ["upload", *pod.list_options(options)], requests={"cpu": "2"}, mounts=[pod.ARTIFACT],
+        variables=[pod.key_variable(key), *pod.holder_variables(), unproven],
+    )  # fmt: skip

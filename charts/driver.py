@@ -52,7 +52,11 @@ def build_driver_release(environment: Environment, catalogue: Catalogue) -> Driv
             continue
         if image.repository_value is None:
             raise ValueError(f"the chart has no value that moves {image.repository} to {mirror_name}")
-        _set_chart_value(values, image.repository_value, mirror_name)
+        *parents, leaf_key = image.repository_value.split(".")
+        part = values
+        for parent in parents:
+            part = part.setdefault(parent, {})
+        part[leaf_key] = mirror_name
     return DriverRelease(
         repository=SCHEME + apply_mirror(chart.repository.removeprefix(SCHEME), mirrors),
         version=chart.version.value,
@@ -60,10 +64,3 @@ def build_driver_release(environment: Environment, catalogue: Catalogue) -> Driv
         namespace=chart.namespace.value,
         values=values,
     )
-
-
-def _set_chart_value(values: dict[str, Any], value_path: str, value: str) -> None:
-    *parents, leaf_key = value_path.split(".")
-    for parent in parents:
-        values = values.setdefault(parent, {})
-    values[leaf_key] = value

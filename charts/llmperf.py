@@ -11,20 +11,9 @@ others. It stands on the system nodes, because a generator beside one server wou
 
 from __future__ import annotations
 
-from charts.jobs import JobSpec, build_cron_job
+from charts import pod
 from charts.manifest import Object
 from charts.network import BENCH
-from charts.pod import SHM_MOUNT, SKIP_CREDENTIALS
-from charts.stage import SYSTEM_NODES
-from charts.tools import (
-    RESTRICTED_SECURITY,
-    WORK,
-    ToolStep,
-    build_container,
-    holder_variables,
-    list_options,
-    local_disk_volume,
-)
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -49,74 +38,57 @@ RESULTS = f"{names.WORK_MOUNT}/results"
 
 
 def build_llmperf_job(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:
-    """Return the CronJob of an experiment that has one (`charts.workloads.list_stages`)."""
-    job = JobSpec(
-        name=names.LLMPERF_JOB, namespace=names.experiment_namespace(experiment), component=BENCH,
-        annotations={
-            "tandem/servers": ",".join(variant.name for variant in experiment.all_variants()),
-            "tandem/results": f"s3://{names.bucket_name(environment)}/results/{_results_prefix(experiment)}/",
-        },
-        deadline_s=DEADLINE_S, retries=RETRIES, pod_annotations={SKIP_CREDENTIALS: MEASURE},
-        pod=_build_pod(environment, experiment),
+    """Return the CronJob of an experiment that has one (`charts.list_stages`)."""
+    bucket, below = names.bucket_name(environment), f"{experiment.name}/llmperf"
+    variant_names = [variant.name for variant in experiment.all_variants()]
+    options = {"--bucket": bucket, "--folder": RESULTS, "--below": below, "--patience-s": S3_RETRY_S}
+    keeper = pod.build_tool_container(
+        environment, KEEP, ["keep", *pod.list_options(options)], variables=pod.holder_variables(),
+        requests={"cpu": "500m"},
     )  # fmt: skip
-    return [build_cron_job(job)]
-
-
-def _results_prefix(experiment: Experiment) -> str:
-    return f"{experiment.name}/llmperf"
-
-
-def _build_pod(environment: Environment, experiment: Experiment) -> Object:
-    return {
-        "serviceAccountName": names.BENCH_ACCOUNT,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "restartPolicy": "OnFailure",
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "nodeSelector": SYSTEM_NODES,
+    spec = {
+        **pod.pod_head(names.BENCH_ACCOUNT, restartPolicy="OnFailure"),
+        "nodeSelector": pod.SYSTEM_NODES,
         "initContainers": [_build_measure_container(environment, experiment)],
-        "containers": [build_container(environment, _keep_step(environment, experiment))],
-        "volumes": [
-            local_disk_volume("work", DISK_GIB),
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM}},
-        ],
+        "containers": [keeper],
+        "volumes": [pod.local_disk_volume("work", DISK_GIB), pod.shared_memory(SHM)],
     }
+    job = pod.build_cron_job(
+        names.LLMPERF_JOB, experiment, component=BENCH, deadline_s=DEADLINE_S, retries=RETRIES, pod=spec,
+        annotations={
+            "tandem/servers": ",".join(variant_names), "tandem/results": f"s3://{bucket}/results/{below}/",
+        },
+        credentials_skipped_by=MEASURE,
+    )  # fmt: skip
+    return [job]
 
 
 def _build_measure_container(environment: Environment, experiment: Experiment) -> Object:
-    servers = [
+    arguments = [
         part
         for variant in experiment.all_variants()
         for part in ("--server", f"{variant.name}=http://{variant.name}:{names.SERVER_PORT}")
     ]
+    options = {
+        "--model": experiment.target,
+        "--calls": CALLS,
+        "--most-s": MAX_MEASURE_S,
+        "--out": RESULTS,
+        "--input-tokens": INPUT_TOKENS,
+        "--output-tokens": OUTPUT_TOKENS,
+        "--temperature": TEMPERATURE,
+        "--concurrency": CONCURRENCY,
+        "--requests": REQUESTS,
+    }
     return {
         "name": MEASURE,
         "image": LLMPERF.reference(environment),
-        "args": [
-            *servers, "--model", experiment.target, "--calls", str(CALLS), "--most-s", str(MAX_MEASURE_S),
-            "--out", RESULTS,
-            "--input-tokens", str(INPUT_TOKENS), "--output-tokens", str(OUTPUT_TOKENS),
-            "--temperature", str(TEMPERATURE), "--concurrency", str(CONCURRENCY), "--requests", str(REQUESTS),
-            "--defer",
-        ],
+        "args": [*arguments, *pod.list_options(options), "--defer"],
         "resources": {
             "requests": {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": f"{DISK_GIB}Gi"},
             "limits": {"memory": MEMORY},
         },
-        "securityContext": RESTRICTED_SECURITY,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [WORK, SHM_MOUNT],
-    }  # fmt: skip
-
-
-def _keep_step(environment: Environment, experiment: Experiment) -> ToolStep:
-    options = {
-        "--bucket": names.bucket_name(environment), "--folder": RESULTS, "--below": _results_prefix(experiment),
-        "--patience-s": S3_RETRY_S,
-    }  # fmt: skip
-    return ToolStep(
-        name=KEEP,
-        arguments=["keep", *list_options(options)],
-        variables=holder_variables(),
-        requests={"cpu": "500m"},
-    )
+        "securityContext": pod.RESTRICTED_SECURITY,
+        "terminationMessagePolicy": pod.LAST_WORDS,
+        "volumeMounts": [pod.WORK, pod.SHM_MOUNT],
+    }

@@ -16,24 +16,26 @@ IGNORE_HEALTH = {"argocd.argoproj.io/ignore-healthcheck": "true"}
 Object = dict[str, Any]
 
 
-def build_object(  # noqa: PLR0913  # each is a field of the object
+def build_object(
     api: str, kind: str, name: str, body: Mapping[str, Any], *, labels: Mapping[str, str],
-    namespace: str | None = None, annotations: Mapping[str, str] | None = None, finalizers: Sequence[str] = (),
+    namespace: str | None = None, wave: int | None = None, annotations: Mapping[str, str] | None = None,
+    finalizers: Sequence[str] = (),
 ) -> Object:  # fmt: skip
-    """Return one object: its head, metadata in alphabetical order, then `body`."""
+    """Return one object: its head, metadata in alphabetical order, then `body`.
+
+    Args:
+        wave: orders it in an Argo CD sync; elsewhere it says nothing.
+    """
+    wave_annotation = {} if wave is None else {SYNC_WAVE: str(wave)}
     metadata = {
-        "annotations": dict(sorted((annotations or {}).items())),
+        "annotations": dict(sorted({**wave_annotation, **(annotations or {})}.items())),
         "finalizers": list(finalizers),
         "labels": dict(sorted(labels.items())),
         "name": name,
         "namespace": namespace,
     }
-    return {
-        "apiVersion": api,
-        "kind": kind,
-        "metadata": {key: value for key, value in metadata.items() if value},
-        **body,
-    }
+    head = {key: value for key, value in metadata.items() if value}
+    return {"apiVersion": api, "kind": kind, "metadata": head, **body}
 
 
 def object_labels(name: str, component: str) -> dict[str, str]:
@@ -42,8 +44,3 @@ def object_labels(name: str, component: str) -> dict[str, str]:
     `managed-by` is left out because it differs by door, and `instance` because Argo CD may track by it.
     """
     return {NAME: name, COMPONENT: component, **PART_OF}
-
-
-def sync_wave(number: int) -> dict[str, str]:
-    """Return the annotation that orders an object in an Argo CD sync; elsewhere it says nothing."""
-    return {SYNC_WAVE: str(number)}

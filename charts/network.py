@@ -16,7 +16,7 @@ on EKS Auto Mode alone: docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.ht
 HTTPS to any public address. What it means for the compile pod, which runs third-party code over the model: with
 a NAT gateway that code can send what it sees to anybody who listens on 443. It cannot store it in somebody else's
 bucket of the region: the policy on the S3 endpoint of a new network admits writes to this environment's bucket alone
-(stacks/endpoints.py). Without NAT (`network.nat: none`) nothing but the VPC's endpoints answers.
+(stacks/network.py). Without NAT (`network.nat: none`) nothing but the VPC's endpoints answers.
 
 No private address is admitted but where a service answers. In a new network that is the VPC's range, for staging and
 the bench, where there are interface endpoints; else neither the Kubernetes API nor any pod or node is in their reach.
@@ -31,14 +31,12 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from charts.manifest import COMPONENT, Object
-from tandem.spec.environment import Environment, ExistingNetwork, NewNetwork
+from tandem.spec.environment import Environment, ExistingNetwork
 from tandem.spec.names import SERVER_PORT
 
-SERVER = "server"
-BENCH = "bench"
-STAGE = "stage"
-COMPILE = "compile"
+SERVER, BENCH, STAGE, COMPILE = "server", "bench", "stage", "compile"  # the component label of pods
 METRICS_NAMESPACE = "amazon-cloudwatch"  # namespace of the add-on amazon-cloudwatch-observability
+NAMESPACE_NAME = "kubernetes.io/metadata.name"  # every namespace carries its own name; nobody else can write it
 HTTPS = 443
 ANYWHERE = "0.0.0.0/0"
 # the Pod Identity agent on the pod's own node (EKS user guide, "Set up the Amazon EKS Pod Identity Agent")
@@ -49,98 +47,60 @@ PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")  # 
 
 def build_network_policies(environment: Environment) -> dict[str, Object]:
     """Return policy name to spec."""
+    agent = _build_rule([_address(AGENT)], AGENT_PORT)
+    https = _build_rule([_address(ANYWHERE, sorted([LINK_LOCAL, *PRIVATE]))], HTTPS)
+    hub, clients = environment.hub.endpoint, sorted(environment.serving.allowed_namespaces)
+    hub_rules = [_build_rule([_address(ANYWHERE, [LINK_LOCAL])], urlsplit(hub).port or HTTPS)] if hub else []
+    services, s3 = _list_endpoint_rules(environment)
+    resolver = {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: "kube-system"}}, **_pods("k8s-app", "kube-dns")}
+    dns_rule = {"to": [resolver], "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
     return {
         "default-deny": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
-        "allow-dns": _dns_policy(),
-        "allow-bench": _server_ingress_policy([{"podSelector": {"matchLabels": {COMPONENT: BENCH}}}]),
-        "allow-metrics": _server_ingress_policy([_namespace_selector([METRICS_NAMESPACE])]),
-        **_client_policies(sorted(environment.serving.allowed_namespaces)),
-        "allow-staging": _egress_policy(
-            STAGE, [_agent_rule(), _public_https_rule(), *_endpoint_rules(environment), *_own_hub_rules(environment)]
-        ),
+        "allow-dns": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [dns_rule]},
+        "allow-bench": _server_ingress_policy(_pods(COMPONENT, BENCH)),
+        "allow-metrics": _server_ingress_policy(_namespaces([METRICS_NAMESPACE])),
+        **({"allow-clients": _server_ingress_policy(_namespaces(clients))} if clients else {}),
+        "allow-staging": _egress_policy(STAGE, agent, https, *services, *hub_rules),
         "allow-benching": _egress_policy(
-            BENCH, [_server_rule(), _agent_rule(), _public_https_rule(), *_endpoint_rules(environment)]
+            BENCH, _build_rule([_pods(COMPONENT, SERVER)], SERVER_PORT), agent, https, *services
         ),
-        "allow-compiling": _egress_policy(
-            COMPILE, [_agent_rule(), _public_https_rule(), *_s3_endpoint_rules(environment)]
-        ),
+        "allow-compiling": _egress_policy(COMPILE, agent, https, *s3),
     }
 
 
-def _own_hub_rules(environment: Environment) -> list[Object]:
-    """Return the rule that reaches a hub of the operator's own, wherever it is."""
-    endpoint = environment.hub.endpoint
-    return [_build_https_rule([LINK_LOCAL], [urlsplit(endpoint).port or HTTPS])] if endpoint else []
+def _list_endpoint_rules(environment: Environment) -> tuple[list[Object], list[Object]]:
+    """Return the rules that reach AWS services, and S3 alone, at private addresses.
 
-
-def _public_https_rule() -> Object:
-    return _build_https_rule(sorted([LINK_LOCAL, *PRIVATE]), [HTTPS])
-
-
-def _endpoint_rules(environment: Environment) -> list[Object]:
-    """Return the rule that reaches the interface endpoints of AWS services."""
+    Only an existing network may have an interface endpoint of S3.
+    """
     network = environment.network
-    if isinstance(network, NewNetwork):
-        return [_private_https_rule([network.cidr])] if network.has_interface_endpoints else []
-    return _s3_endpoint_rules(environment)
+    if isinstance(network, ExistingNetwork):
+        rules = [_build_rule([_address(cidr) for cidr in network.cidrs], HTTPS)]
+        return rules, rules
+    return [_build_rule([_address(network.cidr)], HTTPS)] if network.has_interface_endpoints else [], []
 
 
-def _s3_endpoint_rules(environment: Environment) -> list[Object]:
-    """Return the rule that reaches S3 at a private address: only an existing network may have such an endpoint."""
-    network = environment.network
-    return [_private_https_rule(network.cidrs)] if isinstance(network, ExistingNetwork) else []
+def _egress_policy(component: str, *rules: Object) -> Object:
+    return {**_pods(COMPONENT, component), "policyTypes": ["Egress"], "egress": list(rules)}
 
 
-def _private_https_rule(cidrs: Sequence[str]) -> Object:
-    return {
-        "to": [{"ipBlock": {"cidr": cidr}} for cidr in cidrs], "ports": [{"protocol": "TCP", "port": HTTPS}],
-    }  # fmt: skip
+def _server_ingress_policy(source: Object) -> Object:
+    rule = {"from": [source], "ports": [{"protocol": "TCP", "port": SERVER_PORT}]}
+    return {**_pods(COMPONENT, SERVER), "policyTypes": ["Ingress"], "ingress": [rule]}
 
 
-def _egress_policy(component: str, rules: list[Object]) -> Object:
-    return {"podSelector": {"matchLabels": {COMPONENT: component}}, "policyTypes": ["Egress"], "egress": rules}
+def _build_rule(peers: list[Object], port: int) -> Object:
+    return {"to": peers, "ports": [{"protocol": "TCP", "port": port}]}
 
 
-def _server_rule() -> Object:
-    return {
-        "to": [{"podSelector": {"matchLabels": {COMPONENT: SERVER}}}],
-        "ports": [{"protocol": "TCP", "port": SERVER_PORT}],
-    }
+def _address(cidr: str, excluded_cidrs: Sequence[str] = ()) -> Object:
+    return {"ipBlock": {"cidr": cidr, **({"except": list(excluded_cidrs)} if excluded_cidrs else {})}}
 
 
-def _agent_rule() -> Object:
-    return {"to": [{"ipBlock": {"cidr": AGENT}}], "ports": [{"protocol": "TCP", "port": AGENT_PORT}]}
+def _pods(label: str, value: str) -> Object:
+    return {"podSelector": {"matchLabels": {label: value}}}
 
 
-def _build_https_rule(excluded_cidrs: list[str], ports: list[int]) -> Object:
-    return {
-        "to": [{"ipBlock": {"cidr": ANYWHERE, "except": excluded_cidrs}}],
-        "ports": [{"protocol": "TCP", "port": port} for port in ports],
-    }
-
-
-def _client_policies(namespaces: list[str]) -> dict[str, Object]:
-    return {"allow-clients": _server_ingress_policy([_namespace_selector(namespaces)])} if namespaces else {}
-
-
-def _namespace_selector(namespaces: list[str]) -> Object:
-    # every namespace carries its own name as this label; nobody else can write it
-    expression = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}
+def _namespaces(namespaces: list[str]) -> Object:
+    expression = {"key": NAMESPACE_NAME, "operator": "In", "values": namespaces}
     return {"namespaceSelector": {"matchExpressions": [expression]}}
-
-
-def _server_ingress_policy(sources: list[Object]) -> Object:
-    return {
-        "podSelector": {"matchLabels": {COMPONENT: SERVER}},
-        "policyTypes": ["Ingress"],
-        "ingress": [{"from": sources, "ports": [{"protocol": "TCP", "port": SERVER_PORT}]}],
-    }
-
-
-def _dns_policy() -> Object:
-    resolver = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
-        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-    }
-    ports = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
-    return {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [resolver], "ports": ports}]}

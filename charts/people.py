@@ -2,31 +2,61 @@
 
 Invariant: each Role is rows of tandem/ops/people/cluster_rights.py and no more; nothing here gives rights to a program.
 An admin needs none of it: EKS's own cluster-admin policy is his from the first deploy. The others can do nothing before
-these objects are applied.
+these objects are applied. A pod of tandem-stage or tandem-compile runs rendered images, commands and arguments, whoever
+made it; and a Job with such an account is a copy of a CronJob of its namespace, environment variables, volumes and
+annotations included. Whoever applies what is rendered, and the controllers that make pods of it, are not asked.
+
+Two admission policies, because each knows what the other cannot. A Job is held against the CronJobs themselves, as
+parameters: nothing is written twice. Parameters of one policy must all admit an object, so none of them can say that
+the CronJob which a Job names exists; and an object of another kind has no CronJob to be compared with. Therefore a
+ConfigMap in each experiment's namespace holds the words of each rendered pod, and whatever makes pods is held against
+it.
+
+Sources: kubernetes.io docs/reference/access-authn-authz/validating-admission-policy (stable since 1.30), and its
+reference of ParamRef: without a namespace the parameters are those of the object's own namespace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from charts.admission import API, COMMANDS_MAP, list_policies, summarize_commands
-from charts.manifest import Object, build_object, object_labels, sync_wave
+from charts.manifest import NAME, PART_OF, Object, build_object, object_labels
 from tandem.ops.people.cluster_rights import (
+    BENCH_JOB,
     CLUSTER_KINDS,
     CLUSTER_RIGHTS,
-    ClusterKind,
+    DELIVERY_GROUP,
+    RUNNER_NAMESPACE,
     NamespaceScope,
     kubernetes_group,
 )
 from tandem.spec import names
-from tandem.spec.environment import Environment
+from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
 
 FOLDER = "people"
-CLUSTER = "cluster"
-RBAC = "rbac.authorization.k8s.io"
-RBAC_API = f"{RBAC}/v1"
+RBAC, ADMISSION_API = "rbac.authorization.k8s.io", "admissionregistration.k8s.io/v1"
 WAVE = 0
+COMMANDS, COPIES, ENTRY = "tandem-rendered-commands", "tandem-rendered-copies", "tandem-bench-entry"
+COMMANDS_MAP = "rendered-commands"
+WRITER_ACCOUNTS = (names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT)
+POD_MAKERS = {
+    "": ("pods", "pods/ephemeralcontainers", "replicationcontrollers"),
+    "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
+    "batch": ("cronjobs", "jobs"),
+}
+_TEMPLATE = (
+    "(has(object.spec.jobTemplate) ? object.spec.jobTemplate.spec.template : "
+    "has(object.spec.template) ? object.spec.template : object)"
+)
+# as `_spell_words` spells a container
+_WORDS = """
+(['i' + string(size(c.image)) + ':' + c.image]
++ (has(c.command) ? c.command.map(w, 'c' + string(size(w)) + ':' + w) : [])
++ (has(c.args) ? c.args.map(w, 'a' + string(size(w)) + ':' + w) : [])).join(' ')
+""".strip().replace("\n", " ")
 
 
 def render_people(
@@ -39,55 +69,199 @@ def render_people(
     Args:
         charts_by_experiment: experiment -> chart -> its objects, of which the admission policies are made.
     """
-    bodies_by_namespace = {
-        names.experiment_namespace(experiment): [
-            body for bodies in charts_by_experiment[experiment.name].values() for body in bodies
-        ]
-        for experiment in experiments
-    }
-    return {
-        CLUSTER: [
-            *_build_roles("everywhere", None),
-            *(_build_object(API, kind, name, {"spec": spec}) for kind, name, spec in list_policies(environment)),
-        ],
-        **{
-            namespace: [
-                *_build_roles("experiments", namespace),
-                _build_object("v1", "ConfigMap", COMMANDS_MAP, {"data": summarize_commands(bodies)}, namespace),
-            ]
-            for namespace, bodies in bodies_by_namespace.items()
-        },
-    }
-
-
-def _build_roles(scope: NamespaceScope, namespace: str | None) -> Iterator[Object]:
-    """Yield the role and the binding of each kind of people that has a right in `scope` which no kind before has."""
-    role = "Role" if namespace else "ClusterRole"
-    for kind in CLUSTER_KINDS:
-        rules = _list_rules(scope, kind)
-        if rules:
-            name = kubernetes_group(kind)
-            yield _build_object(RBAC_API, role, name, {"rules": rules}, namespace)
-            yield _build_object(RBAC_API, f"{role}Binding", name, _build_binding(role, kind), namespace)
-
-
-def _list_rules(scope: NamespaceScope, kind: ClusterKind) -> list[Object]:
-    """Return the rules that begin with `kind`; those after it are bound to them as well."""
-    return [
-        {"apiGroups": [right.group], "resources": list(right.resources), "verbs": list(right.verbs)}
-        for right in CLUSTER_RIGHTS
-        if right.scope == scope and right.kinds[0] == kind
-    ]
-
-
-def _build_binding(role: str, kind: ClusterKind) -> Object:
-    holders = CLUSTER_KINDS[CLUSTER_KINDS.index(kind) :]
-    return {
-        "roleRef": {"apiGroup": RBAC, "kind": role, "name": kubernetes_group(kind)},
-        "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": kubernetes_group(holder)} for holder in holders],
-    }
+    policies = (_build_object(ADMISSION_API, *row) for row in _list_policies(environment))
+    objects = {"cluster": [*_build_roles("everywhere", None), *policies]}
+    for experiment in experiments:
+        namespace = names.experiment_namespace(experiment)
+        bodies = [body for chart in charts_by_experiment[experiment.name].values() for body in chart]
+        commands = _build_object("v1", "ConfigMap", COMMANDS_MAP, {"data": summarize_commands(bodies)}, namespace)
+        objects[namespace] = [*_build_roles("experiments", namespace), commands]
+    return objects
 
 
 def _build_object(api: str, kind: str, name: str, body: Object, namespace: str | None = None) -> Object:
-    labels, annotations = object_labels(name, FOLDER), sync_wave(WAVE)
-    return build_object(api, kind, name, body, namespace=namespace, labels=labels, annotations=annotations)
+    return build_object(api, kind, name, body, namespace=namespace, labels=object_labels(name, FOLDER), wave=WAVE)
+
+
+def _build_roles(scope: NamespaceScope, namespace: str | None) -> Iterator[Object]:
+    """Yield the role and the binding of each kind of people that has a right in `scope` which no kind before has.
+
+    The kinds after it are bound to its role as well.
+    """
+    role, api = "Role" if namespace else "ClusterRole", f"{RBAC}/v1"
+    for index, kind in enumerate(CLUSTER_KINDS):
+        rules = [
+            {"apiGroups": [right.group], "resources": list(right.resources), "verbs": list(right.verbs)}
+            for right in CLUSTER_RIGHTS
+            if right.scope == scope and right.kinds[0] == kind
+        ]
+        if rules:
+            groups = [kubernetes_group(holder) for holder in CLUSTER_KINDS[index:]]
+            binding = {
+                "roleRef": {"apiGroup": RBAC, "kind": role, "name": groups[0]},
+                "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": group} for group in groups],
+            }
+            yield _build_object(api, role, groups[0], {"rules": rules}, namespace)
+            yield _build_object(api, f"{role}Binding", groups[0], binding, namespace)
+
+
+def summarize_commands(objects: Iterable[Object]) -> dict[str, str]:
+    """Return the data of an experiment's ConfigMap: CronJob with a guarded account -> the words of its pod."""
+    pods = {
+        body["metadata"]["name"]: body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        for body in objects
+        if body["kind"] == "CronJob"
+    }
+    return {
+        name: "\n".join(_spell_words(container) for container in (*pod["containers"], *pod.get("initContainers", [])))
+        for name, pod in pods.items()
+        if pod["serviceAccountName"] in WRITER_ACCOUNTS
+    }
+
+
+def _spell_words(container: Object) -> str:
+    """Return image, command and arguments, each behind its kind and its length: no other words are spelt alike."""
+    kinds = {"i": [container["image"]], "c": container.get("command", []), "a": container.get("args", [])}
+    return " ".join(f"{kind}{len(word)}:{word}" for kind, words in kinds.items() for word in words)
+
+
+def _list_policies(environment: Environment) -> Iterator[tuple[str, str, Object]]:
+    """Yield the admission policies and their bindings: kind, name and body of each."""
+    rows: dict[str, tuple[Object, Object | None]] = {
+        COMMANDS: (_build_commands_policy(environment), {"name": COMMANDS_MAP}),
+        COPIES: (_build_copies_policy(environment), {"selector": {"matchLabels": PART_OF}}),
+        ENTRY: (_build_entry_policy(), None),
+    }
+    for name, (policy, reference) in rows.items():
+        parameters = {"paramRef": {**reference, "parameterNotFoundAction": "Deny"}} if reference else {}
+        binding = {"policyName": name, **parameters, "validationActions": ["Deny"]}
+        yield "ValidatingAdmissionPolicy", name, {"spec": policy}
+        yield "ValidatingAdmissionPolicyBinding", name, {"spec": binding}
+
+
+def _build_commands_policy(environment: Environment) -> Object:
+    optional = "(has(variables.pod.{0}) ? variables.pod.{0} : [])"
+    optional_containers = [optional.format(field) for field in ("initContainers", "ephemeralContainers")]
+    hooks = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+    variables = {
+        "template": _TEMPLATE,
+        "pod": "variables.template.spec",
+        "name": _name_expression("variables.template"),
+        "containers": " + ".join(["variables.pod.containers", *optional_containers]),
+        "words": f"variables.containers.map(c, {_WORDS}).join('\\n')",
+    }
+    accounts = " and ".join(WRITER_ACCOUNTS)
+    validations = {
+        "variables.name in params.data && params.data[variables.name] == variables.words": f"pods of {accounts} run "
+        "rendered images, commands and arguments alone: start a rendered CronJob by kubectl create job "
+        "--from=cronjob/NAME",
+        f"!variables.containers.exists(c, {' || '.join(f'has(c.{hook})' for hook in hooks)})": f"pods of {accounts} "
+        "have neither hooks nor probes: they are commands",
+    }
+    return _build_policy(
+        POD_MAKERS, ["CREATE", "UPDATE"], _list_account_conditions(environment), validations, variables,
+        parameter={"apiVersion": "v1", "kind": "ConfigMap"},
+    )  # fmt: skip
+
+
+def _build_copies_policy(environment: Environment) -> Object:
+    annotations = "(has({0}.metadata) && has({0}.metadata.annotations) ? {0}.metadata.annotations : {{}})"
+    job_template, cron_job_template = "object.spec.template", "params.spec.jobTemplate.spec.template"
+    copy_conditions = (
+        "object.metadata.name.startsWith(variables.name + '-')",
+        f"{job_template}.spec == {cron_job_template}.spec",
+        f"{annotations.format(job_template)} == {annotations.format(cron_job_template)}",
+    )
+    validation = f"variables.name != params.metadata.name || ({' && '.join(copy_conditions)})"
+    message = (
+        f"a Job of {' or '.join(WRITER_ACCOUNTS)} is a copy of a CronJob, its name that of the CronJob "
+        "and a suffix: kubectl create job --from=cronjob/NAME NAME-1"
+    )
+    return _build_policy(
+        {"batch": ["jobs"]}, ["CREATE", "UPDATE"], _list_account_conditions(environment), {validation: message},
+        {"name": _name_expression(job_template)}, parameter={"apiVersion": "batch/v1", "kind": "CronJob"},
+    )  # fmt: skip
+
+
+def _build_entry_policy() -> Object:
+    groups = json.dumps([kubernetes_group("engineer"), kubernetes_group("operator")])
+    conditions = {
+        "experiments": _IN_EXPERIMENT,
+        "people": f"has(request.userInfo.groups) && request.userInfo.groups.exists(g, g in {groups})",
+    }
+    pods = {"": ["pods/attach", "pods/exec", "pods/portforward"]}
+    message = f"people enter pods of Jobs named {BENCH_JOB} alone; an admin enters any"
+    return _build_policy(pods, ["CONNECT"], conditions, {f"request.name.startsWith('{BENCH_JOB}-')": message})
+
+
+_IN_EXPERIMENT = f"request.namespace.startsWith('{names.NAMESPACE_PREFIX}')"
+
+
+def _list_account_conditions(environment: Environment) -> dict[str, str]:
+    """Return the conditions of a policy on the guarded accounts: name and expression of each.
+
+    Kubernetes' own controllers act by accounts of kube-system, or where that is switched off by one name
+    (kube-controller-manager reference, --use-service-account-credentials).
+    """
+    namespaces, groups = ["kube-system", RUNNER_NAMESPACE], []
+    if isinstance(environment.delivery, GitopsDelivery):
+        namespaces.append(environment.delivery.namespace)
+    else:
+        groups.append(DELIVERY_GROUP)
+    groups += [f"system:serviceaccounts:{namespace}" for namespace in namespaces]
+    in_groups = f"request.userInfo.groups.exists(g, g in {json.dumps(groups)})"
+    accounts = json.dumps(list(WRITER_ACCOUNTS))
+    return {
+        "experiments": _IN_EXPERIMENT,
+        "no-controller-manager": "request.userInfo.username != 'system:kube-controller-manager'",
+        "no-controller": f"!has(request.userInfo.groups) || !{in_groups}",
+        "guarded-account": " || ".join(
+            f"(has({_TEMPLATE}.spec.{field}) && {_TEMPLATE}.spec.{field} in {accounts})"
+            for field in ("serviceAccountName", "serviceAccount")
+        ),
+    }
+
+
+def _build_policy(
+    resources: Mapping[str, Sequence[str]], operations: list[str], conditions: Mapping[str, str],
+    validations: Mapping[str, str], variables: Mapping[str, str] | None = None, *,
+    parameter: Mapping[str, str] | None = None,
+) -> Object:  # fmt: skip
+    """Return the spec of a policy.
+
+    Args:
+        resources: API group -> resources.
+        conditions, variables: name -> expression.
+        validations: expression -> message.
+        parameter: apiVersion and kind of what an object is held against.
+    """
+    rules = [
+        {
+            "apiGroups": [group], "apiVersions": ["v1"], "operations": operations, "resources": list(kinds),
+            "scope": "Namespaced",
+        }
+        for group, kinds in resources.items()
+    ]  # fmt: skip
+    spec: dict[str, Any] = {
+        "failurePolicy": "Fail",
+        **({"paramKind": dict(parameter)} if parameter else {}),
+        "matchConstraints": {
+            "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}, "resourceRules": rules,
+        },
+        "matchConditions": _list_expressions(conditions),
+    }  # fmt: skip
+    if variables:
+        spec["variables"] = _list_expressions(variables)
+    return spec | {
+        "validations": [{"expression": expression, "message": message} for expression, message in validations.items()]
+    }
+
+
+def _list_expressions(expressions: Mapping[str, str]) -> list[Object]:
+    return [{"name": name, "expression": expression} for name, expression in expressions.items()]
+
+
+def _name_expression(template: str) -> str:
+    labels = f"{template}.metadata.labels"
+    has_name = f"has({template}.metadata) && has({labels}) && '{NAME}' in {labels}"
+    return f"{has_name} ? {labels}['{NAME}'] : ''"

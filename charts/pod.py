@@ -1,38 +1,44 @@
-"""The pod of one server.
+"""What pods share: containers of the tools image, volumes and devices, and the CronJob that holds what runs to an end.
 
-Invariant: everything but the name, the raise label, the speculation flags and the artifact comes from what
-the variants share; and no server starts before its artifact was held against what it is told.
+Invariant: a container of the tools image satisfies the `restricted` Pod Security Standard by itself, writes to local
+disk of its own pod only, and holds no credential beyond its pod's role. No schedule ever starts anything: a Job's
+template can never be changed once made and a synced Job would run at every deploy, so what runs to an end is declared
+as a suspended CronJob and started by `kubectl create job`.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from charts.claims import template_name
-from charts.manifest import Object
-from charts.probes import build_probes
-from charts.tools import (
-    ToolStep,
-    build_container,
-    env_variable,
-    key_variable,
-    list_options,
-    local_disk_volume,
-    model_options,
-    stage_commands_variable,
-)
+from charts.base import template_name
+from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, Object, build_object, object_labels
 from tandem.spec import names
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, ArtifactKey
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.disk import artifact_gib, largest_pair
 from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, ServingSettings, Variant
+from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.images import pull_name
-from tandem.spec.server_command import build_server_command
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.spec.model import ModelConfig
+from tandem.spec.project_image import TOOLS
+from tandem.spec.system_jobs import TOOLS_MEMORY_MIB
 
-GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
-CLAIM = "neuron"
+WAVE = 3  # of servers and CronJobs: a sync that waited for a suspended object would wait for ever
+NEVER_SCHEDULE = "0 0 31 2 *"  # no February has this day; the field must be filled, even of a suspended CronJob
+JOB_TTL_S = 7 * 24 * 3600  # a finished Job's status, for whoever looks after a weekend
+# A CronJob deletes finished Jobs beyond these, those made by hand too; left out, it keeps 3 and 1
+JOB_HISTORY_LIMIT = 10
+USER = 65532  # the image's own, said here so that a pod proves it without the image
+RESTRICTED_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsGroup": USER,
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 # By serving.capabilities: what a container of a runtime's image may do. Root stays, the Neuron images run as it. The
 # last is what AWS starts this image with (aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 2,
 # 2026-08-21); Kubernetes forbids no escalation to a container with SYS_ADMIN.
@@ -41,66 +47,143 @@ RUNTIME_SECURITY: dict[str, dict[str, Any]] = {
     "runtime-default": {"allowPrivilegeEscalation": False},
     "neuron": {"capabilities": {"add": ["SYS_ADMIN", "IPC_LOCK"]}},
 }
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 # names the containers that get neither token nor variables of the pod's role (amazon-eks-pod-identity-webhook README)
 SKIP_CREDENTIALS = "eks.amazonaws.com/skip-containers"
-SERVER, ADMIT = "vllm", "admit"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+SYSTEM_NODES = {"workload": "system"}
 TOLERATION = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
-MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT, "readOnly": True}
-BUCKET_VOLUME_MOUNT = {"name": "stored", "mountPath": names.BUCKET_ARTIFACT_MOUNT, "readOnly": True}
+CLAIM = "neuron"
+WORK = {"name": "work", "mountPath": names.WORK_MOUNT}
+MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT}
+ARTIFACT = {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}
 SHM_MOUNT = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108  # shared memory, not a temporary file
-LINK_GIB = 1  # an artifact that is read from the mount is a link on local disk
+# a refusal's last line then stands in `kubectl describe pod`
+LAST_WORDS = "FallbackToLogsOnError"
 
 
-def build_server_pod(
-    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue
-) -> Object:
-    """Return the pod's spec."""
-    runtime = catalogue.runtimes[experiment.runtime]
-    assert runtime.spelling is not None  # a rule refuses runtimes that are not rendered
-    key = compute_artifact_key(experiment, variant, catalogue)
-    is_cache = runtime.spelling.artifact_is_cache
-    has_local_copy = is_cache or experiment.serving.copy_artifact
-    local_gib = artifact_gib(largest_pair(experiment, catalogue)) if has_local_copy else LINK_GIB
-    server_command = build_server_command(experiment, variant, catalogue)
+def build_cron_job(
+    name: str, experiment: Experiment, *, component: str, annotations: Mapping[str, str], deadline_s: int, retries: int,
+    pod: Object, credentials_skipped_by: str | None = None,
+) -> Object:  # fmt: skip
+    """Return a suspended CronJob in the experiment's namespace.
+
+    Args:
+        component: the label that network policies select by.
+        annotations: for whoever looks at it.
+        deadline_s: most seconds from the Job's making, waiting for a node included.
+        retries: failures of a container or a pod that are made good before the Job has failed.
+        pod: its spec.
+        credentials_skipped_by: a container that gets none of the pod's role.
+    """
+    labels = {NAME: name, COMPONENT: component, **PART_OF}
+    skip = {"annotations": {SKIP_CREDENTIALS: credentials_skipped_by}} if credentials_skipped_by else {}
+    namespace = names.experiment_namespace(experiment)
+    spec = {
+        "schedule": NEVER_SCHEDULE,
+        "suspend": True,
+        "concurrencyPolicy": "Forbid",
+        "successfulJobsHistoryLimit": JOB_HISTORY_LIMIT,
+        "failedJobsHistoryLimit": JOB_HISTORY_LIMIT,
+        "jobTemplate": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "activeDeadlineSeconds": deadline_s,
+                "backoffLimit": retries,
+                # a second pod only once the first is gone: it holds the devices, and what it has on local disk
+                "podReplacementPolicy": "Failed",
+                "ttlSecondsAfterFinished": JOB_TTL_S,
+                "template": {"metadata": {"labels": labels, **skip}, "spec": pod},
+            },
+        },
+    }
+    start_command = {"tandem/start": names.start_command(namespace, name)}
+    return build_object(
+        "batch/v1", "CronJob", name, {"spec": spec}, namespace=namespace, labels=object_labels(name, component),
+        wave=WAVE, annotations={**IGNORE_HEALTH, **annotations, **start_command},
+    )  # fmt: skip
+
+
+def pod_head(account: str, **lifecycle: str | int) -> Object:
+    """Return what every pod says: its account, whose token no container needs, how it ends, the system call filter."""
     return {
-        "serviceAccountName": names.SERVE_ACCOUNT,
+        "serviceAccountName": account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # a Service named vllm would set VLLM_PORT, which vLLM reads
-        "terminationGracePeriodSeconds": GRACE_S,
+        **lifecycle,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "nodeSelector": {
-            INSTANCE_TYPE: environment.capacity.instance_type,
-            # set on a node by whoever raised it, for this variant: a waiting pod takes nobody else's node
-            names.raise_label(variant): experiment.name,
-        },
-        "tolerations": [TOLERATION],
-        "resourceClaims": [device_claim(environment, experiment)],
-        "initContainers": [
-            _build_admit_container(environment, experiment, variant, catalogue, has_local_copy=has_local_copy)
-        ],
-        "containers": [
-            {
-                "name": SERVER,
-                "image": runtime_image(environment, experiment, catalogue),
-                "command": list(server_command.command),
-                "args": list(server_command.arguments),
-                "env": [env_variable(name, value) for name, value in server_command.environment.items()],
-                "ports": [{"name": "http", "containerPort": names.SERVER_PORT, "protocol": "TCP"}],
-                **build_probes(experiment.target),
-                "resources": _build_resources(experiment.serving, local_gib),
-                "securityContext": RUNTIME_SECURITY[environment.serving.capabilities],
-                "volumeMounts": [
-                    MODELS,
-                    # a cache keeps locks; anything else is read only, so that a server that would compile ends at once
-                    {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT} | ({} if is_cache else {"readOnly": True}),
-                    *([] if has_local_copy else [BUCKET_VOLUME_MOUNT]),
-                    SHM_MOUNT,
-                ],
-            }
-        ],
-        "volumes": _list_volumes(environment, experiment, key, local_gib),
     }
+
+
+def build_tool_container(
+    environment: Environment, name: str, arguments: Sequence[str], *, variables: Sequence[Object],
+    requests: Mapping[str, str], mounts: Sequence[Object] = (), limits: Mapping[str, str] | None = None,
+) -> Object:  # fmt: skip
+    """Return a container that runs one command of the tools image.
+
+    Args:
+        arguments: the command and its options; they follow the image's entrypoint.
+        variables: beside the region.
+        mounts: beside /work, the home of whatever the command writes.
+        requests, limits: beside those of memory.
+    """
+    memory = {"memory": f"{TOOLS_MEMORY_MIB}Mi"}
+    return {
+        "name": name,
+        "image": TOOLS.reference(environment),
+        "args": list(arguments),
+        "env": [env_variable("AWS_REGION", environment.region), *variables],
+        "resources": {"requests": {**memory, **requests}, "limits": {**memory, **(limits or {})}},
+        "securityContext": RESTRICTED_SECURITY,
+        "terminationMessagePolicy": LAST_WORDS,
+        "volumeMounts": [*mounts, WORK],
+    }
+
+
+def env_variable(name: str, value: str) -> Object:
+    """Return one environment variable."""
+    return {"name": name, "value": value}
+
+
+def holder_variables() -> list[Object]:
+    """Return the variables that tell a run from every other: its Job's name, and the Job's uid.
+
+    The uid, because a Job of the same name can be made again once the first is gone.
+    """
+    labels = {"JOB_NAME": "batch.kubernetes.io/job-name", "JOB_UID": "batch.kubernetes.io/controller-uid"}
+    # apiVersion is what the API server would fill in, and a fieldRef has one owner as a whole
+    label_variables = [
+        {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{label}']"}}}
+        for name, label in labels.items()
+    ]
+    return [*label_variables, env_variable("TANDEM_HOLDER", "$(JOB_NAME)-$(JOB_UID)")]
+
+
+def key_variable(key: ArtifactKey) -> Object:
+    """Return the variable that carries every field of an artifact's key, from the key's ConfigMap."""
+    reference = {"key": KEY_ENTRY, "name": names.key_config_map_name(key)}
+    return {"name": KEY_VARIABLE, "valueFrom": {"configMapKeyRef": reference}}
+
+
+def stage_commands_variable(experiment: Experiment, models: Iterable[ModelConfig]) -> Object:
+    """Return the variable that says, by model, which command stages it."""
+    namespace = names.experiment_namespace(experiment)
+    commands = {model.full_id(): names.start_command(namespace, names.stage_job_name(model)) for model in models}
+    return env_variable("TANDEM_STAGE_JOBS", json.dumps(commands))
+
+
+def variant_models(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> list[ModelConfig]:
+    """Return the models that a variant serves: the target, and the draft where there is one."""
+    return [catalogue.models[name] for name in (experiment.target, variant.draft) if name]
+
+
+def model_options(models: Iterable[ModelConfig]) -> list[str]:
+    """Return the options that name `models`, the target first."""
+    return [part for model in models for part in ("--model", model.full_id())]
+
+
+def list_options(options: Mapping[str, object]) -> list[str]:
+    """Return options and their values as arguments."""
+    return [part for option, value in options.items() for part in (option, str(value))]
 
 
 def runtime_image(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> str:
@@ -115,60 +198,11 @@ def device_claim(environment: Environment, experiment: Experiment) -> Object:
     return {"name": CLAIM, "resourceClaimTemplateName": template}
 
 
-def shared_memory(experiment: Experiment) -> Object:
-    """Return the volume of the runtime's shared memory."""
-    return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{experiment.serving.shm_gib}Gi"}}
+def local_disk_volume(name: str, gib: int) -> Object:
+    """Return a volume of local disk, which on accelerator nodes is the NVMe array."""
+    return {"name": name, "emptyDir": {"sizeLimit": f"{gib}Gi"}}
 
 
-def _build_resources(serving: ServingSettings, local_gib: int) -> Object:
-    # no CPU limit: throttling would be measured as the model's latency
-    memory = f"{serving.memory_gib}Gi"
-    return {
-        "requests": {"cpu": str(serving.cpu), "memory": memory, "ephemeral-storage": f"{local_gib}Gi"},
-        "limits": {"memory": memory},
-        "claims": [{"name": CLAIM}],
-    }
-
-
-def _build_admit_container(
-    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue, *, has_local_copy: bool
-) -> Object:
-    """Return the init container that lets the server start with its own artifact, or says why not.
-
-    It reads mounts and nothing else, so it needs neither a way out nor a credential.
-    """
-    key = compute_artifact_key(experiment, variant, catalogue)
-    model_ids = [experiment.target, *([variant.draft] if variant.draft else [])]
-    models = [catalogue.models[name] for name in model_ids]
-    compile_command = names.start_command(names.experiment_namespace(experiment), names.compile_job_name(key))
-    step = ToolStep(
-        name=ADMIT,
-        arguments=[
-            "admit", *list_options({"--stored": names.BUCKET_ARTIFACT_MOUNT, "--models": names.MODELS_MOUNT}),
-            *model_options(models), "--artifact", names.ARTIFACT_MOUNT, *(["--copy"] if has_local_copy else []),
-        ],
-        variables=[
-            key_variable(key),
-            env_variable("TANDEM_COMPILE_JOB", compile_command),
-            stage_commands_variable(experiment, models),
-        ],
-        requests={"cpu": "2"},
-        mounts=[MODELS, BUCKET_VOLUME_MOUNT, {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}],
-    )  # fmt: skip
-    return build_container(environment, step)
-
-
-def _list_volumes(environment: Environment, experiment: Experiment, key: ArtifactKey, local_gib: int) -> list[Object]:
-    claims = {
-        "models": names.models_volume_name(environment, experiment),
-        "stored": names.artifact_volume_name(environment, experiment, key),
-    }
-    return [
-        *(
-            {"name": name, "persistentVolumeClaim": {"claimName": claim_name, "readOnly": True}}
-            for name, claim_name in claims.items()
-        ),
-        local_disk_volume("artifact", local_gib),
-        local_disk_volume("work", LINK_GIB),
-        shared_memory(experiment),
-    ]
+def shared_memory(size: str) -> Object:
+    """Return the volume of a pod's shared memory."""
+    return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}}

@@ -1,39 +1,81 @@
 """The servers: one Deployment and one Service per variant.
 
-Invariant: the pods of two variants differ in their names, their speculation fields and their artifact, in
-nothing else; and who runs an experiment owns the number of pods, so no manifest states `replicas`.
+Invariant: the pods of two variants differ in their names, their raise label, their speculation fields and their
+artifact, in nothing else; no server starts before its artifact was held against what it is told; and who runs an
+experiment owns the number of pods, so no manifest states `replicas`.
 """
 
 from __future__ import annotations
 
-from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, Object, build_object, object_labels, sync_wave
+import json
+
+from charts import pod
+from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, Object, build_object, object_labels
 from charts.network import SERVER
-from charts.pod import ADMIT, SKIP_CREDENTIALS, build_server_pod
-from charts.pod import SERVER as CONTAINER
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
+from tandem.spec.disk import artifact_gib, largest_pair
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.server_command import build_server_command
+from tandem.spec.variant_key import compute_artifact_key
 
-WAVE = 3  # with the CronJobs, which nothing waits for
 # The largest there is, which Kubernetes reads as no deadline: a pod of a parked environment may wait for a
 # node for weeks, and that is no failed rollout (k8s.io/kubernetes deployment util, HasProgressDeadline).
 NO_DEADLINE_S = 2_147_483_647
+GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
 LABEL_CHARACTERS = 63
-# the reader's role is for Mountpoint, whose token the kubelet gives to the CSI driver; no container needs one
-SKIP_ALL_CREDENTIALS = {SKIP_CREDENTIALS: f"{ADMIT},{CONTAINER}"}
+CONTAINER, ADMIT = "vllm", "admit"
+BUCKET_VOLUME_MOUNT = {"name": "stored", "mountPath": names.BUCKET_ARTIFACT_MOUNT, "readOnly": True}
+LINK_GIB = 1  # an artifact that is read from the mount is a link on local disk
+# A warm start reads the weights from S3 and loads a compiled artifact: minutes. An hour leaves room for the largest
+# model and still ends a start that never will.
+STARTUP_PERIOD_S = 10
+STARTUP_FAILURES = 360
+COMPLETION_TIMEOUT_S = 60
+PROGRAM = """\
+from urllib.request import Request, urlopen
+body = b'{body}'
+kind = {{"Content-Type": "application/json"}}
+urlopen(Request("http://127.0.0.1:{port}/v1/completions", body, kind), timeout={timeout}).read()
+"""
 
 
 def build_servers(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
     """Return the Deployments and Services of one experiment."""
-    return [
-        body
-        for variant in experiment.all_variants()
-        for body in (
-            _build_deployment(experiment, variant, build_server_pod(environment, experiment, variant, catalogue)),
-            _build_service(experiment, variant),
-        )
-    ]
+    namespace, objects = names.experiment_namespace(experiment), []
+    for variant in experiment.all_variants():
+        labels, selector = object_labels(variant.name, SERVER), {NAME: variant.name, COMPONENT: SERVER}
+        deployment = {
+            # a rolling update deadlocks: the new pod waits for the devices that the old one holds
+            "strategy": {"type": "Recreate"},
+            "revisionHistoryLimit": 3,
+            "progressDeadlineSeconds": NO_DEADLINE_S,
+            "selector": {"matchLabels": selector},
+            "template": {
+                # the reader's role is for Mountpoint, whose token the kubelet gives to the CSI driver; no container
+                # needs one
+                "metadata": {
+                    "labels": selector | PART_OF, "annotations": {pod.SKIP_CREDENTIALS: f"{ADMIT},{CONTAINER}"},
+                },
+                "spec": build_server_pod(environment, experiment, variant, catalogue) | _single_pod_affinity(selector),
+            },
+        }  # fmt: skip
+        service = {
+            "type": "ClusterIP",
+            "selector": selector,
+            "ports": [{"name": "http", "port": names.SERVER_PORT, "targetPort": "http", "protocol": "TCP"}],
+        }
+        objects += [
+            build_object(
+                "apps/v1", "Deployment", variant.name, {"spec": deployment}, namespace=namespace, wave=pod.WAVE,
+                labels=labels | speculation_labels(variant), annotations=IGNORE_HEALTH,
+            ),
+            build_object(
+                "v1", "Service", variant.name, {"spec": service}, namespace=namespace, wave=pod.WAVE, labels=labels
+            ),
+        ]  # fmt: skip
+    return objects
 
 
 def speculation_labels(variant: Variant) -> dict[str, str]:
@@ -46,49 +88,122 @@ def speculation_labels(variant: Variant) -> dict[str, str]:
     }
 
 
-def _single_pod_affinity(variant: Variant) -> Object:
+def _single_pod_affinity(selector: dict[str, str]) -> Object:
     """Return the affinity that leaves a second pod of a variant without a node, wherever the first one stands.
 
     A Service would send half of a measurement to it. Every node of a cluster is in one region (kubernetes.io
     docs/reference/labels-annotations-taints, topology.kubernetes.io/region).
     """
-    anti_affinity_term = {
-        "labelSelector": {"matchLabels": _selector_labels(variant)},
-        "topologyKey": "topology.kubernetes.io/region",
-    }
-    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [anti_affinity_term]}}}
+    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": "topology.kubernetes.io/region"}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-def _selector_labels(variant: Variant) -> dict[str, str]:
-    return {NAME: variant.name, COMPONENT: SERVER}
-
-
-def _build_deployment(experiment: Experiment, variant: Variant, pod: Object) -> Object:
-    spec = {
-        # a rolling update deadlocks: the new pod waits for the devices that the old one holds
-        "strategy": {"type": "Recreate"},
-        "revisionHistoryLimit": 3,
-        "progressDeadlineSeconds": NO_DEADLINE_S,
-        "selector": {"matchLabels": _selector_labels(variant)},
-        "template": {
-            "metadata": {"labels": _selector_labels(variant) | PART_OF, "annotations": SKIP_ALL_CREDENTIALS},
-            "spec": pod | _single_pod_affinity(variant),
+def build_server_pod(
+    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue
+) -> Object:
+    """Return the pod's spec."""
+    runtime, serving = catalogue.runtimes[experiment.runtime], experiment.serving
+    assert runtime.spelling is not None  # a rule refuses runtimes that are not rendered
+    key = compute_artifact_key(experiment, variant, catalogue)
+    is_cache = runtime.spelling.artifact_is_cache
+    has_local_copy = is_cache or serving.copy_artifact
+    local_gib = artifact_gib(largest_pair(experiment, catalogue)) if has_local_copy else LINK_GIB
+    command, memory = build_server_command(experiment, variant, catalogue), f"{serving.memory_gib}Gi"
+    # a cache keeps locks; anything else is read only, so that a server that would compile ends at once
+    artifact_mount = pod.ARTIFACT if is_cache else {**pod.ARTIFACT, "readOnly": True}
+    server = {
+        "name": CONTAINER,
+        "image": pod.runtime_image(environment, experiment, catalogue),
+        "command": list(command.command),
+        "args": list(command.arguments),
+        "env": [pod.env_variable(name, value) for name, value in command.environment.items()],
+        "ports": [{"name": "http", "containerPort": names.SERVER_PORT, "protocol": "TCP"}],
+        **build_probes(experiment.target),
+        "resources": {  # no CPU limit: throttling would be measured as the model's latency
+            "requests": {"cpu": str(serving.cpu), "memory": memory, "ephemeral-storage": f"{local_gib}Gi"},
+            "limits": {"memory": memory},
+            "claims": [{"name": pod.CLAIM}],
         },
+        "securityContext": pod.RUNTIME_SECURITY[environment.serving.capabilities],
+        "volumeMounts": [
+            {**pod.MODELS, "readOnly": True}, artifact_mount, *([] if has_local_copy else [BUCKET_VOLUME_MOUNT]),
+            pod.SHM_MOUNT,
+        ],
+    }  # fmt: skip
+    claims = {
+        "models": names.models_volume_name(environment, experiment),
+        "stored": names.artifact_volume_name(environment, experiment, key),
     }
-    return build_object(
-        "apps/v1", "Deployment", variant.name, {"spec": spec}, namespace=names.experiment_namespace(experiment),
-        labels=object_labels(variant.name, SERVER) | speculation_labels(variant),
-        annotations=sync_wave(WAVE) | IGNORE_HEALTH,
+    return {
+        **pod.pod_head(names.SERVE_ACCOUNT, terminationGracePeriodSeconds=GRACE_S),
+        "nodeSelector": {
+            pod.INSTANCE_TYPE: environment.capacity.instance_type,
+            # set on a node by whoever raised it, for this variant: a waiting pod takes nobody else's node
+            names.raise_label(variant): experiment.name,
+        },
+        "tolerations": [pod.TOLERATION],
+        "resourceClaims": [pod.device_claim(environment, experiment)],
+        "initContainers": [
+            _build_admit_container(environment, experiment, variant, catalogue, has_local_copy=has_local_copy)
+        ],
+        "containers": [server],
+        "volumes": [
+            *(
+                {"name": name, "persistentVolumeClaim": {"claimName": claim_name, "readOnly": True}}
+                for name, claim_name in claims.items()
+            ),
+            pod.local_disk_volume("artifact", local_gib),
+            pod.local_disk_volume("work", LINK_GIB),
+            pod.shared_memory(f"{serving.shm_gib}Gi"),
+        ],
+    }
+
+
+def _build_admit_container(
+    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue, *, has_local_copy: bool
+) -> Object:
+    """Return the init container that lets the server start with its own artifact, or says why not.
+
+    It reads mounts and nothing else, so it needs neither a way out nor a credential.
+    """
+    key = compute_artifact_key(experiment, variant, catalogue)
+    models = pod.variant_models(experiment, variant, catalogue)
+    compile_command = names.start_command(names.experiment_namespace(experiment), names.compile_job_name(key))
+    mounts = {"--stored": names.BUCKET_ARTIFACT_MOUNT, "--models": names.MODELS_MOUNT}
+    artifact_options = ["--artifact", names.ARTIFACT_MOUNT, *(["--copy"] if has_local_copy else [])]
+    return pod.build_tool_container(
+        environment, ADMIT, ["admit", *pod.list_options(mounts), *pod.model_options(models), *artifact_options],
+        variables=[
+            pod.key_variable(key),
+            pod.env_variable("TANDEM_COMPILE_JOB", compile_command),
+            pod.stage_commands_variable(experiment, models),
+        ],
+        requests={"cpu": "2"}, mounts=[{**pod.MODELS, "readOnly": True}, BUCKET_VOLUME_MOUNT, pod.ARTIFACT],
     )  # fmt: skip
 
 
-def _build_service(experiment: Experiment, variant: Variant) -> Object:
-    spec = {
-        "type": "ClusterIP",
-        "selector": _selector_labels(variant),
-        "ports": [{"name": "http", "port": names.SERVER_PORT, "targetPort": "http", "protocol": "TCP"}],
+def build_probes(model: str) -> dict[str, Object]:
+    """Return when a server that serves `model` counts as started, ready and alive.
+
+    Started means that the device answered once. On Neuron `/health` proves the process, not the device (the plugin's
+    own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so the first probe asks for one token; the later ones
+    must cost a measurement nothing and ask `/health`.
+    """
+    health = {"httpGet": {"path": "/health", "port": "http"}, "timeoutSeconds": 10}
+    return {
+        "startupProbe": {
+            "exec": {"command": ["python", "-c", probe_program(model)]},
+            "periodSeconds": STARTUP_PERIOD_S,
+            "timeoutSeconds": COMPLETION_TIMEOUT_S,
+            "failureThreshold": STARTUP_FAILURES,
+        },
+        "readinessProbe": {**health, "periodSeconds": 5, "failureThreshold": 3},
+        # two minutes of silence: a restart in the middle of a run costs more than a late one
+        "livenessProbe": {**health, "periodSeconds": 15, "failureThreshold": 8},
     }
-    return build_object(
-        "v1", "Service", variant.name, {"spec": spec}, namespace=names.experiment_namespace(experiment),
-        labels=object_labels(variant.name, SERVER), annotations=sync_wave(WAVE),
-    )  # fmt: skip
+
+
+def probe_program(model: str) -> str:
+    """Return the Python program that asks the server for one token and fails unless it comes."""
+    body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0})
+    return PROGRAM.format(port=names.SERVER_PORT, body=body, timeout=COMPLETION_TIMEOUT_S - 5)

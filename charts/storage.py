@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 
-from charts.manifest import Object, build_object, object_labels, sync_wave
+from charts.manifest import Object, build_object, object_labels
 from tandem.spec import names
 from tandem.spec.artifact_key import KEY_ENTRY
 from tandem.spec.catalogue import Catalogue
@@ -33,62 +33,57 @@ def build_storage(environment: Environment, experiment: Experiment, catalogue: C
         names.models_volume_name(environment, experiment): "models/",
         **{names.artifact_volume_name(environment, experiment, key): f"{key.prefix}/" for key in keys},
     }
-    gbps = catalogue.instances.instances[environment.capacity.instance_type].network_card_gbps.value
     labels = object_labels(experiment.name, "storage")
     objects = []
     for name, prefix in prefixes.items():
-        options = [*_mount_options(environment, gbps), f"prefix {prefix}"]
-        volume_spec = _build_volume_spec(name, namespace, options, environment)
-        claim_spec = {
+        volume = _build_volume_spec(name, namespace, prefix, environment, catalogue)
+        claim = {
             "accessModes": ["ReadOnlyMany"],
             "storageClassName": "",  # static: left out, it would be the cluster's default class
             "volumeName": name,
             "resources": {"requests": {"storage": CAPACITY}},
         }
         objects += [
+            build_object("v1", "PersistentVolume", name, {"spec": volume}, labels=labels, wave=WAVE),
             build_object(
-                "v1", "PersistentVolume", name, {"spec": volume_spec}, labels=labels, annotations=sync_wave(WAVE)
+                "v1", "PersistentVolumeClaim", name, {"spec": claim}, namespace=namespace, labels=labels, wave=WAVE
             ),
-            build_object(
-                "v1", "PersistentVolumeClaim", name, {"spec": claim_spec}, namespace=namespace, labels=labels,
-                annotations=sync_wave(WAVE),
-            ),
-        ]  # fmt: skip
+        ]
     for key in {key.digest: key for key in keys}.values():
         data = {"immutable": True, "data": {KEY_ENTRY: json.dumps(key.as_fields(), sort_keys=True)}}
         objects.append(
             build_object(
-                "v1", "ConfigMap", names.key_config_map_name(key), data, namespace=namespace, labels=labels,
-                annotations=sync_wave(WAVE) | {"tandem/artifact": key.name},
+                "v1", "ConfigMap", names.key_config_map_name(key), data, namespace=namespace, labels=labels, wave=WAVE,
+                annotations={"tandem/artifact": key.name},
             )
         )  # fmt: skip
     return objects
 
 
-def _mount_options(environment: Environment, gbps: int | None) -> list[str]:
-    """Return the options of every mount but its prefix.
+def _build_volume_spec(
+    name: str, namespace: str, prefix: str, environment: Environment, catalogue: Catalogue
+) -> Object:
+    """Return a volume of one prefix.
 
     Mountpoint sizes its requests for 10 Gbit/s where it cannot ask the node what it is, and with a pod's credentials
-    the driver takes the metadata service from it (awslabs/mountpoint-s3-csi-driver issue 561): so its throughput is
-    said here.
-
-    Args:
-        environment: whose region.
-        gbps: most that the first network card of the accelerator nodes carries; None leaves Mountpoint's default.
+    the driver takes the metadata service from it (awslabs/mountpoint-s3-csi-driver issue 561): so its throughput, the
+    most that the first network card of the accelerator nodes carries, is said here where it is known.
     """
-    # allow-other: files are the Mountpoint pod's own, 0644 and 0755, and who reads them are two other users,
-    # the runtime as root and the tools; without it the driver lets root in alone (its pkg/driver/node)
-    throughput = [f"maximum-throughput-gbps {gbps}"] if gbps else []
-    return ["read-only", "allow-other", f"region {environment.region}", *throughput]
-
-
-def _build_volume_spec(name: str, namespace: str, options: list[str], environment: Environment) -> Object:
+    gbps = catalogue.instances.instances[environment.capacity.instance_type].network_card_gbps.value
     return {
         "capacity": {"storage": CAPACITY},
         "accessModes": ["ReadOnlyMany"],
         "persistentVolumeReclaimPolicy": "Retain",
         "claimRef": {"namespace": namespace, "name": name},
-        "mountOptions": options,
+        # allow-other: files are the Mountpoint pod's own, 0644 and 0755, and who reads them are two other users,
+        # the runtime as root and the tools; without it the driver lets root in alone (its pkg/driver/node)
+        "mountOptions": [
+            "read-only",
+            "allow-other",
+            f"region {environment.region}",
+            *([f"maximum-throughput-gbps {gbps}"] if gbps else []),
+            f"prefix {prefix}",
+        ],
         "csi": {
             "driver": DRIVER,
             "volumeHandle": name,  # two volumes with one handle hang their pods in ContainerCreating

@@ -6,17 +6,19 @@ no other, so that a diff of the tree is a diff of what runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import cdk8s
 import yaml
 
+from charts import render_workloads
 from charts.gitops import FOLDER, render_gitops
 from charts.manifest import Object
 from charts.people import FOLDER as PEOPLE_FOLDER
 from charts.people import render_people
-from charts.workloads import render_workloads
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -48,7 +50,9 @@ def write_tree(
             target.write_bytes(wanted_texts[path].encode())
         else:
             target.unlink()
-    _remove_empty(out / environment.name)
+    for folder in sorted((out / environment.name).rglob("*"), reverse=True):
+        if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+            folder.rmdir()
     return changed_paths
 
 
@@ -83,23 +87,31 @@ def render_files(environment: Environment, experiments: Iterable[Experiment], ca
 
 
 def _render_folder(folder: Path, name: str, objects: list[Object]) -> dict[Path, str]:
-    text = "---\n".join(_dump_yaml(_order_keys(body)) for body in _render_chart(name, objects))
+    text = render_chart(name, json.dumps(objects))
     return {folder / KUSTOMIZATION: _render_kustomization([f"{name}.yaml"]), folder / f"{name}.yaml": text}
 
 
-def _render_chart(name: str, objects: list[Object]) -> list[Object]:
-    """Return `objects` as cdk8s renders them: each once by kind and name, in their order."""
+@cache
+def render_chart(name: str, objects_json: str) -> str:
+    """Return objects as YAML, as cdk8s renders them: each once by kind and name, in their order.
+
+    Environments that host the same experiments have many charts alike, and share what is rendered.
+    """
     chart = cdk8s.Chart(cdk8s.App(), name, disable_resource_name_hashes=True)
+    objects = json.loads(objects_json)
     for body in objects:
-        # ApiObject takes metadata alone from Python, so the whole follows as one patch of its root
-        metadata = cdk8s.ApiObjectMetadata(name=body["metadata"]["name"])
-        identity = f"{body['kind']}-{body['metadata'].get('namespace', '')}-{body['metadata']['name']}"
-        api_object = cdk8s.ApiObject(
-            chart, identity, api_version=body["apiVersion"], kind=body["kind"], metadata=metadata
-        )
-        api_object.add_json_patch(cdk8s.JsonPatch.add("", body))
-    rendered_objects: list[Object] = chart.to_json()
-    return rendered_objects
+        metadata = body["metadata"]
+        identity = f"{body['kind']}-{metadata.get('namespace', '')}-{metadata['name']}"
+        cdk8s.ApiObject(
+            chart, identity, api_version=body["apiVersion"], kind=body["kind"],
+            metadata=cdk8s.ApiObjectMetadata(**metadata),
+        )  # fmt: skip
+    # ApiObject takes the head alone from Python; the rest follows here, where it costs no message to Node
+    bodies = [body | head for body, head in zip(objects, chart.to_json(), strict=True)]
+    return "---\n".join(
+        _dump_yaml({key: body[key] for key in (*FIRST_KEYS, *sorted(set(body) - set(FIRST_KEYS))) if key in body})
+        for body in bodies
+    )
 
 
 def _render_kustomization(resources: Iterable[str]) -> str:
@@ -108,11 +120,6 @@ def _render_kustomization(resources: Iterable[str]) -> str:
         "kind": "Kustomization",
         "resources": list(resources),
     })  # fmt: skip
-
-
-def _order_keys(body: Object) -> Object:
-    head = {key: body[key] for key in FIRST_KEYS if key in body}
-    return head | {key: body[key] for key in sorted(body) if key not in head}
 
 
 class _BlockDumper(yaml.CSafeDumper):
@@ -134,7 +141,8 @@ def _dump_yaml(body: Object) -> str:
 
 
 def _list_differences(environment: Environment, wanted_texts: dict[Path, str], out: Path) -> list[Path]:
-    present_paths = set(_list_present_files(out, environment.name))
+    files = (path for path in (out / environment.name).rglob("*") if path.is_file() or path.is_symlink())
+    present_paths = {path.relative_to(out) for path in files}
     different_paths = {
         path
         for path, text in wanted_texts.items()
@@ -153,13 +161,3 @@ def _refuse_foreign_folder(folder: Path) -> None:
             allowed="an empty folder, or one that was rendered before", change="name another folder by --out",
         )
     ])  # fmt: skip
-
-
-def _list_present_files(out: Path, name: str) -> Iterator[Path]:
-    return (path.relative_to(out) for path in (out / name).rglob("*") if path.is_file() or path.is_symlink())
-
-
-def _remove_empty(folder: Path) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
-            path.rmdir()

@@ -6,7 +6,6 @@ a rule of alarms that do not exist and keeps an alarm that a rule still names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -16,7 +15,6 @@ from tandem.monitoring.alarm import CompositeAlarm, EnvironmentAlarms, MetricAla
 from tandem.monitoring.widget import Dimensions, MathExpression, MetricLine
 
 _Alarm = cloudwatch.CfnAlarm
-_Query = _Alarm.MetricDataQueryProperty
 COMPARISONS = {"above": "GreaterThanThreshold", "below": "LessThanThreshold"}
 
 
@@ -32,12 +30,24 @@ class AlarmSet(Construct):
         parked_alarms = (alarms.suppressor,) if alarms.suppressor else ()
         alarms_by_name = {alarm.name: add_metric_alarm(self, alarm) for alarm in (*alarms.alarms, *parked_alarms)}
         for composite in alarms.composites:
-            _add_composite_alarm(self, composite, alarms_by_name=alarms_by_name, topic_arn=topic_arn)
+            resource = _add_composite_alarm(self, composite, topic_arn)
+            earlier_names = (*composite.alarms, *([composite.suppressor] if composite.suppressor else []))
+            # all in one message to Node
+            resource.node.add_dependency(*(alarms_by_name[name] for name in earlier_names))
 
 
 def add_metric_alarm(scope: Construct, alarm: MetricAlarm) -> cloudwatch.CfnAlarm:
     """Add one metric alarm, of one metric or of metric math."""
-    single_line = alarm.lines[0] if len(alarm.lines) == 1 else None
+    line = alarm.lines[0]
+    properties: dict[str, Any] = {"metrics": [_build_query(line, alarm.period_s) for line in alarm.lines]}
+    if len(alarm.lines) == 1 and isinstance(line, MetricLine):
+        properties = {
+            "metric_name": line.metric,
+            "namespace": line.namespace,
+            "dimensions": _list_dimensions(line.dimensions),
+            "period": alarm.period_s,
+            "extended_statistic" if line.statistic.startswith("p") else "statistic": line.statistic,
+        }
     return cloudwatch.CfnAlarm(
         scope,
         alarm.name,
@@ -49,49 +59,28 @@ def add_metric_alarm(scope: Construct, alarm: MetricAlarm) -> cloudwatch.CfnAlar
         datapoints_to_alarm=alarm.datapoints,
         treat_missing_data=alarm.missing,
         evaluate_low_sample_count_percentile=alarm.low_samples,
-        **(
-            _metric_properties(single_line, alarm.period_s)
-            if isinstance(single_line, MetricLine)
-            else _math_properties(alarm)
-        ),
+        **properties,
     )
 
 
-def _metric_properties(line: MetricLine, period_s: int) -> dict[str, Any]:
-    is_percentile = line.statistic.startswith("p")
-    return {
-        "metric_name": line.metric,
-        "namespace": line.namespace,
-        "dimensions": _list_dimensions(line.dimensions),
-        "period": period_s,
-        "extended_statistic" if is_percentile else "statistic": line.statistic,
-    }
-
-
-def _math_properties(alarm: MetricAlarm) -> dict[str, Any]:
-    return {"metrics": [_build_query(line, alarm.period_s) for line in alarm.lines]}
-
-
-def _build_query(line: MetricLine | MathExpression, period_s: int) -> _Query:
+def _build_query(line: MetricLine | MathExpression, period_s: int) -> _Alarm.MetricDataQueryProperty:
+    query = _Alarm.MetricDataQueryProperty
     if isinstance(line, MathExpression):
-        return _Query(id=line.id, label=line.label, expression=line.text, period=period_s, return_data=line.is_visible)
+        return query(id=line.id, label=line.label, expression=line.text, period=period_s, return_data=line.is_visible)
     assert line.id is not None, f"{line.metric} stands in an expression and has no id"
-    metric = _Alarm.MetricProperty(
-        namespace=line.namespace, metric_name=line.metric, dimensions=_list_dimensions(line.dimensions)
-    )
+    dimensions = _list_dimensions(line.dimensions)
+    metric = _Alarm.MetricProperty(namespace=line.namespace, metric_name=line.metric, dimensions=dimensions)
     stat = _Alarm.MetricStatProperty(metric=metric, period=period_s, stat=line.statistic)
-    return _Query(id=line.id, label=line.label, metric_stat=stat, return_data=line.is_visible)
+    return query(id=line.id, label=line.label, metric_stat=stat, return_data=line.is_visible)
 
 
 def _list_dimensions(dimensions: Dimensions) -> list[_Alarm.DimensionProperty]:
     return [_Alarm.DimensionProperty(name=name, value=value) for name, value in dimensions]
 
 
-def _add_composite_alarm(
-    scope: Construct, composite: CompositeAlarm, *, alarms_by_name: Mapping[str, cloudwatch.CfnAlarm], topic_arn: str
-) -> None:
+def _add_composite_alarm(scope: Construct, composite: CompositeAlarm, topic_arn: str) -> cloudwatch.CfnCompositeAlarm:
     has_suppressor = composite.suppressor is not None
-    resource = cloudwatch.CfnCompositeAlarm(
+    return cloudwatch.CfnCompositeAlarm(
         scope,
         composite.name,
         alarm_name=composite.name,
@@ -103,6 +92,3 @@ def _add_composite_alarm(
         actions_suppressor_wait_period=composite.wait_s if has_suppressor else None,
         actions_suppressor_extension_period=composite.extension_s if has_suppressor else None,
     )
-    earlier_names = (*composite.alarms, *([composite.suppressor] if composite.suppressor else []))
-    # all in one message to Node
-    resource.node.add_dependency(*(alarms_by_name[name] for name in earlier_names))

@@ -7,8 +7,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.nag import acknowledge_findings
-from stacks.stack import EnvironmentStack
+from stacks.stack import EnvironmentStack, acknowledge_findings
 from tandem.spec import names
 from tandem.spec.environment import Environment
 

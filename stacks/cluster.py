@@ -1,23 +1,33 @@
-"""The Cluster stack: control plane, people, add-ons, system nodes, pods' roles."""
+"""The Cluster stack: control plane, people, add-ons, system nodes, pods' roles.
+
+Invariant: what EKS leaves open by default is said outright. A principal has one access entry; a rule refuses to name
+one twice, because EKS would. An admin has EKS's own policy, which works from the first minute. The others have a
+Kubernetes group each and no policy: what a group may do is rendered (charts/people.py), and until that is applied it
+may do nothing. No experiment is named, so another changes nothing here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.access import AccessEntries
-from stacks.addons import NodeAddons, WorkloadAddons
-from stacks.aws_location import locate_environment
-from stacks.control_plane import ControlPlane
-from stacks.exports import export_value
+from stacks.addons import add_node_addons, add_workload_addons
 from stacks.identity import PodRoles
 from stacks.network import NetworkIds
-from stacks.nodes import NodeRole
-from stacks.stack import EnvironmentStack
-from stacks.system_nodes import SystemNodeGroup
+from stacks.nodes import add_node_role, add_system_nodes
+from stacks.policy import AwsLocation, allow, locate_environment
+from stacks.role import add_customer_key, add_log_group, add_role
+from stacks.stack import EnvironmentStack, export_value
+from tandem.ops.people.cluster_rights import CLUSTER_KINDS, kubernetes_group
 from tandem.spec import names
-from tandem.spec.environment import Environment
+from tandem.spec.environment import ClusterAccess, Environment
+
+LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
+_Cluster = eks.CfnCluster
 
 
 class ClusterStack(EnvironmentStack):
@@ -32,40 +42,118 @@ class ClusterStack(EnvironmentStack):
         self, scope: Construct, id_: str, *, environment: Environment, network: NetworkIds,
         addon_versions: Mapping[str, str | None],
     ) -> None:  # fmt: skip
-        super().__init__(
-            scope, id_, environment=environment, description="Tandem: EKS cluster, add-ons, system nodes, access"
-        )
-        location = locate_environment(environment)
-        name, subnet_ids = names.cluster_name(environment), network.all_subnet_ids()
-        control_plane = ControlPlane(
-            self, "ControlPlane", name=name, cluster=environment.cluster, subnet_ids=subnet_ids, location=location,
-            retention_days=environment.log_retention_days,
-        )  # fmt: skip
-        cluster_ref = control_plane.cluster_name
-        AccessEntries(self, "Access", cluster_name=cluster_ref, access=environment.cluster.access, location=location)
-        node_role = NodeRole(self, "NodeRole", location=location, mirrors=environment.registry_mirrors.values())
-        node_addons = NodeAddons(
-            self, "NodeAddons", cluster_ref=cluster_ref, cluster_name=name, location=location, versions=addon_versions
-        )
-        system_nodes = SystemNodeGroup(
-            self,
-            "SystemNodes",
-            cluster=environment.cluster,
-            cluster_name=cluster_ref,
-            node_role_arn=node_role.arn,
+        description = "Tandem: EKS cluster, add-ons, system nodes, access"
+        super().__init__(scope, id_, environment=environment, description=description)
+        location, subnet_ids = locate_environment(environment), network.all_subnet_ids()
+        cluster = _add_control_plane(Construct(self, "ControlPlane"), environment, subnet_ids, location)
+        _add_access_entries(Construct(self, "Access"), cluster.ref, environment.cluster.access, location)
+        mirrors = environment.registry_mirrors.values()
+        node_role_arn = add_node_role(Construct(self, "NodeRole"), location, mirrors).attr_arn
+        node_addons = add_node_addons(Construct(self, "NodeAddons"), cluster.ref, environment, addon_versions)
+        system_nodes = add_system_nodes(
+            Construct(self, "SystemNodes"), environment, cluster_ref=cluster.ref, node_role_arn=node_role_arn,
             subnet_ids=subnet_ids,
-            tags=names.resource_tags(environment),
-            name=f"{name}-system",
-        )
-        for addon in node_addons.addons:
-            system_nodes.node_group.add_resource_dependency(addon)
-        WorkloadAddons(self, "Addons", cluster_ref=cluster_ref, versions=addon_versions, nodes=system_nodes.node_group)
+        )  # fmt: skip
+        for addon in node_addons:
+            system_nodes.add_resource_dependency(addon)
+        add_workload_addons(Construct(self, "Addons"), cluster.ref, addon_versions, system_nodes)
         pods = PodRoles(
             self, "PodRoles", environment=environment,
             metrics_namespaces=(names.bench_namespace(environment), names.simulation_namespace(environment)),
         )  # fmt: skip
-        self.node_role_arn = export_value(self, "NodeRoleArn", node_role.arn)
-        self.security_group_id = export_value(self, "SecurityGroupId", control_plane.security_group_id)
+        self.node_role_arn = export_value(self, "NodeRoleArn", node_role_arn)
+        self.security_group_id = export_value(self, "SecurityGroupId", cluster.attr_cluster_security_group_id)
         self.pod_role_arns = {
             account: export_value(self, f"RoleArn-{account}", arn) for account, arn in pods.arns.items()
         }
+
+
+def _add_control_plane(
+    scope: Construct, environment: Environment, subnet_ids: list[str], location: AwsLocation
+) -> eks.CfnCluster:
+    """Add the cluster, with its key, logs and role."""
+    name, settings = names.cluster_name(environment), environment.cluster
+    endpoint, is_public = settings.endpoint, settings.endpoint.access == "public"
+    # wraps what the cluster keeps in etcd
+    key_arn = add_customer_key(
+        Construct(scope, "SecretsKey"), alias=f"alias/{name}", description=f"Kubernetes secrets of {name}",
+        location=location,
+    )  # fmt: skip
+    role = _add_cluster_role(scope, key_arn, location, name)
+    # EKS makes this group itself, and then keeps logs for ever, unless it is there first
+    group = add_log_group(scope, "LogGroup", environment.log_retention_days, name=f"/aws/eks/{name}/cluster")
+    log_types = [_Cluster.LoggingTypeConfigProperty(type=type_) for type_ in LOG_TYPES]
+    # two servers that claim half a node each belong on one node, not on two half-empty ones
+    scoring = _Cluster.NodeResourcesFitConfigProperty(
+        scoring_strategy=_Cluster.ScoringStrategyProperty(type="MostAllocated")
+    )
+    key_provider = _Cluster.ProviderProperty(key_arn=key_arn)
+    cluster = eks.CfnCluster(
+        scope,
+        "Cluster",
+        name=name,
+        version=settings.kubernetes,
+        role_arn=role.attr_arn,
+        resources_vpc_config=_Cluster.ResourcesVpcConfigProperty(
+            subnet_ids=subnet_ids,
+            endpoint_private_access=True,  # nodes never leave the VPC to reach the API
+            endpoint_public_access=is_public,
+            public_access_cidrs=list(endpoint.cidrs) if is_public else None,
+        ),
+        access_config=_Cluster.AccessConfigProperty(
+            authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
+        ),
+        bootstrap_self_managed_addons=False,
+        logging=_Cluster.LoggingProperty(cluster_logging=_Cluster.ClusterLoggingProperty(enabled_types=log_types)),
+        encryption_config=[_Cluster.EncryptionConfigProperty(provider=key_provider, resources=["secrets"])],
+        kube_scheduler_config=_Cluster.KubeSchedulerConfigProperty(node_resources_fit=scoring),
+        upgrade_policy=_Cluster.UpgradePolicyProperty(support_type="STANDARD"),
+        deletion_protection=settings.deletion_protection,
+    )
+    cluster.add_resource_dependency(group)
+    for client in endpoint.clients:  # ranges and security groups; EKS's own group admits nobody but nodes and pods
+        source = {"source_security_group_id" if client.startswith("sg-") else "cidr_ip": client}
+        ec2.CfnSecurityGroupIngress(
+            scope, f"Client-{client.replace('/', '-')}", group_id=cluster.attr_cluster_security_group_id,
+            ip_protocol="tcp", from_port=443, to_port=443, **source,
+            description="people's way to the Kubernetes API",
+        )  # fmt: skip
+    return cluster
+
+
+def _add_cluster_role(scope: Construct, key_arn: str, location: AwsLocation, cluster_name: str) -> iam.CfnRole:
+    """Return the cluster's role, which EKS may have for this cluster alone.
+
+    Source: EKS user guide, "Cross-service confused deputy prevention in Amazon EKS", 2025-08-19.
+    """
+    conditions = {**location.account_condition(), "ArnLike": {"aws:SourceArn": location.cluster_arn(cluster_name)}}
+    policy = location.aws_policy_arn("AmazonEKSClusterPolicy")
+    key_statement = allow(["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn])
+    reason = "EKS requires this policy of its cluster role and extends it with new Kubernetes versions"
+    return add_role(
+        scope, "eks.amazonaws.com", actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions,
+        policy_name="secrets-key", statements=[key_statement], managed_policy_arns=[policy],
+        reasons={f"AwsSolutions-IAM4[Policy::{policy}]": reason},
+    )  # fmt: skip
+
+
+def _add_access_entries(scope: Construct, cluster_ref: str, access: ClusterAccess, location: AwsLocation) -> None:
+    """Add one entry per principal: who may do what in the cluster."""
+    entries = [(principal, [admin_policy(location)], None) for principal in access.admin]
+    rows = [
+        *entries,
+        *((person, None, [kubernetes_group(kind)]) for kind in CLUSTER_KINDS for person in getattr(access, kind)),
+    ]
+    for principal, policies, groups in rows:
+        eks.CfnAccessEntry(
+            scope, principal.partition(":iam::")[2].replace("/", ":"), cluster_name=cluster_ref,
+            principal_arn=principal, type="STANDARD", access_policies=policies, kubernetes_groups=groups,
+        )  # fmt: skip
+
+
+def admin_policy(location: AwsLocation) -> eks.CfnAccessEntry.AccessPolicyProperty:
+    """Return EKS's own policy of an admin, in the whole cluster."""
+    return eks.CfnAccessEntry.AccessPolicyProperty(
+        policy_arn=f"arn:{location.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+        access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
+    )

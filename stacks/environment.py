@@ -10,14 +10,14 @@ from stacks.cluster import ClusterStack
 from stacks.fleet import FleetStack
 from stacks.guard import GuardStack
 from stacks.image import ImageStack
-from stacks.network import NetworkIds, NetworkStack, import_network
+from stacks.network import NetworkStack, import_network
 from stacks.observability import ObservabilityStack
 from stacks.workloads import ClusterContent, WorkloadsStack
 from tandem.monitoring.agent import ADDON
 from tandem.monitoring.scope import MonitoringScope
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment, NewNetwork
+from tandem.spec.environment import NewNetwork
 from tandem.spec.images import apply_mirror
 
 
@@ -32,13 +32,9 @@ class EnvironmentStage(cdk.Stage):
     """
 
     def __init__(
-        self,
-        scope: Construct,
-        *,
-        monitoring_scope: MonitoringScope,
-        catalogue: Catalogue,
+        self, scope: Construct, *, monitoring_scope: MonitoringScope, catalogue: Catalogue,
         cluster_content: ClusterContent | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         environment = monitoring_scope.environment
         boundary = environment.bootstrap.permissions_boundary
         super().__init__(
@@ -52,17 +48,17 @@ class EnvironmentStage(cdk.Stage):
             cdk.Tags.of(self).add(key, value)
         minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
         addon_versions = {name: figure.value for name, figure in minor.addons.items()}
-        network = self._network(environment)
+        if isinstance(environment.network, NewNetwork):
+            network = NetworkStack(self, "Network", environment=environment, network=environment.network).network
+        else:
+            network = import_network(environment.network)
         kinds = names.stack_kinds(environment)
         if "Artifacts" in kinds:
             ArtifactsStack(self, "Artifacts", environment=environment)
         image = ImageStack(self, "Image", environment=environment, network=network)
         if environment.builds_in_vpc:
             self._order_after(image, "Network")
-        cluster = ClusterStack(
-            self, "Cluster", environment=environment, network=network,
-            addon_versions=addon_versions,
-        )  # fmt: skip
+        cluster = ClusterStack(self, "Cluster", environment=environment, network=network, addon_versions=addon_versions)
         self._order_after(cluster, "Network")
         guard = GuardStack(self, "Guard", environment=environment)
         self._order_after(guard, "Artifacts")  # the fence lies there
@@ -84,26 +80,15 @@ class EnvironmentStage(cdk.Stage):
         )
         observability.add_stack_dependency(cluster)  # its add-on
         observability.add_stack_dependency(guard)  # the topic that its alarms tell
+        chart_repository = catalogue.dra_chart.repository.removeprefix("oci://")
         workloads = WorkloadsStack(
-            self,
-            "Workloads",
-            environment=environment,
+            self, "Workloads", environment=environment, role_arns=cluster.pod_role_arns, network=network,
             experiments=[experiment_scope.experiment for experiment_scope in monitoring_scope.experiments],
-            role_arns=cluster.pod_role_arns,
-            network=network,
-            cluster_security_group_id=cluster.security_group_id,
-            cluster_content=cluster_content,
-            chart_repository=apply_mirror(
-                catalogue.dra_chart.repository.removeprefix("oci://"), environment.registry_mirrors
-            ),
-        )
+            cluster_security_group_id=cluster.security_group_id, cluster_content=cluster_content,
+            chart_repository=apply_mirror(chart_repository, environment.registry_mirrors),
+        )  # fmt: skip
         workloads.add_stack_dependency(cluster)
         self._order_after(workloads, "Image")  # what it starts pulls the images of ours
-
-    def _network(self, environment: Environment) -> NetworkIds:
-        if isinstance(environment.network, NewNetwork):
-            return NetworkStack(self, "Network", environment=environment, network=environment.network).network
-        return import_network(environment.network)
 
     def _order_after(self, stack: cdk.Stack, kind: str) -> None:
         """Order `stack` after the stack of `kind`, where the environment has one."""

@@ -1,30 +1,58 @@
 """The Fleet stack: the accelerator nodes and nothing else.
 
-Invariant: the template always says 0 nodes; only the runtime API raises them, so no deploy ever starts
-paying for an accelerator. Apart from the other stacks, so that a missing or renewed reservation touches
-this template, what a dashboard says of it, and nothing else.
+Invariant: the template always says 0 nodes; only the runtime API raises them, so no deploy ever starts paying for an
+accelerator. Apart from the other stacks, so that a missing or renewed reservation touches this template, what a
+dashboard says of it, and nothing else. The instance type stands in the launch template only: EKS demands that of
+Capacity Blocks, and the CDK's own node group knows no Trainium 2 (it refuses the type for this AMI, or installs a
+device plugin that fights DRA).
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
+from typing import Any
 
+from aws_cdk import Fn
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
-from stacks.accelerator import AcceleratorTemplate
-from stacks.network import NetworkIds
+from stacks.network import NetworkIds, loopback_egress_rule, name_tags
+from stacks.nodes import add_node_template
 from stacks.stack import EnvironmentStack
 from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.spec import names
-from tandem.spec.environment import Environment
+from tandem.spec.environment import CapacitySettings, Environment
 
+# Images, emptyDirs and pods' logs live on the local NVMe array, so the root holds the operating system and the
+# Neuron AMI's drivers (20 GiB by default).
+ROOT_GIB = 100
+# Neuron's software in the container may ask the metadata service for the instance type, and no source shows
+# that it does not; a pod that reads the node's role finds image pulls there and no S3.
+IMDS_HOPS = 2
 CAPACITY_TYPES = {
     "capacity-block": "CAPACITY_BLOCK",
     "reservation": "ON_DEMAND",  # a reservation is on-demand capacity that somebody holds
     "on-demand": "ON_DEMAND",
     "spot": "SPOT",
 }
+BOUNDARY = "tandem"
+# nodeadm's NodeConfig; a managed node group merges the cluster's part in (amazon-eks-ami, nodeadm/doc/api.md)
+USER_DATA = f"""MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="{BOUNDARY}"
+
+--{BOUNDARY}
+Content-Type: application/node.eks.aws
+
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  instance:
+    localStorage:
+      strategy: RAID0
+
+--{BOUNDARY}--
+"""
 _LABELS = {
     "neuron.amazonaws.com/present": "true",  # with DRA nothing else sets it, and Neuron's observers select by it
     "workload": "neuron-inference",
@@ -35,6 +63,7 @@ _TAINTS = (
     # the Mountpoint CSI driver removes it once it can mount; a pod that came earlier would hang
     _Taint(key="s3.csi.aws.com/agent-not-ready", effect="NO_EXECUTE"),
 )
+_Template = ec2.CfnLaunchTemplate
 
 
 class FleetStack(EnvironmentStack):
@@ -44,20 +73,14 @@ class FleetStack(EnvironmentStack):
         self, scope: Construct, id_: str, *, environment: Environment, network: NetworkIds, node_role_arn: str,
         cluster_security_group_id: str, release_version: str | None, efa_cards: int | None,
     ) -> None:  # fmt: skip
-        super().__init__(
-            scope, id_, environment=environment, description="Tandem: Neuron node group, 0 nodes until raised"
-        )
+        description = "Tandem: Neuron node group, 0 nodes until raised"
+        super().__init__(scope, id_, environment=environment, description=description)
         capacity, name = environment.capacity, names.node_group_name(environment)
-        template = AcceleratorTemplate(
-            self,
-            "LaunchTemplate",
-            capacity=capacity,
-            tags=names.resource_tags(environment),
-            name=name,
-            vpc_id=network.vpc_id,
-            cluster_security_group_id=cluster_security_group_id,
-            efa_cards=(efa_cards or 0) if capacity.efa else 0,
-        )
+        template_scope = Construct(self, "LaunchTemplate")
+        data = _market_options(capacity) | {"user_data": Fn.base64(USER_DATA)}
+        if capacity.efa and efa_cards:
+            efa_scope = Construct(template_scope, "Efa")
+            data |= _add_efa_interfaces(efa_scope, efa_cards, network, cluster_security_group_id, environment)
         eks.CfnNodegroup(
             self,
             "NodeGroup",
@@ -69,29 +92,73 @@ class FleetStack(EnvironmentStack):
             capacity_type=CAPACITY_TYPES[capacity.kind],
             version=environment.cluster.kubernetes,
             release_version=release_version,
-            launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
-                id=template.id, version=template.version
+            launch_template=add_node_template(
+                template_scope, "Resource", environment, name=name, instance_type=capacity.instance_type,
+                root_gib=ROOT_GIB, imds_hops=IMDS_HOPS, **data,
             ),
             scaling_config=eks.CfnNodegroup.ScalingConfigProperty(min_size=0, desired_size=0, max_size=capacity.nodes),
             # terminate first: there is no spare accelerator to start beside the old one
             update_config=eks.CfnNodegroup.UpdateConfigProperty(max_unavailable=1, update_strategy="MINIMAL"),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
             labels=_LABELS,
-            tags={CAPACITY_KIND_TAG: capacity.kind, **_block_tags(environment)},
+            tags={CAPACITY_KIND_TAG: capacity.kind, **_block_tags(capacity)},
             taints=list(_TAINTS),
+        )  # fmt: skip
+
+
+def _market_options(capacity: CapacitySettings) -> dict[str, Any]:
+    """Return how the instances are bought; spot is said on the node group, EKS refuses it in the template."""
+    if not capacity.needs_reservation:
+        return {}
+    target = _Template.CapacityReservationTargetProperty(capacity_reservation_id=capacity.reservation_id)
+    reservation = _Template.CapacityReservationSpecificationProperty(capacity_reservation_target=target)
+    options: dict[str, Any] = {"capacity_reservation_specification": reservation}
+    if capacity.kind == "capacity-block":
+        options["instance_market_options"] = _Template.InstanceMarketOptionsProperty(market_type="capacity-block")
+    return options
+
+
+def _add_efa_interfaces(
+    scope: Construct, cards: int, network: NetworkIds, cluster_group_id: str, environment: Environment
+) -> dict[str, Any]:
+    """Add what EFA takes, one network card an interface, for traffic between nodes; within one NeuronLink carries it.
+
+    A reservation fixes its own placement: a Capacity Block needs no group, and on-demand reservations match
+    only inside the group they were made in (EC2 user guide, "Work with Capacity Blocks" and "Create Capacity
+    Reservations in cluster placement groups").
+
+    Returns:
+        What the launch template adds.
+    """
+    group = ec2.CfnSecurityGroup(
+        scope, "SecurityGroup", vpc_id=network.vpc_id, group_description="EFA traffic between accelerator nodes",
+        security_group_egress=[loopback_egress_rule()], tags=name_tags(f"{names.node_group_name(environment)}-efa"),
+    )  # fmt: skip
+    group_id = group.attr_group_id
+    rule: dict[str, Any] = {"group_id": group_id, "ip_protocol": "-1", "description": "EFA"}
+    ec2.CfnSecurityGroupIngress(scope, "FromItself", source_security_group_id=group_id, **rule)
+    ec2.CfnSecurityGroupEgress(scope, "ToItself", destination_security_group_id=group_id, **rule)
+    interfaces = [
+        _Template.NetworkInterfaceProperty(
+            network_card_index=card,
+            device_index=min(card, 1),
+            interface_type="efa-only" if card else "efa",  # the first carries IP too, the others have no address
+            # these replace the default interfaces, and with them the cluster's group that EKS would add
+            groups=[cluster_group_id, group_id],
+            delete_on_termination=True,
         )
+        for card in range(cards)
+    ]
+    if environment.capacity.needs_reservation:
+        return {"network_interfaces": interfaces}
+    placement = ec2.CfnPlacementGroup(scope, "Placement", strategy="cluster")
+    placement_property = _Template.PlacementProperty(group_name=placement.attr_group_name)
+    return {"network_interfaces": interfaces, "placement": placement_property}
 
 
-def _block_tags(environment: Environment) -> dict[str, str]:
+def _block_tags(capacity: CapacitySettings) -> dict[str, str]:
     """Return when the Capacity Block starts and ends, for the guard, which is not deployed anew with each block."""
-    capacity = environment.capacity
     if capacity.kind != "capacity-block" or capacity.block is None:
         return {}
-    return {
-        names.BLOCK_STARTS_TAG: _format_utc(capacity.block.starts),
-        names.BLOCK_ENDS_TAG: _format_utc(capacity.block.ends),
-    }
-
-
-def _format_utc(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    moments = {names.BLOCK_STARTS_TAG: capacity.block.starts, names.BLOCK_ENDS_TAG: capacity.block.ends}
+    return {tag: f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" for tag, moment in moments.items()}

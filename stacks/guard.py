@@ -2,65 +2,251 @@
 
 Invariant: it knows no experiment and no id of a reservation, waits for no cluster and stands before every fleet: Fleet
 is deployed after it and goes before it. Each of its three paths (a lease's one-shot stop, the reaper, the budget) works
-without the other two.
+without the other two. Nothing is published in the clear; alarms of this environment, budgets of this account and the
+guard's own functions alone may publish; the topic that stops tells no person and a person's tells no function, so that
+a stop that tells of itself cannot start another.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+
 import aws_cdk as cdk
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_budgets as budgets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from stacks import guard_rights
 from stacks.alarms import AlarmSet
-from stacks.budget import MonthlyBudget
-from stacks.guard_functions import FUNCTIONS, GuardFunction, ReaperSchedule
-from stacks.guard_key import GuardKey
-from stacks.guard_rights import list_function_statements
-from stacks.people import PeoplePolicies
-from stacks.stack import EnvironmentStack
-from stacks.stop_schedules import DeadLetterQueue, StopScheduleGroup
-from stacks.topics import PeopleTopic, StopTopic
+from stacks.guard_functions import FUNCTIONS, GuardFunction, add_reaper_schedule
+from stacks.policy import Conditions, allow, deny_plain_transport, locate_environment, policy_document
+from stacks.role import add_customer_key, add_role, allow_log_key
+from stacks.stack import EnvironmentStack, TemplateLimitError, acknowledge_findings
 from tandem.monitoring.guard_alarms import build_guard_alarms
-from tandem.spec.budgets import needs_manual_budget
+from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
+from tandem.ops.people.policy_targets import build_targets
+from tandem.ops.people.rights import TARGET_REASONS, list_rights
+from tandem.spec import names
+from tandem.spec.budgets import (
+    BUDGET_THRESHOLDS_PERCENT,
+    FORECAST_THRESHOLD_PERCENT,
+    budget_cost_filters,
+    needs_manual_budget,
+)
+from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
+
+CLOUDWATCH, BUDGETS = "cloudwatch.amazonaws.com", "budgets.amazonaws.com"
+MESSAGE_RETENTION_S = 14 * 24 * 3600  # the longest SQS keeps a message
+_DIGITS = 8
 
 
 class GuardStack(EnvironmentStack):
     """Functions, schedules' group and role, queue, topics, budget, and the alarms on all of these."""
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
-        super().__init__(
-            scope, id_, environment=environment, description="Tandem: what stops the fleet, and tells of it"
-        )
-        key = GuardKey(self, "Key", environment=environment)
-        notices = PeopleTopic(self, "Notices", environment=environment, key_arn=key.arn)
-        dead_letters = DeadLetterQueue(self, "DeadLetters", environment=environment, key_arn=key.arn)
-        StopScheduleGroup(self, "OneShot", environment=environment, queue_arn=dead_letters.arn, key_arn=key.arn)
-        statements = list_function_statements(environment, topic_arn=notices.topic_arn, key_arn=key.arn)
+        description = "Tandem: what stops the fleet, and tells of it"
+        super().__init__(scope, id_, environment=environment, description=description)
+        key_arn = _add_key(Construct(self, "Key"), environment)
+        people_topic_arn = _add_people_topic(Construct(self, "Notices"), environment, key_arn)
+        queue_arn = _add_queue(Construct(self, "DeadLetters"), environment, key_arn)
+        _add_schedule_group(Construct(self, "OneShot"), environment, queue_arn, key_arn)
         stop_function, reap_function = (
             GuardFunction(
-                self,
-                function_kind.capitalize(),
-                function_kind=function_kind,
-                environment=environment,
-                key_arn=key.arn,
-                queue_arn=dead_letters.arn,
-                statements=statements,
+                self, kind, environment=environment, topic_arn=people_topic_arn, key_arn=key_arn, queue_arn=queue_arn
             )
-            for function_kind in FUNCTIONS
+            for kind in FUNCTIONS
         )
-        ReaperSchedule(self, "EveryPass", function_arn=reap_function.arn)
-        stop_topic = StopTopic(
-            self, "StopTopic", environment=environment, key_arn=key.arn, function_arn=stop_function.arn
-        )
+        add_reaper_schedule(Construct(self, "EveryPass"), reap_function.arn)
+        stop_topic_arn = _add_stop_topic(Construct(self, "StopTopic"), environment, key_arn, stop_function.arn)
         if needs_manual_budget(environment):
             cdk.Annotations.of(self).add_info(
                 f"no budget: CloudFormation has none in {environment.region}; make it by hand (docs/runbook.md)"
             )
         else:
-            MonthlyBudget(
-                self, "Budget", environment=environment, stop_topic_arn=stop_topic.topic_arn,
-                people_topic_arn=notices.topic_arn,
-            )  # fmt: skip
+            _add_budget(Construct(self, "Budget"), environment, stop_topic_arn, people_topic_arn)
         if environment.guard.people_policies:
             PeoplePolicies(self, "People", environment=environment)
-        AlarmSet(self, "Alarms", alarms=build_guard_alarms(environment), topic_arn=notices.topic_arn)
+        AlarmSet(self, "Alarms", alarms=build_guard_alarms(environment), topic_arn=people_topic_arn)
+
+
+def _add_key(scope: Construct, environment: Environment) -> str:
+    """Add the key of both topics, the queue of what was given up, and the two functions' logs.
+
+    A topic under the key that AWS manages would be silent, because nobody can admit CloudWatch to that one (SNS
+    developer guide, "Managing Amazon SNS encryption keys and costs", event sources).
+    """
+    location, name = locate_environment(environment), names.cluster_name(environment)
+    log_names = [names.function_log_group_name(environment, kind) for kind in FUNCTIONS]
+    groups = [location.arn("logs", f"log-group:{log_name}") for log_name in log_names]
+    users = [
+        *(
+            allow(guard_rights.SEND_ACTIONS, ["*"], service=service, conditions=conditions)
+            for service, conditions in _list_publishers(environment).items()
+        ),
+        allow_log_key(location, "ArnEquals", groups),
+    ]
+    description = f"Topics, queue and logs of the guard of {name}"
+    return add_customer_key(scope, alias=f"alias/{name}-guard", description=description, location=location, users=users)
+
+
+def _list_publishers(environment: Environment) -> dict[str, Conditions]:
+    """Return the services that tell people, and under which conditions."""
+    return {
+        CLOUDWATCH: guard_rights.alarm_conditions(environment),
+        BUDGETS: guard_rights.budget_conditions(environment),
+    }
+
+
+def _add_queue(scope: Construct, environment: Environment, key_arn: str) -> str:
+    """Add the queue of calls that were given up, encrypted, for senders that use TLS."""
+    queue = sqs.CfnQueue(
+        scope, "Queue", queue_name=names.dead_letter_queue_name(environment), kms_master_key_id=key_arn,
+        message_retention_period=MESSAGE_RETENTION_S,
+    )  # fmt: skip
+    queue.apply_removal_policy(RemovalPolicy.DESTROY)
+    policy = policy_document(deny_plain_transport("sqs:*", queue.attr_arn))
+    sqs.CfnQueuePolicy(scope, "Policy", queues=[queue.ref], policy_document=policy)
+    reason = "this is the queue of what others gave up; nothing reads it but people"
+    acknowledge_findings(queue, {"AwsSolutions-SQS3": reason})
+    return queue.attr_arn
+
+
+def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: str, key_arn: str) -> None:
+    """Add the group of the one-shot schedules, and the role that Scheduler alone may have, for this group alone.
+
+    The role sizes this node group and does nothing else but say that it could not.
+    """
+    location, name = locate_environment(environment), names.schedule_group_name(environment)
+    scheduler.CfnScheduleGroup(scope, "Group", name=name)
+    group_arn = location.arn("scheduler", f"schedule-group/{name}")
+    finding = f"AwsSolutions-IAM5[Resource::{guard_rights.node_group_arn(environment)}]"
+    add_role(
+        scope, "scheduler.amazonaws.com", name=names.scheduler_role_name(environment), policy_name="stop",
+        statements=guard_rights.list_schedule_statements(environment, queue_arn=queue_arn, key_arn=key_arn),
+        conditions={"StringEquals": {"aws:SourceAccount": location.account, "aws:SourceArn": group_arn}},
+        reasons={finding: guard_rights.NODE_GROUP_REASON},
+    )  # fmt: skip
+
+
+def _add_people_topic(scope: Construct, environment: Environment, key_arn: str) -> str:
+    """Add the topic for people and its subscriptions, and return its ARN, which makes its user wait for the topic.
+
+    An e-mail address or a URL has to confirm its subscription; a queue or a function has to admit the topic by a policy
+    of its own, which is its owner's to write. A subscriber that is added or moved in the file touches no other, because
+    its id is its own wherever it stands in the list.
+    """
+    name, title = names.topic_name(environment), f"Tandem {environment.name}"
+    topic_arn = _add_topic(scope, name, title, key_arn, _list_publishers(environment))
+    for subscription in environment.observability.alarm_subscriptions:
+        digest = hashlib.sha256(subscription.endpoint.encode()).hexdigest()[:_DIGITS]
+        sns.CfnSubscription(
+            scope, f"{subscription.protocol}-{digest}", topic_arn=topic_arn, protocol=subscription.protocol,
+            endpoint=subscription.endpoint,
+        )  # fmt: skip
+    return topic_arn
+
+
+def _add_stop_topic(scope: Construct, environment: Environment, key_arn: str, function_arn: str) -> str:
+    """Add the topic that a budget notifies, and the stop function behind it: whatever is published stops the fleet."""
+    publishers = {BUDGETS: guard_rights.budget_conditions(environment)}
+    name, title = names.stop_topic_name(environment), f"Tandem {environment.name}: stop"
+    topic_arn = _add_topic(scope, name, title, key_arn, publishers)
+    permission = lambda_.CfnPermission(
+        scope, "Invoke", action="lambda:InvokeFunction", function_name=function_arn, principal="sns.amazonaws.com",
+        source_account=environment.account, source_arn=topic_arn,
+    )  # fmt: skip
+    sns.CfnSubscription(
+        scope, "Function", topic_arn=topic_arn, protocol="lambda", endpoint=function_arn
+    ).add_resource_dependency(permission)
+    return topic_arn
+
+
+def _add_topic(scope: Construct, name: str, title: str, key_arn: str, publishers: Mapping[str, Conditions]) -> str:
+    """Add the topic of `scope`, which some services may publish to, under conditions, and by TLS alone."""
+    topic = sns.CfnTopic(scope, "Topic", topic_name=name, kms_master_key_id=key_arn, display_name=title)
+    statements = [
+        allow(["sns:Publish"], [topic.ref], service=service, conditions=conditions)
+        for service, conditions in publishers.items()
+    ]
+    policy = policy_document(*statements, deny_plain_transport("sns:Publish", topic.ref))
+    sns.CfnTopicPolicy(scope, "Policy", topics=[topic.ref], policy_document=policy)
+    return topic.ref
+
+
+def _add_budget(scope: Construct, environment: Environment, stop_topic_arn: str, people_topic_arn: str) -> None:
+    """Add the monthly budget of the fleet's instances: what was spent stops the fleet, what is forecast tells people.
+
+    The notifications are the same for every kind of capacity, because CloudFormation makes a new budget for another
+    list of them, and cannot where the name stays (docs/decisions/0018). The stop function knows that a Capacity Block's
+    money is spent already, tells people, and stops nothing.
+    """
+    budget = budgets.CfnBudget
+    notifications = [
+        *(("ACTUAL", percent, stop_topic_arn) for percent in BUDGET_THRESHOLDS_PERCENT),
+        ("FORECASTED", FORECAST_THRESHOLD_PERCENT, people_topic_arn),
+    ]
+    budgets.CfnBudget(
+        scope, "Budget",
+        budget=budget.BudgetDataProperty(
+            budget_name=names.budget_name(environment), budget_type="COST", time_unit="MONTHLY",
+            budget_limit=budget.SpendProperty(amount=environment.guard.budget_usd, unit="USD"),
+            cost_filters=budget_cost_filters(environment, load_catalogue()),
+        ),
+        notifications_with_subscribers=[
+            budget.NotificationWithSubscribersProperty(
+                notification=budget.NotificationProperty(
+                    comparison_operator="GREATER_THAN", notification_type=kind, threshold=percent,
+                    threshold_type="PERCENTAGE",
+                ),
+                subscribers=[budget.SubscriberProperty(address=topic_arn, subscription_type="SNS")],
+            )
+            for kind, percent, topic_arn in notifications
+        ],
+        resource_tags=[
+            budget.ResourceTagProperty(key=key, value=value)
+            for key, value in sorted(names.resource_tags(environment).items())
+        ],
+    )  # fmt: skip
+
+
+class PeoplePolicies(Construct):
+    """One IAM policy for each kind of people and for the pipeline, where an environment asks for them.
+
+    Nothing is attached here, because whose the roles are is not ours to say; and what was attached outlives the stack:
+    whoever takes the environment down has his rights from it to the end.
+
+    Raises:
+        TemplateLimitError: a policy is longer than IAM takes.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+        super().__init__(scope, id_)
+        targets = build_targets(environment)
+        for kind in names.PEOPLE:
+            document, name = build_policy(environment, kind), names.people_policy_name(environment, kind)
+            characters = count_policy_characters(document)
+            if characters > MAX_POLICY_CHARACTERS:
+                raise TemplateLimitError(
+                    f"{characters} characters, and IAM takes {MAX_POLICY_CHARACTERS}", where=f"IAM policy {name}",
+                    change="name fewer principals in cluster.access, or leave guard.people_policies false and write "
+                    "your own",
+                )  # fmt: skip
+            managed_policy = iam.CfnManagedPolicy(
+                self, kind.capitalize(), managed_policy_name=name, policy_document=document,
+                description=f"Tandem {environment.name}: {kind}; docs/people.md",
+            )  # fmt: skip
+            managed_policy.apply_removal_policy(RemovalPolicy.RETAIN)
+            reasons = {
+                f"AwsSolutions-IAM5[Resource::{arn}]": TARGET_REASONS[right.target]
+                for right in list_rights(kind)
+                for arn in targets[right.target].arns
+                if "*" in arn
+            }
+            acknowledge_findings(managed_policy, reasons)

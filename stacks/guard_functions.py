@@ -6,27 +6,24 @@ that what runs in Lambda is what runs in a test.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from aws_cdk import aws_events as events
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.aws_location import locate_environment
-from stacks.guard_rights import list_nag_reasons
-from stacks.nag import acknowledge_findings
-from stacks.policy import allow
-from stacks.role import add_log_group, add_role
-from stacks.source_folder import ROOT, copy_files
+from stacks.guard_rights import list_function_statements, list_nag_reasons
+from stacks.policy import allow, locate_environment
+from stacks.role import LAMBDA, add_log_group, add_role
+from stacks.stack import ROOT, acknowledge_findings, copy_files
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.guard_config import build_guard_config
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-LAMBDA, EVENTS = "lambda.amazonaws.com", "events.amazonaws.com"
 RUNTIME = "python3.13"
 MEMORY_MIB = 256
 # A pass asks AWS some twenty times, and a call takes 33 s where nobody answers (CLIENT_CONFIG in
@@ -34,12 +31,13 @@ MEMORY_MIB = 256
 # Two passes at once are harmless: what they write is conditional.
 TIMEOUT_S = 840
 RETRIES, STOP_MINUTES = 2, 60  # of a call that a budget made
-FILE_LIST = "files.txt"
-HANDLER = "handler.py"
 
 FunctionKind = Literal["stop", "reap"]
-FUNCTIONS: tuple[FunctionKind, ...] = ("stop", "reap")
-DESCRIPTIONS = {"stop": "stops the fleet", "reap": "looks at the fleet, and stops it where it must"}
+DESCRIPTIONS: dict[FunctionKind, str] = {
+    "stop": "stops the fleet",
+    "reap": "looks at the fleet, and stops it where it must",
+}
+FUNCTIONS = tuple(DESCRIPTIONS)
 
 
 class GuardFunction(Construct):
@@ -53,35 +51,28 @@ class GuardFunction(Construct):
     """
 
     def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        function_kind: FunctionKind,
-        environment: Environment,
-        key_arn: str,
+        self, scope: Construct, kind: FunctionKind, *, environment: Environment, topic_arn: str, key_arn: str,
         queue_arn: str,
-        statements: Sequence[dict[str, Any]],
-    ) -> None:
-        super().__init__(scope, id_)
-        log_name = names.function_log_group_name(environment, function_kind)
+    ) -> None:  # fmt: skip
+        super().__init__(scope, kind.capitalize())
+        log_name, is_stop = names.function_log_group_name(environment, kind), kind == "stop"
         group = add_log_group(self, "Log", environment.log_retention_days, name=log_name, key_arn=key_arn)
-        own_statements = [
+        statements = [
+            *list_function_statements(environment, topic_arn=topic_arn, key_arn=key_arn),
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn]),
-            *([allow(["sqs:SendMessage"], [queue_arn])] if function_kind == "stop" else []),
+            *([allow(["sqs:SendMessage"], [queue_arn])] if is_stop else []),
         ]
         role = add_role(
-            self, LAMBDA, conditions=locate_environment(environment).account_condition(), policy_name=function_kind,
-            statements=[*statements, *own_statements], reasons=list_nag_reasons(environment),
+            self, LAMBDA, conditions=locate_environment(environment).account_condition(), policy_name=kind,
+            statements=statements, reasons=list_nag_reasons(environment),
         )  # fmt: skip
-        handler = f"lambdas/{function_kind}/{HANDLER}"
-        targets = {file: HANDLER if file == handler else file for file in list_function_files(function_kind)}
+        targets = {file: file.removeprefix(f"lambdas/{kind}/") for file in list_function_files(kind)}
         code = assets.Asset(self, "Code", path=copy_files(targets))
         function = lambda_.CfnFunction(
             self,
             "Function",
-            function_name=names.guard_function_name(environment, function_kind),
-            description=DESCRIPTIONS[function_kind],
+            function_name=names.guard_function_name(environment, kind),
+            description=DESCRIPTIONS[kind],
             runtime=RUNTIME,
             handler="handler.handler",
             role=role.attr_arn,
@@ -91,44 +82,35 @@ class GuardFunction(Construct):
             environment=lambda_.CfnFunction.EnvironmentProperty(variables=dict(function_variables(environment))),
             logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=group.ref),
         )
-        acknowledge_findings(
-            function, {"AwsSolutions-L1": "as the tools image has it; another version is a decision of ours"}
-        )
+        reason = "as the tools image has it; another version is a decision of ours"
+        acknowledge_findings(function, {"AwsSolutions-L1": reason})
         self.arn = function.attr_arn
-        _configure_calls(self, function.ref, function_kind, queue_arn)
-
-
-class ReaperSchedule(Construct):
-    """The rule that makes the reaper look."""
-
-    def __init__(self, scope: Construct, id_: str, *, function_arn: str) -> None:
-        super().__init__(scope, id_)
-        rule = events.CfnRule(
-            self, "Rule", description="makes the reaper look at the fleet", state="ENABLED",
-            schedule_expression=f"rate({PASS_MINUTES} minutes)",
-            targets=[events.CfnRule.TargetProperty(
-                id="reap", arn=function_arn,
-                # the next pass does what this one would have
-                retry_policy=events.CfnRule.RetryPolicyProperty(
-                    maximum_event_age_in_seconds=60 * PASS_MINUTES, maximum_retry_attempts=2
-                ),
-            )],
-        )  # fmt: skip
-        lambda_.CfnPermission(
-            self, "Invoke", action="lambda:InvokeFunction", function_name=function_arn, principal=EVENTS,
-            source_arn=rule.attr_arn,
+        # a stop that failed is tried again and then told of, a pass is left to the next
+        config = lambda_.CfnEventInvokeConfig
+        failure_destination = config.DestinationConfigProperty(
+            on_failure=config.OnFailureProperty(destination=queue_arn)
+        )
+        config(
+            self, "Calls", function_name=function.ref, qualifier="$LATEST",
+            maximum_retry_attempts=RETRIES if is_stop else 0,
+            maximum_event_age_in_seconds=60 * (STOP_MINUTES if is_stop else PASS_MINUTES),
+            destination_config=failure_destination if is_stop else None,
         )  # fmt: skip
 
 
-def _configure_calls(scope: Construct, name: str, function_kind: FunctionKind, queue_arn: str) -> None:
-    """Say what becomes of a call that failed: a stop is tried again and then told of, a pass is left to the next."""
-    config = lambda_.CfnEventInvokeConfig
-    failure_destination = config.DestinationConfigProperty(on_failure=config.OnFailureProperty(destination=queue_arn))
-    is_stop = function_kind == "stop"
-    config(
-        scope, "Calls", function_name=name, qualifier="$LATEST", maximum_retry_attempts=RETRIES if is_stop else 0,
-        maximum_event_age_in_seconds=60 * (STOP_MINUTES if is_stop else PASS_MINUTES),
-        destination_config=failure_destination if is_stop else None,
+def add_reaper_schedule(scope: Construct, function_arn: str) -> None:
+    """Add the rule that makes the reaper look; the next pass does what one that failed would have."""
+    retries = events.CfnRule.RetryPolicyProperty(
+        maximum_event_age_in_seconds=60 * PASS_MINUTES, maximum_retry_attempts=2
+    )
+    rule = events.CfnRule(
+        scope, "Rule", description="makes the reaper look at the fleet", state="ENABLED",
+        schedule_expression=f"rate({PASS_MINUTES} minutes)",
+        targets=[events.CfnRule.TargetProperty(id="reap", arn=function_arn, retry_policy=retries)],
+    )  # fmt: skip
+    lambda_.CfnPermission(
+        scope, "Invoke", action="lambda:InvokeFunction", function_name=function_arn,
+        principal="events.amazonaws.com", source_arn=rule.attr_arn,
     )  # fmt: skip
 
 
@@ -137,12 +119,10 @@ def function_variables(environment: Environment) -> Mapping[str, str]:
 
     A block's hours stand on the node group, which Fleet tags with them.
     """
-    return replace(
-        build_guard_config(environment), reservation_id=None, block_starts=None, block_ends=None
-    ).to_variables()
+    config = build_guard_config(environment)
+    return replace(config, reservation_id=None, block_starts=None, block_ends=None).to_variables()
 
 
-def list_function_files(function_kind: FunctionKind) -> tuple[str, ...]:
+def list_function_files(kind: FunctionKind) -> list[str]:
     """Return the files that a function is made of, relative to the repository."""
-    paths = (ROOT / "lambdas" / function_kind / FILE_LIST).read_text().split()
-    return tuple(paths)
+    return (ROOT / "lambdas" / kind / "files.txt").read_text().split()

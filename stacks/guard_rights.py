@@ -1,4 +1,4 @@
-"""What the guard's functions and the one-shot stop may do, action by action.
+"""What the guard's functions and the one-shot stop may do, action by action, and who acts for its key and topics.
 
 Invariant: nothing here can raise a fleet on purpose: EKS and Auto Scaling know one action for every size, so that the
 code is what keeps to 0, and only instances and Auto Scaling groups that EKS tagged as this node group's may be touched.
@@ -6,12 +6,7 @@ code is what keeps to 0, and only instances and Auto Scaling groups that EKS tag
 
 from __future__ import annotations
 
-from typing import Any
-
-from stacks.aws_location import AwsLocation, locate_environment
-from stacks.bucket_key import allow_bucket_key
-from stacks.guard_key import SEND_ACTIONS
-from stacks.policy import allow
+from stacks.policy import Conditions, Statement, allow, allow_bucket_key, locate_environment
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
@@ -28,9 +23,13 @@ LISTING_ACTIONS = (
 )  # fmt: skip
 # the third lever: where EKS refuses or ignores an update, no instance of the node group starts any more
 SCALING_ACTIONS = ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup")
+# what a publisher to an encrypted topic needs (SNS developer guide, "Configuring AWS KMS permissions"); a sender to an
+# encrypted queue needs the same (SQS developer guide, "Configuring KMS permissions")
+SEND_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
+NODE_GROUP_REASON = "EKS ends the ARN of a node group with an id of its own; cluster and node group are literal"
 
 
-def list_function_statements(environment: Environment, *, topic_arn: str, key_arn: str) -> list[dict[str, Any]]:
+def list_function_statements(environment: Environment, *, topic_arn: str, key_arn: str) -> list[Statement]:
     """Return what a pass and a stop call, which are the same.
 
     ListBucket stands here without a prefix: a missing object is told apart from a forbidden one only by who may list
@@ -44,6 +43,7 @@ def list_function_statements(environment: Environment, *, topic_arn: str, key_ar
         f"aws:ResourceTag/{CLUSTER_TAG}": names.cluster_name(environment),
         f"aws:ResourceTag/{NODE_GROUP_TAG}": names.node_group_name(environment),
     }}  # fmt: skip
+    metric_conditions = {"StringEquals": {"cloudwatch:namespace": names.guard_namespace(environment)}}
     return [
         allow(["s3:GetObject"], [f"{start}{key}" for start in object_prefixes for key in READ_KEYS]),
         allow(["s3:PutObject"], [f"{start}{FENCE_KEY}" for start in object_prefixes]),
@@ -53,21 +53,36 @@ def list_function_statements(environment: Environment, *, topic_arn: str, key_ar
         allow(LISTING_ACTIONS, ["*"]),
         allow(["ec2:TerminateInstances"], [location.arn("ec2", "instance/*")], conditions=tag_conditions),
         allow(SCALING_ACTIONS, [scaling_group_arn(environment)], conditions=tag_conditions),
-        allow(["cloudwatch:PutMetricData"], ["*"], conditions={
-            "StringEquals": {"cloudwatch:namespace": names.guard_namespace(environment)},
-        }),
+        allow(["cloudwatch:PutMetricData"], ["*"], conditions=metric_conditions),
         allow(["sns:Publish"], [topic_arn]),
         allow(SEND_ACTIONS, [key_arn]),
-    ]  # fmt: skip
+    ]
 
 
-def list_schedule_statements(environment: Environment, *, queue_arn: str, key_arn: str) -> list[dict[str, Any]]:
+def list_schedule_statements(environment: Environment, *, queue_arn: str, key_arn: str) -> list[Statement]:
     """Return what Scheduler calls in the name of a lease."""
     return [
         allow(["eks:UpdateNodegroupConfig"], [node_group_arn(environment)]),
         allow(["sqs:SendMessage"], [queue_arn]),
         allow(SEND_ACTIONS, [key_arn]),
     ]
+
+
+def list_nag_reasons(environment: Environment) -> dict[str, str]:
+    """Return why cdk-nag's findings on the functions' statements stand."""
+    location = locate_environment(environment)
+    bucket = location.bucket_arn(names.bucket_name(environment))
+    keys = [f"{bucket}/{prefix}{key}" for prefix in guard_prefixes(environment) for key in READ_KEYS if "*" in key]
+    reasons = {
+        **dict.fromkeys(keys, "a run's name is not known beforehand; the file's own name is literal"),
+        node_group_arn(environment): NODE_GROUP_REASON,
+        location.arn("ec2", "instance/*"): "ids of instances are not known beforehand; the condition asks for the tags "
+        "that EKS puts on this node group's",
+        scaling_group_arn(environment): "EKS names the Auto Scaling group of a node group; the condition asks for the "
+        "tags that EKS puts on this node group's",
+        "*": "listings and putting metrics take no narrower resource; metrics are bound by their namespace",
+    }
+    return {f"AwsSolutions-IAM5[Resource::{resource}]": reason for resource, reason in reasons.items()}
 
 
 def node_group_arn(environment: Environment) -> str:
@@ -81,31 +96,22 @@ def scaling_group_arn(environment: Environment) -> str:
     return locate_environment(environment).arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")
 
 
-def guard_prefixes(environment: Environment) -> tuple[str, ...]:
+def guard_prefixes(environment: Environment) -> list[str]:
     """Return what stands before the guard's keys in the bucket, now and in releases before this one."""
     former_prefix = former_object_prefix(environment)
-    return (object_prefix(environment), former_prefix) if former_prefix else (object_prefix(environment),)
+    return [object_prefix(environment), *([former_prefix] if former_prefix else [])]
 
 
-def list_nag_reasons(environment: Environment) -> dict[str, str]:
-    """Return why cdk-nag's findings on these statements stand."""
-    location: AwsLocation = locate_environment(environment)
-    bucket, prefixes = location.bucket_arn(names.bucket_name(environment)), guard_prefixes(environment)
-    run_reason = "a run's name is not known beforehand; the file's own name is literal"
+def alarm_conditions(environment: Environment) -> Conditions:
+    """Return what holds where CloudWatch acts for an alarm of this environment that notifies, and for no other."""
+    pattern = f"alarm:{names.composite_alarm_pattern(environment)}"
     return {
-        **{
-            f"AwsSolutions-IAM5[Resource::{bucket}/{prefix}{key}]": run_reason
-            for prefix in prefixes
-            for key in READ_KEYS
-            if "*" in key
-        },
-        f"AwsSolutions-IAM5[Resource::{node_group_arn(environment)}]": "EKS ends the ARN of a node group with an id of "
-        "its own; cluster and node group are literal",
-        f"AwsSolutions-IAM5[Resource::{location.arn('ec2', 'instance/*')}]": "ids of instances are not known "
-        "beforehand; "
-        "the condition asks for the tags that EKS puts on this node group's",
-        f"AwsSolutions-IAM5[Resource::{scaling_group_arn(environment)}]": "EKS names the Auto Scaling group of a node "
-        "group; the condition asks for the tags that EKS puts on this node group's",
-        "AwsSolutions-IAM5[Resource::*]": "listings and putting metrics take no narrower resource; metrics are bound "
-        "by their namespace",
+        "StringEquals": {"aws:SourceAccount": environment.account},
+        "ArnLike": {"aws:SourceArn": locate_environment(environment).arn("cloudwatch", pattern)},
     }
+
+
+def budget_conditions(environment: Environment) -> Conditions:
+    """Return what holds where Budgets acts for this account; its ARNs name no region."""
+    arn = f"arn:{locate_environment(environment).partition}:budgets::{environment.account}:*"
+    return {"StringEquals": {"aws:SourceAccount": environment.account}, "ArnLike": {"aws:SourceArn": arn}}

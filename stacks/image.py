@@ -1,42 +1,65 @@
 """The Image stack: the images of ours, each built in the account from a source whose digest is its tag.
 
 Invariant: a deploy ends when each image is in its repository, or fails with the phase that failed and where the
-build's log is; the log outlives the rollback.
+build's log is; the log outlives the rollback. What a project runs is written out in the template, command by command,
+and what its role may do is what these commands need.
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 import aws_cdk as cdk
+import yaml
 from aws_cdk import RemovalPolicy
+from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.aws_location import AwsLocation, locate_environment
-from stacks.image_build import BuildNetwork, ImageBuild
-from stacks.nag import acknowledge_findings
-from stacks.network import NetworkIds
-from stacks.policy import allow
-from stacks.role import add_role
-from stacks.stack import EnvironmentStack
-from stacks.vpc import ANYWHERE
+from stacks.network import ANYWHERE, NetworkIds
+from stacks.policy import (
+    PULL_ACTIONS,
+    AwsLocation,
+    PrivateRepository,
+    Statement,
+    allow,
+    allow_login,
+    locate_environment,
+)
+from stacks.role import LAMBDA, add_role
+from stacks.stack import ROOT, EnvironmentStack, acknowledge_findings, copy_files
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.spec.project_image import PROJECT_IMAGES, TOOLS, ProjectImage
+from tandem.spec.images import pull_name
+from tandem.spec.project_image import PROJECT_IMAGES, TOOLS, ProjectImage, registry_host
 
 RESOURCE_TYPE = "Custom::TandemToolsImage"
 MAX_IMAGES = 20  # each is of another source; older ones come back from their commit
-HANDLER_FOLDER = Path(__file__).parent.parent / "lambdas" / "tools_image"
 TIMEOUT_S = 900  # the longest a function may run; the limits of a build end before it
 MEMORY_MIB = 256
-LAMBDA = "lambda.amazonaws.com"
+BUILD_MINUTES, QUEUE_MINUTES = 8, 5  # together less than the function that waits has
+# AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images provided by CodeBuild")
+BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
+COMPUTE_TYPE = "BUILD_GENERAL1_SMALL"
+_LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
+_PUSH_ACTIONS = (
+    "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload",
+    "ecr:PutImage", "ecr:UploadLayerPart",
+)  # fmt: skip
+# what CodeBuild needs to run in a VPC (CodeBuild user guide, "Allow CodeBuild access to AWS services required to create
+# a VPC network interface")
+_INTERFACE_ACTIONS = (
+    "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeDhcpOptions",
+    "ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs",
+)  # fmt: skip
 
 
 class ImageStack(EnvironmentStack):
@@ -46,120 +69,225 @@ class ImageStack(EnvironmentStack):
     """
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: NetworkIds) -> None:
-        super().__init__(
-            scope, id_, environment=environment, description="Tandem: repositories and builds of the images of ours"
-        )
+        description = "Tandem: repositories and builds of the images of ours"
+        super().__init__(scope, id_, environment=environment, description=description)
         # of the builds and of the function; a deploy that was rolled back must leave behind what says why
         group = logs.CfnLogGroup(self, "Logs", retention_in_days=environment.log_retention_days)
         group.apply_removal_policy(RemovalPolicy.RETAIN)
         # the tools image's resources keep the names that they had when it was alone
-        scopes = {
-            image: self if image is TOOLS else Construct(self, image.name.capitalize()) for image in PROJECT_IMAGES
-        }
+        scopes = [self if image is TOOLS else Construct(self, image.name.capitalize()) for image in PROJECT_IMAGES]
         build_network = _add_build_network(self, network) if environment.builds_in_vpc else None
-        builds = {
-            image: _add_image_build(scope_, image, environment, group, build_network)
-            for image, scope_ in scopes.items()
-        }
-        provider = BuildProvider(
-            self, "Provider", location=locate_environment(environment),
-            repository_arns=[repository.arn for repository, _ in builds.values()],
-            project_arns=[build.project_arn for _, build in builds.values()], log_group=group,
-        )  # fmt: skip
+        builds = [
+            ImageBuild(image_scope, image, environment, group, build_network)
+            for image_scope, image in zip(scopes, PROJECT_IMAGES, strict=True)
+        ]
+        function_arn = _add_build_function(Construct(self, "Provider"), environment, builds, group)
         previous_image: Construct | None = None
-        for image, (repository, build) in builds.items():
+        for image_scope, build in zip(scopes, builds, strict=True):
             image_resource = cdk.CustomResource(
-                scopes[image], "Image", resource_type=RESOURCE_TYPE, service_token=provider.arn,
+                image_scope, "Image", resource_type=RESOURCE_TYPE, service_token=function_arn,
                 # nobody waits for a function that died without an answer
                 service_timeout=cdk.Duration.seconds(TIMEOUT_S),
-                properties={"Project": build.project, "Repository": repository.name, "Tag": image.tag()},
+                properties={"Project": build.project, "Repository": build.repository.ref, "Tag": build.image.tag()},
             )  # fmt: skip
             if previous_image is not None:
                 image_resource.node.add_dependency(previous_image)
             previous_image = image_resource
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildNetwork:
+    """Where a build runs that shall see nothing but the VPC and its ways out."""
+
+    vpc_id: str
+    subnet_ids: Sequence[str]
+    group_id: str
+
+    def vpc_config(self) -> codebuild.CfnProject.VpcConfigProperty:
+        """Return how a project names it."""
+        return codebuild.CfnProject.VpcConfigProperty(
+            vpc_id=self.vpc_id, subnets=list(self.subnet_ids), security_group_ids=[self.group_id]
+        )
+
+    def list_statements(self, location: AwsLocation) -> list[Statement]:
+        """Return what a build in these subnets takes."""
+        subnet_start = location.arn("ec2", "subnet/")
+        subnets = [cdk.Fn.join("", [subnet_start, subnet_id]) for subnet_id in self.subnet_ids]
+        conditions = {"StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": subnets}}
+        interfaces = [location.arn("ec2", "network-interface/*")]
+        return [
+            allow(_INTERFACE_ACTIONS, ["*"]),
+            allow(["ec2:CreateNetworkInterfacePermission"], interfaces, conditions=conditions),
+        ]
+
+
 def _add_build_network(scope: Construct, network: NetworkIds) -> BuildNetwork:
     """Return where builds run: the private subnets, with a group that nobody enters."""
+    egress = ec2.CfnSecurityGroup.EgressProperty(
+        ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=ANYWHERE, description="registries, indexes, AWS"
+    )
     group = ec2.CfnSecurityGroup(
         scope, "BuildGroup", vpc_id=network.vpc_id, group_description="builds of images: HTTPS out, nothing in",
-        security_group_egress=[ec2.CfnSecurityGroup.EgressProperty(
-            ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=ANYWHERE, description="registries, indexes, AWS"
-        )],
+        security_group_egress=[egress],
     )  # fmt: skip
     return BuildNetwork(vpc_id=network.vpc_id, subnet_ids=network.all_subnet_ids(), group_id=group.attr_group_id)
 
 
-def _add_image_build(
-    scope: Construct,
-    image: ProjectImage,
-    environment: Environment,
-    group: logs.CfnLogGroup,
-    build_network: BuildNetwork | None,
-) -> tuple[ImageRepository, ImageBuild]:
-    repository = ImageRepository(scope, "Repository", name=names.repository_name(environment, image.name))
-    build = ImageBuild(
-        scope, "Build", image=image, environment=environment, location=locate_environment(environment),
-        repository_arn=repository.arn, log_group=group, build_network=build_network,
-    )  # fmt: skip
-    return repository, build
-
-
-class ImageRepository(Construct):
-    """A repository whose tags never move, whose images are scanned when they arrive, and which goes with its stack.
+class ImageBuild:
+    """One image's repository, and in `scope` the source, the project and the role of its build.
 
     Attributes:
-        arn: the repository.
-        name: its name, as an expression that makes its user wait for it.
-    """
-
-    def __init__(self, scope: Construct, id_: str, *, name: str) -> None:
-        super().__init__(scope, id_)
-        rule = {
-            "rulePriority": 1, "description": f"keep the newest {MAX_IMAGES}", "action": {"type": "expire"},
-            "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": MAX_IMAGES},
-        }  # fmt: skip
-        repository = ecr.CfnRepository(
-            self, "Repository", repository_name=name, image_tag_mutability="IMMUTABLE",
-            image_scanning_configuration=ecr.CfnRepository.ImageScanningConfigurationProperty(scan_on_push=True),
-            encryption_configuration=ecr.CfnRepository.EncryptionConfigurationProperty(encryption_type="AES256"),
-            lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(
-                lifecycle_policy_text=json.dumps({"rules": [rule]})
-            ),
-            empty_on_delete=True,  # what is in it comes back from its source
-        )  # fmt: skip
-        repository.apply_removal_policy(RemovalPolicy.DESTROY)
-        self.arn, self.name = repository.attr_arn, repository.ref
-
-
-class BuildProvider(Construct):
-    """The one function that asks for a tag, has built what is missing, and answers CloudFormation.
-
-    Attributes:
-        arn: the function.
+        image: what is built.
+        repository: the resource.
+        project: the project's name, as an expression that makes its user wait for it.
+        project_arn: literal.
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, location: AwsLocation, repository_arns: Sequence[str],
-        project_arns: Sequence[str], log_group: logs.CfnLogGroup,
+        self, scope: Construct, image: ProjectImage, environment: Environment, log_group: logs.CfnLogGroup,
+        build_network: BuildNetwork | None,
     ) -> None:  # fmt: skip
-        super().__init__(scope, id_)
-        statements = [
-            allow(["ecr:DescribeImages"], repository_arns),
-            allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], project_arns),
-            allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group.attr_arn]),
-        ]
-        role = add_role(
-            self, LAMBDA, conditions=location.account_condition(), policy_name="build", statements=statements
-        )
-        code = assets.Asset(self, "Code", path=str(HANDLER_FOLDER), exclude=["*", "!*.py"])
-        function = lambda_.CfnFunction(
-            self, "Function", runtime="python3.13", handler="handler.handler", role=role.attr_arn,
-            code=lambda_.CfnFunction.CodeProperty(s3_bucket=code.s3_bucket_name, s3_key=code.s3_object_key),
-            timeout=TIMEOUT_S, memory_size=MEMORY_MIB,
-            logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.ref),
+        name, location = names.repository_name(environment, image.name), locate_environment(environment)
+        self.image = image
+        self.repository = _add_repository(Construct(scope, "Repository"), name)
+        self.project_arn = location.arn("codebuild", f"project/{name}")
+        build_scope = Construct(scope, "Build")
+        # the files of the allow list and no other, under the image's own tag
+        source = assets.Asset(
+            build_scope, "Source", path=copy_files({str(file): str(file) for file in image.source_files()}),
+            asset_hash_type=cdk.AssetHashType.CUSTOM, asset_hash=image.tag(),
         )  # fmt: skip
-        acknowledge_findings(
-            function, {"AwsSolutions-L1": "the Python of the tools image; another version is a decision of ours"}
+        base = image.base()
+        base_name = pull_name(base.reference, base.digest, environment.registry_mirrors)
+        mirror = PrivateRepository.parse_reference(base_name)
+        bucket = location.bucket_arn(source.s3_bucket_name)
+        statements = [
+            allow(_LOG_ACTIONS, [log_group.attr_arn]),
+            allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{bucket}/{source.s3_object_key}"]),
+            allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
+            allow_login(),
+            allow(_PUSH_ACTIONS, [self.repository.attr_arn]),
+            *([allow(PULL_ACTIONS, [mirror.arn(location.partition)])] if mirror else []),
+            *(build_network.list_statements(location) if build_network else []),
+        ]
+        role = self._add_role(build_scope, location, statements, in_vpc=build_network is not None)
+        project = codebuild.CfnProject
+        resource = codebuild.CfnProject(
+            build_scope,
+            "Project",
+            name=name,
+            description=f"builds {image.reference(environment)}",
+            service_role=role.attr_arn,
+            artifacts=project.ArtifactsProperty(type="NO_ARTIFACTS"),
+            source=project.SourceProperty(
+                type="S3",
+                location=f"{source.s3_bucket_name}/{source.s3_object_key}",
+                build_spec=render_build_spec(image, environment, base_name, mirror),
+            ),
+            environment=project.EnvironmentProperty(  # privileged: Docker runs inside
+                type="LINUX_CONTAINER", image=BUILD_IMAGE, compute_type=COMPUTE_TYPE, privileged_mode=True
+            ),
+            logs_config=project.LogsConfigProperty(
+                cloud_watch_logs=project.CloudWatchLogsConfigProperty(
+                    status="ENABLED", group_name=log_group.ref, stream_name="build"
+                )
+            ),
+            timeout_in_minutes=BUILD_MINUTES,
+            queued_timeout_in_minutes=QUEUE_MINUTES,
+            vpc_config=build_network.vpc_config() if build_network else None,
         )
-        self.arn = function.attr_arn
+        reasons = {
+            "AwsSolutions-CB3": "docker build needs a Docker daemon; the project runs this one source only",
+            "AwsSolutions-CB4": "the key would encrypt artifacts and caches, and the project has neither",
+        }
+        acknowledge_findings(resource, reasons)
+        self.project = resource.ref
+
+    def _add_role(
+        self, scope: Construct, location: AwsLocation, statements: list[Statement], *, in_vpc: bool
+    ) -> iam.CfnRole:
+        reasons = {
+            "AwsSolutions-IAM5[Resource::*]": "a login to private registries, and the interfaces of a build in a VPC, "
+            "take no narrower resource"
+        }
+        if in_vpc:
+            finding = f"AwsSolutions-IAM5[Resource::{location.arn('ec2', 'network-interface/*')}]"
+            reasons[finding] = "ids are not known beforehand; the condition names the subnets"
+        return add_role(
+            scope, "codebuild.amazonaws.com", policy_name="build", statements=statements, reasons=reasons,
+            conditions={"StringEquals": {"aws:SourceAccount": location.account, "aws:SourceArn": self.project_arn}},
+        )  # fmt: skip
+
+
+def _add_repository(scope: Construct, name: str) -> ecr.CfnRepository:
+    """Add a repository whose tags never move, which scans what arrives, and which goes with its stack."""
+    rule = {
+        "rulePriority": 1, "description": f"keep the newest {MAX_IMAGES}", "action": {"type": "expire"},
+        "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": MAX_IMAGES},
+    }  # fmt: skip
+    repository = ecr.CfnRepository(
+        scope, "Repository", repository_name=name, image_tag_mutability="IMMUTABLE",
+        image_scanning_configuration=ecr.CfnRepository.ImageScanningConfigurationProperty(scan_on_push=True),
+        encryption_configuration=ecr.CfnRepository.EncryptionConfigurationProperty(encryption_type="AES256"),
+        lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(
+            lifecycle_policy_text=json.dumps({"rules": [rule]})
+        ),
+        empty_on_delete=True,  # what is in it comes back from its source
+    )  # fmt: skip
+    repository.apply_removal_policy(RemovalPolicy.DESTROY)
+    return repository
+
+
+def render_build_spec(
+    image: ProjectImage, environment: Environment, base_reference: str, mirror: PrivateRepository | None
+) -> str:
+    """Return the commands of a build, as the console shows them.
+
+    Args:
+        image: what is built.
+        base_reference: the base image as this environment pulls it.
+        mirror: the private repository that it comes from, or None where it is public.
+    """
+    reference, index = image.reference(environment), environment.package_index
+    build = ["docker", "build", "--file", image.dockerfile, "--tag", reference]
+    for argument in (f"BASE_IMAGE={base_reference}", *([f"PIP_INDEX_URL={index}"] if index else [])):
+        build += ["--build-arg", argument]
+    hosts = {registry_host(environment): environment.region} | ({mirror.host: mirror.region} if mirror else {})
+    logins = [
+        f"aws ecr get-login-password --region {region} | docker login --username AWS --password-stdin {host}"
+        for host, region in hosts.items()
+    ]
+    spec = {
+        "version": 0.2,
+        # a plain manifest, which is what ECR's scan on push reads
+        "env": {"variables": {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}},
+        "phases": {
+            "pre_build": {"commands": logins},
+            # the push belongs to the build: a post_build phase runs after a failed build too
+            "build": {"commands": [shlex.join([*build, "."]), shlex.join(["docker", "push", reference])]},
+        },
+    }
+    return yaml.safe_dump(spec, sort_keys=False, width=10_000)
+
+
+def _add_build_function(
+    scope: Construct, environment: Environment, builds: Sequence[ImageBuild], log_group: logs.CfnLogGroup
+) -> str:
+    """Add the one function that asks for a tag, has built what is missing, and answers CloudFormation."""
+    statements = [
+        allow(["ecr:DescribeImages"], [build.repository.attr_arn for build in builds]),
+        allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], [build.project_arn for build in builds]),
+        allow(_LOG_ACTIONS, [log_group.attr_arn]),
+    ]
+    conditions = locate_environment(environment).account_condition()
+    role = add_role(scope, LAMBDA, conditions=conditions, policy_name="build", statements=statements)
+    code = assets.Asset(scope, "Code", path=str(ROOT / "lambdas" / "tools_image"), exclude=["*", "!*.py"])
+    function = lambda_.CfnFunction(
+        scope, "Function", runtime="python3.13", handler="handler.handler", role=role.attr_arn,
+        code=lambda_.CfnFunction.CodeProperty(s3_bucket=code.s3_bucket_name, s3_key=code.s3_object_key),
+        timeout=TIMEOUT_S, memory_size=MEMORY_MIB,
+        logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.ref),
+    )  # fmt: skip
+    reason = "the Python of the tools image; another version is a decision of ours"
+    acknowledge_findings(function, {"AwsSolutions-L1": reason})
+    return function.attr_arn

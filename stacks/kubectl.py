@@ -8,7 +8,6 @@ reachable from nowhere else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_eks_v2 as eks
@@ -18,11 +17,10 @@ from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
 from constructs import Construct, DependencyGroup, IConstruct
 
-from stacks.access import access_policy, cluster_scope
-from stacks.aws_location import AwsLocation
-from stacks.ecr import PULL_ACTIONS, PrivateRepository, allow_login
-from stacks.nag import acknowledge_findings
-from stacks.policy import allow, policy_document
+from stacks.cluster import admin_policy
+from stacks.policy import PULL_ACTIONS, AwsLocation, PrivateRepository, Statement, allow, allow_login, policy_document
+from stacks.role import LAMBDA
+from stacks.stack import acknowledge_findings
 from tandem.ops.people.cluster_rights import DELIVERY_GROUP
 
 # what Lambda needs to run in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an
@@ -31,7 +29,6 @@ _VPC_ACTIONS = (
     "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
     "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
 )  # fmt: skip
-LAMBDA = "lambda.amazonaws.com"
 _WILDCARD_REASON = "Lambda's network interfaces and registry logins take no narrower resource"
 
 
@@ -51,7 +48,7 @@ class KubectlAccess(Construct):
         role = _add_handler_role(self, cluster_name, chart_repository, location)
         entry = eks.CfnAccessEntry(
             self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
-            access_policies=[access_policy(location, "AmazonEKSClusterAdminPolicy", cluster_scope())],
+            access_policies=[admin_policy(location)],
             kubernetes_groups=[DELIVERY_GROUP],  # by which admission knows who applies what is rendered
         )  # fmt: skip
         provider = eks.KubectlProvider(
@@ -62,43 +59,35 @@ class KubectlAccess(Construct):
         self.cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider
         )
-        constructs = provider.node.find_all()
-        for function in (construct for construct in constructs if isinstance(construct, lambda_.CfnFunction)):
+        children = provider.node.find_all()
+        handler, framework = (child for child in children if isinstance(child, lambda_.CfnFunction))
+        for function in (handler, framework):
             function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
             )
-        framework_role = _narrow_framework_role(constructs, location)
+        reason = "the CDK pins the Python its handler is tested with; CDK releases move it"
+        acknowledge_findings(handler, {"AwsSolutions-L1": reason})
+        framework_role = _narrow_framework_role(children, handler.attr_arn, location)
+        groups = [child for child in children if isinstance(child, logs.CfnLogGroup)]
+        for group in groups:
+            group.retention_in_days = retention_days
+            group.apply_removal_policy(RemovalPolicy.DESTROY)
+        writes = allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
         policy = iam.CfnPolicy(
             self, "WriteLogs", policy_name="write-logs", roles=[role.role_name, framework_role.ref],
-            policy_document=policy_document(_limit_log_groups(constructs, retention_days)),
+            policy_document=policy_document(writes),
         )  # fmt: skip
         self.ready = DependencyGroup(entry, policy)
 
 
-def _limit_log_groups(constructs: Sequence[IConstruct], retention_days: int) -> dict[str, Any]:
-    """Let the functions' log groups forget, and return the right to write to these two only."""
-    groups = [construct for construct in constructs if isinstance(construct, logs.CfnLogGroup)]
-    for group in groups:
-        group.retention_in_days = retention_days
-        group.apply_removal_policy(RemovalPolicy.DESTROY)
-    return allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
-
-
-def _narrow_framework_role(constructs: Sequence[IConstruct], location: AwsLocation) -> iam.CfnRole:
+def _narrow_framework_role(children: Sequence[IConstruct], handler_arn: str, location: AwsLocation) -> iam.CfnRole:
     """Cut the framework's role down: call the handler, run in the VPC; not every version, not any log group."""
-    handler = next(
-        construct for construct in constructs if isinstance(construct, lambda_.CfnFunction)
-    )  # the framework's is the second
-    acknowledge_findings(
-        handler, {"AwsSolutions-L1": "the CDK pins the Python its handler is tested with; CDK releases move it"}
-    )
-    (policy,) = [construct for construct in constructs if isinstance(construct, iam.CfnPolicy)]
-    policy.policy_document = policy_document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler.attr_arn]))
-    (role,) = [construct for construct in constructs if isinstance(construct, iam.CfnRole)]
+    (policy,) = [child for child in children if isinstance(child, iam.CfnPolicy)]
+    policy.policy_document = policy_document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler_arn]))
+    (role,) = [child for child in children if isinstance(child, iam.CfnRole)]
     role.managed_policy_arns = []
-    role.assume_role_policy_document = policy_document(
-        allow(["sts:AssumeRole"], service=LAMBDA, conditions=location.account_condition())
-    )
+    trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=location.account_condition())
+    role.assume_role_policy_document = policy_document(trust)
     vpc_document = policy_document(allow(_VPC_ACTIONS, ["*"]))
     role.policies = [iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=vpc_document)]
     acknowledge_findings(role, {"AwsSolutions-IAM5[Resource::*]": _WILDCARD_REASON})
@@ -120,7 +109,7 @@ def _add_handler_role(scope: Construct, cluster_name: str, chart_repository: str
     return role
 
 
-def _allow_chart_pull(repository: str, partition: str) -> list[dict[str, Any]]:
+def _allow_chart_pull(repository: str, partition: str) -> list[Statement]:
     """Return what pulling the chart takes: a login, and for a private repository its layers."""
     private_repository = PrivateRepository.parse_reference(repository)
     if private_repository:

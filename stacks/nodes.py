@@ -1,76 +1,115 @@
-"""What all EC2 nodes share: their role and the closed half of a launch template."""
+"""What all EC2 nodes share, role and launch template, and the system nodes that run the add-ons' controllers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from typing import Any
 
+from aws_cdk import CfnTag
 from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.aws_location import AwsLocation
-from stacks.ecr import allow_first_pulls
+from stacks.policy import AwsLocation, allow_first_pulls
 from stacks.role import add_role
-from stacks.tags import instance_tags
+from tandem.spec import names
+from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
+from tandem.spec.environment import Environment
 
 ROOT_DEVICE = "/dev/xvda"  # root of the AL2023 AMIs
+SYSTEM_IMDS_HOPS = 1  # every add-on here that reads the metadata service runs on the host's network
 _Template = ec2.CfnLaunchTemplate
 _NODE_POLICIES = {
     "AmazonEKSWorkerNodePolicy": "EKS requires it of every node; it describes EC2 and fetches pod identities",
     "AmazonEC2ContainerRegistryPullOnly": "nodes pull from any repository of the account, mirrors included; no push",
 }
-
 _CACHE_REASON = "a pull-through cache names repositories after what is pulled; the mirror's prefix is literal"
 
 
-class NodeRole(Construct):
-    """The role of a node: join, pull images, nothing of S3. The CNI and all pods have roles of their own.
+def add_node_role(scope: Construct, location: AwsLocation, mirrors: Collection[str]) -> iam.CfnRole:
+    """Add the role of a node: join, pull images, nothing of S3. The CNI and all pods have roles of their own.
 
     Args:
         mirrors: registries or prefixes that stand in for the published ones.
-
-    Attributes:
-        arn: the role.
-        role: the resource, for ordering.
     """
-
-    def __init__(self, scope: Construct, id_: str, *, location: AwsLocation, mirrors: Collection[str]) -> None:
-        super().__init__(scope, id_)
-        statements = allow_first_pulls(mirrors, location.partition)
-        arns = {policy: location.aws_policy_arn(policy) for policy in _NODE_POLICIES}
-        cache_arns = [arn for statement in statements for arn in statement["Resource"]]
-        # no condition: EC2 tells no source of an instance's role, and the role is passed within its account alone
-        self.role = add_role(
-            self, "ec2.amazonaws.com", policy_name="first-pull", statements=statements,
-            managed_policy_arns=list(arns.values()),
-            reasons={
-                **{f"AwsSolutions-IAM4[Policy::{arn}]": _NODE_POLICIES[policy] for policy, arn in arns.items()},
-                **{f"AwsSolutions-IAM5[Resource::{arn}]": _CACHE_REASON for arn in cache_arns},
-            },
-        )  # fmt: skip
-        self.arn = self.role.attr_arn
+    statements = allow_first_pulls(mirrors, location.partition)
+    reasons = {location.aws_policy_arn(policy): reason for policy, reason in _NODE_POLICIES.items()}
+    # no condition: EC2 tells no source of an instance's role, and the role is passed within its account alone
+    return add_role(
+        scope, "ec2.amazonaws.com", policy_name="first-pull", statements=statements, managed_policy_arns=list(reasons),
+        reasons={
+            **{f"AwsSolutions-IAM4[Policy::{arn}]": reason for arn, reason in reasons.items()},
+            **{f"AwsSolutions-IAM5[Resource::{arn}]": _CACHE_REASON for row in statements for arn in row["Resource"]},
+        },
+    )  # fmt: skip
 
 
-def node_template_data(
-    *, instance_type: str, root_gib: int, imds_hops: int, tags: Mapping[str, str], name: str
-) -> dict[str, object]:
-    """Return the launch template data of any node: IMDSv2 only, encrypted root, tagged instances and volumes.
+def add_node_template(
+    scope: Construct, id_: str, environment: Environment, *, name: str, instance_type: str, root_gib: int,
+    imds_hops: int, **data: Any,
+) -> eks.CfnNodegroup.LaunchTemplateSpecificationProperty:  # fmt: skip
+    """Add the launch template of any node: IMDSv2 only, encrypted root, tagged instances and volumes.
 
     Args:
+        name: of its nodes.
         root_gib: size of the root volume, GiB.
         imds_hops: 1 keeps pods off the node's credentials, 2 lets them reach the metadata service.
+        data: further launch template data.
+
+    Returns:
+        How a node group names it.
     """
-    return {
-        "instance_type": instance_type,
-        "metadata_options": _Template.MetadataOptionsProperty(
-            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=imds_hops
+    tags = sorted({"Name": name, **names.resource_tags(environment)}.items())
+    cfn_tags = [CfnTag(key=key, value=value) for key, value in tags]
+    root = _Template.EbsProperty(volume_size=root_gib, volume_type="gp3", encrypted=True, delete_on_termination=True)
+    template = _Template(
+        scope,
+        id_,
+        launch_template_data=_Template.LaunchTemplateDataProperty(
+            instance_type=instance_type,
+            metadata_options=_Template.MetadataOptionsProperty(
+                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=imds_hops
+            ),
+            block_device_mappings=[_Template.BlockDeviceMappingProperty(device_name=ROOT_DEVICE, ebs=root)],
+            tag_specifications=[
+                _Template.TagSpecificationProperty(resource_type=kind, tags=cfn_tags)
+                for kind in ("instance", "volume", "network-interface")
+            ],
+            **data,
         ),
-        "block_device_mappings": [
-            _Template.BlockDeviceMappingProperty(
-                device_name=ROOT_DEVICE,
-                ebs=_Template.EbsProperty(
-                    volume_size=root_gib, volume_type="gp3", encrypted=True, delete_on_termination=True
-                ),
-            )
+        # of the template itself, which the CDK's own tagging does not reach
+        tag_specifications=[
+            _Template.LaunchTemplateTagSpecificationProperty(resource_type="launch-template", tags=cfn_tags)
         ],
-        "tag_specifications": instance_tags(tags, name),
-    }
+    )
+    return eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
+        id=template.ref, version=template.attr_latest_version_number
+    )
+
+
+def add_system_nodes(
+    scope: Construct, environment: Environment, *, cluster_ref: str, node_role_arn: str, subnet_ids: list[str]
+) -> eks.CfnNodegroup:
+    """Add the small node group over all subnets, so that no accelerator is needed for controllers."""
+    nodes = environment.cluster.system_nodes
+    return eks.CfnNodegroup(
+        scope,
+        "NodeGroup",
+        cluster_name=cluster_ref,
+        node_role=node_role_arn,
+        subnets=subnet_ids,
+        ami_type="AL2023_x86_64_STANDARD",
+        capacity_type="ON_DEMAND",
+        version=environment.cluster.kubernetes,  # a new minor rolls the nodes after the control plane
+        launch_template=add_node_template(
+            scope, "LaunchTemplate", environment, name=f"{names.cluster_name(environment)}-system",
+            instance_type=nodes.instance_type, root_gib=SYSTEM_NODE_ROOT_GIB, imds_hops=SYSTEM_IMDS_HOPS,
+        ),
+        scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
+            min_size=nodes.count, desired_size=nodes.count, max_size=nodes.count + 1
+        ),
+        update_config=eks.CfnNodegroup.UpdateConfigProperty(max_unavailable=1),
+        node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
+        labels={"workload": "system"},
+    )  # fmt: skip

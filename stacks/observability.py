@@ -1,29 +1,37 @@
 """The Observability stack: dashboards, alarms, and the agent that watches the machine.
 
 Invariant: all that is drawn and all that alarms is computed by tandem.monitoring from the environment and its
-experiments;
-this stack writes it down. Beside Workloads it is the only template that an experiment changes.
+experiments; this stack writes it down. Beside Workloads it is the only template that an experiment changes. The log
+groups exist before the agent does, with a retention and a key.
 """
 
 from __future__ import annotations
 
+import json
+
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from stacks.addons import add_addon
 from stacks.alarms import AlarmSet
-from stacks.container_insights import ContainerInsights
-from stacks.container_log_key import ContainerLogKey
-from stacks.dashboards import DashboardSet
-from stacks.stack import EnvironmentStack, TemplateLimitError
-from stacks.topics import people_topic_arn
-from tandem.monitoring.agent import build_addon_configuration
+from stacks.identity import PodRole
+from stacks.policy import allow, locate_environment
+from stacks.role import add_customer_key, add_log_group, allow_log_key
+from stacks.stack import EnvironmentStack, TemplateLimitError, acknowledge_findings
+from tandem.monitoring import agent
 from tandem.monitoring.alarms import build_alarms
-from tandem.monitoring.dashboards import build_dashboards
-from tandem.monitoring.log_filters import build_log_filters
+from tandem.monitoring.dashboards import build_body, build_dashboards, find_limit_faults
 from tandem.monitoring.scope import MonitoringScope
+from tandem.spec import names
+from tandem.spec.environment import Environment
 
 MAX_RESOURCES = 500  # of a template: CloudFormation user guide, quotas
+# CreateLogGroup too: Fluent Bit asks to make its groups (auto_create_group) and is content that they are there
+_LOG_ACTIONS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents")
+# the agent's own look at the node that it is on; neither takes a narrower resource
+_INSTANCE_ACTIONS = ("ec2:DescribeTags", "ec2:DescribeVolumes")
 
 
 class ObservabilityStack(EnvironmentStack):
@@ -41,25 +49,14 @@ class ObservabilityStack(EnvironmentStack):
         self, scope: Construct, id_: str, *, monitoring_scope: MonitoringScope, agent_version: str | None
     ) -> None:
         environment = monitoring_scope.environment
-        super().__init__(
-            scope, id_, environment=environment, description="Tandem: dashboards, alarms, Container Insights"
-        )
-        AlarmSet(self, "Alarms", alarms=build_alarms(monitoring_scope), topic_arn=people_topic_arn(environment))
-        DashboardSet(self, "Dashboards", dashboards=build_dashboards(monitoring_scope), region=environment.region)
+        description = "Tandem: dashboards, alarms, Container Insights"
+        super().__init__(scope, id_, environment=environment, description=description)
+        topic_arn = locate_environment(environment).arn("sns", names.topic_name(environment))
+        AlarmSet(self, "Alarms", alarms=build_alarms(monitoring_scope), topic_arn=topic_arn)
+        _add_dashboards(Construct(self, "Dashboards"), monitoring_scope)
         if environment.observability.container_insights:
-            key = ContainerLogKey(self, "Key", environment=environment)
-            ContainerInsights(
-                self,
-                "ContainerInsights",
-                environment=environment,
-                key_arn=key.arn,
-                filters=build_log_filters(environment),
-                configuration=build_addon_configuration(environment),
-                version=agent_version,
-            )
-        self._check_size()
-
-    def _check_size(self) -> None:
+            key_arn = _add_log_key(Construct(self, "Key"), environment)
+            _add_container_insights(Construct(self, "ContainerInsights"), environment, key_arn, agent_version)
         resources = [child for child in self.node.find_all() if isinstance(child, cdk.CfnResource)]
         if len(resources) > MAX_RESOURCES:
             alarm_count = sum(isinstance(child, cloudwatch.CfnAlarm) for child in resources)
@@ -68,3 +65,77 @@ class ObservabilityStack(EnvironmentStack):
                 where=self.stack_name,
                 change="host fewer variants in this environment, or take values out of observability.reference",
             )
+
+
+def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None:
+    """Add every dashboard, unless it passes a limit of CloudWatch, which ends the synthesis."""
+    for dashboard in build_dashboards(monitoring_scope):
+        fault_texts = list(find_limit_faults(dashboard))
+        if fault_texts:
+            raise TemplateLimitError("; ".join(fault_texts), where=dashboard.name, change="mend tandem/monitoring")
+        body = json.dumps(build_body(dashboard, monitoring_scope.environment.region), separators=(",", ":"))
+        cloudwatch.CfnDashboard(scope, dashboard.name, dashboard_name=dashboard.name, dashboard_body=body)
+
+
+def _add_log_key(scope: Construct, environment: Environment) -> str:
+    """Add the key of the containers' logs, which CloudWatch Logs may use for this cluster's log groups alone."""
+    location, name = locate_environment(environment), names.cluster_name(environment)
+    groups = location.arn("logs", f"log-group:{names.container_log_group_name(environment, '*')}")
+    return add_customer_key(
+        scope, alias=f"alias/{name}-watch", description=f"Container logs of {name}", location=location,
+        users=[allow_log_key(location, "ArnLike", groups)],
+    )  # fmt: skip
+
+
+def _add_container_insights(scope: Construct, environment: Environment, key_arn: str, version: str | None) -> None:
+    """Add log groups, what is counted in them, the agent's role, and the add-on."""
+    groups = {}
+    for kind in names.CONTAINER_LOG_KINDS:
+        name = names.container_log_group_name(environment, kind)
+        groups[name] = add_log_group(scope, kind, environment.log_retention_days, name=name, key_arn=key_arn)
+    for log_filter in agent.build_log_filters(environment):
+        _add_metric_filter(scope, log_filter).add_resource_dependency(groups[log_filter.log_group])
+    addon = add_addon(
+        scope, agent.ADDON, cluster_ref=names.cluster_name(environment), versions={agent.ADDON: version},
+        configuration=agent.build_addon_configuration(environment), role=_add_agent_role(scope, environment),
+    )  # fmt: skip
+    for group in groups.values():
+        addon.add_resource_dependency(group)  # the agent would make it, kept for ever and under no key of ours
+
+
+def _add_metric_filter(scope: Construct, log_filter: agent.LogFilter) -> logs.CfnMetricFilter:
+    """Count matching events; a minute with events, none of which matches, is 0, and one without any is no value."""
+    transformation = logs.CfnMetricFilter.MetricTransformationProperty(
+        metric_name=log_filter.name, metric_namespace=log_filter.namespace, metric_value="1",
+        default_value=0, unit=log_filter.unit,
+    )  # fmt: skip
+    return logs.CfnMetricFilter(
+        scope, log_filter.name, filter_name=log_filter.name, log_group_name=log_filter.log_group,
+        filter_pattern=log_filter.pattern, metric_transformations=[transformation],
+    )  # fmt: skip
+
+
+def _add_agent_role(scope: Construct, environment: Environment) -> PodRole:
+    """Add the role of the agents, which write to their own log groups and to nothing else.
+
+    They put no metric: CloudWatch takes the metrics out of what the agents log (embedded metric format), so they need
+    no PutMetricData. CloudWatchAgentServerPolicy, which AWS offers for them, would let them write any metric and any
+    log of the account. What they call is what that policy and the add-on's chart name for logs and for EC2; unproven on
+    EKS, where an AccessDenied in an agent's log would name what is missing.
+    """
+    location = locate_environment(environment)
+    groups = [
+        location.arn("logs", f"log-group:{names.container_log_group_name(environment, kind)}{stream_suffix}")
+        for kind in names.CONTAINER_LOG_KINDS
+        for stream_suffix in ("", ":log-stream:*")
+    ]
+    statements = [allow(_LOG_ACTIONS, groups), allow(_INSTANCE_ACTIONS, ["*"])]
+    role = PodRole(
+        scope, "AgentRole", environment=environment, namespace=agent.NAMESPACE, account=agent.SERVICE_ACCOUNT,
+        statements=statements, policy_name="watch",
+    )  # fmt: skip
+    stream_reason = "a stream is named after its node, which is not known beforehand; the log group is literal"
+    reasons = {f"AwsSolutions-IAM5[Resource::{arn}]": stream_reason for arn in groups if arn.endswith("*")}
+    instance_reason = "reading tags and volumes of instances takes no narrower resource"
+    acknowledge_findings(role.role, reasons | {"AwsSolutions-IAM5[Resource::*]": instance_reason})
+    return role

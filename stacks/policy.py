@@ -1,17 +1,33 @@
-"""IAM policy documents as the JSON an operator reads in the console.
+"""Statements of policies as the JSON an operator reads in the console, and the literal ARNs in them.
 
-Invariant: no statement has a wildcard action.
+Invariant: no statement has a wildcard action; no ARN here is a CDK token, because account and region are declared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tandem.spec.environment import Environment
+from tandem.spec.images import PRIVATE_ECR
 
 Conditions = Mapping[str, Mapping[str, str | Sequence[str]]]
+Statement = dict[str, Any]
+
+_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}  # AWS General Reference, ARNs
+# A pull-through cache fetches on the first pull, in the name of who pulls, and makes the repository (ECR user guide,
+# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions).
+_FIRST_PULL_ACTIONS = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
+PULL_ACTIONS = (
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:GetDownloadUrlForLayer",
+    *_FIRST_PULL_ACTIONS,
+)
 
 
-def policy_document(*statements: dict[str, Any]) -> dict[str, Any]:
+def policy_document(*statements: Statement) -> dict[str, Any]:
     """Return a policy document."""
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
@@ -19,7 +35,7 @@ def policy_document(*statements: dict[str, Any]) -> dict[str, Any]:
 def allow(
     actions: Sequence[str], resources: Sequence[str] = (), *, service: str | None = None,
     conditions: Conditions | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> Statement:  # fmt: skip
     """Return a statement that allows `actions`.
 
     Args:
@@ -33,3 +49,97 @@ def allow(
         **({"Resource": list(resources)} if resources else {}),
         **({"Condition": conditions} if conditions else {}),
     }
+
+
+def deny_plain_transport(action: str, arn: str) -> Statement:
+    """Return the statement that refuses senders without TLS."""
+    conditions = {"Bool": {"aws:SecureTransport": "false"}}
+    return {"Effect": "Deny", "Principal": "*", "Action": [action], "Resource": [arn], "Condition": conditions}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsLocation:
+    """An account and a region."""
+
+    account: str
+    region: str
+
+    @property
+    def partition(self) -> str:
+        """Return the partition the region lies in."""
+        return next((name for start, name in _PARTITIONS.items() if self.region.startswith(start)), "aws")
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a regional resource of this account."""
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
+
+    def cluster_arn(self, name: str) -> str:
+        """Return the ARN of an EKS cluster."""
+        return self.arn("eks", f"cluster/{name}")
+
+    def bucket_arn(self, name: str) -> str:
+        """Return the ARN of a bucket, which names neither account nor region."""
+        return f"arn:{self.partition}:s3:::{name}"
+
+    def account_condition(self) -> dict[str, dict[str, str]]:
+        """Return the condition of a trust that a service acts for a resource of this account, and of no other."""
+        return {"StringEquals": {"aws:SourceAccount": self.account}}
+
+    def aws_policy_arn(self, name: str) -> str:
+        """Return the ARN of a policy that AWS manages."""
+        return f"arn:{self.partition}:iam::aws:policy/{name}"
+
+
+def locate_environment(environment: Environment) -> AwsLocation:
+    """Return where `environment` is."""
+    return AwsLocation(account=environment.account, region=environment.region)
+
+
+def allow_bucket_key(environment: Environment, *, writes: bool) -> list[Statement]:
+    """Return the right to the customer key of the bucket, for S3 of this region alone; none where S3's keys encrypt.
+
+    The key's own policy stays its owner's. An upload in parts decrypts what it sent before (S3 user guide, "Protecting
+    data using SSE-KMS", uploads in parts).
+    """
+    key = environment.artifacts.kms_key_arn
+    actions = ["kms:Decrypt", "kms:GenerateDataKey"] if writes else ["kms:Decrypt"]
+    conditions = {"StringEquals": {"kms:ViaService": f"s3.{environment.region}.amazonaws.com"}}
+    return [allow(actions, [key], conditions=conditions)] if key else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateRepository:
+    """A repository of some account's private ECR registry."""
+
+    host: str
+    account: str
+    region: str
+    name: str
+
+    @classmethod
+    def parse_reference(cls, reference: str) -> Self | None:
+        """Return the repository of `[oci://]host/name[:tag][@digest]`, or None where it is not in private ECR."""
+        match = PRIVATE_ECR.match(reference.removeprefix("oci://"))
+        return cls(**match.groupdict()) if match and match["name"] else None
+
+    def arn(self, partition: str) -> str:
+        """Return the repository's ARN."""
+        return f"arn:{partition}:ecr:{self.region}:{self.account}:repository/{self.name}"
+
+
+def allow_first_pulls(mirrors: Collection[str], partition: str) -> list[Statement]:
+    """Return the right to let pull-through caches fetch an image for the first time, below each mirror's prefix.
+
+    Args:
+        mirrors: host, or host/path; one without a path, the registry's root, has no prefix that would bound the right,
+            and gets none: its repositories must be there.
+        partition: of the ARNs.
+    """
+    repositories = [PrivateRepository.parse_reference(mirror) for mirror in sorted(mirrors)]
+    arns = [f"{repository.arn(partition)}/*" for repository in repositories if repository]
+    return [allow(_FIRST_PULL_ACTIONS, arns)] if arns else []
+
+
+def allow_login() -> Statement:
+    """Return the right to log in to private registries; the repositories' own rights decide what it opens."""
+    return allow(["ecr:GetAuthorizationToken"], ["*"])

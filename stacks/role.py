@@ -1,21 +1,38 @@
-"""Roles and log groups, which every part of an environment has alike."""
+"""Roles, log groups and customer keys, which every part of an environment has alike."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.nag import acknowledge_findings
-from stacks.policy import Conditions, allow, policy_document
+from stacks.policy import AwsLocation, Conditions, Statement, allow, policy_document
+from stacks.stack import acknowledge_findings
+
+LAMBDA = "lambda.amazonaws.com"
+DELETION_WINDOW_DAYS = 30  # the longest KMS waits before a key is gone for good
+KEY_ADMINISTRATION = (
+    "kms:CancelKeyDeletion", "kms:CreateAlias", "kms:CreateGrant", "kms:Decrypt", "kms:DeleteAlias",
+    "kms:DescribeKey", "kms:DisableKey", "kms:DisableKeyRotation", "kms:EnableKey", "kms:EnableKeyRotation",
+    "kms:Encrypt", "kms:GenerateDataKey", "kms:GetKeyPolicy", "kms:GetKeyRotationStatus", "kms:ListGrants",
+    "kms:ListKeyPolicies", "kms:ListKeyRotations", "kms:ListResourceTags", "kms:PutKeyPolicy",
+    "kms:RetireGrant", "kms:RevokeGrant", "kms:ScheduleKeyDeletion", "kms:TagResource", "kms:UntagResource",
+    "kms:UpdateAlias", "kms:UpdateKeyDescription",
+)  # fmt: skip
+# CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs using AWS KMS", its wildcards written out
+LOG_KEY_ACTIONS = (
+    "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyPair",
+    "kms:GenerateDataKeyPairWithoutPlaintext", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)  # fmt: skip
 
 
 def add_role(
-    scope: Construct, service: str, *, policy_name: str, statements: Sequence[dict[str, Any]] = (),
+    scope: Construct, service: str, *, policy_name: str, statements: Sequence[Statement] = (),
     conditions: Conditions | None = None, actions: Sequence[str] = ("sts:AssumeRole",),
     managed_policy_arns: Sequence[str] = (), name: str | None = None, reasons: dict[str, str] | None = None,
 ) -> iam.CfnRole:  # fmt: skip
@@ -44,3 +61,34 @@ def add_log_group(
     group = logs.CfnLogGroup(scope, id_, log_group_name=name, retention_in_days=retention_days, kms_key_id=key_arn)
     group.apply_removal_policy(RemovalPolicy.DESTROY)
     return group
+
+
+def add_customer_key(
+    scope: Construct, *, alias: str, description: str, location: AwsLocation, users: Sequence[Statement] = ()
+) -> str:
+    """Add the key of `scope`, rotated yearly and administered by its account, and return its ARN.
+
+    Args:
+        users: further statements of its policy, in which the resource `*` is the key itself.
+    """
+    account = f"arn:{location.partition}:iam::{location.account}:root"
+    owner = allow(KEY_ADMINISTRATION, ["*"]) | {"Principal": {"AWS": account}}
+    key = kms.CfnKey(
+        scope, "Key", description=description, enable_key_rotation=True, pending_window_in_days=DELETION_WINDOW_DAYS,
+        key_policy=policy_document(owner, *users),
+    )  # fmt: skip
+    key.apply_removal_policy(RemovalPolicy.DESTROY)
+    kms.CfnAlias(scope, "Alias", alias_name=alias, target_key_id=key.ref)
+    return key.attr_arn
+
+
+def allow_log_key(location: AwsLocation, operator: str, groups: str | list[str]) -> Statement:
+    """Return the right of CloudWatch Logs to use a key for some log groups, and for nothing else.
+
+    Args:
+        operator: by which the ARNs are compared, ArnEquals or ArnLike.
+        groups: ARNs of the log groups.
+    """
+    service = f"logs.{location.region}.amazonaws.com"
+    conditions = {operator: {"kms:EncryptionContext:aws:logs:arn": groups}}
+    return allow(LOG_KEY_ACTIONS, ["*"], service=service, conditions=conditions)

@@ -1,13 +1,21 @@
-"""What every stack of an environment has in common."""
+"""What the stacks of an environment have in common: their head, exports, packed files, reasons for findings."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
 import aws_cdk as cdk
-from constructs import Construct
+from constructs import Construct, IConstruct
 
 from tandem.errors import InputError
 from tandem.spec import names
 from tandem.spec.environment import Environment
+
+ROOT = Path(__file__).parent.parent
 
 
 class TemplateLimitError(InputError):
@@ -33,3 +41,44 @@ class EnvironmentStack(cdk.Stack):
             suppress_template_indentation=True,  # a quarter of the bytes of a template with many resources
             analytics_reporting=False,
         )
+
+
+def export_value(stack: cdk.Stack, id_: str, value: str) -> str:
+    """Export `value` as `<stack>-<id_>` and return the expression by which another stack imports it.
+
+    A producer exports the same values whoever imports them, so that leaving Fleet or Workloads out, or moving capacity
+    to another zone, changes no template of the stacks below. CDK's own references would come and go with their users,
+    and CloudFormation refuses to drop an export that is still imported.
+    """
+    name = f"{stack.stack_name}-{id_}"
+    cdk.CfnOutput(stack, id_, value=value, export_name=name)
+    return cdk.Fn.import_value(name)
+
+
+def acknowledge_findings(construct: IConstruct, reasons: Mapping[str, str]) -> None:
+    """Record why findings of cdk-nag stand; no rule is switched off.
+
+    Args:
+        reasons: full id of a finding, such as `AwsSolutions-IAM4[Policy::...]`, to the reason.
+    """
+    cdk.Validations.of(construct).acknowledge(
+        *(cdk.Acknowledgment(id=f"AwsSolutions::{finding}", reason=reason) for finding, reason in reasons.items())
+    )
+
+
+def copy_files(targets_by_file: Mapping[str, str]) -> str:
+    """Copy files of the repository to paths in a new folder, to be packed as an asset; it goes with the process.
+
+    One folder serves every environment, so that the CDK hashes it once.
+    """
+    return _copy_files(tuple(targets_by_file.items())).name
+
+
+@cache
+def _copy_files(paths: tuple[tuple[str, str], ...]) -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory()
+    for file, target_path in paths:
+        target = Path(folder.name) / target_path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, target)
+    return folder

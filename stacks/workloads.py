@@ -16,11 +16,10 @@ from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct, IDependable
 
-from stacks.aws_location import locate_environment
-from stacks.ecr import PrivateRepository
-from stacks.identity import ChartReader, PodIdentities
+from stacks.identity import PodIdentities, add_chart_reader
 from stacks.kubectl import KubectlAccess
 from stacks.network import NetworkIds
+from stacks.policy import PrivateRepository, locate_environment
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
 from tandem.spec.environment import Environment, GitopsDelivery
@@ -28,9 +27,8 @@ from tandem.spec.experiment import Experiment
 
 Objects = Sequence[Mapping[str, Any]]
 Charts = Mapping[str, Mapping[str, Objects]]
-CHARTS_SPLIT_BY_NAME = frozenset(
-    {"stage", "compile", "serve"}
-)  # charts whose objects are many, large and apart from each other
+# charts whose objects are many, large and apart from each other
+CHARTS_SPLIT_BY_NAME = frozenset({"stage", "compile", "serve"})
 HELM_TIMEOUT = Duration.minutes(10)  # inside the handler's own 15, so that helm's error is what is reported
 
 
@@ -71,18 +69,10 @@ class WorkloadsStack(EnvironmentStack):
     """
 
     def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        environment: Environment,
-        experiments: Sequence[Experiment],
-        role_arns: Mapping[str, str],
-        network: NetworkIds,
-        cluster_security_group_id: str,
-        cluster_content: ClusterContent | None,
-        chart_repository: str,
-    ) -> None:
+        self, scope: Construct, id_: str, *, environment: Environment, experiments: Sequence[Experiment],
+        role_arns: Mapping[str, str], network: NetworkIds, cluster_security_group_id: str,
+        cluster_content: ClusterContent | None, chart_repository: str,
+    ) -> None:  # fmt: skip
         super().__init__(
             scope, id_, environment=environment,
             description="Tandem: the experiments' Pod Identity, and where the CDK delivers, their manifests",
@@ -97,14 +87,7 @@ class WorkloadsStack(EnvironmentStack):
         }  # fmt: skip
         delivery, chart = environment.delivery, PrivateRepository.parse_reference(chart_repository)
         if isinstance(delivery, GitopsDelivery) and delivery.tool == "flux" and chart:
-            ChartReader(
-                self,
-                "ChartReader",
-                cluster_name=names.cluster_name(environment),
-                location=locate_environment(environment),
-                namespace=delivery.namespace,
-                chart=chart,
-            )
+            add_chart_reader(Construct(self, "ChartReader"), environment, namespace=delivery.namespace, chart=chart)
         if cluster_content is None:
             return
         driver = cluster_content.driver
@@ -120,12 +103,9 @@ class WorkloadsStack(EnvironmentStack):
         )  # fmt: skip
         release.node.add_dependency(kubectl.ready)
         manifests = [
-            ManifestSequence(
-                self, experiment, kubectl=kubectl, stages=stages,
-                earlier=[release, identities[experiment]],
-            )
-            for experiment, stages in cluster_content.charts.items()
-        ]  # fmt: skip
+            ManifestSequence(self, name, kubectl=kubectl, stages=stages, earlier=[release, identities[name]])
+            for name, stages in cluster_content.charts.items()
+        ]
         # in the experiments' namespaces, so after all of them
         ManifestSequence(self, "People", kubectl=kubectl, stages=cluster_content.people, earlier=manifests)
 
@@ -139,14 +119,9 @@ class ManifestSequence(Construct):
     """
 
     def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        kubectl: KubectlAccess,
-        stages: Mapping[str, Objects],
+        self, scope: Construct, id_: str, *, kubectl: KubectlAccess, stages: Mapping[str, Objects],
         earlier: Sequence[IDependable],
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         for stage, objects in stages.items():
             manifests = [

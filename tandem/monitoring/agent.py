@@ -12,9 +12,10 @@ CRD and the agent's own schema (2026-11-21). Unproven: that the managed add-on's
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
-from tandem.metrics import CLOUDWATCH_METRICS, PUBLISHERS, VLLM_SCRAPE, cloudwatch_unit, format_namespace
+from tandem.metrics import CLOUDWATCH_METRICS, LOG_FILTER, PUBLISHERS, VLLM_SCRAPE, cloudwatch_unit, format_namespace
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -34,6 +35,10 @@ SERVER_SELECTOR = (
 SCRAPE_INTERVAL_S = 60
 FLUSH_INTERVAL_S = 5
 NO_UNIT = "None"
+ACCELERATOR_NODES = "accelerator_nodes"
+_SCRAPED_METRICS = {
+    name: metric for (publisher, name), metric in CLOUDWATCH_METRICS.items() if publisher == VLLM_SCRAPE
+}
 
 
 def build_addon_configuration(environment: Environment) -> AddonValues:
@@ -83,67 +88,98 @@ def _scrape_configuration() -> AddonValues:
 
     What it reads and does not drop is written to the log group and paid for there.
     """
-    name_patterns = [
-        re.escape(name.removeprefix("vllm:")) for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE
+    name_pattern = "|".join(re.escape(name.removeprefix("vllm:")) for name in _SCRAPED_METRICS)
+    keep_rules = [
+        {"action": "keep", "source_labels": [label], "regex": regex}
+        for label, regex in (
+            ("__meta_kubernetes_namespace", "tandem-.+"),
+            ("__meta_kubernetes_pod_container_port_number", str(names.SERVER_PORT)),
+            ("__meta_kubernetes_pod_phase", "Running"),
+            ("__name__", f"vllm:({name_pattern})"),
+        )
     ]
+    copy_rules = [
+        {"action": "replace", "source_labels": [label], "target_label": target_label}
+        for label, target_label in (
+            ("__meta_kubernetes_namespace", "Namespace"),
+            ("__meta_kubernetes_pod_label_app_kubernetes_io_name", "Service"),
+        )
+    ]
+    scrape = {
+        "job_name": SCRAPE_JOB,
+        "metrics_path": "/metrics",
+        "sample_limit": 10000,
+        "kubernetes_sd_configs": [{"role": "pod", "selectors": [{"role": "pod", "label": SERVER_SELECTOR}]}],
+        "relabel_configs": [*keep_rules[:-1], *copy_rules],
+        "metric_relabel_configs": keep_rules[-1:],
+    }
     return {
         "global": {"scrape_interval": f"{SCRAPE_INTERVAL_S}s", "scrape_timeout": "10s"},
-        "scrape_configs": [
-            {
-                "job_name": SCRAPE_JOB,
-                "metrics_path": "/metrics",
-                "sample_limit": 10000,
-                "kubernetes_sd_configs": [{"role": "pod", "selectors": [{"role": "pod", "label": SERVER_SELECTOR}]}],
-                "relabel_configs": [
-                    _keep_rule("__meta_kubernetes_namespace", "tandem-.+"),
-                    _keep_rule("__meta_kubernetes_pod_container_port_number", str(names.SERVER_PORT)),
-                    _keep_rule("__meta_kubernetes_pod_phase", "Running"),
-                    _copy_rule("__meta_kubernetes_namespace", "Namespace"),
-                    _copy_rule("__meta_kubernetes_pod_label_app_kubernetes_io_name", "Service"),
-                ],
-                "metric_relabel_configs": [_keep_rule("__name__", f"vllm:({'|'.join(name_patterns)})")],
-            }
-        ],
+        "scrape_configs": [scrape],
     }
-
-
-def _keep_rule(label: str, regex: str) -> AddonValues:
-    return {"action": "keep", "source_labels": [label], "regex": regex}
-
-
-def _copy_rule(label: str, target_label: str) -> AddonValues:
-    return {"action": "replace", "source_labels": [label], "target_label": target_label}
 
 
 def _emf_configuration(environment: Environment) -> AddonValues:
     """Return what of the scraped lines becomes a metric of CloudWatch, with which dimensions and unit."""
-    scraped_metrics = {
-        name: definition for (publisher, name), definition in CLOUDWATCH_METRICS.items() if publisher == VLLM_SCRAPE
-    }
-    units = {
-        name: cloudwatch_unit(definition)
-        for name, definition in scraped_metrics.items()
-        if cloudwatch_unit(definition) != NO_UNIT
-    }
+    units = {name: cloudwatch_unit(metric) for name, metric in _SCRAPED_METRICS.items()}
     cluster = names.cluster_name(environment)
+    declaration = {
+        "source_labels": ["job"],
+        "label_matcher": f"^{SCRAPE_JOB}$",
+        "dimensions": [list(dimensions) for dimensions in PUBLISHERS[VLLM_SCRAPE].dimensions],
+        "metric_selectors": [f"^{re.escape(name)}$" for name in _SCRAPED_METRICS],
+    }
     prometheus = {
         "cluster_name": cluster,
         "log_group_name": names.container_log_group_name(environment, "prometheus"),
         "prometheus_config_path": SCRAPE_FILE,
         "emf_processor": {
             "metric_namespace": format_namespace(VLLM_SCRAPE, environment.name, cluster),
-            "metric_unit": units,
-            "metric_declaration": [
-                {
-                    "source_labels": ["job"],
-                    "label_matcher": f"^{SCRAPE_JOB}$",
-                    "dimensions": [list(dimensions) for dimensions in PUBLISHERS[VLLM_SCRAPE].dimensions],
-                    "metric_selectors": [f"^{re.escape(name)}$" for name in scraped_metrics],
-                }
-            ],
+            "metric_unit": {name: unit for name, unit in units.items() if unit != NO_UNIT},
+            "metric_declaration": [declaration],
         },
     }
     return {
         "agent": {"region": environment.region},  # the chart adds it to its own configurations only
         "logs": {"metrics_collected": {"prometheus": prometheus}, "force_flush_interval": FLUSH_INTERVAL_S},
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFilter:
+    """One metric that CloudWatch Logs makes of log events, without dimensions, so that it is one whatever they say.
+
+    Args:
+        name: of the filter and of the metric.
+        log_group: whose events it reads.
+        pattern: in CloudWatch Logs' own language for JSON events.
+        namespace: of the metric.
+        unit: as CloudWatch spells it.
+    """
+
+    name: str
+    log_group: str
+    pattern: str
+    namespace: str
+    unit: str
+
+
+def build_log_filters(environment: Environment) -> tuple[LogFilter, ...]:
+    """Return the metric filters of an environment; none without Container Insights, whose events they read.
+
+    `accelerator_nodes` counts the events of type Node, of which the agent on each node writes one a minute. Events of
+    the system nodes keep the log group going, so that 0 is reported while no accelerator node lives. It does not see a
+    node whose agent is dead, nor one that has not joined the cluster: EC2 bills both.
+    """
+    if not environment.observability.container_insights:
+        return ()
+    instance_type = environment.capacity.instance_type
+    return (
+        LogFilter(
+            name=ACCELERATOR_NODES,
+            log_group=names.container_log_group_name(environment, "performance"),
+            pattern=f'{{ ($.Type = "Node") && ($.InstanceType = "{instance_type}") }}',
+            namespace=names.bench_namespace(environment),
+            unit=cloudwatch_unit(CLOUDWATCH_METRICS[LOG_FILTER, ACCELERATOR_NODES]),
+        ),
+    )

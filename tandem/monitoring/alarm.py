@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tandem.monitoring.widget import MathExpression, MetricLine
 from tandem.spec import names
@@ -41,7 +41,6 @@ class MetricAlarm:
         sentence: one sentence of what is wrong when it fires.
         reason: why this threshold.
         anchor: heading in docs/runbook.md, as its anchor.
-        publishers: whose metrics it reads.
         lines: what is read; exactly one is shown, and that one is compared.
         comparison, threshold: it fires above (or below) this level, in the unit of the shown line.
         period_s: of the statistic.
@@ -55,7 +54,6 @@ class MetricAlarm:
     sentence: str
     reason: str
     anchor: str
-    publishers: tuple[str, ...]
     lines: tuple[MetricLine | MathExpression, ...]
     comparison: Comparison = "above"
     threshold: float = 0
@@ -90,9 +88,9 @@ class CompositeAlarm:
     sentence: str
     anchor: str
     alarms: tuple[str, ...]
-    suppressor: str | None = None
-    wait_s: int = 0
-    extension_s: int = 0
+    suppressor: str | None
+    wait_s: int = SUPPRESSOR_WAIT_S
+    extension_s: int = SUPPRESSOR_EXTENSION_S
 
     @property
     def description(self) -> str:
@@ -113,22 +111,38 @@ class EnvironmentAlarms:
         alarms: without actions of their own.
         suppressor: the suppressor; None where nobody publishes what it needs.
         composites: what notifies; each alarm belongs to one.
-        coverage_gaps: what no alarm sees, and why, a sentence each.
     """
 
     alarms: tuple[MetricAlarm, ...]
     suppressor: MetricAlarm | None
     composites: tuple[CompositeAlarm, ...]
-    coverage_gaps: tuple[str, ...] = ()
+
+
+def build_alarm(
+    environment: Environment, name_parts: Sequence[str], sentence: str, reason: str,
+    *lines: MetricLine | MathExpression, **fields: Any,
+) -> MetricAlarm:  # fmt: skip
+    """Return a metric alarm, beyond its level in all of its periods unless `fields` say `datapoints`.
+
+    A median of few values is evaluated all the same: `ignore` would keep an alarm in alarm from the end of a run on,
+    when no values come any more, and what it notifies with it.
+
+    Args:
+        name_parts: of its name; the first is its kind, and its heading in docs/runbook.md.
+        fields: of MetricAlarm.
+    """
+    is_percentile = any(isinstance(line, MetricLine) and line.statistic.startswith("p") for line in lines)
+    defaults = {"datapoints": fields["periods"], "low_samples": "evaluate" if is_percentile else None}
+    name = names.alarm_name(environment, *name_parts)
+    return MetricAlarm(
+        name=name, sentence=sentence, reason=reason, anchor=name_parts[0], lines=lines, **{**defaults, **fields}
+    )
 
 
 def build_composites(
-    environment: Environment,
-    kinds: Mapping[str, tuple[tuple[str, ...], str]],
-    anchor: str,
-    metric_alarms: Sequence[MetricAlarm],
-    suppressor: MetricAlarm | None = None,
-) -> Iterator[CompositeAlarm]:
+    environment: Environment, kinds: Mapping[str, tuple[tuple[str, ...], str]], anchor: str,
+    metric_alarms: Sequence[MetricAlarm], suppressor: MetricAlarm | None = None,
+) -> Iterator[CompositeAlarm]:  # fmt: skip
     """Yield what notifies of some alarms: a composite for each kind of fault, several where a rule has no room.
 
     Args:
@@ -148,8 +162,6 @@ def build_composites(
                 anchor=anchor,
                 alarms=group,
                 suppressor=suppressor.name if suppressor else None,
-                wait_s=SUPPRESSOR_WAIT_S if suppressor else 0,
-                extension_s=SUPPRESSOR_EXTENSION_S if suppressor else 0,
             )
 
 

@@ -40,20 +40,16 @@ COMPOSITE_KINDS: dict[str, tuple[tuple[str, ...], str]] = {
 def build_alarms(scope: MonitoringScope) -> EnvironmentAlarms:
     """Return every alarm of an environment, what mutes them and what notifies."""
     suppressor = serving.build_suppressor(scope)
-    metric_alarms = _rename_duplicates((*serving.build_serving_alarms(scope), *bench.build_bench_alarms(scope)))
-    return EnvironmentAlarms(
-        alarms=metric_alarms,
-        suppressor=suppressor,
-        composites=tuple(build_composites(scope.environment, COMPOSITE_KINDS, CALL_ANCHOR, metric_alarms, suppressor)),
-        coverage_gaps=list_coverage_gaps(scope),
-    )
+    metric_alarms = _rename_duplicates([*serving.build_serving_alarms(scope), *bench.build_bench_alarms(scope)])
+    composites = build_composites(scope.environment, COMPOSITE_KINDS, CALL_ANCHOR, metric_alarms, suppressor)
+    return EnvironmentAlarms(alarms=metric_alarms, suppressor=suppressor, composites=tuple(composites))
 
 
 def list_coverage_gaps(scope: MonitoringScope) -> tuple[str, ...]:
     """Return what no alarm of an environment sees: a sentence each, the reason behind its first colon."""
-    suppressor = serving.build_suppressor(scope)
     mute_gap = "Nothing is muted while the fleet is parked: without Container Insights nobody counts the nodes."
-    return (*(() if suppressor else (mute_gap,)), *serving.list_coverage_gaps(scope), *bench.list_coverage_gaps(scope))
+    mute_gaps = [] if serving.build_suppressor(scope) else [mute_gap]
+    return (*mute_gaps, *serving.list_coverage_gaps(scope), *bench.list_coverage_gaps(scope))
 
 
 def _rename_duplicates(metric_alarms: Sequence[MetricAlarm]) -> tuple[MetricAlarm, ...]:
@@ -61,15 +57,12 @@ def _rename_duplicates(metric_alarms: Sequence[MetricAlarm]) -> tuple[MetricAlar
 
     Names hold dashes themselves: variant `b-c` of experiment `a` and `c` of `a-b` join to one name.
     """
-    name_counts = Counter(alarm.name for alarm in metric_alarms)
-    return tuple(
-        replace(alarm, name=_append_digest(alarm))
-        if name_counts[alarm.name] > 1 or len(alarm.name) > MAX_NAME_CHARACTERS
-        else alarm
-        for alarm in metric_alarms
-    )
-
-
-def _append_digest(alarm: MetricAlarm) -> str:
-    digest = hashlib.sha256(repr((alarm.anchor, alarm.lines)).encode()).hexdigest()[:_DIGEST_CHARACTERS]
-    return f"{alarm.name[: MAX_NAME_CHARACTERS - len(digest) - 1]}-{digest}"
+    counts = Counter(alarm.name for alarm in metric_alarms)
+    renamed_alarms = []
+    for alarm in metric_alarms:
+        name = alarm.name
+        if counts[name] > 1 or len(name) > MAX_NAME_CHARACTERS:
+            digest = hashlib.sha256(repr((alarm.anchor, alarm.lines)).encode()).hexdigest()[:_DIGEST_CHARACTERS]
+            name = f"{name[: MAX_NAME_CHARACTERS - len(digest) - 1]}-{digest}"
+        renamed_alarms.append(replace(alarm, name=name))
+    return tuple(renamed_alarms)

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tandem.metrics import ALL_LOADS, CLOUDWATCH_METRICS, GUARD, LOG_FILTER, VLLM_SCRAPE, list_published_metrics
+from tandem.monitoring.agent import build_log_filters
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.guard_alarms import build_guard_alarms
-from tandem.monitoring.log_filters import build_log_filters
 from tandem.monitoring.scope import ExperimentScope, MonitoringScope
 from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, MetricLine
 from tandem.spec.catalogue import load_catalogue
@@ -102,7 +102,7 @@ def compute_monitoring_cost(scope: MonitoringScope, prices: WatchPrices | None =
     """
     watch_prices = prices or load_catalogue().watch_prices
     hours = compute_fleet_hours(scope.environment)
-    display_rows = tuple(_list_display_rows(scope, watch_prices))  # whatever the hours; they are dear to draw
+    display_rows = list(_list_display_rows(scope, watch_prices))  # whatever the hours; they are dear to draw
 
     def price_parts(fleet_hours: float) -> tuple[CostPart, ...]:
         return tuple(
@@ -148,15 +148,17 @@ def _list_rows(scope: MonitoringScope, hours: float, display_rows: Iterable[Cost
     series = sum(count_bench_series(member) for member in scope.experiments)
     variants = sum(len(member.experiment.all_variants()) for member in scope.experiments)
     has_insights, share = scope.environment.observability.container_insights, hours / HOURS_PER_MONTH
-    guard_series = sum(publisher == GUARD for publisher, _ in CLOUDWATCH_METRICS)
+    guard_series, server_series = (
+        sum(publisher == sender for publisher, _ in CLOUDWATCH_METRICS) for sender in (GUARD, VLLM_SCRAPE)
+    )
     bench_text = f"{series} series of {variants} variants, for {hours:.1f} of {HOURS_PER_MONTH:.0f} hours"
     yield "metrics of the bench", "metric_month", series * share, bench_text
     yield f"metrics of the {GUARD}", "metric_month", guard_series, f"{guard_series} series always"
     if has_insights:
-        constant_series, fleet_series = _count_insights_series(scope)
+        constant_series, fleet_series = _count_insights_series(scope, variants)
         insights_text = f"{constant_series} series always, {fleet_series} more while the fleet lives"
         yield "metrics of Container Insights", "metric_month", constant_series + fleet_series * share, insights_text
-        server_series = variants * sum(publisher == VLLM_SCRAPE for publisher, _ in CLOUDWATCH_METRICS)
+        server_series *= variants
         server_text = f"{server_series} series while the fleet lives"
         yield "metrics of the servers", "metric_month", server_series * share, server_text
         filter_series = len(build_log_filters(scope.environment))
@@ -174,52 +176,47 @@ def _list_rows(scope: MonitoringScope, hours: float, display_rows: Iterable[Cost
 def _list_log_rows(environment: Environment, hours: float, variants: int) -> Iterator[CostRow]:
     node_hours = environment.cluster.system_nodes.count * HOURS_PER_MONTH + environment.capacity.nodes * hours
     ingest_gb = (node_hours * NODE_LOG_BYTES_PER_HOUR + variants * hours * SERVER_LOG_BYTES_PER_HOUR) / BYTES_PER_GB
-    storage_gb = ingest_gb * environment.log_retention_days / DAYS_PER_MONTH
+    retention_days = environment.log_retention_days
+    storage_gb = ingest_gb * retention_days / DAYS_PER_MONTH
     ingest_text = (
         f"{ingest_gb:.1f} GB, estimated: {NODE_LOG_BYTES_PER_HOUR / 1e6:.0f} MB an hour of a node, "
         f"{SERVER_LOG_BYTES_PER_HOUR / 1e6:.0f} of a server"
     )
-    storage_text = f"{storage_gb:.1f} GB, those of {environment.log_retention_days} days, as if stored uncompressed"
+    storage_text = f"{storage_gb:.1f} GB, those of {retention_days} days, as if stored uncompressed"
     yield "logs taken in", "log_gb_ingested", ingest_gb, ingest_text
     yield "logs kept", "log_gb_month_stored", storage_gb, storage_text
 
 
-def _count_insights_series(scope: MonitoringScope) -> tuple[int, int]:
+def _count_insights_series(scope: MonitoringScope, variants: int) -> tuple[int, int]:
     """Return (series that are always sent, series more while the fleet lives)."""
     environment = scope.environment
-    variants = sum(len(member.experiment.all_variants()) for member in scope.experiments)
-    constant_series = (
-        SERIES_PER_CLUSTER
-        + SERIES_PER_NODE * environment.cluster.system_nodes.count
-        + SERIES_PER_NAMESPACE * NAMESPACES
-        + SERIES_PER_SERVICE * SERVICES
-        + SERIES_PER_WORKLOAD * WORKLOADS
+    constant_counts = (
+        (SERIES_PER_CLUSTER, 1),
+        (SERIES_PER_NODE, environment.cluster.system_nodes.count),
+        (SERIES_PER_NAMESPACE, NAMESPACES),
+        (SERIES_PER_SERVICE, SERVICES),
+        (SERIES_PER_WORKLOAD, WORKLOADS),
     )
-    fleet_series = (
-        SERIES_PER_NODE * environment.capacity.nodes
-        + SERIES_PER_NAMESPACE * len(scope.experiments)
-        + (SERIES_PER_SERVICE + SERIES_PER_WORKLOAD) * variants
-    )
-    return constant_series, fleet_series
+    fleet_series = SERIES_PER_NODE * environment.capacity.nodes + SERIES_PER_NAMESPACE * len(scope.experiments)
+    server_series = (SERIES_PER_SERVICE + SERIES_PER_WORKLOAD) * variants
+    return sum(series * count for series, count in constant_counts), fleet_series + server_series
 
 
 def _list_display_rows(scope: MonitoringScope, prices: WatchPrices) -> Iterator[CostRow]:
     """Yield what dashboards and alarms cost."""
-    scope_dashboards, free_metrics = build_dashboards(scope), prices.free_dashboard_metrics.value
-    small_count = sum(_count_dashboard_metrics(dashboard) <= free_metrics for dashboard in scope_dashboards)
+    dashboards, free_metrics = build_dashboards(scope), prices.free_dashboard_metrics.value
+    small_count = sum(_count_dashboard_metrics(dashboard) <= free_metrics for dashboard in dashboards)
     free_count = min(small_count, prices.free_dashboards.value)
     dashboard_text = (
-        f"{len(scope_dashboards)}, {free_count} of them free (an account has {prices.free_dashboards.value} of up to "
+        f"{len(dashboards)}, {free_count} of them free (an account has {prices.free_dashboards.value} of up to "
         f"{free_metrics} metrics)"
     )
-    yield "dashboards", "dashboard_month", len(scope_dashboards) - free_count, dashboard_text
-    scope_alarms, fleet_alarms = build_alarms(scope), build_guard_alarms(scope.environment)
-    suppressors = [scope_alarms.suppressor] if scope_alarms.suppressor else []
-    metric_alarms = [*scope_alarms.alarms, *suppressors, *fleet_alarms.alarms]
-    metric_count = sum(len(_collect_metrics(alarm.lines)) for alarm in metric_alarms)
-    alarm_text = f"{len(metric_alarms)}, which read {metric_count} metrics"
-    yield "alarms", "alarm_metric_month", metric_count, alarm_text
-    composite_count = len(scope_alarms.composites) + len(fleet_alarms.composites)
+    yield "dashboards", "dashboard_month", len(dashboards) - free_count, dashboard_text
+    sets = (build_alarms(scope), build_guard_alarms(scope.environment))
+    alarms = [alarm for alarm_set in sets for alarm in (*alarm_set.alarms, alarm_set.suppressor) if alarm]
+    metric_count = sum(len(_collect_metrics(alarm.lines)) for alarm in alarms)
+    yield "alarms", "alarm_metric_month", metric_count, f"{len(alarms)}, which read {metric_count} metrics"
+    composite_count = sum(len(alarm_set.composites) for alarm_set in sets)
     yield "composite alarms", "composite_alarm_month", composite_count, str(composite_count)
 
 

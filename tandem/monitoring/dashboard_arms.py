@@ -5,14 +5,16 @@ Invariant: the baseline is the first variant that decodes plainly; an arm has on
 
 from __future__ import annotations
 
-from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS
+from collections.abc import Mapping, Sequence
+
+from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS, CloudWatchMetric
+from tandem.monitoring import widget
 from tandem.monitoring.scope import ExperimentScope
-from tandem.monitoring.widget import DashboardVariable, MetricLine, Statistic
+from tandem.monitoring.widget import COLUMNS, PERIOD_S, GraphWidget, MathExpression, MetricLine, Statistic
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Variant
 
-PERIOD_S = 300  # CloudWatch keeps minutes for 15 days and five minutes for 63 (user guide, metrics retention)
 BASELINE_COLOR = "#7a8ba6"
 # Each at least 20 apart (CIE 1976) from every other and from the baseline, for normal sight as for protanopia and
 # deuteranopia, and at least 2:1 against white and against CloudWatch's dark: tests/monitoring/test_colors.py
@@ -29,20 +31,19 @@ class DashboardArms:
     """
 
     def __init__(self, environment: Environment, experiment_scope: ExperimentScope) -> None:
-        self.environment, self.experiment_scope = environment, experiment_scope
+        self.environment, self.experiment = environment, experiment_scope.experiment
+        self.suites, traffic = experiment_scope.traffic.suites, experiment_scope.traffic
         self.namespace = names.bench_namespace(environment)
-        all_variants = experiment_scope.experiment.all_variants()
+        all_variants = self.experiment.all_variants()
         self.baseline = next((variant for variant in all_variants if variant.mode == "none"), None)
         compared_variants = tuple(variant for variant in all_variants if variant is not self.baseline)
         self.variants, self.overflow_variants = compared_variants[:MAX_VARIANTS], compared_variants[MAX_VARIANTS:]
         self.visible_variants = ((self.baseline,) if self.baseline else ()) + self.variants
-        classes = (*experiment_scope.traffic.classes, ALL_VALUES)
-        concurrencies = tuple(
-            str(streams) for streams in reversed(experiment_scope.traffic.concurrencies)
-        )  # every suite has the most
+        classes = (*traffic.classes, ALL_VALUES)
+        concurrencies = tuple(str(streams) for streams in reversed(traffic.concurrencies))  # every suite has the most
         self.variables = (
-            DashboardVariable(dimension="PromptClass", label="Prompt class", values=classes),
-            DashboardVariable(dimension="Concurrency", label="Concurrency", values=concurrencies),
+            widget.DashboardVariable(dimension="PromptClass", label="Prompt class", values=classes),
+            widget.DashboardVariable(dimension="Concurrency", label="Concurrency", values=concurrencies),
         )
         self.default_choice = classes[0], concurrencies[0]
 
@@ -51,14 +52,9 @@ class DashboardArms:
         return BASELINE_COLOR if variant is self.baseline else VARIANT_COLORS[self.variants.index(variant)]
 
     def line(
-        self,
-        name: str,
-        variant: Variant,
-        statistic: Statistic,
-        id_: str | None = None,
-        *,
+        self, name: str, variant: Variant, statistic: Statistic, id_: str | None = None, *,
         cell: tuple[str, str] | None = None,
-    ) -> MetricLine:
+    ) -> MetricLine:  # fmt: skip
         """Return an arm's series of a figure, hidden where it has an id.
 
         Args:
@@ -68,8 +64,7 @@ class DashboardArms:
             id_: by which an expression reads it.
             cell: class and concurrency; None: the chosen ones.
         """
-        prompt_class, concurrency = cell or self.default_choice
-        values = (self.experiment_scope.experiment.name, variant.name, prompt_class, concurrency)
+        values = (self.experiment.name, variant.name, *(cell or self.default_choice))
         return MetricLine(
             metric=name,
             namespace=self.namespace,
@@ -81,11 +76,30 @@ class DashboardArms:
             color=None if id_ else self.color(variant),
         )
 
+    def build_expression(self, text: str, variant: Variant, id_: str) -> MathExpression:
+        """Return an expression that is drawn as an arm."""
+        return MathExpression(text=text, label=variant.name, id=id_, color=self.color(variant))
+
     def build_search(self, name: str, statistic: Statistic, **values: str) -> str:
         """Return the SEARCH for a figure of this experiment, in the cells that have the given values."""
-        terms = {"MetricName": name, "Experiment": self.experiment_scope.experiment.name, **values}
-        return (
-            f'SEARCH(\'{{"{self.namespace}",{",".join(BENCH_DIMENSIONS)}}} '
-            + " ".join(f'{key}="{value}"' for key, value in terms.items())
-            + f"', '{statistic}', {PERIOD_S})"
-        )
+        terms = {"Experiment": self.experiment.name, **values}
+        return build_search(self.namespace, BENCH_DIMENSIONS, name, statistic, terms)
+
+
+def build_search(
+    namespace: str, dimensions: Sequence[str], metric: str, statistic: Statistic, values: Mapping[str, str]
+) -> str:
+    """Return the SEARCH for the series of a metric that have some values of its dimensions."""
+    terms = " ".join(f'{key}="{value}"' for key, value in {"MetricName": metric, **values}.items())
+    return f"SEARCH('{{\"{namespace}\",{','.join(dimensions)}}} {terms}', '{statistic}', {PERIOD_S})"
+
+
+def build_metric_graph(
+    metric: CloudWatchMetric, *lines: MetricLine | MathExpression, width: int = COLUMNS // 3
+) -> GraphWidget:
+    """Return the graph that the catalogue states of a metric, with some lines; no choice changes it."""
+    unit = metric.drawn_unit or metric.unit
+    return GraphWidget(
+        title=f"{metric.title} [{unit}]", sentence=metric.sentence, unit=unit, publishers=(metric.publisher,),
+        lines=lines, varies=False, width=width,
+    )  # fmt: skip

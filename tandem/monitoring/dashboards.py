@@ -21,19 +21,197 @@ that value; each found one is a series, whose label holds the values of its dime
 
 A graph whose view is `numbers` has one period: the whole time range that is looked at (CloudWatch's
 setPeriodToTimeRange), for its lines as for its expressions.
+
+A choice is a variable of type `pattern`, not of type `property`: a property variable rewrites its dimension everywhere,
+inside of SEARCH expressions too (AWS's own aws/sagemaker-python-sdk, src/sagemaker/model_monitor/dashboards.py, relies
+on that), so no graph could keep its class beside one that varies. A pattern stands only in the graphs that vary.
+
+CloudWatch's forms are those of "Dashboard Body Structure and Syntax" (docs.aws.amazon.com, AmazonCloudWatch, API
+reference, read 2026-11-21) and of what the CDK renders (aws-cdk-lib 2.275.0, aws-cloudwatch/lib/variable.js).
 """
 
 from __future__ import annotations
 
-from tandem.monitoring import cost_dashboard, experiment_dashboard, infrastructure_dashboard
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tandem.monitoring import widget
+from tandem.monitoring.cost_dashboard import build_cost_dashboard
+from tandem.monitoring.experiment_dashboard import build_experiment_dashboard
+from tandem.monitoring.infrastructure_dashboard import build_infrastructure_dashboard
 from tandem.monitoring.scope import MonitoringScope
-from tandem.monitoring.widget import Dashboard
+from tandem.monitoring.widget import Dashboard, GraphMark, GraphWidget, MathExpression, MetricLine, TextWidget
+
+# "CloudWatch service quotas" and "CloudWatch search expression syntax" (user guide, read 2026-11-21); GetMetricData
+MAX_WIDGETS, MAX_METRICS = 500, 2500
+MAX_EXPRESSION_CHARACTERS, MAX_SEARCH_CHARACTERS = 2048, 1024
+MAX_NAME_CHARACTERS = 255
+# No source gives a size that CloudWatch takes. The template that carries the bodies may have 1 MB (CloudFormation
+# quotas), and each quote is escaped in it: of larger bodies not three would fit.
+MAX_BODY_BYTES = 250_000
+_PATTERN = "chosen_{}"  # stands for the chosen value of a dimension; no real value is written so
+_MARK_COLOR = "#687078"  # of a vertical mark: seen on white and on dark, no arm's color
 
 
 def build_dashboards(scope: MonitoringScope) -> tuple[Dashboard, ...]:
     """Return every dashboard of an environment: its experiments in its order, then the machine, then money."""
-    return (
-        *(experiment_dashboard.build_experiment_dashboard(scope.environment, member) for member in scope.experiments),
-        infrastructure_dashboard.build_infrastructure_dashboard(scope),
-        cost_dashboard.build_cost_dashboard(scope),
-    )
+    experiments = (build_experiment_dashboard(scope.environment, member) for member in scope.experiments)
+    return (*experiments, build_infrastructure_dashboard(scope), build_cost_dashboard(scope))
+
+
+def build_body(dashboard: Dashboard, region: str) -> dict[str, Any]:
+    """Return the dashboard's body, to be written as JSON.
+
+    Args:
+        dashboard: what is drawn.
+        region: where its metrics are; dashboards are global in an account, so each graph says it.
+    """
+    variables = [_build_variable_json(variable) for variable in dashboard.variables]
+    return {
+        "start": dashboard.start,
+        "periodOverride": "inherit",  # the periods of the graphs hold, whatever range is looked at
+        **({"variables": variables} if variables else {}),
+        "widgets": [
+            {
+                "type": "text" if isinstance(box.content, str) else "metric",
+                "x": box.x,
+                "y": box.y,
+                "width": box.width,
+                "height": box.height,
+                "properties": (
+                    {"markdown": box.content}
+                    if isinstance(box.content, str)
+                    else _build_graph_json(box.content, region, dashboard.variables if box.content.varies else ())
+                ),
+            }
+            for box in place_widgets(dashboard)
+        ],
+    }
+
+
+def find_limit_faults(dashboard: Dashboard) -> Iterator[str]:
+    """Yield each limit of CloudWatch that a dashboard passes, in a sentence."""
+    lines = [line for content in dashboard.widgets if isinstance(content, GraphWidget) for line in content.lines]
+    texts = [line.text for line in lines if isinstance(line, MathExpression)]
+    searches = [text for text in texts if "SEARCH(" in text]
+    body_bytes = len(json.dumps(build_body(dashboard, "xx-xxxxxxxxx-0")).encode())
+    for amount, limit, noun in (
+        (len(dashboard.name), MAX_NAME_CHARACTERS, "characters of its name"),
+        (len(place_widgets(dashboard)), MAX_WIDGETS, "widgets, captions counted"),
+        (len(lines), MAX_METRICS, "metrics and expressions"),
+        (max(map(len, texts), default=0), MAX_EXPRESSION_CHARACTERS, "characters of an expression"),
+        (max(map(len, searches), default=0), MAX_SEARCH_CHARACTERS, "characters of a search"),
+        (body_bytes, MAX_BODY_BYTES, "bytes of JSON"),
+    ):
+        if amount > limit:
+            yield f"{amount} {noun}; at most {limit}"
+
+
+def _build_variable_json(variable: widget.DashboardVariable) -> dict[str, Any]:
+    return {
+        "type": "pattern",
+        "pattern": _PATTERN.format(variable.dimension),
+        "inputType": "select",
+        "id": variable.dimension,
+        "label": variable.label,
+        "defaultValue": variable.values[0],
+        "visible": True,
+        "values": [{"value": value, "label": value} for value in variable.values],
+    }
+
+
+def _build_graph_json(
+    graph: GraphWidget, region: str, variables: tuple[widget.DashboardVariable, ...]
+) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "title": graph.title,
+        "region": region,
+        "view": "singleValue" if graph.view == "numbers" else "timeSeries",
+        "metrics": [_build_line_json(line, variables, graph.period_s) for line in graph.lines],
+        "period": graph.period_s,
+    }
+    if graph.view == "numbers":
+        return properties | {"setPeriodToTimeRange": True, "sparkline": False}
+    return properties | {
+        "stacked": False,
+        "yAxis": {"left": {"label": graph.unit, "min": 0, "showUnits": False}},
+        "legend": {"position": "bottom"},
+        **({"annotations": _build_annotations(graph.marks)} if graph.marks else {}),
+    }
+
+
+def _build_line_json(
+    line: MetricLine | MathExpression, variables: tuple[widget.DashboardVariable, ...], period_s: int
+) -> list[Any]:
+    values = {"id": line.id, "label": line.label, "color": line.color, "visible": None if line.is_visible else False}
+    options = {name: value for name, value in values.items() if value is not None}
+    patterns = {(variable.dimension, variable.values[0]): _PATTERN.format(variable.dimension) for variable in variables}
+    if isinstance(line, MetricLine):
+        dimensions = [part for pair in line.dimensions for part in (pair[0], patterns.get(pair, pair[1]))]
+        return [line.namespace, line.metric, *dimensions, {"stat": line.statistic, **options}]
+    text = line.text
+    for (dimension, value), pattern in patterns.items():
+        text = text.replace(f'{dimension}="{value}"', f'{dimension}="{pattern}"')
+    return [{"expression": text, "period": period_s, **options}]
+
+
+def _build_annotations(marks: tuple[GraphMark, ...]) -> dict[str, Any]:
+    directions: dict[str, list[tuple[str, object]]] = {
+        "horizontal": [(mark.label, mark.value) for mark in marks if mark.value is not None],
+        "vertical": [(mark.label, mark.moment) for mark in marks if mark.moment is not None],
+    }
+    return {
+        direction: [{"label": label, "value": value, "color": _MARK_COLOR} for label, value in values]
+        for direction, values in directions.items()
+        if values
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidgetBox:
+    """A widget in its place, in columns and rows; a text may be a graph's caption."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    content: GraphWidget | str
+
+
+def build_caption(graph: GraphWidget) -> str:
+    """Return what stands under a graph: its sentence, and who publishes what it draws."""
+    return f"{graph.sentence} *Published by: {', '.join(graph.publishers)}.*"
+
+
+def place_widgets(dashboard: Dashboard) -> tuple[WidgetBox, ...]:
+    """Return every widget in its place: rows are filled from left to right in reading order, so no boxes overlap."""
+    rows: list[list[GraphWidget | TextWidget]] = [[]]
+    for content in dashboard.widgets:
+        if rows[-1] and sum(member.width for member in rows[-1]) + content.width > widget.COLUMNS:
+            rows.append([])
+        rows[-1].append(content)
+    boxes: list[WidgetBox] = []
+    for row in rows:
+        boxes += _place_row(row, max((box.y + box.height for box in boxes), default=0))
+    return tuple(boxes)
+
+
+def _place_row(row: list[GraphWidget | TextWidget], y: int) -> Iterator[WidgetBox]:
+    """Place a row: graphs of one height above captions of one height, and texts beside them as high as both."""
+    graphs = [content for content in row if isinstance(content, GraphWidget)]
+    graph_height = max((graph.height for graph in graphs), default=0)
+    caption_height = max((widget.count_text_rows(build_caption(graph), graph.width) for graph in graphs), default=0)
+    text_heights = [content.height for content in row if isinstance(content, TextWidget)]
+    row_height = max(graph_height + caption_height, *text_heights, 0)
+    x = 0
+    for content in row:
+        place = {"x": x, "width": content.width}
+        if isinstance(content, TextWidget):
+            yield WidgetBox(**place, y=y, height=row_height, content=content.markdown)
+        else:
+            yield WidgetBox(**place, y=y, height=graph_height, content=content)
+            caption_y, caption_height = y + graph_height, row_height - graph_height
+            yield WidgetBox(**place, y=caption_y, height=caption_height, content=build_caption(content))
+        x += content.width

@@ -9,12 +9,12 @@ They stand in Guard, before any fleet and as long as one lives, and depend on no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from tandem import metrics
-from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm, build_composites
-from tandem.monitoring.metric_source import MetricSource
+from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm, build_alarm, build_composites
+from tandem.monitoring.scope import MetricSource
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -28,6 +28,7 @@ PERIOD_S = 300  # one pass of the reaper
 AGE_PERIODS = 5
 # One pass that failed is made up by the next; two of three are no accident.
 FAILURE_PASSES, WINDOW_PASSES = 2, 3
+MOST_PASSES = {"periods": WINDOW_PASSES, "datapoints": FAILURE_PASSES}
 SILENT_PERIODS = 3
 
 # composite -> the alarms it holds, by their anchor, and what it says
@@ -41,20 +42,19 @@ COMPOSITE_KINDS: dict[str, tuple[tuple[str, ...], str]] = {
 def build_guard_alarms(environment: Environment) -> EnvironmentAlarms:
     """Return the alarms of Guard and what notifies of them."""
     metric_alarms = (*_list_fleet_alarms(environment), *_list_function_alarms(environment))
-    return EnvironmentAlarms(
-        alarms=metric_alarms,
-        suppressor=None,
-        composites=tuple(build_composites(environment, COMPOSITE_KINDS, STOP_ANCHOR, metric_alarms)),
-    )
+    composites = build_composites(environment, COMPOSITE_KINDS, STOP_ANCHOR, metric_alarms)
+    return EnvironmentAlarms(alarms=metric_alarms, suppressor=None, composites=tuple(composites))
 
 
 def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
     """Yield the alarms on what the reaper counts in each pass."""
     name, hours, idle_minutes = environment.name, environment.guard.max_hours, environment.guard.idle_minutes
-    source = MetricSource(environment, metrics.GUARD)
-    yield _build_pass_alarm(
-        source,
-        (TOO_OLD,),
+
+    def build(kind: str, metric: str, sentence: str, reason: str, **fields: Any) -> MetricAlarm:
+        return _build_pass_alarm(MetricSource(environment, metrics.GUARD), (kind,), metric, sentence, reason, **fields)
+
+    yield build(
+        TOO_OLD,
         "oldest_instance_hours",
         f"An instance of {name} is older than {hours} hours.",
         f"guard.max_hours, for {AGE_PERIODS * PERIOD_S // 60} minutes: at that age the reaper stops the fleet by "
@@ -63,35 +63,30 @@ def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
         periods=AGE_PERIODS,
         missing="ignore",  # who cannot see it must not say that it is gone
     )
-    yield _build_pass_alarm(
-        source,
-        (EXCESS_NODES,),
+    yield build(
+        EXCESS_NODES,
         "excess_nodes",
         f"The fleet of {name} has more nodes than its lease.",
         "in one pass: `tandem start` never raises more than the lease says, and each node costs by the hour",
     )
     if environment.capacity.kind == "capacity-block":
-        yield _build_pass_alarm(
-            source,
-            (IDLE_BLOCK,),
+        yield build(
+            IDLE_BLOCK,
             "idle_block_minutes",
             f"The Capacity Block of {name} is paid for, and nothing runs under a lease.",
             f"in every pass of {idle_minutes} minutes (guard.idle_minutes): starting and compiling hold a lease, so "
             "nobody is about to use it",
             periods=-(-60 * idle_minutes // PERIOD_S),
         )
-    yield _build_pass_alarm(
-        source,
-        (STOP_FAILURE,),
+    yield build(
+        STOP_FAILURE,
         "stop_failures",
         f"A stop of {name} is due and is not done.",
         f"in {FAILURE_PASSES} of {WINDOW_PASSES} passes: one that failed is made up for by the next",
-        periods=WINDOW_PASSES,
-        datapoints=FAILURE_PASSES,
+        **MOST_PASSES,
     )
-    yield _build_pass_alarm(
-        source,
-        (GUARD_SILENCE,),
+    yield build(
+        GUARD_SILENCE,
         "instances_alive",
         f"Nobody has counted the instances of {name} for {SILENT_PERIODS * PERIOD_S // 60} minutes.",
         f"no value in {SILENT_PERIODS} passes: the reaper sends one in each, also where there is no instance, "
@@ -104,22 +99,15 @@ def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
 
 def _list_function_alarms(environment: Environment) -> Iterator[MetricAlarm]:
     """Yield the alarms on the two functions that stop the fleet, and on the calls that were given up."""
-    functions: tuple[tuple[Literal["stop", "reap"], int, str], ...] = (
-        ("stop", 1, "more than 0: it is called once, when a budget is spent"),
-        ("reap", WINDOW_PASSES, f"in {FAILURE_PASSES} of {WINDOW_PASSES} passes: the next one tries again"),
+    functions: tuple[tuple[Literal["stop", "reap"], dict[str, int], str], ...] = (
+        ("stop", {}, "more than 0: it is called once, when a budget is spent"),
+        ("reap", MOST_PASSES, f"in {FAILURE_PASSES} of {WINDOW_PASSES} passes: the next one tries again"),
     )
     for function, periods, error_reason in functions:
         function_name = names.guard_function_name(environment, function)
         source = MetricSource(environment, metrics.LAMBDA, {"FunctionName": function_name})
-        yield _build_pass_alarm(
-            source,
-            (GUARD_ERRORS, function),
-            "Errors",
-            f"The function {function_name} of {environment.name} ends with errors.",
-            error_reason,
-            periods=periods,
-            datapoints=min(periods, FAILURE_PASSES),
-        )
+        sentence = f"The function {function_name} of {environment.name} ends with errors."
+        yield _build_pass_alarm(source, (GUARD_ERRORS, function), "Errors", sentence, error_reason, **periods)
         yield _build_pass_alarm(
             source,
             (GUARD_THROTTLES, function),
@@ -127,8 +115,7 @@ def _list_function_alarms(environment: Environment) -> Iterator[MetricAlarm]:
             f"Lambda refuses to call {function_name} of {environment.name}.",
             f"in {FAILURE_PASSES} of {WINDOW_PASSES} times of five minutes: Lambda tries a refused call again by "
             "itself",
-            periods=WINDOW_PASSES,
-            datapoints=FAILURE_PASSES,
+            **MOST_PASSES,
         )
     queue_name = names.dead_letter_queue_name(environment)
     yield _build_pass_alarm(
@@ -141,19 +128,10 @@ def _list_function_alarms(environment: Environment) -> Iterator[MetricAlarm]:
 
 
 def _build_pass_alarm(
-    source: MetricSource, name_parts: tuple[str, ...], metric: str, sentence: str, reason: str, **fields: Any
+    source: MetricSource, name_parts: Sequence[str], metric: str, sentence: str, reason: str, **fields: Any
 ) -> MetricAlarm:
-    """Return an alarm on one metric, in one pass unless `fields` say more; the first of `name_parts` is its kind."""
+    """Return an alarm on one metric, in one pass unless `fields` say more."""
     statistic = "Sum" if source.publisher == metrics.LAMBDA else "Maximum"
-    periods = fields.pop("periods", 1)
-    return MetricAlarm(
-        name=names.alarm_name(source.environment, *name_parts),
-        sentence=sentence,
-        reason=reason,
-        anchor=name_parts[0],
-        publishers=(source.publisher,),
-        lines=(source.line(metric, statistic, id_="seen", is_visible=True),),
-        period_s=PERIOD_S,
-        periods=periods,
-        **{"datapoints": periods, **fields},
-    )
+    line = source.line(metric, statistic, id_="seen", is_visible=True)
+    fields = {"periods": 1, **fields}
+    return build_alarm(source.environment, name_parts, sentence, reason, line, period_s=PERIOD_S, **fields)

@@ -1,9 +1,16 @@
-"""What is watched: an environment, the experiments it hosts and the traffic each is measured with."""
+"""What is watched: an environment, the experiments it hosts, the traffic of each, and the metrics that are sent of it.
+
+Invariant: a metric without a publisher, or of a publisher without a recorded sample, is never read.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from tandem import metrics
+from tandem.monitoring.widget import MetricLine, Statistic
+from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
@@ -40,3 +47,48 @@ class MonitoringScope:
 
     environment: Environment
     experiments: tuple[ExperimentScope, ...]
+
+
+def is_published(publisher: str, name: str) -> bool:
+    """Whether `publisher` sends the metric called `name`, and a sample of it is recorded."""
+    if metrics.PUBLISHERS[publisher].sample is None:
+        return False
+    if publisher == metrics.BENCH:
+        return any(metric.name == name for metric in metrics.list_published_metrics())
+    return (publisher, name) in metrics.CLOUDWATCH_METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSource:
+    """All metrics that a publisher sends with the same dimensions.
+
+    Args:
+        environment: whose names are put into the namespace.
+        publisher: as tandem.metrics has it.
+        dimensions: name and value of each, in any order.
+    """
+
+    environment: Environment
+    publisher: str
+    dimensions: Mapping[str, str] = field(default_factory=dict)
+
+    def line(self, name: str, statistic: Statistic, *, id_: str, is_visible: bool = False) -> MetricLine:
+        """Return one metric, its dimensions in the publisher's order; expressions name it by `id_`.
+
+        Raises:
+            KeyError: no such publisher.
+            ValueError: the publisher sends no such set of dimensions.
+        """
+        for dimension_names in metrics.PUBLISHERS[self.publisher].dimensions:
+            if set(dimension_names) == set(self.dimensions):
+                cluster = names.cluster_name(self.environment)
+                return MetricLine(
+                    metric=name,
+                    namespace=metrics.format_namespace(self.publisher, self.environment.name, cluster),
+                    dimensions=tuple((dimension, self.dimensions[dimension]) for dimension in dimension_names),
+                    statistic=statistic,
+                    label=name,
+                    id=id_,
+                    is_visible=is_visible,
+                )
+        raise ValueError(f"{self.publisher} sends nothing by {', '.join(self.dimensions) or 'no dimension'}")

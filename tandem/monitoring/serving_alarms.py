@@ -17,12 +17,11 @@ filled newest minute, which has no value yet, is one of many that must breach.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tandem.metrics import CONTAINER_INSIGHTS, LOG_FILTER
-from tandem.monitoring.alarm import MAX_ALARM_METRICS, MetricAlarm
-from tandem.monitoring.metric_source import MetricSource, is_published
-from tandem.monitoring.scope import MonitoringScope
+from tandem.monitoring.alarm import MAX_ALARM_METRICS, MetricAlarm, build_alarm
+from tandem.monitoring.scope import MetricSource, MonitoringScope, is_published
 from tandem.monitoring.widget import MathExpression, MetricLine
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
@@ -38,8 +37,7 @@ UNREADY_SERVER, NO_CONTAINER, IDLE_NODES, PARKED_FLEET = "not-ready", "not-start
 PERIOD_S = 60  # Container Insights collects every minute
 # A node's event may fall into the next minute: one minute without is no parked fleet, three are.
 PARKED_PERIODS = 3
-MAX_SIBLINGS = MAX_ALARM_METRICS - 1
-MAX_NAMESPACES = MAX_ALARM_METRICS - 1
+MAX_SIBLINGS = MAX_NAMESPACES = MAX_ALARM_METRICS - 1
 
 
 def build_suppressor(scope: MonitoringScope) -> MetricAlarm | None:
@@ -47,29 +45,25 @@ def build_suppressor(scope: MonitoringScope) -> MetricAlarm | None:
     environment = scope.environment
     if not _counts_nodes(environment):
         return None
-    return MetricAlarm(
-        name=names.alarm_name(environment, PARKED_FLEET),
-        sentence=f"No accelerator node of {environment.name} lives: its alarms notify nobody. This is no fault.",
-        reason=f"fewer than one node for {PARKED_PERIODS} minutes; silence is no proof of a parked fleet, so that it "
+    return build_alarm(
+        environment,
+        [PARKED_FLEET],
+        f"No accelerator node of {environment.name} lives: its alarms notify nobody. This is no fault.",
+        f"fewer than one node for {PARKED_PERIODS} minutes; silence is no proof of a parked fleet, so that it "
         "mutes nothing",
-        anchor=PARKED_FLEET,
-        publishers=(LOG_FILTER,),
-        lines=(MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id_="nodes", is_visible=True),),
+        MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id_="nodes", is_visible=True),
         comparison="below",
         threshold=1,
         period_s=PERIOD_S,
         periods=PARKED_PERIODS,
-        datapoints=PARKED_PERIODS,
     )
 
 
-def build_serving_alarms(scope: MonitoringScope) -> tuple[MetricAlarm, ...]:
-    """Return the alarms on pods; none where Container Insights is off."""
-    return tuple(_list_serving_alarms(scope)) if _has_insights(scope.environment) else ()
-
-
-def _list_serving_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
+def build_serving_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
+    """Yield the alarms on pods; none where Container Insights is off."""
     environment = scope.environment
+    if not _has_insights(environment):
+        return
     for experiment_scope in scope.experiments:
         experiment = experiment_scope.experiment
         for variant in experiment.all_variants():
@@ -108,9 +102,8 @@ def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
 
 def _has_insights(environment: Environment) -> bool:
     metric_names = (RESTARTS, READY, RUNNING)
-    return environment.observability.container_insights and all(
-        is_published(CONTAINER_INSIGHTS, name) for name in metric_names
-    )
+    is_recorded = all(is_published(CONTAINER_INSIGHTS, name) for name in metric_names)
+    return environment.observability.container_insights and is_recorded
 
 
 def _counts_nodes(environment: Environment) -> bool:
@@ -129,7 +122,7 @@ def _can_run_at_once(environment: Environment, experiment: Experiment) -> bool:
     return 1 < len(experiment.all_variants()) <= _count_server_slots(environment, experiment)
 
 
-def _build_insights_line(
+def _insights_line(
     environment: Environment, experiment: Experiment, metric: str, id_: str, **dimensions: str
 ) -> MetricLine:
     """Return the maximum of a metric of an experiment's namespace, by further dimensions."""
@@ -138,65 +131,55 @@ def _build_insights_line(
 
 
 def _unready_server_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
+    formula = "(restarts >= 0) - (restarts >= 0) * (FILL(ready, 0) > 0)"
     return _build_steady_alarm(
         environment,
-        (UNREADY_SERVER, experiment.name, variant.name),
+        [UNREADY_SERVER, experiment.name, variant.name],
         f"The pod of {variant.name} of {experiment.name} in {environment.name} runs and is not ready.",
         "a warm start reads the weights from S3 and takes minutes, and the startup probe ends one that never will "
         "after an hour",
-        (
-            _build_insights_line(environment, experiment, RESTARTS, "restarts", PodName=variant.name),
-            _build_insights_line(environment, experiment, READY, "ready", Service=variant.name),
-            MathExpression(
-                text="(restarts >= 0) - (restarts >= 0) * (FILL(ready, 0) > 0)", label="pods not ready", id="waiting"
-            ),
-        ),
+        _insights_line(environment, experiment, RESTARTS, "restarts", PodName=variant.name),
+        _insights_line(environment, experiment, READY, "ready", Service=variant.name),
+        MathExpression(text=formula, label="pods not ready", id="waiting"),
     )
 
 
 def _no_container_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
     siblings = [sibling for sibling in experiment.all_variants() if sibling is not variant][:MAX_SIBLINGS]
     sibling_lines = [
-        _build_insights_line(environment, experiment, RESTARTS, f"s{index}", PodName=sibling.name)
+        _insights_line(environment, experiment, RESTARTS, f"s{index}", PodName=sibling.name)
         for index, sibling in enumerate(siblings)
     ]
     sibling_runs = _build_any_formula([f"(FILL({line.id}, -1) >= 0)" for line in sibling_lines])
+    formula = f"{sibling_runs} - {sibling_runs} * (FILL(restarts, -1) >= 0)"
     return _build_steady_alarm(
         environment,
-        (NO_CONTAINER, experiment.name, variant.name),
+        [NO_CONTAINER, experiment.name, variant.name],
         f"No container of {variant.name} of {experiment.name} in {environment.name} runs, while one of another "
         "variant does.",
         "all variants fit the fleet at once, and healthy devices are allocated and volumes mounted soon after a node "
         "has joined",
-        (
-            _build_insights_line(environment, experiment, RESTARTS, "restarts", PodName=variant.name),
-            *sibling_lines,
-            MathExpression(
-                text=f"{sibling_runs} - {sibling_runs} * (FILL(restarts, -1) >= 0)",
-                label="servers that run nothing",
-                id="waiting",
-            ),
-        ),
+        _insights_line(environment, experiment, RESTARTS, "restarts", PodName=variant.name),
+        *sibling_lines,
+        MathExpression(text=formula, label="servers that run nothing", id="waiting"),
     )
 
 
 def _idle_nodes_alarm(scope: MonitoringScope) -> MetricAlarm:
     environment = scope.environment
     namespace_lines = [
-        _build_insights_line(environment, experiment_scope.experiment, RUNNING, f"r{index}")
+        _insights_line(environment, experiment_scope.experiment, RUNNING, f"r{index}")
         for index, experiment_scope in enumerate(scope.experiments)
     ]
     any_running = _build_any_formula([f"FILL({line.id}, 0)" for line in namespace_lines])
     return _build_steady_alarm(
         environment,
-        (IDLE_NODES,),
+        [IDLE_NODES],
         f"Accelerator nodes of {environment.name} live, and no pod of any experiment is in phase Running.",
         "a raised node has a server or a compile job within that time, or it is paid for nothing",
-        (
-            MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id_="nodes"),
-            *namespace_lines,
-            MathExpression(text=f"nodes - nodes * {any_running}", label="nodes without a pod", id="idle"),
-        ),
+        MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id_="nodes"),
+        *namespace_lines,
+        MathExpression(text=f"nodes - nodes * {any_running}", label="nodes without a pod", id="idle"),
     )
 
 
@@ -207,26 +190,13 @@ def _build_any_formula(counts: list[str]) -> str:
 
 
 def _build_steady_alarm(
-    environment: Environment,
-    name_parts: tuple[str, ...],
-    sentence: str,
-    reason: str,
-    lines: tuple[MetricLine | MathExpression, ...],
+    environment: Environment, name_parts: Sequence[str], sentence: str, reason: str, *lines: MetricLine | MathExpression
 ) -> MetricAlarm:
-    """Return an alarm on what is above 0 in every minute; the first of `name_parts` is its kind.
+    """Return an alarm on what is above 0 in every minute.
 
     A minute without data is none that breaches: treated as missing, the first minutes of a start that was then parked
     would become an alarm half an hour later.
     """
     minutes = environment.observability.not_ready_minutes
-    return MetricAlarm(
-        name=names.alarm_name(environment, *name_parts),
-        sentence=sentence,
-        reason=f"for {minutes} minutes (observability.not_ready_minutes): {reason}",
-        anchor=name_parts[0],
-        publishers=(LOG_FILTER, CONTAINER_INSIGHTS) if name_parts == (IDLE_NODES,) else (CONTAINER_INSIGHTS,),
-        lines=lines,
-        period_s=PERIOD_S,
-        periods=minutes,
-        datapoints=minutes,
-    )
+    reason = f"for {minutes} minutes (observability.not_ready_minutes): {reason}"
+    return build_alarm(environment, name_parts, sentence, reason, *lines, period_s=PERIOD_S, periods=minutes)

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from typing import Literal
+
+PERIOD_S = 300  # CloudWatch keeps minutes for 15 days and five minutes for 63 (user guide, metrics retention)
+COLUMNS = 24
+# CloudWatch publishes no size of its grid in pixels. Taken for a narrow console (a laptop's 1366 pixels) and its text
+# of 14 pixels, so that a caption is whole there and has room on a wider one; a longer text scrolls in its widget.
+CHARACTERS_PER_COLUMN = 8
+ROW_PX = 48
+LINE_PX = 21
+PADDING_PX = 24
+TABLE_LINES = 1.75  # lines that a row of a table is as high as
+MAX_TEXT_ROWS = 12  # rows of a text; longer ones scroll
 
 Dimensions = tuple[tuple[str, str], ...]
 Statistic = str
@@ -95,9 +107,9 @@ class GraphWidget:
     lines: tuple[MetricLine | MathExpression, ...]
     marks: tuple[GraphMark, ...] = ()
     view: Literal["lines", "numbers"] = "lines"
-    period_s: int = 60
+    period_s: int = PERIOD_S
     varies: bool = True
-    width: int = 12
+    width: int = COLUMNS // 2
     height: int = 6
 
 
@@ -106,8 +118,23 @@ class TextWidget:
     """A text widget, in Markdown; what cannot be drawn is said in one, with the reason."""
 
     markdown: str
-    width: int = 24
-    height: int = 2
+    width: int
+    height: int
+
+
+def build_text(markdown: str, width: int = COLUMNS) -> TextWidget:
+    """Return a text widget as high as what it says."""
+    return TextWidget(markdown=markdown, width=width, height=count_text_rows(markdown, width))
+
+
+def count_text_rows(markdown: str, width: int) -> int:
+    """Return how many rows a text of `width` columns takes."""
+    row_characters = max(1, width * CHARACTERS_PER_COLUMN)
+    lines = sum(
+        TABLE_LINES if line.startswith("|") else max(1, math.ceil(len(line) / row_characters))
+        for line in markdown.splitlines() or [""]
+    )
+    return min(MAX_TEXT_ROWS, max(1, math.ceil((lines * LINE_PX + PADDING_PX) / ROW_PX)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,5 +166,5 @@ class Dashboard:
     name: str
     title: str
     widgets: tuple[GraphWidget | TextWidget, ...]
-    variables: tuple[DashboardVariable, ...] = field(default=())
+    variables: tuple[DashboardVariable, ...] = ()
     start: str = "-PT12H"

@@ -129,12 +129,12 @@ def first(template: Object) -> Object:
     return container
 
 
+Forge = Callable[[Object], None]
+EVIL = {"name": "evil", "image": "registry.example.com/evil:1"}
+
+
 def forge_image(template: Object) -> None:
-    first(template)["image"] = "registry.example.com/evil:1"
-
-
-def forge_command(template: Object) -> None:
-    first(template)["command"] = ["sh", "-c"]
+    first(template)["image"] = EVIL["image"]
 
 
 def forge_arguments(template: Object) -> None:
@@ -155,35 +155,18 @@ def forge_arguments_as_command(template: Object) -> None:
     container["command"] = container.pop("args")
 
 
-def forge_last_image(template: Object) -> None:
-    template["spec"]["containers"][-1]["image"] = "registry.example.com/evil:1"
-
-
 def forge_container(template: Object) -> None:
-    template["spec"]["containers"].append({"name": "evil", "image": "registry.example.com/evil:1"})
+    template["spec"]["containers"].append(EVIL)
 
 
 def forge_init_container(template: Object) -> None:
-    evil = {"name": "evil", "image": "registry.example.com/evil:1"}
-    template["spec"].setdefault("initContainers", []).insert(0, evil)
+    template["spec"].setdefault("initContainers", []).insert(0, EVIL)
 
 
 def forge_rendered_container(template: Object) -> None:
     """A container of another rendered pod is none of this one."""
     other = names.STAGE_ACCOUNT if account(template) == names.COMPILE_ACCOUNT else names.COMPILE_ACCOUNT
     template["spec"]["containers"] = template_of(cron_job(other))["spec"]["containers"]
-
-
-def forge_ephemeral_container(template: Object) -> None:
-    template["spec"]["ephemeralContainers"] = [{"name": "evil", "image": "registry.example.com/evil:1"}]
-
-
-def forge_hook(template: Object) -> None:
-    first(template)["lifecycle"] = {"postStart": {"exec": {"command": ["sh", "-c", "env"]}}}
-
-
-def forge_probe(template: Object) -> None:
-    first(template)["livenessProbe"] = {"exec": {"command": ["sh", "-c", "env"]}}
 
 
 def forge_name(template: Object) -> None:
@@ -200,11 +183,25 @@ def forge_other_account_field(template: Object) -> None:
     forge_image(template)
 
 
-Forge = Callable[[Object], None]
+def forge_fields(place: Callable[[Object], Object], **fields: Any) -> Forge:
+    def forge(template: Object) -> None:
+        place(template).update(copy.deepcopy(fields))
+
+    return forge
+
+
+def spec_of(template: Object) -> Object:
+    spec: Object = template["spec"]
+    return spec
+
+
+EXEC = {"exec": {"command": ["sh", "-c", "env"]}}
+forge_ephemeral_container = forge_fields(spec_of, ephemeralContainers=[EVIL])
 FORGED: list[Forge] = [
-    forge_image, forge_command, forge_arguments, forge_no_arguments, forge_merged_arguments, forge_arguments_as_command,
-    forge_last_image, forge_container, forge_init_container, forge_rendered_container, forge_ephemeral_container,
-    forge_hook, forge_probe, forge_name, forge_no_labels, forge_other_account_field,
+    forge_image, forge_arguments, forge_no_arguments, forge_merged_arguments, forge_arguments_as_command,
+    forge_container, forge_init_container, forge_rendered_container, forge_ephemeral_container, forge_name,
+    forge_no_labels, forge_other_account_field, forge_fields(first, command=["sh", "-c"]),
+    forge_fields(first, lifecycle={"postStart": EXEC}), forge_fields(first, livenessProbe=EXEC),
 ]  # fmt: skip
 
 
@@ -235,10 +232,6 @@ def forge_environment(template: Object) -> None:
     first(template)["env"].append({"name": "HF_ENDPOINT", "value": "https://evil.example.com"})
 
 
-def forge_environment_source(template: Object) -> None:
-    first(template)["envFrom"] = [{"configMapRef": {"name": "evil"}}]
-
-
 def forge_volume(template: Object) -> None:
     template["spec"]["volumes"].append({"name": "evil", "configMap": {"name": "evil"}})
 
@@ -247,26 +240,16 @@ def forge_mount(template: Object) -> None:
     first(template)["volumeMounts"].append({"name": "work", "mountPath": "/usr/local/lib"})
 
 
-def forge_directory(template: Object) -> None:
-    first(template)["workingDir"] = "/models"
-
-
-def forge_host_alias(template: Object) -> None:
-    template["spec"]["hostAliases"] = [{"ip": "203.0.113.1", "hostnames": ["huggingface.co"]}]
-
-
-def forge_shared_processes(template: Object) -> None:
-    template["spec"]["shareProcessNamespace"] = True
-
-
 def forge_annotation(template: Object) -> None:
     """Without its own, the compiler's container would get the role's credentials; any is another pod."""
     template.setdefault("metadata", {})["annotations"] = {"eks.amazonaws.com/skip-containers": "upload"}
 
 
 @pytest.mark.parametrize("forge", [
-    forge_environment, forge_environment_source, forge_volume, forge_mount, forge_directory, forge_host_alias,
-    forge_shared_processes, forge_annotation,
+    forge_environment, forge_volume, forge_mount, forge_annotation, forge_fields(first, workingDir="/models"),
+    forge_fields(first, envFrom=[{"configMapRef": {"name": "evil"}}]),
+    forge_fields(spec_of, shareProcessNamespace=True),
+    forge_fields(spec_of, hostAliases=[{"ip": "203.0.113.1", "hostnames": ["huggingface.co"]}]),
 ])  # fmt: skip
 @pytest.mark.parametrize("name", GUARDED)
 def test_a_job_is_a_copy_in_every_field_of_its_pod(name: str, forge: Forge) -> None:
@@ -308,13 +291,6 @@ def forge_object(kind: str, name: str) -> Object:
 @pytest.mark.parametrize("name", [names.BENCH_ACCOUNT, names.SERVE_ACCOUNT, "default"])
 def test_other_accounts_run_what_they_like(kind: str, name: str) -> None:
     assert list_denials(forge_object(kind, name)) == []
-
-
-def test_a_pod_that_names_no_account_is_let_pass() -> None:
-    body = forge_object("Job", "default")
-    del template_of(body)["spec"]["serviceAccountName"]
-
-    assert list_denials(body) == []
 
 
 @pytest.mark.parametrize("kind", RESOURCES)
@@ -380,7 +356,3 @@ def test_people_enter_pods_of_the_bench_alone(group: str, resource: str) -> None
     pods = ("bench-x7k2p", "bench-2-x7k2p", "stage-qwen3-32b-9216db5-1-x7k2p", "qwen-vllm-5d9c-x7k2p")
 
     assert [request_entry(pod, group, resource) == [] for pod in pods] == [True, True, False, False]
-
-
-def test_an_admin_enters_any_pod() -> None:
-    assert request_entry("qwen-vllm-5d9c-x7k2p", "system:masters") == []

@@ -13,7 +13,6 @@ from tandem.spec.environment import ServingAccess
 
 SERVER = {"app.kubernetes.io/component": "server"}
 BENCH = {"app.kubernetes.io/component": "bench"}
-DNS = {"k8s-app": "kube-dns"}
 OWN = "tandem-post"
 Peer = tuple[str, dict[str, str]]
 
@@ -86,11 +85,6 @@ def test_an_allowed_namespace_reaches_a_server() -> None:
     ]
 
 
-@pytest.mark.parametrize("pod", [SERVER, BENCH, {}], ids=["server", "bench", "other"])
-def test_every_pod_may_ask_for_names(pod: dict[str, str]) -> None:
-    assert admitted(policies(), "Egress", pod, ("kube-system", DNS), ("UDP", 53))
-
-
 @pytest.mark.parametrize(
     ("peer", "port"),
     [
@@ -117,10 +111,6 @@ def test_a_bench_calls_the_servers_of_its_own_experiment(peer: Peer, port: tuple
     assert admitted(policies(), "Egress", BENCH, peer, port) is expected
 
 
-def test_a_pod_without_a_policy_of_its_own_receives_nothing() -> None:
-    assert not admitted(policies(), "Ingress", {}, (OWN, BENCH), HTTP)
-
-
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_pods_are_held_to_the_baseline_of_the_clusters_minor(environment: str, experiment: str) -> None:
     (namespace,) = of_kind(stages(environment, experiment)["base"], "Namespace").values()
@@ -138,33 +128,10 @@ def test_pods_are_held_to_the_baseline_of_the_clusters_minor(environment: str, e
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_there_is_one_account_for_each_thing_that_runs(environment: str, experiment: str) -> None:
-    accounts = of_kind(stages(environment, experiment)["base"], "ServiceAccount")
-
-    assert set(accounts) == {
-        names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT, names.BENCH_ACCOUNT,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_no_account_hands_out_a_token_of_the_kubernetes_api(environment: str, experiment: str) -> None:
-    accounts = of_kind(stages(environment, experiment)["base"], "ServiceAccount").values()
-
-    assert {account["automountServiceAccountToken"] for account in accounts} == {False}
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_every_object_says_what_it_is_part_of(environment: str, experiment: str) -> None:
     said = [set(body["metadata"]["labels"]) for body in objects(environment, experiment)]
 
     assert all({f"app.kubernetes.io/{key}" for key in ("name", "part-of", "component")} <= labels for labels in said)
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_no_object_is_labelled_by_what_only_one_door_would_write(environment: str, experiment: str) -> None:
-    keys = {key for body in objects(environment, experiment) for key in body["metadata"]["labels"]}
-
-    assert keys & {"app.kubernetes.io/managed-by", "app.kubernetes.io/instance"} == set()
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)

@@ -73,11 +73,6 @@ def compiles(environment: str, experiment: str) -> dict[str, Pod]:
     return {name: body["spec"]["jobTemplate"]["spec"]["template"]["spec"] for name, body in found.items()}
 
 
-def stagings(environment: str, experiment: str) -> list[Pod]:
-    found = of_kind(stages(environment, experiment)["stage"], "CronJob").values()
-    return [body["spec"]["jobTemplate"]["spec"]["template"]["spec"] for body in found]
-
-
 def raised_to_compile(environment: str, experiment: str) -> Node:
     label, value = names.compile_label(EXPERIMENTS[experiment])
     kind = {"node.kubernetes.io/instance-type": ENVIRONMENTS[environment].capacity.instance_type}
@@ -133,34 +128,6 @@ def test_a_second_pod_of_a_variant_finds_no_node(environment: str, experiment: s
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_two_arms_may_stand_on_one_node(environment: str, experiment: str) -> None:
-    baseline, other, *_ = templates(stages(environment, experiment)["serve"]).values()
-    node = Node(labels=REGION)
-
-    assert not kept_apart(other, node, [(baseline, node)])
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_no_pod_fits_an_accelerator_node_that_nobody_raised_for_it(environment: str) -> None:
-    kind = {"node.kubernetes.io/instance-type": ENVIRONMENTS[environment].capacity.instance_type}
-
-    assert [server for server, pod in pods(environment).items() if fits(pod, Node(labels=kind, taints=[TAINT]))] == []
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_without_the_raise_label_every_pod_would_take_the_node(environment: str) -> None:
-    server = next(iter(pods(environment)))
-    bare = {
-        key: pod | {"nodeSelector": {k: v for k, v in pod["nodeSelector"].items() if not k.startswith("raise.")}}
-        for key, pod in pods(environment).items()
-    }
-
-    takers = [key for key, pod in bare.items() if fits(pod, raised(environment, *server))]
-
-    assert takers == list(bare)
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_a_compile_job_fits_the_node_raised_for_its_experiment(environment: str, experiment: str) -> None:
     node = raised_to_compile(environment, experiment)
 
@@ -178,21 +145,6 @@ def test_no_server_and_no_other_experiments_job_takes_that_node(environment: str
     ]
 
     assert not any(fits(pod, node) for pod in (*others, *pods(environment).values()))
-
-
-@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_no_compile_job_takes_a_servers_node(environment: str, experiment: str, variant: str) -> None:
-    node = raised(environment, experiment, variant)
-    jobs = [pod for hosted in ENVIRONMENTS[environment].experiments for pod in compiles(environment, hosted).values()]
-
-    assert not any(fits(pod, node) for pod in jobs)
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_staging_runs_on_the_small_nodes_and_on_no_accelerator(environment: str, experiment: str) -> None:
-    nodes = [Node(labels={"workload": "system"}), raised_to_compile(environment, experiment)]
-
-    assert {(fits(pod, nodes[0]), fits(pod, nodes[1])) for pod in stagings(environment, experiment)} == {(True, False)}
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
@@ -213,58 +165,12 @@ def test_a_compile_job_fits_its_instance(environment: str, experiment: str) -> N
     assert all(int(each["ephemeral-storage"].removesuffix("Gi")) < disk for each in asked)
 
 
-def test_both_arms_fit_the_node_raised_for_both() -> None:
-    node = raised("post-us-east-2", "post", "qwen-vllm", "qwen-sd-vllm")
-
-    takers = [server for server, pod in pods("post-us-east-2").items() if fits(pod, node)]
-
-    assert takers == [("post", "qwen-vllm"), ("post", "qwen-sd-vllm")]
-
-
-def test_both_arms_of_the_post_leave_the_node_room_for_its_daemons() -> None:
-    instance = CATALOGUE.instances.instances["trn2.48xlarge"]
-    wanted = [
-        container["resources"]["requests"]
-        for (experiment, _), pod in pods("post-us-east-2").items()
-        if experiment == "post"
-        for container in pod["containers"]
-    ]
-
-    assert sum(int(each["cpu"]) for each in wanted) * 1000 < (instance.allocatable_cpu_m.value or 0)
-    assert sum(int(each["memory"].removesuffix("Gi")) for each in wanted) * 1024 < (
-        instance.allocatable_memory_mib.value or 0
-    )
-
-
-@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_one_server_fits_its_instance(environment: str, experiment: str, variant: str) -> None:
-    instance = CATALOGUE.instances.instances[ENVIRONMENTS[environment].capacity.instance_type]
-    requests = pods(environment)[experiment, variant]["containers"][0]["resources"]["requests"]
-
-    assert int(requests["cpu"]) * 1000 < (instance.allocatable_cpu_m.value or 0)
-    assert int(requests["memory"].removesuffix("Gi")) * 1024 < (instance.allocatable_memory_mib.value or 0)
-
-
 @pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
 def test_a_pod_waits_until_the_node_can_mount_s3(environment: str, experiment: str, variant: str) -> None:
     node = raised(environment, experiment, variant)
     starting = Node(labels=node.labels, taints=[*node.taints, MOUNTPOINT_STARTS])
 
     assert not fits(pods(environment)[experiment, variant], starting)
-
-
-@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_a_waiting_pod_never_fails_its_rollout(environment: str, experiment: str, variant: str) -> None:
-    server = of_kind(stages(environment, experiment)["serve"], "Deployment")[variant]
-
-    assert server["spec"]["progressDeadlineSeconds"] == 2**31 - 1  # Kubernetes reads this as no deadline
-
-
-@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_argo_cd_does_not_judge_a_waiting_pod(environment: str, experiment: str, variant: str) -> None:
-    server = of_kind(stages(environment, experiment)["serve"], "Deployment")[variant]
-
-    assert server["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
 
 
 def test_flux_waits_for_every_stage_but_serve() -> None:
@@ -290,31 +196,3 @@ def test_the_quota_admits_a_claim_of_every_server_and_of_every_compile_job(envir
     quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"]["hard"]
 
     assert int(quota["count/resourceclaims.resource.k8s.io"]) == claims
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_the_quota_admits_the_devices_of_all_those_claims(environment: str, experiment: str) -> None:
-    (template,) = of_kind(stages(environment, experiment)["claims"], "ResourceClaimTemplate").values()
-    (request,) = template["spec"]["spec"]["devices"]["requests"]
-    quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"]["hard"]
-    key = f"{request['exactly']['deviceClassName']}.deviceclass.resource.k8s.io/devices"
-
-    assert int(quota[key]) == int(quota["count/resourceclaims.resource.k8s.io"]) * request["exactly"]["count"]
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_every_pod_claims_by_the_template_that_is_there(environment: str, experiment: str) -> None:
-    made = set(of_kind(stages(environment, experiment)["claims"], "ResourceClaimTemplate"))
-    asked = {
-        claim["resourceClaimTemplateName"]
-        for (name, _), pod in pods(environment).items()
-        if name == experiment
-        for claim in pod["resourceClaims"]
-    }
-    jobs = {
-        claim["resourceClaimTemplateName"]
-        for pod in compiles(environment, experiment).values()
-        for claim in pod["resourceClaims"]
-    }
-
-    assert asked == jobs == made

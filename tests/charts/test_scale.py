@@ -75,11 +75,6 @@ class Cluster:
         self.owners["spec", "replicas"] = {manager}
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_no_manifest_states_the_number_of_pods(server: Object) -> None:
-    assert "replicas" not in server["spec"]
-
-
 @pytest.mark.parametrize("replicas", [0, 1, 2])
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_second_kubectl_apply_leaves_the_scale(server: Object, replicas: int) -> None:
@@ -87,25 +82,6 @@ def test_a_second_kubectl_apply_leaves_the_scale(server: Object, replicas: int) 
     live["spec"]["replicas"] = replicas
 
     assert three_way(server, server, live)["spec"]["replicas"] == replicas
-
-
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_kubectl_apply_of_another_image_leaves_the_scale(server: Object) -> None:
-    live, newer = created(server), copy.deepcopy(server)
-    live["spec"]["replicas"] = 0
-    newer["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example.com/vllm:2"
-
-    assert three_way(server, newer, live)["spec"]["replicas"] == 0
-
-
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_number_of_pods_in_the_manifest_would_undo_the_scale(server: Object) -> None:
-    counted = copy.deepcopy(server)
-    counted["spec"]["replicas"] = 1
-    live = created(counted)
-    live["spec"]["replicas"] = 0
-
-    assert three_way(counted, counted, live)["spec"]["replicas"] == 1
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -117,29 +93,6 @@ def test_a_second_server_side_apply_leaves_the_scale(server: Object) -> None:
     cluster.apply("kustomize-controller", server)
 
     assert cluster.values["spec", "replicas"] == 0
-
-
-@pytest.mark.parametrize("server", SERVERS)
-def test_the_runner_still_owns_the_scale_after_a_server_side_apply(server: Object) -> None:
-    cluster = Cluster()
-    cluster.apply("argocd-controller", server)
-    cluster.scale("runner", 2)
-
-    cluster.apply("argocd-controller", server)
-
-    assert cluster.owners["spec", "replicas"] == {"runner"}
-
-
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_number_of_pods_in_the_manifest_would_take_the_scale_from_the_runner(server: Object) -> None:
-    counted, cluster = copy.deepcopy(server), Cluster()
-    counted["spec"]["replicas"] = 1
-    cluster.apply("kustomize-controller", counted)
-    cluster.scale("runner", 0)
-
-    cluster.apply("kustomize-controller", counted)
-
-    assert (cluster.values["spec", "replicas"], cluster.owners["spec", "replicas"]) == (1, {"kustomize-controller"})
 
 
 @pytest.mark.parametrize("environment", [name for name in GITOPS if of_kind(controller(name), "ApplicationSet")])

@@ -22,12 +22,10 @@ from chart_cases import (
     objects,
     of_kind,
     stages,
-    templates,
 )
 
 from charts import render_workloads
-from charts.pod import GRACE_S
-from charts.probes import probe_program
+from charts.serve import GRACE_S, probe_program
 from tandem.spec.project_image import LLMPERF, TOOLS
 
 SERVERS = [
@@ -39,39 +37,22 @@ POST = stages("post-us-east-2", "post")["serve"]
 each_server = pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
 
 
+def deployment(environment: str, experiment: str, variant: str) -> dict[str, Any]:
+    return of_kind(stages(environment, experiment)["serve"], "Deployment")[variant]
+
+
 def pod(environment: str, experiment: str, variant: str) -> dict[str, Any]:
-    return templates(stages(environment, experiment)["serve"])[variant]["spec"]
+    return deployment(environment, experiment, variant)["spec"]["template"]["spec"]
 
 
-def containers(environment: str, experiment: str, variant: str) -> list[dict[str, Any]]:
-    spec = pod(environment, experiment, variant)
-    return spec.get("initContainers", []) + spec["containers"]
+def test_fused_speculation_stands_in_the_manifest_of_the_post_and_none_in_its_baseline() -> None:
+    fused, plain = (container(POST, name)["args"] for name in ("qwen-sd-vllm", "qwen-vllm"))
+    speculation = json.loads(flag(fused, "--speculative-config"))
 
-
-def test_the_post_serves_under_the_names_of_the_post() -> None:
-    assert list(of_kind(POST, "Deployment")) == ["qwen-vllm", "qwen-sd-vllm"]
-
-
-def test_fused_speculation_stands_in_the_manifest_of_the_post() -> None:
-    settings = json.loads(flag(container(POST, "qwen-sd-vllm")["args"], "--override-neuron-config"))
-
-    assert settings["enable_fused_speculation"] is True
-
-
-def test_seven_tokens_stand_in_the_manifest_of_the_post() -> None:
-    settings = json.loads(flag(container(POST, "qwen-sd-vllm")["args"], "--speculative-config"))
-
-    assert settings["num_speculative_tokens"] == 7
-
-
-def test_the_draft_of_the_post_stands_in_its_manifest() -> None:
-    settings = json.loads(flag(container(POST, "qwen-sd-vllm")["args"], "--speculative-config"))
-
-    assert settings["model"].startswith("/models/Qwen/Qwen3-1.7B/")
-
-
-def test_the_baseline_of_the_post_says_nothing_of_speculation() -> None:
-    assert "specul" not in json.dumps(container(POST, "qwen-vllm")["args"])
+    assert json.loads(flag(fused, "--override-neuron-config"))["enable_fused_speculation"] is True
+    assert speculation["num_speculative_tokens"] == 7
+    assert speculation["model"].startswith("/models/Qwen/Qwen3-1.7B/")
+    assert "specul" not in json.dumps(plain)
 
 
 def test_a_person_reads_mode_draft_and_window_off_the_labels() -> None:
@@ -85,56 +66,39 @@ def test_a_person_reads_mode_draft_and_window_off_the_labels() -> None:
 
 @each_server
 def test_every_label_is_one_that_kubernetes_takes(environment: str, experiment: str, variant: str) -> None:
-    body = of_kind(stages(environment, experiment)["serve"], "Deployment")[variant]
+    labels = deployment(environment, experiment, variant)["metadata"]["labels"]
+    values = [*labels.values(), *pod(environment, experiment, variant)["nodeSelector"].values()]
 
-    values = [*body["metadata"]["labels"].values(), *pod(environment, experiment, variant)["nodeSelector"].values()]
-
-    assert [
-        value for value in values if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", value)
-    ] == []
+    legal = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+    assert [value for value in values if not legal.fullmatch(value)] == []
 
 
 @each_server
-def test_a_server_is_replaced_only_after_it_let_go_of_its_devices(
+def test_a_deployment_and_its_service_find_their_own_pods_alone(
     environment: str, experiment: str, variant: str
 ) -> None:
-    assert of_kind(stages(environment, experiment)["serve"], "Deployment")[variant]["spec"]["strategy"] == {
-        "type": "Recreate"
+    bodies = stages(environment, experiment)["serve"]
+    service = of_kind(bodies, "Service")[variant]["spec"]
+    own = deployment(environment, experiment, variant)["spec"]
+    labels = {
+        name: body["spec"]["template"]["metadata"]["labels"].items()
+        for name, body in of_kind(bodies, "Deployment").items()
     }
 
-
-@each_server
-def test_a_service_finds_exactly_its_variants_pods(environment: str, experiment: str, variant: str) -> None:
-    selector = of_kind(stages(environment, experiment)["serve"], "Service")[variant]["spec"]["selector"].items()
-
-    found = [
-        name
-        for name, template in templates(stages(environment, experiment)["serve"]).items()
-        if selector <= template["metadata"]["labels"].items()
-    ]
-
-    assert found == [variant]
+    for selector in (service["selector"], own["selector"]["matchLabels"]):
+        assert [name for name, found in labels.items() if selector.items() <= found] == [variant]
+    assert (service["type"], [port["port"] for port in service["ports"]]) == ("ClusterIP", [8000])
 
 
 @each_server
-def test_a_deployment_selects_exactly_its_own_pods(environment: str, experiment: str, variant: str) -> None:
-    body = of_kind(stages(environment, experiment)["serve"], "Deployment")[variant]
-    selector = body["spec"]["selector"]["matchLabels"].items()
+def test_a_server_waits_for_a_node_and_lets_go_of_its_devices_before_it_is_replaced(
+    environment: str, experiment: str, variant: str
+) -> None:
+    body = deployment(environment, experiment, variant)
 
-    found = [
-        name
-        for name, template in templates(stages(environment, experiment)["serve"]).items()
-        if selector <= template["metadata"]["labels"].items()
-    ]
-
-    assert found == [variant]
-
-
-@each_server
-def test_a_service_is_inside_the_cluster_on_port_8000(environment: str, experiment: str, variant: str) -> None:
-    spec = of_kind(stages(environment, experiment)["serve"], "Service")[variant]["spec"]
-
-    assert (spec["type"], [port["port"] for port in spec["ports"]]) == ("ClusterIP", [8000])
+    assert body["spec"]["strategy"] == {"type": "Recreate"}
+    assert body["spec"]["progressDeadlineSeconds"] == 2**31 - 1  # Kubernetes reads this as no deadline
+    assert body["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
 
 
 @each_server
@@ -147,74 +111,41 @@ def test_an_image_is_pulled_by_repository_and_tag(environment: str, experiment: 
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_no_pod_asks_for_an_efa_device(environment: str, experiment: str) -> None:
-    assert "vpc.amazonaws.com/efa" not in json.dumps(objects(environment, experiment))
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_with_a_mirror_no_image_has_another_host(environment: str, experiment: str) -> None:
+def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(environment: str, experiment: str) -> None:
     mirrored = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
     made = render_workloads(mirrored, EXPERIMENTS[experiment], CATALOGUE)
 
     ours = {image.reference(mirrored) for image in (TOOLS, LLMPERF)}
     images = set(re.findall(r'"image": "([^"]+)"', json.dumps(made))) - ours
-
     assert [image for image in images if not image.startswith(f"{MIRROR}/neuron/")] == []
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_a_mirror_moves_no_artifact(environment: str, experiment: str) -> None:
-    mirrored = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
-
-    assert (
-        render_workloads(mirrored, EXPERIMENTS[experiment], CATALOGUE)["storage"]
-        == stages(environment, experiment)["storage"]
-    )
+    assert made["storage"] == stages(environment, experiment)["storage"]
+    assert "vpc.amazonaws.com/efa" not in json.dumps(objects(environment, experiment))
 
 
 @each_server
-def test_every_mount_has_its_volume(environment: str, experiment: str, variant: str) -> None:
-    volumes = {volume["name"] for volume in pod(environment, experiment, variant)["volumes"]}
-    mounts = {mount["name"] for each in containers(environment, experiment, variant) for mount in each["volumeMounts"]}
-
-    assert mounts == volumes
-
-
-@each_server
-def test_shared_memory_is_bounded_within_the_pods_memory(environment: str, experiment: str, variant: str) -> None:
+def test_every_mount_has_its_volume_and_memory_is_bounded(environment: str, experiment: str, variant: str) -> None:
     spec = pod(environment, experiment, variant)
+    mounts = {
+        mount["name"] for each in (*spec["initContainers"], *spec["containers"]) for mount in each["volumeMounts"]
+    }
     (shared,) = [volume["emptyDir"]["sizeLimit"] for volume in spec["volumes"] if volume["name"] == "shm"]
-    memory = spec["containers"][0]["resources"]["limits"]["memory"]
+    resources = spec["containers"][0]["resources"]
+    memory = resources["requests"]["memory"]
 
+    assert mounts == {volume["name"] for volume in spec["volumes"]}
+    assert resources["limits"] == {"memory": memory}
     assert int(shared.removesuffix("Gi")) < int(memory.removesuffix("Gi"))
 
 
 @each_server
-def test_a_server_may_use_the_memory_it_asked_for_and_no_more(environment: str, experiment: str, variant: str) -> None:
-    resources = pod(environment, experiment, variant)["containers"][0]["resources"]
-
-    assert resources["limits"] == {"memory": resources["requests"]["memory"]}
-
-
-@each_server
-def test_a_pod_runs_as_the_reader_without_a_kubernetes_token(environment: str, experiment: str, variant: str) -> None:
-    spec = pod(environment, experiment, variant)
-
-    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("tandem-serve", False)
-
-
-@each_server
-def test_no_container_of_a_server_is_given_the_readers_role(environment: str, experiment: str, variant: str) -> None:
+def test_a_pod_is_the_reader_and_no_container_has_its_role(environment: str, experiment: str, variant: str) -> None:
     """The role is there for Mountpoint, whose token goes from the kubelet to its driver."""
-    template = templates(stages(environment, experiment)["serve"])[variant]
+    template = deployment(environment, experiment, variant)["spec"]["template"]
+    spec = template["spec"]
     skipped = template["metadata"]["annotations"]["eks.amazonaws.com/skip-containers"].split(",")
 
-    assert sorted(skipped) == sorted(each["name"] for each in containers(environment, experiment, variant))
-
-
-@each_server
-def test_service_variables_do_not_reach_vllm(environment: str, experiment: str, variant: str) -> None:
-    assert pod(environment, experiment, variant)["enableServiceLinks"] is False
+    assert (spec["serviceAccountName"], spec["enableServiceLinks"]) == ("tandem-serve", False)
+    assert sorted(skipped) == sorted(each["name"] for each in (*spec["initContainers"], *spec["containers"]))
 
 
 def test_a_server_is_gone_before_its_mount_is() -> None:
@@ -222,19 +153,14 @@ def test_a_server_is_gone_before_its_mount_is() -> None:
 
 
 @each_server
-def test_a_server_has_an_hour_to_start_and_starts_once_it_completed(
+def test_a_server_has_an_hour_to_complete_and_later_probes_cost_no_token(
     environment: str, experiment: str, variant: str
 ) -> None:
-    probe = pod(environment, experiment, variant)["containers"][0]["startupProbe"]
+    server = pod(environment, experiment, variant)["containers"][0]
+    probe = server["startupProbe"]
 
     assert probe["failureThreshold"] * probe["periodSeconds"] == 3600
     assert probe["exec"]["command"] == ["python", "-c", probe_program(EXPERIMENTS[experiment].target)]
-
-
-@each_server
-def test_later_probes_cost_a_measurement_no_token(environment: str, experiment: str, variant: str) -> None:
-    server = pod(environment, experiment, variant)["containers"][0]
-
     assert {server[f"{kind}Probe"]["httpGet"]["path"] for kind in ("readiness", "liveness")} == {"/health"}
 
 
@@ -264,18 +190,12 @@ def probed(status: int) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
     return done.returncode, handler.asked
 
 
-def test_the_startup_probe_passes_when_a_token_came() -> None:
-    assert probed(200)[0] == 0
+def test_the_startup_probe_asks_the_served_model_for_one_greedy_token() -> None:
+    code, ((path, body),) = probed(200)
+
+    assert (code, path) == (0, "/v1/completions")
+    assert body == {"model": "Qwen/Qwen3-32B", "prompt": "1", "max_tokens": 1, "temperature": 0}
 
 
 def test_the_startup_probe_fails_while_the_server_fails() -> None:
     assert probed(500)[0] == 1
-
-
-def test_the_startup_probe_asks_the_served_model_for_one_greedy_token() -> None:
-    ((path, body),) = probed(200)[1]
-
-    assert (path, body) == (
-        "/v1/completions",
-        {"model": "Qwen/Qwen3-32B", "prompt": "1", "max_tokens": 1, "temperature": 0},
-    )

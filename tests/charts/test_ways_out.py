@@ -88,12 +88,6 @@ def test_a_hub_on_a_port_of_its_own_is_reached_there(port: int, *, expected: boo
     assert reaches(policies(own), "stage", ("10.9.9.9", port)) is expected
 
 
-def test_a_hubs_port_is_not_the_compile_pods() -> None:
-    own = HOME.model_copy(update={"hub": HubSettings(endpoint="https://hub.acme.dev:8443", token_secret=None)})
-
-    assert not reaches(policies(own), "compile", (PUBLIC[0], 8443))
-
-
 @pytest.mark.parametrize("port", [443, 80])
 @pytest.mark.parametrize("component", ["bench", "stage"])
 def test_interface_endpoints_are_reached_by_https_alone(component: str, port: int) -> None:
@@ -114,18 +108,6 @@ def test_in_an_existing_network_its_ranges_alone_are_private_ways_out(
     network = EXISTING.model_copy(update={"secondary_cidrs": ("100.66.0.0/16",)})
 
     assert reaches(policies(HOME.model_copy(update={"network": network})), component, to) is expected
-
-
-@pytest.mark.parametrize("component", ["stage", "compile", "bench"])
-def test_nobody_calls_a_job(component: str) -> None:
-    labels = {"app.kubernetes.io/component": component}
-    inward = [
-        spec
-        for spec in policies()
-        if spec["podSelector"].get("matchLabels", {}).items() <= labels.items() and spec.get("ingress")
-    ]
-
-    assert inward == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from recipe import environment, instructions, last_stage, text
 
-from charts.tools import USER
+from charts.pod import USER
 from supply.lock_file import read_lock
 from tandem.spec.names import WORK_MOUNT
 from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage
@@ -68,22 +68,12 @@ def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image: ProjectImage)
     assert base.digest is not None
 
 
-def test_all_images_stand_on_one_base() -> None:
-    """A mirror has one base to hold, and a fault of it is mended once."""
-    assert len({image.base() for image in PROGRAMS}) == 1
-
-
 @each_image
 def test_it_runs_as_a_number_that_is_not_roots(image: ProjectImage) -> None:
     uid, gid = (int(part) for part in text("USER", image).split(":"))
 
     assert min(uid, gid) > 0
     assert {uid, gid} == {USER}  # as the pods say it
-
-
-@each_image
-def test_it_starts_without_a_shell(image: ProjectImage) -> None:
-    assert json.loads(text("ENTRYPOINT", image)) == ["python", "-m", PROGRAMS[image]]
 
 
 @each_image
@@ -107,11 +97,6 @@ def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image: Proje
 
     assert {variables["HOME"], variables["TMPDIR"]} == {WORK_MOUNT}
     assert variables["PYTHONDONTWRITEBYTECODE"] == "1"
-
-
-@each_image
-def test_nothing_is_imported_from_the_working_directory(image: ProjectImage) -> None:
-    assert environment(Path("/"), image)["PYTHONSAFEPATH"] == "1"
 
 
 @each_image

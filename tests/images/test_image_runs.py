@@ -90,18 +90,6 @@ def test_a_module_in_the_working_directory_is_not_imported(image: Path, tmp_path
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_no_bytecode_is_missing(image: Path) -> None:
-    compiled = {path.name.partition(".")[0] for path in (image / "source").rglob("*.pyc")}
-
-    assert {path.stem for path in (image / "source").rglob("*.py")} == compiled
-
-
-def test_an_installer_is_not_among_the_packages(image: Path) -> None:
-    assert python(image, "import importlib.util as u; print([n for n in ('pip', 'setuptools') if u.find_spec(n)])") == (
-        "[]"
-    )
-
-
 @pytest.mark.skipif(not closed_off("1:1"), reason="this machine lets nobody make a namespace")
 def test_it_has_neither_rights_nor_anything_to_write_to(image: Path) -> None:
     """What holds for all of the above: they start in the same way."""

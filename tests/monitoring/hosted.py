@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from tandem.cli.monitoring_cost import build_scope
 from tandem.metrics import PUBLISHERS
-from tandem.monitoring.dashboard_body import build_body
-from tandem.monitoring.dashboards import build_dashboards
+from tandem.monitoring.dashboards import build_body, build_dashboards
 from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import Dashboard, GraphWidget, TextWidget
 from tandem.spec.environment import Environment

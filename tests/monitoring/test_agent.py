@@ -78,12 +78,6 @@ def test_container_insights_is_on_and_everything_else_off(values: dict[str, Any]
     assert {"applicationSignals", "otelContainerInsights", "neuronMonitor", "dcgmExporter"} <= enabled.keys()
 
 
-def test_what_has_no_recording_is_not_collected(values: dict[str, Any]) -> None:
-    kubernetes = values["agents"][0]["config"]["logs"]["metrics_collected"]["kubernetes"]
-
-    assert kubernetes == {"enhanced_container_insights": False, "accelerated_compute_metrics": False}
-
-
 def test_one_pod_reads_the_servers_and_stays_on_the_system_nodes(scraper: dict[str, Any]) -> None:
     assert (scraper["mode"], scraper["replicas"], scraper["tolerations"]) == ("deployment", 1, [])
 
@@ -179,11 +173,3 @@ def test_every_committed_server_is_read_as_its_experiment_and_variant_and_no_oth
     found = scraped(pod, job)
 
     assert found == ({"Namespace": pod["namespace"], "Service": name.rpartition("/")[2]} if is_server else None)
-
-
-def test_another_experiment_changes_nothing() -> None:
-    one = environments()["post-us-east-2"]
-
-    assert build_addon_configuration(one.model_copy(update={"experiments": ("post",)})) == build_addon_configuration(
-        one
-    )

@@ -5,17 +5,13 @@ from __future__ import annotations
 import pytest
 
 from rehearsal.cloudwatch.alarm_state import (
-    AlarmNotification,
     CompositeTick,
     compute_state,
     compute_states,
-    count_needed_samples,
-    is_breaching,
     list_actions,
-    list_notifications,
 )
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
-from tandem.monitoring.alarm import CompositeAlarm, EnvironmentAlarms, MetricAlarm
+from tandem.monitoring.alarm import MetricAlarm
 from tandem.monitoring.widget import MathExpression, MetricLine
 
 NAMESPACE = "Tandem/test"
@@ -30,7 +26,7 @@ def line(metric: str = "m", statistic: str = "Maximum", *, shown: bool = True) -
 
 def alarm(name: str = "alarm", **changed) -> MetricAlarm:
     given = {
-        "name": name, "sentence": "It is.", "reason": "so", "anchor": "here", "publishers": ("bench",),
+        "name": name, "sentence": "It is.", "reason": "so", "anchor": "here",
         "lines": (line(),), "comparison": "above", "threshold": 0, "period_s": 60, "periods": 3, "datapoints": 3,
         "missing": "missing",
     }  # fmt: skip
@@ -72,14 +68,6 @@ def test_a_state_is_as_the_guides_tables_have_it(datapoints, points, treatment, 
     assert found == (before if told == "-" else told)
 
 
-@pytest.mark.parametrize(
-    ("comparison", "value", "beyond"),
-    [("above", 1.0, False), ("above", 1.01, True), ("below", 1.0, False), ("below", 0.99, True)],
-)
-def test_the_level_itself_is_not_beyond_it(comparison, value, beyond):
-    assert is_breaching(alarm(comparison=comparison, threshold=1), value) is beyond
-
-
 def minutes(values: dict[str, list[float | None]]) -> SeriesStore:
     series = SeriesStore()
     for metric, one_a_minute in values.items():
@@ -105,24 +93,6 @@ def test_an_alarm_with_fewer_datapoints_than_periods_needs_no_row_of_them():
     assert over_time(watched, {"m": [0, 1, 0, 1, 0, 0, 0]}, 7) == "OOOOAOOO"
 
 
-def test_two_periods_further_back_stand_in_for_missing_ones():
-    assert over_time(alarm(missing="notBreaching"), {"m": [1, 1, 1]}, 6) == "OOOAAAO"
-
-
-def test_a_period_counts_when_it_has_ended():
-    watched = alarm(period_s=120, periods=1, datapoints=1, missing="notBreaching")
-
-    assert over_time(watched, {"m": [5]}, 3) == "OOAA"
-
-
-def test_a_statistic_is_of_the_whole_period():
-    watched = alarm(
-        lines=(line(statistic="p50"),), threshold=2, period_s=180, periods=1, datapoints=1, missing="notBreaching"
-    )
-
-    assert over_time(watched, {"m": [1, 9, 3, 9, 1, 1]}, 6) == "OOOAAAO"
-
-
 def test_metric_math_is_compared_where_it_is_shown():
     ratio = MathExpression(text="100 * bad / all", label="percent", id="share")
     watched = alarm(
@@ -131,26 +101,6 @@ def test_metric_math_is_compared_where_it_is_shown():
     )  # fmt: skip
 
     assert over_time(watched, {"bad": [0, 1, 1], "all": [10, 20, 19]}, 3) == "OOOA"
-
-
-def test_a_median_counts_from_twenty_values_on_a_99th_percentile_from_a_thousand():
-    assert [round(count_needed_samples(percent), 6) for percent in (50, 90, 99, 10)] == [20, 100, 1000, 100]
-
-
-@pytest.mark.parametrize(("each", "told"), [(6, "I"), (7, "A")])
-def test_a_percentile_of_too_few_values_changes_nothing_where_it_is_told_to_ignore(each, told):
-    series = SeriesStore()
-    for minute in range(3):
-        series.add(MetricKey.from_dimensions(NAMESPACE, "m", ()), START + 60 * minute, {1.0: each})
-    watched = alarm(lines=(line(statistic="p50"),), low_samples="ignore")
-
-    assert compute_states(watched, series, START + 180, START + 180)[START + 180][0] == told
-
-
-def test_a_percentile_of_few_values_is_compared_where_it_is_told_to_evaluate():
-    watched = alarm(lines=(line(statistic="p50"),), low_samples="evaluate")
-
-    assert over_time(watched, {"m": [1, 1, 1]}, 3)[-1] == "A"
 
 
 # user guide, "Suppressing composite alarm actions": WaitPeriod 2, ExtensionPeriod 3; A is in alarm, 0 is not
@@ -175,24 +125,3 @@ def acted(composite: str, suppressor: str) -> list[tuple[int, str]]:
 )
 def test_a_composite_acts_as_in_the_guides_example(composite, suppressor, told):
     assert acted(composite, suppressor) == told
-
-
-def test_a_second_alarm_of_a_composite_in_alarm_is_not_told():
-    one = alarm("one", lines=(line("one"),), periods=1, datapoints=1, missing="notBreaching")
-    other = alarm("other", lines=(line("other"),), periods=1, datapoints=1, missing="notBreaching")
-    both = CompositeAlarm(
-        name="both",
-        sentence="Either.",
-        anchor="here",
-        alarms=("one", "other"),
-        suppressor=None,
-        wait_s=0,
-        extension_s=0,
-    )
-    series = minutes({"one": [0, 1, 1, 1, 0, 0], "other": [0, 0, 1, 1, 1, 0]})
-
-    told = list_notifications(
-        EnvironmentAlarms(alarms=(one, other), suppressor=None, composites=(both,)), series, START, START + 600
-    )  # fmt: skip
-
-    assert told == (AlarmNotification(START + 120, "both", "ALARM"), AlarmNotification(START + 360, "both", "OK"))

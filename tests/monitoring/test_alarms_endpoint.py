@@ -149,29 +149,6 @@ def test_medians_beyond_the_reference_reach_the_queue_and_good_ones_with_an_outl
     assert composite.endswith(f"-notify-{kind}")
 
 
-@pytest.mark.parametrize(("values", "state", "told"), [([0.0, 2.0], "OK", []), ([1.0, 2.0], "ALARM", ["publishing"])])
-def test_rounds_that_stay_unpublished_reach_the_queue(listening, values, state, told):
-    begun = listening("unpublished")
-    alarm = of(begun.alarms, "unpublished", BASELINE)
-
-    begun.send(alarm, values)
-
-    assert begun.state(alarm) == state
-    heard = begun.heard() if told else []
-    assert [name.split("-notify-")[1] for name in heard] == told
-    assert begun.silent()
-
-
-@pytest.mark.parametrize(("nodes", "state"), [(0.0, "ALARM"), (1.0, "OK")])
-def test_the_suppressor_is_in_alarm_while_no_node_lives_and_tells_nobody(listening, nodes, state):
-    begun = listening("parked")
-    assert begun.alarms.suppressor
-
-    begun.send(begun.alarms.suppressor, [nodes])
-
-    assert (begun.state(begun.alarms.suppressor), begun.silent()) == (state, True)
-
-
 def test_a_parked_fleet_keeps_the_queue_silent(listening):
     begun = listening("muted")
     alarm = of(begun.alarms, "tpot", DRAFTING)
@@ -182,13 +159,3 @@ def test_a_parked_fleet_keeps_the_queue_silent(listening):
 
     assert [begun.state(one) for one in (begun.alarms.suppressor, alarm)] == ["ALARM", "ALARM"]
     assert begun.silent()
-
-
-def test_every_alarm_is_of_the_apis_shape_and_has_no_action(listening):
-    begun = listening("shape")
-
-    found = begun.cloudwatch.describe_alarms(AlarmNamePrefix="shape-", MaxRecords=100)["MetricAlarms"]
-
-    wanted = {alarm.name for alarm in begun.alarms.alarms} | {begun.alarms.suppressor.name}
-    assert {one["AlarmName"] for one in found} == wanted
-    assert {len(one.get("AlarmActions", [])) for one in found} == {0}

@@ -5,16 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from alarmed import BASELINE, DRAFTING, HOUR, MINUTE, QUARTER, START, Happening, every, of, watched
+from alarmed import BASELINE, DRAFTING, HOUR, MINUTE, QUARTER, START, Happening, every, of
 
 from rehearsal.cloudwatch.alarm_state import compute_state_at, compute_states, list_notifications
-from rehearsal.cloudwatch.series_store import MetricKey
-from tandem.monitoring.alarm import SUPPRESSOR_EXTENSION_S, SUPPRESSOR_WAIT_S, EnvironmentAlarms, MetricAlarm
-from tandem.monitoring.alarms import build_alarms
-from tandem.monitoring.widget import MetricLine
+from tandem.monitoring.alarm import SUPPRESSOR_WAIT_S, EnvironmentAlarms, MetricAlarm
 
 ALARMS = every()
-DAY = 24 * HOUR
 
 
 def fired(alarm: MetricAlarm, happening: Happening, minutes: int) -> list[int]:
@@ -61,19 +57,6 @@ def test_a_variant_that_nobody_raised_a_node_for_does_not_fire():
     assert fired(of(ALARMS, "not-ready", DRAFTING), happening, 200) == []
 
 
-def test_a_start_that_was_parked_after_five_minutes_does_not_fire_later():
-    happening = Happening().container(DRAFTING, range(5))
-
-    assert fired(of(ALARMS, "not-ready", DRAFTING), happening, 90) == []
-
-
-def test_another_environments_and_another_experiments_pods_do_not_fire():
-    alarm = of(ALARMS, "not-ready", DRAFTING)
-
-    assert fired(alarm, Happening("prod").container(DRAFTING, range(60)), 60) == []
-    assert fired(alarm, Happening(experiment="other").container(DRAFTING, range(60)), 60) == []
-
-
 # 7 of 8 chips: one half of the node serves, the other's claim is never allocated
 
 
@@ -84,32 +67,11 @@ def test_a_server_whose_claim_waits_beside_one_that_serves_fires():
     assert fired(of(ALARMS, "not-started", BASELINE), happening, 60) == []
 
 
-def test_two_servers_that_start_a_quarter_of_an_hour_apart_do_not_fire():
-    happening = Happening().serves(BASELINE, range(90)).container(DRAFTING, range(15, 90))
-
-    assert fired(of(ALARMS, "not-started", DRAFTING), happening, 90) == []
-
-
 # nodes that live for nothing
 
 
 def test_a_node_on_which_nothing_runs_fires():
     assert fired(of(ALARMS, "nothing-runs"), Happening().nodes(1, range(5, 60)), 60) == [35]
-
-
-@pytest.mark.parametrize("pods", [1, 3])
-def test_a_node_with_a_server_or_a_compile_job_does_not_fire(pods):
-    happening = Happening().nodes(1, range(90)).running(pods, range(10, 90))
-
-    assert fired(of(ALARMS, "nothing-runs"), happening, 90) == []
-
-
-def test_pods_of_one_experiment_keep_an_environment_of_two_from_firing():
-    found = build_alarms(watched())
-    happening = Happening().nodes(1, range(90)).running(1, range(10, 90))
-
-    assert fired(of(found, "nothing-runs"), happening, 90) == []
-    assert fired(of(found, "nothing-runs"), Happening().nodes(1, range(90)), 90) == [30]
 
 
 # requests that fail
@@ -138,27 +100,12 @@ def test_exactly_as_many_failed_requests_as_are_allowed_do_not_fire():
     assert fired(of(ALARMS, "errors", DRAFTING), errors([0, 2, 2]), 90) == []
 
 
-def test_one_failed_request_of_eight_does_not_fire():
-    assert fired(of(ALARMS, "errors", DRAFTING), errors([0, 1, 0, 0], asked=8), 90) == []
-
-
-def test_the_other_arms_failures_do_not_fire():
-    assert fired(of(ALARMS, "errors", BASELINE), errors([8], asked=8), 90) == []
-
-
 def test_a_round_that_is_sent_when_it_ends_five_hours_later_fires_then():
     alarm, now = of(ALARMS, "errors", DRAFTING), START + 5 * HOUR * MINUTE
     late = errors([8], asked=8)
 
     assert compute_state_at(alarm, Happening().series, now) == "OK"
     assert compute_state_at(alarm, late.series, now) == "ALARM"
-
-
-def test_failures_are_forgotten_six_hours_after_the_last():
-    found = compute_states(of(ALARMS, "errors", DRAFTING), errors([8], asked=8).series, START, START + MINUTE * DAY)
-
-    alarmed = [(at - START) // (HOUR * MINUTE) for at, one in found.items() if one == "ALARM"]
-    assert (min(alarmed), max(alarmed)) == (0, 6)
 
 
 # acceptance and latency
@@ -176,39 +123,6 @@ def test_a_figure_that_stays_worse_fires_at_its_third_quarter_hour(what, metric,
     happening = rounds(metric, [good, good, bad, bad, bad, bad], apart=HOUR, variant=variant, class_=class_, load="4")
 
     assert fired(of(ALARMS, what, variant), happening, 8 * HOUR) == [4 * HOUR + QUARTER]
-
-
-@pytest.mark.parametrize(("what", "metric", "variant", "class_", "good", "bad"), REGRESSED)
-def test_two_bad_rounds_among_good_ones_do_not_fire(what, metric, variant, class_, good, bad):
-    happening = rounds(metric, [good, bad, good, bad, good, good], apart=HOUR, variant=variant, class_=class_, load="4")
-
-    assert fired(of(ALARMS, what, variant), happening, DAY) == []
-
-
-@pytest.mark.parametrize(("what", "metric", "variant", "class_", "good", "bad"), REGRESSED)
-def test_a_figure_at_its_level_does_not_fire(what, metric, variant, class_, good, bad):
-    level = of(ALARMS, what, variant).threshold
-    happening = rounds(metric, [level] * 6, apart=HOUR, variant=variant, class_=class_, load="4")
-
-    assert min(good, bad) < level < max(good, bad)
-    assert fired(of(ALARMS, what, variant), happening, DAY) == []
-
-
-@pytest.mark.parametrize(("what", "metric", "variant", "class_", "good", "bad"), REGRESSED)
-def test_one_request_far_off_in_every_round_does_not_move_a_median(what, metric, variant, class_, good, bad):
-    happening = Happening()
-    for at in range(6):
-        outlier = bad * 100 if bad > good else 1.0
-        happening.bench(metric, [good] * 7 + [outlier], HOUR * at, variant=variant, class_=class_, load="4")
-
-    assert fired(of(ALARMS, what, variant), happening, DAY) == []
-
-
-@pytest.mark.parametrize(("class_", "load"), [("chat", "4"), ("repeat", "1"), ("all", "all"), ("all", "4")])
-def test_another_class_or_load_is_held_against_nothing(class_, load):
-    happening = rounds("tpot_ms", [99.0] * 6, apart=HOUR, variant=DRAFTING, class_=class_, load=load)
-
-    assert fired(of(ALARMS, "tpot", DRAFTING), happening, 8 * HOUR) == []
 
 
 @pytest.mark.parametrize(("values", "times"), [([1.0] * 4, [2 * HOUR + QUARTER]), ([1.06] * 4, []), ([1.0, 1.0], [])])
@@ -238,14 +152,6 @@ def test_rounds_that_stay_unpublished_fire(values, times):
     assert fired(of(ALARMS, "unpublished", BASELINE), happening, 3 * HOUR) == times
 
 
-def test_a_quarter_hour_in_which_the_backlog_was_made_up_for_does_not_count():
-    happening = Happening()
-    for at in range(4):
-        happening.bench("unpublished_rounds", [2, 1, 0], QUARTER * at, variant=BASELINE)
-
-    assert fired(of(ALARMS, "unpublished", BASELINE), happening, 3 * HOUR) == []
-
-
 # who is called: parked, woken, silent
 
 
@@ -272,62 +178,3 @@ def test_a_fleet_that_is_parked_takes_its_servers_along_and_calls_nobody():
     assert fired(of(ALARMS, "errors", DRAFTING), happening, 240) == [105]
     assert fired(ALARMS.suppressor, happening, 240) == [103]
     assert called(ALARMS, happening, 240) == []
-
-
-def test_requests_that_fail_minutes_before_the_fleet_is_parked_call_nobody():
-    happening = Happening().nodes(1, range(106)).running(2, range(106)).nodes(0, range(106, 240))
-    happening.bench("requests", [8], 99, variant=DRAFTING).bench("failed_requests", [8], 99, variant=DRAFTING)
-
-    assert fired(of(ALARMS, "errors", DRAFTING), happening, 240) == [105]
-    assert fired(ALARMS.suppressor, happening, 240) == [109]  # within the wait
-    assert called(ALARMS, happening, 240) == []
-
-
-def test_a_fleet_that_wakes_calls_nobody_while_its_servers_start():
-    happening = Happening().nodes(0, range(60)).nodes(1, range(60, 180))
-    for variant in (BASELINE, DRAFTING):
-        happening.container(variant, range(65, 180)).ready(variant, range(80, 180))
-    happening.running(2, range(68, 180))
-
-    assert called(ALARMS, happening, 180) == []
-
-
-def test_what_is_still_in_alarm_when_the_fleet_wakes_is_told_after_the_extension():
-    happening = errors([8], asked=8).nodes(0, range(120)).nodes(1, range(120, 240)).running(1, range(120, 240))
-
-    woke = 121  # the minute of the first node has ended
-    assert called(ALARMS, happening, 240) == [(woke + SUPPRESSOR_EXTENSION_S // MINUTE, "requests")]
-
-
-@pytest.mark.parametrize("gaps", [(80,), (80, 81), (80, 85, 90)])
-def test_a_nodes_event_that_falls_into_the_next_minute_parks_nothing(gaps):
-    happening = Happening().nodes(1, [at for at in range(240) if at not in gaps]).nodes(0, gaps)
-
-    assert fired(ALARMS.suppressor, happening, 240) == []
-
-
-def test_an_agent_that_falls_silent_mutes_nothing():
-    silent = errors([8], asked=8).nodes(1, range(10))
-
-    assert called(ALARMS, silent, 90) == [(15 + SUPPRESSOR_WAIT_S // MINUTE, "requests")]
-
-
-def test_a_server_that_runs_nothing_calls_beside_one_that_is_slow():
-    happening = rounds("tpot_ms", [60.0] * 8, variant=BASELINE, class_="open", load="4")
-    happening.nodes(1, range(180)).serves(BASELINE, range(180))
-
-    assert called(ALARMS, happening, 180) == [(35, "starting"), (50, "latency")]
-
-
-def test_the_store_of_these_tests_holds_metrics_by_the_names_that_alarms_read():
-    happening = Happening().nodes(1, [0]).serves(BASELINE, [0])
-    for metric in ("requests", "failed_requests"):
-        happening.bench(metric, [1], 0, variant=BASELINE)
-
-    read = {
-        MetricKey.from_dimensions(line.namespace, line.metric, line.dimensions)
-        for what in ("not-ready", "errors")
-        for line in of(ALARMS, what, BASELINE).lines
-        if isinstance(line, MetricLine)
-    }
-    assert read < set(happening.series.metrics())

@@ -11,12 +11,11 @@ import pytest
 from alarmed import DRAFTING, EXPERIMENT, REFERENCE, ROOT, watched
 from botocore import xform_name
 
-from charts import manifest, pod, storage
+from charts import manifest, serve
 from tandem.cli import program
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.guard_alarms import STOP_ANCHOR, build_guard_alarms
 from tandem.spec import names
-from tandem.spec.environment import ObservabilitySettings
 
 RUNBOOK = ROOT / "docs" / "runbook.md"
 SCOPE = watched(only=["post"], reference=REFERENCE)
@@ -85,11 +84,6 @@ def test_a_section_has_commands_causes_and_says_when_the_alarm_is_false(section)
     assert re.search(r"^False when: ", body, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("cause", ["has no manifest", "artifact ..., deployment", "7 of 8", "FailedMount", "admit"])
-def test_the_three_causes_of_a_server_that_is_not_ready_are_told_apart(cause):
-    assert cause in SECTIONS["not-ready"] + SECTIONS["not-started"]
-
-
 @pytest.mark.parametrize("line", commands("tandem"))
 def test_a_command_of_tandem_is_one(line):
     words = shlex.split(filled(line), comments=True)[1:]
@@ -131,7 +125,7 @@ def test_a_command_of_kubectl_names_what_is_rendered(line):
     labels = re.findall(r" -l ([\w./-]+)=", text)
     deployments = re.findall(r"deploy[/ ]([\w-]+)", text)
 
-    assert set(containers) <= {pod.SERVER, pod.ADMIT, "s3-plugin"}
+    assert set(containers) <= {serve.CONTAINER, serve.ADMIT, "s3-plugin"}
     assert set(labels) <= {manifest.NAME, *manifest.PART_OF, "node.kubernetes.io/instance-type"}
     assert set(deployments) <= {DRAFTING}
     assert set(re.findall(r" -n (tandem-[\w-]+)", text)) <= {
@@ -162,34 +156,3 @@ def test_a_command_of_kubectl_names_what_is_rendered(line):
 )
 def test_a_name_is_the_one_that_is_made(name):
     assert name in filled(TEXT.replace("$(", "(").replace("\\$", "").replace("$ENV-notify-KIND", ""))
-
-
-def test_every_kind_of_composite_is_named():
-    kinds = {composite.name.split("-notify-")[1] for each in (*ALARMS, GUARD) for composite in each.composites}
-
-    assert all(f"`{kind}`" in SECTIONS[CALLED] for kind in kinds)
-    assert kinds == {"serving", "starting", "requests", "drafting", "latency", "publishing"} | {
-        "fleet",
-        "idle",
-        "guard",
-    }
-
-
-def test_a_setting_is_one_of_the_environments():
-    named = set(re.findall(r"`observability\.(\w+)`", TEXT))
-
-    assert named <= set(ObservabilitySettings.model_fields)
-    assert {"not_ready_minutes", "failed_percent", "regression_percent", "reference"} <= named
-
-
-@pytest.mark.parametrize(("file", "heading"), sorted(set(re.findall(r"\]\(([\w./-]*)#?([\w-]*)\)", TEXT))))
-def test_a_link_leads_somewhere(file, heading):
-    text = (RUNBOOK.parent / file).read_text() if file else TEXT
-    headings = {anchor(found) for found in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)}
-
-    assert not heading or heading in headings
-
-
-def test_the_volumes_driver_is_the_one_that_is_rendered():
-    assert storage.DRIVER == "s3.csi.aws.com"  # its DaemonSet is s3-csi-node
-    assert "ds/s3-csi-node" in TEXT

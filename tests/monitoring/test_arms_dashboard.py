@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hosted import asking, by_part, drawn, graph, graphs, watched, words
+from hosted import asking, by_part, drawn, graph, graphs, words
 
 from rehearsal.cloudwatch.expression import evaluate_periods, evaluate_range
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.bench.suites.suite import load_suite as suite
 from tandem.metrics import ALL_VALUES, find_metric
-from tandem.monitoring.dashboard_arms import MAX_VARIANTS, DashboardArms
-from tandem.monitoring.post_figures import PROMPTS
+from tandem.monitoring.experiment_dashboard import PROMPTS
 from tandem.monitoring.widget import Dashboard, GraphWidget, MetricLine
 
 ENVIRONMENT = "post-us-east-2"
@@ -50,12 +49,6 @@ def in_the_range(one: GraphWidget, series: SeriesStore, minutes: int = 10) -> di
     return {result.label: [value for _, value in result.points] for result in found}
 
 
-def arms_of(experiment: str) -> DashboardArms:
-    whole = watched(ENVIRONMENT)
-    (one,) = [watching for watching in whole.experiments if watching.experiment.name == experiment]
-    return DashboardArms(whole.environment, one)
-
-
 @pytest.mark.parametrize(
     ("title", "name"),
     [
@@ -77,10 +70,6 @@ def test_p50_and_p90_of_every_arm_stand_side_by_side(title: str, name: str) -> N
         ]  # fmt: skip
 
 
-def test_acceptance_length_is_of_the_arms_that_speculate_alone() -> None:
-    assert [line.label for line in graph(post(), "Acceptance length, p50").lines] == [FAST]
-
-
 @pytest.mark.parametrize(
     ("title", "name", "base", "fast", "expected"),
     [
@@ -100,19 +89,6 @@ def test_a_speed_up_is_above_one_where_the_arm_is_better(
     put(series, name, FAST, fast, minute=7)
 
     assert in_the_range(graph(post(), f"{title}, speed-up"), series) == {FAST: [pytest.approx(expected)]}
-
-
-@pytest.mark.parametrize("measured", [BASE, FAST])
-def test_no_speed_up_is_shown_while_only_one_arm_is_measured(measured: str) -> None:
-    series = SeriesStore()
-    put(series, "tpot_ms", measured, [40])
-
-    assert in_the_range(graph(post(), "TPOT, speed-up"), series) == {FAST: []}
-
-
-@pytest.mark.parametrize("title", ["Chunk gap", "Acceptance length", "Completion tokens", "Inter-token latency"])
-def test_what_no_arm_is_faster_by_has_no_speed_up(title: str) -> None:
-    assert not [one for one in graphs(post()) if one.title.startswith(title) and "speed-up" in one.title]
 
 
 def test_the_failed_share_is_failed_of_asked() -> None:
@@ -146,10 +122,6 @@ def test_a_figure_of_the_post_has_four_series_two_prompts_with_and_without_specu
     }
 
 
-def test_the_choices_of_a_dashboard_change_no_figure_of_the_post() -> None:
-    assert not [one.title for one in graphs(post()) if one.title.startswith("Figure") and one.varies]
-
-
 def test_the_choices_are_the_classes_and_loads_of_the_suites() -> None:
     classes, loads = post().variables
 
@@ -157,49 +129,11 @@ def test_the_choices_are_the_classes_and_loads_of_the_suites() -> None:
     assert loads.values == ("4", "1")
 
 
-def test_unpublished_rounds_pool_all_whatever_is_chosen() -> None:
-    one = graph(post(), "Rounds recorded, not yet published")
-
-    assert not one.varies
-    assert {dict(line.dimensions)["Concurrency"] for line in one.lines if isinstance(line, MetricLine)} == {ALL_VALUES}
-
-
-def test_the_baseline_is_the_first_variant_that_decodes_plainly() -> None:
-    swapped = [{"name": FAST, **DRAFTED}, {"name": BASE, "mode": "none"}, {"name": "again", "mode": "none"}]
-    dashboard = posting(variants=swapped)
-
-    assert [line.label for line in graph(dashboard, "TPOT, p50").lines] == [BASE, FAST, "again"]
-    assert "| qwen-vllm (baseline) | none |" in words(dashboard)
-
-
 def test_without_a_baseline_no_speed_up_is_drawn_and_that_is_said() -> None:
     dashboard = posting(variants=[{"name": FAST, **DRAFTED}])
 
     assert not [one for one in graphs(dashboard) if "speed-up" in one.title]
     assert "there is no baseline" in words(dashboard)
-
-
-def test_without_an_arm_that_speculates_it_is_said_what_is_missing() -> None:
-    dashboard = posting(variants=[{"name": BASE, "mode": "none"}])
-
-    assert "no arm of this experiment speculates" in words(dashboard)
-    assert not [one for one in graphs(dashboard) if one.title.startswith(("Figure", "Acceptance"))]
-
-
-def test_without_the_suite_of_the_post_its_figures_are_said_to_need_it() -> None:
-    dashboard = posting(suites=["real"])
-
-    assert "need the suite `post`" in words(dashboard)
-    assert not [one for one in graphs(dashboard) if one.title.startswith("Figure")]
-
-
-def test_arms_that_are_told_apart_are_drawn_and_no_more() -> None:
-    """The committed sweep has a baseline and eight arms: all of them are drawn."""
-    committed = drawn(ENVIRONMENT)["post-drafts-windows"]
-
-    assert len(graph(committed, "TPOT, p50").lines) == MAX_VARIANTS + 1
-    assert not arms_of("post-drafts-windows").overflow_variants
-    assert "not drawn above" not in words(committed)
 
 
 def test_the_graph_of_every_arm_finds_those_that_are_not_drawn() -> None:

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from tandem.monitoring.dashboard_arms import BASELINE_COLOR, VARIANT_COLORS
-from tandem.monitoring.post_figures import PROMPT_COLORS
+from tandem.monitoring.experiment_dashboard import PROMPT_COLORS
 
 Triple = tuple[float, float, float]
 # Machado, Oliveira and Fernandes 2009, "A physiologically-based model for simulation of color vision deficiency",

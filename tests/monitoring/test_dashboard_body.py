@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hosted import REGION, drawn
 
-from tandem.monitoring.dashboard_body import build_body
+from tandem.monitoring.dashboards import build_body
 from tandem.monitoring.widget import (
     Dashboard,
     DashboardVariable,
@@ -69,13 +68,6 @@ def test_a_graph_over_time_has_its_region_period_unit_and_a_scale_from_zero() ->
     }
 
 
-def test_numbers_are_of_the_whole_time_range() -> None:
-    found = properties(graph(view="numbers"))
-
-    assert (found["view"], found["setPeriodToTimeRange"]) == ("singleValue", True)
-    assert "yAxis" not in found
-
-
 def test_a_hidden_line_is_read_and_not_drawn() -> None:
     lines = (
         line(id="a", is_visible=False, label=None),
@@ -96,51 +88,12 @@ def test_levels_and_moments_are_marked() -> None:
     assert [(mark["label"], mark["value"]) for mark in found["vertical"]] == [("block ends", "2026-12-08T11:30:00Z")]
 
 
-def test_a_choice_offers_its_values_and_begins_with_the_first() -> None:
-    (found,) = build_body(Dashboard(name="one", title="One", widgets=(graph(),), variables=(CLASSES,)), REGION)[
-        "variables"
-    ]
-
-    assert found["type"] == "pattern"
-    assert found["inputType"] == "select"
-    assert found["defaultValue"] == "json"
-    assert [value["value"] for value in found["values"]] == ["json", "open", "all"]
-
-
 def test_a_choice_stands_in_the_lines_and_searches_of_a_graph_that_varies() -> None:
     lines = (line(), MathExpression(text=SEARCH, label="", id="every"))
     first, second = properties(graph(lines=lines), CLASSES)["metrics"]
 
     assert first[4:6] == ["PromptClass", "chosen_PromptClass"]
     assert 'PromptClass="chosen_PromptClass"' in second[0]["expression"]
-
-
-def test_a_choice_leaves_a_graph_that_does_not_vary_as_it_is() -> None:
-    lines = (line(), MathExpression(text=SEARCH, label="", id="every"))
-    found = properties(graph(lines=lines, varies=False), CLASSES)
-
-    assert not [one for one in strings(found) if "chosen_" in one]
-
-
-def test_a_choice_replaces_the_value_of_its_own_dimension_alone() -> None:
-    """An arm may be called as a class is."""
-    (found,) = properties(graph(lines=(line(dimensions=(("Variant", "json"), ("PromptClass", "json"))),)), CLASSES)[
-        "metrics"
-    ]
-
-    assert found[2:6] == ["Variant", "json", "PromptClass", "chosen_PromptClass"]
-
-
-@pytest.mark.parametrize("value", ["repeat", "open", "all", "4"])
-def test_with_a_value_in_the_place_of_its_pattern_the_json_reads_that_cell(value: str) -> None:
-    """What CloudWatch does when somebody chooses: it replaces the pattern in the text of the body."""
-    dashboard = drawn("post-us-east-2")["post"]
-    whole = json.dumps(build_body(dashboard, REGION)["widgets"])
-    variable = dashboard.variables[1 if value == "4" else 0]
-    chosen = json.loads(whole.replace(f"chosen_{variable.dimension}", value))
-    (widget,) = [one for one in chosen if one["properties"].get("title", "").startswith("TPOT, p90")]
-
-    assert {metric[metric.index(variable.dimension) + 1] for metric in widget["properties"]["metrics"]} == {value}
 
 
 def test_the_body_is_json_without_anything_that_is_null() -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from hosted import ENVIRONMENTS, drawn
 
-from tandem.monitoring.layout import (
+from tandem.monitoring.dashboards import WidgetBox, build_caption, place_widgets
+from tandem.monitoring.widget import (
     COLUMNS,
-    MAX_TEXT_ROWS,
-    WidgetBox,
-    build_caption,
+    Dashboard,
+    GraphWidget,
+    MetricLine,
+    TextWidget,
     build_text,
     count_text_rows,
-    place_widgets,
 )
-from tandem.monitoring.widget import Dashboard, GraphWidget, MetricLine, TextWidget
 
 EVERY = [(environment, part) for environment in ENVIRONMENTS for part in drawn(environment)]
 
@@ -69,18 +69,8 @@ def test_a_text_beside_a_graph_is_as_high_as_graph_and_caption() -> None:
     assert places(found)[-1] == (16, 0, 8, 6 + count_text_rows(build_caption(graph(16)), 16))
 
 
-def test_a_widget_that_does_not_fit_begins_the_next_row() -> None:
-    found = placed(build_text("one", 12), build_text("two", 12), build_text("three", 24))
-
-    assert [(one.x, one.y > 0) for one in found] == [(0, False), (12, False), (0, True)]
-
-
 def test_a_text_is_as_high_as_what_it_says() -> None:
     heights = [build_text("x" * length).height for length in (10, 400, 800, 1200)]
 
     assert heights == sorted(heights)
     assert len(set(heights)) > 2
-
-
-def test_a_text_without_end_scrolls_and_does_not_push_the_graphs_away() -> None:
-    assert build_text("word " * 10_000).height == MAX_TEXT_ROWS

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hosted import drawn, graph
 
-from tandem.monitoring import dashboard_body
-from tandem.monitoring.dashboard_body import find_limit_faults
+from tandem.monitoring import dashboards
+from tandem.monitoring.dashboards import find_limit_faults
 from tandem.monitoring.widget import Dashboard, MathExpression
 
 
@@ -36,7 +36,7 @@ def expressed(text: str) -> Dashboard:
     ],
 )
 def test_a_dashboard_is_refused_beyond_a_limit(within: Dashboard, beyond: Dashboard, limit: str, monkeypatch) -> None:
-    monkeypatch.setattr(dashboard_body, "MAX_BODY_BYTES", 10**9)
+    monkeypatch.setattr(dashboards, "MAX_BODY_BYTES", 10**9)
 
     assert list(find_limit_faults(within)) == []
     (fault,) = find_limit_faults(beyond)
@@ -44,7 +44,7 @@ def test_a_dashboard_is_refused_beyond_a_limit(within: Dashboard, beyond: Dashbo
 
 
 def test_a_body_that_no_template_could_carry_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr(dashboard_body, "MAX_BODY_BYTES", 10_000)
+    monkeypatch.setattr(dashboards, "MAX_BODY_BYTES", 10_000)
 
     (fault,) = find_limit_faults(drawn("post-us-east-2")["post"])
     assert fault.endswith("at most 10000")

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
-from hosted import ENVIRONMENTS, REGION, asking, by_part, drawn, graphs, publishers, reads, watched
+from hosted import ENVIRONMENTS, REGION, asking, by_part, drawn, graphs, publishers, reads
 from recorded import sends
 
 from rehearsal.cloudwatch.expression import evaluate_periods
 from rehearsal.cloudwatch.series_store import SeriesStore
-from tandem.metrics import BENCH, CATALOGUE, CLOUDWATCH_METRICS, GUARD, LAMBDA, SQS, list_published_metrics
-from tandem.monitoring.dashboard_body import build_body, find_limit_faults
-from tandem.monitoring.dashboards import build_dashboards
-from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, MetricLine
-from tandem.spec import names
+from tandem.metrics import CATALOGUE, CLOUDWATCH_METRICS, GUARD, LAMBDA, SQS, list_published_metrics
+from tandem.monitoring.dashboards import build_body, find_limit_faults
+from tandem.monitoring.widget import Dashboard, GraphWidget, MetricLine
 
 EVERY = [(environment, part) for environment in ENVIRONMENTS for part in drawn(environment)]
 ARMS = [(environment, part) for environment, part in EVERY if part not in {"machine", "money"}]
 every_dashboard = pytest.mark.parametrize(("environment", "part"), EVERY)
-WORD = re.compile(r"\b[a-z]\w*")
 WINDOWS = tuple(range(1, 65))
 
 
@@ -73,16 +69,6 @@ def test_all_that_is_watched_of_others_is_drawn_somewhere() -> None:
     assert seen >= CLOUDWATCH_METRICS.keys() - alarmed_on
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_there_is_a_dashboard_for_each_experiment_one_for_the_machine_and_one_for_money(environment: str) -> None:
-    whole = watched(environment)
-    parts = [*whole.environment.experiments, "machine", "money"]
-
-    assert [one.name for one in build_dashboards(whole)] == [
-        names.dashboard_name(whole.environment, part) for part in parts
-    ]
-
-
 @every_dashboard
 def test_every_graph_says_its_unit_its_publisher_and_what_it_does_not(environment: str, part: str) -> None:
     """The sentence stands in a text widget under the graph, since CloudWatch has no caption."""
@@ -95,22 +81,6 @@ def test_every_graph_says_its_unit_its_publisher_and_what_it_does_not(environmen
         assert said.startswith(graph.sentence)
         assert f"Published by: {', '.join(graph.publishers)}." in said
         assert box["properties"]["title"].endswith(f"[{graph.unit}]")
-
-
-@every_dashboard
-def test_one_arm_has_one_color_in_all_graphs_but_the_posts(environment: str, part: str) -> None:
-    colors: dict[str, set[str]] = {}
-    for graph in graphs(drawn(environment)[part]):
-        for line in graph.lines:
-            if line.is_visible and line.label and line.color and not graph.title.startswith("Figure"):
-                colors.setdefault(line.label, set()).add(line.color)
-
-    assert all(len(found) == 1 for found in colors.values())
-
-
-@pytest.mark.parametrize("part", ["post-drafts-windows", "machine"])
-def test_an_experiment_of_130_variants_stays_within_the_limits(part: str) -> None:
-    assert list(find_limit_faults(enormous()[part])) == []
 
 
 def test_what_is_not_drawn_of_130_variants_is_named_and_found_in_one_graph() -> None:
@@ -143,16 +113,3 @@ def test_a_drawn_metric_has_the_unit_of_its_graph(environment: str, part: str) -
             if isinstance(line, MetricLine) and line.is_visible:
                 watched = [CLOUDWATCH_METRICS.get((publisher, line.metric)) for publisher in graph.publishers]
                 assert graph.unit in {one.unit if one else CATALOGUE[line.metric].unit for one in watched}
-
-
-@every_dashboard
-def test_a_hidden_line_is_read_by_an_expression(environment: str, part: str) -> None:
-    for graph in graphs(drawn(environment)[part]):
-        words = {word for line in graph.lines if isinstance(line, MathExpression) for word in WORD.findall(line.text)}
-        assert {line.id for line in graph.lines if not line.is_visible} <= words
-
-
-def test_no_dashboard_reads_another_environments_figures() -> None:
-    for environment, part in EVERY:
-        spaces = {read.namespace for read in reads(drawn(environment)[part]) if BENCH in publishers(read)}
-        assert spaces <= {f"Tandem/{environment}"}

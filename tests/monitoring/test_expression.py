@@ -98,60 +98,6 @@ def test_an_expression_gives_what_was_worked_by_hand(
     assert found == [*expected, *([GONE] * (5 - len(expected)))]
 
 
-def test_an_expression_reads_another_expression() -> None:
-    lines = [
-        line("a"),
-        MathExpression(text="a * 2", label=None, id="twice", is_visible=False),
-        MathExpression(text="twice + a", label="thrice", id="thrice"),
-    ]
-
-    (result,) = evaluate_periods(lines, stored(a=[5]), START, START + 60, 60)
-
-    assert (result.label, result.points) == ("thrice", ((START, 15.0),))
-
-
-def test_only_shown_lines_are_drawn_in_their_order() -> None:
-    lines = [
-        line("b", shown=True, label="second arm"),
-        line("c"),
-        MathExpression(text="b - c", label=None, id="e1"),
-        line("a", shown=True),
-    ]
-
-    found = evaluate_periods(lines, stored(a=[1], b=[2], c=[3]), START, START + 60, 60)
-
-    assert [result.label for result in found] == ["second arm", "e1", "a"]
-
-
-def test_a_line_that_nobody_sent_is_drawn_without_points() -> None:
-    (found,) = evaluate_periods([line("a", shown=True, label="arm")], SeriesStore(), START, START + 60, 60)
-
-    assert (found.label, found.points) == ("arm", ())
-
-
-def test_a_longer_period_has_the_statistic_of_all_its_values() -> None:
-    series = SeriesStore()
-    key = MetricKey.from_dimensions(NAMESPACE, "a", [("Of", "a"), ("All", "yes")])
-    hour = START - START % 3600
-    series.add(key, hour, {1.0: 2, 2.0: 1})
-    series.add(key, hour + 240, {9.0: 1})
-    series.add(key, hour + 300, {5.0: 1})
-
-    (found,) = evaluate_periods([line("a", shown=True, statistic="p50")], series, hour, hour + 600, 300)
-
-    assert found.points == ((hour, 1.5), (hour + 300, 5.0))
-
-
-def test_a_start_inside_a_period_reads_the_whole_of_it() -> None:
-    series = stored(a=[1, 2, 3, 4, 5])
-    five = START - START % 300
-
-    (found,) = evaluate_periods([line("a", shown=True)], series, START, START + 300, 300)
-
-    assert [at % 300 for at, _ in found.points] == [0] * len(found.points)
-    assert found.points[0][0] == five
-
-
 def test_the_whole_range_is_one_period() -> None:
     series = stored(a=[1, 2, 9], b=[2, 2, 2])
     lines = [line("a", statistic="p50"), line("b", statistic="p50"), MathExpression(text="a / b", label="x", id="e")]
@@ -179,25 +125,6 @@ def test_statistics_of_1_to_100(statistic: str, expected: float) -> None:
     (found,) = evaluate_periods([line("a", shown=True, statistic=statistic)], series, START, START + 60, 60)
 
     assert found.points[0][1] == pytest.approx(expected)
-
-
-def test_a_percentile_counts_each_value_as_often_as_it_was_seen() -> None:
-    series = SeriesStore()
-    series.add(MetricKey.from_dimensions(NAMESPACE, "a", [("Of", "a"), ("All", "yes")]), START, {10.0: 9, 20.0: 1})
-
-    (found,) = evaluate_periods([line("a", shown=True, statistic="p90")], series, START, START + 60, 60)
-
-    assert found.points[0][1] == pytest.approx(11.0)  # between the 9th and the 10th of ten, a tenth of the way
-
-
-def test_the_order_of_dimensions_says_nothing() -> None:
-    series = SeriesStore()
-    series.add(MetricKey.from_dimensions(NAMESPACE, "a", [("B", "2"), ("A", "1")]), START, {4.0: 1})
-    wanted = MetricLine(metric="a", namespace=NAMESPACE, dimensions=(("A", "1"), ("B", "2")), statistic="Sum")
-
-    (found,) = evaluate_periods([wanted], series, START, START + 60, 60)
-
-    assert found.points == ((START, 4.0),)
 
 
 @pytest.mark.parametrize(
@@ -233,19 +160,3 @@ def test_refuses_what_is_of_no_known_form(text: str, says: str) -> None:
 
     assert says in str(refused.value)
     assert refused.value.text == text
-
-
-def test_rejects_an_id_that_stands_twice() -> None:
-    with pytest.raises(ExpressionError, match="a: two lines have this id"):
-        evaluate_periods([line("a"), line("a")], SeriesStore(), START, START + 60, 60)
-
-
-def test_rejects_a_statistic_that_is_not_computed_here() -> None:
-    with pytest.raises(ExpressionError, match="tm90 is no statistic"):
-        evaluate_periods([line("a", shown=True, statistic="tm90")], SeriesStore(), START, START + 60, 60)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e109])
-def test_rejects_a_value_that_cloudwatch_does_not_take(value: float) -> None:
-    with pytest.raises(ValueError, match="a: CloudWatch takes no"):
-        stored(a=[value])

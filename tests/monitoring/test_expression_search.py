@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.cloudwatch.expression import ExpressionError, evaluate_periods
+from rehearsal.cloudwatch.expression import evaluate_periods
 from rehearsal.cloudwatch.search import search_metrics
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.monitoring.widget import MathExpression
@@ -59,13 +59,3 @@ def test_a_label_may_hold_the_value_of_a_dimension() -> None:
 @pytest.mark.parametrize("period_s", [60, 300])
 def test_a_sum_of_what_is_found_is_one_series_of_the_period_that_is_evaluated(period_s: int) -> None:
     assert shown(f"SUM(SEARCH('{SCHEMA} MetricName=\"tpot_ms\"', 'Sum', 60))", "all", period_s) == [("all", 6)]
-
-
-def test_nothing_found_draws_nothing() -> None:
-    assert shown("SEARCH('{\"Nowhere\"} MetricName=\"x\"', 'Sum')") == []
-
-
-@pytest.mark.parametrize("terms", [" base-sd", ' "a" OR', ' "a', "", ' NOT Variant="base"'])
-def test_a_query_of_another_form_is_refused_with_its_expression(terms: str) -> None:
-    with pytest.raises(ExpressionError, match=r"^e, column 1: a search of another form"):
-        shown(f"SEARCH('{SCHEMA}{terms}', 'Sum')")

@@ -10,7 +10,7 @@ import pytest
 from recorded import events, sample, sent
 
 from tandem.metrics import CONTAINER_INSIGHTS, LOG_FILTER
-from tandem.monitoring.log_filters import LogFilter, build_log_filters
+from tandem.monitoring.agent import LogFilter, build_log_filters
 from tandem.spec.environment import Environment
 from tandem.spec.workspace import load_workspace
 
@@ -48,12 +48,6 @@ def test_it_counts_the_event_of_an_accelerator_node(nodes: LogFilter) -> None:
     assert matches(nodes.pattern, {**event, "InstanceType": "trn2.48xlarge"})
 
 
-def test_it_does_not_count_a_system_node(nodes: LogFilter) -> None:
-    (event,) = events(CONTAINER_INSIGHTS, "Node")
-
-    assert not matches(nodes.pattern, {**event, "InstanceType": "m7i.large"})
-
-
 @pytest.mark.parametrize("kind", ["NodeFS", "NodeNet", "Pod", "Cluster", "ClusterService", "ClusterNamespace"])
 def test_it_counts_no_other_event_that_such_a_node_writes(kind: str, nodes: LogFilter) -> None:
     (event,) = events(CONTAINER_INSIGHTS, kind)
@@ -61,14 +55,10 @@ def test_it_counts_no_other_event_that_such_a_node_writes(kind: str, nodes: LogF
     assert not matches(nodes.pattern, {**event, "InstanceType": "trn2.48xlarge"})
 
 
-def test_an_event_counts_one_and_a_minute_without_any_nought(nodes: LogFilter) -> None:
-    assert (nodes.value, nodes.default, nodes.unit) == ("1", 0, "Count")
-
-
 def test_its_metric_is_the_recorded_one_without_dimensions(nodes: LogFilter) -> None:
     (metric,) = sent(LOG_FILTER)
 
-    assert (metric.name, metric.dimensions, metric.unit) == (nodes.metric, frozenset(), nodes.unit)
+    assert (metric.name, metric.dimensions, metric.unit) == (nodes.name, frozenset(), nodes.unit)
     assert sample(LOG_FILTER)["read"] == "container-insights.json"
     assert nodes.namespace == "Tandem/post-us-east-2"
 

@@ -6,14 +6,13 @@ import re
 from itertools import pairwise
 
 import pytest
-from alarmed import MINUTE, START, watched, workspace
+from alarmed import MINUTE, START, workspace
 
 from rehearsal.cloudwatch.alarm_state import compute_states, list_notifications
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem import metrics
 from tandem.monitoring import alarm as limits
 from tandem.monitoring.alarm import MetricAlarm
-from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.widget import MetricLine
 from tandem.spec import names
@@ -62,9 +61,8 @@ def fired(alarm: MetricAlarm, *values: float | None, more: int = 0) -> list[int]
 @every_environment
 def test_an_alarm_reads_what_its_publisher_sends_and_says_what_to_do(name):
     for alarm in build_guard_alarms(ENVIRONMENTS[name]).alarms:
-        (publisher,) = alarm.publishers
         read = line(alarm)
-        assert (publisher, read.metric) in metrics.CLOUDWATCH_METRICS
+        (publisher,) = (publisher for publisher, metric in metrics.CLOUDWATCH_METRICS if metric == read.metric)
         assert tuple(dimension for dimension, _ in read.dimensions) in metrics.PUBLISHERS[publisher].dimensions
         assert metrics.PUBLISHERS[publisher].sample
         assert alarm.description.endswith(f"docs/runbook.md#{alarm.anchor}")
@@ -83,13 +81,6 @@ def test_each_alarm_notifies_by_one_composite_and_nothing_mutes_it(name):
     assert sorted(held) == sorted(alarm.name for alarm in found.alarms)
     assert {composite.suppressor for composite in found.composites} == {None}
     assert found.suppressor is None
-
-
-def test_what_is_wrong_with_the_guard_hides_no_fleet_that_is_too_old():
-    kinds = {child: composite.name for composite in FOUND.composites for child in composite.alarms}
-
-    assert kinds[f"{HOME}-too-old"] != kinds[f"{HOME}-guard-silent"]
-    assert kinds[f"{HOME}-too-old"] != kinds[f"{HOME}-idle-block"]
 
 
 def test_a_fleet_that_is_too_old_calls_while_its_nodes_count_as_parked():
@@ -132,14 +123,6 @@ def test_a_paid_block_that_lies_idle_in_every_pass_fires_after_the_idle_minutes(
     assert fired(of("idle-block"), *([5.0] * (passes - 1) + [0.0]) * 3) == []
 
 
-def test_only_a_capacity_block_can_lie_idle():
-    capacity = ENVIRONMENT.capacity.model_copy(update={"kind": "on-demand", "reservation_id": None, "block": None})
-    found = build_guard_alarms(ENVIRONMENT.model_copy(update={"capacity": capacity}))
-
-    assert "idle-block" not in {alarm.anchor for alarm in found.alarms}
-    assert f"{HOME}-notify-idle" not in {composite.name for composite in found.composites}
-
-
 @pytest.mark.parametrize(
     ("values", "minutes"), [([0, 1, 0, 0, 0], []), ([0, 1, 1, 0, 0], [15]), ([0, 1, 0, 1, 0], [20]), ([0] * 5, [])]
 )
@@ -151,31 +134,13 @@ def test_a_reaper_that_is_silent_for_fifteen_minutes_fires():
     assert fired(of("guard-silent"), 0, 0, 0, 0, more=6) != []
 
 
-def test_a_reaper_that_counts_no_instance_does_not_fire():
-    assert fired(of("guard-silent"), *[0] * 20) == []
-
-
 def test_one_error_of_the_stop_function_fires_and_one_of_the_reaper_does_not():
     assert fired(of("guard-errors-stop"), 0, 1, 0, 0) == [10]
     assert fired(of("guard-errors-reap"), 0, 1, 0, 0) == []
     assert fired(of("guard-errors-reap"), 0, 1, 1, 0) == [15]
 
 
-@pytest.mark.parametrize("what", ["stop", "reap"])
-def test_errors_and_throttles_are_those_of_the_function_that_is_made(what):
-    for name in (f"guard-errors-{what}", f"guard-throttles-{what}"):
-        assert line(of(name)).namespace == "AWS/Lambda"
-        assert line(of(name)).dimensions == (("FunctionName", names.guard_function_name(ENVIRONMENT, what)),)
-    assert fired(of(f"guard-throttles-{what}"), 0, 4, 4, 0) == [15]
-
-
 def test_one_call_that_was_given_up_fires_and_an_unused_queue_is_no_alarm():
     assert line(of("guard-gave-up")).dimensions == (("QueueName", names.dead_letter_queue_name(ENVIRONMENT)),)
     assert fired(of("guard-gave-up"), 0, 1, 1) == [10]
     assert fired(of("guard-gave-up"), 0, more=20) == []
-
-
-def test_names_collide_with_no_other_alarm_of_the_environment():
-    others = build_alarms(watched(HOME))
-    taken = {one.name for one in (*others.alarms, *others.composites)}
-    assert taken & {one.name for one in (*FOUND.alarms, *FOUND.composites)} == set()

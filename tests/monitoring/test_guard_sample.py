@@ -15,7 +15,6 @@ import pytest
 from recorded import SAMPLES
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem import metrics
 from tandem.guard.apply import run_reaper_pass
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.pass_metrics import METRIC_UNITS
@@ -81,7 +80,3 @@ def test_the_catalogue_knows_every_metric_of_the_guard_with_its_unit() -> None:
     known = {name: cloudwatch_unit(one) for (publisher, name), one in CLOUDWATCH_METRICS.items() if publisher == GUARD}
 
     assert known == METRIC_UNITS
-
-
-def test_the_recorded_namespace_is_the_publishers() -> None:
-    assert json.loads(SAMPLE.read_text())["namespace"] == metrics.format_namespace(GUARD, "home", "tandem-home")

@@ -7,7 +7,6 @@ from hosted import by_part, changed, drawn, graph, graphs, words
 
 from rehearsal.cloudwatch.expression import evaluate_periods
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
-from tandem.metrics import NEURON, PUBLISHERS
 from tandem.monitoring.widget import Dashboard, GraphWidget, TextWidget
 
 START_S = 1_795_000_200  # a whole five minutes
@@ -75,20 +74,6 @@ def test_a_server_of_which_nothing_is_sent_counts_as_not_ready() -> None:
     assert points(one, series)["qwen-vllm"] == [1, 0]
 
 
-@pytest.mark.parametrize("title", ["Requests running", "Requests waiting", "Requests preempted", "Requests ended"])
-def test_both_arms_stand_in_one_graph_of_the_servers_own_figures(title: str) -> None:
-    one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), title)
-
-    assert [line.label for line in one.lines if line.is_visible] == ["qwen-native", "qwen-eagle3"]
-
-
-def test_generated_tokens_are_a_rate() -> None:
-    one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), "Generated tokens")
-    series = scraped("qwen3-native", "qwen-native", generation_tokens_total=6000)
-
-    assert points(one, series, 5)["qwen-native"] == [20]
-
-
 def test_acceptance_by_the_server_is_one_and_the_accepted_a_draft() -> None:
     one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), "Acceptance length by the server")
     series = scraped(
@@ -103,25 +88,6 @@ def test_a_runtime_whose_counters_stay_zero_is_said_to_have_no_acceptance_of_its
 
     assert "On nxdi-v0 vLLM's spec_decode counters stay 0" in said
     assert not [one for one in graphs(machine("post-us-east-2")) if one.title.startswith("Acceptance")]
-
-
-def test_the_cache_of_an_engine_that_nobody_recorded_is_said_and_not_drawn() -> None:
-    assert "**KV cache used**: not drawn" in words(machine("post-us-east-2"))
-    assert not [one for one in graphs(machine("post-us-east-2")) if one.title.startswith("KV cache")]
-    assert graph(of_experiment(machine("native-us-east-2"), "llama-eagle3"), "KV cache used").unit == "1"
-
-
-def test_neuroncores_are_said_to_have_no_publisher_and_why() -> None:
-    said = words(machine("post-us-east-2"))
-
-    assert "### NeuronCores by devices 0-7 and 8-15" in said
-    assert PUBLISHERS[NEURON].source in said
-
-
-def test_restarts_are_of_the_pods_of_an_arms_deployment() -> None:
-    one = graph(of_experiment(machine("post-us-east-2"), "post"), "Restarts")
-
-    assert [dict(line.dimensions)["PodName"] for line in one.lines] == ["qwen-vllm", "qwen-sd-vllm"]  # type: ignore[union-attr]
 
 
 def test_without_container_insights_nothing_is_drawn_and_that_is_said() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hosted import by_part, changed, drawn, graph, graphs, watched, words
+from hosted import by_part, changed, drawn, graph, graphs, words
 
 from rehearsal.cloudwatch.expression import evaluate_periods, evaluate_range
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
@@ -40,12 +40,6 @@ def number(one: GraphWidget, series: SeriesStore, minutes: int) -> float:
     return value
 
 
-def test_nodes_alive_are_the_mean_of_five_minutes() -> None:
-    series = lived(0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 1, 1, 0, 1, 1)
-
-    assert points(graph(money(), "Accelerator nodes alive"), series, 20) == pytest.approx([0, 1, 2, 0.8])
-
-
 def test_an_hour_of_one_node_is_a_node_hour_at_the_stated_price() -> None:
     series = lived(*[1] * 60)
     dashboard = money(usd_per_hour=35.76)
@@ -58,19 +52,6 @@ def test_hours_add_up_and_stay_where_no_node_lives() -> None:
     series = lived(*[1] * 10)
 
     assert points(graph(money(), "Node-hours since"), series, 20) == pytest.approx([5 / 60, 10 / 60, 10 / 60, 10 / 60])
-
-
-@pytest.mark.parametrize("usd", [0, 0.000001, 2.74, 35.76, 10000])
-def test_a_price_is_a_plain_decimal_in_metric_math(usd: float) -> None:
-    series = lived(*[1] * 60)
-
-    assert number(graph(money(usd_per_hour=usd), "Cost in the range"), series, 60) == pytest.approx(usd)
-
-
-def test_the_price_stands_with_its_date_in_the_title() -> None:
-    found = graph(money(usd_per_hour=35.76, usd_per_hour_date="2026-05-31"), "Cost in the range")
-
-    assert found.title == "Cost in the range, at 35.76 USD per node-hour of 2026-05-31 [USD]"
 
 
 @pytest.mark.parametrize("title", ["Accelerator nodes alive", "Node-hours since", "Cost since"])
@@ -93,12 +74,6 @@ def test_start_and_end_of_the_block_are_marked_over_time(title: str) -> None:
 )
 def test_what_is_known_of_the_block_is_said(capacity: dict[str, object], said: str) -> None:
     assert said in words(money(**capacity))
-
-
-def test_the_monthly_budget_is_a_level_of_the_cost() -> None:
-    budget = watched(ENVIRONMENT).environment.guard.budget_usd
-
-    assert [mark.value for mark in graph(money(), "Cost since").marks if mark.value] == [budget]
 
 
 def test_the_last_run_of_each_experiment_is_one_line_of_all_its_arms() -> None:
@@ -136,26 +111,9 @@ def looked(metric: str, *values: float) -> SeriesStore:
     return series
 
 
-def test_instances_are_those_that_the_reaper_counted_whatever_their_agents_log() -> None:
-    assert points(graph(money(), "Instances that EC2 lists"), looked("instances_alive", 0, 1, 2), 15) == [0, 1, 2]
-
-
-def test_the_age_of_the_fleet_is_drawn_against_the_most_hours() -> None:
-    one = graph(money(), "Age of the oldest instance")
-
-    assert points(one, looked("oldest_instance_hours", 0.5, 0.6), 10) == [0.5, 0.6]
-    assert [mark.value for mark in one.marks] == [watched(ENVIRONMENT).environment.guard.max_hours]
-
-
 def test_idle_minutes_of_a_block_add_up_as_hours() -> None:
     one = graph(money(), "Idle hours of the block")
 
     assert points(one, looked("idle_block_minutes", 5, 0, 5, 5), 20) == pytest.approx(
         [5 / 60, 5 / 60, 10 / 60, 15 / 60]
     )
-
-
-def test_where_there_is_no_block_none_lies_idle() -> None:
-    dashboard = money(kind="on-demand", reservation_id=None)
-
-    assert [one for one in graphs(dashboard) if one.title.startswith("Idle")] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 
 import boto3
 import numpy as np
@@ -48,31 +47,10 @@ def test_what_is_no_number_for_cloudwatch_is_not_sent(value):
     assert [datum.values for datum in build_batches([series([value, 5.0])])[0].data] == [(5.0,)]
 
 
-def test_equal_values_are_sent_once_with_their_count():
-    (batch,) = build_batches([series([5.001, 7.0, 5.002]), series([7.0])])
-
-    assert [(datum.values, datum.counts) for datum in batch.data] == [((5.0, 7.0), (2, 2))]
-
-
-def test_the_same_data_in_another_order_give_the_same_digests():
-    one = [
-        series([float(n), 2.0], at_s=60 * (n % 7), metric=name) for n in range(200) for name in ("ttft_ms", "e2e_ms")
-    ]
-    other = random.Random(1).sample(one, len(one))  # noqa: S311 - no secret
-
-    assert [batch.digest for batch in build_batches(one)] == [batch.digest for batch in build_batches(other)]
-
-
 def test_a_digest_is_that_of_earlier_versions():
     (batch,) = build_batches([series([1.0, 2.0, 2.0])])
 
     assert batch.digest == "e1546df5b9225c20d53f588649c45c52cb549ee9f0d7323f6ccfd6254619c604"
-
-
-def test_a_batch_holds_one_class_with_all_its_variants():
-    batches = build_batches([class_named(name, Variant=variant) for variant in "xy" for name in "ba"])
-
-    assert [(batch.data[0].minute.prompt_class, len(batch.data)) for batch in batches] == [("a", 2), ("b", 2)]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from rehearsal.loopback import find_free_port
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.ops.people.command_calls import PUBLISH_CALLS
 from tandem.publish import publisher
-from tandem.publish.clients import connect
 
 pytestmark = pytest.mark.endpoint
 DAY_S = 86400
@@ -80,17 +79,6 @@ def test_an_endpoint_that_is_down_is_said_so_and_a_later_publish_completes(publi
     assert completes(published, proxy)
 
 
-def test_a_call_is_sent_as_often_as_its_client_says_whatever_the_variables_say(published, proxy, aws, monkeypatch):
-    for name, value in {**aws, "AWS_ENDPOINT_URL": proxy.url, "AWS_MAX_ATTEMPTS": "9"}.items():
-        monkeypatch.setenv(name, value)
-    proxy.use(refuse("PutMetricData", 500, "InternalError"))
-
-    with pytest.raises(ExternalError, match="PutMetricData failed at every try"):
-        published.publish(clients=connect(published.endpoint.region, attempts=2))
-
-    assert len(proxy.requests("PutMetricData")) == 2
-
-
 def test_credentials_of_another_account_are_refused_before_anything_is_sent(published, proxy):
     with pytest.raises(InputError, match="these credentials are of account 999988887777"):
         published.publish(clients=build_clients(proxy.url, published.endpoint.region, "999988887777"))
@@ -139,16 +127,6 @@ def gauge(published, at_s, arm="baseline", statistic="Maximum"):
     return read_statistic(published.endpoint, published.destination.namespace, [key], statistic)[key]
 
 
-def test_the_gauge_of_unpublished_rounds_is_0_for_each_arm_when_all_were_sent(published, monkeypatch):
-    clock(monkeypatch, time=lambda: published.first_s + 600.0)
-
-    published.publish()
-
-    at_s = published.first_s + 600
-    assert [gauge(published, at_s, arm, "SampleCount") for arm in ("baseline", "draft-k7")] == [1, 1]
-    assert [gauge(published, at_s, arm) for arm in ("baseline", "draft-k7")] == [0, 0]
-
-
 def test_the_gauge_counts_earlier_rounds_that_were_not_sent(published, proxy, monkeypatch):
     published.made(count=3)
     clock(monkeypatch, time=lambda: published.first_s + 600.0)
@@ -158,14 +136,6 @@ def test_the_gauge_counts_earlier_rounds_that_were_not_sent(published, proxy, mo
         published.publish()
 
     assert gauge(published, published.first_s + 600) == 1.0
-
-
-def test_a_gauge_that_is_not_sent_is_a_note(published, proxy):
-    proxy.use(refuse("PutMetricData", 403, "AccessDenied", skip=6))
-
-    report = published.publish()
-
-    assert (report.is_whole, len(report.notes)) == (True, 1)
 
 
 def test_no_call_is_made_but_those_declared_and_each_of_them_is(published, proxy):

@@ -91,15 +91,6 @@ def test_a_line_that_a_kill_cut_short_is_no_batch_and_harms_no_other(published, 
     assert (published.lost(), published.duplicates()) == (0, 1)
 
 
-def test_a_round_has_its_marker_only_after_its_records_and_batches(published, proxy):
-    published.publish()
-
-    names = [request.path.rpartition("/")[2] or request.operation for request in proxy.log[2:]]
-    first = names.index("round-00000.json")
-    assert names[:first].count("round-00000.jsonl") == 1
-    assert [request.operation for request in proxy.log[2 : 2 + first]].count("PutMetricData") == 3
-
-
 def test_records_are_in_s3_although_cloudwatch_refuses_all_and_are_stored_once(published, proxy):
     proxy.use(rule_puts(ACCESS_DENIED_FAULT))
     for _ in range(2):

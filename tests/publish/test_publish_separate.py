@@ -6,25 +6,11 @@ import dataclasses
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from published_run import read_statistic
 
 from tandem.errors import ExternalError
 
 pytestmark = pytest.mark.endpoint
-
-
-def test_environments_experiments_classes_and_concurrencies_are_series_of_their_own(published, tmp_path):
-    runs = []
-    for number, (environment, experiment) in enumerate((a, b) for a in ("alpha", "beta") for b in ("post", "real")):
-        run = dataclasses.replace(
-            published, folder=tmp_path / str(number), environment=f"{published.environment}{environment}"
-        )
-        runs.append(run.made(seed=number, count=1, experiment=experiment))
-        run.publish()
-
-    assert [run.counts() for run in runs] == [run.expected() for run in runs]
 
 
 def test_one_folder_may_be_published_to_two_environments_of_one_bucket(published):
@@ -34,16 +20,6 @@ def test_one_folder_may_be_published_to_two_environments_of_one_bucket(published
     other.publish()
 
     assert published.counts() == other.counts() == published.expected()
-
-
-def test_p50_and_p99_are_those_of_the_records_within_half_a_percent(published):
-    published.made(count=1, gaps=500).publish()
-
-    for statistic, quantile in (("p50", 0.5), ("p99", 0.99)):
-        true = {(series.metric, series.dimensions, series.at_s): np.quantile(series.values, quantile)
-                for series in published.series(0)}  # fmt: skip
-        shown = read_statistic(published.endpoint, published.destination.namespace, true, statistic)
-        assert max(abs(shown[key] / true[key] - 1) for key in true) <= 0.005
 
 
 def test_a_second_publish_sends_nothing_though_the_folder_was_copied_before(published, proxy, tmp_path):
@@ -90,24 +66,6 @@ def test_a_round_that_is_not_whole_is_stored_and_not_sent_until_it_is(published,
     assert published.publish([grown]).rounds == [0]
     key = f"{published.destination.prefix}records/round-00000.jsonl"
     assert published.endpoint.client("s3").head_object(Bucket=published.bucket, Key=key)["ContentLength"] == 24
-
-
-def test_rounds_of_equal_figures_in_one_minute_are_all_sent(published):
-    figures = next(published.rounds())
-
-    report = published.publish([dataclasses.replace(figures, number=number) for number in range(3)])
-
-    assert (report.sent, report.rounds) == (9, [0, 1, 2])
-    counts = published.counts()
-    assert [counts[series.metric, series.dimensions, series.at_s] for series in figures.series] == [
-        3 * len(series.values) for series in figures.series
-    ]
-
-
-def test_a_round_without_figures_is_published(published):
-    report = published.publish([dataclasses.replace(next(published.rounds()), series=())])
-
-    assert (report.rounds, report.sent, report.is_whole) == ([0], 0, True)
 
 
 def test_records_that_cannot_be_read_are_named(published):

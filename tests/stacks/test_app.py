@@ -36,11 +36,13 @@ def folders(specs: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """One environment, chosen as the CLI hands context over; no Node or credentials of the machine's own."""
+    """One environment, chosen as the CLI hands context over, beside a broken one; no Node of the machine's own."""
     base = tmp_path_factory.mktemp("app")
     specs = base / "specs"
     shutil.copytree(ROOT / "environments", specs / "environments")
     shutil.copytree(ROOT / "experiments", specs / "experiments")
+    broken = specs / "environments" / "native-us-east-2.yaml"
+    broken.write_text(broken.read_text().replace("nodes: 1", "nodes: none"))
     context = {
         "env": "dev-trn2-3xlarge",
         "environments": f"{specs}/environments",
@@ -55,15 +57,7 @@ def test_one_environment_is_built_when_one_is_named(one: tuple[Path, subprocess.
 
     assert done.returncode == 0, done.stderr
     assert [path.name for path in out.glob("assembly-*")] == ["assembly-dev-trn2-3xlarge"]
-
-
-def test_no_node_of_the_system_is_needed(one: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    """The fixture runs without PATH."""
-    assert (one[0] / "manifest.json").is_file()
-
-
-def test_warnings_are_told(one: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    assert "warnings: `tandem check` lists them" in one[1].stderr
+    assert "warnings: `tandem check` lists them" in done.stderr
 
 
 def test_bad_input_is_refused_in_plain_words(specs: Path) -> None:
@@ -74,42 +68,8 @@ def test_bad_input_is_refused_in_plain_words(specs: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_every_fault_is_told_at_once(specs: Path) -> None:
-    spoil(specs, "nodes: 1", "nodes: none")
-
-    done = run(specs / "out", *folders(spoil(specs, "max_hours: 4", "max_hours: 0")))
-
-    assert all(path in done.stderr for path in ("capacity.nodes", "guard.max_hours"))
-
-
-def test_a_broken_rule_is_refused_before_anything_is_built(specs: Path) -> None:
-    done = run(specs / "out", *folders(spoil(specs, "zone: apse4-az3", "zone: use2-az3")))
-
-    assert done.returncode == 2
-    assert not (specs / "out").exists()
-
-
 def test_an_unknown_environment_is_refused(specs: Path) -> None:
     done = run(specs / "out", *folders(specs), "-c", "env=nowhere")
 
     assert done.returncode == 2
     assert "nowhere" in done.stderr
-
-
-def test_a_broken_file_beside_the_named_environment_does_not_matter(specs: Path) -> None:
-    spoil(specs, "nodes: 1", "nodes: none")
-
-    done = run(specs / "out", *folders(specs), "-c", "env=native-us-east-2")
-
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_node_of_the_users_own_choice_is_kept() -> None:
-    code = "import _node, os; print(os.environ['JSII_NODE'])"
-    chosen = {**os.environ, "JSII_NODE": "/opt/node"}
-
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=chosen, capture_output=True, text=True, check=True
-    )
-
-    assert done.stdout == "/opt/node\n"

@@ -50,16 +50,6 @@ def test_current_models_never_expire(artifacts: Template) -> None:
     assert "ExpirationInDays" not in rule
 
 
-def test_access_is_logged_to_the_other_bucket(artifacts: Template) -> None:
-    target = buckets(artifacts)[BUCKET]["LoggingConfiguration"]["DestinationBucketName"]["Ref"]
-
-    assert artifacts["Resources"][target]["Properties"]["BucketName"] == f"{BUCKET}-logs"
-
-
-def test_an_existing_bucket_has_no_stack(stacks: Templates) -> None:
-    assert "existing-bucket-Artifacts" not in stacks
-
-
 def test_no_template_makes_an_existing_bucket(stacks: Templates) -> None:
     mine = [template for name, template in stacks.items() if name.startswith("existing-bucket-")]
 

@@ -17,15 +17,14 @@ import pytest
 from assemblies import COMMITTED, Template, Templates, changed, environment, one, resources, templates
 
 from stacks.guard import GuardStack
-from stacks.guard_functions import FUNCTIONS, ROOT, TIMEOUT_S, function_variables, list_function_files
-from stacks.guard_rights import LISTING_ACTIONS
-from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
+from stacks.guard_functions import FUNCTIONS, function_variables, list_function_files
+from stacks.stack import ROOT
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import build_stop_schedule
 from tandem.guard.lease import Lease
 from tandem.guard.pass_metrics import PASS_MINUTES
-from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.ops.guard_config import build_guard_config
-from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, REGIONS_WITHOUT_BUDGETS
+from tandem.spec.budgets import REGIONS_WITHOUT_BUDGETS
 from tandem.spec.environment import AlarmSubscription, CapacityBlock, Environment
 
 pytestmark = pytest.mark.cdk
@@ -146,26 +145,6 @@ class TestFunctions:
         assert build_guard_config(place).block_ends == block.ends
         assert function_variables(place) == function_variables(environment(HOME))
 
-    def test_a_pass_has_the_time_that_its_calls_may_take(self) -> None:
-        tries = CLIENT_CONFIG.retries["total_max_attempts"]
-        longest_s = tries * (CLIENT_CONFIG.connect_timeout + CLIENT_CONFIG.read_timeout) + 3
-
-        assert 24 * longest_s <= TIMEOUT_S <= 900  # twenty calls, and a write that others come before
-
-    @pytest.mark.parametrize("what", FUNCTIONS)
-    def test_its_log_is_its_own_encrypted_and_forgotten(self, stack: Template, what: str) -> None:
-        name = logical(stack, what.capitalize(), "AWS::Logs::LogGroup")
-        group = stack["Resources"][name]["Properties"]
-        key = logical(stack, "Key", "AWS::KMS::Key")
-
-        assert function(stack, what)["LoggingConfig"] == {"LogGroup": {"Ref": name}}
-        assert (group["LogGroupName"], group["RetentionInDays"]) == (f"/aws/lambda/tandem-{HOME}-{what}", 90)
-        assert group["KmsKeyId"] == {"Fn::GetAtt": [key, "Arn"]}
-
-    @pytest.mark.parametrize("what", FUNCTIONS)
-    def test_no_function_stands_in_a_network_or_takes_concurrency_from_others(self, stack: Template, what: str) -> None:
-        assert {"VpcConfig", "ReservedConcurrentExecutions"} & function(stack, what).keys() == set()
-
     def test_the_reaper_looks_every_pass_and_nobody_else_calls_it(self, stack: Template) -> None:
         rule = one(stack, "AWS::Events::Rule")
         (target,) = rule["Targets"]
@@ -235,33 +214,6 @@ class TestRights:
             "aws:ResourceTag/eks:cluster-name": f"tandem-{HOME}", "aws:ResourceTag/eks:nodegroup-name": f"{HOME}-trn2",
         }}  # fmt: skip
 
-    @pytest.mark.parametrize("what", ["Stop", "Reap"])
-    def test_a_function_holds_this_node_groups_auto_scaling_group_alone(self, stack: Template, what: str) -> None:
-        found = allowed(rights(stack, what))
-
-        for action in ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup"):
-            assert found[action]["Resource"] == [
-                f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:*:autoScalingGroupName/*"
-            ]
-            assert found[action]["Condition"] == found["ec2:TerminateInstances"]["Condition"]
-
-    def test_what_a_function_may_on_everything_takes_no_narrower_resource(self, stack: Template) -> None:
-        """Service Authorization Reference, as cfn-lint ships it; metrics are bound by their namespace."""
-        from cfnlint.helpers import load_resource  # noqa: PLC0415  # seconds, as in test_policies.py
-
-        known = load_resource("cfnlint.data.AdditionalSpecs", "Policies.json")
-        wide = {
-            action for action, statement in allowed(rights(stack, "Reap")).items() if statement["Resource"] == ["*"]
-        }
-
-        assert wide == {*LISTING_ACTIONS, "cloudwatch:PutMetricData"}
-        for service, _, name in (action.partition(":") for action in LISTING_ACTIONS):
-            assert known[service]["Actions"][name.lower()].get("Resources", []) == []
-
-    @pytest.mark.parametrize("what", ["Stop", "Reap", "OneShotRole"])
-    def test_no_role_of_the_guard_can_let_instances_start_again(self, stack: Template, what: str) -> None:
-        assert {"autoscaling:ResumeProcesses", "scheduler:DeleteSchedule"} & set(allowed(rights(stack, what))) == set()
-
     def test_in_a_bucket_of_others_a_function_reads_and_fences_below_both_prefixes(self, stacks: Templates) -> None:
         found = allowed(rights(stacks["existing-bucket-Guard"], "Reap"))
         starts = [
@@ -275,20 +227,6 @@ class TestRights:
             for start in starts
             for key in ("stop.json", "lease.json", "runs/*/lease.json", "runs/*/heartbeat.json")
         ]
-
-    def test_a_function_writes_the_fence_and_no_lease(self, stack: Template) -> None:
-        found = allowed(rights(stack, "Reap"))
-
-        assert found["s3:PutObject"]["Resource"] == [f"{BUCKET}/stop.json"]
-        assert found["s3:GetObject"]["Resource"] == [
-            f"{BUCKET}/{key}" for key in ("stop.json", "lease.json", "runs/*/lease.json", "runs/*/heartbeat.json")
-        ]
-
-    def test_a_missing_fence_is_told_from_one_that_may_not_be_read(self, stack: Template) -> None:
-        statement = allowed(rights(stack, "Reap"))["s3:ListBucket"]
-
-        assert statement["Resource"] == [BUCKET]
-        assert "Condition" not in statement  # a prefix would be none of GetObject's, and the answer 403 again
 
     def test_a_function_puts_metrics_into_the_guards_namespace_alone(self, stack: Template) -> None:
         for what in ("Stop", "Reap"):
@@ -311,11 +249,6 @@ class TestRights:
         guards = {logical_id for logical_id, condition in spaces if f"Tandem/Guard/{HOME}" in condition}
         stack = stacks[f"{HOME}-Guard"]
         assert guards == {logical(stack, what, "AWS::IAM::Role") for what in ("Stop", "Reap")}
-
-    def test_a_function_tells_people_and_cannot_start_another_stop(self, stack: Template) -> None:
-        people = {"Ref": logical(stack, "NoticesTopic", "AWS::SNS::Topic")}
-
-        assert allowed(rights(stack, "Reap"))["sns:Publish"]["Resource"] == [people]
 
 
 def _called(source: str, service: str) -> set[str]:
@@ -396,27 +329,6 @@ class TestNotices:
 
         assert (denied["Principal"], denied["Action"], denied["Condition"]) == ("*", ["sns:Publish"], TLS_ONLY)
 
-    def test_both_topics_lie_under_a_key_that_their_publishers_may_use(self, stack: Template) -> None:
-        key = {"Fn::GetAtt": [logical(stack, "Key", "AWS::KMS::Key"), "Arn"]}
-        users = {
-            each["Principal"].get("Service"): each["Action"]
-            for each in one(stack, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
-        }
-
-        assert [each["KmsMasterKeyId"] for each in resources(stack, "AWS::SNS::Topic")] == [key, key]
-        for service in ("cloudwatch.amazonaws.com", "budgets.amazonaws.com"):
-            assert users[service] == ["kms:Decrypt", "kms:GenerateDataKey"]
-
-    def test_logs_may_use_the_key_for_the_two_functions_only(self, stack: Template) -> None:
-        users = {
-            each["Principal"].get("Service"): each for each in one(stack, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
-        }
-
-        groups = [f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:/aws/lambda/tandem-{HOME}-{what}" for what in FUNCTIONS]
-        assert users["logs.us-east-2.amazonaws.com"]["Condition"] == {
-            "ArnEquals": {"kms:EncryptionContext:aws:logs:arn": groups}
-        }
-
     def test_the_stop_function_alone_hears_of_the_topic_that_stops(self, stack: Template) -> None:
         stop = {"Fn::GetAtt": [logical(stack, "StopFunction", "AWS::Lambda::Function"), "Arn"]}
         topic = {"Ref": logical(stack, "StopTopic", "AWS::SNS::Topic")}
@@ -462,13 +374,6 @@ class TestBudget:
             ("FORECASTED", 100, "PERCENTAGE", [people]),
         ]
 
-    def test_a_budget_takes_ten_notifications_and_one_topic_each(self, stack: Template) -> None:
-        """AWS Billing API reference, Notification."""
-        found = self.notifications(stack)
-
-        assert len(found) <= 10
-        assert {len(topics) for _, _, _, topics in found} == {1}
-
     def test_another_list_of_notifications_has_another_name(self, stack: Template) -> None:
         """CloudFormation replaces the budget, which it cannot under its own name; add a line here, keep the others."""
         names = {"": "ACTUAL 100, FORECASTED 100",
@@ -477,30 +382,6 @@ class TestBudget:
         name = one(stack, "AWS::Budgets::Budget")["Budget"]["BudgetName"]
         listed = ", ".join(f"{kind} {percent:g}" for kind, percent, _, _ in self.notifications(stack))
         assert names[name.removeprefix(f"tandem-{HOME}")] == listed
-
-    def test_the_runbook_names_each_threshold_of_a_budget_made_by_hand(self) -> None:
-        text = " ".join((ROOT / "docs" / "runbook.md").read_text().split())
-        *first, last = BUDGET_THRESHOLDS_PERCENT
-
-        assert f"at {', '.join(map(str, first))} and {last} % of the actual cost" in text
-        assert "`tandem-$ENV-monthly`" in text
-
-    def test_it_counts_the_instances_of_this_environments_fleet(self, stack: Template) -> None:
-        budget = one(stack, "AWS::Budgets::Budget")["Budget"]
-
-        assert budget["BudgetLimit"] == {"Amount": environment(HOME).guard.budget_usd, "Unit": "USD"}
-        assert (budget["TimeUnit"], budget["BudgetType"]) == ("MONTHLY", "COST")
-        assert budget["CostFilters"] == {
-            "TagKeyValue": [f"user:tandem:environment${HOME}"],
-            "UsageType": ["USE2-BoxUsage:trn2.48xlarge", "USE2-SpotUsage:trn2.48xlarge"],
-        }
-
-    def test_without_tags_the_whole_accounts_instances_count(self, tmp_path: Path) -> None:
-        template = alone(changed(environment(HOME), tags={}), tmp_path)
-
-        assert one(template, "AWS::Budgets::Budget")["Budget"]["CostFilters"] == {
-            "UsageType": ["USE2-BoxUsage:trn2.48xlarge", "USE2-SpotUsage:trn2.48xlarge"]
-        }
 
     @pytest.mark.parametrize("kind", ["spot", "on-demand", "reservation", "capacity-block"])
     def test_every_kind_of_capacity_has_the_same_budget(self, stack: Template, tmp_path: Path, kind: str) -> None:
@@ -516,45 +397,3 @@ class TestBudget:
         assert environment("dev-trn2-3xlarge").region in REGIONS_WITHOUT_BUDGETS
         assert resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Budgets::Budget") == []
         assert len(resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Lambda::Function")) == 2
-
-    def test_the_regions_without_budgets_are_those_of_the_registry(self) -> None:
-        from cfnlint.helpers import REGIONS  # noqa: PLC0415  # seconds, as in test_policies.py
-        from cfnlint.schema._exceptions import ResourceNotFoundError  # noqa: PLC0415
-        from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415
-
-        def missing(region: str) -> bool:
-            try:
-                PROVIDER_SCHEMA_MANAGER.get_resource_schema(region, "AWS::Budgets::Budget")
-            except ResourceNotFoundError:
-                return True
-            return False
-
-        assert {region for region in REGIONS if missing(region)} == REGIONS_WITHOUT_BUDGETS
-
-
-class TestAlarms:
-    @pytest.mark.parametrize("name", COMMITTED)
-    def test_every_alarm_of_the_guard_is_made(self, stacks: Templates, name: str) -> None:
-        made = {each["AlarmName"]: each for each in resources(stacks[f"{name}-Guard"], "AWS::CloudWatch::Alarm")}
-
-        found = build_guard_alarms(environment(name)).alarms
-        assert made.keys() == {alarm.name for alarm in found}
-        for alarm in found:
-            said = made[alarm.name]
-            assert (said["Threshold"], said["TreatMissingData"]) == (alarm.threshold, alarm.missing)
-            assert (said["EvaluationPeriods"], said["DatapointsToAlarm"]) == (alarm.periods, alarm.datapoints)
-
-    def test_a_silent_reaper_is_an_alarm(self, stack: Template) -> None:
-        (silent,) = [
-            each for each in resources(stack, "AWS::CloudWatch::Alarm") if "-guard-silent" in each["AlarmName"]
-        ]
-
-        assert (silent["MetricName"], silent["TreatMissingData"]) == ("instances_alive", "breaching")
-        assert silent["EvaluationPeriods"] * silent["Period"] == 15 * 60
-
-    def test_every_composite_tells_people_and_nothing_mutes_it(self, stack: Template) -> None:
-        topic = {"Ref": logical(stack, "Notices", "AWS::SNS::Topic")}
-
-        for each in resources(stack, "AWS::CloudWatch::CompositeAlarm"):
-            assert (each["AlarmActions"], each["OKActions"]) == ([topic], [topic])
-            assert [key for key in each if key.startswith("ActionsSuppressor")] == []

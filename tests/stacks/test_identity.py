@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from assemblies import COMMITTED, KEY, Template, Templates, environment, hosted, one, resources
+from assemblies import COMMITTED, KEY, Template, Templates, environment, hosted, resources
 
 from tandem.spec.names import experiment_namespace
 
@@ -100,36 +100,6 @@ def test_staging_reads_the_one_secret_that_is_declared(stacks: Templates) -> Non
     assert rights(stacks["native-us-east-2-Cluster"], "tandem-stage")["secretsmanager:GetSecretValue"] == [HUB_ARN]
 
 
-@pytest.mark.parametrize("account", ["tandem-serve", "tandem-compile"])
-def test_nobody_else_reads_it(stacks: Templates, account: str) -> None:
-    actions = rights(stacks["native-us-east-2-Cluster"], account)
-
-    assert [action for action in actions if not action.startswith("s3:")] == []
-
-
-def test_without_a_secret_nobody_reads_any(stack: Template) -> None:
-    assert "secretsmanager" not in str(rights(stack, "tandem-stage"))
-
-
-@pytest.mark.parametrize("account", ACCOUNTS)
-def test_no_pod_can_delete(stacks: Templates, account: str) -> None:
-    actions = [
-        action
-        for name in ("post-us-east-2", "native-us-east-2")
-        for action in rights(stacks[f"{name}-Cluster"], account)
-    ]
-
-    assert [action for action in actions if "Delete" in action or "*" in action] == []
-
-
-@pytest.mark.parametrize("account", ACCOUNTS)
-def test_pods_may_assume_and_tag(stack: Template, account: str) -> None:
-    (trust,) = role(stack, account)["AssumeRolePolicyDocument"]["Statement"]
-
-    assert trust["Principal"] == {"Service": "pods.eks.amazonaws.com"}
-    assert trust["Action"] == ["sts:AssumeRole", "sts:TagSession"]
-
-
 @pytest.mark.parametrize("account", ACCOUNTS)
 def test_a_role_trusts_one_account_of_this_cluster(stack: Template, account: str) -> None:
     (trust,) = role(stack, account)["AssumeRolePolicyDocument"]["Statement"]
@@ -173,31 +143,6 @@ def test_flux_pulls_a_private_chart_with_a_role_of_its_own(stacks: Templates) ->
     ]
 
 
-@pytest.mark.parametrize("name", COMMITTED)
-def test_without_a_private_chart_no_role_stands_in_workloads(stacks: Templates, name: str) -> None:
-    delivers = environment(name).delivery.kind == "cdk"
-
-    assert delivers or resources(stacks[f"{name}-Workloads"], "AWS::IAM::Role") == []
-
-
-def test_an_association_is_of_the_environments_cluster(stacks: Templates) -> None:
-    found = resources(stacks["post-us-east-2-Workloads"], "AWS::EKS::PodIdentityAssociation")
-
-    assert {each["ClusterName"] for each in found} == {"tandem-post-us-east-2"}
-
-
-def test_an_existing_bucket_is_the_one_that_is_read(stacks: Templates) -> None:
-    policies = [
-        statement["Resource"]
-        for found in resources(stacks["existing-bucket-Cluster"], "AWS::IAM::Role")
-        for policy in found.get("Policies", [])
-        for statement in policy["PolicyDocument"]["Statement"]
-        if statement["Action"][0].startswith("s3:")
-    ]
-
-    assert all(arn.startswith("arn:aws:s3:::their-models") for resource in policies for arn in resource)
-
-
 def test_a_node_may_join_and_pull_and_nothing_else(stacks: Templates) -> None:
     exported = stacks["post-us-east-2-Cluster"]["Outputs"]["NodeRoleArn"]["Value"]["Fn::GetAtt"][0]
     node = stacks["post-us-east-2-Cluster"]["Resources"][exported]["Properties"]
@@ -207,20 +152,6 @@ def test_a_node_may_join_and_pull_and_nothing_else(stacks: Templates) -> None:
         "AmazonEKSWorkerNodePolicy",
         "AmazonEC2ContainerRegistryPullOnly",
     ]
-
-
-def test_the_cluster_role_uses_its_own_key_only(stack: Template) -> None:
-    key = next(name for name, found in stack["Resources"].items() if found["Type"] == "AWS::KMS::Key")
-    uses = [
-        statement
-        for found in resources(stack, "AWS::IAM::Role")
-        for policy in found.get("Policies", [])
-        for statement in policy["PolicyDocument"]["Statement"]
-        if "kms:Encrypt" in statement["Action"]
-    ]
-
-    assert [statement["Resource"] for statement in uses] == [[{"Fn::GetAtt": [key, "Arn"]}]]
-    assert one(stack, "AWS::KMS::Alias")["AliasName"] == "alias/tandem-post-us-east-2"
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
@@ -235,22 +166,3 @@ def test_a_bucket_under_a_customer_key_is_read_and_written_by_it(stacks: Templat
     assert statement["Resource"] == [KEY]
     assert ("kms:GenerateDataKey" in statement["Action"]) is (account != "tandem-serve")
     assert statement["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-east-2.amazonaws.com"}}
-
-
-MIRRORED = "arn:aws:ecr:us-east-2:111122223333:repository"
-
-
-def test_nodes_fill_the_mirrors_caches_and_no_other_repository(stacks: Templates) -> None:
-    outputs = stacks["customer-keys-Cluster"]["Outputs"]
-    node = stacks["customer-keys-Cluster"]["Resources"][outputs["NodeRoleArn"]["Value"]["Fn::GetAtt"][0]]["Properties"]
-    (policy,) = node["Policies"]
-    (statement,) = policy["PolicyDocument"]["Statement"]
-
-    assert statement["Action"] == ["ecr:BatchImportUpstreamImage", "ecr:CreateRepository"]
-    assert statement["Resource"] == [f"{MIRRORED}/ecr-public/*", f"{MIRRORED}/k8s/*"]
-
-
-def test_nodes_without_a_mirror_have_no_right_of_their_own(stack: Template) -> None:
-    node = stack["Resources"][stack["Outputs"]["NodeRoleArn"]["Value"]["Fn::GetAtt"][0]]["Properties"]
-
-    assert "Policies" not in node

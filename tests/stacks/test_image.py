@@ -13,8 +13,6 @@ import aws_cdk as cdk
 import pytest
 import yaml
 from assemblies import (
-    COMMITTED,
-    RESERVATION,
     Template,
     Templates,
     changed,
@@ -115,11 +113,6 @@ def test_every_environment_has_its_image_under_the_name_that_pods_pull(
     assert image.reference(place).endswith(f"/{repository}:{found['Tag']}")
 
 
-@pytest.mark.parametrize("name", COMMITTED)
-def test_both_images_are_built_whatever_an_environment_hosts(stacks: Templates, name: str) -> None:
-    assert len(resources(stacks[f"{name}-Image"], RESOURCE_TYPE)) == 2
-
-
 def test_images_are_built_one_after_another(stacks: Templates) -> None:
     """A new account's quota may be one build at once."""
     waits = {
@@ -132,10 +125,6 @@ def test_images_are_built_one_after_another(stacks: Templates) -> None:
     assert waits == {"Image": None, second: ["Image"]}
 
 
-def test_one_function_waits_for_all(stacks: Templates) -> None:
-    assert len(resources(stacks["post-us-east-2-Image"], "AWS::Lambda::Function")) == 1
-
-
 class TestTheRepository:
     @pytest.fixture
     def repository(self, template: Template) -> dict[str, Any]:
@@ -143,12 +132,6 @@ class TestTheRepository:
 
     def test_never_moves_a_tag(self, repository: dict[str, Any]) -> None:
         assert repository["ImageTagMutability"] == "IMMUTABLE"
-
-    def test_scans_what_arrives(self, repository: dict[str, Any]) -> None:
-        assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
-
-    def test_is_encrypted(self, repository: dict[str, Any]) -> None:
-        assert repository["EncryptionConfiguration"] == {"EncryptionType": "AES256"}
 
     def test_keeps_the_newest(self, repository: dict[str, Any]) -> None:
         (rule,) = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
@@ -170,29 +153,11 @@ class TestTheBuild:
         assert build[:6] == ["docker", "build", "--file", image.dockerfile, "--tag", reference]
         assert push == ["docker", "push", reference]
 
-    def test_does_not_push_what_it_could_not_build(self, template: Template) -> None:
-        """The commands of one phase end at the first that fails; those of post_build run all the same."""
-        phases = yaml.safe_load(one(template, "AWS::CodeBuild::Project")["Source"]["BuildSpec"])["phases"]
-
-        assert list(phases) == ["pre_build", "build"]
-
-    def test_takes_the_base_as_its_dockerfile_names_it(self, template: Template) -> None:
-        base = TOOLS.base()
-
-        assert arguments(template) == {"BASE_IMAGE": f"{base.reference}@{base.digest}"}
-
     def test_takes_the_base_from_behind_the_mirror(self, stacks: Templates) -> None:
         base = arguments(part(stacks["customer-keys-Image"], TOOLS))["BASE_IMAGE"]
 
         assert base.startswith(f"{MIRROR}/ecr-public/docker/library/python:")
         assert base.endswith(f"@{TOOLS.base().digest}")
-
-    def test_logs_in_to_its_own_registry_once(self, stacks: Templates) -> None:
-        logins = [
-            words for words in commands(part(stacks["customer-keys-Image"], TOOLS)) if words[:2] == ["aws", "ecr"]
-        ]
-
-        assert [words[-1] for words in logins] == [MIRROR]
 
     def test_logs_in_to_a_mirror_of_another_account_and_region(
         self, image_of: Callable[[Environment], Template]
@@ -205,22 +170,6 @@ class TestTheBuild:
         (login,) = [words for words in found if words[-1] == host]
         assert login[:5] == ["aws", "ecr", "get-login-password", "--region", "eu-west-1"]
 
-    def test_logs_in_nowhere_else_for_a_mirror_that_is_not_ecr(
-        self, image_of: Callable[[Environment], Template]
-    ) -> None:
-        place = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"})
-
-        found = commands(image_of(place))
-
-        assert [words[-1] for words in found if words[:2] == ["aws", "ecr"]] == [MIRROR]
-
-    def test_installs_from_the_declared_index(self, image_of: Callable[[Environment], Template]) -> None:
-        place = changed(variants()["capacity-block"], package_index="https://index.acme.dev/a&b/simple")
-
-        found = arguments(image_of(place))
-
-        assert found["PIP_INDEX_URL"] == "https://index.acme.dev/a&b/simple"
-
     def test_ends_before_the_function_that_waits_for_it(self, template: Template) -> None:
         project, function = one(template, "AWS::CodeBuild::Project"), one(template, "AWS::Lambda::Function")
         kept_for_the_answer_s = 90  # MARGIN_S of lambdas/tools_image/handler.py
@@ -228,14 +177,8 @@ class TestTheBuild:
         minutes = project["TimeoutInMinutes"] + project["QueuedTimeoutInMinutes"]
         assert 60 * minutes < function["Timeout"] - kept_for_the_answer_s
 
-    def test_runs_in_the_smallest_machine(self, template: Template) -> None:
-        assert one(template, "AWS::CodeBuild::Project")["Environment"]["ComputeType"] == "BUILD_GENERAL1_SMALL"
-
 
 class TestTheLog:
-    def test_is_kept_for_the_declared_days(self, template: Template) -> None:
-        assert one(template, "AWS::Logs::LogGroup")["RetentionInDays"] == 90
-
     def test_outlives_a_deploy_that_was_rolled_back(self, template: Template) -> None:
         (group,) = [each for each in template["Resources"].values() if each["Type"] == "AWS::Logs::LogGroup"]
 
@@ -276,25 +219,6 @@ class TestRights:
         assert by_action["s3:GetObject"] == [f"arn:aws:s3:::{location}"]
         assert [set(found) for found in by_action["ecr:PutImage"]] == [{"Fn::GetAtt"}]
 
-    def test_the_build_writes_its_own_images_repository(self, template: Template) -> None:
-        (name,) = [n for n, body in template["Resources"].items() if body["Type"] == "AWS::ECR::Repository"]
-        (push,) = [each for each in statements(template, "codebuild") if "ecr:PutImage" in each["Action"]]
-
-        assert push["Resource"] == [{"Fn::GetAtt": [name, "Arn"]}]
-
-    def test_the_build_pulls_from_no_private_repository_without_a_mirror(self, template: Template) -> None:
-        assert "ecr:GetDownloadUrlForLayer" not in actions(template, "codebuild")
-
-    def test_the_build_pulls_from_the_mirrored_base_only(self, stacks: Templates) -> None:
-        (pull,) = [
-            each
-            for each in statements(part(stacks["customer-keys-Image"], TOOLS), "codebuild")
-            if "ecr:GetDownloadUrlForLayer" in each["Action"]
-        ]
-
-        arn = "arn:aws:ecr:us-east-2:111122223333:repository/ecr-public/docker/library/python"
-        assert pull["Resource"] == [arn]
-
     def test_codebuild_takes_the_role_for_this_project_only(self, template: Template, image: ProjectImage) -> None:
         (trust,) = [
             each["AssumeRolePolicyDocument"]["Statement"][0]
@@ -306,9 +230,6 @@ class TestRights:
             "aws:SourceAccount": "111122223333",
             "aws:SourceArn": f"arn:aws:codebuild:us-east-2:111122223333:project/tandem-post-us-east-2-{image.name}",
         }
-
-    def test_nobody_here_knows_a_cluster(self, template: Template) -> None:
-        assert "eks" not in json.dumps(template)
 
 
 class TestTheSource:
@@ -345,27 +266,6 @@ class TestTheSource:
         (folder,) = (tmp_path / "out").glob("asset.*")
         seen = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
         assert seen == set(image.source_files())
-
-    def test_the_function_packs_its_one_file(self, assembly: Path) -> None:
-        key = one(_templates(assembly)["post-us-east-2-Image"], "AWS::Lambda::Function")["Code"]["S3Key"]
-
-        assert [path.name for path in (assembly / f"asset.{Path(key).stem}").rglob("*")] == ["handler.py"]
-
-
-def test_another_tag_is_another_template(
-    image_of: Callable[[Environment], Template], stacks: Templates, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ProjectImage, "tag", lambda _: "0" * 16)
-
-    after = image_of(environment("dev-trn2-3xlarge"))
-
-    assert one(after, RESOURCE_TYPE)["Tag"] == "0" * 16
-    assert one(part(stacks["dev-trn2-3xlarge-Image"], TOOLS), RESOURCE_TYPE)["Tag"] != "0" * 16
-    assert commands(after)[-1][-1].endswith(f":{'0' * 16}")
-
-
-def test_image_waits_for_no_reservation(stacks: Templates) -> None:
-    assert RESERVATION not in json.dumps(stacks["capacity-block-Image"])
 
 
 def _templates(folder: Path) -> Templates:

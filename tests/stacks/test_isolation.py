@@ -53,12 +53,6 @@ def test_renewing_a_block_whose_hours_are_said_changes_fleet_and_what_a_dashboar
     assert differing(during(RESERVATION, 1), during(OTHER_RESERVATION, 8)) == FLEET_AND_ITS_DASHBOARD
 
 
-def test_a_first_reservation_adds_fleet_and_changes_what_a_dashboard_says(synth: Synth, alone: Path) -> None:
-    none = changed(variants()["capacity-block"], capacity={"reservation_id": None})
-
-    assert differing(synth(none), alone) == FLEET_AND_ITS_DASHBOARD
-
-
 def test_moving_to_another_zone_changes_fleet_its_dashboard_and_nat(synth: Synth, alone: Path) -> None:
     moved = changed(variants()["capacity-block"], capacity={"zone": "use2-az1"})
 
@@ -66,10 +60,6 @@ def test_moving_to_another_zone_changes_fleet_its_dashboard_and_nat(synth: Synth
 
 
 OF_EXPERIMENTS = {"Workloads", "Observability"}  # the only templates that an experiment may change
-
-
-def edited(first: Experiment) -> Experiment:
-    return first.model_copy(update={"serving": first.serving.model_copy(update={"max_model_len": 2048})})
 
 
 def renamed(first: Experiment) -> Experiment:
@@ -103,21 +93,6 @@ def test_an_experiment_changes_no_template_but_its_own_two(
     assert {name.rpartition("-")[2] for name in differing(alone, then)} == OF_EXPERIMENTS
 
 
-def test_with_gitops_too_an_experiment_changes_no_template_but_its_own_two(synth: Synth) -> None:
-    place = changed(variants()["capacity-block"], delivery=environment("native-us-east-2").delivery)
-    (first,) = hosted(place)
-    now, then = synth(place), hosting(synth, place, [renamed(first)])
-
-    assert {name.rpartition("-")[2] for name in differing(now, then)} == OF_EXPERIMENTS
-
-
-def test_a_changed_server_is_sent_by_workloads(synth: Synth, alone: Path) -> None:
-    place = variants()["capacity-block"]
-    (first,) = hosted(place)
-
-    assert differing(alone, synth(place, experiments=[edited(first)])) == {"capacity-block-Workloads"}
-
-
 def test_a_mirror_changes_what_pulls_images_only(synth: Synth, alone: Path) -> None:
     mirrored = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"})
 
@@ -129,27 +104,6 @@ def test_handing_delivery_to_gitops_leaves_the_cluster_as_it_is(synth: Synth, al
 
     # Network loses the endpoint by which the handler's framework calls it
     assert differing(alone, synth(synced)) == {"capacity-block-Workloads", "capacity-block-Network"}
-
-
-def test_every_import_is_exported(stacks: Templates) -> None:
-    exported = {
-        output["Export"]["Name"] for template in stacks.values() for output in template.get("Outputs", {}).values()
-    }
-
-    assert {name for template in stacks.values() for name in _imports(template)} <= exported
-
-
-def test_exports_do_not_depend_on_who_imports_them(stacks: Templates) -> None:
-    with_fleet, without = stacks["capacity-block-Cluster"], stacks["no-reservation-Cluster"]
-
-    assert set(with_fleet["Outputs"]) == set(without["Outputs"])
-
-
-def _imports(found: object) -> list[str]:
-    if isinstance(found, dict):
-        here = [found["Fn::ImportValue"]] if "Fn::ImportValue" in found else []
-        return here + [name for value in found.values() for name in _imports(value)]
-    return [name for value in found for name in _imports(value)] if isinstance(found, list) else []
 
 
 def test_no_template_knows_a_reservation_but_fleets(stacks: Templates) -> None:

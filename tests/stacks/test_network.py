@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv4Network
+from itertools import combinations
 from typing import Any
 
 import pytest
-from assemblies import Synth, Template, Templates, changed, environment, one, resources, templates
+from assemblies import Synth, Template, Templates, changed, environment, resources, templates
 
+from stacks.network import private_range, public_range
 from tandem.spec.interface_endpoints import list_endpoint_services
 
 pytestmark = pytest.mark.cdk
@@ -28,17 +31,6 @@ def test_subnets_stand_in_the_declared_zones_by_id(network: Template) -> None:
     zones = [subnet["AvailabilityZoneId"] for subnet in private_subnets(network)]
 
     assert zones == ["use2-az1", "use2-az2", "use2-az3"]
-
-
-def test_no_subnet_says_a_zone_by_name(stacks: Templates) -> None:
-    named = [
-        stack
-        for stack, template in stacks.items()
-        for subnet in resources(template, "AWS::EC2::Subnet")
-        if "AvailabilityZone" in subnet or ZONE_NAME.search(str(subnet["AvailabilityZoneId"]))
-    ]
-
-    assert named == []
 
 
 def test_no_template_holds_a_zone_name(stacks: Templates) -> None:
@@ -64,17 +56,6 @@ def test_a_closed_network_has_no_way_to_the_internet(stacks: Templates) -> None:
     closed = stacks["closed-Network"]
 
     assert resources(closed, "AWS::EC2::InternetGateway") + resources(closed, "AWS::EC2::Route") == []
-
-
-def test_a_gateway_per_zone_serves_its_own_zone(stacks: Templates) -> None:
-    routes = {
-        name: found["Properties"]["NatGatewayId"]["Ref"]
-        for name, found in stacks["nat-per-zone-Network"]["Resources"].items()
-        if "NatGatewayId" in found.get("Properties", {})
-    }
-
-    assert sorted(re.findall(r"az\d", name)[0] for name in routes) == ["az1", "az2", "az3"]
-    assert all(re.findall(r"az\d", name) == re.findall(r"az\d", gateway) for name, gateway in routes.items())
 
 
 def test_every_private_subnet_has_the_free_way_to_s3(network: Template) -> None:
@@ -104,40 +85,9 @@ def test_only_a_declared_secret_has_an_endpoint(secret: str | None, *, reached: 
     assert ("secretsmanager" in list_endpoint_services(closed)) is reached
 
 
-def test_the_kubectl_handler_reaches_lambda_inside_the_vpc(stacks: Templates) -> None:
-    assert "lambda" in services(stacks["closed-Network"])
-
-
-def test_auto_scaling_is_reached_where_nothing_leads_out(stacks: Templates) -> None:
-    assert "autoscaling" in services(stacks["closed-Network"])
-
-
 @pytest.mark.parametrize("name", ["post-us-east-2", "native-us-east-2", "nat-per-zone"])
 def test_where_a_nat_leads_out_no_endpoint_is_paid_for(stacks: Templates, name: str) -> None:
     assert services(stacks[f"{name}-Network"]) == set()
-
-
-def test_interface_endpoints_can_be_had_beside_a_nat() -> None:
-    place = changed(environment("post-us-east-2"), network={"interface_endpoints": True})
-
-    assert {"ecr.dkr", "sts"} < set(list_endpoint_services(place))
-    assert "autoscaling" not in list_endpoint_services(place)
-
-
-def test_endpoints_admit_https_from_the_vpc_only(stacks: Templates) -> None:
-    (rule,) = one(stacks["closed-Network"], "AWS::EC2::SecurityGroup")["SecurityGroupIngress"]
-
-    assert (rule["IpProtocol"], rule["FromPort"], rule["ToPort"], rule["CidrIp"]) == ("tcp", 443, 443, "10.42.0.0/16")
-
-
-def test_endpoints_call_nobody(stacks: Templates) -> None:
-    (rule,) = one(stacks["closed-Network"], "AWS::EC2::SecurityGroup")["SecurityGroupEgress"]
-
-    assert rule["CidrIp"] == "127.0.0.1/32"
-
-
-def test_an_existing_network_has_no_stack(stacks: Templates) -> None:
-    assert "customer-keys-Network" not in stacks
 
 
 def test_another_zone_moves_no_subnet(synth: Synth, stacks: Templates) -> None:
@@ -177,7 +127,14 @@ def test_the_way_to_s3_writes_into_the_own_bucket_alone(stacks: Templates, name:
     assert written == [f"arn:aws:s3:::tandem-{name}-111122223333/*", *answers]
 
 
-def test_the_way_to_s3_reads_layers_of_others(network: Template) -> None:
-    assert [statement["Action"] for statement in gateway_policy(network) if statement["Resource"] == ["*"]] == [
-        ["s3:GetObject"]
-    ]
+@pytest.mark.parametrize("cidr", ["10.42.0.0/16", "10.0.0.0/20"])
+def test_subnets_lie_in_the_vpc_apart_from_each_other_and_are_as_large_as_aws_wants(cidr: str) -> None:
+    zones = [f"use2-az{number}" for number in range(10)]
+    plan = [IPv4Network(plan(cidr, zone)) for plan in (private_range, public_range) for zone in zones]
+
+    assert [pair for pair in combinations(plan, 2) if pair[0].overlaps(pair[1])] == []
+    assert all(subnet.subnet_of(IPv4Network(cidr)) and subnet.prefixlen <= 28 for subnet in plan)
+
+
+def test_a_private_subnet_holds_the_addresses_of_many_nodes() -> None:
+    assert private_range("10.42.0.0/16", "use2-az3") == "10.42.48.0/20"

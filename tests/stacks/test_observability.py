@@ -11,14 +11,12 @@ import pytest
 from assemblies import COMMITTED, Template, Templates, changed, environment, hosted, inputs, one, resources, templates
 
 import app
+from stacks import observability
 from stacks.observability import MAX_RESOURCES, ObservabilityStack
-from stacks.stack import TemplateLimitError
 from tandem.cli.monitoring_cost import build_scope
-from tandem.monitoring.agent import build_addon_configuration
+from tandem.monitoring.agent import build_addon_configuration, build_log_filters
 from tandem.monitoring.alarms import build_alarms
-from tandem.monitoring.dashboard_body import build_body
-from tandem.monitoring.dashboards import build_dashboards
-from tandem.monitoring.log_filters import build_log_filters
+from tandem.monitoring.dashboards import build_body, build_dashboards
 from tandem.monitoring.widget import MathExpression, MetricLine
 from tandem.spec.environment import Environment, ReferenceRun, ReferenceValue
 from tandem.spec.experiment import Experiment
@@ -65,28 +63,8 @@ class TestDashboards:
         drawn = {each.name: build_body(each, environment(name).region) for each in build_dashboards(watched(name))}
         assert made == drawn
 
-    def test_an_environment_has_one_for_each_experiment_one_for_the_machine_and_one_for_money(
-        self, stack: Template
-    ) -> None:
-        names = {each["DashboardName"] for each in resources(stack, DASHBOARD)}
-
-        parts = ("post", "post-drafts-windows", "machine", "money")
-        assert names == {f"tandem-{HOME}-{part}" for part in parts}
-
 
 class TestAlarms:
-    def test_every_alarm_stands_under_its_name_and_says_what_to_do(self, stack: Template) -> None:
-        made = {each["AlarmName"]: each["AlarmDescription"] for each in resources(stack, ALARM)}
-
-        found = build_alarms(watched())
-        assert found.suppressor is not None
-        assert made == {alarm.name: alarm.description for alarm in (*found.alarms, found.suppressor)}
-
-    def test_no_alarm_tells_anybody_by_itself(self, stack: Template) -> None:
-        acts = ("AlarmActions", "OKActions", "InsufficientDataActions")
-
-        assert [each["AlarmName"] for each in resources(stack, ALARM) if any(act in each for act in acts)] == []
-
     @pytest.mark.parametrize("name", COMMITTED)
     def test_each_compares_what_its_value_says(self, stacks: Templates, name: str) -> None:
         made = {each["AlarmName"]: each for each in resources(stacks[f"{name}-Observability"], ALARM)}
@@ -127,26 +105,6 @@ class TestAlarms:
             "Experiment": "post", "Variant": "qwen-vllm", "PromptClass": "all", "Concurrency": "1",
         }  # fmt: skip
 
-    def test_a_composite_tells_the_topic_of_its_beginning_and_its_end(self, stack: Template) -> None:
-        topic = f"arn:aws:sns:us-east-2:111122223333:tandem-{HOME}-alarms"
-
-        assert resources(stack, COMPOSITE) != []
-        for each in resources(stack, COMPOSITE):
-            assert (each["AlarmActions"], each["OKActions"]) == ([topic], [topic])
-
-    def test_the_topic_is_the_one_that_guard_makes(self, stacks: Templates) -> None:
-        assert f"tandem-{HOME}-alarms" in {
-            each["TopicName"] for each in resources(stacks[f"{HOME}-Guard"], "AWS::SNS::Topic")
-        }
-
-    def test_a_parked_fleet_mutes_every_composite(self, stack: Template) -> None:
-        muted = {
-            (each["ActionsSuppressor"], each["ActionsSuppressorWaitPeriod"], each["ActionsSuppressorExtensionPeriod"])
-            for each in resources(stack, COMPOSITE)
-        }
-
-        assert muted == {(f"{HOME}-parked", 300, 300)}
-
     def test_a_composite_is_made_after_all_that_it_names_and_goes_before(self, stack: Template) -> None:
         made = ids(stack, ALARM)
 
@@ -154,12 +112,6 @@ class TestAlarms:
             found = stack["Resources"][ids(stack, COMPOSITE)[composite.name]]
             assert composite.suppressor is not None
             assert {made[name] for name in (*composite.alarms, composite.suppressor)} <= set(found["DependsOn"])
-
-    def test_without_container_insights_nothing_is_muted(self, tmp_path: Path) -> None:
-        place = changed(environment(HOME), observability={"container_insights": False})
-
-        for each in resources(alone(place, tmp_path, hosted(place)), COMPOSITE):
-            assert [key for key in each if key.startswith("ActionsSuppressor")] == []
 
 
 def read(query: dict[str, Any]) -> tuple[object, ...]:
@@ -176,12 +128,6 @@ def said(line: MetricLine | MathExpression) -> tuple[object, ...]:
     return line.namespace, line.metric, line.dimensions, line.statistic
 
 
-def test_every_alarms_name_is_one_that_may_publish(stack: Template) -> None:
-    names = [each["AlarmName"] for type_ in (ALARM, COMPOSITE) for each in resources(stack, type_)]
-
-    assert all(name.startswith(f"{HOME}-") for name in names)
-
-
 class TestContainerInsights:
     def test_every_log_group_of_the_agent_is_there_before_it(self, stack: Template) -> None:
         (agent,) = [found for found in stack["Resources"].values() if found["Type"] == ADDON]
@@ -191,32 +137,10 @@ class TestContainerInsights:
         assert set(groups) == {f"/aws/containerinsights/tandem-{HOME}/{kind}" for kind in kinds}
         assert set(groups.values()) <= set(agent["DependsOn"])
 
-    def test_its_logs_are_encrypted_and_forgotten(self, stack: Template) -> None:
-        (key,) = [name for name, found in stack["Resources"].items() if found["Type"] == "AWS::KMS::Key"]
-
-        kept = {(each["RetentionInDays"], str(each["KmsKeyId"])) for each in resources(stack, GROUP)}
-        assert kept == {(90, str({"Fn::GetAtt": [key, "Arn"]}))}
-
-    def test_logs_may_use_the_key_for_these_groups_only(self, stack: Template) -> None:
-        users = {
-            statement["Principal"].get("Service"): statement
-            for statement in one(stack, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
-        }
-
-        group = f"arn:aws:logs:us-east-2:111122223333:log-group:/aws/containerinsights/tandem-{HOME}/*"
-        bound = users["logs.us-east-2.amazonaws.com"]["Condition"]
-        assert bound == {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": group}}
-
     def test_the_agent_is_told_what_is_said_of_it(self, stack: Template) -> None:
         told = json.loads(one(stack, ADDON)["ConfigurationValues"])
 
         assert told == build_addon_configuration(environment(HOME))
-
-    def test_the_agent_has_its_role_by_pod_identity(self, stack: Template) -> None:
-        (association,) = one(stack, ADDON)["PodIdentityAssociations"]
-        (role,) = [name for name, found in stack["Resources"].items() if found["Type"] == "AWS::IAM::Role"]
-
-        assert association == {"RoleArn": {"Fn::GetAtt": [role, "Arn"]}, "ServiceAccount": "cloudwatch-agent"}
 
     def test_the_agent_writes_its_own_logs_and_nothing_else(self, stack: Template) -> None:
         role = one(stack, "AWS::IAM::Role")
@@ -228,11 +152,6 @@ class TestContainerInsights:
         assert {action.partition(":")[0] for action in write["Action"]} == {"logs"}
         assert {arn.partition("log-group:")[2].partition(":")[0] for arn in write["Resource"]} == set(ids(stack, GROUP))
 
-    def test_the_agents_role_trusts_the_agents_namespace(self, stack: Template) -> None:
-        (trust,) = one(stack, "AWS::IAM::Role")["AssumeRolePolicyDocument"]["Statement"]
-
-        assert trust["Condition"]["StringLike"] == {"aws:RequestTag/kubernetes-namespace": "amazon-cloudwatch"}
-
     def test_accelerator_nodes_are_counted_in_the_performance_log(self, stack: Template) -> None:
         (meant,) = build_log_filters(environment(HOME))
         found = one(stack, FILTER)
@@ -242,7 +161,7 @@ class TestContainerInsights:
             container_log_group_name(environment(HOME), "performance"), meant.pattern,
         )  # fmt: skip
         assert counted == {
-            "MetricName": meant.metric, "MetricNamespace": f"Tandem/{HOME}", "MetricValue": "1", "DefaultValue": 0,
+            "MetricName": meant.name, "MetricNamespace": f"Tandem/{HOME}", "MetricValue": "1", "DefaultValue": 0,
             "Unit": "Count",
         }  # fmt: skip
 
@@ -273,40 +192,29 @@ class TestLimits:
         assert len(made["Resources"]) <= MAX_RESOURCES
         assert len(json.dumps(made)) < 1_000_000  # CloudFormation user guide, quotas
 
-    def test_more_alarms_than_a_template_takes_are_refused_in_plain_words(self, tmp_path: Path) -> None:
-        place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
-
-        with pytest.raises(TemplateLimitError, match=r"alarms, and a template takes 500; host fewer variants"):
-            alone(place, tmp_path, [wide(200)])
-
-    def test_the_app_tells_them_in_a_line_and_ends_with_2(
+    def test_more_alarms_than_a_template_takes_are_told_in_a_line_by_the_app(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setenv("CDK_VALIDATION", "false")
-        place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
-
-        code = app.write_assembly([(place, [wide(200)])], inputs().catalogue, str(tmp_path), {})
-
-        assert code == 2
-        assert "a template takes 500" in capsys.readouterr().err
-
-    def test_a_template_that_is_too_large_is_told_by_its_file(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        monkeypatch.setenv("CDK_VALIDATION", "false")
-        monkeypatch.setattr(app, "MAX_TEMPLATE_BYTES", 40_000)
+        monkeypatch.setattr(observability, "MAX_RESOURCES", 20)
         place = environment("dev-trn2-3xlarge")
 
         code = app.write_assembly([(place, hosted(place))], inputs().catalogue, str(tmp_path), {})
 
-        told = [line for line in capsys.readouterr().err.splitlines() if "CloudFormation takes 40000" in line]
         assert code == 2
-        assert ["Observability" in line for line in told] == [True]
+        assert "alarms, and a template takes 20; host fewer variants" in " ".join(capsys.readouterr().err.split())
 
+    def test_a_template_that_is_too_large_is_told_by_its_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        place = environment("dev-trn2-3xlarge")
+        template = tmp_path / f"assembly-{place.name}" / "Observability.template.json"
 
-def test_an_agents_version_is_the_data_files(stacks: Templates) -> None:
-    minor = inputs().catalogue.kubernetes.minors[environment(HOME).cluster.kubernetes]
-    said = minor.addons.get("amazon-cloudwatch-observability")
-    found = one(stacks[f"{HOME}-Observability"], ADDON)
+        class Large:
+            def synth(self) -> None:
+                template.parent.mkdir()
+                template.write_text("x" * (app.MAX_TEMPLATE_BYTES + 1))
 
-    assert found.get("AddonVersion") == (said.value if said else None)
+        monkeypatch.setattr(app, "build_app", lambda *_, **__: Large())
+
+        assert app.write_assembly([(place, [])], inputs().catalogue, str(tmp_path), {}) == 2
+        assert f"{template}: {app.MAX_TEMPLATE_BYTES + 1} bytes" in capsys.readouterr().err

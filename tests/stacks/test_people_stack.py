@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from assemblies import COMMITTED, Templates, changed, environment, resources
+from assemblies import Templates, changed, environment, resources
 from aws_cdk import App, Stack
 from declared_environments import read_environments
 
-from stacks.people import PeoplePolicies
+from stacks.guard import PeoplePolicies
 from stacks.stack import TemplateLimitError
 from tandem.ops.people.policies import build_policy
 from tandem.ops.people.policy_targets import build_targets
@@ -20,11 +20,6 @@ pytestmark = pytest.mark.cdk
 
 ASKING = "customer-keys"  # the environment that asks for them
 POLICY = "AWS::IAM::ManagedPolicy"
-
-
-@pytest.mark.parametrize("name", COMMITTED)
-def test_an_environment_that_does_not_ask_has_none(stacks: Templates, name: str) -> None:
-    assert resources(stacks[f"{name}-Guard"], POLICY) == []
 
 
 def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> None:

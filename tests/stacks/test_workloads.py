@@ -6,7 +6,6 @@ import json
 import re
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,21 +81,6 @@ def test_an_object_that_is_no_longer_rendered_is_pruned(workloads: Template) -> 
         assert all(each["PruneLabel"] in found for found in labels)
 
 
-def test_pods_carry_no_prune_label(workloads: Template) -> None:
-    templates = [
-        found["spec"]["template"]
-        for objects in applied(workloads).values()
-        for found in objects
-        if found["kind"] == "Deployment"
-    ]
-
-    assert [template for template in templates if "aws.cdk.eks" in str(template)] == []
-
-
-def test_objects_that_exist_already_are_taken_over(workloads: Template) -> None:
-    assert {each["Overwrite"] for each in resources(workloads, MANIFEST)} == {True}
-
-
 @pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
 def test_charts_wait_for_each_other_in_order(workloads: Template, experiment: str) -> None:
     (found,) = [each for each in hosted(environment("post-us-east-2")) if each.name == experiment]
@@ -109,15 +93,6 @@ def test_charts_wait_for_each_other_in_order(workloads: Template, experiment: st
         for earlier, later in pairwise(stages)
         for name in ids[later]
     )
-
-
-def test_a_server_and_its_service_are_sent_together_and_apart_from_others(workloads: Template) -> None:
-    sent = [
-        [(body["kind"], body["metadata"]["name"]) for body in json.loads(found["Manifest"])]
-        for found in (workloads["Resources"][name]["Properties"] for name in placed(workloads)["post", "serve"])
-    ]
-
-    assert sent == [[("Deployment", name), ("Service", name)] for name in ("qwen-vllm", "qwen-sd-vllm")]
 
 
 def test_another_variant_moves_no_object_to_another_resource() -> None:
@@ -140,13 +115,6 @@ def test_people_get_rights_once_every_namespace_is_there(workloads: Template) ->
     assert all(earlier in waits[later] for earlier, later in pairwise(made[PEOPLE]))
 
 
-def test_experiments_wait_for_the_driver(workloads: Template) -> None:
-    (release,) = [name for name, found in workloads["Resources"].items() if found["Type"] == HELM]
-    base = workloads["Resources"][placed(workloads)["post", "base"][0]]
-
-    assert release in base["DependsOn"]
-
-
 @pytest.mark.parametrize("type_", [MANIFEST, HELM])
 def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(workloads: Template, type_: str) -> None:
     entry = next(name for name, found in workloads["Resources"].items() if found["Type"] == "AWS::EKS::AccessEntry")
@@ -155,23 +123,10 @@ def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(workl
     assert all(entry in found["DependsOn"] for found in all_)
 
 
-def test_the_driver_is_the_pinned_chart(workloads: Template) -> None:
-    release, chart = one(workloads, HELM), inputs().catalogue.dra_chart
-
-    assert (release["Repository"], release["Version"]) == (chart.repository, chart.version.value)
-
-
 def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
     values = build_driver_release(environment("post-us-east-2"), inputs().catalogue).values
 
     assert json.loads(one(workloads, HELM)["Values"]) == values
-
-
-def test_the_driver_comes_from_the_mirror(stacks: Templates) -> None:
-    release = one(stacks["customer-keys-Workloads"], HELM)
-
-    assert release["Repository"].startswith("oci://111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public/")
-    assert "111122223333.dkr.ecr" in release["Values"]
 
 
 def test_with_a_mirror_no_published_registry_is_left(stacks: Templates) -> None:
@@ -183,23 +138,6 @@ def test_with_a_mirror_no_published_registry_is_left(stacks: Templates) -> None:
     assert [text for text in texts if "public.ecr.aws" in text] == []
 
 
-def test_a_private_mirror_is_pulled_from_one_repository(stacks: Templates) -> None:
-    pulls = [
-        statement["Resource"]
-        for found in resources(stacks["customer-keys-Workloads"], "AWS::IAM::Role")
-        for policy in found["Policies"]
-        for statement in policy["PolicyDocument"]["Statement"]
-        if "ecr:BatchGetImage" in statement["Action"]
-    ]
-
-    name = "ecr-public/neuron/neuron-helm-chart"
-    assert pulls == [f"arn:aws:ecr:us-east-2:111122223333:repository/{name}"]
-
-
-def test_no_role_keeps_a_wide_managed_policy(workloads: Template) -> None:
-    assert [found.get("ManagedPolicyArns", []) for found in resources(workloads, "AWS::IAM::Role")] == [[], []]
-
-
 def test_both_functions_run_in_the_private_subnets(workloads: Template) -> None:
     zones = [
         [subnet["Fn::ImportValue"].rpartition("-Subnet-")[2] for subnet in found["VpcConfig"]["SubnetIds"]]
@@ -207,25 +145,6 @@ def test_both_functions_run_in_the_private_subnets(workloads: Template) -> None:
     ]
 
     assert zones == [["use2-az1", "use2-az2", "use2-az3"]] * 2
-
-
-def test_both_functions_logs_are_forgotten(workloads: Template) -> None:
-    assert [found["RetentionInDays"] for found in resources(workloads, "AWS::Logs::LogGroup")] == [90, 90]
-
-
-def test_the_handlers_entry_is_here_and_not_in_cluster(workloads: Template) -> None:
-    entry = one(workloads, "AWS::EKS::AccessEntry")
-
-    assert "Fn::GetAtt" in entry["PrincipalArn"]
-
-
-def test_a_manifest_fits_what_cloudformation_can_send(workloads: Template) -> None:
-    events = [
-        json.dumps({"ResourceProperties": each, "OldResourceProperties": each}) + "x" * ENVELOPE
-        for each in resources(workloads, MANIFEST)
-    ]
-
-    assert max(len(event) for event in events) < MOST_BYTES
 
 
 def wide(variants: int) -> Experiment:
@@ -258,11 +177,6 @@ def test_as_many_variants_can_be_sent_piece_by_piece() -> None:
     assert max(sizes) < MOST_BYTES
 
 
-def test_a_template_fits_the_limit_of_cloudformation(assembly: Path) -> None:
-    # 1 MB: CloudFormation user guide, quotas
-    assert [path.name for path in assembly.glob("*/*.template.json") if path.stat().st_size > 900_000] == []
-
-
 @pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
 def test_with_gitops_workloads_binds_service_accounts_and_nothing_else(stacks: Templates, name: str) -> None:
     types = {found["Type"] for found in stacks[f"{name}-Workloads"]["Resources"].values()}
@@ -285,19 +199,6 @@ def test_no_pod_starts_before_its_account_is_bound(workloads: Template, experime
     assert all(bound <= set(found["DependsOn"]) for found in first)
 
 
-@pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
-def test_with_gitops_no_template_reaches_into_the_cluster(stacks: Templates, name: str) -> None:
-    hands = [
-        found["Type"]
-        for stack, template in stacks.items()
-        if stack.startswith(name) and not stack.endswith(("-Image", "-Guard"))  # their functions know no cluster's API
-        for found in template["Resources"].values()
-        if found["Type"].startswith(("AWS::Lambda::", "Custom::"))
-    ]
-
-    assert hands == []
-
-
 def test_only_workloads_reaches_into_the_cluster(stacks: Templates) -> None:
     holders = {
         name.rpartition("-")[2]
@@ -308,15 +209,3 @@ def test_only_workloads_reaches_into_the_cluster(stacks: Templates) -> None:
 
     # the functions of the other two know no cluster's API: test_image.py, test_guard_stack.py
     assert holders == {"Workloads", "Image", "Guard"}
-
-
-def test_the_chart_is_fetched_through_a_cache_by_its_own_name(stacks: Templates) -> None:
-    granted = [
-        statement["Resource"]
-        for role in resources(stacks["customer-keys-Workloads"], "AWS::IAM::Role")
-        for policy in role.get("Policies", [])
-        for statement in policy["PolicyDocument"]["Statement"]
-        if "ecr:CreateRepository" in statement["Action"]
-    ]
-
-    assert granted == ["arn:aws:ecr:us-east-2:111122223333:repository/ecr-public/neuron/neuron-helm-chart"]

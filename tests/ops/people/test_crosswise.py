@@ -11,8 +11,7 @@ import pytest
 from committed_environments import committed
 from policy_trial import allows, documents, meant
 
-from stacks.guard_key import alarm_conditions
-from stacks.guard_rights import list_function_statements, list_schedule_statements
+from stacks.guard_rights import alarm_conditions, list_function_statements, list_schedule_statements
 from tandem.monitoring import alarms, guard_alarms
 from tandem.ops.people.policy_targets import build_targets
 from tandem.ops.people.rights import RIGHTS, list_policy_kinds

@@ -1,0 +1,251 @@
+"""What a GitOps controller is told, for environments whose delivery is gitops.
+
+Invariant: applied once by hand, it follows the repository from then on, itself included: a new experiment or a
+new chart version is a commit.
+
+Argo CD: one Application per experiment from an ApplicationSet, one each for the Neuron DRA chart, people and these. No
+sync ever touches the number of a server's pods, and a pending pod is no fault. The order of an experiment's objects is
+in their sync-wave annotations (base 0, claims 1, storage 2, and 3 for what runs), not in Applications that wait for
+each other, which Argo CD does only behind a feature flag. The cluster is named `in-cluster`: plain Argo CD knows that
+name, and the EKS capability lets its own cluster be registered under it
+(docs.aws.amazon.com/eks/latest/userguide/argocd-register-clusters.html, 2026-11-21). Charts from an `oci://` address
+need Argo CD 3.1.
+
+Flux: one Kustomization per stage of an experiment, each after the one before, one of people, the Neuron DRA chart. A
+parked environment is ready: every stage waits for its objects, but for serve: its pods may wait for a node for weeks,
+and a check of their health would call that a failure. The number of a server's pods is in no manifest, so Flux never
+owns it; whoever scales must do so through the `scale` subresource, whose field owners Flux leaves alone (fluxcd/pkg
+ssa/patch.go, 2026-11-21).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from charts import STAGES, list_stages
+from charts import people as people_chart
+from charts.driver import RELEASE, RELEASE_NAMESPACE, SCHEME, DriverRelease, build_driver_release
+from charts.manifest import Object, build_object, object_labels
+from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment, GitopsDelivery
+from tandem.spec.experiment import Experiment
+from tandem.spec.images import PRIVATE_ECR
+
+KindsByGroup = Mapping[str, Sequence[str]]
+
+FOLDER = "gitops"
+ARGOCD_API = "argoproj.io/v1alpha1"
+CLUSTER = "in-cluster"
+FINALIZER = "resources-finalizer.argocd.argoproj.io"
+RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "5m"}}
+SYNC_AUTOMATION = {"prune": True, "selfHeal": True}
+
+# API group to kinds: what the charts render, and nothing else may enter the cluster by this project
+CLUSTER_KINDS = {"": ["Namespace", "PersistentVolume"]}
+NAMESPACED_KINDS = {
+    "": ["ConfigMap", "PersistentVolumeClaim", "ResourceQuota", "Service", "ServiceAccount"],
+    "apps": ["Deployment"],
+    "batch": ["CronJob"],
+    "networking.k8s.io": ["NetworkPolicy"],
+    "resource.k8s.io": ["ResourceClaimTemplate"],
+}
+# what charts/people.py renders
+PEOPLE_CLUSTER_KINDS = {
+    "admissionregistration.k8s.io": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
+    people_chart.RBAC: ["ClusterRole", "ClusterRoleBinding"],
+}
+PEOPLE_NAMESPACED_KINDS = {"": ["ConfigMap"], people_chart.RBAC: ["Role", "RoleBinding"]}
+# cluster-wide objects of the Neuron chart with its DRA driver on (templates/dra-driver, chart 1.9.0)
+DRIVER_CLUSTER_KINDS = {
+    "": ["Namespace"],
+    people_chart.RBAC: ["ClusterRole", "ClusterRoleBinding"],
+    "resource.k8s.io": ["DeviceClass"],
+}
+
+KUSTOMIZE_API = "kustomize.toolkit.fluxcd.io/v1"
+SOURCE_API = "source.toolkit.fluxcd.io/v1"
+HELM_API = "helm.toolkit.fluxcd.io/v2"
+CHART_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+SSH_SECRET = "flux-system"  # noqa: S105  # the name under which `flux bootstrap` keeps its deploy key
+TIMEOUT = "5m"
+
+
+def render_gitops(
+    environment: Environment, experiments: list[Experiment], catalogue: Catalogue
+) -> dict[str, list[Object]]:
+    """Return the chosen tool's objects by the tool's name; nothing where the CDK delivers."""
+    delivery = environment.delivery
+    if not isinstance(delivery, GitopsDelivery):
+        return {}
+    build = {"argocd": _build_argocd, "flux": _build_flux}[delivery.tool]
+    return {delivery.tool: build(environment.name, delivery, experiments, build_driver_release(environment, catalogue))}
+
+
+def _build_argocd(
+    name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DriverRelease
+) -> list[Object]:
+    """Return everything Argo CD is told about the environment `name`."""
+    platform, people = f"{name}-platform", f"{name}-people"  # whoever changes an experiment changes no right
+    platform_namespaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace]
+    namespaces = [names.experiment_namespace(experiment) for experiment in experiments]
+    repository, platform_sources = [delivery.repo_url], [delivery.repo_url, driver.repository]
+    gitops_source = _build_source(delivery, FOLDER)
+    people_source = _build_source(delivery, people_chart.FOLDER)
+    chart_source = {
+        "repoURL": driver.repository,
+        "targetRevision": driver.version,
+        "path": ".",
+        "helm": {"releaseName": RELEASE, "valuesObject": driver.values},
+    }
+    rows: list[tuple[str, str, int, Object]] = [
+        ("AppProject", platform, 0, _build_project(platform_sources, platform_namespaces, DRIVER_CLUSTER_KINDS)),
+        ("AppProject", name, 0, _build_project(repository, namespaces, CLUSTER_KINDS, NAMESPACED_KINDS)),
+        (
+            "AppProject",
+            people,
+            0,
+            _build_project(repository, namespaces, PEOPLE_CLUSTER_KINDS, PEOPLE_NAMESPACED_KINDS),
+        ),
+        ("Application", f"{name}-gitops", 1, _build_application(platform, gitops_source, delivery.namespace)),
+        ("Application", f"{name}-neuron-dra", 1, _build_application(platform, chart_source, RELEASE_NAMESPACE)),
+        # to the first namespace, because an Application names one; each object names its own. A sync that comes before
+        # the namespaces do is tried again
+        ("Application", people, 2, _build_application(people, people_source, namespaces[0])),
+        ("ApplicationSet", name, 2, _build_application_set(name, delivery, experiments)),
+    ]
+    return [
+        build_object(
+            ARGOCD_API, kind, object_name, {"spec": spec}, namespace=delivery.namespace,
+            labels=object_labels(name, "gitops"), wave=wave,
+            # Argo CD cannot finish the deletion of an Application whose project is gone. The driver's Application has
+            # none: pods could not give their devices back once the driver went first
+            finalizers=[FINALIZER] if kind == "AppProject" or object_name == people else [],
+        )
+        for kind, object_name, wave, spec in rows
+    ]  # fmt: skip
+
+
+def _build_source(delivery: GitopsDelivery, folder: str) -> Object:
+    path = f"{delivery.path}/{folder}"
+    return {"repoURL": delivery.repo_url, "targetRevision": delivery.revision, "path": path}
+
+
+def _build_project(
+    sources: list[str], namespaces: list[str], cluster_kinds: KindsByGroup, namespaced_kinds: KindsByGroup | None = None
+) -> Object:
+    def list_kinds(kinds_by_group: KindsByGroup) -> list[Object]:
+        return [{"group": group, "kind": kind} for group, kinds in kinds_by_group.items() for kind in kinds]
+
+    return {
+        "sourceRepos": sources,
+        "destinations": [{"name": CLUSTER, "namespace": namespace} for namespace in namespaces],
+        "clusterResourceWhitelist": list_kinds(cluster_kinds),
+        **({"namespaceResourceWhitelist": list_kinds(namespaced_kinds)} if namespaced_kinds else {}),
+    }
+
+
+def _build_application(project: str, source: Object, namespace: str) -> Object:
+    return {
+        "project": project,
+        "source": source,
+        "destination": {"name": CLUSTER, "namespace": namespace},
+        "syncPolicy": {"automated": SYNC_AUTOMATION, "syncOptions": ["ServerSideApply=true"], "retry": RETRY},
+    }
+
+
+def _build_application_set(name: str, delivery: GitopsDelivery, experiments: list[Experiment]) -> Object:
+    elements = [
+        {"experiment": experiment.name, "namespace": names.experiment_namespace(experiment)}
+        for experiment in experiments
+    ]
+    spec = _build_application(name, _build_source(delivery, "{{.experiment}}"), "{{.namespace}}")
+    # the runner owns the number of pods; without RespectIgnoreDifferences a sync would still apply the field
+    spec["ignoreDifferences"] = [{"group": "apps", "kind": "Deployment", "jsonPointers": ["/spec/replicas"]}]
+    spec["syncPolicy"]["syncOptions"] += ["RespectIgnoreDifferences=true"]
+    return {
+        "goTemplate": True,
+        "goTemplateOptions": ["missingkey=error"],
+        "generators": [{"list": {"elements": elements}}],
+        "template": {"metadata": {"name": f"{name}-{{{{.experiment}}}}", "finalizers": [FINALIZER]}, "spec": spec},
+    }
+
+
+def _build_flux(
+    name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DriverRelease
+) -> list[Object]:
+    """Return everything Flux is told about the environment `name`."""
+    # ssh always needs a key
+    secret = {"secretRef": {"name": SSH_SECRET}} if delivery.repo_url.startswith("ssh://") else {}
+    repository = {"interval": "1m", "url": delivery.repo_url, "ref": revision_reference(delivery.revision), **secret}
+    # source-controller logs in to private ECR with its own credentials, those of its Pod Identity (source-controller
+    # docs/spec/v1/ocirepositories.md, "Provider"; the stack Workloads binds them)
+    chart_source = {
+        "interval": "1h",
+        **({"provider": "aws"} if PRIVATE_ECR.match(driver.repository.removeprefix(SCHEME)) else {}),
+        "url": driver.repository,
+        "ref": {"tag": driver.version, **({"digest": driver.digest} if driver.digest else {})},
+        "layerSelector": {"mediaType": CHART_LAYER, "operation": "copy"},
+    }
+    release = {
+        "interval": "1h",
+        "timeout": TIMEOUT,
+        "chartRef": {"kind": "OCIRepository", "name": RELEASE},
+        "releaseName": RELEASE,
+        "targetNamespace": RELEASE_NAMESPACE,
+        "install": {"remediation": {"retries": 3}},
+        "upgrade": {"remediation": {"retries": 3}},
+        "values": driver.values,
+    }
+    # the first does not wait: it holds itself, and would wait for itself
+    kustomizations = {f"{name}-gitops": _build_kustomization(name, delivery, FOLDER, waits=False)}
+    for experiment in experiments:
+        stages = list_stages(experiment)
+        for previous_stage, stage in zip((None, *stages), stages, strict=False):
+            earlier_names = [f"{experiment.name}-{previous_stage}"] if previous_stage else []
+            kustomizations[f"{experiment.name}-{stage}"] = _build_kustomization(
+                name, delivery, f"{experiment.name}/{stage}", earlier_names, waits=stage != "serve"
+            )
+    bases = [f"{experiment.name}-{STAGES[0]}" for experiment in experiments]  # each makes its namespace
+    kustomizations[f"{name}-people"] = _build_kustomization(name, delivery, people_chart.FOLDER, bases, waits=True)
+    root, *rest = [(KUSTOMIZE_API, "Kustomization", object_name, spec) for object_name, spec in kustomizations.items()]
+    rows = [
+        (SOURCE_API, "GitRepository", name, repository),
+        root,
+        (SOURCE_API, "OCIRepository", RELEASE, chart_source),
+        (HELM_API, "HelmRelease", RELEASE, release),
+        *rest,
+    ]
+    labels = object_labels(name, "gitops")
+    return [
+        build_object(api, kind, object_name, {"spec": spec}, namespace=delivery.namespace, labels=labels)
+        for api, kind, object_name, spec in rows
+    ]
+
+
+def revision_reference(revision: str) -> dict[str, str]:
+    """Return how Flux is told a revision: by full name, commit, tag (a version) or branch."""
+    if revision.startswith("refs/"):
+        return {"name": revision}
+    if re.fullmatch(r"[0-9a-f]{40}", revision):
+        return {"commit": revision}
+    if re.fullmatch(r"v?\d+(\.\d+)+([-+].*)?", revision):
+        return {"tag": revision}
+    return {"branch": revision}
+
+
+def _build_kustomization(
+    source: str, delivery: GitopsDelivery, folder: str, earlier_names: Sequence[str] = (), *, waits: bool
+) -> Object:
+    dependencies = [{"name": earlier_name} for earlier_name in earlier_names]
+    return {
+        "interval": "10m",
+        "retryInterval": "1m",
+        "timeout": TIMEOUT,
+        "path": f"./{delivery.path}/{folder}",
+        "prune": True,
+        "wait": waits,
+        "sourceRef": {"kind": "GitRepository", "name": source},
+        **({"dependsOn": dependencies} if dependencies else {}),
+    }
