@@ -24,20 +24,12 @@ from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.bench.summary import ALL_CLASSES
 from tandem.judge import comparability
+from tandem.judge import text_format as fmt
 from tandem.judge.claims.register import PostSetup
 from tandem.judge.decision import adjust_single_p, decide_speed_up
 from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import CellVerdict, ClassAcceptance, OutputEquality, RatioEstimate
-from tandem.judge.text_format import (
-    count_things,
-    format_interval,
-    format_load,
-    format_metric,
-    format_number,
-    format_times,
-    metric_unit,
-)
 
 _MAX_TEXTS = 4  # cells that are spelt out in an answer
 
@@ -56,16 +48,16 @@ class MetricFinding:
 
     def __str__(self) -> str:
         """Say it with its figures."""
-        cell, name, unit = self.cell, format_metric(self.cell.metric), metric_unit(self.cell.metric)
-        text = f"{cell.class_} at {format_load(cell.load)}: {name} {format_number(cell.baseline)} to "
-        text += f"{format_number(cell.measured)}{'' if unit == name else f' {unit}'}"
+        cell, name, unit = self.cell, fmt.format_metric(self.cell.metric), fmt.metric_unit(self.cell.metric)
+        text = f"{cell.class_} at {fmt.format_load(cell.load)}: {name} {fmt.format_number(cell.baseline)} to "
+        text += f"{fmt.format_number(cell.measured)}{'' if unit == name else f' {unit}'}"
         if cell.speed_up:
-            text += f", {format_times(cell.speed_up.value)}"
-            text += f" ({format_interval(cell.speed_up)})" if cell.speed_up.low is not None else ""
+            text += f", {fmt.format_times(cell.speed_up.value)}"
+            text += f" ({fmt.format_interval(cell.speed_up)})" if cell.speed_up.low is not None else ""
         text += f", {cell.verdict}"
         if not self.round_count:
             return text
-        text += f" over {count_things(self.round_count, 'round')} of {count_things(cell.prompts, 'prompt')}"
+        text += f" over {fmt.count_things(self.round_count, 'round')} of {fmt.count_things(cell.prompts, 'prompt')}"
         return f"{text}, without a noise floor" if cell.noise_floor is None and cell.verdict != "no evidence" else text
 
 
@@ -252,8 +244,8 @@ def describe_llmperf(results: VariantResults, classes: Sequence[str]) -> str | N
             is_known = cell_mask & np.isfinite(table.figures[metric])
             values = [table.figures[metric][is_known & table.arm_mask(arm)] for arm in results.arms]
             if all(map(len, values)):
-                before, after = (format_number(float(np.median(side))) for side in values)
+                before, after = (fmt.format_number(float(np.median(side))) for side in values)
                 figures.append(f"{names[metric]} {before} to {after} ms")
         if figures:
-            texts.append(f"{class_} at {format_load(load)}: {', '.join(figures)}")
+            texts.append(f"{class_} at {fmt.format_load(load)}: {', '.join(figures)}")
     return join_first(texts) or None
