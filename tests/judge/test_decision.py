@@ -46,7 +46,6 @@ def test_holm_by_hand():
 
 def test_bonferroni_is_never_below_holm():
     p_values = np.array([0.01, 0.04, 0.03, 0.005])
-
     assert all(adjust_single_p(p, 4) >= holm for p, holm in zip(p_values, adjust_p_values(p_values), strict=True))
 
 

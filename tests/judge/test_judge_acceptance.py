@@ -57,7 +57,6 @@ def found(
 )
 def test_each_method_gives_its_figures_and_says_its_bias(tmp_path, counted, method, length, per_position, bias):
     said = found(tmp_path, turn(counted) if counted else None)["spec", "repeat"]
-
     assert (said.method, said.acceptance_length, said.per_position) == (method, length, per_position)
     assert said.target_steps_per_token == 6 / 16
     assert bias in said.sentence
@@ -98,22 +97,18 @@ def test_an_arm_that_does_not_speculate_has_steps_and_no_acceptance(tmp_path):
 
 def test_loads_of_a_class_are_summed_and_not_averaged(tmp_path):
     more = {name: 9 * value for name, value in (STEPS | DRAFTS).items()} | {"accepted_tokens": 18.0}
-
     said = found(tmp_path, [*turn(STEPS | DRAFTS), *turn(more, concurrency=8)])["spec", "repeat"]
-
     assert said.acceptance_length == 1 + (10 + 18) / (4 + 36)
 
 
 def test_counters_of_a_turn_that_mixes_classes_are_those_of_all_alone(tmp_path):
     said = found(tmp_path, turn(STEPS | DRAFTS, class_=None))
-
     assert said["spec", "all"].method == "counters"
     assert said["spec", "repeat"].method == "tokens per chunk"
 
 
 def test_counters_that_hold_more_than_the_records_are_doubted(tmp_path):
     more = {name: 2 * value for name, value in (STEPS | DRAFTS).items()}
-
     assert "another client asked it" not in found(tmp_path / "one", turn(STEPS | DRAFTS))["spec", "all"].sentence
     assert "another client asked it" in found(tmp_path / "two", turn(more))["spec", "all"].sentence
     assert "another client asked it" in found(tmp_path / "all", turn(more, class_=None))["spec", "all"].sentence
@@ -121,7 +116,6 @@ def test_counters_that_hold_more_than_the_records_are_doubted(tmp_path):
 
 def test_a_page_that_could_not_be_had_is_told(tmp_path):
     said = found(tmp_path, turn(None))["spec", "all"]
-
     assert said.method == "tokens per chunk"
     assert "/metrics could not be had" in said.sentence
 
@@ -157,7 +151,6 @@ def test_a_request_that_failed_at_one_load_voids_no_turn_of_another(tmp_path):
 
 def test_the_control_arm_has_none_of_its_own(tmp_path):
     records = [measured.record(request_id=arm, arm=arm) for arm in ("base", "spec", "base#2")]
-
     assert {arm for arm, _ in found(tmp_path, None, records)} == {"base", "spec"}
 
 

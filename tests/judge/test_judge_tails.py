@@ -68,14 +68,12 @@ def test_the_mean_is_of_requests_every_prompt_alike():
 def test_the_percentile_is_the_ninth_of_ten_requests():
     base = [float(number) for number in range(1, 11)]
     (cell,) = judge_e2e(table({"repeat": {"base": base, "spec": [ms / 2 for ms in base]}}))
-
     assert (tail(cell, "p90").baseline, tail(cell, "p90").measured) == (9.0, 4.5)
     assert tail(cell, "p90").speed_up.value == pytest.approx(2.0)
 
 
 def test_a_variant_that_is_faster_throughout_has_faster_tails():
     (cell,) = judge_e2e(drawn(Truth(ratio={"spec": {"a": 2.0}})))
-
     assert (cell.verdict, [tail.verdict for tail in cell.tails]) == ("faster", ["faster", "faster"])
 
 
@@ -116,14 +114,12 @@ def test_the_sentence_of_a_mixed_class_has_its_figures():
 def test_a_tail_that_may_be_slower_takes_the_word_away():
     seen = slow_sometimes(classes=1, share=0.07, seed=3, by=6.0)
     (cell,) = judge_e2e(seen)
-
     assert tail(cell, "mean").speed_up.low < 1 < tail(cell, "mean").speed_up.high
     assert (cell.verdict, "but the mean is" in cell.why) == ("no evidence", True)
 
 
 def test_a_slower_tail_beside_the_same_median_is_mixed():
     (cell,) = judge_e2e(slow_every_fourth(faster=1.0))
-
     assert (cell.verdict, cell.why.startswith("the median is the same, and the ")) == ("mixed", True)
 
 
@@ -149,7 +145,6 @@ def test_few_slow_requests_of_many_classes_leave_no_class_faster():
 
 def test_few_slow_requests_of_many_classes_leave_no_class_the_same():
     words = [cell.verdict for cell in judge_e2e(slow_sometimes(classes=14, share=0.02, by=20, ratio=1.0))]
-
     assert "same" not in words
 
 
@@ -172,11 +167,9 @@ def test_mixed_classes_of_either_way_are_told_apart():
 
 def test_only_e2e_has_tails():
     found = judge_cells(drawn(Truth(ratio={"spec": {"a": 1.0}})), RunControls(), margin=MARGIN)
-
     assert {cell.metric for cell in found if cell.tails} == {"e2e_ms"}
 
 
 def test_tails_count_among_the_tests_of_a_report():
     (cell,) = judge_e2e(drawn(Truth(ratio={"spec": {"a": 2.0}}), 1))
-
     assert "among 6 tests" in cell.why

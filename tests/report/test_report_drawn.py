@@ -25,7 +25,7 @@ MEASURED = Path(__file__).parents[1] / "monitoring" / "measured" / "run"
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> RequestTable:
-    return read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4, rounds=2))
+    return read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,6 @@ def said(section: ReportSection) -> str:
 
 def test_a_forest_has_a_row_a_class_the_fastest_above(verdict: Verdict) -> None:
     drawn = rows(speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)[0])
-
     values = [cell.speed_up.value for cell in verdict.cells if cell.metric == "e2e_ms" and cell.speed_up]
     assert sorted(values, reverse=True) == [row["value"] for row in drawn]
 
@@ -75,7 +74,6 @@ def test_faster_is_green_beside_equal_outputs_alone(verdict: Verdict, found: Out
 
 def test_a_chart_says_why_faster_is_not_green(verdict: Verdict) -> None:
     headline = msgspec.structs.replace(verdict.headlines[0], output="not the same")
-
     assert "Faster is red: outputs are not the same." in speed_up.build_forest_charts(verdict, headline, 0)[0].caption
 
 
@@ -117,10 +115,8 @@ def test_a_box_has_the_quantiles_of_its_requests(seen: RequestTable, verdict: Ve
 def test_a_round_that_is_left_out_of_the_verdict_is_in_no_chart(seen: RequestTable, verdict: Verdict) -> None:
     marked = RunControls(marked=(BottleneckRound(round=1, sentence="the client was the bottleneck"),))
     section = distributions.build_distribution_section(msgspec.structs.replace(verdict, controls=marked), seen)
-
     ticks = charts(section)["spread-e2e-ms"].spec(FULL_PX)["layer"][2]["data"]["values"]
-
-    assert len(ticks) == 5 * 2 * 4  # classes, arms, prompts of the one round that is left
+    assert len(ticks) == 5 * 2 * 4 * 3  # classes, arms, prompts, the rounds that are left
 
 
 def test_a_control_round_is_in_no_chart(seen: RequestTable, verdict: Verdict) -> None:
@@ -131,12 +127,11 @@ def test_a_control_round_is_in_no_chart(seen: RequestTable, verdict: Verdict) ->
         "data"
     ]["values"]
 
-    assert len(ticks) == 5 * (1 + 2) * 4  # classes; one round of the baseline, two of the variant; prompts
+    assert len(ticks) == 5 * (3 + 4) * 4  # classes; three rounds of the baseline, four of the variant; prompts
 
 
 def test_the_posts_figures_have_four_series(measured: RequestTable) -> None:
     drawn = charts(time_series.build_time_series_section(example.verdict(measured), measured))
-
     series = {row["series"] for row in rows(drawn["over-time-e2e-ms"])}
     assert len(drawn) == 5
     assert series == {f"{prompt}, {arm}" for prompt in ("repeat", "open") for arm in ("qwen-vllm", "qwen-sd-vllm")}
@@ -166,14 +161,12 @@ def test_another_suite_draws_the_classes_at_both_ends_and_says_which(tmp_path: P
 
 def test_acceptance_of_an_arm_that_does_not_speculate_is_not_drawn(verdict: Verdict) -> None:
     section = acceptance.build_acceptance_section(verdict)
-
     assert {row["arm"] for row in rows(charts(section)["acceptance-length"])} == {example.VARIANT}
     assert "the baseline does not speculate" in said(section)
 
 
 def test_identical_shares_stand_beside_their_yardstick(verdict: Verdict) -> None:
     drawn = rows(charts(output.build_output_section(verdict))["identical-0"])
-
     assert [row["told"] for row in drawn] == ["12 of 12", "12 of 12", "12 of 12", "11 of 12", "11 of 12"]
     assert {row["own"] for row in drawn} == {1.0}
 

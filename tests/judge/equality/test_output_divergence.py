@@ -65,13 +65,11 @@ def test_an_example_is_cut_around_the_difference_and_says_so(tmp_path):
 
 def test_what_steers_a_terminal_or_hides_is_made_visible(tmp_path):
     found = parted(tmp_path, {"text": "a\x1b[31m\nb\u202e\u200b"}, {"text": "c"})
-
     assert found.baseline == "a␛[31m␊b<U+202E><U+200B>"
 
 
 def test_reasoning_is_part_of_the_output(tmp_path):
     found = parted(tmp_path, {"reasoning": "so", "text": "yes"}, {"reasoning": "no", "text": "yes"})
-
     assert (found.position, found.baseline, found.variant) == (0, "so␀yes", "no␀yes")
 
 
@@ -128,7 +126,6 @@ def test_by_token_ids_the_place_is_theirs_and_two_that_are_spelled_alike_are_no_
 
 def test_no_log_probabilities_leave_a_near_tie_unknown(tmp_path):
     found = parted(tmp_path, {"text": "xa", "logprobs": logprobs(0.0, name="a")}, {"text": "xb"})
-
     assert found.near_tie is None
 
 

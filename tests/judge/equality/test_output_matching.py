@@ -23,7 +23,6 @@ def test_a_pair_is_one_prompt_load_round_and_repeat():
 
 def test_a_failed_request_is_in_no_pair_and_counted():
     found = pairs(Asked(), Asked(arm="spec", error="closed"), Asked(prompt="p1"), Asked(arm="spec", prompt="p1"))
-
     assert (len(found), found.failure_count) == (1, 1)
 
 
@@ -35,13 +34,11 @@ def test_one_empty_output_differs_and_two_are_no_pair():
     found = pairs(
         Asked(text=""), Asked(arm="spec", text=""), Asked(prompt="p1"), Asked(arm="spec", prompt="p1", text="")
     )
-
     assert (found.is_same.tolist(), found.silent_count) == ([False], 1)
 
 
 def test_a_request_that_was_asked_again_counts_with_its_last_answer():
     found = pairs(Asked(text="old"), Asked(arm="spec", text="new"), Asked(text="new"))
-
     assert found.is_same.tolist() == [True]
 
 
