@@ -47,15 +47,15 @@ def build_output_section(verdict: schema.Verdict) -> ReportSection:
 
 
 def _build_variant_parts(equality: schema.OutputEquality, place: int, baseline: str) -> Iterator[Markup | ReportChart]:
-    ratio = equality.lengths
+    ratio, length_text = equality.lengths, fmt.ABSENT
+    if ratio is not None:
+        length_text = f"{fmt.format_number(ratio.value)} ({fmt.format_interval(ratio)})"
     facts = {
         "Compared by": equality.by,
         "Identical": _format_share(equality.identical),
         "Yardstick: the baseline against itself": _format_share(equality.yardstick),
         "Differing pairs that are near ties": _format_share(equality.near_ties),
-        "Output tokens, as a ratio of the baseline's": f"{fmt.format_number(ratio.value)} ({fmt.format_interval(ratio)})"
-        if ratio is not None
-        else fmt.ABSENT,
+        "Output tokens, as a ratio of the baseline's": length_text,
         "Refused by the content check": _format_share(equality.garbage),
         "Refused of the baseline": _format_share(equality.garbage_of_baseline),
     }

@@ -153,8 +153,8 @@ def _format_caption(plot: _ForestPlot, verdict: schema.Verdict) -> str:
         )
     color = _COLORS_OF_FASTER[plot.headline.output] if counts["faster"] else ""
     return (
-        f"Each mark is the geometric mean over prompts, its line the {fmt.format_level(verdict)} interval; right of 1 the "
-        f"variant is better. The shaded band is the margin of {100 * verdict.margin:g} %: an interval inside it is "
+        f"Each mark is the geometric mean over prompts, its line the {fmt.format_level(verdict)} interval; right of 1 "
+        f"the variant is better. The shaded band is the margin of {100 * verdict.margin:g} %: an interval inside it is "
         f"the same. {floor}{color}{note}"
     )
 

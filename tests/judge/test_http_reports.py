@@ -104,7 +104,6 @@ def words_of(verdict: Verdict) -> list[str]:
 def test_a_server_half_as_fast_again_is_measured_as_faster() -> None:
     verdict = measure_report(SPEED_UP, f"{SEED}", pace=4, classes=("chat",), prompts=4)
     speed_up = next(cell.speed_up for cell in verdict.cells if cell.metric == "e2e_ms")
-
     assert (verdict.requests, verdict.failed) == (4 * 2 * (ROUNDS + CONTROL_ROUNDS), 0)
     assert [equal.result for equal in verdict.equality] == ["the same"]
     assert speed_up.value > 1.05
@@ -149,7 +148,6 @@ def print_words(verdicts: Sequence[Verdict], seed: str) -> None:
 @pytest.mark.xdist_group("http reports")
 def test_few_reports_of_equal_servers_say_a_difference(proof_seed) -> None:
     verdicts = measure_reports(1.0, proof_seed)
-
     print_words(verdicts, proof_seed)
     void = sum(bool(verdict.controls.void) for verdict in verdicts)
     false = sum(any(map(is_decided, words_of(verdict))) for verdict in verdicts)

@@ -41,10 +41,6 @@ def test_every_check_stands_there_once():
     ]  # fmt: skip
 
 
-def test_a_run_without_a_request_has_checks_too():
-    assert len(judged([]).checks) == 8
-
-
 @pytest.mark.parametrize(
     ("asked", "result", "sentence"),
     [
@@ -105,7 +101,6 @@ def test_what_fewer_than_six_starts_differ_by_is_left_out(starts, result):
     asked = [request for number in range(max(starts, 1)) for request in both(number)]
     seen = observed([replace(one, start=f"{one.arm}-{one.round}" if starts else None) for one in asked])
     found = check_controls(seen)
-
     assert check(found, "start").result == result
     assert not any("starts differ" in caution for caution in found.cautions)  # the word says it: within one start
 

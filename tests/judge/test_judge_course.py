@@ -72,7 +72,6 @@ def test_a_steady_run_passes():
 def test_an_arm_that_drifts_is_named_with_its_change(step, word):
     found = check(asked(lambda at: step * at.round * (at.arm == "spec")), "drift")
     change = abs(math.expm1(3 * step))
-
     assert found.result == "caution"
     assert found.sentence.startswith("from its first round to its last, spec became ")
     assert float(found.sentence.split("became ")[1].split("%")[0]) == pytest.approx(100 * change, rel=0.05)
@@ -117,7 +116,6 @@ def test_arms_that_are_asked_at_once_have_no_order():
         [Asked(arm=arm, prompt=f"p{number}") for number in range(4) for arm in ("base", "spec")],
         schedule="simultaneous",
     )
-
     assert check(at_once, "order").result == "absent"
 
 

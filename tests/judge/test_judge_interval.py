@@ -43,7 +43,6 @@ def test_the_estimate_is_the_mean_over_prompts() -> None:
 def test_the_interval_of_a_normal_is_near_students(count: int) -> None:
     logs = special.ndtri((np.arange(count) + 0.5) / count)
     found = estimate_log_ratio(logs)
-
     assert (found.high - found.low) / 2 == pytest.approx(
         special.stdtrit(count - 1, 0.975) * logs.std(ddof=1) / np.sqrt(count), rel=0.08
     )
@@ -107,5 +106,4 @@ def test_a_cell_that_is_absent_changes_little_where_prompts_and_starts_add_up() 
     holed = cells.copy()
     holed[3, 2] = np.nan
     whole, found = (estimate_log_ratio(cells.mean(axis=1), one, np.arange(6)) for one in (cells, holed))
-
     assert found.log == pytest.approx(whole.log, abs=0.3 * whole.se)

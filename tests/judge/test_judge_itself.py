@@ -29,7 +29,6 @@ def itself(seen: RequestTable) -> ControlCheck:
 
 def test_every_judged_metric_of_every_class_has_a_floor():
     found = check_controls(run())
-
     assert {(floor.class_, floor.metric) for floor in found.floors} == {
         (class_, metric) for class_ in CLASSES for metric in JUDGED_METRICS
     }
@@ -70,7 +69,6 @@ def test_a_time_to_the_first_token_may_differ_by_what_the_client_is_late():
     seen = run(noise=0.0, spread=0.0)
     control = seen.arm_mask("base#2")
     later = seen.figures["ttft_ms"] + np.where(control, 4.0, 0.0)
-
     assert itself(with_figures(seen, ttft_ms=later)).result == "passed"
     assert itself(with_figures(seen, ttft_ms=later + np.where(control, 20.0, 0.0))).result == "failed"
 

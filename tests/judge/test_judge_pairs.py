@@ -86,7 +86,6 @@ def test_a_failed_request_is_in_no_pair_though_it_has_a_figure():
 def test_requests_of_a_pair_name_their_prompt_round_and_arm():
     requests = cell(table({"repeat": {"base": [100, 200], "spec": [50, 100]}}, rounds=2)).requests
     rows = sorted(zip(*(column.tolist() for column in requests), strict=True))
-
     assert rows == [
         (0, 0, 0, 100), (0, 0, 1, 50), (0, 1, 0, 100), (0, 1, 1, 50),
         (1, 0, 0, 200), (1, 0, 1, 100), (1, 1, 0, 200), (1, 1, 1, 100),
@@ -142,7 +141,6 @@ def test_starts_of_two_classes_do_not_join_each_other():
         for arm in ("base", "spec")
     ]  # fmt: skip
     codes = cell(observed(asked)).starts
-
     assert codes[0] != codes[1]
 
 

@@ -83,7 +83,6 @@ def test_intervals_of_tails_hold_the_truth_of_most_runs():
     for seed in range(60):
         for each in judge_e2e(drawn(truth, seed))[0].tails:
             counted[each.statistic] += each.speed_up.low < 1.5 < each.speed_up.high
-
     assert counted["mean"] >= 52
     assert counted["p90"] >= 50
 
@@ -94,7 +93,6 @@ def test_a_median_beside_some_slow_requests_is_never_called_faster(seed):
     (headline,) = build_headlines(
         seen, judge_cells(seen, RunControls(), margin=MARGIN), RunControls(), (), margin=MARGIN
     )
-
     assert headline.finding in {"mixed", "no evidence"}
     assert not headline.faster
 
@@ -129,7 +127,6 @@ def test_a_tail_within_the_noise_floor_makes_nothing_mixed(ratio, word):
         class_="repeat", load=LoadLevel(concurrency=4), metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=ratio
     )
     (cell,) = judge_e2e(slow_every_fourth(faster=1.95, by=3.0), RunControls(floors=(floor,)))
-
     assert cell.verdict == word
 
 
@@ -139,7 +136,6 @@ def test_few_slow_requests_of_many_classes_leave_no_class_faster():
         for seed in range(3)
         for cell in judge_e2e(slow_sometimes(classes=14, share=0.02, by=20, seed=seed))
     ]
-
     assert "faster" not in words
 
 

@@ -37,7 +37,6 @@ def test_text_can_be_read_on_every_ground(colors: Mapping[str, str]) -> None:
         for ground in ("card", "ground")
         if contrast(colors[name], colors[ground]) < 4.5
     ]
-
     assert weak == []
 
 

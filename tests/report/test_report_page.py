@@ -86,7 +86,6 @@ def page(html: str) -> Parsed:
 def test_nothing_of_the_page_is_elsewhere(html: str, page: Parsed) -> None:
     addresses = {address for address in re.findall(r"https?://[^\s\"'<)]+", html) if "www.w3.org" not in address}
     links = [attrs[name] for _, attrs, _ in page.elements for name in ("src", "href", "xlink:href") if attrs.get(name)]
-
     assert addresses == set()  # the names of SVG's vocabulary are no address that is asked
     assert [link for link in links if not str(link).startswith("#")] == []
     assert "@import" not in html
@@ -95,7 +94,6 @@ def test_nothing_of_the_page_is_elsewhere(html: str, page: Parsed) -> None:
 
 def test_the_page_has_no_script_and_forbids_any(page: Parsed) -> None:
     policy = next(attrs["content"] for attrs in page.of("meta") if attrs.get("http-equiv") == "Content-Security-Policy")
-
     assert page.of("script") == []
     assert [attrs for _, attrs, _ in page.elements if any(name.startswith("on") for name in attrs)] == []
     assert str(policy).startswith("default-src 'none'")
@@ -123,7 +121,6 @@ def simulated(seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.Tem
 
 def test_simulated_servers_have_a_band_over_the_page(simulated: report.ReportFiles, html: str) -> None:
     page = Parsed(simulated.html.read_text(encoding="utf-8"))
-
     names = [attrs.get("class") for _, attrs, _ in page.elements]
     assert page.texts("p")[0] == SIMULATED_BAND
     assert names.index("simulated") < names.index("eyebrow")
@@ -155,7 +152,6 @@ def test_headings_go_down_one_level_at_a_time(page: Parsed) -> None:
 def test_a_reader_by_ear_finds_landmarks_and_the_way_past_the_links(page: Parsed) -> None:
     ids = [attrs["id"] for _, attrs, _ in page.elements if attrs.get("id")]
     skip = next(attrs for attrs in page.of("a") if attrs.get("class") == "skip")
-
     assert [len(page.of(name)) for name in ("main", "nav", "footer")] == [1, 1, 1]
     assert page.of("html")[0]["lang"] == "en"
     assert str(skip["href"]).removeprefix("#") in ids
@@ -267,19 +263,15 @@ def test_charts_of_an_earlier_report_are_taken_away(tmp_path: Path) -> None:
     old = tmp_path / "charts" / "speed-up-9.png"
     old.parent.mkdir()
     old.write_bytes(b"old")
-
     report.write_report(example.nothing(seen), seen, tmp_path)
-
     assert not old.exists()
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     seen = read_request_table(write_run(tmp_path / "run", [failed()]))
     (tmp_path / "charts").write_text("a file in the way")
-
     with pytest.raises(ExternalBenchError, match="the report cannot be written") as fault:
         report.write_report(example.nothing(seen), seen, tmp_path)
-
     assert fault.value.where == str(tmp_path)
 
 
@@ -316,9 +308,7 @@ def test_a_disk_that_fills_leaves_the_earlier_report_whole(
 def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict: Verdict) -> None:
     both = tuple(msgspec.structs.replace(verdict.headlines[0], variant=name) for name in ("eagle", "ngram"))
     few = read_request_table(write_run(tmp_path / "run", [failed()]))
-
     page = write_page(example.nothing(few, headlines=both, variants=("eagle", "ngram")), few, tmp_path)
-
     assert page.texts("h1") == [f"Verdict on 2 variants of {few.baseline}"]
     assert [told for told in page.texts("h2") if "against" in told] == [
         f"\u25b2 Faster within one start {name} against {few.baseline}" for name in ("eagle", "ngram")

@@ -34,7 +34,6 @@ def test_a_verdict_on_simulated_servers_says_so_first(verdict: Verdict) -> None:
 
 def test_a_void_run_says_so_first(verdict: Verdict) -> None:
     void = msgspec.structs.replace(verdict, controls=RunControls(void=("the baseline differs from itself",)))
-
     assert list(render_lines(void))[:2] == [
         "VOID: this run does not support a verdict",
         "- the baseline differs from itself",
@@ -43,7 +42,6 @@ def test_a_void_run_says_so_first(verdict: Verdict) -> None:
 
 def test_a_row_has_class_load_metric_figures_and_verdict(verdict: Verdict) -> None:
     row = next(line for line in render_lines(verdict) if line.startswith("repeat"))
-
     cell = verdict.cells[0]
     assert cell.speed_up
     assert row.split() == [
@@ -65,7 +63,6 @@ def test_nothing_of_a_record_reaches_the_terminal_as_a_command(verdict: Verdict)
 
 def test_of_thousands_of_classes_those_that_say_most_are_shown_and_the_rest_is_counted(verdict: Verdict) -> None:
     told = list(render_lines(msgspec.structs.replace(verdict, cells=example.classes(3000))))
-
     rows = [line for line in told if line.startswith("class-")]
     assert len(rows) == 48
     assert {line.split()[-1] for line in rows} == {"faster", "slower"}

@@ -33,6 +33,18 @@ RUN_CLAIMS = ("drafts", "windows of speculation", "declared", "months")
 
 _MANIFEST_CLAIMS = ("declared", "months", "set-up", "image")
 _MANIFEST_FIELDS = {"model": "model", "image": "image", "server_version": "server version", "runtime": "runtime"}
+_NEVER_REASONS = {
+    "declared": (
+        "a run asks servers that already serve; `tandem check` refuses a pair of other tokenizers or vocabularies "
+        "(rules tokenizer-equal, vocabulary-equal) and warns of another family (draft-family)"
+    ),
+    "months": (
+        "one run is one moment of one pair of models: hold two runs beside each other with `tandem bench compare`, and "
+        "watch acceptance on the dashboard"
+    ),
+}
+"""Why no run answers such a claim."""
+
 _ANSWER_WORDS = {
     "confirmed": "is confirmed",
     "contradicted": "is contradicted",
@@ -212,22 +224,9 @@ def _answer_image(_: Claim, results: VariantResults) -> ClaimAnswer:
     return ClaimAnswer("confirmed", text)
 
 
-def _answer_declaration(*_: object) -> ClaimAnswer:
-    """Answer what a run cannot: such a pair is refused before it serves."""
-    return ClaimAnswer(
-        "not comparable",
-        "a run asks servers that already serve; `tandem check` refuses a pair of other tokenizers or vocabularies "
-        "(rules tokenizer-equal, vocabulary-equal) and warns of another family (draft-family)",
-    )
-
-
-def _answer_months(*_: object) -> ClaimAnswer:
+def _answer_never(claim: Claim, _: VariantResults) -> ClaimAnswer:
     """Answer what one run cannot."""
-    return ClaimAnswer(
-        "not comparable",
-        "one run is one moment of one pair of models: hold two runs beside each other with `tandem bench compare`, and "
-        "watch acceptance on the dashboard",
-    )
+    return ClaimAnswer("not comparable", _NEVER_REASONS[claim.asks])
 
 
 ANSWER_FUNCTIONS: Mapping[str, Callable[[Claim, VariantResults], ClaimAnswer]] = {
@@ -240,9 +239,9 @@ ANSWER_FUNCTIONS: Mapping[str, Callable[[Claim, VariantResults], ClaimAnswer]] =
     "cost": efficiency.answer_cost,
     "equality": efficiency.answer_equality,
     "steps": efficiency.answer_steps,
-    "declared": _answer_declaration,
+    "declared": _answer_never,
     "set-up": _answer_setup,
-    "months": _answer_months,
+    "months": _answer_never,
     "image": _answer_image,
 }
 """What answers each word of tandem.judge.claims.register.AnswerMethod."""

@@ -128,7 +128,7 @@ def answer_over_time(claim: Claim, results: VariantResults) -> ClaimAnswer:
 
 def _answer_windows(results: VariantResults, finding: MetricFinding) -> ClaimAnswer:
     cell = finding.cell
-    logs, place = results.compare_rounds(results.variant, cell).logs, f"{cell.class_} at {format_load(cell.load)}"
+    (logs, _), place = results.compare_rounds(results.variant, cell), f"{cell.class_} at {format_load(cell.load)}"
     if cell.verdict in {"slower", "same"}:
         return ClaimAnswer("contradicted", f"{finding}")
     if len(logs) < FEWEST_STARTS:

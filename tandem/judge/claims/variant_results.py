@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -59,13 +58,6 @@ class MetricFinding:
             return text
         text += f" over {fmt.count_things(self.round_count, 'round')} of {fmt.count_things(cell.prompts, 'prompt')}"
         return f"{text}, without a noise floor" if cell.noise_floor is None and cell.verdict != "no evidence" else text
-
-
-class RoundSpeedUps(NamedTuple):
-    """The log speed-up of each round of one cell, in the order of time, and their mean; None of too few rounds."""
-
-    logs: Values
-    estimate: LogRatioEstimate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +143,7 @@ class VariantResults:
         """Return what a cell shows over its rounds, beside the noise floor over rounds."""
         floor, control = cell.noise_floor, self.table.control
         if floor is None and control is not None:
-            own_estimate = self.compare_rounds(control, cell).estimate
+            own_estimate = self.compare_rounds(control, cell)[1]
             floor = convert_log_ratio(max(-own_estimate.low, own_estimate.high)) if own_estimate else None
         logs, estimate = self.compare_rounds(self.variant, cell)
         # Bonferroni: Holm's correction would need the p-value over rounds of every other cell of the report
@@ -160,8 +152,8 @@ class VariantResults:
         speed_up = estimate.convert() if estimate else cell.speed_up
         return MetricFinding(replace(cell, verdict=word, speed_up=speed_up, noise_floor=floor), len(logs))
 
-    def compare_rounds(self, arm: str, cell: CellVerdict) -> RoundSpeedUps:
-        """Return the speed-up of an arm against the baseline round by round."""
+    def compare_rounds(self, arm: str, cell: CellVerdict) -> tuple[Values, LogRatioEstimate | None]:
+        """Return the log speed-up of an arm in each round, in the order of time, and their mean; None of too few."""
         class_, load = self.table.classes.index(cell.class_), self.table.loads.index(cell.load)
         pairs = self.pairing.pairs(
             baseline=self.table.baseline, variant=arm, class_=class_, load=load, metric=cell.metric
@@ -169,7 +161,7 @@ class VariantResults:
         is_finite = np.isfinite(pairs.by_round)
         sums, counts = np.where(is_finite, pairs.by_round, 0.0).sum(axis=0), is_finite.sum(axis=0)
         logs: Values = sums[counts > 0] / counts[counts > 0]
-        return RoundSpeedUps(logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None)
+        return logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None
 
     def explain_difference(self, *, allow_tuning: bool = False) -> str:
         """Say in what the run is not the post's set-up; empty where it is, as far as the manifest knows.

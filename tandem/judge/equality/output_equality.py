@@ -19,16 +19,9 @@ from tandem.bench.request_table import RequestTable
 from tandem.judge import schema
 from tandem.judge import text_format as fmt
 from tandem.judge.decision import compare_lengths
-from tandem.judge.equality import divergence
+from tandem.judge.equality import divergence, output_pairs
 from tandem.judge.equality.divergence import Encode, OutputDivergence
-from tandem.judge.equality.output_pairs import (
-    ContentRejections,
-    OutputMatcher,
-    OutputPairs,
-    build_matcher,
-    compare_rejections,
-    estimate_share,
-)
+from tandem.judge.equality.output_pairs import OutputMatcher, OutputPairs, estimate_share
 from tandem.judge.equality.permutation_test import OutputStrata, PermutationResult, run_permutation_test
 from tandem.judge.interval import LEVEL, convert_log_ratio, estimate_log_ratio
 
@@ -56,7 +49,7 @@ def compare_outputs(table: RequestTable, *, tokenizer: Path | None) -> tuple[sch
     encode: Encode | None = None
     equalities = []
     for variant in table.variants:
-        matcher = build_matcher(table, variant, *_list_baseline_arms(table))
+        matcher = output_pairs.build_matcher(table, variant, *_list_baseline_arms(table))
         if tokenizer is not None and not matcher.uses_token_ids:
             encode = encode or divergence.load_encoder(tokenizer)
         equalities.append(_compare_variant(matcher, variant, encode))
@@ -80,7 +73,7 @@ class _EqualityFacts:
     identical: schema.ShareEstimate | None
     yardstick: schema.ShareEstimate | None
     permutation: PermutationResult | None
-    rejections: ContentRejections | None
+    rejections: output_pairs.ContentRejections | None
     lengths: schema.RatioEstimate | None
     prompt_count: int
     difference_count: int
@@ -90,7 +83,12 @@ class _EqualityFacts:
 
 def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None) -> schema.OutputEquality:
     table = matcher.table
-    pairs, baseline_pairs = matcher.pair_arms(table.baseline, variant), _pair_baseline(matcher)
+    pairs, baseline_pairs = matcher.pair_arms(table.baseline, variant), None
+    if table.control is not None:  # it has the same seeds
+        baseline_pairs = matcher.pair_arms(table.baseline, table.control)
+    if not baseline_pairs and table.run.temperature == 0:  # else against its own next answers
+        baseline_pairs = matcher.pair_repeats(*_list_baseline_arms(table))
+    baseline_pairs = baseline_pairs or None
     divergences = tuple(divergence.read_divergences(table, pairs, by_ids=matcher.uses_token_ids, encode=encode))
     is_permutable = table.run.temperature == 0 and not pairs.is_same.all()
     facts = _EqualityFacts(
@@ -99,7 +97,7 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
         identical=_estimate_identical(table, pairs),
         yardstick=None if baseline_pairs is None else _estimate_identical(table, baseline_pairs),
         permutation=_permute_arms(matcher, variant) if is_permutable else None,
-        rejections=compare_rejections(table, pairs),
+        rejections=output_pairs.compare_rejections(table, pairs),
         lengths=_estimate_lengths(table, pairs, divergences),
         prompt_count=len(np.unique(table.prompt[pairs.first])),
         difference_count=int((~pairs.is_same).sum()),
@@ -131,15 +129,6 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
         garbage_of_baseline=facts.rejections and facts.rejections.baseline,
         examples=_choose_examples(table, divergences),
     )
-
-
-def _pair_baseline(matcher: OutputMatcher) -> OutputPairs | None:
-    """Return the baseline against its control, which has the same seeds, else against its own next answers."""
-    table = matcher.table
-    baseline_pairs = matcher.pair_arms(table.baseline, table.control) if table.control is not None else None
-    if not baseline_pairs and table.run.temperature == 0:
-        baseline_pairs = matcher.pair_repeats(*_list_baseline_arms(table))
-    return baseline_pairs or None
 
 
 def _permute_arms(matcher: OutputMatcher, variant: str) -> PermutationResult | None:

@@ -77,11 +77,9 @@ def test_of_many_pairs_a_part_is_read_evenly(tmp_path, monkeypatch):
     monkeypatch.setattr(divergence, "MAX_READ", 4)
     seen = answered(tmp_path, {"base": lambda *_: "a", "spec": lambda *_: "b"}, prompts=12)
     pairs = build_matcher(seen, "base", "spec").pair_arms("base", "spec")
-
     found = [
         seen.prompts[seen.prompt[one.row]].prompt_id for one in read_divergences(seen, pairs, by_ids=False, encode=None)
     ]
-
     assert found == ["p00", "p08", "p03", "p11"]  # by class first
 
 
@@ -109,16 +107,13 @@ def test_a_near_tie_is_told_by_the_baselines_view_of_the_variants_choice(tmp_pat
         {"text": "xa", "logprobs": logprobs(gap, name="a", shown=shown)},
         {"text": "xb", "logprobs": logprobs(0.0, name="b", shown="a")},  # by its own view every choice is a tie
     )
-
     assert found.near_tie is tie
 
 
 def test_by_token_ids_the_place_is_theirs_and_two_that_are_spelled_alike_are_no_tie(tmp_path):
     one = {"text": "xa", "token_ids": (1, 2), "logprobs": logprobs(0.1, name="a")}
     alike, other = {**one, "token_ids": (1, 3)}, {**one, "token_ids": (1, 3), "logprobs": logprobs(0.9, name="b")}
-
     earlier = {**other, "token_ids": (9, 3)}
-
     assert parted(tmp_path / "alike", one, alike, by_ids=True).near_tie is None
     assert parted(tmp_path / "earlier", one, earlier, by_ids=True).near_tie is None
     assert parted(tmp_path / "other", one, other, by_ids=True).near_tie is True

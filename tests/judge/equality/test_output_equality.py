@@ -83,7 +83,6 @@ def test_the_level_is_shared_by_the_variants_of_a_run(tmp_path):
     )
     arms = {"base": text, "spec": some(3), "more": text, "base#2": text}
     beside, _ = compare_outputs(answered(tmp_path / "two", arms), tokenizer=None)
-
     assert (alone.result, beside.result) == ("differs", "no evidence")  # p is 1 / 27
 
 
@@ -185,7 +184,6 @@ def test_sampled_rounds_of_the_baseline_are_no_yardstick_and_a_control_with_its_
 
 def test_each_class_has_its_own_shares(tmp_path):
     found = only(tmp_path, {"base": text, "spec": lambda p, r: (text if p % 2 else other)(p, r), "base#2": text})
-
     assert [(one.class_, one.identical.n, one.identical.of, one.yardstick.n) for one in found.classes] == [
         ("repeat", 0, 6, 6),
         ("chat", 6, 6, 6),
@@ -195,9 +193,7 @@ def test_each_class_has_its_own_shares(tmp_path):
 def test_examples_are_of_the_first_classes_one_each(tmp_path, monkeypatch):
     every = only(tmp_path, {"base": text, "spec": other})
     monkeypatch.setattr(judge_equality, "MAX_EXAMPLES", 1)
-
     (few,) = judge_equality.compare_outputs(read_request_table(tmp_path), tokenizer=None)
-
     assert [(one.class_, one.prompt_id) for one in every.examples] == [("repeat", "p00"), ("chat", "p01")]
     assert few.examples == every.examples[:1]
 

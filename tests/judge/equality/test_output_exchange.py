@@ -69,8 +69,6 @@ def test_of_many_outputs_and_prompts_a_part_is_taken(monkeypatch):
     whole = run_permutation_test(*sides)
     monkeypatch.setattr(permutation_test, "_OUTPUTS", 2)
     monkeypatch.setattr(permutation_test, "_PROMPTS", 2)
-
     part = run_permutation_test(*sides)
-
     assert whole.p == 1 / 2000
     assert part.p == pytest.approx((2 / 6) ** 2, abs=0.025)  # two prompts of two and two
