@@ -13,7 +13,6 @@ token must besides differ by more than MAX_LAG_S, below which the client speaks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 from operator import itemgetter
 from typing import Literal
@@ -103,11 +102,8 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
         class_, load, ratio = table.classes[class_code], table.loads[load_code], estimate.convert()
         floor = convert_log_ratio(max(abs(estimate.low), abs(estimate.high)))
         floors.append(NoiseFloor(class_=class_, load=load, metric=metric, speed_up=ratio, ratio=floor))
-        place, ends = (
-            f"{format_metric(metric)} of {class_} at {format_load(load)}",
-            f"{ratio.low:.3g} to {ratio.high:.3g}",
-        )
-        names.append(f"{place}, {ratio.value:.3g} ({ends})")
+        place = f"{format_metric(metric)} of {class_} at {format_load(load)}"
+        names.append(f"{place}, {ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})")
         is_late = metric != "ttft_ms" or lag_ms > _MS * MAX_LAG_S
         if is_late and is_beyond_margin(estimate, FALSE_VOID_RATE, len(estimates)):
             differences.append((-abs(estimate.log), names[-1]))
@@ -161,7 +157,24 @@ def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[Bottlen
         if reason:
             reasons.setdefault(load.round, reason)
     marked = tuple(BottleneckRound(round=number, sentence=reasons[number]) for number in sorted(reasons))
-    return _judge_client_load(table, loads, marked), marked
+    rounds = set(table.round.tolist())
+    marked_rounds = reasons.keys() & rounds
+    if not marked_rounds:
+        cpu, lag_s = (max(getattr(load, name) or 0.0 for load in loads) for name in ("client_cpu", "lag_p90_s"))
+        work = f"the client took at most {cpu:.0%} of a CPU in a round"
+        return ("passed", f"{work}, and its event loop woke up to {_MS * lag_s:.1f} ms late nine times in ten"), marked
+    numbers = ", ".join(str(bottleneck.round) for bottleneck in marked[:_MAX_ROUNDS])
+    numbers += ", ..." if len(marked) > _MAX_ROUNDS else ""
+    numbers += f" ({marked[0].sentence})"
+    variants = [table.arms.index(name) for name in table.variants]
+    if (set(table.round[np.isin(table.arm, variants)].tolist()) or rounds) <= marked_rounds:
+        scope, change = (
+            "in every round that compares arms",
+            "lower --concurrency, or measure from a machine with idle CPUs",
+        )
+        return ("failed", f"the client was the bottleneck {scope}: in round {numbers}; {change}"), marked
+    counts = f"{len(marked_rounds)} of {len(rounds)} rounds"
+    return ("caution", f"the client was the bottleneck in {counts}, which are left out: {numbers}"), marked
 
 
 def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
@@ -177,30 +190,6 @@ def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
         f"the client's event loop woke {_MS * lag_s:.0f} ms late or more one time in ten, beside a median request "
         f"of {np.median(values_ms):.0f} ms"
     )
-
-
-def _judge_client_load(
-    table: RequestTable, loads: Sequence[RoundLoad], marked: Sequence[BottleneckRound]
-) -> CheckFinding:
-    rounds = set(table.round.tolist())
-    variants = [table.arms.index(name) for name in table.variants]
-    marked_rounds = {bottleneck.round for bottleneck in marked} & rounds
-    if not marked_rounds:
-        cpu, lag_s = (max(getattr(load, name) or 0.0 for load in loads) for name in ("client_cpu", "lag_p90_s"))
-        return "passed", (
-            f"the client took at most {cpu:.0%} of a CPU in a round, and its event loop woke up to {_MS * lag_s:.1f} "
-            "ms late nine times in ten"
-        )
-    numbers = ", ".join(str(bottleneck.round) for bottleneck in marked[:_MAX_ROUNDS])
-    numbers += ", ..." if len(marked) > _MAX_ROUNDS else ""
-    numbers += f" ({marked[0].sentence})"
-    if (set(table.round[np.isin(table.arm, variants)].tolist()) or rounds) <= marked_rounds:
-        return "failed", (
-            f"the client was the bottleneck in every round that compares arms: in round {numbers}; lower "
-            "--concurrency, or measure from a machine with idle CPUs"
-        )
-    counts = f"{len(marked_rounds)} of {len(rounds)} rounds"
-    return "caution", f"the client was the bottleneck in {counts}, which are left out: {numbers}"
 
 
 def _check_placement(table: RequestTable) -> CheckFinding:

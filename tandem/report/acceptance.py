@@ -10,8 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tandem.judge import text_format as fmt
 from tandem.judge.schema import FILE, ClassAcceptance, Verdict
+from tandem.judge.text_format import ABSENT, filter_speculation, format_number, format_percent, shorten_text
 from tandem.report import colors
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.markup import build_sentence, build_table, render_template
@@ -28,7 +28,7 @@ _LINE_COLORS = ("var(--text)", "var(--arm-1)", "var(--same)", "var(--arm-3)", "v
 
 def build_acceptance_section(verdict: Verdict) -> ReportSection:
     """Return the section."""
-    rows = fmt.filter_speculation(verdict.acceptance)
+    rows = filter_speculation(verdict.acceptance)
     parts: list[Markup | ReportChart] = [build_sentence("No acceptance is known of any arm, or none speculates.")]
     if rows:
         parts = [_build_length_chart(rows, verdict), *_build_position_charts(rows)]
@@ -59,10 +59,8 @@ def _build_acceptance_table(rows: Sequence[ClassAcceptance]) -> Markup:
     heads = ["Class", "Arm", "Tokens per step", "Target steps per token", "Method"]
     cells = []
     for row in rows:
-        figures = (fmt.format_number(row.acceptance_length), fmt.format_number(row.target_steps_per_token))
-        shares = [
-            fmt.format_percent(row.per_position[at]) if at < len(row.per_position) else fmt.ABSENT for at in places
-        ]
+        figures = (format_number(row.acceptance_length), format_number(row.target_steps_per_token))
+        shares = [format_percent(row.per_position[at]) if at < len(row.per_position) else ABSENT for at in places]
         cells.append((row.class_, row.arm, *figures, row.method, *shares))
     numbers = (2, 3, *(5 + place for place in places))
     return build_table("Acceptance", [*heads, *(f"Position {at + 1}" for at in places)], cells, numbers=numbers)
@@ -77,15 +75,13 @@ def _build_bar_spec(
         offset = (list(arm_colors).index(acceptance.arm) - (len(arm_colors) - 1) / 2) * _BAR_PX / row_layout.step
         row, length = class_names.index(acceptance.class_) + row_layout.shift + offset, acceptance.acceptance_length
         place = {"row": row, "top": row - half_bar, "foot": row + half_bar, "zero": 0}
-        values.append(
-            {**place, "arm": fmt.shorten_text(acceptance.arm), "length": length, "told": fmt.format_number(length)}
-        )
+        values.append({**place, "arm": shorten_text(acceptance.arm), "length": length, "told": format_number(length)})
     x = row_layout.encode_values("linear", 0, max(2.0, *(row.acceptance_length or 0 for row in rows)))
     if row_layout.narrow:
         x["scale"]["range"][1] -= 35
     axis = {"grid": True, "tickMinStep": 1, "tickCount": 6, "tickSize": 4, "title": "tokens per step"}
     y = row_layout.encode_rows(len(class_names))
-    scale = {fmt.shorten_text(arm): color for arm, color in arm_colors.items()}
+    scale = {shorten_text(arm): color for arm, color in arm_colors.items()}
     legend = {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30}
     ends = {"x": x | {"field": "zero", "axis": axis}, "x2": {"field": "length"}}
     ends |= {"y": y | {"field": "top"}, "y2": {"field": "foot"}}
@@ -109,7 +105,7 @@ def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportCh
     return [
         ReportChart(
             name="acceptance-position",
-            title=f"Accepted at each drafted position, {fmt.shorten_text(rows[0].arm)}",
+            title=f"Accepted at each drafted position, {shorten_text(rows[0].arm)}",
             caption=f"{caption}because a rejected token ends its draft.{note}",
             spec=lambda width: _build_position_spec(chart_rows, width),
             table=_build_acceptance_table(chart_rows),
@@ -120,7 +116,7 @@ def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportCh
 
 
 def _build_position_spec(rows: Sequence[ClassAcceptance], width: int) -> VegaSpec:
-    names = [fmt.shorten_text(row.class_) for row in rows]
+    names = [shorten_text(row.class_) for row in rows]
     values = [
         {"position": position, "share": share, "class": name}
         for row, name in zip(rows, names, strict=True)

@@ -18,15 +18,7 @@ from markupsafe import Markup
 from tandem.bench.schedule import LoadLevel
 from tandem.judge import schema
 from tandem.judge import text_format as fmt
-from tandem.report.charts import (
-    FULL_PX,
-    NARROW_PX,
-    ReportChart,
-    ReportSection,
-    VegaSpec,
-    build_layer,
-    encode_nominal,
-)
+from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.colors import SHAPES, TONES
 from tandem.report.header import find_tone
 from tandem.report.markup import build_sentence, build_table, render_template

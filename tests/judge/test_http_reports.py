@@ -114,11 +114,6 @@ def test_a_word_with_a_reserve_is_counted(word) -> None:
     assert is_decided(word)
 
 
-@pytest.mark.parametrize("word", ["same", "no evidence", "void", "not comparable"])
-def test_a_word_without_a_difference_is_not_counted(word) -> None:
-    assert not is_decided(word)
-
-
 # the proof
 
 

@@ -7,14 +7,7 @@ from observed import Asked, observed, table, with_figures
 
 from tandem.judge.cells import judge_cells
 from tandem.judge.headline import build_headlines
-from tandem.judge.schema import (
-    BottleneckRound,
-    ControlCheck,
-    OutputEquality,
-    RatioEstimate,
-    RunControls,
-    ShareEstimate,
-)
+from tandem.judge.schema import BottleneckRound, ControlCheck, OutputEquality, RatioEstimate, RunControls, ShareEstimate
 
 MARGIN = 0.05
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)

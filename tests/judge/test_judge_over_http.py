@@ -112,7 +112,3 @@ def test_a_server_that_fails_requests_cannot_win(verdict: Verdict) -> None:
 def test_equal_outputs_are_called_the_same(verdict: Verdict) -> None:
     results = {one.variant: one.result for one in verdict.equality}
     assert {results["faster"], results["slower"]} == {"the same"}
-
-
-def test_the_control_is_no_variant(verdict: Verdict) -> None:
-    assert verdict.variants == tuple(name for name in ARMS if name != "base")

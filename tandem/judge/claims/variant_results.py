@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 from msgspec.structs import replace
@@ -222,22 +221,3 @@ def join_first(items: Iterable[object]) -> str:
     texts = [str(item) for item in items]
     remainder = f"; and {len(texts) - _MAX_TEXTS} more" if len(texts) > _MAX_TEXTS else ""
     return "; ".join(texts[:_MAX_TEXTS]) + remainder
-
-
-def describe_llmperf(results: VariantResults, classes: Sequence[str]) -> str | None:
-    """Return the figures of some classes by llmperf's definition beside the true ones; None where nobody has them."""
-    table, texts = results.table, []
-    names = {"llmperf_inter_token_latency_ms": "by llmperf's definition", "tpot_ms": "TPOT"}
-    for class_, load in product([name for name in classes if name in table.classes], results.loads):
-        cell_mask = (table.class_ == table.classes.index(class_)) & (table.load == table.loads.index(load))
-        cell_mask &= results.pairing.row_mask() & ~table.failed
-        figures = []
-        for metric in filter(table.figures.__contains__, names):
-            is_known = cell_mask & np.isfinite(table.figures[metric])
-            values = [table.figures[metric][is_known & table.arm_mask(arm)] for arm in results.arms]
-            if all(map(len, values)):
-                before, after = (fmt.format_number(float(np.median(side))) for side in values)
-                figures.append(f"{names[metric]} {before} to {after} ms")
-        if figures:
-            texts.append(f"{class_} at {fmt.format_load(load)}: {', '.join(figures)}")
-    return join_first(texts) or None

@@ -264,7 +264,7 @@ def _average_ratio(logs: Values) -> float:
 
 def _explain_losses(pairing: RequestPairing, pairs: Sequence[tuple[str, str]], kind: _RowKind) -> dict[int, str]:
     """Return by cell why it compares survivors: of failed requests, or of answers that the content check refused."""
-    table, cells, reasons = pairing.table, pairing.cell_codes(), {}
+    table, cells, reasons = pairing.table, pairing.cell_codes(), dict[int, str]()
     is_checked = ~table.failed & (table.content != UNKNOWN)
     for pair in pairs:
         names = []

@@ -222,13 +222,6 @@ def test_a_claim_of_speed_needs_the_rounds_of_a_verdict(rounds, word):
     assert (f"{FEWEST_ROUNDS - 1} rounds cannot tell a difference" in found.why) is (word == "no evidence")
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(16.0, "16.0 s"), (120.0, "2.00 min"), (10_800.0, "3.00 h")])
-def test_a_run_s_length_is_told_in_a_unit_that_fits(seconds, told):
-    seen = one_prompt(AHEAD)
-    late = dataclasses.replace(seen, end_s=np.full(len(seen), seen.start_s.min() + seconds))
-    assert f"the run lasted {told}, the post's about 3 h" in answer("C3", ONE, seen=late).why
-
-
 @pytest.mark.parametrize(
     ("arms", "said"),
     [

@@ -14,12 +14,7 @@ from recordings import recorded
 
 from tandem.bench.answer import parse_answer
 from tandem.judge.equality import divergence
-from tandem.judge.equality.divergence import (
-    OutputDivergence,
-    count_bins,
-    find_first_difference,
-    read_divergences,
-)
+from tandem.judge.equality.divergence import OutputDivergence, count_bins, find_first_difference, read_divergences
 from tandem.judge.equality.output_pairs import build_matcher
 from tandem.judge.schema import HistogramBin
 
@@ -33,8 +28,7 @@ def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **ho
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "place"),
-    [("abc", "abd", 2), ("abc", "ab", 2), ("", "a", 0), ([1, 2], [1, 2, 3], 2)],
+    ("mine", "theirs", "place"), [("abc", "abd", 2), ("abc", "ab", 2), ("", "a", 0), ([1, 2], [1, 2, 3], 2)]
 )
 def test_two_outputs_part_at_the_first_difference_or_where_one_ends(mine, theirs, place):
     assert find_first_difference(mine, theirs) == place
