@@ -90,13 +90,11 @@ def build_claims_section(verdict: Verdict) -> ReportSection:
     return ReportSection(name="claims", short="Claims", title=title, parts=(part,))
 
 
-def build_definitions_section(verdict: Verdict) -> ReportSection:
-    """Return the section of definitions."""
-    part = render_template("definitions", definitions=verdict.definitions)
-    return ReportSection(name="definitions", short="Definitions", title="Definitions", parts=(part,))
-
-
-def build_recompute_section(verdict: Verdict) -> ReportSection:
-    """Return how the report is made again."""
-    part = render_template("recompute", verdict=verdict, file=FILE)
-    return ReportSection(name="recompute", short="Recompute", title="How to recompute this", parts=(part,))
+def build_closing_sections(verdict: Verdict) -> list[ReportSection]:
+    """Return the definitions, and how the report is made again."""
+    definitions = render_template("definitions", definitions=verdict.definitions)
+    recompute = render_template("recompute", verdict=verdict, file=FILE)
+    return [
+        ReportSection(name="definitions", short="Definitions", title="Definitions", parts=(definitions,)),
+        ReportSection(name="recompute", short="Recompute", title="How to recompute this", parts=(recompute,)),
+    ]

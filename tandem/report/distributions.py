@@ -70,8 +70,8 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
     arms = (requests.baseline, *requests.variants)[: colors.MAX_ARMS] if requests.arms else ()
     good_mask, load_count = sampling.mask_good_requests(verdict, requests), len(requests.loads)
     names, short = (
-        [sampling.format_cell_name(cell, load_count=load_count, short=short) for cell in cells]
-        for short in (False, True)
+        [f"{cell.class_}, {format_place(cell.load)}" if load_count > 1 else cell.class_ for cell in cells]
+        for format_place in (fmt.format_load, fmt.format_short_load)
     )
     drawn = f" Drawn are {len(cells)} of {cell_count:,} classes at loads; the records have all."
     parts: list[Markup | ReportChart] = []

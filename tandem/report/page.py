@@ -54,8 +54,7 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Repo
         appendix.build_cost_section(verdict),
         appendix.build_controls_section(verdict),
         appendix.build_claims_section(verdict),
-        appendix.build_definitions_section(verdict),
-        appendix.build_recompute_section(verdict),
+        *appendix.build_closing_sections(verdict),
     ]
     style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")
     page = render_template(
